@@ -18,7 +18,7 @@ use setpoint_api::{Clock, Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Engine, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 use setpoint_runtime::client::Client;
-use setpoint_runtime::remote::{PATIENCE, Remote};
+use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 
 struct TeamCards;
 
@@ -102,7 +102,7 @@ fn main() -> anyhow::Result<()> {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(chance),
         queries: Arc::default(),
-        patience: PATIENCE,
+        timeout: REQUEST_TIMEOUT,
         timing: Default::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,14 +1,17 @@
-//! The server's own certificate authority, its certificate and the administrator's.
+//! Cluster certificate authority, serving certificate and administrator's client certificate.
 //!
-//! Names are those of kubeadm, so that people and policies know them. [`Pki::keep`] holds them as PEM in a
-//! directory that only its owner reads and uses them again after a restart; [`Pki::ephemeral`] holds them in memory.
-//! Keys come from the library's generator; time and serial numbers are arguments.
+//! Names are those of kubeadm, so policies that match them keep working. [`Pki::load_or_create`] keeps the
+//! certificates as PEM in a directory that only its owner can read, and reuses them after a restart;
+//! [`Pki::ephemeral`] keeps them in memory. Keys come from the library's generator; time and serial numbers are
+//! arguments.
 //!
-//! Every credential hangs on the authority, so an authority that exists is never replaced: if a part of it is missing
-//! or damaged, or if the clock is outside of its life, [`Pki::keep`] fails. In the last third of its life its
-//! certificate is extended, with the same key and name, and what it signed stays valid. The certificates of the server
-//! and the administrator are issued again when they are missing, damaged, of another authority or in the last third of
-//! their life, and that of the server when it lacks a name.
+//! Every credential depends on the CA, so an existing CA is never replaced: if a part of it is missing or damaged, or
+//! if the clock is outside of its validity, [`Pki::load_or_create`] fails. In the last third of its validity the CA
+//! certificate is extended with the same key and name, and everything it signed stays valid. The serving and client
+//! certificates are reissued when they are missing, damaged, signed by another CA or in the last third of their
+//! validity, and the serving certificate when it lacks a name.
+//!
+//! Start at [`Pki`].
 
 pub mod signing;
 
@@ -30,13 +33,13 @@ use x509_parser::pem::parse_x509_pem;
 use crate::private_file;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The start of 2023: a clock before it is wrong, for this program is younger.
+/// Start of 2023. A clock before it is wrong: this program is younger.
 const CLOCK_MIN: i64 = 1_672_531_200;
-/// How long the authority lives.
+/// Validity of the CA.
 const CA_LIFE_DAYS: u32 = 3650;
-/// How long other certificates live.
+/// Validity of other certificates.
 const LEAF_LIFE_DAYS: u32 = 365;
-/// Clients whose clock is a little behind are not turned away.
+/// Tolerance for clients whose clock is behind.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);
 /// The common name of the authority.
 const CA_NAME: &str = "kubernetes";
@@ -47,79 +50,79 @@ pub const ADMIN_NAME: &str = "kubernetes-admin";
 /// The administrator's group, which may do everything.
 pub const ADMIN_GROUP: &str = "system:masters";
 
-/// Why there are no certificates.
+/// Failure to load or issue certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum CertError {
-    /// The file system refuses.
+    /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The authority cannot be used as it is.
+    /// The CA on disk is unusable.
     #[error("{} {problem}: {remedy}", path.display())]
     Authority {
-        /// The file of it that is missing or wrong.
+        /// The missing or damaged file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
-        /// What to do.
+        /// The suggested fix.
         remedy: String,
     },
-    /// An authority cannot be made at this time.
+    /// The clock is too far in the past to create a CA.
     #[error(
         "the clock of this machine says {}, and an authority that is made now would be unusable once it is right: set the \
          clock right, and start again", Seconds(*.0)
     )]
     Clock(Time),
-    /// They could not be made.
+    /// Issuing failed.
     #[error("cannot make certificates: {0}")]
     Make(#[from] rcgen::Error),
 }
 
 /// A certificate and its key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pair {
+pub struct CertifiedKey {
     /// The certificate.
     pub certificate: String,
     /// The private key.
     pub key: String,
-    /// When its life begins.
+    /// Start of the validity.
     begin: Time,
-    /// When it should be made anew: when a third of its life is left.
+    /// Start of the last third of the validity: the certificate is due for renewal from then on.
     renew_at: Time,
 }
 
-/// The authority and what it has signed.
+/// The CA and the certificates it has signed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pki {
-    /// The authority.
-    pub ca: Pair,
-    /// The server.
-    pub server: Pair,
-    /// The administrator.
-    pub admin: Pair,
+    /// The CA.
+    pub ca: CertifiedKey,
+    /// Serving certificate.
+    pub server: CertifiedKey,
+    /// Client certificate of the administrator.
+    pub admin: CertifiedKey,
 }
 
 impl Pki {
-    /// New certificates, kept nowhere. `names` are the server's DNS names and addresses.
+    /// Issues new certificates without storing them. `names` are the server's DNS names and IP addresses.
     ///
     /// # Errors
-    /// If one of the names is none.
+    /// If a name is invalid.
     pub fn ephemeral(names: &[String], now: Time, entropy: u64) -> Result<Pki, CertError> {
-        Maker { names, now, serial: entropy }.complete(None, None, None)
+        CertificateIssuer { names, now, serial: entropy }.complete(None, None, None)
     }
 
-    /// The certificates in `dir`, completed and renewed.
+    /// Loads the certificates in `dir`, and issues those that are missing or due for renewal.
     ///
     /// # Errors
-    /// If the directory cannot be read or written, or there is an authority that cannot be used.
-    pub fn keep(dir: &Path, names: &[String], now: Time, entropy: u64) -> Result<Pki, CertError> {
+    /// If the directory cannot be read or written, or the CA in it is unusable.
+    pub fn load_or_create(dir: &Path, names: &[String], now: Time, entropy: u64) -> Result<Pki, CertError> {
         private_file::make_dir(dir).map_err(failed("create", dir))?;
         let ca = load_authority(dir, now)?;
         if ca.is_none() && now < Time::from_seconds(CLOCK_MIN) {
@@ -128,21 +131,21 @@ impl Pki {
         let kept = |stem| load_leaf(dir, stem, ca.as_ref());
         let (server, admin) = (kept("apiserver")?, kept("admin")?);
         let old = [ca.clone(), server.clone(), admin.clone()];
-        let pki = Maker { names, now, serial: entropy }.complete(ca, server, admin)?;
+        let pki = CertificateIssuer { names, now, serial: entropy }.complete(ca, server, admin)?;
         let pairs = [("ca", &pki.ca), ("apiserver", &pki.server), ("admin", &pki.admin)];
         let new = pairs.into_iter().zip(&old).filter(|((_, pair), old)| old.as_ref() != Some(pair));
         save(dir, new.map(|(named, _)| named))?;
         Ok(pki)
     }
 
-    /// When something should be made anew, by asking again.
+    /// Earliest renewal time of the certificates. [`Pki::load_or_create`] renews them from then on.
     #[must_use]
     pub fn renew_at(&self) -> Time {
         self.ca.renew_at.min(self.server.renew_at).min(self.admin.renew_at)
     }
 
-    /// `true` if something should be made anew, by asking again: it is in the last third of its life, or its life has
-    /// not begun, because the clock was ahead when it was made and has been set right since.
+    /// `true` if a certificate is due for renewal: it is in the last third of its validity, or its validity has not
+    /// begun, because the clock was ahead when it was issued and has been set back since.
     #[must_use]
     pub fn is_renewal_due(&self, now: Time) -> bool {
         now < self.server.begin.max(self.admin.begin) || self.renew_at() <= now
@@ -154,7 +157,8 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CertEr
     move |source| CertError::Io { action, path, source }
 }
 
-/// The text of a file; none if there is no such file. What is no text is damaged, and read as far as it goes.
+/// Reads a file; `None` if it does not exist. Bytes that are not UTF-8 are replaced, so a damaged file fails to parse
+/// later.
 fn read(dir: &Path, name: &str) -> Result<Option<String>, CertError> {
     let path = dir.join(name);
     match std::fs::read(&path) {
@@ -164,8 +168,8 @@ fn read(dir: &Path, name: &str) -> Result<Option<String>, CertError> {
     }
 }
 
-/// The authority in `dir`; none if there is none and nothing that one has signed.
-fn load_authority(dir: &Path, now: Time) -> Result<Option<Pair>, CertError> {
+/// Loads the CA in `dir`; `None` if there is neither a CA nor a certificate signed by one.
+fn load_authority(dir: &Path, now: Time) -> Result<Option<CertifiedKey>, CertError> {
     let unusable = |name: &str, problem: String, remedy: &str| {
         let anew = format!(
             "{remedy}, or remove {} to have a new authority made (all kubeconfigs and client certificates then stop \
@@ -178,7 +182,8 @@ fn load_authority(dir: &Path, now: Time) -> Result<Option<Pair>, CertError> {
     let (certificate, key) = match (read(dir, "ca.crt")?, read(dir, "ca.key")?) {
         (Some(certificate), Some(key)) => (certificate, key),
         (certificate, key) => {
-            // The first start writes the key of the authority first: a crash leaves it alone, before anything is signed.
+            // The first start writes the CA key first: after a crash the key may be there alone, before anything is
+            // signed.
             let signed = read(dir, "apiserver.crt")?.or(read(dir, "admin.crt")?);
             let (missing, there) = match (certificate, key, signed) {
                 (None, _, None) => return Ok(None),
@@ -194,7 +199,7 @@ fn load_authority(dir: &Path, now: Time) -> Result<Option<Pair>, CertError> {
     if KeyPair::from_pem(&key).is_err() {
         return Err(unusable("ca.key", "does not hold a private key".to_owned(), RESTORE));
     }
-    let pair = Pair { certificate, key, begin, renew_at: renew_at(begin, end) };
+    let pair = CertifiedKey { certificate, key, begin, renew_at: renew_at(begin, end) };
     if !pair.fits_together() {
         return Err(unusable("ca.key", "is not the key of ca.crt".to_owned(), RESTORE));
     }
@@ -211,18 +216,18 @@ fn load_authority(dir: &Path, now: Time) -> Result<Option<Pair>, CertError> {
     Ok(Some(pair))
 }
 
-/// A pair that the authority has signed; none if a part of it is missing or damaged, since it can be issued again.
-fn load_leaf(dir: &Path, stem: &str, ca: Option<&Pair>) -> Result<Option<Pair>, CertError> {
+/// Loads a certificate signed by the CA; `None` if it is missing or damaged, since it can be reissued.
+fn load_leaf(dir: &Path, stem: &str, ca: Option<&CertifiedKey>) -> Result<Option<CertifiedKey>, CertError> {
     let certificate = read(dir, &format!("{stem}.crt"))?;
     let key = read(dir, &format!("{stem}.key"))?;
     let (Some(ca), Some(certificate), Some(key)) = (ca, certificate, key) else { return Ok(None) };
     let Some((begin, end)) = inspect(&certificate, life) else { return Ok(None) };
-    let pair = Pair { certificate, key, begin, renew_at: renew_at(begin, end) };
+    let pair = CertifiedKey { certificate, key, begin, renew_at: renew_at(begin, end) };
     Ok(Some(pair).filter(|pair| pair.fits_together() && pair.is_signed_by(ca)))
 }
 
-impl Pair {
-    /// `true` if the key is that of the certificate.
+impl CertifiedKey {
+    /// `true` if the certificate was issued for the key.
     fn fits_together(&self) -> bool {
         let key = KeyPair::from_pem(&self.key).ok();
         let fits = inspect(&self.certificate, |parsed| {
@@ -231,7 +236,7 @@ impl Pair {
         fits == Some(true)
     }
 
-    fn is_signed_by(&self, ca: &Pair) -> bool {
+    fn is_signed_by(&self, ca: &CertifiedKey) -> bool {
         let is_signed = inspect(&self.certificate, |parsed| {
             inspect(&ca.certificate, |ca| parsed.verify_signature(Some(ca.public_key())).is_ok())
         });
@@ -239,8 +244,8 @@ impl Pair {
     }
 }
 
-/// Of each pair the key goes first: a certificate that is there has its key.
-fn save<'a>(dir: &Path, pairs: impl Iterator<Item = (&'a str, &'a Pair)>) -> Result<(), CertError> {
+/// Writes the key of each pair before its certificate: a certificate on disk always has its key.
+fn save<'a>(dir: &Path, pairs: impl Iterator<Item = (&'a str, &'a CertifiedKey)>) -> Result<(), CertError> {
     let files: Vec<_> = pairs
         .flat_map(|(stem, pair)| [(stem, "key", &pair.key), (stem, "crt", &pair.certificate)])
         .map(|(stem, extension, text)| (dir.join(format!("{stem}.{extension}")), text.as_bytes()))
@@ -248,7 +253,7 @@ fn save<'a>(dir: &Path, pairs: impl Iterator<Item = (&'a str, &'a Pair)>) -> Res
     private_file::write_all(&files).map_err(|(path, error)| failed("write", &path)(error))
 }
 
-/// What a certificate says; none if it is none.
+/// Parses a certificate and applies `look`; `None` if it cannot be parsed.
 fn inspect<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> Option<T> {
     let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
     Some(look(&pem.parse_x509().ok()?))
@@ -263,19 +268,19 @@ fn renew_at(begin: Time, end: Time) -> Time {
     end.before(end.since(begin) / 3)
 }
 
-/// Makes what is missing.
-struct Maker<'a> {
+/// Issues certificates at one time.
+struct CertificateIssuer<'a> {
     names: &'a [String],
     now: Time,
     serial: u64,
 }
 
-impl Maker<'_> {
+impl CertificateIssuer<'_> {
     fn complete(
         mut self,
-        ca: Option<Pair>,
-        server: Option<Pair>,
-        admin: Option<Pair>,
+        ca: Option<CertifiedKey>,
+        server: Option<CertifiedKey>,
+        admin: Option<CertifiedKey>,
     ) -> Result<Pki, CertError> {
         let ca = match ca {
             Some(ca) if self.now < ca.renew_at => ca,
@@ -290,12 +295,12 @@ impl Maker<'_> {
         Ok(Pki { ca, server, admin })
     }
 
-    /// `true` if a pair has begun its life and not come to the last third of it.
-    fn is_fresh(&self, pair: &Pair) -> bool {
+    /// `true` if the validity has begun and is not in its last third.
+    fn is_fresh(&self, pair: &CertifiedKey) -> bool {
         pair.begin <= self.now && self.now < pair.renew_at
     }
 
-    fn names_all(&self, server: &Pair) -> bool {
+    fn names_all(&self, server: &CertifiedKey) -> bool {
         let has = |parsed: &X509Certificate<'_>, wanted: &str| {
             let address = wanted.parse::<std::net::IpAddr>().ok();
             let names = parsed.subject_alternative_name().ok().flatten();
@@ -312,13 +317,13 @@ impl Maker<'_> {
         inspect(&server.certificate, all) == Some(true)
     }
 
-    /// The authority with a longer life. What it signed stays valid, for name and key are the same; it begins when it
-    /// began, so that a clock that was ahead only for a while leaves no authority of the future.
-    fn extended(&mut self, ca: &Pair) -> Result<Pair, CertError> {
+    /// Extends the validity of the CA. Name and key stay the same, so everything it signed stays valid. The validity
+    /// starts when it started before: after a clock that was ahead for a while, no CA is valid only in the future.
+    fn extended(&mut self, ca: &CertifiedKey) -> Result<CertifiedKey, CertError> {
         self.authority(KeyPair::from_pem(&ca.key)?, Some(ca.begin))
     }
 
-    fn authority(&mut self, key: KeyPair, begin: Option<Time>) -> Result<Pair, CertError> {
+    fn authority(&mut self, key: KeyPair, begin: Option<Time>) -> Result<CertifiedKey, CertError> {
         let mut params = self.params(CA_NAME, None, CA_LIFE_DAYS);
         if let Some(begin) = begin {
             params.not_before = date(begin);
@@ -329,13 +334,13 @@ impl Maker<'_> {
         Ok(pair(certificate.pem(), &key, &params))
     }
 
-    fn server(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<Pair, CertError> {
+    fn server(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<CertifiedKey, CertError> {
         let mut params = self.params(SERVER_NAME, None, LEAF_LIFE_DAYS);
         params.subject_alt_names = CertificateParams::new(self.names)?.subject_alt_names;
         sign(params, ExtendedKeyUsagePurpose::ServerAuth, issuer)
     }
 
-    fn admin(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<Pair, CertError> {
+    fn admin(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<CertifiedKey, CertError> {
         let params = self.params(ADMIN_NAME, Some(ADMIN_GROUP), LEAF_LIFE_DAYS);
         sign(params, ExtendedKeyUsagePurpose::ClientAuth, issuer)
     }
@@ -359,7 +364,7 @@ fn sign(
     mut params: CertificateParams,
     purpose: ExtendedKeyUsagePurpose,
     issuer: &Issuer<'_, KeyPair>,
-) -> Result<Pair, CertError> {
+) -> Result<CertifiedKey, CertError> {
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![purpose];
     params.use_authority_key_identifier_extension = true;
@@ -368,13 +373,13 @@ fn sign(
     Ok(pair(certificate.pem(), &key, &params))
 }
 
-fn pair(certificate: String, key: &KeyPair, params: &CertificateParams) -> Pair {
+fn pair(certificate: String, key: &KeyPair, params: &CertificateParams) -> CertifiedKey {
     let time = |date: OffsetDateTime| Time::from_seconds(date.unix_timestamp());
     let (begin, end) = (time(params.not_before), time(params.not_after));
-    Pair { certificate, key: key.serialize_pem(), begin, renew_at: renew_at(begin, end) }
+    CertifiedKey { certificate, key: key.serialize_pem(), begin, renew_at: renew_at(begin, end) }
 }
 
-/// A time to the second; one that no calendar knows is the epoch.
+/// Converts a time to whole seconds; a time outside of the calendar becomes the epoch.
 fn date(time: Time) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(time.0.div_euclid(1_000_000)).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }

@@ -1,4 +1,4 @@
-//! Files that only their owner may read, written whole or not at all.
+//! Files that only their owner can read, replaced atomically.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,32 +8,32 @@ use std::path::{Path, PathBuf};
 /// Creates a directory and its parents, readable by the owner alone.
 ///
 /// # Errors
-/// If the system refuses.
+/// If the system cannot create it.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Replaces a file that is written at each start. Readers see the old text or the new one, also after a crash.
+/// Replaces a file. Readers see the old content or the new one, also after a crash.
 ///
 /// # Errors
-/// If the system refuses; the old file stays then.
+/// If the system fails to write; the old file stays.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let aside = aside(path);
     let replaced = write_new(&aside, bytes).and_then(|()| std::fs::rename(&aside, path));
     if replaced.is_err() {
-        // What is half made helps nobody; the first error is the one to tell.
+        // The write failed: remove the partial file, and return the first error.
         let _ = std::fs::remove_file(&aside);
     }
     replaced
 }
 
-/// Replaces files of one directory, in the order given, as [`replace`] does, and returns when all are there to stay.
+/// Replaces files of one directory, in the order given, as [`replace`] does, and returns when all are durable.
 ///
-/// What is written aside is synced by all at the same time, and the directory once: a start waits for the disk twice,
-/// however many files there are.
+/// All temporary files are synced in parallel, and the directory once, so a start waits for the disk twice however
+/// many files there are.
 ///
 /// # Errors
-/// The file that could not be written, and why.
+/// The file that could not be written, and the system's error.
 pub fn write_all(files: &[(PathBuf, &[u8])]) -> Result<(), (PathBuf, io::Error)> {
     let asides: Vec<PathBuf> = files.iter().map(|(path, _)| aside(path)).collect();
     let written = std::thread::scope(|scope| {
@@ -54,7 +54,7 @@ pub fn write_all(files: &[(PathBuf, &[u8])]) -> Result<(), (PathBuf, io::Error)>
         })
     });
     if replaced.is_err() {
-        // What is half made helps nobody; the first error is the one to tell.
+        // A write failed: remove the partial files, and return the first error.
         asides.iter().for_each(|aside| drop(std::fs::remove_file(aside)));
         return replaced;
     }
@@ -67,14 +67,14 @@ fn dir_of(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Where a file is written before it takes its place.
+/// Path of the temporary file.
 fn aside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     dir_of(path).join(format!(".{name}.{}.new", std::process::id()))
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A process that had our number may have died here; its rest may be readable to others.
+    // A file left by a crashed process with the same number may be readable by others.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

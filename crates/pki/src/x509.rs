@@ -1,7 +1,9 @@
-//! What requests for certificates, and certificates, say in their own bytes (PKCS#10, X.509).
+//! Parser of certificate requests (PKCS#10) and certificates (X.509).
 //!
-//! Reading is pure, and a request that was read is whole: every name in it could be read, and whoever made it had the
-//! key that it names. Where upstream's words for a fault are known to people, they are the same.
+//! Parsing is pure. A parsed request is complete: every name in it could be read, and its signature proves possession
+//! of the key. Error texts are upstream's where clients know them.
+//!
+//! Start at [`CertificateRequest::from_base64`].
 
 use aws_lc_rs::signature::{
     ECDSA_P521_SHA256_ASN1, ECDSA_P521_SHA384_ASN1, ECDSA_P521_SHA512_ASN1,
@@ -18,100 +20,102 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::AttributeTypeAndValue;
 
-/// The name of the largest curve.
+/// Object identifier of the curve P-521.
 const P521: &str = "1.3.132.0.35";
 
-/// What is wrong with a request or a certificate.
+/// Failure to parse a request or a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum X509Fault {
-    /// It is not in its wrapping.
+pub enum ParseX509Error {
+    /// Not PEM of the expected type.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Wrapping,
-    /// Something follows it.
+    /// Data follows the structure.
     #[error("asn1: syntax error: trailing data")]
     Trailing,
-    /// It has not the form.
+    /// Malformed structure.
     #[error("asn1: structure error: {0}")]
     Form(String),
-    /// An address in it is none.
+    /// Invalid IP address.
     #[error("x509: cannot parse IP address of length {0}")]
     Address(usize),
-    /// Its key or signature is of a sort that nobody here can check.
+    /// The key or signature algorithm is not supported.
     #[error("x509: cannot verify signature: algorithm unimplemented")]
     Algorithm,
-    /// Whoever made it has not the key that it names.
+    /// The signature does not match the key of the request.
     #[error("{0}")]
     Signature(&'static str),
 }
 
-/// The names of a request, by their sort.
+/// Subject alternative names, by type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
-    /// Names of hosts.
+pub struct SubjectAltNames {
+    /// DNS names.
     pub dns: Vec<String>,
-    /// Addresses of mail.
+    /// Email addresses.
     pub emails: Vec<String>,
-    /// Addresses of hosts.
+    /// IP addresses.
     pub addresses: Vec<std::net::IpAddr>,
-    /// Names of resources.
+    /// URIs.
     pub uris: Vec<String>,
 }
 
-impl Names {
-    /// Whether there are none.
+impl SubjectAltNames {
+    /// `true` if there are no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.dns.is_empty() && self.emails.is_empty() && self.addresses.is_empty() && self.uris.is_empty()
     }
 }
 
-/// A request that is well formed and signed.
+/// A well-formed request with a valid signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Who it is for, as it was encoded.
+pub struct CertificateRequest {
+    /// Subject, DER-encoded.
     pub subject: Vec<u8>,
-    /// The public key, as it was encoded.
+    /// Public key, DER-encoded.
     pub public_key: Vec<u8>,
     /// The last common name; empty if there is none.
     pub common_name: String,
     /// The organizations, in their order.
     pub organizations: Vec<String>,
-    /// The other names.
-    pub names: Names,
+    /// Subject alternative names.
+    pub names: SubjectAltNames,
 }
 
-impl Request {
-    /// Reads a request as objects hold it: PEM, and that in base64.
+impl CertificateRequest {
+    /// Parses a request as API objects hold it: base64 of PEM.
     ///
     /// # Errors
-    /// If it is none, or not signed with its own key.
-    pub fn from_base64(text: &str) -> Result<Request, X509Fault> {
-        let text = STANDARD.decode(text).map_err(|_| X509Fault::Wrapping)?;
+    /// If it is malformed, or not signed with its own key.
+    pub fn from_base64(text: &str) -> Result<CertificateRequest, ParseX509Error> {
+        let text = STANDARD.decode(text).map_err(|_| ParseX509Error::Wrapping)?;
         match pem::next_block(&text) {
-            Some((block, _)) if block.label == "CERTIFICATE REQUEST" => Request::from_der(&block.bytes),
-            _ => Err(X509Fault::Wrapping),
+            Some((block, _)) if block.label == "CERTIFICATE REQUEST" => {
+                CertificateRequest::from_der(&block.bytes)
+            }
+            _ => Err(ParseX509Error::Wrapping),
         }
     }
 
-    /// Reads a request.
+    /// Parses a request in DER.
     ///
     /// # Errors
-    /// If it is none, or not signed with its own key.
-    pub fn from_der(der: &[u8]) -> Result<Request, X509Fault> {
+    /// If it is malformed, or not signed with its own key.
+    pub fn from_der(der: &[u8]) -> Result<CertificateRequest, ParseX509Error> {
         let (rest, request) = X509CertificationRequest::from_der(der)
-            .map_err(|error| X509Fault::Form(X509Error::from(error).to_string()))?;
+            .map_err(|error| ParseX509Error::Form(X509Error::from(error).to_string()))?;
         if !rest.is_empty() {
-            return Err(X509Fault::Trailing);
+            return Err(ParseX509Error::Trailing);
         }
         check_signature(&request)?;
         let info = &request.certification_request_info;
         let text = |name: &AttributeTypeAndValue<'_>| {
-            name.as_str().map(str::to_owned).map_err(|error| X509Fault::Form(error.to_string()))
+            name.as_str().map(str::to_owned).map_err(|error| ParseX509Error::Form(error.to_string()))
         };
         let organizations = info.subject.iter_organization().map(text).collect::<Result<_, _>>()?;
-        // Of several common names the last one counts, as for whoever reads the certificate upstream.
+        // Of several common names the last one counts, as in Go's parser.
         let common_name = info.subject.iter_common_name().last().map(text).transpose()?;
-        Ok(Request {
+        Ok(CertificateRequest {
             subject: info.subject.as_raw().to_vec(),
             public_key: info.subject_pki.raw.to_vec(),
             common_name: common_name.unwrap_or_default(),
@@ -120,7 +124,7 @@ impl Request {
         })
     }
 
-    /// What it says, for those who decide about it.
+    /// Fields of the request, as the answer to a planner's query.
     #[must_use]
     pub fn facts(&self) -> Value {
         let texts = |list: &[String]| Value::from(list.to_vec());
@@ -136,13 +140,13 @@ impl Request {
     }
 }
 
-/// Demands that a request is signed with the key that it names.
-fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), X509Fault> {
+/// Verifies that a request is signed with its own key.
+fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), ParseX509Error> {
     let info = &request.certification_request_info;
     let algorithm = request.signature_algorithm.algorithm.to_id_string();
     let curve = info.subject_pki.algorithm.parameters.as_ref();
     let curve = curve.and_then(|curve| curve.as_oid().ok()).map(|curve| curve.to_id_string());
-    // What the parsing library does not check: keys that are smaller or larger than it likes.
+    // Key sizes and curves that the parsing library does not support.
     let ours: Option<&'static dyn VerificationAlgorithm> = match (algorithm.as_str(), curve.as_deref()) {
         ("1.2.840.113549.1.1.11", _) => Some(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY),
         ("1.2.840.113549.1.1.13", _) => Some(&RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY),
@@ -160,19 +164,19 @@ fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), X509Fau
         None => request.verify_signature(),
     };
     checked.map_err(|error| match error {
-        X509Error::SignatureUnsupportedAlgorithm => X509Fault::Algorithm,
+        X509Error::SignatureUnsupportedAlgorithm => ParseX509Error::Algorithm,
         _ if algorithm.starts_with("1.2.840.10045.") => {
-            X509Fault::Signature("x509: ECDSA verification failure")
+            ParseX509Error::Signature("x509: ECDSA verification failure")
         }
         _ if algorithm.starts_with("1.2.840.113549.") => {
-            X509Fault::Signature("crypto/rsa: verification error")
+            ParseX509Error::Signature("crypto/rsa: verification error")
         }
-        _ => X509Fault::Signature("x509: Ed25519 verification failure"),
+        _ => ParseX509Error::Signature("x509: Ed25519 verification failure"),
     })
 }
 
-fn names(request: &X509CertificationRequest<'_>) -> Result<Names, X509Fault> {
-    let mut names = Names::default();
+fn names(request: &X509CertificationRequest<'_>) -> Result<SubjectAltNames, ParseX509Error> {
+    let mut names = SubjectAltNames::default();
     for extension in request.requested_extensions().into_iter().flatten() {
         let ParsedExtension::SubjectAlternativeName(alternative) = extension else { continue };
         for name in &alternative.general_names {
@@ -181,7 +185,7 @@ fn names(request: &X509CertificationRequest<'_>) -> Result<Names, X509Fault> {
                 GeneralName::RFC822Name(name) => names.emails.push(ascii(name)?),
                 GeneralName::URI(name) => names.uris.push(ascii(name)?),
                 GeneralName::IPAddress(bytes) => names.addresses.push(address(bytes)?),
-                // Names of other sorts do not come into the certificate.
+                // Names of other types are not copied to the certificate.
                 _ => {}
             }
         }
@@ -189,15 +193,15 @@ fn names(request: &X509CertificationRequest<'_>) -> Result<Names, X509Fault> {
     Ok(names)
 }
 
-fn ascii(name: &str) -> Result<String, X509Fault> {
-    let fault = || X509Fault::Form("a name that is not ASCII".to_owned());
+fn ascii(name: &str) -> Result<String, ParseX509Error> {
+    let fault = || ParseX509Error::Form("a name that is not ASCII".to_owned());
     name.is_ascii().then(|| name.to_owned()).ok_or_else(fault)
 }
 
-fn address(bytes: &[u8]) -> Result<std::net::IpAddr, X509Fault> {
+fn address(bytes: &[u8]) -> Result<std::net::IpAddr, ParseX509Error> {
     let four = <[u8; 4]>::try_from(bytes).map(std::net::IpAddr::from);
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(std::net::IpAddr::from))
-        .map_err(|_| X509Fault::Address(bytes.len()))
+        .map_err(|_| ParseX509Error::Address(bytes.len()))
 }
 
 /// Subject of a certificate.
@@ -222,8 +226,8 @@ pub fn subject(der: &[u8]) -> Option<Subject> {
     })
 }
 
-/// The life of a certificate in DER: valid from the first time to the second one, both included; none if it is no
-/// certificate. Whoever keeps a connection asks once and compares the times with the clock at each request.
+/// Validity of a certificate in DER, both ends included; `None` if it cannot be parsed. A connection parses it once
+/// and compares it with the clock at each request.
 #[must_use]
 pub fn validity(der: &[u8]) -> Option<(Time, Time)> {
     let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
@@ -232,13 +236,13 @@ pub fn validity(der: &[u8]) -> Option<(Time, Time)> {
     rest.is_empty().then(|| (time(validity.not_before), time(validity.not_after)))
 }
 
-/// `true` if `now` is within a life that [`validity`] gave. The last second counts whole, as in Go.
+/// `true` if `now` is within the validity. The whole last second counts, as in Go.
 #[must_use]
 pub fn is_valid_at((begin, end): (Time, Time), now: Time) -> bool {
     begin <= now && now.0.div_euclid(1_000_000) <= end.0.div_euclid(1_000_000)
 }
 
-/// What is wrong with the first certificate that is none among those that objects hold: PEM, and that in base64.
+/// Error of the first invalid certificate in base64 of PEM, as API objects hold it.
 #[must_use]
 pub fn certificates_fault(text: &str) -> Option<String> {
     let text = STANDARD.decode(text).ok()?;
@@ -272,7 +276,7 @@ mod tests {
     fn a_request_is_read_with_all_its_names() {
         for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
             let key = KeyPair::generate_for(algorithm).unwrap();
-            let request = Request::from_der(&made(&key)).unwrap();
+            let request = CertificateRequest::from_der(&made(&key)).unwrap();
             assert_eq!(request.common_name, "system:node:n");
             assert_eq!(request.organizations, ["system:nodes"]);
             assert_eq!(request.names.dns, ["a.example"]);
@@ -302,9 +306,12 @@ mod tests {
     #[test]
     fn small_and_large_keys_are_known() {
         const LARGE: &str = "MIIBUTCBswIBADAOMQwwCgYDVQQDDANhbm4wgZswEAYHKoZIzj0CAQYFK4EEACMDgYYABAFW6K7sxYzFmrUaaGqorapKtnr2SmJPYQ3u7nKRc+UUhEzTPjKEIAJCcFNUwGiTDgd+I4F0owX0n9wglpcLueirMwG8SuLwaKBLtdqdCtJloBxcJ3jv0gjgNCEV5/plSl0fiKlTF2y8z/C8NVv0esLUgCWj62+U/XPvC6SUyVC5qMR3BqAAMAoGCCqGSM49BAMEA4GMADCBiAJCAQfmwBWnhpddEOlMpkE78HBa9mYhGHBeeeQbTkqRn7/MFTCC7qjuUpHIKhdME68XLRWBHZqr2DclOaR6WI2AnVZvAkIBftd52TZVEXu++7us8phbQf+wUrAVV8SjSmguE7Cc7AQd7EH+WSeOk9QDyWqm2o2TJGlakEO3fHtxWSVRN6LQEn4=";
-        assert_eq!(Request::from_der(&STANDARD.decode(LARGE).unwrap()).unwrap().common_name, "ann");
+        assert_eq!(
+            CertificateRequest::from_der(&STANDARD.decode(LARGE).unwrap()).unwrap().common_name,
+            "ann"
+        );
         let small = include_str!("../tests/request.b64").trim();
-        assert_eq!(Request::from_base64(small).unwrap().common_name, "someone");
+        assert_eq!(CertificateRequest::from_base64(small).unwrap().common_name, "someone");
     }
 
     #[test]
@@ -314,14 +321,14 @@ mod tests {
         let at = der.windows(6).position(|word| word == b"system").unwrap();
         let mut other = der.clone();
         other[at] = b'S';
-        let fault = Request::from_der(&other).unwrap_err();
+        let fault = CertificateRequest::from_der(&other).unwrap_err();
         assert_eq!(fault.to_string(), "x509: ECDSA verification failure");
         let mut longer = der.clone();
         longer.push(0);
-        assert_eq!(Request::from_der(&longer).unwrap_err(), X509Fault::Trailing);
-        assert!(matches!(Request::from_der(&der[..der.len() - 1]), Err(X509Fault::Form(_))));
-        assert!(matches!(Request::from_der(&[]), Err(X509Fault::Form(_))));
-        assert_eq!(Request::from_base64("AAAA").unwrap_err(), X509Fault::Wrapping);
+        assert_eq!(CertificateRequest::from_der(&longer).unwrap_err(), ParseX509Error::Trailing);
+        assert!(matches!(CertificateRequest::from_der(&der[..der.len() - 1]), Err(ParseX509Error::Form(_))));
+        assert!(matches!(CertificateRequest::from_der(&[]), Err(ParseX509Error::Form(_))));
+        assert_eq!(CertificateRequest::from_base64("AAAA").unwrap_err(), ParseX509Error::Wrapping);
     }
 
     proptest::proptest! {
@@ -331,9 +338,9 @@ mod tests {
             let mut der = made(&key);
             let at = at % der.len();
             der[at] ^= flip;
-            // A signature has more than one encoding, so what is accepted must at least say the same.
-            if let Ok(read) = Request::from_der(&der) {
-                assert_eq!(read, Request::from_der(&made(&key)).unwrap());
+            // A signature has more than one encoding, so only the decoded content must match.
+            if let Ok(read) = CertificateRequest::from_der(&der) {
+                assert_eq!(read, CertificateRequest::from_der(&made(&key)).unwrap());
             }
         }
     }

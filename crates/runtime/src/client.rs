@@ -1,8 +1,9 @@
-//! A client of the API, as small as a loop in a process of its own needs it.
+//! Minimal API client for a remote loop.
 //!
-//! It reads a kubeconfig, keeps one HTTP/2 connection, and opens another when that breaks. It never tries anything
-//! twice by itself: whoever asks decides what a broken connection means. A server that does not answer the connection's
-//! own pings counts as broken, so that nobody waits for it for ever.
+//! Reads a kubeconfig and keeps one HTTP/2 connection, which it reopens after a failure. It never retries a request
+//! by itself: the caller decides. Pings detect a server that stopped responding, so no request waits forever.
+//!
+//! Start at [`Client::from_kubeconfig`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,37 +25,37 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 
-/// How long it may take to connect.
+/// Time to connect.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How often a connection is tried with a ping, and how long that may take.
+/// Interval of pings on an open connection, and the time for a reply.
 const PING: Duration = Duration::from_secs(10);
 
-/// Why there is no answer.
+/// Failure of a request.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The kubeconfig does not say all that is needed.
+    /// The kubeconfig is incomplete or malformed.
     #[error("the kubeconfig {0}")]
     Kubeconfig(String),
-    /// The certificates cannot be used.
+    /// The certificates are unusable.
     #[error("the certificates of the kubeconfig cannot be used: {0}")]
     Tls(#[from] rustls::Error),
-    /// The server cannot be reached.
+    /// The server is unreachable.
     #[error("the server at {address} cannot be reached: {source}")]
     Connect {
-        /// Where it should be.
+        /// The server's address.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(#[from] hyper::Error),
-    /// The request cannot be made.
+    /// The request is malformed.
     #[error("the request cannot be made: {0}")]
     Request(#[from] http::Error),
 }
 
-type Sender = http2::SendRequest<Whole>;
+type Sender = http2::SendRequest<FullBody>;
 
 /// A client of one server.
 pub struct Client {
@@ -67,10 +68,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client for the current context of a kubeconfig, which calls itself `agent`.
+    /// Creates a client for the current context of a kubeconfig, with `agent` as its user agent.
     ///
     /// # Errors
-    /// If the kubeconfig is not one, or does not say all that is needed.
+    /// If the kubeconfig is malformed or incomplete.
     pub fn from_kubeconfig(text: &[u8], agent: &str) -> Result<Client, ClientError> {
         let bad = |why: &str| ClientError::Kubeconfig(why.to_owned());
         let (cluster, user) = context(text)?;
@@ -98,10 +99,10 @@ impl Client {
         Ok(Client { address, name, connector, token, agent, sender: Mutex::new(None) })
     }
 
-    /// The certificates by which the server of a kubeconfig is known, in PEM.
+    /// CA certificates of a kubeconfig's server, in PEM.
     ///
     /// # Errors
-    /// If the kubeconfig is not one, or names none.
+    /// If the kubeconfig is malformed or has none.
     pub fn authority(text: &[u8]) -> Result<String, ClientError> {
         let (cluster, _) = context(text)?;
         let missing = || ClientError::Kubeconfig("names no certificate-authority".to_owned());
@@ -109,10 +110,10 @@ impl Client {
         String::from_utf8(pem).map_err(|_| missing())
     }
 
-    /// Sends a request, and gives what comes back as far as its headers.
+    /// Sends a request. Returns the response as soon as its headers have arrived.
     ///
     /// # Errors
-    /// If the server cannot be reached or the connection breaks.
+    /// If the server is unreachable or the connection breaks.
     pub async fn send(
         &self,
         method: Method,
@@ -131,15 +132,15 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.clone());
         }
-        let request = request.body(Whole(Some(body)))?;
+        let request = request.body(FullBody(Some(body)))?;
         let mut sender = self.sender().await?;
         Ok(sender.send_request(request).await?)
     }
 
-    /// Sends a request, and gives the code and the whole body of the answer.
+    /// Sends a request. Returns the status code and the whole body of the response.
     ///
     /// # Errors
-    /// If the server cannot be reached or the connection breaks.
+    /// If the server is unreachable or the connection breaks.
     pub async fn ask(
         &self,
         method: Method,
@@ -168,7 +169,7 @@ impl Client {
             stream.set_nodelay(true)?;
             self.connector.connect(self.name.clone(), stream).await
         };
-        // Others wait for the same connection.
+        // Other requests wait for the same connection.
         let stream = tokio::time::timeout(CONNECT, connecting).await;
         let stream = stream.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())).map_err(failed)?;
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -178,14 +179,14 @@ impl Client {
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream))
             .await?;
-        // It ends with the connection; those who wait for answers are told why.
+        // The task ends with the connection; pending requests get its error.
         tokio::spawn(connection);
         *kept = Some(sender.clone());
         Ok(sender)
     }
 }
 
-/// The next part of a body; none at its end.
+/// Returns the next chunk of a body; `None` at its end.
 ///
 /// # Errors
 /// If the connection breaks.
@@ -195,13 +196,13 @@ pub async fn part(body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
         match frame.transpose()?.map(http_body::Frame::into_data) {
             None => return Ok(None),
             Some(Ok(data)) => return Ok(Some(data)),
-            // Trailers say nothing here.
+            // Trailers are ignored.
             Some(Err(_)) => {}
         }
     }
 }
 
-/// The cluster and the user of the current context of a kubeconfig.
+/// Returns the cluster and the user of a kubeconfig's current context.
 fn context(text: &[u8]) -> Result<(Value, Value), ClientError> {
     let bad = |error| ClientError::Kubeconfig(format!("is no YAML: {error}"));
     let (config, _) = yaml::parse_strict(text).map_err(bad)?;
@@ -215,7 +216,7 @@ fn context(text: &[u8]) -> Result<(Value, Value), ClientError> {
     Ok((cluster, named("users", context.str_at(&["user"]), "user")))
 }
 
-/// What a part of a kubeconfig says under a name: itself, or the file that it names.
+/// Returns the inline data or the file content of a kubeconfig field.
 fn pem(part: &Value, name: &str) -> Result<Option<Vec<u8>>, ClientError> {
     let bad = |why: String| ClientError::Kubeconfig(why);
     let (data, file) = (part.str_at(&[&format!("{name}-data")]), part.str_at(&[name]));
@@ -254,15 +255,15 @@ fn tls(cluster: &Value, user: &Value) -> Result<rustls::ClientConfig, ClientErro
     Ok(config)
 }
 
-/// A body that is sent whole.
-struct Whole(Option<Bytes>);
+/// A request body in one piece.
+struct FullBody(Option<Bytes>);
 
-impl http_body::Body for Whole {
+impl http_body::Body for FullBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
     fn poll_frame(
-        mut self: std::pin::Pin<&mut Whole>,
+        mut self: std::pin::Pin<&mut FullBody>,
         _: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, std::convert::Infallible>>> {
         let body = self.0.take().filter(|body| !body.is_empty());

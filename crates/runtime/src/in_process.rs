@@ -1,4 +1,4 @@
-//! The loop beside its store: a thread that follows the store, plans, has writes executed, and sleeps when idle.
+//! In-process shell of the loop: a thread that follows the store, plans, has writes executed, and sleeps when idle.
 //!
 //! No change is missed: before each sleep every [`resource_feed`] has registered the loop's waker, or the loop turns
 //! again. `tests/wakeups.rs` checks every interleaving of that. Start at [`Shell::start`].
@@ -31,7 +31,7 @@ use crate::queries::QueryHandler;
 
 pub use pulse::LOOP_STALL_MAX;
 
-/// How long changes gather before they are taken in together.
+/// Time during which changes gather before they are taken in together.
 const GATHER: Duration = Duration::from_millis(1);
 
 /// The longest sleep of the loop. A step of the wall clock is noticed when the sleep ends.
@@ -51,7 +51,7 @@ pub struct Shell {
     ended: Receiver<()>,
 }
 
-/// Why a loop cannot run.
+/// Failure to start the thread of a loop.
 #[derive(Debug, Error)]
 #[error("the system gives no thread for the loop: {0}")]
 pub struct ShellError(#[from] std::io::Error);
@@ -102,7 +102,7 @@ impl Shell {
         Ok(Shell { engine, stop, bell, pulse, ended })
     }
 
-    /// The loop, to ask it how it does. It stands still while it is held.
+    /// The engine, for reports. The loop is blocked while the lock is held.
     #[must_use]
     pub fn engine(&self) -> &Arc<Mutex<Engine>> {
         &self.engine
@@ -174,9 +174,9 @@ impl LoopThread {
             }
             self.pulse.beat(pause);
             self.bell.wait(pause);
-            // The loop goes on at once when its own writes are done; otherwise what happens together is taken in
-            // together, for taking changes in one by one costs many times what each is worth. The next turn clears
-            // the bell and looks at everything, so nothing that happens now is lost.
+            // The loop goes on at once when its own writes are done. Otherwise it waits for more changes: one turn
+            // per change costs many times what a batch does. The next turn clears the bell and drains every feed, so
+            // no change is lost.
             if self.executor.is_idle() {
                 std::thread::park_timeout(GATHER);
             }
@@ -201,7 +201,7 @@ impl LoopThread {
         let now = self.now();
         let planned = engine.turn(now, Seed((self.entropy)()));
         turn.writes.extend(planned.writes);
-        // An answer wakes the key that asked, as a write may.
+        // A query's answer requeues its key, as a write's outcome may.
         let asked_any = !turn.writes.is_empty() || !planned.asks.is_empty();
         // A write that was started must be polled once, to ring the bell when it ends.
         let did_any = self.send(engine, turn) || asked_any;
@@ -220,7 +220,7 @@ impl LoopThread {
 
     /// Executes writes. Returns `true` if one is in flight that was not polled yet.
     fn send(&mut self, engine: &mut Engine, mut turn: Turn) -> bool {
-        // A write that is settled without a commit may lead to more at once.
+        // A write that ends without a commit may lead to more at once.
         while !turn.writes.is_empty() {
             let mut next = Turn::default();
             for sent in turn.writes {
@@ -233,7 +233,7 @@ impl LoopThread {
         self.executor.submit()
     }
 
-    /// Follows the wall clock, and requeues what waits if it was set.
+    /// Follows the wall clock, and requeues delayed keys if it was set.
     fn follow_clock(&mut self, engine: &mut Engine) {
         if let Some(jump) = self.time.follow(self.clock.now(), self.clock.uptime()) {
             let (seconds, is_forward) = (jump.size().as_secs(), jump.is_forward());

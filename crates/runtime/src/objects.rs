@@ -17,7 +17,7 @@ pub fn observed(key: Key, event: &Event) -> Option<Observed> {
 /// Returns a stored object as planners see it; `None` if it cannot be read.
 #[must_use]
 pub fn object(key: Key, record: &Record) -> Option<Object> {
-    let (revision, time, kept) = (record.revision(), record.time(), Stored(record.clone()));
+    let (revision, time, kept) = (record.revision(), record.time(), SharedBytes(record.clone()));
     // Hardly any planner looks at Events, and there are many.
     if key.resource().as_str() == "events" {
         return Some(Object::unread(key, revision, time, kept));
@@ -26,9 +26,9 @@ pub fn object(key: Key, record: &Record) -> Option<Object> {
 }
 
 /// Bytes that the loop shares with the store.
-struct Stored(Record);
+struct SharedBytes(Record);
 
-impl Kept for Stored {
+impl Kept for SharedBytes {
     fn bytes(&self) -> ObjectBytes<'_> {
         ObjectBytes::Shared(self.0.value())
     }

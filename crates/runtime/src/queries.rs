@@ -7,7 +7,7 @@
 //! | target | question | answer |
 //! |---|---|---|
 //! | `access` | a SubjectAccessReview's `spec` | `{"allowed"}` |
-//! | `certificate-request` | `{"request"}` | fields of the request, see [`Request::facts`] |
+//! | `certificate-request` | `{"request"}` | fields of the request, see [`CertificateRequest::facts`] |
 //! | `hmac-sha256` | `{"key", "text"}` | the code, in base64 for addresses |
 //! | `metrics` | see [`usage`] | see [`usage`] |
 //! | `sha256` | `{"text"}` | the digest, in hexadecimal digits |
@@ -23,12 +23,12 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use parking_lot::RwLock;
 use setpoint_api::{Entropy, Time, Value, value};
-use setpoint_pki::certs::Pair;
-use setpoint_pki::certs::signing::{SignError, Signer, Wanted};
-use setpoint_pki::x509::Request;
+use setpoint_pki::certs::CertifiedKey;
+use setpoint_pki::certs::signing::{SignError, Signer, SigningRequest};
+use setpoint_pki::x509::CertificateRequest;
 use setpoint_reconcile::Ask;
 
-use self::usage::{Unserved, Usage};
+use self::usage::{NoUsageSource, UsageSource};
 
 /// Decides if the subject of a SubjectAccessReview's `spec` may do what it describes.
 pub type AccessReview = dyn Fn(&Value) -> bool + Send + Sync;
@@ -36,21 +36,21 @@ pub type AccessReview = dyn Fn(&Value) -> bool + Send + Sync;
 /// Answers queries from this process alone.
 pub struct QueryHandler {
     signer: RwLock<Option<Signer>>,
-    usage: Arc<dyn Usage>,
+    usage: Arc<dyn UsageSource>,
     access: Option<Box<AccessReview>>,
 }
 
 impl Default for QueryHandler {
     /// A handler without signer, metrics and access reviews.
     fn default() -> QueryHandler {
-        QueryHandler::new(Arc::new(Unserved))
+        QueryHandler::new(Arc::new(NoUsageSource))
     }
 }
 
 impl QueryHandler {
     /// A handler with resource metrics, without signer and access reviews.
     #[must_use]
-    pub fn new(usage: Arc<dyn Usage>) -> QueryHandler {
+    pub fn new(usage: Arc<dyn UsageSource>) -> QueryHandler {
         QueryHandler { signer: RwLock::new(None), usage, access: None }
     }
 
@@ -68,15 +68,15 @@ impl QueryHandler {
     ///
     /// # Errors
     /// If it cannot sign.
-    pub fn sign_with(&self, authority: &Pair) -> Result<(), SignError> {
+    pub fn sign_with(&self, authority: &CertifiedKey) -> Result<(), SignError> {
         *self.signer.write() = Some(Signer::new(authority)?);
         Ok(())
     }
 
-    /// Answers a question.
+    /// Answers a query.
     ///
     /// # Errors
-    /// If there is no answer: then why, in words for people.
+    /// If there is no answer: the reason, for the log.
     pub fn answer(&self, ask: &Ask, now: Time, entropy: &Entropy) -> Result<Value, String> {
         let question = &ask.question;
         match ask.whom {
@@ -101,15 +101,15 @@ impl QueryHandler {
         let life = seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
         let signer = self.signer.read();
         let signer = signer.as_ref().ok_or("this process has no key to sign certificates with")?;
-        let wanted = Wanted { request: &request, usages: &usages, life };
+        let wanted = SigningRequest { request: &request, usages: &usages, life };
         let certificate = signer.sign(&wanted, now, [entropy(), entropy()]);
         let certificate = certificate.map_err(|error| format!("error auto signing csr: {error}"))?;
         Ok(Value::from(STANDARD.encode(certificate)))
     }
 }
 
-fn request(question: &Value) -> Result<Request, String> {
-    Request::from_base64(question.str_at(&["request"])).map_err(|fault| fault.to_string())
+fn request(question: &Value) -> Result<CertificateRequest, String> {
+    CertificateRequest::from_base64(question.str_at(&["request"])).map_err(|fault| fault.to_string())
 }
 
 /// Returns the SHA-256 digest of a text, in hexadecimal digits.

@@ -1,7 +1,7 @@
-//! The loop in a process of its own: it lists, watches and writes over HTTP, and acts while it holds the Lease.
+//! Remote shell of the loop: lists, watches and writes over HTTP while it holds the Lease.
 //!
-//! Each resource has a task that lists and watches it; writes go out together. Only one task touches the loop, so
-//! that it needs no lock.
+//! Each resource has a task that lists and watches it, and each write a task that sends it. Only one task touches the
+//! engine, so it needs no lock. Start at [`Remote::run`].
 
 mod queries;
 mod watch;
@@ -24,16 +24,16 @@ use crate::client::{Client, ClientError};
 use crate::in_process::SLEEP_MAX;
 use crate::queries::QueryHandler;
 
-/// How many reports may wait to be taken in.
+/// Reports that can be queued for the loop.
 const REPORTS_MAX: usize = 4096;
-/// How many of its own writes the loop remembers, to know their echo in a watch.
-const OWN_MAX: usize = 4096;
-/// How long a request may take before it counts as lost. A server ends what takes it longer than a minute.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Where the Lease is kept.
+/// Own writes that are remembered, to attribute their watch events.
+const OWN_WRITES_MAX: usize = 4096;
+/// Time after which a request counts as lost. A server ends requests after a minute.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Path of the Leases.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// What tasks tell the loop.
+/// Message from a task to the loop.
 enum Report {
     Listed { resource: Resource, objects: Vec<Object>, revision: Revision },
     Changed(Observed),
@@ -44,42 +44,42 @@ enum Report {
 
 /// A loop over HTTP.
 pub struct Remote {
-    /// The connection for watches.
+    /// Connection for watches.
     pub watches: Arc<Client>,
-    /// The connection for writes, so that they never wait behind watches.
+    /// Connection for writes, so that they never wait behind watches.
     pub writes: Arc<Client>,
-    /// The name of the Lease.
+    /// Name of the Lease.
     pub lease: &'static str,
-    /// The name under which it is held, as `host_id`.
+    /// Holder identity, as `host_id`.
     pub identity: String,
-    /// How it counts the time as a candidate.
+    /// Timing of the leader election.
     pub timing: Timing,
-    /// Tells the time.
+    /// Wall clock and uptime.
     pub clock: Arc<dyn Clock>,
-    /// Gives random numbers.
+    /// Random numbers.
     pub entropy: Arc<Entropy>,
-    /// Answers queries that do not need the server.
+    /// Handler of queries that do not need the server.
     pub queries: Arc<QueryHandler>,
-    /// How long a write or a list may take before it counts as lost; [`PATIENCE`] unless there is a reason.
-    pub patience: Duration,
+    /// Time after which a write or a list counts as lost; usually [`REQUEST_TIMEOUT`].
+    pub timeout: Duration,
 }
 
-/// The time of a candidate and its loop, see [`LoopTime`].
-struct Watch {
+/// Time of a candidate and its loop, see [`LoopTime`].
+struct LoopClock {
     clock: Arc<dyn Clock>,
     time: LoopTime,
 }
 
-impl Watch {
-    fn new(clock: &Arc<dyn Clock>) -> Watch {
-        Watch { time: LoopTime::new(clock.now(), clock.uptime()), clock: Arc::clone(clock) }
+impl LoopClock {
+    fn new(clock: &Arc<dyn Clock>) -> LoopClock {
+        LoopClock { time: LoopTime::new(clock.now(), clock.uptime()), clock: Arc::clone(clock) }
     }
 
     fn now(&self) -> Time {
         self.time.now(self.clock.uptime())
     }
 
-    /// Follows the wall clock. A leader calls this before it asks whether it still leads.
+    /// Follows the wall clock. A leader calls this before it checks its Lease.
     fn follow(&mut self, elector: &mut Elector) -> Option<Jump> {
         let jump = self.time.follow(self.clock.now(), self.clock.uptime())?;
         let (seconds, is_forward) = (jump.size().as_secs(), jump.is_forward());
@@ -89,62 +89,64 @@ impl Watch {
     }
 }
 
-/// What the loop knows while it leads.
+/// State of the loop during one leadership.
 #[derive(Default)]
-struct Known {
-    /// Which reconciler caused which revision.
-    own: BTreeMap<u64, Arc<str>>,
-    /// Who could not answer, and was complained about.
-    silent: BTreeSet<&'static str>,
+struct LeaderState {
+    /// Reconcilers by the revision of their write.
+    own_writes: BTreeMap<u64, Arc<str>>,
+    /// Targets whose failure has been logged.
+    failed_targets: BTreeSet<&'static str>,
 }
 
 impl Remote {
-    /// Runs for ever: waits to be the leader, acts while it is, and starts anew when it no longer is. `engine` makes
-    /// a loop that knows nothing yet.
+    /// Runs forever: acquires the Lease, runs a new loop while it holds it, and starts over. `engine` creates a loop
+    /// with an empty world.
     ///
     /// # Errors
-    /// Never, but if the server refuses us altogether at the start.
+    /// If the first request fails.
     pub async fn run(&self, engine: impl Fn() -> Engine) -> Result<(), ClientError> {
         let mut elector = Elector::new(self.identity.clone()).with_timing(self.timing);
-        // The first answer tells whether this can work at all.
+        // Fails early if the server is unreachable.
         self.writes.ask(Method::GET, "/version", None, Bytes::new()).await?;
-        let mut watch = Watch::new(&self.clock);
+        let mut clock = LoopClock::new(&self.clock);
         loop {
-            self.campaign(&mut elector, &mut watch).await;
+            self.acquire(&mut elector, &mut clock).await;
             tracing::info!(lease = self.lease, holder = %self.identity, "became the leader");
-            self.lead(&mut elector, &mut watch, engine()).await;
+            self.lead(&mut elector, &mut clock, engine()).await;
             tracing::warn!(lease = self.lease, holder = %self.identity, "no longer the leader");
         }
     }
 
-    /// Waits until the Lease is ours.
-    async fn campaign(&self, elector: &mut Elector, watch: &mut Watch) {
-        let mut told = None;
+    /// Waits until this process holds the Lease.
+    async fn acquire(&self, elector: &mut Elector, clock: &mut LoopClock) {
+        let mut logged = None;
         loop {
-            let why = self.look(elector, watch).await.err();
-            watch.follow(elector);
-            if elector.leads(watch.now()) {
+            let why = self.try_acquire_or_renew(elector, clock).await.err();
+            clock.follow(elector);
+            if elector.leads(clock.now()) {
                 return;
             }
-            if why.is_some() && why != told {
+            if why.is_some() && why != logged {
                 let why = why.as_deref().unwrap_or_default();
                 tracing::info!(lease = self.lease, holder = %self.identity, why, "waits for the lease");
-                told = Some(why.to_owned());
+                logged = Some(why.to_owned());
             }
-            tokio::time::sleep(elector.next().since(watch.now()).min(SLEEP_MAX)).await;
+            tokio::time::sleep(elector.next().since(clock.now()).min(SLEEP_MAX)).await;
         }
     }
 
-    /// Looks at the Lease, and takes or renews it. What fails, or takes so long that it may as well have failed, is
-    /// tried again next time: a server that hangs must not keep a leader from noticing that it leads no longer.
-    /// Says why it is not ours.
-    async fn look(&self, elector: &mut Elector, watch: &Watch) -> Result<(), String> {
-        elector.tries(watch.now());
-        let tried = tokio::time::timeout(self.timing.retry_period, self.try_to_lead(elector, watch)).await;
+    /// Acquires or renews the Lease. Errors and timeouts are retried in the next period: a server that hangs must not
+    /// keep a leader from noticing that its Lease has expired.
+    ///
+    /// # Errors
+    /// The reason why the Lease is not held.
+    async fn try_acquire_or_renew(&self, elector: &mut Elector, clock: &LoopClock) -> Result<(), String> {
+        elector.tries(clock.now());
+        let tried = tokio::time::timeout(self.timing.retry_period, self.update_lease(elector, clock)).await;
         tried.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
     }
 
-    async fn try_to_lead(&self, elector: &mut Elector, watch: &Watch) -> Result<(), String> {
+    async fn update_lease(&self, elector: &mut Elector, clock: &LoopClock) -> Result<(), String> {
         let path = format!("{LEASES}/{}", self.lease);
         let found = self.writes.ask(Method::GET, &path, None, Bytes::new()).await;
         let (status, body) = found.map_err(|error| error.to_string())?;
@@ -155,10 +157,10 @@ impl Remote {
                 Some(Held::of(&lease, Revision(revision)))
             }
             404 => None,
-            _ => return Err(refusal(&body)),
+            _ => return Err(status_message(&body)),
         };
         let holder = held.as_ref().map(|held| held.holder.clone()).unwrap_or_default();
-        let sent = watch.now();
+        let sent = clock.now();
         let metadata = value!({"name": (self.lease), "namespace": "kube-system"});
         let (method, path, mut lease) = match elector.look(held, sent) {
             Step::Wait(_) => return Err(format!("held by {holder}")),
@@ -177,72 +179,73 @@ impl Remote {
         let answer = self.writes.ask(method, &path, Some("application/json"), body).await;
         let (status, body) = answer.map_err(|error| error.to_string())?;
         if !status.is_success() {
-            return Err(refusal(&body));
+            return Err(status_message(&body));
         }
         elector.won(sent);
         Ok(())
     }
 
-    /// Acts, for as long as the Lease is ours.
-    async fn lead(&self, elector: &mut Elector, watch: &mut Watch, mut engine: Engine) {
+    /// Runs the loop while this process holds the Lease.
+    async fn lead(&self, elector: &mut Elector, clock: &mut LoopClock, mut engine: Engine) {
         let (reports, mut inbox) = mpsc::channel(REPORTS_MAX);
         let mut tasks = tokio::task::JoinSet::new();
-        // A list may come again before all have come once.
+        // A resource may be listed again before all have been listed once.
         let resources = || resource_types::stored().map(|stored| &stored.resource);
-        let mut unknown: BTreeSet<&Resource> = resources().collect();
+        let mut unlisted: BTreeSet<&Resource> = resources().collect();
         for resource in resources() {
-            let watch = ResourceWatch {
+            let reflector = ResourceWatch {
                 client: Arc::clone(&self.watches),
                 clock: Arc::clone(&self.clock),
-                patience: self.patience,
+                timeout: self.timeout,
                 reports: reports.clone(),
             };
-            tasks.spawn(watch.follow(resource));
+            tasks.spawn(reflector.follow(resource));
         }
-        let mut known = Known::default();
-        let mut wake = watch.now();
-        while elector.leads(watch.now()) {
-            let pause = wake.min(elector.next()).since(watch.now()).min(SLEEP_MAX);
+        let mut state = LeaderState::default();
+        let mut wake = clock.now();
+        while elector.leads(clock.now()) {
+            let pause = wake.min(elector.next()).since(clock.now()).min(SLEEP_MAX);
             let first = tokio::time::timeout(pause, inbox.recv()).await.ok().flatten();
-            if let Some(jump) = watch.follow(elector) {
-                engine.clock_jumped(jump, watch.now());
+            if let Some(jump) = clock.follow(elector) {
+                engine.clock_jumped(jump, clock.now());
             }
             let mut turn = Turn::default();
             let mut next = first;
             while let Some(report) = next {
                 if let Report::Listed { resource, .. } = &report {
-                    unknown.remove(resource);
+                    unlisted.remove(resource);
                 }
-                take(report, &mut engine, &mut known, watch.now(), &mut turn);
+                take(report, &mut engine, &mut state, clock.now(), &mut turn);
                 next = inbox.try_recv().ok();
             }
-            if watch.now() >= elector.next() {
-                // If there is an outcome in time, the candidate knows it.
-                let _ = self.look(elector, watch).await;
+            if clock.now() >= elector.next() {
+                // The elector has the outcome; an error is retried.
+                let _ = self.try_acquire_or_renew(elector, clock).await;
             }
-            // The wait above may have outlasted the leadership.
-            if !elector.leads(watch.now()) {
+            // The Lease may have expired during the request.
+            if !elector.leads(clock.now()) {
                 break;
             }
-            // Nobody acts on half a world: what is not listed yet may be what must not be made twice.
-            if unknown.is_empty() {
-                let planned = engine.turn(watch.now(), Seed((self.entropy)()));
+            // Planning starts when every resource is listed: with an incomplete world a planner would create objects
+            // twice.
+            if unlisted.is_empty() {
+                let planned = engine.turn(clock.now(), Seed((self.entropy)()));
                 turn.writes.extend(planned.writes);
                 turn.asks.extend(planned.asks);
-                wake = planned.wake.unwrap_or_else(|| watch.now().after(SLEEP_MAX));
+                wake = planned.wake.unwrap_or_else(|| clock.now().after(SLEEP_MAX));
             } else {
                 wake = elector.next();
             }
             for sent in turn.writes {
                 let client = Arc::clone(&self.writes);
-                tasks.spawn(writes::write(client, sent, self.patience, reports.clone()));
+                tasks.spawn(writes::write(client, sent, self.timeout, reports.clone()));
             }
             for asked in turn.asks {
                 tasks.spawn(self.queries().answer(asked, reports.clone()));
             }
             while tasks.try_join_next().is_some() {}
         }
-        // Dropping the tasks ends what is under way; whether a write was done is found in the world next time.
+        // Dropping the tasks cancels requests in flight; the next leadership lists their effects.
     }
 
     fn queries(&self) -> RemoteQueries {
@@ -255,20 +258,20 @@ impl Remote {
     }
 }
 
-fn take(report: Report, engine: &mut Engine, known: &mut Known, now: Time, turn: &mut Turn) {
-    let own = &mut known.own;
+fn take(report: Report, engine: &mut Engine, state: &mut LeaderState, now: Time, turn: &mut Turn) {
+    let own_writes = &mut state.own_writes;
     match report {
         Report::Listed { resource, objects, revision } => {
             engine.relist(&resource, objects, revision, now);
         }
         Report::Changed(mut observed) => {
-            observed.by = own.get(&observed.revision.0).cloned();
+            observed.by = own_writes.get(&observed.revision.0).cloned();
             engine.observe(observed, now);
         }
         Report::Reached { resource, revision } => engine.reach_of(&resource, revision),
         Report::Replied { controller, key, ask, answer } => {
             if let Err(error) = &answer
-                && known.silent.insert(ask.whom)
+                && state.failed_targets.insert(ask.whom)
             {
                 tracing::warn!(controller, %key, whom = ask.whom, error, "a question has no answer");
             }
@@ -276,9 +279,9 @@ fn take(report: Report, engine: &mut Engine, known: &mut Known, now: Time, turn:
         }
         Report::Answered { ticket, outcome, by } => {
             if let Outcome::Done { revision, .. } = &outcome {
-                own.insert(revision.0, by);
-                if own.len() > OWN_MAX {
-                    own.pop_first();
+                own_writes.insert(revision.0, by);
+                if own_writes.len() > OWN_WRITES_MAX {
+                    own_writes.pop_first();
                 }
             }
             engine.answer(ticket, outcome, now, turn);
@@ -286,17 +289,17 @@ fn take(report: Report, engine: &mut Engine, known: &mut Known, now: Time, turn:
     }
 }
 
-/// Why a server refused something.
-fn refusal(body: &[u8]) -> String {
+/// Message of a `Status` body.
+fn status_message(body: &[u8]) -> String {
     json::parse(body).unwrap_or_default().str_at(&["message"]).to_owned()
 }
 
-/// The text of the field of a body's `metadata`.
+/// A text field of a body's `metadata`.
 fn meta<'a>(body: &'a Value, field: &str) -> &'a str {
     body.str_at(&["metadata", field])
 }
 
-/// The time a change is counted from: when it arrived.
+/// Time of a change: its arrival.
 fn arrived(clock: &dyn Clock) -> Time {
     clock.now()
 }

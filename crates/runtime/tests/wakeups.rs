@@ -1,7 +1,7 @@
-//! The wakeups of the loop under a model checker: every interleaving of two writers and the loop with a few preemptions.
+//! Model check of the loop's wakeups: every interleaving of two writers and the loop with a few preemptions.
 //!
-//! The bell and the feeds are the very files of the runtime, over primitives of the checker. The store is a model of the
-//! real one: a commit is published under a lock, and the wakers of its lane are taken and woken after that.
+//! The bell and the feeds are the runtime's own files, compiled over the checker's primitives. The store is a model
+//! of the real one: a commit is published under a lock, and the wakers of its lane are taken and woken after that.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ mod doorbell;
 #[path = "../src/in_process/resource_feed.rs"]
 mod resource_feed;
 
-/// The checker's primitives with the interface of those that the server uses.
+/// The checker's primitives with the interface of those that the runtime uses.
 mod sync {
     use std::ops::{Deref, DerefMut};
     use std::time::Duration;
@@ -41,7 +41,7 @@ mod sync {
             self.0.notify_one();
         }
 
-        /// Waits for good: a wakeup that is lost is a deadlock, which the checker reports.
+        /// Waits without timeout: a lost wakeup is a deadlock, which the checker reports.
         pub(super) fn wait_for<T>(&self, guard: &mut Guard<'_, T>, _: Duration) {
             let inner = guard.0.take().unwrap();
             guard.0 = Some(self.0.wait(inner).unwrap());
@@ -63,7 +63,7 @@ mod sync {
     }
 }
 
-/// What the store publishes as one: the newest revision, the changes of each lane, and the wakers that wait there.
+/// State that the store publishes atomically: the newest revision, the changes of each lane, and their wakers.
 #[derive(Default)]
 struct Published {
     newest: u64,
@@ -136,8 +136,9 @@ impl Wake for Bell {
     }
 }
 
-/// Runs the loop until it has taken in `commits` changes, and returns `true`. With `may_sleep_unarmed` it sleeps whatever
-/// the lanes say, as it once did: it returns `false` if all commits are made and nothing has rung.
+/// Runs the loop until it has taken in `commits` changes, and returns `true`. With `may_sleep_unarmed` it sleeps
+/// although a feed has no registered waker, as an earlier version did: it returns `false` if all commits are made and
+/// the bell has not rung.
 fn run_loop(store: &Store, commits: usize, may_sleep_unarmed: bool) -> bool {
     let ringing = std::sync::Arc::new(Bell::default());
     let bell = &ringing.bell;
@@ -174,8 +175,8 @@ fn run_loop(store: &Store, commits: usize, may_sleep_unarmed: bool) -> bool {
     }
 }
 
-/// How often a thread is interrupted where it could have gone on. The old protocol fails within it, and it keeps the number
-/// of interleavings small.
+/// Preemptions per execution. The earlier protocol fails within this bound, which keeps the number of interleavings
+/// small.
 const PREEMPTIONS_MAX: usize = 3;
 
 /// Two writers and the loop; each writer commits to the lanes that it is given. Returns `true` if no interleaving loses a

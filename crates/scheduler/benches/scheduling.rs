@@ -18,7 +18,7 @@ use setpoint_runtime::objects;
 use setpoint_scheduler::Scheduler;
 use setpoint_server::exchange::Identity;
 use setpoint_server::loop_writes::{self, Prepared};
-use setpoint_server::pipeline::{Step, Wish, World, Writer, create};
+use setpoint_server::pipeline::{DesiredObject, RequestContext, Step, Writer, create};
 use setpoint_store::{Cursor, Filter, Retention, Store};
 
 const NODES: usize = 5000;
@@ -179,16 +179,20 @@ impl Bench {
     }
 
     fn create(&mut self, resource: &str, namespace: &str, mut object: Value) {
-        let served = resource_types::storage_type(&Resource::new(resource).unwrap()).unwrap();
-        object.make_map().insert("kind", served.info.kind);
-        object.make_map().insert("apiVersion", served.api_version());
-        let object = decode(object, served.stored_schema, &[]).unwrap().value;
+        let resource_type = resource_types::storage_type(&Resource::new(resource).unwrap()).unwrap();
+        object.make_map().insert("kind", resource_type.info.kind);
+        object.make_map().insert("apiVersion", resource_type.api_version());
+        let object = decode(object, resource_type.stored_schema, &[]).unwrap().value;
         let identity = Identity { user: "user".to_owned(), groups: vec!["system:masters".to_owned()] };
         let writer =
             Writer { identity, manager: "bench".to_owned(), dry_run: false, reconciler: String::new() };
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
-        let world = World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() };
-        match create::create(served, namespace, Wish::of(object), &writer, &world).unwrap().step {
+        let context =
+            RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() };
+        match create::create(resource_type, namespace, DesiredObject::new(object), &writer, &context)
+            .unwrap()
+            .step
+        {
             Step::Commit(proposal) => {
                 self.store.commit(*proposal).unwrap();
             }
@@ -281,7 +285,7 @@ impl Bench {
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
         let outcome = match loop_writes::prepare(
             sent,
-            &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+            &RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
         ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => {

@@ -1,7 +1,7 @@
-//! What a long list costs beside its budget: `cargo bench -p setpoint-server`.
+//! Cost of a long list against its budget: `cargo bench -p setpoint-server`.
 //!
 //! Two threads send the same bytes to the same client: one is the server with 5,000 ConfigMaps, the other only
-//! encrypts a copy that it has ready. What counts is the CPU time of their threads, as the system has it.
+//! encrypts a prepared copy. The measure is the CPU time of their threads, as the kernel reports it.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
@@ -20,17 +20,17 @@ use setpoint_api::{Clock, Time};
 use setpoint_pki::certs::Pki;
 use setpoint_server::api::{self, Api};
 use setpoint_server::exchange::{Identity, Request, Service};
-use setpoint_server::http::{Bounds, Counters, Options, ThreadCounts, Threads, Tls, serve};
+use setpoint_server::http::{Bounds, Counters, ServeOptions, ThreadCounts, Threads, Tls, serve};
 use setpoint_store::{Retention, Store};
 
 const OBJECTS: usize = 5000;
 const ROUNDS: u32 = 30;
 const BUDGET: f64 = 1.5;
-/// How much a bare copy hands to the library at a time: what that holds before it must be written.
+/// Bytes that a bare copy hands to the TLS library at a time: the size of its buffer.
 const COPY_BYTES: usize = 64 * 1024;
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A server: its address, and the names of the threads that serve.
+/// A server: its address, and the names of its threads.
 struct Serving {
     address: SocketAddr,
     threads: Vec<String>,
@@ -113,7 +113,7 @@ fn start_server(pki: &Pki) -> Serving {
             let (bounds, counters) = (Bounds::default(), Arc::new(Counters::default()));
             let counts = ThreadCounts { reactors: 1, workers: 1, on_worker_start: || () };
             let threads = Threads::start(counts).unwrap();
-            let options = Options { bounds, threads, entropy: 9, drain: Duration::ZERO, counters };
+            let options = ServeOptions { bounds, threads, entropy: 9, drain: Duration::ZERO, counters };
             serve(listener, tls, Arc::new(api), options, std::future::pending()).await;
         });
     });
@@ -136,7 +136,7 @@ async fn create(api: &Api, at: usize) {
     assert_eq!(api.answer(request).await.status.as_u16(), 201);
 }
 
-/// Starts a thread that answers whatever is asked with `bytes`.
+/// Starts a thread that responds to every request with `bytes`.
 fn start_copy(pki: &Pki, bytes: Vec<u8>) -> Serving {
     let (told, tell) = mpsc::channel();
     let config = Tls::new(pki).unwrap().config();
@@ -175,7 +175,7 @@ fn connect(pki: &Pki, address: SocketAddr) -> Client {
     StreamOwned::new(session, TcpStream::connect(address).unwrap())
 }
 
-/// Asks, and reads the whole answer: of the length that is known, or that its head tells.
+/// Sends a request, and reads the whole response: of the known length, or of the length in its head.
 fn exchange(client: &mut Client, request: &str, length: Option<usize>) -> Vec<u8> {
     client.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::with_capacity(length.unwrap_or(0));
@@ -192,7 +192,7 @@ fn exchange(client: &mut Client, request: &str, length: Option<usize>) -> Vec<u8
     answer
 }
 
-/// The length of an answer with its head, once the head is there.
+/// Length of a response with its head, once the head has arrived.
 fn whole_length(answer: &[u8]) -> Option<usize> {
     let head = answer.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&answer[..head]).unwrap();

@@ -1,13 +1,15 @@
-//! The service behind the sockets: reads a request, has the pipeline decide, performs it.
+//! API service: routes a request, has the pipeline decide, and executes the decision.
+//!
+//! [`Api`] implements [`Service`](crate::exchange::Service), so it runs without sockets. Start at [`service`].
 
 mod access;
 mod components;
 mod cost;
 mod document;
 mod patching;
+mod quota_locks;
 mod review;
 mod subresource;
-mod turns;
 mod usage;
 mod write;
 
@@ -26,44 +28,44 @@ use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_api::{Clock, Entropy};
 use setpoint_reconcile::Engine;
-use setpoint_runtime::queries::usage::Usage;
+use setpoint_runtime::queries::usage::UsageSource;
 use setpoint_store::Store;
 use tokio::time::Instant;
 
-use self::turns::Turns;
-use crate::exchange::{Admission, Answer, Body, Identity, Request, Service};
+use self::quota_locks::QuotaLocks;
+use crate::exchange::{Admission, Body, Identity, Request, Response, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::inflight::Inflight;
 use crate::list::ListCache;
 use crate::loop_report;
 use crate::media::{self, Form, View};
-use crate::metrics::{Counted, Key, Metrics};
-use crate::nodes::Nodes;
+use crate::metrics::{CountedWatch, Metrics, SeriesKey};
+use crate::nodes::LogSource;
 use crate::pipeline::admission::tolerations::Tolerations;
-use crate::pipeline::update::Part;
+use crate::pipeline::update::Subresource;
 use crate::query::Query;
 use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
 use crate::watch::WatchCoalescer;
-use crate::{answers, bootstrap, list, stored, unenforced, watch};
+use crate::{bootstrap, codec, list, responses, unenforced, watch};
 
 pub use access::review_access;
 pub(crate) use write::commit_status;
 
-/// What a service needs from outside.
+/// Configuration of an API service.
 #[derive(Clone)]
 pub struct Options {
-    /// Tells the time.
+    /// Wall clock and uptime.
     pub clock: Arc<dyn Clock>,
-    /// Gives random numbers.
+    /// Random numbers.
     pub entropy: Arc<Entropy>,
-    /// The address to tell clients, `host:port`.
+    /// Address for clients, `host:port`.
     pub address: String,
-    /// The address of the server that is behind the `kubernetes` service, if others can reach it.
+    /// Endpoint of the `kubernetes` Service, if other machines can reach this one.
     pub advertised: Option<SocketAddr>,
-    /// The networks of Services, that of the primary family first. If nobody says, they stay what they were.
+    /// Service CIDRs, the primary family first. If empty, the stored ones stay.
     pub service_ranges: Vec<Cidr>,
-    /// For how long pods stay on nodes that are not well, unless they say.
+    /// Default toleration seconds of pods.
     pub tolerations: Tolerations,
 }
 
@@ -78,18 +80,18 @@ pub struct Api {
     tokens: Tokens,
     coalescer: Arc<WatchCoalescer>,
     lists: Arc<ListCache>,
-    nodes: OnceLock<Arc<dyn Nodes>>,
-    usage: OnceLock<Arc<dyn Usage>>,
-    turns: Turns,
+    log_source: OnceLock<Arc<dyn LogSource>>,
+    usage: OnceLock<Arc<dyn UsageSource>>,
+    quota_locks: QuotaLocks,
 }
 
-/// In which series a request is counted, and since when.
-type Counting = (Key, Instant);
+/// Series of a request, and its start.
+type Counting = (SeriesKey, Instant);
 
-/// The service over `store`, with what every cluster has from the start.
+/// Creates the service over `store`, and bootstraps the cluster.
 ///
 /// # Errors
-/// If that cannot be written.
+/// If a bootstrap object cannot be written.
 pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let api = Api {
         store,
@@ -101,37 +103,37 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         tokens: Tokens::new(None),
         coalescer: Arc::default(),
         lists: Arc::default(),
-        nodes: OnceLock::new(),
+        log_source: OnceLock::new(),
         usage: OnceLock::new(),
-        turns: Turns::default(),
+        quota_locks: QuotaLocks::default(),
     };
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
 }
 
 impl Api {
-    /// Has the health of something else asked for too.
+    /// Adds a health check.
     #[must_use]
     pub fn with_check(mut self, check: Check) -> Api {
         self.health.add(check);
         self
     }
 
-    /// With tokens of service accounts that hold beyond the next start: their key is kept in `dir`.
+    /// Keeps the signing key of service account tokens in `dir`, so that tokens stay valid after a restart.
     #[must_use]
     pub fn with_tokens_in(mut self, dir: Option<PathBuf>) -> Api {
         self.tokens = Tokens::new(dir);
         self
     }
 
-    /// With other bounds on what is done at a time.
+    /// Replaces the bounds on requests in flight.
     #[must_use]
     pub fn with_bounds(mut self, inflight: Inflight) -> Api {
         self.inflight = inflight;
         self
     }
 
-    /// Shows how a loop does, in the metrics and under `/setpoint/loop`.
+    /// Reports the state of a loop in the metrics and under `/setpoint/loop`.
     pub fn show(&self, engine: &Arc<Mutex<Engine>>) {
         let shown = Arc::clone(engine);
         if self.engine.set(Arc::clone(engine)).is_ok() {
@@ -139,26 +141,26 @@ impl Api {
         }
     }
 
-    /// Has somebody answer for nodes.
-    pub fn ask_nodes(&self, nodes: Arc<dyn Nodes>) {
-        // Whoever came first answers; nobody wires two.
-        let _ = self.nodes.set(nodes);
+    /// Sets the source of container logs.
+    pub fn set_log_source(&self, nodes: Arc<dyn LogSource>) {
+        // The first source stays; only one is ever set.
+        let _ = self.log_source.set(nodes);
     }
 
-    /// What is counted, for others to add to.
+    /// The metrics, so that other components can register theirs.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// From now on the server says that it is not ready, so that nobody sends new work its way.
+    /// Makes `/readyz` fail, so that load balancers stop sending requests.
     pub fn begin_shutdown(&self) {
         self.health.begin_shutdown();
     }
 }
 
 impl Service for Api {
-    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {
         Box::pin(self.count(request))
     }
 
@@ -166,66 +168,67 @@ impl Service for Api {
         self.verify(token, &[]).ok().map(|verified| verified.identity)
     }
 
-    fn admit(&self, head: &Request) -> Result<Admission, Box<Answer>> {
+    fn admit(&self, head: &Request) -> Result<Admission, Box<Response>> {
         let route = route(&head.path);
         let admitted = access::check(head, &route).and_then(|()| {
-            let place = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
-            Ok(Admission { place, cost: cost::estimate(head, &route, &self.store) })
+            let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
+            Ok(Admission { permit, cost: cost::estimate(head, &route, &self.store) })
         });
         admitted.map_err(|status| {
-            self.metrics.count_refused(Key::of(&route, head), status.http_code());
+            self.metrics.count_refused(SeriesKey::of(&route, head), status.http_code());
             let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-            Box::new(answers::refusal(&status, negotiated(accept.filter(|_| has_forms(&route)))))
+            Box::new(responses::refusal(&status, negotiated(accept.filter(|_| has_forms(&route)))))
         })
     }
 }
 
-/// Warnings that follow from the resource alone: it is deprecated, or what is written has no effect.
+/// Warnings that depend on the resource alone: it is deprecated, or writes of it have no effect.
 fn warnings(request: &Request, target: &Target) -> Vec<String> {
     let is_write = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
-    let unenforced = unenforced::warning(target.served).filter(|_| is_write && target.subresource.is_empty());
-    target.served.deprecation().map(str::to_owned).into_iter().chain(unenforced).collect()
+    let unenforced =
+        unenforced::warning(target.resource_type).filter(|_| is_write && target.subresource.is_empty());
+    target.resource_type.deprecation().map(str::to_owned).into_iter().chain(unenforced).collect()
 }
 
 impl Api {
-    /// Answers a request, and counts it.
-    async fn count(&self, request: Request) -> Answer {
+    /// Handles a request, and counts it.
+    async fn count(&self, request: Request) -> Response {
         let begun = Instant::now();
         let route = route(&request.path);
-        let key = Key::of(&route, &request);
+        let key = SeriesKey::of(&route, &request);
         let accept = request.headers.get(ACCEPT).cloned().filter(|_| has_forms(&route));
         let accept = accept.as_ref().and_then(|accept| accept.to_str().ok());
-        let answer = match self.respond(request, route, (key, begun)).await {
-            // All that is not read by programs is put together as JSON, and becomes YAML here alone.
-            Ok(answer) if accept.is_some_and(|text| text.contains("yaml")) => match negotiated(accept) {
-                Form::Yaml => answers::to_yaml(answer),
-                _ => answer,
+        let response = match self.respond(request, route, (key, begun)).await {
+            // Everything but objects is encoded as JSON, and converted to YAML here.
+            Ok(response) if accept.is_some_and(|text| text.contains("yaml")) => match negotiated(accept) {
+                Form::Yaml => responses::to_yaml(response),
+                _ => response,
             },
-            Ok(answer) => answer,
-            Err(status) => answers::refusal(&status, negotiated(accept)),
+            Ok(response) => response,
+            Err(status) => responses::refusal(&status, negotiated(accept)),
         };
-        self.metrics.count_answer(key, &answer, begun);
-        answer
+        self.metrics.count_answer(key, &response, begun);
+        response
     }
 
-    async fn respond(&self, request: Request, route: Route, counted: Counting) -> Result<Answer, Status> {
+    async fn respond(&self, request: Request, route: Route, counted: Counting) -> Result<Response, Status> {
         access::check(&request, &route)?;
         match route {
             Route::Objects(target) => {
                 subresource::check_verb(&request, &target)?;
-                // What comes from a node or through it has whatever form it has.
+                // Logs and proxied responses have a form of their own.
                 if !matches!(target.subresource.as_str(), "log" | "exec" | "attach" | "portforward" | "proxy")
                 {
                     check_accept(&request, offered(&request, &target))?;
                 }
                 let warnings = warnings(&request, &target);
-                let answer = self.objects(&request, target, counted).await;
+                let response = self.objects(&request, target, counted).await;
                 if warnings.is_empty() {
-                    return answer;
+                    return response;
                 }
-                let mut answer = answer.unwrap_or_else(|status| answers::status(&status));
-                answers::warn(&mut answer, &warnings);
-                Ok(answer)
+                let mut response = response.unwrap_or_else(|status| responses::status(&status));
+                responses::warn(&mut response, &warnings);
+                Ok(response)
             }
             Route::Usage(about) => self.measured(&request, &about).await,
             Route::Document(parts) => match Endpoint::find(&parts) {
@@ -235,16 +238,21 @@ impl Api {
                 None if parts == ["metrics"] => Ok(self.measures().await),
                 None => self.document(&request, &parts),
             },
-            Route::Nothing => document::missing(&request),
+            Route::NotFound => document::missing(&request),
         }
     }
 
-    async fn objects(&self, request: &Request, target: Target, counted: Counting) -> Result<Answer, Status> {
+    async fn objects(
+        &self,
+        request: &Request,
+        target: Target,
+        counted: Counting,
+    ) -> Result<Response, Status> {
         let query = Query::parse(&request.query);
-        if target.served.is_virtual {
+        if target.resource_type.is_virtual {
             return self.answer_virtual(request, &target, &query).await;
         }
-        if Part::of(&target.subresource).is_none() {
+        if Subresource::from_name(&target.subresource).is_none() {
             return self.subresource(request, &target, &query).await;
         }
         let collection = target.name.is_empty();
@@ -261,11 +269,11 @@ impl Api {
         }
     }
 
-    fn get(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
+    fn get(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
         let (form, view) = wanted(request)?;
-        let served = target.served;
-        let missing = || Status::not_found(served.qualified(), &target.name);
-        let key = served.key(&target.namespace, &target.name).map_err(|_| missing())?;
+        let resource_type = target.resource_type;
+        let missing = || Status::not_found(resource_type.qualified(), &target.name);
+        let key = resource_type.key(&target.namespace, &target.name).map_err(|_| missing())?;
         let snapshot = self.store.snapshot();
         let asked = list::revision(query)?.0;
         if asked > snapshot.revision().0 {
@@ -274,9 +282,9 @@ impl Api {
         let record = snapshot.get(&key).ok_or_else(missing)?;
         if view != View::Whole {
             let now = self.options.clock.now();
-            return answers::view_of_object(200, served, &stored::object(record), view, query, now);
+            return responses::view_of_object(200, resource_type, &codec::object(record), view, query, now);
         }
-        Ok(answers::record(200, served, record, form, query.flag("pretty") == Some(true)))
+        Ok(responses::record(200, resource_type, record, form, query.flag("pretty") == Some(true)))
     }
 
     fn list_or_watch(
@@ -285,7 +293,7 @@ impl Api {
         target: &Target,
         query: &Query,
         (key, begun): Counting,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let is_watch = target.watch || query.flag("watch") == Some(true);
         let mut errors = ErrorList::new();
         ListOptions {
@@ -314,52 +322,52 @@ impl Api {
         }
         let watch =
             watch::start(&self.store, &self.coalescer, target, query, (form, view), &self.options.clock)?;
-        let mut answer = answers::json_bytes(200, Vec::new());
+        let mut response = responses::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
-            answer.headers.insert(CONTENT_TYPE, kind);
+            response.headers.insert(CONTENT_TYPE, kind);
         }
-        let watch = Counted::new(watch, Arc::clone(&self.metrics), key, begun);
-        answer.body = Body::Stream(Box::new(watch));
-        Ok(answer)
+        let watch = CountedWatch::new(watch, Arc::clone(&self.metrics), key, begun);
+        response.body = Body::Stream(Box::new(watch));
+        Ok(response)
     }
 }
 
-/// Whether what a path leads to comes in several forms.
+/// `true` if the route offers several media types.
 fn has_forms(route: &Route) -> bool {
     match route {
         Route::Document(parts) => parts.first().is_some_and(|first| first == "api" || first == "apis"),
-        Route::Objects(_) | Route::Usage(_) | Route::Nothing => true,
+        Route::Objects(_) | Route::Usage(_) | Route::NotFound => true,
     }
 }
 
-/// The form in which the client wants to be answered; JSON if there is none that it takes.
+/// Form of the response that the client accepts; JSON if there is none.
 fn negotiated(accept: Option<&str>) -> Form {
     media::wanted(accept, |_, _| true).map_or(Form::Json, |(form, _)| form)
 }
 
-/// The form and the view that the client wants and can have.
+/// Form and view that the client accepts.
 fn wanted(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |form, view| form != Form::Protobuf || view == View::Whole;
     media::wanted(accept, can).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
-/// The view that the client wants of what comes as text only.
+/// View that the client accepts of a text-only resource.
 fn wanted_view(request: &Request) -> Result<View, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let view = media::wanted(accept, |form, _| form != Form::Protobuf).map(|(_, view)| view);
     view.ok_or_else(|| Status::not_acceptable(&media::ACCEPTED[..2]))
 }
 
-/// The form that the client wants of an object that has no other view.
+/// Form that the client accepts of an object without other views.
 fn wanted_whole(request: &Request) -> Result<Form, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |_, view| view == View::Whole;
     media::wanted(accept, can).map(|(form, _)| form).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
-/// The media types that a path of objects offers: only a list can be followed.
+/// Media types that a route offers: only collections can be watched.
 fn offered(request: &Request, target: &Target) -> &'static [&'static str] {
     const LISTED: [&str; 5] = [
         "application/json",
@@ -372,18 +380,18 @@ fn offered(request: &Request, target: &Target) -> &'static [&'static str] {
     if lists || target.watch { &LISTED } else { &media::ACCEPTED }
 }
 
-/// Refuses a client that takes nothing of what a path offers.
+/// 406 if the client accepts no offered media type.
 fn check_accept(request: &Request, offered: &[&str]) -> Result<(), Status> {
     let accept = request.headers.get(ACCEPT).map(|value| value.to_str().unwrap_or("unreadable"));
-    if media::is_offered(accept, offered) { Ok(()) } else { Err(answers::not_offered(offered)) }
+    if media::is_offered(accept, offered) { Ok(()) } else { Err(responses::not_offered(offered)) }
 }
 
-/// The answer to a method that there is not at a path.
+/// 405 for an unsupported method.
 fn not_allowed(method: &Method) -> Status {
     Status::generic(405, &Generic { method: method.as_str(), ..Generic::default() })
 }
 
-/// The answer to a path below the API that leads nowhere.
+/// 404 for an unknown path below the API.
 fn unknown(method: &Method) -> Status {
     let about = Generic { method: method.as_str(), ..Generic::default() };
     Status::generic(404, &about)

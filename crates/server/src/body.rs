@@ -1,4 +1,4 @@
-//! An object out of a request's body.
+//! Request body decoder: JSON, YAML or protobuf to an object of the expected kind, with field validation.
 
 use setpoint_api::decode::{StrictError, decode_request};
 use setpoint_api::json::Duplicate;
@@ -8,19 +8,19 @@ use setpoint_api::{Value, json, protobuf, yaml};
 
 use crate::media::{self, Form};
 
-/// How strictly a body is taken.
+/// Field validation: handling of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
-    /// What is not known is dropped.
+    /// Drop them.
     Ignore,
-    /// It is dropped, and the client is warned.
+    /// Drop them, and warn the client.
     Warn,
-    /// It is refused.
+    /// Reject the request.
     Strict,
 }
 
 impl Strictness {
-    /// What the parameter `fieldValidation` says.
+    /// Parses the `fieldValidation` parameter.
     #[must_use]
     pub fn of(text: &str) -> Strictness {
         match text {
@@ -31,41 +31,41 @@ impl Strictness {
     }
 }
 
-/// Which object is expected.
+/// Type of the expected object.
 #[derive(Clone, Copy)]
 pub struct Expected<'a> {
     /// `group/version`.
     pub api_version: &'a str,
     /// The kind.
     pub kind: &'a str,
-    /// Its definition.
+    /// Schema.
     pub schema: Struct<'static>,
 }
 
-/// What a body says.
+/// A decoded body.
 #[derive(Clone, Debug)]
-pub struct Sent {
-    /// The object, decoded.
+pub struct DecodedBody {
+    /// The object.
     pub object: Value,
-    /// Whether it still has empty lists that are not stored.
-    pub hollow: bool,
+    /// `true` if the object still has empty lists that are omitted in storage.
+    pub has_omitted_empty: bool,
     /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// The object in a body, decoded, and warnings for the client.
+/// Decodes the object in a body.
 ///
 /// # Errors
-/// If there is none, or it is another one.
+/// If there is none, or it has another type.
 pub fn object(
     body: &[u8],
     content_type: Option<&str>,
     expected: Expected<'_>,
     strictness: Strictness,
-) -> Result<Sent, Status> {
+) -> Result<DecodedBody, Status> {
     let (value, duplicates) = read(body, content_type).map_err(|fault| match fault {
-        Fault::Media => Status::unsupported_media_type(&media::ACCEPTED),
-        Fault::Unrecognized(why) => {
+        BodyError::Media => Status::unsupported_media_type(&media::ACCEPTED),
+        BodyError::Unrecognized(why) => {
             let (kind, shown) = (expected.kind, shown(body));
             Status::bad_request(format!(
                 "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
@@ -78,7 +78,7 @@ pub fn object(
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     };
     let is_yaml = media::sent(content_type) == Some(Form::Yaml);
-    // In YAML what comes twice is told by its line, and before anything else.
+    // Duplicate YAML keys are reported by line, before other errors.
     let repeated = if is_yaml && !duplicates.is_empty() { yaml::repeated_keys(body) } else { Vec::new() };
     let duplicates = if is_yaml { &[] } else { &duplicates[..] };
     let mut decoded = decode_request(value, expected.schema, duplicates).map_err(|error| about(&error))?;
@@ -100,31 +100,31 @@ pub fn object(
         }
         _ => Vec::new(),
     };
-    Ok(Sent { object: decoded.value, hollow: decoded.has_omitted_empty, warnings })
+    Ok(DecodedBody { object: decoded.value, has_omitted_empty: decoded.has_omitted_empty, warnings })
 }
 
-/// Why a body is no object at all.
-pub enum Fault {
-    /// Its form is not known.
+/// Failure to read a body as an object.
+pub enum BodyError {
+    /// Unknown media type.
     Media,
-    /// It cannot be read, or does not say properly what it is.
+    /// Malformed, or without a valid type.
     Unrecognized(String),
 }
 
-/// Reads an object of any kind, and names the fields that came more than once.
+/// Parses an object of any kind, with its duplicate fields.
 ///
 /// # Errors
-/// If the body holds none.
-pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Duplicate>), Fault> {
+/// If the body is not an object.
+pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Duplicate>), BodyError> {
     let unversioned =
-        |why: String| Fault::Unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
-    let (value, duplicates) = match media::sent(content_type).ok_or(Fault::Media)? {
+        |why: String| BodyError::Unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
+    let (value, duplicates) = match media::sent(content_type).ok_or(BodyError::Media)? {
         Form::Json => json::parse_strict(body).map_err(|error| unversioned(error.to_string()))?,
-        Form::Yaml => {
-            yaml::parse_strict(body).map_err(|error| Fault::Unrecognized(error.message_without_prefix()))?
-        }
+        Form::Yaml => yaml::parse_strict(body)
+            .map_err(|error| BodyError::Unrecognized(error.message_without_prefix()))?,
         Form::Protobuf => {
-            let object = protobuf::decode(body).map_err(|error| Fault::Unrecognized(error.to_string()))?;
+            let object =
+                protobuf::decode(body).map_err(|error| BodyError::Unrecognized(error.to_string()))?;
             let mut value = object.value;
             let map = value.make_map();
             map.insert("kind", object.kind.as_str());
@@ -148,12 +148,12 @@ pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Dupli
     }
     let version = value.str_at(&["apiVersion"]);
     if version.split('/').count() > 2 {
-        return Err(Fault::Unrecognized(format!("unexpected GroupVersion string: {version}")));
+        return Err(BodyError::Unrecognized(format!("unexpected GroupVersion string: {version}")));
     }
     Ok((value, duplicates))
 }
 
-/// Refuses an object of another type. What does not say its type is taken for the right one.
+/// 400 for an object of another type. Missing type fields are accepted.
 fn check_type(value: &Value, expected: Expected<'_>) -> Result<(), Status> {
     let (kind, api_version) = (value.str_at(&["kind"]), value.str_at(&["apiVersion"]));
     let api_version = api_version.strip_prefix('/').unwrap_or(api_version);
@@ -178,7 +178,7 @@ fn check_type(value: &Value, expected: Expected<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-/// The beginning of a body, for a message: as text if it could be JSON.
+/// Start of a body for an error message: as text if it may be JSON.
 fn shown(body: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 30;
     let start = &body[..body.len().min(SHOWN_BYTES_MAX)];

@@ -1,4 +1,7 @@
-//! What every cluster has from the start, made where it is not there yet.
+//! Bootstrap: creates the objects that every cluster has, if they are missing.
+//!
+//! Runs at each start: namespaces, the `kubernetes` Service with its endpoints, ServiceCIDR, priority classes, flow
+//! schemas. Existing objects are not changed, except for the endpoints of this server.
 
 use std::net::SocketAddr;
 
@@ -10,42 +13,45 @@ use setpoint_api::{Value, metadata, value};
 use setpoint_store::{Expect, Store, Ticket};
 
 use crate::api::{Options, commit_status};
+use crate::codec;
 use crate::exchange::Identity;
 use crate::pipeline::create::create;
 use crate::pipeline::service_network::ranges::{self, Ranges};
-use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Step, Wish, World, Writer};
-use crate::stored;
+use crate::pipeline::update::{Subresource, update};
+use crate::pipeline::{DesiredObject, RequestContext, Step, Writer};
 
-/// Those of the namespaces without which a cluster cannot work.
+/// Namespaces without which a cluster cannot work.
 pub const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Who bootstraps.
+/// User that bootstraps.
 const USER: &str = "system:apiserver";
-/// Under which name it owns what it writes.
+/// Field manager of bootstrap objects.
 const MANAGER: &str = "kube-apiserver";
 
-/// Makes it.
+/// Creates the missing objects.
 ///
 /// # Errors
-/// If something cannot be written.
+/// If one cannot be written.
 pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
-    let founder = Founder { store, options, manager: MANAGER };
-    // What does not build upon one another goes into the log together, so that a start waits for few syncs.
+    let bootstrapper = Bootstrapper { store, options, manager: MANAGER };
+    // Independent objects share a log sync, so that a start waits for few of them.
     let mut tickets = Vec::new();
     for name in NAMESPACES {
         let namespace = value!({"metadata": {"name": (name)}});
-        tickets.extend(founder.make(("", "namespaces"), "", namespace)?);
+        tickets.extend(bootstrapper.make(("", "namespaces"), "", namespace)?);
     }
     for (name, value) in SYSTEM_CLASSES {
         let class =
             value!({"metadata": {"name": (name)}, "value": (value), "description": (description(name))});
-        tickets.extend(founder.make(("scheduling.k8s.io", "priorityclasses"), "", class)?);
+        tickets.extend(bootstrapper.make(("scheduling.k8s.io", "priorityclasses"), "", class)?);
     }
-    tickets.extend(share(&Founder { manager: "api-priority-and-fairness-config-producer-v1", ..founder })?);
-    tickets.extend(network(&founder)?);
+    tickets.extend(share(&Bootstrapper {
+        manager: "api-priority-and-fairness-config-producer-v1",
+        ..bootstrapper
+    })?);
+    tickets.extend(network(&bootstrapper)?);
     wait(tickets)?;
     let primary = Ranges::of(&store.snapshot()).cluster()[0];
     let first =
@@ -58,9 +64,10 @@ pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
         },
     });
-    let mut tickets: Vec<Ticket> = founder.make(("", "services"), "default", service)?.into_iter().collect();
+    let mut tickets: Vec<Ticket> =
+        bootstrapper.make(("", "services"), "default", service)?.into_iter().collect();
     if let Some(address) = options.advertised {
-        tickets.extend(advertise(&founder, address)?);
+        tickets.extend(advertise(&bootstrapper, address)?);
     }
     wait(tickets)
 }
@@ -69,25 +76,25 @@ fn wait(tickets: Vec<Ticket>) -> Result<(), Status> {
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
 }
 
-/// Proposes the networks of Services.
-fn network(founder: &Founder<'_>) -> Result<Option<Ticket>, Status> {
+/// Proposes the default ServiceCIDR.
+fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<Ticket>, Status> {
     const RANGES: (&str, &str) = ("networking.k8s.io", "servicecidrs");
-    let snapshot = founder.store.snapshot();
+    let snapshot = bootstrapper.store.snapshot();
     let known = Ranges::of(&snapshot);
-    let said = &founder.options.service_ranges[..];
+    let said = &bootstrapper.options.service_ranges[..];
     let wanted = known.cluster_with(said);
     let texts: Vec<Value> = wanted.iter().map(|cidr| cidr.to_string().into()).collect();
     let there = resource_types::find(RANGES.0, "v1", RANGES.1)
-        .and_then(|served| served.key("", ranges::DEFAULT_NAME).ok())
-        .and_then(|key| snapshot.get(&key).map(stored::object));
+        .and_then(|resource_type| resource_type.key("", ranges::DEFAULT_NAME).ok())
+        .and_then(|key| snapshot.get(&key).map(codec::object));
     match there {
         None => {
             let range = value!({"metadata": {"name": (ranges::DEFAULT_NAME)}, "spec": {"cidrs": (texts)}});
-            founder.make(RANGES, "", range)
+            bootstrapper.make(RANGES, "", range)
         }
         Some(mut range) if wanted != known.cluster() => {
             range.ensure_map("spec").insert("cidrs", texts);
-            founder.set(RANGES, "", range)
+            bootstrapper.set(RANGES, "", range)
         }
         Some(_) if said.is_empty() || said == wanted => Ok(None),
         Some(_) => {
@@ -100,8 +107,8 @@ fn network(founder: &Founder<'_>) -> Result<Option<Ticket>, Status> {
     }
 }
 
-/// Proposes how requests share the server.
-fn share(founder: &Founder<'_>) -> Result<Vec<Ticket>, Status> {
+/// Proposes flow schemas and priority levels.
+fn share(bootstrapper: &Bootstrapper<'_>) -> Result<Vec<Ticket>, Status> {
     let levels = builtin::level_names()
         .map(|name| ("prioritylevelconfigurations", name, builtin::level_spec(name).unwrap_or_default()));
     let schemas = builtin::schema_names()
@@ -109,29 +116,32 @@ fn share(founder: &Founder<'_>) -> Result<Vec<Ticket>, Status> {
     let mut tickets = Vec::new();
     for (plural, name, spec) in levels.chain(schemas) {
         let object = value!({"metadata": {"name": (name), "annotations": (builtin::auto_update_annotation(true))}, "spec": (spec)});
-        tickets.extend(founder.make(("flowcontrol.apiserver.k8s.io", plural), "", object)?);
+        tickets.extend(bootstrapper.make(("flowcontrol.apiserver.k8s.io", plural), "", object)?);
     }
     Ok(tickets)
 }
 
-/// Proposes to say behind the `kubernetes` service where this server is. That may be elsewhere than at the last start.
-fn advertise(founder: &Founder<'_>, address: SocketAddr) -> Result<impl Iterator<Item = Ticket>, Status> {
+/// Proposes endpoints of the `kubernetes` Service. The address may differ from that of the last start.
+fn advertise(
+    bootstrapper: &Bootstrapper<'_>,
+    address: SocketAddr,
+) -> Result<impl Iterator<Item = Ticket>, Status> {
     let ip = address.ip().to_string();
     let ports = value!([{"name": "https", "port": (i64::from(address.port())), "protocol": "TCP"}]);
-    // Nobody needs to copy these endpoints to slices: their slice is made here.
+    // The EndpointSlice is created here, so it must not be mirrored from the Endpoints.
     let labels = value!({"endpointslice.kubernetes.io/skip-mirror": "true"});
     let endpoints = value!({
         "metadata": {"name": "kubernetes", "labels": (labels)},
         "subsets": [{"addresses": [{"ip": (ip.as_str())}], "ports": (ports.clone())}],
     });
-    let endpoints = founder.set(("", "endpoints"), "default", endpoints)?;
+    let endpoints = bootstrapper.set(("", "endpoints"), "default", endpoints)?;
     let slice = value!({
         "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
         "addressType": (if address.is_ipv4() { "IPv4" } else { "IPv6" }),
         "endpoints": [{"addresses": [(ip)], "conditions": {"ready": true}}],
         "ports": (ports),
     });
-    let slice = founder.set(("discovery.k8s.io", "endpointslices"), "default", slice)?;
+    let slice = bootstrapper.set(("discovery.k8s.io", "endpointslices"), "default", slice)?;
     Ok(endpoints.into_iter().chain(slice))
 }
 
@@ -146,21 +156,21 @@ fn description(class: &str) -> &'static str {
     }
 }
 
-/// Writes what a cluster has from the start.
+/// Proposes bootstrap objects.
 #[derive(Clone, Copy)]
-struct Founder<'a> {
+struct Bootstrapper<'a> {
     store: &'a Store,
     options: &'a Options,
     manager: &'static str,
 }
 
-impl Founder<'_> {
-    /// Proposes an object of a group and resource if it is not there. What has become of it since is not touched.
+impl Bootstrapper<'_> {
+    /// Proposes an object unless it exists. An existing object is not changed.
     fn make(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
         self.write(resource, namespace, object, false)
     }
 
-    /// Proposes an object, or to put it in the place of what is there.
+    /// Proposes to create or replace an object.
     fn set(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
         self.write(resource, namespace, object, true)
     }
@@ -172,37 +182,40 @@ impl Founder<'_> {
         object: Value,
         replace: bool,
     ) -> Result<Option<Ticket>, Status> {
-        let served = resource_types::find(group, "v1", plural)
+        let resource_type = resource_types::find(group, "v1", plural)
             .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
         let identity = Identity { user: USER.into(), groups: vec!["system:masters".into()] };
         let writer =
             Writer { identity, manager: self.manager.into(), dry_run: false, reconciler: String::new() };
         let mut wanted = object.clone();
-        served.set_type(&mut wanted);
+        resource_type.set_type(&mut wanted);
         metadata::create::ensure_namespace(&mut wanted, namespace).map_err(Status::internal_error)?;
         let snapshot = self.store.snapshot();
-        let key = served.key(namespace, metadata::name(&wanted)).map_err(Status::internal_error)?;
+        let key = resource_type.key(namespace, metadata::name(&wanted)).map_err(Status::internal_error)?;
         let entropy = [(); 3].map(|()| (self.options.entropy)());
-        let world = World {
+        let context = RequestContext {
             snapshot: &snapshot,
             now: self.options.clock.now(),
             entropy,
             tolerations: self.options.tolerations,
         };
-        let wish = Wish::of(wanted);
+        let desired = DesiredObject::new(wanted);
         let step = match snapshot.get(&key) {
             Some(_) if !replace => return Ok(None),
-            Some(record) => match update(served, Part::Whole, wish, record, &writer, &world) {
-                Ok(decided) => decided.step,
-                // What cannot become what it should be, as a slice of another family, is made anew.
-                Err(status) if status.code == 422 => {
-                    let proposal = writer.proposal(&world).delete(key, Expect::Revision(record.revision()));
-                    self.store.commit(proposal).map_err(|error| commit_status(&error))?;
-                    return self.make((group, plural), namespace, object);
+            Some(record) => {
+                match update(resource_type, Subresource::None, desired, record, &writer, &context) {
+                    Ok(decided) => decided.step,
+                    // An object that cannot be updated, such as a slice of another family, is deleted and created.
+                    Err(status) if status.code == 422 => {
+                        let proposal =
+                            writer.proposal(&context).delete(key, Expect::Revision(record.revision()));
+                        self.store.commit(proposal).map_err(|error| commit_status(&error))?;
+                        return self.make((group, plural), namespace, object);
+                    }
+                    Err(status) => return Err(status),
                 }
-                Err(status) => return Err(status),
-            },
-            None => create(served, namespace, wish, &writer, &world)?.step,
+            }
+            None => create(resource_type, namespace, desired, &writer, &context)?.step,
         };
         Ok(match step {
             Step::Commit(proposal) => Some(self.store.submit(*proposal)),
@@ -257,7 +270,7 @@ mod tests {
         let object = |group, plural| {
             let key =
                 resource_types::find(group, "v1", plural).unwrap().key("default", "kubernetes").unwrap();
-            crate::stored::object(store.snapshot().get(&key).unwrap())
+            crate::codec::object(store.snapshot().get(&key).unwrap())
         };
         let subsets =
             r#"[{"addresses":[{"ip":"192.0.2.8"}],"ports":[{"name":"https","port":7443,"protocol":"TCP"}]}]"#;
@@ -289,8 +302,9 @@ mod tests {
             shown.join(",")
         };
         assert_eq!(cidrs(&options, "10.7.0.0/16"), "10.7.0.0/16");
-        let served = resource_types::find("", "v1", "services").unwrap();
-        let service = store.snapshot().get(&served.key("default", "kubernetes").unwrap()).map(stored::object);
+        let resource_type = resource_types::find("", "v1", "services").unwrap();
+        let service =
+            store.snapshot().get(&resource_type.key("default", "kubernetes").unwrap()).map(codec::object);
         assert_eq!(service.unwrap().str_at(&["spec", "clusterIP"]), "10.7.0.1");
         assert_eq!(cidrs(&options, "10.7.0.0/16,fd00::/108"), "10.7.0.0/16,fd00::/108");
         assert_eq!(cidrs(&options, "10.8.0.0/16"), "10.7.0.0/16,fd00::/108");

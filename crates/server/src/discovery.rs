@@ -1,4 +1,4 @@
-//! What is served, for clients to find out: the old documents and the aggregated one.
+//! Discovery documents: legacy (`/api`, `/apis`, `/apis/GROUP/VERSION`) and aggregated.
 
 pub mod usage;
 
@@ -13,38 +13,40 @@ use setpoint_api::{Map, Value, json};
 
 use setpoint_api::resource_types::{self, ResourceType, api_version};
 
-/// The version that is reported.
+/// Kubernetes version that is reported.
 pub const VERSION: &str = "v1.37.0";
 
-/// A document that never changes, with a tag by which clients know it again.
-pub struct Tagged {
+/// A static document with its ETag.
+pub struct TaggedDocument {
     /// The document.
     pub json: Bytes,
-    /// Its tag, without quotes.
+    /// ETag, without quotes.
     pub tag: String,
 }
 
-impl Tagged {
-    fn new(document: &Value) -> Tagged {
+impl TaggedDocument {
+    fn new(document: &Value) -> TaggedDocument {
         let mut json = json::to_vec(document);
         json.push(b'\n');
-        Tagged { tag: tag(&json), json: json.into() }
+        TaggedDocument { tag: tag(&json), json: json.into() }
     }
 }
 
-/// The tag of bytes.
+/// ETag of bytes.
 #[must_use]
 pub fn tag(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// The document that shows everything at once below a path; nothing if there is none. `measures` says whether it is
-/// told what nodes and pods use.
+/// Aggregated discovery document at a path; `None` if there is none. `measures` includes `metrics.k8s.io`.
 #[must_use]
-pub fn aggregated(parts: &[&str], measures: bool) -> Option<&'static Tagged> {
-    static CORE: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&[("", vec!["v1"])])));
-    static GROUPS: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&groups(false))));
-    static WITH_USAGE: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&aggregate(&groups(true))));
+pub fn aggregated(parts: &[&str], measures: bool) -> Option<&'static TaggedDocument> {
+    static CORE: LazyLock<TaggedDocument> =
+        LazyLock::new(|| TaggedDocument::new(&aggregate(&[("", vec!["v1"])])));
+    static GROUPS: LazyLock<TaggedDocument> =
+        LazyLock::new(|| TaggedDocument::new(&aggregate(&groups(false))));
+    static WITH_USAGE: LazyLock<TaggedDocument> =
+        LazyLock::new(|| TaggedDocument::new(&aggregate(&groups(true))));
     match parts {
         ["api"] => Some(&CORE),
         ["apis"] if measures => Some(&WITH_USAGE),
@@ -53,7 +55,7 @@ pub fn aggregated(parts: &[&str], measures: bool) -> Option<&'static Tagged> {
     }
 }
 
-/// The document at a path of parts; nothing if there is none. `measures` says whether it is told what nodes and pods use.
+/// Legacy document at a path; `None` if there is none. `measures` includes `metrics.k8s.io`.
 #[must_use]
 pub fn document(parts: &[&str], address: &str, measures: bool) -> Option<Value> {
     match parts {
@@ -74,7 +76,7 @@ pub fn document(parts: &[&str], address: &str, measures: bool) -> Option<Value> 
     }
 }
 
-/// The paths at the root, with those of `more`.
+/// Paths at the root, with those of `more`.
 #[must_use]
 pub fn paths(more: impl Iterator<Item = String>, measures: bool) -> Value {
     let mut paths: Vec<String> = vec!["/api".into(), "/api/v1".into(), "/apis".into()];
@@ -97,17 +99,19 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     map.into()
 }
 
-/// Every group but the core, with its versions.
+/// Every group but the core group, with its versions.
 fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for served in resource_types::all().iter().filter(|served| !served.info.group.is_empty()) {
-        match groups.iter_mut().find(|(group, _)| *group == served.info.group) {
-            Some((_, versions)) if versions.contains(&served.info.version) => {}
-            Some((_, versions)) => versions.push(served.info.version),
-            None => groups.push((served.info.group, vec![served.info.version])),
+    for resource_type in
+        resource_types::all().iter().filter(|resource_type| !resource_type.info.group.is_empty())
+    {
+        match groups.iter_mut().find(|(group, _)| *group == resource_type.info.group) {
+            Some((_, versions)) if versions.contains(&resource_type.info.version) => {}
+            Some((_, versions)) => versions.push(resource_type.info.version),
+            None => groups.push((resource_type.info.group, vec![resource_type.info.version])),
         }
     }
-    // Of two versions of a group the newer comes first, which clients take to be the preferred one.
+    // The newer version comes first: clients take the first one as preferred.
     groups.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| b.cmp(a)));
     let place = |group: &str| PRECEDENCE.iter().position(|known| *known == group).unwrap_or(PRECEDENCE.len());
     groups.sort_by_key(|(group, _)| place(group));
@@ -117,7 +121,7 @@ fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     groups
 }
 
-/// The order in which clients look through the groups for a kind that they know only by its name.
+/// Group priority, by which clients resolve a bare resource name.
 const PRECEDENCE: [&str; 20] = [
     "apiregistration.k8s.io",
     "apps",
@@ -181,15 +185,15 @@ fn texts(words: &[&str]) -> Value {
 }
 
 fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static ResourceType> + 'a {
-    resource_types::all()
-        .iter()
-        .filter(move |served| served.info.group == group && served.info.version == version)
+    resource_types::all().iter().filter(move |resource_type| {
+        resource_type.info.group == group && resource_type.info.version == version
+    })
 }
 
 fn resource_list(group: &str, version: &str) -> Value {
     let mut resources = if group == usage::GROUP { usage::resources() } else { Vec::new() };
-    for served in of_version(group, version) {
-        let info = served.info;
+    for resource_type in of_version(group, version) {
+        let info = resource_type.info;
         let mut entry = map([
             ("name", info.plural.into()),
             ("singularName", info.singular.into()),
@@ -204,11 +208,11 @@ fn resource_list(group: &str, version: &str) -> Value {
         if !info.categories.is_empty() {
             fields.insert("categories", texts(&info.categories));
         }
-        if !served.is_virtual {
-            fields.insert("storageVersionHash", storage_version_hash(served));
+        if !resource_type.is_virtual {
+            fields.insert("storageVersionHash", storage_version_hash(resource_type));
         }
         resources.push(entry);
-        resources.extend(info.subresources.iter().map(|sub| subresource(served, sub)));
+        resources.extend(info.subresources.iter().map(|sub| subresource(resource_type, sub)));
     }
     let mut list = map([("kind", "APIResourceList".into())]);
     if !group.is_empty() {
@@ -219,18 +223,18 @@ fn resource_list(group: &str, version: &str) -> Value {
     list
 }
 
-/// Tells clients when the version changes in which objects are stored.
-fn storage_version_hash(served: &ResourceType) -> String {
-    let (group, version) = served.storage();
-    let text = format!("{group}/{version}/{}", served.info.kind);
+/// Hash of the storage version, by which clients notice a migration.
+fn storage_version_hash(resource_type: &ResourceType) -> String {
+    let (group, version) = resource_type.storage();
+    let text = format!("{group}/{version}/{}", resource_type.info.kind);
     STANDARD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..8])
 }
 
-fn subresource(served: &ResourceType, sub: &SubresourceInfo) -> Value {
+fn subresource(resource_type: &ResourceType, sub: &SubresourceInfo) -> Value {
     let mut entry = map([
-        ("name", format!("{}/{}", served.info.plural, sub.name).into()),
+        ("name", format!("{}/{}", resource_type.info.plural, sub.name).into()),
         ("singularName", "".into()),
-        ("namespaced", served.info.namespaced.into()),
+        ("namespaced", resource_type.info.namespaced.into()),
     ]);
     let fields = entry.make_map();
     if sub.foreign {
@@ -242,7 +246,7 @@ fn subresource(served: &ResourceType, sub: &SubresourceInfo) -> Value {
     entry
 }
 
-/// The document that shows everything at once.
+/// The aggregated document.
 fn aggregate(groups: &[(&str, Vec<&str>)]) -> Value {
     let items = groups.iter().map(|(group, versions)| {
         let versions = versions.iter().map(|version| {
@@ -270,14 +274,14 @@ fn aggregate(groups: &[(&str, Vec<&str>)]) -> Value {
     ])
 }
 
-fn aggregated_resource(served: &ResourceType) -> Value {
-    let info = served.info;
+fn aggregated_resource(resource_type: &ResourceType) -> Value {
+    let info = resource_type.info;
     let kind = |group: &str, version: &str, kind: &str| {
         map([("group", group.into()), ("version", version.into()), ("kind", kind.into())])
     };
     let mut entry = map([
         ("resource", info.plural.into()),
-        // A kind of the group and version that it is listed under does not name them again.
+        // A kind in its own group and version does not repeat them.
         ("responseKind", kind("", "", info.kind)),
         ("scope", if info.namespaced { "Namespaced" } else { "Cluster" }.into()),
         ("singularResource", info.singular.into()),
@@ -350,7 +354,7 @@ mod tests {
 
     #[test]
     fn every_resource_of_the_table_is_shown_with_all_its_parts_in_both_documents() {
-        // Definitions of other kinds are known, but there is nothing behind them yet.
+        // Kinds with a schema that are not served.
         let known = setpoint_api::resources::all().iter();
         for info in known.filter(|info| info.group != "apiextensions.k8s.io") {
             let list = resource_list(info.group, info.version);

@@ -1,7 +1,7 @@
-//! Encoded chunks of lists that several answers send, and their compressed form.
+//! Encoded chunks of lists that several responses send, and their compressed form.
 //!
-//! A chunk is encoded once and compressed at most once, whoever sends it. The bytes of all chunks that exist, in caches
-//! and in answers on their way, are counted in a [`ChunkBudget`].
+//! A chunk is encoded once and compressed at most once, however many responses send it. The bytes of all chunks that
+//! exist, in caches and in responses in flight, are counted in a [`ChunkBudget`].
 //!
 //! Each chunk is compressed by itself and ends at a byte boundary, so that [`Gzip`] can put one stream together from
 //! compressed chunks of any origin: the header, the chunks, an empty last block, the checksum of all.
@@ -16,7 +16,7 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 const GZIP_LEVEL: u32 = 1;
 /// A gzip header without name and time, from an unknown system.
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// A last block of a compressed stream, with nothing in it.
+/// An empty final block of a deflate stream.
 const LAST_BLOCK: [u8; 2] = [3, 0];
 
 /// Number of bytes that all encoded chunks take together, and its bound.
@@ -40,10 +40,10 @@ impl ChunkBudget {
     }
 }
 
-/// A chunk of a body, shared by the answers that send it.
+/// A chunk of a body, shared by the responses that send it.
 #[derive(Debug)]
 pub struct EncodedChunk {
-    /// The chunk as it is.
+    /// Uncompressed bytes.
     pub bytes: Bytes,
     compressed: OnceLock<Compressed>,
     budget: Arc<ChunkBudget>,
@@ -94,7 +94,7 @@ impl Default for Gzip {
 }
 
 impl Gzip {
-    /// Returns the header, for the first time.
+    /// Returns the header at the first call, then nothing.
     fn header(&mut self) -> &'static [u8] {
         if std::mem::replace(&mut self.has_begun, true) { &[] } else { &GZIP_HEADER }
     }

@@ -1,4 +1,5 @@
-//! A request and its answer, without a socket in sight.
+//! Interface between the HTTP server and the API: requests, responses, identity and the [`Service`] trait. Free of
+//! sockets.
 
 use std::borrow::Borrow;
 use std::future::Future;
@@ -11,9 +12,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::encoded_chunk::EncodedChunk;
-use crate::inflight::Place;
+use crate::inflight::InflightPermit;
 
-/// Who asks: what the connection proved.
+/// Authenticated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The user.
@@ -25,37 +26,37 @@ pub struct Identity {
 /// One request, its body read and bounded.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The verb of HTTP.
+    /// HTTP method.
     pub method: Method,
-    /// The path as it was sent, still percent-encoded.
+    /// Path as sent, still percent-encoded.
     pub path: String,
-    /// The query as it was sent, without the question mark.
+    /// Query as sent, without the question mark.
     pub query: String,
     /// The headers.
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// Who asks.
+    /// Authenticated user.
     pub identity: Identity,
 }
 
-/// What goes back.
-pub struct Answer {
-    /// The code.
+/// A response.
+pub struct Response {
+    /// Status code.
     pub status: StatusCode,
-    /// The headers; length and date are the shell's.
+    /// Headers; length and date are added by the HTTP server.
     pub headers: HeaderMap,
     /// The body.
     pub body: Body,
 }
 
-/// The body of an answer.
+/// Body of a response.
 pub enum Body {
-    /// All of it, in parts that follow one another.
-    Whole(Vec<Part>),
+    /// A body in consecutive parts.
+    Whole(Vec<BodyPart>),
     /// A large body that is encoded chunk by chunk while it is sent.
     Chunked(Box<dyn Chunks>),
-    /// A stream that goes on until it ends or the client goes.
+    /// A stream that ends by itself or with the connection.
     Stream(Box<dyn Frames>),
 }
 
@@ -64,7 +65,7 @@ impl Body {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         match self {
-            Body::Whole(parts) => parts.iter().map(Part::held_bytes).sum(),
+            Body::Whole(parts) => parts.iter().map(BodyPart::held_bytes).sum(),
             Body::Chunked(chunks) => chunks.held_bytes(),
             Body::Stream(_) => 0,
         }
@@ -73,74 +74,74 @@ impl Body {
 
 /// A part of a body.
 #[derive(Clone)]
-pub enum Part {
-    /// Bytes that were made for it.
+pub enum BodyPart {
+    /// Bytes that were encoded for this body.
     Made(Bytes),
     /// Bytes that are shared with a record.
     Stored(Bytes),
-    /// A chunk of a list, which other answers send too.
+    /// A chunk of a list, which other responses send too.
     Shared(Arc<EncodedChunk>),
 }
 
-impl Part {
+impl BodyPart {
     fn held_bytes(&self) -> usize {
-        let made = if let Part::Made(bytes) = self { bytes.len() } else { 0 };
-        size_of::<Part>() + made
+        let made = if let BodyPart::Made(bytes) = self { bytes.len() } else { 0 };
+        size_of::<BodyPart>() + made
     }
 
-    /// The bytes, shared.
+    /// Returns the bytes.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         match self {
-            Part::Made(bytes) | Part::Stored(bytes) => bytes,
-            Part::Shared(chunk) => chunk.bytes.clone(),
+            BodyPart::Made(bytes) | BodyPart::Stored(bytes) => bytes,
+            BodyPart::Shared(chunk) => chunk.bytes.clone(),
         }
     }
 }
 
-impl Deref for Part {
+impl Deref for BodyPart {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Part::Made(bytes) | Part::Stored(bytes) => bytes,
-            Part::Shared(chunk) => &chunk.bytes,
+            BodyPart::Made(bytes) | BodyPart::Stored(bytes) => bytes,
+            BodyPart::Shared(chunk) => &chunk.bytes,
         }
     }
 }
 
-impl Borrow<[u8]> for Part {
+impl Borrow<[u8]> for BodyPart {
     fn borrow(&self) -> &[u8] {
         self
     }
 }
 
-impl<T: Into<Bytes>> From<T> for Part {
-    fn from(bytes: T) -> Part {
-        Part::Made(bytes.into())
+impl<T: Into<Bytes>> From<T> for BodyPart {
+    fn from(bytes: T) -> BodyPart {
+        BodyPart::Made(bytes.into())
     }
 }
 
-/// A stream of parts: a watch.
+/// A stream of frames: a watch or a followed log.
 pub trait Frames: Send {
-    /// The next part; none when the stream has ended. What is ready together should come together.
+    /// Returns the next frame; `None` at the end. Everything that is ready belongs into one frame.
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
 /// Encoder of a large body. Each chunk costs a bounded amount of work, so that many encoders can share a thread.
 pub trait Chunks: Send {
     /// Returns the next chunk, which may be empty; `None` at the end.
-    fn next_chunk(&mut self) -> Option<Part>;
+    fn next_chunk(&mut self) -> Option<BodyPart>;
 
     /// Returns the bytes of memory that the encoder holds until it is dropped.
     fn held_bytes(&self) -> usize;
 }
 
-/// Permission to answer a request.
+/// Permission to process a request.
 #[derive(Default)]
 pub struct Admission {
-    /// Held until the last byte of the answer is sent.
-    pub place: Place,
+    /// Held until the last byte of the response is sent.
+    pub permit: InflightPermit,
     /// Estimated cost if the body is smaller than [`LARGE_BYTES`].
     pub cost: Cost,
 }
@@ -158,21 +159,21 @@ pub enum Cost {
     Large,
 }
 
-/// Something that answers requests.
+/// A handler of requests.
 pub trait Service: Send + Sync + 'static {
     /// Authorizes and admits a request by its head: its body is empty here, and is read only if this succeeds.
     ///
     /// # Errors
-    /// The refusal, if the request is forbidden or there are too many already.
-    fn admit(&self, _head: &Request) -> Result<Admission, Box<Answer>> {
+    /// The response, if the request is forbidden or too many are in flight.
+    fn admit(&self, _head: &Request) -> Result<Admission, Box<Response>> {
         Ok(Admission::default())
     }
 
-    /// Whose token it is; nobody's if it does not hold.
+    /// Authenticates a bearer token; `None` if it is invalid.
     fn authenticate(&self, _token: &str) -> Option<Identity> {
         None
     }
 
-    /// Answers one.
-    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>>;
+    /// Handles a request.
+    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>>;
 }

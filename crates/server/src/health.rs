@@ -1,8 +1,8 @@
-//! How the server is: `/healthz`, `/livez` and `/readyz`, whole or check by check.
+//! Health endpoints: `/healthz`, `/livez` and `/readyz`, in total or check by check.
 //!
-//! Each check looks at something that can really be wrong. What is wrong is told to whoever asks for that one check;
-//! a summary only names it, and the log has the rest. A store that does not answer in time is not well: looking at it
-//! never holds up other requests.
+//! Each check tests something that can really fail. Details of a failure are shown for a single check only; a summary
+//! names the failed checks, and the log has the details. A store that does not respond in time is unhealthy; checking
+//! it never blocks other requests.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,29 +13,29 @@ use setpoint_api::quote::Quoted;
 use setpoint_api::resource_types;
 use setpoint_store::{Store, StoreStat};
 
-use crate::answers;
 use crate::bootstrap;
-use crate::exchange::Answer;
+use crate::exchange::Response;
 use crate::query::Query;
+use crate::responses;
 
-/// How long the store may take to say how it is.
+/// Time for the store to respond.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The word under which upstream's probes know the store.
+/// Name of the store's check in upstream's probes.
 const STORE_GROUP: &str = "etcd";
 
-/// Where health is asked for.
+/// A health endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// The oldest one: as [`Endpoint::Live`].
+    /// `/healthz`, deprecated: same as [`Endpoint::Live`].
     Healthy,
-    /// Whether a restart would help.
+    /// `/livez`: fails if a restart would help.
     Live,
-    /// Whether requests should be sent here.
+    /// `/readyz`: fails if requests should not be sent here.
     Ready,
 }
 
 impl Endpoint {
-    /// The endpoint of a path, and the name of the one check that it asks for; empty for all.
+    /// Parses a path: the endpoint, and the name of a single check; empty for all.
     #[must_use]
     pub fn find(parts: &[String]) -> Option<(Endpoint, String)> {
         let (first, rest) = parts.split_first()?;
@@ -57,35 +57,35 @@ impl Endpoint {
     }
 }
 
-/// A look at one thing.
+/// A health check.
 pub struct Check {
     name: &'static str,
-    /// Another name under which it can be asked for and left out.
+    /// Alias in paths and exclusions.
     group: &'static str,
-    /// Whether only readiness depends on it.
+    /// `true` if only `/readyz` runs it.
     ready_only: bool,
     test: Test,
 }
 
-/// What is wrong, if anything is.
-type Other = dyn Fn() -> Result<(), String> + Send + Sync;
+/// Returns the failure, if any.
+type CheckFn = dyn Fn() -> Result<(), String> + Send + Sync;
 
 enum Test {
-    /// Somebody answers.
+    /// Always succeeds.
     Ping,
-    /// The log can be written to.
+    /// The log is writable.
     Store,
-    /// There is room for new objects.
+    /// The store accepts new objects.
     Room,
-    /// What every cluster has from the start is there.
+    /// The bootstrap objects exist.
     Bootstrap,
-    /// Nobody has told the server to stop.
+    /// The server is not shutting down.
     Shutdown,
-    Other(Box<Other>),
+    Other(Box<CheckFn>),
 }
 
 impl Check {
-    /// A check of something that is not known here. It must not block.
+    /// Creates a check. It must not block.
     pub fn new(
         name: &'static str,
         ready_only: bool,
@@ -120,17 +120,17 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Adds a check, before the last, which is about the end.
+    /// Adds a check before the last one, which is about the shutdown.
     pub fn add(&mut self, check: Check) {
         self.checks.insert(self.checks.len().saturating_sub(1), check);
     }
 
-    /// From now on the server is not ready.
+    /// Makes `/readyz` fail from now on.
     pub fn begin_shutdown(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Every address of a check.
+    /// Paths of all checks.
     pub fn paths(&self) -> impl Iterator<Item = String> + '_ {
         [Endpoint::Healthy, Endpoint::Live, Endpoint::Ready].into_iter().flat_map(|endpoint| {
             let own = [format!("/{}", endpoint.name())].into_iter();
@@ -139,14 +139,14 @@ impl Health {
         })
     }
 
-    /// How something is that is called `name`; nothing if it is not known here.
+    /// Runs the check `name`; `None` if there is none.
     pub async fn of(&self, name: &str, store: &Store) -> Option<Result<(), String>> {
         let check = self.checks.iter().find(|check| check.is_called(name))?;
         Some(self.run(check, &Facts::gather(store).await))
     }
 
-    /// Answers a request: all checks of an endpoint, or the one named.
-    pub async fn answer(&self, endpoint: Endpoint, name: &str, query: &str, store: &Store) -> Answer {
+    /// Responds to a request: all checks of an endpoint, or the one named.
+    pub async fn answer(&self, endpoint: Endpoint, name: &str, query: &str, store: &Store) -> Response {
         let mut checks = self.checks.iter().filter(|check| endpoint.has(check));
         if name.is_empty() {
             let facts = Facts::gather(store).await;
@@ -154,13 +154,13 @@ impl Health {
             return self.summary(endpoint, checks, &query, &facts);
         }
         let Some(check) = checks.find(|check| check.is_called(name)) else {
-            return answers::text(404, "404 page not found\n");
+            return responses::text(404, "404 page not found\n");
         };
         let facts =
             if matches!(check.test, Test::Ping) { Facts::default() } else { Facts::gather(store).await };
         match self.run(check, &facts) {
-            Ok(()) => answers::text(200, "ok"),
-            Err(why) => unsniffed(answers::text(500, format!("internal server error: {why}\n"))),
+            Ok(()) => responses::text(200, "ok"),
+            Err(why) => unsniffed(responses::text(500, format!("internal server error: {why}\n"))),
         }
     }
 
@@ -170,7 +170,7 @@ impl Health {
         checks: impl Iterator<Item = &'a Check>,
         query: &Query,
         facts: &Facts,
-    ) -> Answer {
+    ) -> Response {
         let mut excluded: Vec<(&str, bool)> =
             query.all("exclude").into_iter().map(|name| (name, false)).collect();
         excluded.sort_unstable();
@@ -205,11 +205,11 @@ impl Health {
         let verbose = query.is_given("verbose");
         unsniffed(if !failed.is_empty() {
             tracing::warn!(failed = failed.join("; "), "{word} check failed");
-            answers::text(500, format!("{text}{word} check failed\n"))
+            responses::text(500, format!("{text}{word} check failed\n"))
         } else if verbose {
-            answers::text(200, format!("{text}{word} check passed\n"))
+            responses::text(200, format!("{text}{word} check passed\n"))
         } else {
-            answers::text(200, "ok")
+            responses::text(200, "ok")
         })
     }
 
@@ -233,10 +233,10 @@ impl Health {
     }
 }
 
-/// What the checks look at.
+/// State that the checks test.
 struct Facts {
     store: Result<StoreStat, String>,
-    /// What should be there and is not, in words; empty if nothing.
+    /// Missing bootstrap objects; empty if there are none.
     missing: String,
 }
 
@@ -252,7 +252,7 @@ impl Facts {
     }
 }
 
-/// How the store is. Only a thread of its own can wait for a disk that hangs.
+/// Reads the state of the store, on a blocking thread, since the disk may hang.
 pub(crate) async fn stat(store: &Store) -> Result<StoreStat, String> {
     if let Some(error) = store.failure() {
         return Err(error.to_string());
@@ -266,7 +266,7 @@ pub(crate) async fn stat(store: &Store) -> Result<StoreStat, String> {
     }
 }
 
-/// The namespaces that a server makes first and nobody may delete.
+/// Bootstrap namespaces that do not exist.
 fn missing(store: &Store) -> String {
     let Some(namespaces) = resource_types::find("", "v1", "namespaces") else {
         return "namespaces".to_owned();
@@ -282,11 +282,11 @@ fn missing(store: &Store) -> String {
     missing.trim_end_matches("; ").to_owned()
 }
 
-/// Browsers must not guess what a text is.
-fn unsniffed(mut answer: Answer) -> Answer {
+/// Sets `X-Content-Type-Options: nosniff`.
+fn unsniffed(mut response: Response) -> Response {
     let name = HeaderName::from_static("x-content-type-options");
-    answer.headers.insert(name, HeaderValue::from_static("nosniff"));
-    answer
+    response.headers.insert(name, HeaderValue::from_static("nosniff"));
+    response
 }
 
 #[cfg(test)]
@@ -296,66 +296,66 @@ mod tests {
     use super::*;
     use crate::exchange::Body;
 
-    struct World {
+    struct TestServer {
         health: Health,
         store: Store,
         runtime: tokio::runtime::Runtime,
     }
 
-    impl World {
-        /// A world whose store nobody has bootstrapped.
-        fn new() -> World {
+    impl TestServer {
+        /// A server with an empty store.
+        fn new() -> TestServer {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-            World { health: Health::default(), store: Store::in_memory(Retention::default()), runtime }
+            TestServer { health: Health::default(), store: Store::in_memory(Retention::default()), runtime }
         }
 
         fn ask(&self, path: &str) -> (u16, String) {
             let (path, query) = path.split_once('?').unwrap_or((path, ""));
             let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
             let (endpoint, check) = Endpoint::find(&parts).unwrap();
-            let answer = self.runtime.block_on(self.health.answer(endpoint, &check, query, &self.store));
-            let Body::Whole(parts) = answer.body else { panic!("a stream") };
-            (answer.status.as_u16(), String::from_utf8(parts.concat()).unwrap())
+            let response = self.runtime.block_on(self.health.answer(endpoint, &check, query, &self.store));
+            let Body::Whole(parts) = response.body else { panic!("a stream") };
+            (response.status.as_u16(), String::from_utf8(parts.concat()).unwrap())
         }
     }
 
     #[test]
     fn a_summary_names_what_failed_and_a_single_check_says_why() {
-        let world = World::new();
-        let (code, text) = world.ask("livez");
+        let server = TestServer::new();
+        let (code, text) = server.ask("livez");
         let expected = "[+]ping ok\n[+]store ok\n[-]poststarthook/bootstrap failed: reason withheld\nlivez check failed\n";
         assert_eq!((code, &text[..]), (500, expected));
-        let (code, text) = world.ask("livez/poststarthook/bootstrap");
+        let (code, text) = server.ask("livez/poststarthook/bootstrap");
         assert_eq!(code, 500);
         assert!(text.starts_with("internal server error: namespace default is missing"), "{text}");
-        assert_eq!(world.ask("readyz/ping"), (200, "ok".to_owned()));
-        assert_eq!(world.ask("healthz/etcd"), (200, "ok".to_owned()));
-        assert_eq!(world.ask("livez/shutdown").0, 404, "only readiness depends on it");
-        assert_eq!(world.ask("livez?exclude=poststarthook/bootstrap"), (200, "ok".to_owned()));
+        assert_eq!(server.ask("readyz/ping"), (200, "ok".to_owned()));
+        assert_eq!(server.ask("healthz/etcd"), (200, "ok".to_owned()));
+        assert_eq!(server.ask("livez/shutdown").0, 404, "only readiness depends on it");
+        assert_eq!(server.ask("livez?exclude=poststarthook/bootstrap"), (200, "ok".to_owned()));
     }
 
     #[test]
     fn checks_are_left_out_by_name_or_group_and_unknown_names_are_told() {
-        let mut world = World::new();
-        world.health.add(Check::new("loop", true, || Err("stuck".to_owned())));
-        let (code, text) = world.ask(
+        let mut server = TestServer::new();
+        server.health.add(Check::new("loop", true, || Err("stuck".to_owned())));
+        let (code, text) = server.ask(
             "readyz?verbose&exclude=poststarthook/bootstrap&exclude=etcd&exclude=loop&exclude=x&exclude=x",
         );
         let expected = "[+]ping ok\n[+]store excluded with etcd: ok\n[+]store-readiness ok\n\
                         [+]poststarthook/bootstrap excluded: ok\n[+]loop excluded: ok\n[+]shutdown ok\n\
                         warn: some health checks cannot be excluded: no matches for \"x\"\nreadyz check passed\n";
         assert_eq!((code, &text[..]), (200, expected));
-        assert_eq!(world.ask("readyz/loop"), (500, "internal server error: stuck\n".to_owned()));
+        assert_eq!(server.ask("readyz/loop"), (500, "internal server error: stuck\n".to_owned()));
     }
 
     #[test]
     fn a_server_that_stops_lives_but_is_not_ready() {
-        let world = World::new();
+        let server = TestServer::new();
         let rest = "exclude=poststarthook/bootstrap";
-        assert_eq!(world.ask(&format!("readyz?{rest}")).0, 200);
-        world.health.begin_shutdown();
-        assert_eq!(world.ask(&format!("livez?{rest}")).0, 200);
-        let (code, text) = world.ask(&format!("readyz?{rest}"));
+        assert_eq!(server.ask(&format!("readyz?{rest}")).0, 200);
+        server.health.begin_shutdown();
+        assert_eq!(server.ask(&format!("livez?{rest}")).0, 200);
+        let (code, text) = server.ask(&format!("readyz?{rest}"));
         assert_eq!(code, 500);
         assert!(text.ends_with("[-]shutdown failed: reason withheld\nreadyz check failed\n"), "{text}");
     }

@@ -1,26 +1,26 @@
-//! The socket side: TLS, HTTP/1.1 and HTTP/2, and the bounds on what strangers may ask of us.
+//! HTTP server: TLS, HTTP/1.1 and HTTP/2, and the bounds on what clients can consume.
 //!
-//! [`serve`] takes connections and turns each request into an [`exchange::Request`](crate::exchange::Request)
-//! with a bounded body and a proved identity. It guarantees that
-//! - no request reaches the service without a client certificate of our authority;
-//! - every bound of [`Bounds`] holds, and reaching one gives a clear answer or ends the connection;
-//! - a panic in the service ends one request, is counted and answered;
-//! - after the call to stop, whole answers finish and streams end, within the time given.
+//! [`serve`] accepts connections and turns each request into an [`exchange::Request`](crate::exchange::Request) with
+//! a bounded body and an authenticated identity. It guarantees that
+//! - no request reaches the service without a valid client certificate or token;
+//! - every bound of [`Bounds`] holds, and reaching one gives an error response or closes the connection;
+//! - a panic in the service fails one request, is counted and answered with 500;
+//! - after the stop signal, responses in flight finish and streams end, within the drain time.
 //!
-//! The protocol is chosen by ALPN. No timer is armed per request: one tick per connection looks whether
-//! anything has moved since the last, and that one rule cuts the idle, slow headers and stuck readers alike.
+//! The protocol is chosen by ALPN. No timer is armed per request: one tick per connection checks if there was
+//! activity since the last one, which closes idle connections, slow headers and stuck readers alike.
 //!
-//! A request is handled in this order: authenticate and authorize by its head, take a place, read the body within the
-//! byte budget, answer on the reactor or on a worker by its cost ([`handler`]).
+//! A request is handled in this order: authenticate and authorize by its head, take an in-flight permit, read the
+//! body within the byte budget, respond on the reactor or on a worker by its cost ([`handler`]).
 
 mod body;
 mod budget;
 mod connection;
 mod counters;
 mod date;
+mod error_body;
 mod handler;
-mod reading;
-mod refusing;
+mod request_body;
 mod stall;
 mod threads;
 mod tls;
@@ -42,12 +42,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use self::budget::ByteBudget;
-use self::unauthenticated::Unauthenticated;
+use self::unauthenticated::UnauthenticatedConnections;
 use crate::exchange::Service;
 
-/// The largest body of a request, as upstream bounds it.
+/// Maximum size of a request body, as upstream's.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// How much of a body that is too large is read and thrown away, so that the client gets to read the refusal.
+/// Bytes of an oversized body that are read and discarded, so that the client gets to read the error.
 const BODY_DISCARD_MAX: usize = 16 * 1024 * 1024;
 /// Time for the body of a request, whatever its size.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,43 +57,43 @@ const BODY_GRACE: Duration = Duration::from_secs(5);
 const BODY_BYTES_PER_SECOND: u64 = 128 * 1024;
 /// Bytes of request bodies that are in memory at a time.
 const BODIES_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// Bytes that answers in flight hold at a time, beside the stored objects that they refer to.
-const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes that responses in flight hold at a time, beside the stored objects that they refer to.
+const RESPONSES_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Authenticated connections at a time.
 const CONNECTIONS_MAX: usize = 4096;
 /// Unauthenticated connections at a time: beyond it the oldest is closed for a new one.
 const UNAUTHENTICATED_MAX: usize = 2048;
 /// Time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time between two looks at a connection: after two to three without a whole request it is cut.
+/// Interval of activity checks: a connection without a complete request for two to three intervals is closed.
 const TICK: Duration = Duration::from_secs(30);
-/// How long a client may leave its receive window closed while we have something for it.
+/// Time that a client may leave its receive window closed while data is pending.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most header fields in a request.
+/// Header fields of a request.
 const HEADERS_MAX: usize = 100;
-/// The most bytes that the header fields of a request may take together.
+/// Bytes of all header fields of a request.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
-/// What the HTTP/2 library lets through of them, so that those that are too large get our answer, not its bare one.
+/// Header bytes that the HTTP/2 library accepts, so that oversized headers get our error instead of its bare one.
 const HEADER_BYTES_READ_MAX: usize = 4 * HEADER_BYTES_MAX;
-/// The most requests and watches at a time on one HTTP/2 connection.
+/// Concurrent requests and watches on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 250;
-/// How many streams a client may open and reset before we have seen them (the "rapid reset" attack).
+/// Streams that a client may open and reset before they are accepted (the "rapid reset" attack).
 const PENDING_RESETS_MAX: usize = 50;
-/// How many streams we may have to reset for a client's errors. Clients end watches by resets, so it is not small.
+/// Streams that are reset for a client's errors. Clients end watches by resets, so it is not small.
 const LOCAL_RESETS_MAX: usize = 1024;
-/// How much of an HTTP/2 answer is held for a stream that is slow to take it.
+/// Buffered bytes of an HTTP/2 response whose client reads slowly.
 const SEND_BUFFER_BYTES_MAX: usize = 256 * 1024;
-/// How often a silent HTTP/2 client is asked whether it is still there.
+/// Interval of pings on an idle HTTP/2 connection.
 const PING_INTERVAL: Duration = Duration::from_secs(60);
-/// How long it may take to say so.
+/// Time for the reply to a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long accepting rests when the system has no descriptor left.
+/// Pause of accepting when the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// File descriptors that are left for the store, logs and outgoing connections.
+/// File descriptors that are reserved for the store, logs and outgoing connections.
 const DESCRIPTORS_RESERVED: u64 = 256;
 
-/// The bounds that a test may want to reach sooner than the defaults let it.
+/// Bounds of the server, adjustable for tests.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// Bytes of a request's body.
@@ -102,17 +102,17 @@ pub struct Bounds {
     pub body_timeout: Duration,
     /// Bytes of request bodies in memory at a time.
     pub bodies_bytes: usize,
-    /// Bytes that answers in flight hold at a time.
-    pub answers_bytes: usize,
+    /// Bytes that responses in flight hold at a time.
+    pub responses_bytes: usize,
     /// Authenticated connections at a time.
     pub connections: usize,
     /// Unauthenticated connections at a time.
     pub unauthenticated: usize,
     /// Time for a TLS handshake.
     pub handshake_timeout: Duration,
-    /// The time between two looks at a connection.
+    /// Interval of activity checks.
     pub tick: Duration,
-    /// How long a client may not read what we have for it.
+    /// Time that a client may leave its receive window closed.
     pub stall_timeout: Duration,
 }
 
@@ -122,7 +122,7 @@ impl Default for Bounds {
             body_bytes: BODY_BYTES_MAX,
             body_timeout: BODY_TIMEOUT,
             bodies_bytes: BODIES_BYTES_MAX,
-            answers_bytes: ANSWERS_BYTES_MAX,
+            responses_bytes: RESPONSES_BYTES_MAX,
             connections: CONNECTIONS_MAX,
             unauthenticated: UNAUTHENTICATED_MAX,
             handshake_timeout: HANDSHAKE_TIMEOUT,
@@ -145,71 +145,71 @@ impl Bounds {
     }
 }
 
-/// What [`serve`] needs beside its listener.
-pub struct Options {
+/// Configuration of [`serve`].
+pub struct ServeOptions {
     /// The bounds.
     pub bounds: Bounds,
     /// Threads that serve the connections.
     pub threads: Threads,
-    /// A number that nobody can foresee, for the ids of requests.
+    /// Random number that seeds the ids of requests.
     pub entropy: u64,
-    /// How long answers may take to finish after the call to stop.
+    /// Time for responses to finish after the stop signal.
     pub drain: Duration,
-    /// Where things are counted.
+    /// Counters for the metrics.
     pub counters: Arc<Counters>,
 }
 
-/// Where the server is in its life. Connections and streams follow it.
+/// Phase of the server. Connections and streams follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// All is served. Leads to `Draining`.
+    /// All requests are served. Next: `Draining`.
     Serving,
-    /// Nothing new is taken, streams end, whole answers finish. Leads to `Ended`.
+    /// No new requests; streams end, responses in flight finish. Next: `Ended`.
     Draining,
-    /// What is left is dropped.
+    /// Remaining connections are dropped.
     Ended,
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Shared {
     service: Arc<dyn Service>,
     bounds: Bounds,
     counters: Arc<Counters>,
-    /// Executor for what would hold a reactor up.
+    /// Executor for work that would block a reactor.
     workers: Handle,
     /// Slots of authenticated connections.
     slots: Arc<Semaphore>,
     /// Memory of request bodies.
     bodies: Arc<ByteBudget>,
-    /// Memory of answers.
-    answers: Arc<ByteBudget>,
+    /// Memory of responses.
+    responses: Arc<ByteBudget>,
     seed: u64,
     requests: AtomicU64,
 }
 
-/// Serves until `stop` is done, then drains. Returns whether everything finished in time.
+/// Serves until `stop` resolves, then drains. Returns `true` if everything finished in time.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<Tls>,
     service: Arc<dyn Service>,
-    options: Options,
+    options: ServeOptions,
     stop: impl Future<Output = ()>,
 ) -> bool {
-    let Options { bounds, threads, entropy, drain, counters } = options;
+    let ServeOptions { bounds, threads, entropy, drain, counters } = options;
     let (phase, _) = watch::channel(Phase::Serving);
-    let unauthenticated = Unauthenticated::new(bounds.unauthenticated);
+    let unauthenticated = UnauthenticatedConnections::new(bounds.unauthenticated);
     let shared = Arc::new(Shared {
         service,
         counters,
         workers: threads.workers().clone(),
         slots: Arc::new(Semaphore::new(bounds.connections)),
         bodies: ByteBudget::new(bounds.bodies_bytes),
-        answers: ByteBudget::new(bounds.answers_bytes),
+        responses: ByteBudget::new(bounds.responses_bytes),
         bounds,
         seed: entropy,
         requests: AtomicU64::new(0),
     });
-    // Each connection holds a sender until it has ended; nothing is ever sent.
+    // Each connection holds a sender until it ends; nothing is ever sent.
     let (open, mut all_ended) = mpsc::channel::<()>(1);
     let mut stop = pin!(stop);
     loop {
@@ -218,13 +218,13 @@ pub async fn serve(
             () = &mut stop => break,
             accepted = listener.accept() => accepted,
         };
-        // A socket leaves the event queue of this thread for that of its reactor.
+        // The socket moves from this thread's event queue to that of its reactor.
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
                 let (membership, evicted, closed) = unauthenticated.join(peer.ip());
                 shared.counters.connections_evicted(closed);
-                let (reactor, seat) = threads.seat();
-                let incoming = connection::Incoming {
+                let (reactor, assign_reactor) = threads.assign_reactor();
+                let incoming = connection::Accepted {
                     stream,
                     tls: tls.secured(),
                     phase: phase.subscribe(),
@@ -234,7 +234,7 @@ pub async fn serve(
                 let (shared, open) = (Arc::clone(&shared), open.clone());
                 reactor.spawn(async move {
                     connection::run(incoming, shared).await;
-                    drop((seat, open));
+                    drop((assign_reactor, open));
                 });
             }
             Err(error) => rest(&error).await,
@@ -245,13 +245,13 @@ pub async fn serve(
     let drained = tokio::time::timeout(drain, all_ended.recv()).await.is_ok();
     phase.send_replace(Phase::Ended);
     if !drained {
-        // Connections end by themselves now; dropping the threads would only hide that from their clients.
+        // Connections close by themselves now; dropping the threads would reset them without a shutdown.
         let _ = tokio::time::timeout(ACCEPT_PAUSE, all_ended.recv()).await;
     }
     drained
 }
 
-/// Waits after a failed accept: an error of one peer costs nothing, a lack of descriptors calls for a pause.
+/// Handles an accept error: an error of one peer is ignored, a lack of descriptors causes a pause.
 async fn rest(error: &io::Error) {
     let of_the_peer = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset];
     if !of_the_peer.contains(&error.kind()) {

@@ -1,9 +1,9 @@
-//! Places of requests in flight: bounded in total and per client.
+//! In-flight limits of requests, in total and per client.
 //!
-//! A place is taken after a request is authorized and before its body is read, and given back when the last byte of the
-//! answer is sent. Requests that last, such as watches, have a bound of their own. A client, that is a user, never takes
-//! all places: a quarter of each bound is left for others. Upstream exempts administrators; here the bounds protect the
-//! server from everyone.
+//! A permit is taken after a request is authorized and before its body is read, and released when the last byte of
+//! the response is sent. Long-running requests, such as watches, have a limit of their own. A client, that is a user,
+//! never takes all permits: a quarter of each limit is left for others. Upstream exempts administrators; here the
+//! limits protect the server from everyone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,9 +45,9 @@ struct Counts {
     by_client: BTreeMap<Box<str>, usize>,
 }
 
-/// Place of one request, given back when it is dropped.
+/// Permit of one request, released on drop.
 #[derive(Default)]
-pub struct Place(Option<(Arc<Gauge>, Box<str>)>);
+pub struct InflightPermit(Option<(Arc<Gauge>, Box<str>)>);
 
 impl Default for Inflight {
     fn default() -> Inflight {
@@ -60,7 +60,7 @@ impl Gauge {
         Arc::new(Gauge { bound, counts: Mutex::default() })
     }
 
-    /// `true` if there was a place for the client, which it has then.
+    /// Takes a permit for the client. Returns `false` if there is none.
     fn try_enter(&self, client: &str) -> bool {
         let mut counts = self.counts.lock();
         let of_client = counts.by_client.get(client).copied().unwrap_or(0);
@@ -105,11 +105,17 @@ impl Inflight {
         }
     }
 
-    /// Takes a place for a request of `client`.
+    /// Takes a permit for a request of `client`.
     ///
     /// # Errors
     /// 429 if there is none.
-    pub fn enter(&self, client: &str, method: &Method, path: &str, query: &str) -> Result<Place, Status> {
+    pub fn enter(
+        &self,
+        client: &str,
+        method: &Method,
+        path: &str,
+        query: &str,
+    ) -> Result<InflightPermit, Status> {
         let gauge = if lasts(method, path, query) {
             &self.long_running
         } else if is_read_only(method) {
@@ -118,7 +124,7 @@ impl Inflight {
             &self.mutating
         };
         if gauge.try_enter(client) {
-            return Ok(Place(Some((Arc::clone(gauge), client.into()))));
+            return Ok(InflightPermit(Some((Arc::clone(gauge), client.into()))));
         }
         Err(Status::too_many_requests("Too many requests, please try again later.", RETRY_SECONDS))
     }
@@ -136,7 +142,7 @@ impl Inflight {
     }
 }
 
-impl Drop for Place {
+impl Drop for InflightPermit {
     fn drop(&mut self) {
         if let Some((gauge, client)) = &self.0 {
             gauge.leave(client);
@@ -148,7 +154,7 @@ fn is_read_only(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// `true` if a request lasts by its nature: a watch, or a connection to something in the cluster.
+/// `true` if a request is long-running: a watch, or a connection to a pod, node or Service.
 fn lasts(method: &Method, path: &str, query: &str) -> bool {
     if *method == Method::GET && query.contains("watch") && Query::parse(query).flag("watch") == Some(true) {
         return true;
@@ -189,7 +195,7 @@ mod tests {
     fn one_client_leaves_a_quarter_of_the_places_for_others() {
         let inflight = Inflight::new(8, 8, 8);
         let enter = |client: &str| inflight.enter(client, &Method::POST, "/api/v1/namespaces/a/pods", "");
-        let mut hostile: Vec<Place> =
+        let mut hostile: Vec<InflightPermit> =
             std::iter::repeat_with(|| enter("hostile")).map_while(Result::ok).collect();
         assert_eq!(hostile.len(), 6);
         let others = [enter("a"), enter("b")];

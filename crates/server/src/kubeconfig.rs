@@ -1,6 +1,6 @@
-//! The kubeconfig of the administrator: one file that holds all a client needs.
+//! Kubeconfig of the administrator, self-contained.
 //!
-//! It is written whole or not at all, for its owner alone, and never over a file that somebody else made.
+//! It is written atomically, readable by its owner alone, and never replaces a file of other origin.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use setpoint_store::disk::is_full;
 use setpoint_pki::certs::{ADMIN_NAME, Pki};
 use setpoint_pki::private_file;
 
-/// The first line, by which the server knows its own files.
+/// First line, which marks files of this program.
 const MARK: &str = "# Written by `setpoint up`, and written again at each start.\n";
 
-/// Why there is no kubeconfig.
+/// Failure to write the kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
-    /// There is one that is not ours.
+    /// The existing file was not written by this program.
     #[error("{} is there already and was not written by setpoint: choose another place with --kubeconfig", .0.display())]
     NotOurs(PathBuf),
-    /// The file system refuses.
+    /// The file could not be read or written.
     #[error("cannot write {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// The text of a kubeconfig for the server at `url`.
+/// Contents of a kubeconfig for the server at `url`.
 #[must_use]
 pub fn text(url: &str, pki: &Pki) -> String {
     let encoded = |pem: &str| STANDARD.encode(pem);
@@ -62,11 +62,11 @@ users:
     )
 }
 
-/// Writes it, and the directory above it if there is none. One that says the same stays as it is. Where a disk is full,
-/// the old one stays: the server has to start, so that objects can be deleted.
+/// Writes the file, and creates its directory. An identical file is not touched. On a full disk the old file stays:
+/// the server has to start, so that objects can be deleted.
 ///
 /// # Errors
-/// If there is a file that is not ours, or the file system refuses.
+/// If the existing file is not ours, or cannot be written.
 pub fn write(path: &Path, text: &str) -> Result<(), KubeconfigError> {
     write_with(path, text, private_file::replace)
 }

@@ -1,18 +1,20 @@
-//! Who may say it: the API server.
+//! API server: authentication, admission, storage encoding, lists, watches and the HTTP front end.
 //!
-//! [`exchange`] is the border between sockets and meaning: [`exchange::Request`] in, [`exchange::Answer`] out.
-//! Before it, [`mod@http`] has the sockets, [`setpoint_pki::certs`] proves who is who, as do [`tokens`], [`kubeconfig`] tells clients. Behind it,
-//! [`mod@route`], [`query`], [`media`], [`body`] and [`select`] read a request; [`pipeline`] decides what a write
-//! comes to, without sockets or a runtime; [`api`] performs it; [`list`], [`watch`], [`discovery`] and [`answers`]
-//! put answers together. [`health`] says how the server is, [`metrics`] what it did; [`inflight`] bounds what it does
-//! at a time. [`loop_writes`] executes what the reconciliation loop writes, through the same pipeline, and
-//! [`loop_report`] shows the state of the loop.
-//! [`bootstrap`] makes what every cluster has from the start. [`stored`] says in which form objects are kept. [`nodes`] is who answers for nodes.
+//! [`exchange`] is the interface between sockets and the API: [`exchange::Request`] in, [`exchange::Response`] out.
+//! In front of it, [`mod@http`] has the sockets; [`setpoint_pki::certs`] and [`tokens`] authenticate; [`kubeconfig`]
+//! configures clients. Behind it, [`mod@route`], [`query`], [`media`], [`body`] and [`select`] parse a request;
+//! [`pipeline`] decides writes, without sockets or a runtime; [`api`] executes them; [`list`], [`watch`],
+//! [`discovery`] and [`responses`] encode responses. [`health`] and [`metrics`] report the server's state;
+//! [`inflight`] bounds concurrent requests. [`loop_writes`] executes the writes of the reconciliation loop through
+//! the same pipeline, and [`loop_report`] reports the loop's state. [`bootstrap`] creates the objects that every
+//! cluster has. [`codec`] is the stored form of objects. [`nodes`] serves container logs.
+//!
+//! Start at [`api::service`].
 
-pub mod answers;
 pub mod api;
 pub mod body;
 pub mod bootstrap;
+pub mod codec;
 pub mod discovery;
 pub mod encoded_chunk;
 pub mod exchange;
@@ -28,9 +30,9 @@ pub mod metrics;
 pub mod nodes;
 pub mod pipeline;
 pub mod query;
+pub mod responses;
 pub mod route;
 pub mod select;
-pub mod stored;
 pub mod tokens;
 mod unenforced;
 pub mod uuid;

@@ -1,4 +1,4 @@
-//! Lists: pages of one snapshot, and their answers.
+//! List requests: pages of one snapshot, and their responses.
 //!
 //! [`respond`] is the entry. A whole list of the newest state goes through the [`ListCache`].
 
@@ -22,15 +22,15 @@ pub use self::cache::ListCache;
 use self::cache::{Found, LIST_BYTES_MAX, Version};
 use self::encoding::{CHUNK_BYTES, ItemEncoder};
 use self::items::Items;
-use self::token::Token;
-use crate::exchange::{Answer, Body, Part};
+use self::token::ContinueToken;
+use crate::exchange::{Body, BodyPart, Response};
 use crate::media::{Form, View};
 use crate::query::Query;
 use crate::route::Target;
 use crate::select::{Selection, ViewKey};
-use crate::{answers, stored};
+use crate::{codec, responses};
 
-/// How long the rest of a list can be asked for.
+/// Lifetime of a continue token.
 const PAGE_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Objects of a list that is encoded at once, if they have at most [`CHUNK_BYTES`] in all. Its length is then known, and
@@ -45,7 +45,7 @@ pub struct Page {
     pub meta: PageMeta,
 }
 
-/// Metadata of a page, which its answer shows beside the objects.
+/// Metadata of a page, which its response shows beside the objects.
 #[derive(Clone, Debug)]
 pub struct PageMeta {
     /// Revision that the objects are shown at.
@@ -81,7 +81,7 @@ impl ListRequest {
         let ((snapshot, is_newest), after) = match query.get("continue") {
             "" => (fresh(store, query)?, None),
             text => {
-                let token = Token::parse(text)
+                let token = ContinueToken::parse(text)
                     .map_err(|error| Status::bad_request(format!("invalid continue token: {error}")))?;
                 if !matches!(query.get("resourceVersion"), "" | "0") {
                     let message = "specifying resource version is not allowed when using continue";
@@ -101,10 +101,10 @@ impl ListRequest {
         page
     }
 
-    /// Returns the state of the resource that a cached answer may show; `None` if the answer cannot be cached: it is
-    /// one page of several, about the past, or cheap.
+    /// Returns the state of the resource that a cached response may show; `None` if the response cannot be cached: it
+    /// is one page of several, about the past, or cheap.
     fn cached_version(&self, target: &Target, view: View, now: Time) -> Option<Version> {
-        let table = self.snapshot.table(&target.served.resource)?;
+        let table = self.snapshot.table(&target.resource_type.resource)?;
         let is_whole = self.after.is_none() && (self.limit == 0 || self.limit >= table.len());
         let is_cheap = table.len() <= WHOLE_ITEMS_MAX && table.bytes() <= CHUNK_BYTES as u64;
         let second = view.is_table().then(|| now.whole(Duration::from_secs(1)));
@@ -112,25 +112,25 @@ impl ListRequest {
     }
 }
 
-/// Reads the page that a request asks for.
+/// Reads the requested page.
 ///
 /// # Errors
-/// If its options are wrong, or its snapshot is gone.
+/// If the options are invalid, or the snapshot has expired.
 pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<Page, Status> {
     Ok(ListRequest::parse(store, target, query, now)?.collect(store, target, now))
 }
 
-/// Answers a list request in the form and view that the client wants.
+/// Responds to a list request in the form and view that the client accepts.
 ///
 /// # Errors
-/// If its options are wrong, or its snapshot is gone.
+/// If the options are invalid, or the snapshot has expired.
 pub fn respond(
     (store, cache): (&Store, &Arc<ListCache>),
     target: &Target,
     query: &Query,
     wanted: (Form, View),
     now: Time,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let request = ListRequest::parse(store, target, query, now)?;
     let table = table_options(query, wanted.1)?;
     let version = request.cached_version(target, wanted.1, now);
@@ -141,7 +141,7 @@ pub fn respond(
     let key = ViewKey::new(target, query, wanted, table);
     let revision = request.snapshot.revision();
     let meta = PageMeta { revision, continue_token: String::new(), remaining: None };
-    let encoder = ItemEncoder::new(target.served, wanted, table, now);
+    let encoder = ItemEncoder::new(target.resource_type, wanted, table, now);
     let items = match cache.find(&key, version) {
         Found::Items(items) => items,
         Found::Nothing => return answer(target, request.collect(store, target, now), wanted, query, now),
@@ -158,10 +158,11 @@ pub fn respond(
     Ok(encoded_answer(encoder, items.body(meta)))
 }
 
-/// The state that the rest of a list is about.
-fn rest(store: &Store, token: &Token, now: Time) -> Result<Snapshot, Status> {
+/// Returns the snapshot of a continue token.
+fn rest(store: &Store, token: &ContinueToken, now: Time) -> Result<Snapshot, Status> {
     let Some(revision) = token.revision else { return Ok(store.snapshot()) };
-    let gone = || Status::continue_expired(Some(&Token { revision: None, ..token.clone() }.to_text()));
+    let gone =
+        || Status::continue_expired(Some(&ContinueToken { revision: None, ..token.clone() }.to_text()));
     if now.since(token.issued) > PAGE_AGE_MAX {
         return Err(gone());
     }
@@ -176,10 +177,10 @@ fn busy(error: &ReadError) -> Status {
     Status::too_many_requests(error.to_string(), 1)
 }
 
-/// The revision that a request names; zero if it names none.
+/// Parses `resourceVersion`; zero if it is absent.
 ///
 /// # Errors
-/// If what stands there is none.
+/// If it is not a number.
 pub fn revision(query: &Query) -> Result<Revision, Status> {
     let text = query.get("resourceVersion");
     if text.is_empty() {
@@ -196,7 +197,7 @@ pub fn revision(query: &Query) -> Result<Revision, Status> {
     )))
 }
 
-/// Returns the state that a list without a token is about, and `true` if it is the newest.
+/// Returns the snapshot of a list without a continue token, and `true` if it is the newest.
 fn fresh(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
     let (asked, newest) = (revision(query)?, store.snapshot());
     if asked.0 == 0 {
@@ -215,7 +216,7 @@ fn fresh(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
     store.at(asked).map(|past| (past, false)).map_err(|error| match error {
         ReadError::Compacted(compacted) => Status::too_old_resource_version(asked.0, compacted.floor.0),
         ReadError::Busy => busy(&error),
-        // The files of the past cannot be opened for now, for want of descriptors.
+        // The files of past revisions cannot be opened, for lack of file descriptors.
         ReadError::Log(LogError::Io { source, .. }) if is_transient(&source) => {
             Status::too_many_requests(source.to_string(), 1)
         }
@@ -234,7 +235,7 @@ fn collect(
     let revision = snapshot.revision();
     let meta = PageMeta { revision, continue_token: String::new(), remaining: None };
     let mut page = Page { records: Vec::new(), meta };
-    let Some(table) = snapshot.table(&target.served.resource) else { return page };
+    let Some(table) = snapshot.table(&target.resource_type.resource) else { return page };
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
     let everything = selection.is_everything();
     let mut records = table.range(&prefix, after);
@@ -242,11 +243,12 @@ fn collect(
     while let Some(record) = records.find(selected) {
         page.records.push(record.clone());
         if limit > 0 && page.records.len() == limit {
-            // Whether what is left is selected too, the next page tells.
+            // With selectors the number of remaining objects is unknown; the next page may be empty.
             let rest = if everything { records.count() } else { usize::from(records.next().is_some()) };
             if rest > 0 {
                 let after = record.path().to_owned();
-                page.meta.continue_token = Token { revision: Some(revision), issued: now, after }.to_text();
+                page.meta.continue_token =
+                    ContinueToken { revision: Some(revision), issued: now, after }.to_text();
                 page.meta.remaining = everything.then_some(rest);
             }
             break;
@@ -258,7 +260,7 @@ fn collect(
 /// Reads the options of a table; the defaults for other views.
 fn table_options(query: &Query, view: View) -> Result<TableOptions, Status> {
     match view {
-        View::Table(version) => answers::table_options(query, version),
+        View::Table(version) => responses::table_options(query, version),
         _ => Ok(TableOptions::default()),
     }
 }
@@ -266,41 +268,41 @@ fn table_options(query: &Query, view: View) -> Result<TableOptions, Status> {
 /// `true` if a list in this form is encoded item by item. Few kinds have rows that depend on the whole list, and hardly
 /// any client wants tables as YAML.
 fn is_encoded_by_item(target: &Target, (form, view): (Form, View)) -> bool {
-    let info = &target.served.info;
+    let info = &target.resource_type.info;
     view == View::Whole || (form != Form::Yaml && has_independent_rows((info.group, info.kind)))
 }
 
-/// Answers with a page, in the form and view that the client wants.
+/// Responds with a page, in the form and view that the client accepts.
 ///
 /// # Errors
-/// If the options of the view are wrong.
+/// If the options of the view are invalid.
 pub fn answer(
     target: &Target,
     page: Page,
     (form, view): (Form, View),
     query: &Query,
     now: Time,
-) -> Result<Answer, Status> {
-    let served = target.served;
+) -> Result<Response, Status> {
+    let resource_type = target.resource_type;
     let table = table_options(query, view)?;
     match (view, form) {
-        (View::Metadata(_), _) => Err(answers::mismatch(served, true)),
-        (View::Whole, Form::Json) if !served.is_converted() => Ok(match stored_bytes(target, &page) {
-            Some(answer) => answer,
-            None => encoded_page(page, ItemEncoder::new(served, (form, view), table, now)),
+        (View::Metadata(_), _) => Err(responses::mismatch(resource_type, true)),
+        (View::Whole, Form::Json) if !resource_type.is_converted() => Ok(match stored_bytes(target, &page) {
+            Some(response) => response,
+            None => encoded_page(page, ItemEncoder::new(resource_type, (form, view), table, now)),
         }),
         _ if !is_encoded_by_item(target, (form, view)) => {
-            let objects: Vec<Value> = page.records.iter().map(stored::object).collect();
+            let objects: Vec<Value> = page.records.iter().map(codec::object).collect();
             let revision = page.meta.revision.to_string();
             let meta = page.meta.to_list_meta(&revision);
-            answers::view_of_list(served, &objects, meta, view, query, now)
+            responses::view_of_list(resource_type, &objects, meta, view, query, now)
         }
-        _ => Ok(encoded_page(page, ItemEncoder::new(served, (form, view), table, now))),
+        _ => Ok(encoded_page(page, ItemEncoder::new(resource_type, (form, view), table, now))),
     }
 }
 
-/// Answers with a page that is encoded item by item.
-fn encoded_page(Page { records, meta }: Page, encoder: ItemEncoder) -> Answer {
+/// Responds with a page that is encoded item by item.
+fn encoded_page(Page { records, meta }: Page, encoder: ItemEncoder) -> Response {
     let bytes = || records.iter().map(Record::value_len).sum::<usize>();
     let is_short = records.len() <= WHOLE_ITEMS_MAX && bytes() <= CHUNK_BYTES;
     let mut body = Items::new(records, encoder, None).body(meta);
@@ -310,26 +312,27 @@ fn encoded_page(Page { records, meta }: Page, encoder: ItemEncoder) -> Answer {
     encoded_answer(encoder, body)
 }
 
-fn encoded_answer(encoder: ItemEncoder, body: Body) -> Answer {
-    let mut answer = answers::json_bytes(200, Vec::new());
-    answer.headers.insert(CONTENT_TYPE, encoder.media_type());
-    answer.body = body;
-    answer
+fn encoded_answer(encoder: ItemEncoder, body: Body) -> Response {
+    let mut response = responses::json_bytes(200, Vec::new());
+    response.headers.insert(CONTENT_TYPE, encoder.media_type());
+    response.body = body;
+    response
 }
 
-/// Answers with a page of objects as they are stored: their bytes are only referred to, and put together piece by piece
+/// Responds with a page of objects as they are stored: their bytes are only referred to, and written piece by piece
 /// while they are sent. `None` if any of them is packed: unpacked together they may take much more memory.
-fn stored_bytes(target: &Target, page: &Page) -> Option<Answer> {
-    let served = target.served;
-    let encoder = ItemEncoder::new(served, (Form::Json, View::Whole), TableOptions::default(), Time::EPOCH);
+fn stored_bytes(target: &Target, page: &Page) -> Option<Response> {
+    let resource_type = target.resource_type;
+    let encoder =
+        ItemEncoder::new(resource_type, (Form::Json, View::Whole), TableOptions::default(), Time::EPOCH);
     let count = page.records.len();
     let mut parts = Vec::with_capacity(2 * count + 2);
-    parts.push(Part::from(encoder.head(&page.meta, count, 0)));
+    parts.push(BodyPart::from(encoder.head(&page.meta, count, 0)));
     for (i, record) in page.records.iter().enumerate() {
-        // The objects of a list do not repeat their type.
-        parts.push(Part::from(if i > 0 { ",{" } else { "{" }));
-        parts.push(Part::Stored(record.plain_value(served.type_prefix.len())?));
+        // List items do not repeat their type.
+        parts.push(BodyPart::from(if i > 0 { ",{" } else { "{" }));
+        parts.push(BodyPart::Stored(record.plain_value(resource_type.type_prefix.len())?));
     }
-    parts.push(Part::from(encoder.tail(&page.meta, count)));
-    Some(answers::json_bytes(200, parts))
+    parts.push(BodyPart::from(encoder.tail(&page.meta, count)));
+    Some(responses::json_bytes(200, parts))
 }

@@ -1,4 +1,4 @@
-//! How the loop does: as metrics, and as a document.
+//! Report of the loop's state, as metrics and as a document.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use setpoint_api::{Value, value};
 use setpoint_reconcile::Engine;
 use setpoint_reconcile::stats::{LAG_BOUNDS, Stats};
 
-use crate::metrics::{Sort, Text};
+use crate::metrics::{MetricType, Text};
 
-/// A counter of the loop: its name, what it counts, and where.
+/// A counter of the loop: its name, help text and value.
 type Counter = (&'static str, &'static str, fn(&Stats) -> u64);
 
 const COUNTERS: [Counter; 10] = [
@@ -31,17 +31,17 @@ const COUNTERS: [Counter; 10] = [
 
 /// Writes the metrics of the loop.
 pub fn write_metrics(engine: &Engine, text: &mut Text) {
-    text.family("workqueue_depth", Sort::Gauge, "Keys that wait to be planned.");
+    text.family("workqueue_depth", MetricType::Gauge, "Keys that wait to be planned.");
     for (name, depth, _) in engine.stats() {
         text.sample("workqueue_depth", &[("name", name)], depth);
     }
     let family = "setpoint_loop_depth_max";
-    text.family(family, Sort::Gauge, "Keys that waited at once, at the most, since the start.");
+    text.family(family, MetricType::Gauge, "Keys that waited at once, at the most, since the start.");
     for (name, _, stats) in engine.stats() {
         text.sample(family, &[("name", name)], stats.waiting_max);
     }
     for (family, help, count) in COUNTERS {
-        text.family(family, Sort::Counter, help);
+        text.family(family, MetricType::Counter, help);
         for (name, _, stats) in engine.stats() {
             text.sample(family, &[("name", name)], count(stats));
         }
@@ -49,7 +49,7 @@ pub fn write_metrics(engine: &Engine, text: &mut Text) {
     let family = "workqueue_queue_duration_seconds";
     text.family(
         family,
-        Sort::Histogram,
+        MetricType::Histogram,
         "How long keys waited from the change that woke them to their plan.",
     );
     for (name, _, stats) in engine.stats() {
@@ -64,7 +64,7 @@ pub fn write_metrics(engine: &Engine, text: &mut Text) {
     }
 }
 
-/// What every controller has done, and how long its line is.
+/// Counters and queue length of every controller.
 #[must_use]
 pub fn controllers(engine: &Engine) -> Value {
     let all = engine.stats().map(|(name, depth, stats)| {
@@ -94,7 +94,7 @@ pub fn controllers(engine: &Engine) -> Value {
     document
 }
 
-/// How the keys of a controller stand; nothing if there is no such controller.
+/// State of each key of a controller; `None` if there is no such controller.
 #[must_use]
 pub fn keys(engine: &Engine, controller: &str) -> Option<Value> {
     engine.stats().find(|(name, _, _)| *name == controller)?;

@@ -1,7 +1,7 @@
 //! Writes of the reconciliation loop: they go through the same pipeline as a client's, by function call.
 //!
-//! [`prepare`] and [`outcome`] are pure, so that the simulator uses them too. [`InFlightWrites`] executes them for a loop
-//! that runs beside the store.
+//! [`prepare`] and [`outcome`] are pure, so the simulator uses them too. [`InFlightWrites`] executes writes for a
+//! loop that runs beside the store.
 
 mod event_logger;
 mod event_templates;
@@ -18,26 +18,28 @@ use setpoint_reconcile::plan::Sort;
 use setpoint_reconcile::{Outcome, Refusal, Sent, Write};
 use setpoint_store::{CommitError, Committed, Proposal, Record, Refusal as Refused};
 
+use crate::codec;
 use crate::exchange::Identity;
 use crate::pipeline::apply::{Configuration, apply};
-use crate::pipeline::update::Part;
-use crate::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
-use crate::stored;
+use crate::pipeline::update::Subresource;
+use crate::pipeline::{
+    DesiredObject, RequestContext, Step, Writer, binding, create, delete, eviction, update,
+};
 
 pub use in_flight::InFlightWrites;
 
-/// What a write comes to before it is committed.
+/// A decided write of the loop.
 pub enum Prepared {
     /// There is nothing to commit.
     Settled(Outcome),
-    /// Make this commit. The name is that of the object it writes.
+    /// The commit to make, and the name of the object it writes.
     Commit(Box<Proposal>, Box<str>),
 }
 
-/// Decides what a write of the loop comes to.
+/// Decides a write of the loop.
 #[must_use]
-pub fn prepare(sent: &Sent, world: &World<'_>) -> Prepared {
-    match decide(sent, world) {
+pub fn prepare(sent: &Sent, context: &RequestContext<'_>) -> Prepared {
+    match decide(sent, context) {
         Ok(Step::Commit(proposal) | Step::Remove(proposal, _)) => {
             let name = proposal.writes().next().map(|write| write.key.name().into()).unwrap_or_default();
             Prepared::Commit(proposal, name)
@@ -46,12 +48,12 @@ pub fn prepare(sent: &Sent, world: &World<'_>) -> Prepared {
             Prepared::Settled(Outcome::Done { revision: record.revision(), name: record.name().into() })
         }
         // The loop never makes dry runs.
-        Ok(Step::Would(_) | Step::WouldRemove(_)) => Prepared::Settled(Outcome::Gone),
+        Ok(Step::DryRun(_) | Step::DryRunRemove(_)) => Prepared::Settled(Outcome::Gone),
         Err(status) => Prepared::Settled(refused(&sent.write, &status)),
     }
 }
 
-/// What a commit of the loop came to.
+/// Outcome of a commit.
 #[must_use]
 pub fn outcome(committed: Result<Committed, CommitError>, name: Box<str>) -> Outcome {
     match committed {
@@ -64,7 +66,7 @@ pub fn outcome(committed: Result<Committed, CommitError>, name: Box<str>) -> Out
     }
 }
 
-fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
+fn decide(sent: &Sent, context: &RequestContext<'_>) -> Result<Step, Status> {
     let user = sent.user.to_string();
     let writer = Writer {
         identity: Identity { groups: groups(&user), user },
@@ -73,45 +75,49 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
         reconciler: sent.by.to_string(),
     };
     let resource = sent.write.resource();
-    let served = resource_types::storage_type(resource)
+    let resource_type = resource_types::storage_type(resource)
         .ok_or_else(|| Status::not_found(Qualified { group: "", name: "" }, resource.as_str()))?;
     match &sent.write {
-        Write::Create { namespace, object, .. } => make(served, namespace, object.clone(), &writer, world),
-        Write::Tell(news) => event_templates::create(served, news, &writer, world)
-            .unwrap_or_else(|| make(served, news.namespace(), news.to_value(), &writer, world)),
+        Write::Create { namespace, object, .. } => {
+            make(resource_type, namespace, object.clone(), &writer, context)
+        }
+        Write::Tell(news) => event_templates::create(resource_type, news, &writer, context)
+            .unwrap_or_else(|| make(resource_type, news.namespace(), news.to_value(), &writer, context)),
         Write::Patch { key, part, sort, patch, uid, revision } => {
-            let record = find(served, key, world)?;
-            let part = part_of(part)?;
-            let is_closed = part == Part::Status && patch.get("spec").is_none();
-            let live = if is_closed { stored::closed(served, &record) } else { stored::object(&record) };
+            let record = find(resource_type, key, context)?;
+            let subresource = subresource(part)?;
+            let is_closed = subresource == Subresource::Status && patch.get("spec").is_none();
+            let live = if is_closed { codec::closed(resource_type, &record) } else { codec::object(&record) };
             if uid.as_deref().is_some_and(|uid| uid != metadata::text(&live, "uid"))
                 || revision.is_some_and(|revision| revision != record.revision())
             {
-                return Err(changed(served, key));
+                return Err(changed(resource_type, key));
             }
             let sort = match sort {
                 Sort::Merge => PatchType::Merge,
                 Sort::Strategic => PatchType::Strategic,
             };
-            let patched =
-                sort.apply(patch, live.clone(), served.stored_schema).map_err(|error| error.to_status())?;
-            let wish = Wish::of(typed_where(served, patched, patch)?);
-            Ok(update::update_live(served, part, wish, (&record, live), &writer, world)?.step)
+            let patched = sort
+                .apply(patch, live.clone(), resource_type.stored_schema)
+                .map_err(|error| error.to_status())?;
+            let desired = DesiredObject::new(typed_where(resource_type, patched, patch)?);
+            Ok(update::update_live(resource_type, subresource, desired, (&record, live), &writer, context)?
+                .step)
         }
         Write::Apply { key, part, config, uid } => {
-            let record = find(served, key, world)?;
-            if **uid != *metadata::text(&stored::closed(served, &record), "uid") {
-                return Err(changed(served, key));
+            let record = find(resource_type, key, context)?;
+            if **uid != *metadata::text(&codec::closed(resource_type, &record), "uid") {
+                return Err(changed(resource_type, key));
             }
             let mut says = config.clone();
-            served.set_type(&mut says);
+            resource_type.set_type(&mut says);
             says.ensure_map("metadata").insert("name", key.name());
             let namespace = key.namespace().unwrap_or_default();
-            let config = Configuration { says: &says, force: true, name: key.name(), namespace };
-            Ok(apply(served, part_of(part)?, config, Some(&record), &writer, world)?.step)
+            let config = Configuration { object: &says, force: true, name: key.name(), namespace };
+            Ok(apply(resource_type, subresource(part)?, config, Some(&record), &writer, context)?.step)
         }
         Write::Delete { key, uid, revision, propagation, grace } => {
-            let record = find(served, key, world)?;
+            let record = find(resource_type, key, context)?;
             let mut preconditions = Map::new();
             if let Some(uid) = uid {
                 preconditions.insert("uid", &**uid);
@@ -124,47 +130,47 @@ fn decide(sent: &Sent, world: &World<'_>) -> Result<Step, Status> {
             options.insert("propagationPolicy", *propagation);
             options.insert("gracePeriodSeconds", *grace);
             let options = Value::Map(options);
-            delete::delete(served, &record, &DeleteOptions::from_value(&options), &writer, world)
+            delete::delete(resource_type, &record, &DeleteOptions::from_value(&options), &writer, context)
         }
-        Write::Post { key, part, object } => post(served, key, part, object, &writer, world),
+        Write::Post { key, part, object } => post(resource_type, key, part, object, &writer, context),
     }
 }
 
 fn make(
-    served: &'static ResourceType,
+    resource_type: &'static ResourceType,
     namespace: &str,
     object: Value,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Step, Status> {
-    let object = typed(served, object)?;
-    Ok(create::create(served, namespace, Wish::of(object), writer, world)?.step)
+    let object = typed(resource_type, object)?;
+    Ok(create::create(resource_type, namespace, DesiredObject::new(object), writer, context)?.step)
 }
 
 fn post(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     key: &Key,
     part: &str,
     object: &Value,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Step, Status> {
     match part {
         "binding" => {
             binding::check(object)?;
-            binding::bind(object, key.namespace().unwrap_or_default(), writer, world)
+            binding::bind(object, key.namespace().unwrap_or_default(), writer, context)
         }
         "eviction" => {
-            eviction::check_wish(object, key.name())?;
+            eviction::check_eviction(object, key.name())?;
             let options = object.get("deleteOptions").cloned().unwrap_or_default();
-            let record = find(served, key, world)?;
-            eviction::evict(served, &record, &DeleteOptions::from_value(&options), writer, world)
+            let record = find(resource_type, key, context)?;
+            eviction::evict(resource_type, &record, &DeleteOptions::from_value(&options), writer, context)
         }
         other => Err(Status::bad_request(format!("nothing can be posted to {other}"))),
     }
 }
 
-/// The groups that a user of the loop is in.
+/// Groups of a user of the loop.
 fn groups(user: &str) -> Vec<String> {
     let mut groups = vec!["system:authenticated".to_owned()];
     if user.starts_with("system:serviceaccount:") {
@@ -177,30 +183,30 @@ fn groups(user: &str) -> Vec<String> {
     groups
 }
 
-fn part_of(part: &str) -> Result<Part, Status> {
-    Part::of(part).ok_or_else(|| Status::bad_request(format!("no part {part}")))
+fn subresource(part: &str) -> Result<Subresource, Status> {
+    Subresource::from_name(part).ok_or_else(|| Status::bad_request(format!("no part {part}")))
 }
 
-fn changed(served: &ResourceType, key: &Key) -> Status {
-    Status::conflict(served.qualified(), key.name(), "the object has been modified")
+fn changed(resource_type: &ResourceType, key: &Key) -> Status {
+    Status::conflict(resource_type.qualified(), key.name(), "the object has been modified")
 }
 
-/// An object of the loop's making, read as a client's would be.
-fn typed(served: &ResourceType, mut object: Value) -> Result<Value, Status> {
-    served.set_type(&mut object);
-    decode(object, served.stored_schema, &[])
+/// Decodes an object of a planner as a client's would be.
+fn typed(resource_type: &ResourceType, mut object: Value) -> Result<Value, Status> {
+    resource_type.set_type(&mut object);
+    decode(object, resource_type.stored_schema, &[])
         .map(|decoded| decoded.value)
         .map_err(|error| Status::bad_request(error.to_string()))
 }
 
-/// An object that a patch of the loop's making changed, read as a client's would be. What the patch does not name is as it
-/// was stored, and is left alone.
-fn typed_where(served: &ResourceType, mut object: Value, patch: &Value) -> Result<Value, Status> {
+/// Decodes a patched object as a client's would be. Fields that the patch does not name are as stored, and are not
+/// decoded again.
+fn typed_where(resource_type: &ResourceType, mut object: Value, patch: &Value) -> Result<Value, Status> {
     let (Some(whole), Some(patch)) = (object.as_map_mut(), patch.as_map()) else {
-        return typed(served, object);
+        return typed(resource_type, object);
     };
     let named = patch.keys().filter_map(|field| Some((field, whole.get_mut(field)?.take())));
-    let mut part = typed(served, Value::Map(named.collect()))?;
+    let mut part = typed(resource_type, Value::Map(named.collect()))?;
     for field in patch.keys() {
         match part.as_map_mut().and_then(|part| part.remove(field)) {
             Some(value) => drop(whole.insert(field, value)),
@@ -210,14 +216,14 @@ fn typed_where(served: &ResourceType, mut object: Value, patch: &Value) -> Resul
     Ok(object)
 }
 
-fn find(served: &ResourceType, key: &Key, world: &World<'_>) -> Result<Record, Status> {
-    world.snapshot.get(key).cloned().ok_or_else(|| Status::not_found(served.qualified(), key.name()))
+fn find(resource_type: &ResourceType, key: &Key, context: &RequestContext<'_>) -> Result<Record, Status> {
+    context.snapshot.get(key).cloned().ok_or_else(|| Status::not_found(resource_type.qualified(), key.name()))
 }
 
 fn refused(write: &Write, status: &Status) -> Outcome {
     let creates = matches!(write, Write::Create { .. } | Write::Tell(_));
     match status.reason {
-        // A namespace that is not there is no reason to plan again at once.
+        // A missing namespace is no reason to plan again at once.
         Reason::NotFound if !creates => Outcome::Gone,
         Reason::Conflict | Reason::AlreadyExists => Outcome::Conflict,
         _ => Outcome::Refused(Refusal {

@@ -1,8 +1,8 @@
-//! Which form a client sends, and which it wants.
+//! Content negotiation: `Content-Type` and `Accept` headers, forms and views.
 
 use setpoint_api::printing::table::MetaVersion;
 
-/// The forms in which objects can be sent and shown.
+/// Encodings of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// `application/json`.
@@ -13,32 +13,32 @@ pub enum Form {
     Protobuf,
 }
 
-/// What is to be shown of an object.
+/// Representations of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// All of it.
+    /// The whole object.
     Whole,
-    /// The columns that people read.
+    /// A table, as `kubectl get` shows it.
     Table(MetaVersion),
-    /// Its metadata.
+    /// The metadata of an object.
     Metadata(MetaVersion),
     /// The metadata of the objects of a list.
     MetadataList(MetaVersion),
 }
 
 impl View {
-    /// Whether it is one for people.
+    /// `true` for tables.
     #[must_use]
     pub fn is_table(self) -> bool {
         matches!(self, View::Table(_))
     }
 }
 
-/// The media types that are known, for messages.
+/// Supported media types, for error messages.
 pub const ACCEPTED: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// The form of a body; JSON if the client does not say.
+/// Form of a body; JSON without a `Content-Type`.
 #[must_use]
 pub fn sent(content_type: Option<&str>) -> Option<Form> {
     match content_type.map(|text| text.split(';').next().unwrap_or("").trim().to_ascii_lowercase()) {
@@ -57,12 +57,12 @@ fn form(text: &str) -> Option<Form> {
     }
 }
 
-/// The media types in which changes can be followed, for messages.
+/// Media types of watches, for error messages.
 pub const STREAMED: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
-/// Whether one of the media types in an `Accept` header is among those that a path offers, or stands for all. This is
-/// asked before anything else, and by the plain words: neither parameters nor `application/*` count.
+/// `true` if an `Accept` header names an offered media type, or `*/*`. This check precedes the negotiation and
+/// compares the bare types, as upstream's does: parameters and `application/*` do not count.
 #[must_use]
 pub fn is_offered(accept: Option<&str>, offered: &[&str]) -> bool {
     let accept = accept.filter(|text| !text.is_empty()).unwrap_or("*/*");
@@ -72,7 +72,7 @@ pub fn is_offered(accept: Option<&str>, offered: &[&str]) -> bool {
     })
 }
 
-/// The first of the wanted forms that `can` be given, best first; JSON if the client does not say.
+/// Returns the first accepted form that `can` be served, by quality; JSON without an `Accept` header.
 #[must_use]
 pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<(Form, View)> {
     let accept = accept.unwrap_or("").trim();
@@ -89,7 +89,7 @@ pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<
     })
 }
 
-/// Whether a client of discovery wants everything at once rather than the old documents.
+/// `true` if the client prefers aggregated discovery.
 #[must_use]
 pub fn wants_aggregated(accept: Option<&str>) -> bool {
     let mut clauses: Vec<Clause<'_>> =
@@ -118,7 +118,7 @@ impl<'a> Clause<'a> {
         let mut parts = text.split(';').map(str::trim);
         let media = parts.next().filter(|media| !media.is_empty())?;
         let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        // What is no number is as good as nothing, and even that is better than no answer.
+        // A malformed quality counts as zero, and a zero quality is still better than a 406.
         let quality = parameters.iter().find(|(key, _)| *key == "q").map_or("1", |(_, q)| q);
         Some(Clause { media, parameters, quality: quality.parse().unwrap_or_default() })
     }

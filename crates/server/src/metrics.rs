@@ -1,8 +1,8 @@
-//! `/metrics`: what is counted, in the text form of Prometheus, under the names that operators already graph.
+//! `/metrics` in Prometheus' text format, under upstream's metric names.
 //!
-//! Counting a request costs a look-up in a table and a few atomic additions: nothing is locked, and nothing is
-//! allocated once a series exists. The number of series is bounded, because every label comes from the table of what
-//! is served. Other parts of the program add their own by [`Metrics::register`].
+//! Counting a request costs a table lookup and a few atomic additions: there is no lock, and no allocation once a
+//! series exists. The number of series is bounded, because every label comes from the table of resource types. Other
+//! components add families by [`Metrics::register`].
 
 mod process;
 mod requests;
@@ -18,21 +18,21 @@ use setpoint_api::resource_types;
 use setpoint_store::{Snapshot, StoreStat};
 use tokio::time::Instant;
 
-pub use self::requests::Key;
-pub use self::text::{Sort, Text};
+pub use self::requests::SeriesKey;
+pub use self::text::{MetricType, Text};
 
 use self::requests::Requests;
-use crate::exchange::{Answer, Body, Frames};
+use crate::exchange::{Body, Frames, Response};
 use crate::inflight::Inflight;
 use crate::watch::Watch;
 
-/// Something that writes its own families of series.
+/// A writer of metric families.
 type Source = dyn Fn(&mut Text) + Send + Sync;
 
-/// All that is counted.
+/// All metrics of the server.
 pub struct Metrics {
     requests: Requests,
-    /// Events sent to watches, by the index of what is served.
+    /// Events sent to watches, by the index of the resource type.
     watch_events: Vec<AtomicU64>,
     sources: RwLock<Vec<Box<Source>>>,
 }
@@ -48,25 +48,25 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Has `source` asked at each scrape. It must write whole families and must not block.
+    /// Adds a source, which is called at each scrape. It must write complete families and must not block.
     pub fn register(&self, source: impl Fn(&mut Text) + Send + Sync + 'static) {
         self.sources.write().push(Box::new(source));
     }
 
-    /// Counts a request that was refused before anybody looked at it.
-    pub fn count_refused(&self, key: Key, code: u16) {
+    /// Counts a request that was rejected before it was routed.
+    pub fn count_refused(&self, key: SeriesKey, code: u16) {
         self.requests.count(key, code);
     }
 
-    /// Counts an answer; a stream is counted when it has ended.
-    pub fn count_answer(&self, key: Key, answer: &Answer, begun: Instant) {
-        if !matches!(answer.body, Body::Stream(_)) {
-            self.requests.count(key, answer.status.as_u16());
+    /// Counts a response; a stream is counted when it ends.
+    pub fn count_answer(&self, key: SeriesKey, response: &Response, begun: Instant) {
+        if !matches!(response.body, Body::Stream(_)) {
+            self.requests.count(key, response.status.as_u16());
             self.requests.observe(key, begun.elapsed());
         }
     }
 
-    /// All series as text.
+    /// Returns all families as text.
     #[must_use]
     pub fn render(&self, snapshot: &Snapshot, store: Option<&StoreStat>, inflight: &Inflight) -> String {
         let mut text = Text::default();
@@ -86,11 +86,11 @@ impl Metrics {
 
     fn write_watch_events(&self, text: &mut Text) {
         let name = "apiserver_watch_events_total";
-        text.family(name, Sort::Counter, "Events sent to watches, by resource.");
-        for (served, count) in resource_types::all().iter().zip(&self.watch_events) {
+        text.family(name, MetricType::Counter, "Events sent to watches, by resource.");
+        for (resource_type, count) in resource_types::all().iter().zip(&self.watch_events) {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
-                let info = served.info;
+                let info = resource_type.info;
                 let labels = [("group", info.group), ("version", info.version), ("resource", info.plural)];
                 text.sample(name, &labels, count);
             }
@@ -98,35 +98,35 @@ impl Metrics {
     }
 }
 
-/// A watch that is counted: as running while it lasts, as a request when it ends, and each of its events.
-pub struct Counted {
+/// A watch with metrics: it counts as running, as a request when it ends, and each of its events.
+pub struct CountedWatch {
     watch: Watch,
     metrics: Arc<Metrics>,
-    key: Key,
+    key: SeriesKey,
     begun: Instant,
 }
 
-impl Counted {
-    /// Starts to count `watch`.
+impl CountedWatch {
+    /// Wraps a watch.
     #[must_use]
-    pub fn new(watch: Watch, metrics: Arc<Metrics>, key: Key, begun: Instant) -> Counted {
+    pub fn new(watch: Watch, metrics: Arc<Metrics>, key: SeriesKey, begun: Instant) -> CountedWatch {
         metrics.requests.begin(key);
-        Counted { watch, metrics, key, begun }
+        CountedWatch { watch, metrics, key, begun }
     }
 }
 
-impl Frames for Counted {
+impl Frames for CountedWatch {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let polled = self.watch.poll_frame(context);
         if polled.is_ready() {
             let events = self.watch.take_events();
-            self.metrics.watch_events[self.watch.served().index].fetch_add(events, Ordering::Relaxed);
+            self.metrics.watch_events[self.watch.resource_type().index].fetch_add(events, Ordering::Relaxed);
         }
         polled
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedWatch {
     fn drop(&mut self) {
         let requests = &self.metrics.requests;
         requests.end(self.key);
@@ -137,42 +137,52 @@ impl Drop for Counted {
 
 fn write_inflight(text: &mut Text, inflight: &Inflight) {
     let name = "apiserver_current_inflight_requests";
-    text.family(name, Sort::Gauge, "The most requests that were under way at a time since the last scrape.");
+    text.family(
+        name,
+        MetricType::Gauge,
+        "The most requests that were under way at a time since the last scrape.",
+    );
     for (kind, peak) in inflight.take_peaks() {
         text.sample(name, &[("request_kind", kind)], peak);
     }
     let name = "setpoint_inflight_requests_limit";
-    text.family(name, Sort::Gauge, "How many requests may be under way at a time.");
+    text.family(name, MetricType::Gauge, "How many requests may be under way at a time.");
     for (kind, bound) in inflight.bounds() {
         text.sample(name, &[("request_kind", kind)], bound);
     }
 }
 
 fn write_objects(text: &mut Text, snapshot: &Snapshot) {
-    let stored = resource_types::all().iter().filter(|served| !served.is_virtual && !served.is_converted());
+    let stored = resource_types::all()
+        .iter()
+        .filter(|resource_type| !resource_type.is_virtual && !resource_type.is_converted());
     let counts: Vec<(&resource_types::ResourceType, usize, u64)> = stored
-        .map(|served| {
-            let table = snapshot.table(&served.resource);
-            (served, table.map_or(0, |table| table.len()), table.map_or(0, |table| table.bytes()))
+        .map(|resource_type| {
+            let table = snapshot.table(&resource_type.resource);
+            (resource_type, table.map_or(0, |table| table.len()), table.map_or(0, |table| table.bytes()))
         })
         .collect();
-    text.family("apiserver_storage_objects", Sort::Gauge, "How many objects are stored, by resource.");
-    for (served, count, _) in &counts {
-        text.sample("apiserver_storage_objects", &[("resource", served.resource.as_str())], *count);
+    text.family("apiserver_storage_objects", MetricType::Gauge, "How many objects are stored, by resource.");
+    for (resource_type, count, _) in &counts {
+        text.sample("apiserver_storage_objects", &[("resource", resource_type.resource.as_str())], *count);
     }
     text.family(
         "apiserver_resource_objects",
-        Sort::Gauge,
+        MetricType::Gauge,
         "How many objects are stored, by group and resource.",
     );
-    for (served, count, _) in &counts {
-        let labels = [("group", served.info.group), ("resource", served.info.plural)];
+    for (resource_type, count, _) in &counts {
+        let labels = [("group", resource_type.info.group), ("resource", resource_type.info.plural)];
         text.sample("apiserver_resource_objects", &labels, *count);
     }
     let name = "apiserver_resource_size_estimate_bytes";
-    text.family(name, Sort::Gauge, "The bytes of stored objects, by group and resource.");
-    for (served, _, bytes) in &counts {
-        text.sample(name, &[("group", served.info.group), ("resource", served.info.plural)], *bytes);
+    text.family(name, MetricType::Gauge, "The bytes of stored objects, by group and resource.");
+    for (resource_type, _, bytes) in &counts {
+        text.sample(
+            name,
+            &[("group", resource_type.info.group), ("resource", resource_type.info.plural)],
+            *bytes,
+        );
     }
 }
 
@@ -182,30 +192,40 @@ fn write_store(text: &mut Text, stat: &StoreStat) {
         text.sample(name, &[], value);
     };
     let log = &stat.log;
-    one("setpoint_store_revision", Sort::Gauge, "The newest revision.", stat.revision.0);
-    one("setpoint_store_objects", Sort::Gauge, "How many objects are stored.", stat.objects as u64);
-    one("setpoint_store_bytes", Sort::Gauge, "The bytes of all stored objects.", stat.bytes);
+    one("setpoint_store_revision", MetricType::Gauge, "The newest revision.", stat.revision.0);
+    one("setpoint_store_objects", MetricType::Gauge, "How many objects are stored.", stat.objects as u64);
+    one("setpoint_store_bytes", MetricType::Gauge, "The bytes of all stored objects.", stat.bytes);
     one(
         "setpoint_store_hot_revision_min",
-        Sort::Gauge,
+        MetricType::Gauge,
         "The oldest revision that memory still has.",
         stat.hot_floor.0,
     );
     one(
         "setpoint_store_hot_bytes",
-        Sort::Gauge,
+        MetricType::Gauge,
         "The bytes of superseded objects in memory.",
         stat.hot_bytes,
     );
-    one("setpoint_log_revision_min", Sort::Gauge, "The oldest revision that can be rebuilt.", log.floor.0);
+    one(
+        "setpoint_log_revision_min",
+        MetricType::Gauge,
+        "The oldest revision that can be rebuilt.",
+        log.floor.0,
+    );
     one(
         "setpoint_log_live_bytes",
-        Sort::Gauge,
+        MetricType::Gauge,
         "The bytes of commits since the newest base.",
         log.live_bytes,
     );
-    one("setpoint_log_base_bytes", Sort::Gauge, "The bytes of the newest base.", log.base_bytes);
-    one("setpoint_log_history_bytes", Sort::Gauge, "The bytes of history before it.", log.history_bytes);
-    one("setpoint_log_syncs_total", Sort::Counter, "How many syncs have been waited for.", log.syncs);
-    one("setpoint_log_full", Sort::Gauge, "Whether the disk is full: 1 if it is.", u64::from(log.full));
+    one("setpoint_log_base_bytes", MetricType::Gauge, "The bytes of the newest base.", log.base_bytes);
+    one(
+        "setpoint_log_history_bytes",
+        MetricType::Gauge,
+        "The bytes of history before it.",
+        log.history_bytes,
+    );
+    one("setpoint_log_syncs_total", MetricType::Counter, "How many syncs have been waited for.", log.syncs);
+    one("setpoint_log_full", MetricType::Gauge, "Whether the disk is full: 1 if it is.", u64::from(log.full));
 }

@@ -1,6 +1,6 @@
-//! Who answers for nodes: what containers said.
+//! Container logs of nodes: `pods/log` options, formatting and following.
 //!
-//! Which lines of a log are wanted is decided here; where they come from is behind [`Nodes`].
+//! [`LogSource`] supplies the lines; [`LogOptions`] selects them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,39 +20,45 @@ use tokio::time::{Sleep, sleep};
 use crate::exchange::Frames;
 use crate::query::Query;
 
-/// How often one who follows a log looks whether the container still runs.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval at which a follower checks if the container still runs.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a container has said.
+/// Log of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
-    /// Its lines, and when it said them.
+pub struct ContainerLog {
+    /// Lines with their times.
     pub lines: Vec<(Time, String)>,
-    /// How many lines came before those, and are kept no longer.
+    /// Number of older lines that are no longer kept.
     pub dropped: usize,
-    /// Whether it may say more.
-    pub goes_on: bool,
-    /// When the next line comes, if that is known.
+    /// `true` if the container still runs.
+    pub is_running: bool,
+    /// Time of the next line, if it is known.
     pub next: Option<Time>,
 }
 
-/// Answers for nodes that are simulated.
-pub trait Nodes: Send + Sync {
-    /// What a container of a pod has said, in its present run or the one before.
+/// Source of container logs.
+pub trait LogSource: Send + Sync {
+    /// Log of a container, of its current or previous run.
     ///
     /// # Errors
-    /// If it has not run, or its node cannot be reached.
-    fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, Status>;
+    /// If the container has not run, or its node is unreachable.
+    fn container_log(
+        &self,
+        pod: &Object,
+        container: &str,
+        previous: bool,
+        now: Time,
+    ) -> Result<ContainerLog, Status>;
 }
 
-/// Which lines of a log are wanted.
+/// Options of a log request.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// Of which container.
+pub struct LogOptions {
+    /// Name of the container.
     pub container: String,
-    /// Whether of the run before the present one.
+    /// `true` for the previous run.
     pub previous: bool,
-    /// Whether those too that are yet to come.
+    /// `true` to stream new lines.
     pub follow: bool,
     timestamps: bool,
     since: Option<Time>,
@@ -60,12 +66,12 @@ pub struct Wanted {
     limit: Option<usize>,
 }
 
-impl Wanted {
-    /// Reads what is wanted.
+impl LogOptions {
+    /// Parses the options of a request.
     ///
     /// # Errors
-    /// If a number or a time is none.
-    pub fn read(query: &Query, container: &str, now: Time) -> Result<Wanted, Status> {
+    /// If a number or a time is malformed.
+    pub fn parse(query: &Query, container: &str, now: Time) -> Result<LogOptions, Status> {
         let number = |name: &str| query.number(name).map_err(|error| Status::bad_request(error.to_string()));
         let size =
             |name: &str| Ok::<_, Status>(number(name)?.map(|number| usize::try_from(number).unwrap_or(0)));
@@ -76,7 +82,7 @@ impl Wanted {
             "" => ago,
             text => Some(rfc3339::parse(text).map_err(|error| Status::bad_request(error.to_string()))?),
         };
-        Ok(Wanted {
+        Ok(LogOptions {
             container: container.to_owned(),
             previous: flag("previous"),
             follow: flag("follow"),
@@ -87,12 +93,12 @@ impl Wanted {
         })
     }
 
-    /// The lines that are wanted, but the first so many.
+    /// Formats the selected lines after the first `skipped` ones.
     #[must_use]
-    pub fn text(&self, said: &Said, skipped: usize) -> String {
+    pub fn text(&self, log: &ContainerLog, skipped: usize) -> String {
         let since = |(at, _): &&(Time, String)| self.since.is_none_or(|since| *at >= since);
-        let skipped_here = skipped.saturating_sub(said.dropped);
-        let lines: Vec<&(Time, String)> = said.lines.iter().skip(skipped_here).filter(since).collect();
+        let skipped_here = skipped.saturating_sub(log.dropped);
+        let lines: Vec<&(Time, String)> = log.lines.iter().skip(skipped_here).filter(since).collect();
         let tail = self.tail.filter(|_| skipped == 0).unwrap_or(usize::MAX);
         let mut text = String::new();
         for (at, line) in &lines[lines.len().saturating_sub(tail)..] {
@@ -114,39 +120,39 @@ impl Wanted {
     }
 }
 
-/// A log that is followed until its container ends or its pod goes.
-pub struct Following {
+/// A log stream that ends with its container or pod.
+pub struct LogFollower {
     store: Store,
     key: Key,
-    nodes: Arc<dyn Nodes>,
+    source: Arc<dyn LogSource>,
     clock: Arc<dyn Clock>,
-    wanted: Wanted,
-    told: usize,
+    options: LogOptions,
+    sent_lines: usize,
     pause: Option<Pin<Box<Sleep>>>,
     ended: bool,
 }
 
-impl Following {
-    /// Follows the log of a container of the pod at a key.
+impl LogFollower {
+    /// Follows the log of a container of the pod `key`.
     #[must_use]
     pub fn new(
         store: Store,
         key: Key,
-        nodes: Arc<dyn Nodes>,
+        source: Arc<dyn LogSource>,
         clock: Arc<dyn Clock>,
-        wanted: Wanted,
-    ) -> Following {
-        Following { store, key, nodes, clock, wanted, told: 0, pause: None, ended: false }
+        options: LogOptions,
+    ) -> LogFollower {
+        LogFollower { store, key, source, clock, options, sent_lines: 0, pause: None, ended: false }
     }
 
-    fn said(&self) -> Option<Said> {
+    fn container_log(&self) -> Option<ContainerLog> {
         let snapshot = self.store.snapshot();
         let pod = objects::object(self.key.clone(), snapshot.get(&self.key)?)?;
-        self.nodes.said(&pod, &self.wanted.container, self.wanted.previous, self.clock.now()).ok()
+        self.source.container_log(&pod, &self.options.container, self.options.previous, self.clock.now()).ok()
     }
 }
 
-impl Frames for Following {
+impl Frames for LogFollower {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             if let Some(pause) = &mut self.pause {
@@ -158,18 +164,20 @@ impl Frames for Following {
             if self.ended {
                 return Poll::Ready(None);
             }
-            // A run that has said less than was told is another one.
-            let Some(said) = self.said().filter(|said| said.dropped + said.lines.len() >= self.told) else {
+            // A log that is shorter than what was sent belongs to another run.
+            let Some(log) =
+                self.container_log().filter(|log| log.dropped + log.lines.len() >= self.sent_lines)
+            else {
                 return Poll::Ready(None);
             };
-            let text = self.wanted.text(&said, self.told);
-            self.told = said.dropped + said.lines.len();
-            self.ended = !said.goes_on;
+            let text = self.options.text(&log, self.sent_lines);
+            self.sent_lines = log.dropped + log.lines.len();
+            self.ended = !log.is_running;
             if !text.is_empty() {
                 return Poll::Ready(Some(text.into()));
             }
             let now = self.clock.now();
-            let next = said.next.map_or(LOOK, |next| next.since(now).min(LOOK));
+            let next = log.next.map_or(POLL_INTERVAL, |next| next.since(now).min(POLL_INTERVAL));
             self.pause = Some(Box::pin(sleep(next.max(Duration::from_millis(1)))));
         }
     }
@@ -179,15 +187,15 @@ impl Frames for Following {
 mod tests {
     use super::*;
 
-    fn said() -> Said {
+    fn log() -> ContainerLog {
         let lines = ["one", "two", "three"].into_iter().zip(1..);
         let lines = lines.map(|(line, at)| (Time::from_seconds(at), line.to_owned()));
-        Said { lines: lines.collect(), dropped: 0, goes_on: false, next: None }
+        ContainerLog { lines: lines.collect(), dropped: 0, is_running: false, next: None }
     }
 
     fn text(query: &str) -> String {
-        let wanted = Wanted::read(&Query::parse(query), "c", Time::from_seconds(10)).unwrap();
-        wanted.text(&said(), 0)
+        let wanted = LogOptions::parse(&Query::parse(query), "c", Time::from_seconds(10)).unwrap();
+        wanted.text(&log(), 0)
     }
 
     #[test]
@@ -199,9 +207,9 @@ mod tests {
         assert_eq!(text("sinceTime=1970-01-01T00:00:03Z"), "three\n");
         assert_eq!(text("limitBytes=5"), "one\nt");
         assert_eq!(text("timestamps=true&tailLines=1"), "1970-01-01T00:00:03.000000000Z three\n");
-        let wanted = Wanted::default();
-        let later = Said { dropped: 7, ..said() };
+        let wanted = LogOptions::default();
+        let later = ContainerLog { dropped: 7, ..log() };
         assert_eq!(wanted.text(&later, 9), "three\n", "two of these, and all before them, were told");
-        assert!(Wanted::read(&Query::parse("tailLines=x"), "c", Time::EPOCH).is_err());
+        assert!(LogOptions::parse(&Query::parse("tailLines=x"), "c", Time::EPOCH).is_err());
     }
 }

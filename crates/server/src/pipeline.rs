@@ -1,7 +1,7 @@
 //! What a write comes to.
 //!
 //! Each function takes the request and the world as it is, and answers with the commit to make, or with what to
-//! say instead. None knows a socket, a clock or a runtime: time and chance are in [`World`], so that the loop can
+//! say instead. None knows a socket, a clock or a runtime: time and chance are in [`RequestContext`], so that the loop can
 //! call them, a simulator can run them, and a fork can replay them.
 
 pub mod admission;
@@ -11,9 +11,9 @@ pub mod create;
 pub mod delete;
 pub mod eviction;
 pub mod ownership;
-pub mod part;
 pub mod quota;
 pub mod service_network;
+pub mod subresource;
 pub mod update;
 
 use setpoint_api::ResourceType;
@@ -28,9 +28,9 @@ use setpoint_store::{Cause, Expect, Proposal, Record, Snapshot};
 
 use self::admission::tolerations::Tolerations;
 use self::ownership::Owners;
-use self::update::Part;
+use self::update::Subresource;
+use crate::codec;
 use crate::exchange::Identity;
-use crate::stored;
 
 /// The path that stands for all of an object.
 const WHOLE: &str = ".";
@@ -41,7 +41,7 @@ const CAUSE_PATHS_MAX: usize = 16;
 
 /// The world a write meets.
 #[derive(Clone, Copy)]
-pub struct World<'a> {
+pub struct RequestContext<'a> {
     /// What is true.
     pub snapshot: &'a Snapshot,
     /// The time.
@@ -67,42 +67,42 @@ pub struct Writer {
 
 /// An object as somebody wants it.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct DesiredObject {
     /// The object, in the form in which it is stored.
     pub object: Value,
     /// Whether it still has empty lists that are not stored; see [`setpoint_api::decode::decode_request`].
-    pub hollow: bool,
+    pub has_omitted_empty: bool,
     /// Who owns what, where an apply has settled that already.
     pub owners: Option<Owners>,
 }
 
-impl Wish {
+impl DesiredObject {
     /// A wish for an object that is decoded as it is stored.
     #[must_use]
-    pub fn of(object: Value) -> Wish {
-        Wish { object, hollow: false, owners: None }
+    pub fn new(object: Value) -> DesiredObject {
+        DesiredObject { object, has_omitted_empty: false, owners: None }
     }
 
     /// Notes who owns what of the object, which is then brought into the form in which it is judged: that in which it is
     /// stored, but for what is empty and counts. Answers with the object and what is changed.
-    fn settle(
+    fn finalize(
         self,
-        served: &ResourceType,
-        part: Part,
+        resource_type: &ResourceType,
+        subresource: Subresource,
         writer: &Writer,
-        world: &World<'_>,
+        context: &RequestContext<'_>,
         live: Option<&Value>,
     ) -> (Value, FieldSet) {
-        let Wish { mut object, hollow, owners } = self;
-        if part == Part::Status && live.is_some() {
-            served.rules.default_status(&mut object);
+        let DesiredObject { mut object, has_omitted_empty, owners } = self;
+        if subresource == Subresource::Status && live.is_some() {
+            resource_type.rules.default_status(&mut object);
         } else {
-            served.rules.default(&mut object);
+            resource_type.rules.default(&mut object);
         }
-        served.rules.default_times(&mut object, world.now);
+        resource_type.rules.default_times(&mut object, context.now);
         // What is empty and never shown as such is owned by nobody, but rules still want to see it.
         let keeping = |object: &Value, keep| {
-            let kept = decode_keeping_empty(object.clone(), served.stored_schema, keep);
+            let kept = decode_keeping_empty(object.clone(), resource_type.stored_schema, keep);
             kept.map_or_else(|_| object.clone(), |decoded| decoded.value)
         };
         let changed = match owners {
@@ -110,16 +110,16 @@ impl Wish {
                 ownership::set(&mut object, managed);
                 changed
             }
-            None if hollow => {
+            None if has_omitted_empty => {
                 let mut owned = keeping(&object, KeepEmpty { for_ownership: true, for_validation: false });
-                let changed = ownership::note(served, part, writer, world, live, &mut owned);
+                let changed = ownership::note(resource_type, subresource, writer, context, live, &mut owned);
                 let managed = owned.at(&["metadata", "managedFields"]).cloned();
                 ownership::set(&mut object, managed.unwrap_or_default());
                 changed
             }
-            None => ownership::note(served, part, writer, world, live, &mut object),
+            None => ownership::note(resource_type, subresource, writer, context, live, &mut object),
         };
-        if hollow {
+        if has_omitted_empty {
             object = keeping(&object, KeepEmpty { for_ownership: false, for_validation: true });
         }
         (object, changed)
@@ -127,7 +127,7 @@ impl Wish {
 }
 
 /// What a write comes to, and what the writer should know.
-pub struct Decided {
+pub struct Decision {
     /// What it comes to.
     pub step: Step,
     /// What to warn the writer of.
@@ -143,54 +143,59 @@ pub enum Step {
     /// The object is already as it should be.
     Unchanged(Record),
     /// What would be written, were it not for a dry run.
-    Would(Value),
+    DryRun(Value),
     /// What would be removed, were it not for a dry run.
-    WouldRemove(Value),
+    DryRunRemove(Value),
 }
 
 impl Writer {
     /// A commit that makes or removes an object as a whole.
-    pub(crate) fn proposal(&self, world: &World<'_>) -> Proposal {
-        self.proposal_for(world, vec![WHOLE.to_owned()])
+    pub(crate) fn proposal(&self, context: &RequestContext<'_>) -> Proposal {
+        self.proposal_for(context, vec![WHOLE.to_owned()])
     }
 
     /// A commit that changes these paths of a part of an object. A change of many is told as one of the part.
-    pub(crate) fn proposal_of(&self, world: &World<'_>, part: Part, changed: &FieldSet) -> Proposal {
-        let whole = if part == Part::Status { STATUS } else { WHOLE };
+    pub(crate) fn proposal_of(
+        &self,
+        context: &RequestContext<'_>,
+        subresource: Subresource,
+        changed: &FieldSet,
+    ) -> Proposal {
+        let whole = if subresource == Subresource::Status { STATUS } else { WHOLE };
         let paths = changed.leaf_texts(CAUSE_PATHS_MAX).unwrap_or_else(|| vec![whole.to_owned()]);
-        self.proposal_for(world, paths)
+        self.proposal_for(context, paths)
     }
 
-    fn proposal_for(&self, world: &World<'_>, paths: Vec<String>) -> Proposal {
+    fn proposal_for(&self, context: &RequestContext<'_>, paths: Vec<String>) -> Proposal {
         let cause = Cause {
             user: self.identity.user.clone(),
             manager: self.manager.clone(),
             reconciler: self.reconciler.clone(),
-            seen: world.snapshot.revision(),
+            seen: context.snapshot.revision(),
             paths,
         };
-        Proposal::new(cause, world.now)
+        Proposal::new(cause, context.now)
     }
 
-    pub(crate) fn author(&self, world: &World<'_>) -> Author<'_> {
-        Author { now: world.now, user: &self.identity.user, groups: &self.identity.groups }
+    pub(crate) fn author(&self, context: &RequestContext<'_>) -> Author<'_> {
+        Author { now: context.now, user: &self.identity.user, groups: &self.identity.groups }
     }
 }
 
-pub(crate) fn metadata_rules(served: &ResourceType) -> MetadataRules {
+pub(crate) fn metadata_rules(resource_type: &ResourceType) -> MetadataRules {
     MetadataRules {
-        name: served.rules.name_rule(),
-        namespaced: served.info.namespaced,
-        standard_finalizers: served.resource.as_str() != "events",
+        name: resource_type.rules.name_rule(),
+        namespaced: resource_type.info.namespaced,
+        standard_finalizers: resource_type.resource.as_str() != "events",
     }
 }
 
 /// Refuses an object with faults.
-pub(crate) fn check(served: &ResourceType, object: &Value, errors: &ErrorList) -> Result<(), Status> {
+pub(crate) fn check(resource_type: &ResourceType, object: &Value, errors: &ErrorList) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(served.qualified_kind(), metadata::name(object), errors))
+    Err(Status::invalid(resource_type.qualified_kind(), metadata::name(object), errors))
 }
 
 /// Gives an object the namespace of the place that it is written to, and refuses one that has another place.
@@ -207,15 +212,15 @@ pub(crate) fn place(object: &mut Value, namespace: &str, name: &str) -> Result<(
 ///
 /// # Errors
 /// If it says that it is another one.
-pub(crate) fn check_uid(served: &ResourceType, object: &Value, record: &Record) -> Result<(), Status> {
-    let found = stored::object(record);
-    precondition(served, &found, "UID", metadata::text(object, "uid"), metadata::text(&found, "uid"))
+pub(crate) fn check_uid(resource_type: &ResourceType, object: &Value, record: &Record) -> Result<(), Status> {
+    let found = codec::object(record);
+    precondition(resource_type, &found, "UID", metadata::text(object, "uid"), metadata::text(&found, "uid"))
 }
 
 /// Refuses a write that is meant for something else than what it found, in the words in which upstream's store says
 /// it: with the key that the object has there.
 pub(crate) fn precondition(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     object: &Value,
     title: &str,
     wanted: &str,
@@ -224,7 +229,7 @@ pub(crate) fn precondition(
     if wanted.is_empty() || wanted == found {
         return Ok(());
     }
-    let directory = match (served.info.group, served.info.plural) {
+    let directory = match (resource_type.info.group, resource_type.info.plural) {
         ("", "replicationcontrollers") => "controllers",
         ("", "endpoints") => "services/endpoints",
         ("", "nodes") => "minions",
@@ -240,7 +245,7 @@ pub(crate) fn precondition(
          ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {title} in precondition: {wanted}, \
          {title} in object meta: {found}"
     );
-    Err(Status::conflict(served.qualified(), name, why))
+    Err(Status::conflict(resource_type.qualified(), name, why))
 }
 
 /// An object that could not be put into its stored form, though it was decoded: a fault of ours.
@@ -251,23 +256,23 @@ pub(crate) fn unstorable() -> Status {
 /// Holds a commit to the namespace it is made in: it must be there, and not on its way out.
 pub(crate) fn guard_namespace(
     proposal: Proposal,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
     namespace: &str,
-    served: &ResourceType,
+    resource_type: &ResourceType,
     name: &str,
 ) -> Result<Proposal, Status> {
-    if !served.info.namespaced {
+    if !resource_type.info.namespaced {
         return Ok(proposal);
     }
     let namespaces = setpoint_api::status::Qualified { group: "", name: "namespaces" };
     let missing = || Status::not_found(namespaces, namespace);
     let resource = Resource::new("namespaces").map_err(|_| missing())?;
     let key = setpoint_api::Key::cluster(&resource, namespace).map_err(|_| missing())?;
-    let record = world.snapshot.get(&key).ok_or_else(missing)?;
+    let record = context.snapshot.get(&key).ok_or_else(missing)?;
     if record.tags().field("status.phase") == Some("Terminating") {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut status = Status::forbidden(served.qualified(), name, why);
+        let mut status = Status::forbidden(resource_type.qualified(), name, why);
         if let Some(details) = &mut status.details {
             details.causes.push(setpoint_api::status::Cause {
                 reason: "NamespaceTerminating".into(),

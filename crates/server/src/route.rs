@@ -19,17 +19,17 @@ pub enum Route {
     /// Objects.
     Objects(Target),
     /// What nodes or pods use.
-    Usage(Measured),
+    Usage(MetricsTarget),
     /// A document: discovery, health, a version.
     Document(Vec<String>),
     /// Nothing that is here.
-    Nothing,
+    NotFound,
 }
 
 /// Objects of one resource.
 pub struct Target {
     /// The resource.
-    pub served: &'static ResourceType,
+    pub resource_type: &'static ResourceType,
     /// The namespace; empty for all, and for kinds of the cluster.
     pub namespace: String,
     /// The name; empty for a collection.
@@ -42,7 +42,7 @@ pub struct Target {
 
 /// What is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct MetricsTarget {
     /// `nodes` or `pods`.
     pub plural: &'static str,
     /// The namespace; empty for all, and for nodes.
@@ -54,12 +54,12 @@ pub struct Measured {
 /// Reads a path.
 #[must_use]
 pub fn route(path: &str) -> Route {
-    let Some(path) = decode(path) else { return Route::Nothing };
-    let Some(words) = split(&path) else { return Route::Nothing };
+    let Some(path) = decode(path) else { return Route::NotFound };
+    let Some(words) = split(&path) else { return Route::NotFound };
     if let ["apis", usage::GROUP, usage::VERSION, rest @ ..] = &words[..]
         && !rest.is_empty()
     {
-        return measured(rest).map_or(Route::Nothing, Route::Usage);
+        return measured(rest).map_or(Route::NotFound, Route::Usage);
     }
     let (group, version, rest) = match &words[..] {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
@@ -73,26 +73,28 @@ pub fn route(path: &str) -> Route {
     let found = match rest {
         ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) => {
             resource_types::find(group, version, plural)
-                .filter(|served| served.info.namespaced)
-                .map(|served| (served, *namespace, rest))
+                .filter(|resource_type| resource_type.info.namespaced)
+                .map(|resource_type| (resource_type, *namespace, rest))
         }
-        [plural, rest @ ..] => resource_types::find(group, version, plural).map(|served| (served, "", rest)),
+        [plural, rest @ ..] => {
+            resource_types::find(group, version, plural).map(|resource_type| (resource_type, "", rest))
+        }
         [] => None,
     };
-    let Some((served, namespace, rest)) = found else { return Route::Nothing };
+    let Some((resource_type, namespace, rest)) = found else { return Route::NotFound };
     let (name, subresource) = match rest {
         [] => ("", ""),
         [name] => (*name, ""),
         [name, subresource] => (*name, *subresource),
         // What is asked through a proxy has paths of its own.
         [name, "proxy", ..] => (*name, "proxy"),
-        _ => return Route::Nothing,
+        _ => return Route::NotFound,
     };
-    if !name.is_empty() && served.info.namespaced && namespace.is_empty() {
-        return Route::Nothing;
+    if !name.is_empty() && resource_type.info.namespaced && namespace.is_empty() {
+        return Route::NotFound;
     }
     Route::Objects(Target {
-        served,
+        resource_type,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         subresource: subresource.to_owned(),
@@ -101,7 +103,7 @@ pub fn route(path: &str) -> Route {
 }
 
 /// What is measured below the group for that.
-fn measured(rest: &[&str]) -> Option<Measured> {
+fn measured(rest: &[&str]) -> Option<MetricsTarget> {
     let (plural, namespace, name) = match rest {
         ["nodes"] => ("nodes", "", ""),
         ["nodes", name] => ("nodes", "", *name),
@@ -110,7 +112,7 @@ fn measured(rest: &[&str]) -> Option<Measured> {
         ["namespaces", namespace, "pods", name] => ("pods", *namespace, *name),
         _ => return None,
     };
-    Some(Measured { plural, namespace: namespace.to_owned(), name: name.to_owned() })
+    Some(MetricsTarget { plural, namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// Below a namespace there are resources, and its own subresources.
@@ -163,13 +165,17 @@ mod tests {
         match route(path) {
             Route::Objects(target) => format!(
                 "{} ns={} name={} sub={} watch={}",
-                target.served.info.plural, target.namespace, target.name, target.subresource, target.watch
+                target.resource_type.info.plural,
+                target.namespace,
+                target.name,
+                target.subresource,
+                target.watch
             ),
-            Route::Usage(Measured { plural, namespace, name }) => {
+            Route::Usage(MetricsTarget { plural, namespace, name }) => {
                 format!("usage of {plural} ns={namespace} name={name}")
             }
             Route::Document(parts) => format!("document {}", parts.join("/")),
-            Route::Nothing => "nothing".to_owned(),
+            Route::NotFound => "nothing".to_owned(),
         }
     }
 

@@ -28,7 +28,7 @@ impl Selection {
         let labels = labels::Selector::parse(query.get("labelSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let fields = fields::FieldSelector::parse(query.get("fieldSelector"))
-            .and_then(|selector| selector.translate(target.served.rules.field_labels()))
+            .and_then(|selector| selector.translate(target.resource_type.rules.field_labels()))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let compiled_fields = fields::CompiledFieldSelector::new(&fields);
         Ok(Selection { labels: labels::CompiledSelector::new(&labels), fields, compiled_fields })
@@ -59,7 +59,7 @@ impl Selection {
 /// Properties that two lists or two watches must have in common to show the same objects in the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ViewKey {
-    pub(crate) served: usize,
+    pub(crate) resource_type: usize,
     pub(crate) form: Form,
     /// View and options of the table, printed.
     pub(crate) view: String,
@@ -74,7 +74,7 @@ impl ViewKey {
     #[must_use]
     pub fn new(target: &Target, query: &Query, (form, view): (Form, View), table: TableOptions) -> ViewKey {
         ViewKey {
-            served: target.served.index,
+            resource_type: target.resource_type.index,
             form,
             view: format!("{view:?} {table:?}"),
             namespace: target.namespace.clone(),

@@ -20,9 +20,9 @@ use setpoint_api::{Map, Resource, Time, Value, json, metadata, rfc3339, value};
 use setpoint_store::Snapshot;
 use thiserror::Error;
 
+use crate::codec;
 use crate::discovery;
 use crate::exchange::Identity;
-use crate::stored;
 use setpoint_pki::private_file;
 
 /// Who issues tokens, and for whom they are if nobody says otherwise.
@@ -287,7 +287,7 @@ fn find(snapshot: &Snapshot, resource: &str, namespace: &str, name: &str) -> Opt
     } else {
         setpoint_api::Key::namespaced(&resource, namespace, name)
     };
-    snapshot.get(&key.ok()?).map(stored::object)
+    snapshot.get(&key.ok()?).map(codec::object)
 }
 
 /// `true` if the deletion of an object that finalizers or a grace period keep is due for longer than the leeway.

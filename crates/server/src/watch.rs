@@ -25,13 +25,13 @@ use tokio::time::{Instant, Sleep};
 
 pub use self::coalescer::WatchCoalescer;
 use self::coalescer::{SharedChunk, WatchSlot};
-use crate::answers;
+use crate::codec;
 use crate::exchange::{Frames, LARGE_BYTES};
 use crate::media::{Form, View};
 use crate::query::Query;
+use crate::responses;
 use crate::route::Target;
 use crate::select::{Selection, ViewKey};
-use crate::stored;
 
 /// How often a quiet watch says how far it has come, where the client asked for that.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -42,7 +42,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// A stream of changes.
 pub struct Watch {
-    served: &'static ResourceType,
+    resource_type: &'static ResourceType,
     slot: WatchSlot,
     cursor: Cursor,
     form: Form,
@@ -86,12 +86,12 @@ pub fn start(
     clock: &Arc<dyn Clock>,
 ) -> Result<Watch, Status> {
     let table = match view {
-        View::Table(version) => answers::table_options(query, version)?,
+        View::Table(version) => responses::table_options(query, version)?,
         _ => TableOptions::default(),
     };
     let selection = Selection::parse(target, query)?;
     let filter = selection.filter(target);
-    let resource = &target.served.resource;
+    let resource = &target.resource_type.resource;
     let initial_events = query.flag("sendInitialEvents");
     let bookmarks = query.flag("allowWatchBookmarks").unwrap_or(false);
     let asked = query.get("resourceVersion");
@@ -127,7 +127,7 @@ pub fn start(
     let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
     Ok(Watch {
-        served: target.served,
+        resource_type: target.resource_type,
         slot: WatchSlot::new(coalescer, ViewKey::new(target, query, (form, view), table)),
         cursor,
         form,
@@ -151,7 +151,7 @@ pub fn start(
 }
 
 fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filter) -> Vec<Record> {
-    let Some(table) = snapshot.table(&target.served.resource) else { return Vec::new() };
+    let Some(table) = snapshot.table(&target.resource_type.resource) else { return Vec::new() };
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
     table.range(&prefix, None).filter(|record| filter.passes(record)).cloned().collect()
 }
@@ -159,8 +159,8 @@ fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filte
 impl Watch {
     /// What is watched.
     #[must_use]
-    pub fn served(&self) -> &'static ResourceType {
-        self.served
+    pub fn resource_type(&self) -> &'static ResourceType {
+        self.resource_type
     }
 
     /// How many events were shown since the last call.
@@ -170,8 +170,8 @@ impl Watch {
 
     /// Appends an object that is given as it is stored.
     fn put_stored(&self, out: &mut FrameBuffer, word: &str, object: Bytes) {
-        if self.served.is_converted() && !self.view.is_table() {
-            let object = self.served.to_served(json::parse(&object).unwrap_or(Value::Null));
+        if self.resource_type.is_converted() && !self.view.is_table() {
+            let object = self.resource_type.to_served(json::parse(&object).unwrap_or(Value::Null));
             self.put(out, word, json::to_vec(&object).into());
         } else {
             self.put(out, word, object);
@@ -199,8 +199,8 @@ impl Watch {
             return self.put_stored(out, word, record.value());
         }
         self.events.set(self.events.get() + 1);
-        let message = stored::message(self.served, record);
-        put_frame(out, word, &self.served.api_version(), self.served.info.kind, &message);
+        let message = codec::message(self.resource_type, record);
+        put_frame(out, word, &self.resource_type.api_version(), self.resource_type.info.kind, &message);
     }
 
     /// Appends one line, or one frame of protobuf.
@@ -219,7 +219,7 @@ impl Watch {
         let value = json::parse(&object).unwrap_or(Value::Null);
         let (api_version, kind) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
         let of = if kind == "Status" { setpoint_api::schema::builtin().meta("Status") } else { None };
-        let message = stored::encoded(&value, of.unwrap_or(self.served.schema));
+        let message = codec::encoded(&value, of.unwrap_or(self.resource_type.schema));
         put_frame(out, word, api_version, kind, &message);
     }
 
@@ -231,11 +231,11 @@ impl Watch {
             write_partial(&value, version, &mut out);
             return out;
         }
-        let kind = (self.served.info.group, self.served.info.kind);
+        let kind = (self.resource_type.info.group, self.resource_type.info.kind);
         let with_columns = !self.columns_shown.replace(true);
         let options = TableOptions { with_columns, ..self.table };
-        let shown = self.served.to_served(value.clone());
-        let beside = answers::beside_row(self.served, &value, &shown, options.include);
+        let shown = self.resource_type.to_served(value.clone());
+        let beside = responses::beside_row(self.resource_type, &value, &shown, options.include);
         let row = TableObject { stored: &value, served: &beside };
         write_object_table(kind, row, options, self.clock.now(), &mut out);
         out
@@ -244,7 +244,7 @@ impl Watch {
     fn put_bookmark(&self, out: &mut FrameBuffer, revision: Revision, initial_end: bool) {
         let mark = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
         let annotations = if initial_end { mark } else { "" };
-        let (kind, version) = (self.served.info.kind, self.served.api_version());
+        let (kind, version) = (self.resource_type.info.kind, self.resource_type.api_version());
         let object = format!(
             "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}"
         );

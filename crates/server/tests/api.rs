@@ -37,18 +37,18 @@ use setpoint_store::{Retention, Store};
 /// Time at which tests start.
 const START: Time = Time::from_seconds(1_700_000_000);
 
-struct World {
+struct TestServer {
     api: Api,
     clock: ManualClock,
     runtime: tokio::runtime::Runtime,
 }
 
-impl World {
-    fn new() -> World {
-        World::over(Store::in_memory(Retention::default()))
+impl TestServer {
+    fn new() -> TestServer {
+        TestServer::over(Store::in_memory(Retention::default()))
     }
 
-    fn over(store: Store) -> World {
+    fn over(store: Store) -> TestServer {
         let clock = ManualClock::new(START);
         let counter = AtomicU64::new(1);
         let options = Options {
@@ -61,7 +61,7 @@ impl World {
         };
         let api = service(store, options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        World { api, clock, runtime }
+        TestServer { api, clock, runtime }
     }
 
     fn send(
@@ -143,86 +143,86 @@ fn names(list: &Value) -> Vec<&str> {
 
 #[test]
 fn an_object_lives_and_dies() {
-    let world = World::new();
-    let made = world.make("x", "");
+    let server = TestServer::new();
+    let made = server.make("x", "");
     assert!(!made.str_at(&["metadata", "uid"]).is_empty());
     let revision = made.str_at(&["metadata", "resourceVersion"]).to_owned();
-    let (code, got) = world.call("GET", &format!("{MAPS}/x"), "");
+    let (code, got) = server.call("GET", &format!("{MAPS}/x"), "");
     assert_eq!((code, &got), (200, &made), "what was answered is what is stored");
-    let (code, patched) = world.call("PATCH", &format!("{MAPS}/x"), r#"{"data":{"k":"w"}}"#);
+    let (code, patched) = server.call("PATCH", &format!("{MAPS}/x"), r#"{"data":{"k":"w"}}"#);
     assert_eq!((code, patched.str_at(&["data", "k"])), (200, "w"));
     assert_ne!(patched.str_at(&["metadata", "resourceVersion"]), revision);
-    let (code, gone) = world.call("DELETE", &format!("{MAPS}/x"), "");
+    let (code, gone) = server.call("DELETE", &format!("{MAPS}/x"), "");
     assert_eq!((code, gone.str_at(&["status"])), (200, "Success"));
-    assert_eq!(world.call("GET", &format!("{MAPS}/x"), "").0, 404);
+    assert_eq!(server.call("GET", &format!("{MAPS}/x"), "").0, 404);
 }
 
 #[test]
 fn a_write_with_an_old_revision_is_a_conflict_and_one_without_is_not() {
-    let world = World::new();
-    let made = world.make("x", "");
-    world.call("PATCH", &format!("{MAPS}/x"), r#"{"data":{"k":"w"}}"#);
-    let (code, status) = world.call("PUT", &format!("{MAPS}/x"), &json::to_text(&made));
+    let server = TestServer::new();
+    let made = server.make("x", "");
+    server.call("PATCH", &format!("{MAPS}/x"), r#"{"data":{"k":"w"}}"#);
+    let (code, status) = server.call("PUT", &format!("{MAPS}/x"), &json::to_text(&made));
     assert_eq!((code, status.str_at(&["reason"])), (409, "Conflict"));
     let free = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"},"data":{"k":"z"}}"#;
-    assert_eq!(world.call("PUT", &format!("{MAPS}/x"), free).0, 200);
+    assert_eq!(server.call("PUT", &format!("{MAPS}/x"), free).0, 200);
 }
 
 #[test]
 fn nothing_is_made_in_a_namespace_that_is_not_there() {
     let body = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}"#;
-    let (code, status) = World::new().call("POST", "/api/v1/namespaces/nowhere/configmaps", body);
+    let (code, status) = TestServer::new().call("POST", "/api/v1/namespaces/nowhere/configmaps", body);
     assert_eq!((code, status.str_at(&["message"])), (404, "namespaces \"nowhere\" not found"));
 }
 
 #[test]
 fn pages_show_one_snapshot_and_expire() {
-    let world = World::new();
+    let server = TestServer::new();
     for name in ["a", "b", "c"] {
-        world.make(name, "");
+        server.make(name, "");
     }
-    let (_, first) = world.call("GET", &format!("{MAPS}?limit=2"), "");
+    let (_, first) = server.call("GET", &format!("{MAPS}?limit=2"), "");
     assert_eq!(names(&first), ["a", "b"]);
     assert_eq!(first.at(&["metadata", "remainingItemCount"]).and_then(Value::as_i64), Some(1));
     let token = first.str_at(&["metadata", "continue"]).to_owned();
-    world.make("bb", "");
-    let (_, rest) = world.call("GET", &format!("{MAPS}?limit=2&continue={token}"), "");
+    server.make("bb", "");
+    let (_, rest) = server.call("GET", &format!("{MAPS}?limit=2&continue={token}"), "");
     assert_eq!(names(&rest), ["c"], "what came later is not in this list");
-    world.clock.advance(Duration::from_secs(301));
-    let (code, gone) = world.call("GET", &format!("{MAPS}?limit=2&continue={token}"), "");
+    server.clock.advance(Duration::from_secs(301));
+    let (code, gone) = server.call("GET", &format!("{MAPS}?limit=2&continue={token}"), "");
     assert_eq!((code, gone.str_at(&["reason"])), (410, "Expired"));
     let token = gone.str_at(&["metadata", "continue"]).to_owned();
-    let (code, rest) = world.call("GET", &format!("{MAPS}?limit=5&continue={token}"), "");
+    let (code, rest) = server.call("GET", &format!("{MAPS}?limit=5&continue={token}"), "");
     assert_eq!((code, names(&rest)), (200, vec!["bb", "c"]), "the new token goes on with what is there now");
 }
 
 #[test]
 fn selectors_choose_and_bad_ones_are_refused() {
-    let world = World::new();
-    world.make("a", r#","labels":{"app":"web"}"#);
-    world.make("b", r#","labels":{"app":"db"}"#);
-    let (_, list) = world.call("GET", &format!("{MAPS}?labelSelector=app%20in%20(web,x)"), "");
+    let server = TestServer::new();
+    server.make("a", r#","labels":{"app":"web"}"#);
+    server.make("b", r#","labels":{"app":"db"}"#);
+    let (_, list) = server.call("GET", &format!("{MAPS}?labelSelector=app%20in%20(web,x)"), "");
     assert_eq!(names(&list), ["a"]);
-    let (_, list) = world.call("GET", &format!("{MAPS}?fieldSelector=metadata.name%3Db"), "");
+    let (_, list) = server.call("GET", &format!("{MAPS}?fieldSelector=metadata.name%3Db"), "");
     assert_eq!(names(&list), ["b"]);
-    assert_eq!(world.call("GET", &format!("{MAPS}?labelSelector=app%20in"), "").0, 400);
-    assert_eq!(world.call("GET", &format!("{MAPS}?fieldSelector=spec.x%3D1"), "").0, 400);
+    assert_eq!(server.call("GET", &format!("{MAPS}?labelSelector=app%20in"), "").0, 400);
+    assert_eq!(server.call("GET", &format!("{MAPS}?fieldSelector=spec.x%3D1"), "").0, 400);
 }
 
 #[test]
 fn apply_owns_fields_and_conflicts_name_the_owner() {
-    let world = World::new();
+    let server = TestServer::new();
     let apply = |manager: &str, value: &str, force: bool| {
         let body = format!("kind: ConfigMap\napiVersion: v1\nmetadata:\n  name: x\ndata:\n  k: {value}\n");
         let path = format!("{MAPS}/x?fieldManager={manager}&force={force}");
         let kind = [("content-type", "application/apply-patch+yaml")];
-        let (code, _, out) = world.send("PATCH", &path, &body, &kind);
+        let (code, _, out) = server.send("PATCH", &path, &body, &kind);
         (code, json::parse(&out).unwrap())
     };
     assert_eq!(apply("one", "a", false).0, 201);
     let (code, again) = apply("one", "a", false);
     assert_eq!(code, 200);
-    world.clock.advance(Duration::from_secs(5));
+    server.clock.advance(Duration::from_secs(5));
     assert_eq!(apply("one", "a", false).1, again, "an apply that changes nothing writes nothing");
     let (code, conflict) = apply("two", "b", false);
     assert_eq!(code, 409);
@@ -234,7 +234,7 @@ fn apply_owns_fields_and_conflicts_name_the_owner() {
 
 #[test]
 fn options_of_a_delete_come_in_the_version_of_any_group() {
-    let world = World::new();
+    let server = TestServer::new();
     let schema = setpoint_api::schema::builtin().meta("DeleteOptions").unwrap();
     for (i, version) in ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"].into_iter().enumerate() {
         let text = format!(
@@ -248,10 +248,10 @@ fn options_of_a_delete_come_in_the_version_of_any_group() {
             ("application/vnd.kubernetes.protobuf", message.as_str()),
         ];
         let name = format!("x{i}");
-        world.make(&name, "");
+        server.make(&name, "");
         for (form, body) in forms {
             let (code, _, out) =
-                world.send("DELETE", &format!("{MAPS}/{name}"), body, &[("content-type", form)]);
+                server.send("DELETE", &format!("{MAPS}/{name}"), body, &[("content-type", form)]);
             assert_eq!(code, 409, "{version} {form}: {}", String::from_utf8_lossy(&out));
         }
     }
@@ -259,11 +259,11 @@ fn options_of_a_delete_come_in_the_version_of_any_group() {
 
 #[test]
 fn protobuf_is_spoken() {
-    let world = World::new();
-    let made = world.make("x", "");
+    let server = TestServer::new();
+    let made = server.make("x", "");
     let wanted = [("accept", "application/vnd.kubernetes.protobuf")];
     for path in [format!("{MAPS}/x"), MAPS.to_owned()] {
-        let (code, headers, out) = world.send("GET", &path, "", &wanted);
+        let (code, headers, out) = server.send("GET", &path, "", &wanted);
         assert_eq!((code, headers["content-type"].to_str().unwrap()), (200, wanted[0].1));
         let object = setpoint_api::protobuf::decode(&out).unwrap();
         let shown = object.value.get("items").map_or(&object.value, |items| &items.as_list().unwrap()[0]);
@@ -274,34 +274,34 @@ fn protobuf_is_spoken() {
 
 #[test]
 fn bad_input_gets_a_status_and_changes_nothing() {
-    let world = World::new();
+    let server = TestServer::new();
     let deep = format!("{}1{}", "[".repeat(5000), "]".repeat(5000));
     let wrong_version = r#"{"kind":"ConfigMap","apiVersion":"v2"}"#;
     for body in ["", "{", "[]", "{\"kind\":1}", "\u{0}", &deep, wrong_version] {
-        let (code, status) = world.call("POST", MAPS, body);
+        let (code, status) = server.call("POST", MAPS, body);
         assert_eq!((code, status.str_at(&["kind"])), (400, "Status"), "{}", &body[..body.len().min(40)]);
     }
-    assert_eq!(world.send("POST", MAPS, "x", &[("content-type", "text/plain")]).0, 415);
-    assert_eq!(world.send("GET", MAPS, "", &[("accept", "text/html")]).0, 406);
+    assert_eq!(server.send("POST", MAPS, "x", &[("content-type", "text/plain")]).0, 415);
+    assert_eq!(server.send("GET", MAPS, "", &[("accept", "text/html")]).0, 406);
     for path in
         ["/api/v1/namespaces/default/configmaps/a/b/c", "/apis/none/v1/x", "/nope", "/api/v1/nothings"]
     {
-        assert_eq!(world.send("GET", path, "", &[]).0, 404, "{path}");
+        assert_eq!(server.send("GET", path, "", &[]).0, 404, "{path}");
     }
-    assert_eq!(world.call("POST", "/api/v1/namespaces/default", "").0, 405);
-    assert!(names(&world.call("GET", MAPS, "").1).is_empty());
+    assert_eq!(server.call("POST", "/api/v1/namespaces/default", "").0, 405);
+    assert!(names(&server.call("GET", MAPS, "").1).is_empty());
 }
 
 #[test]
 fn discovery_names_everything_that_is_served() {
-    let world = World::new();
-    let (code, groups) = world.call("GET", "/apis", "");
+    let server = TestServer::new();
+    let (code, groups) = server.call("GET", "/apis", "");
     assert_eq!((code, groups.str_at(&["kind"])), (200, "APIGroupList"));
-    let (_, core) = world.call("GET", "/api/v1", "");
+    let (_, core) = server.call("GET", "/api/v1", "");
     let resources = core.get("resources").and_then(Value::as_list).unwrap();
     assert!(resources.iter().any(|resource| resource.str_at(&["name"]) == "configmaps"));
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let (code, headers, out) = world.send("GET", "/apis", "", &[("accept", accept)]);
+    let (code, headers, out) = server.send("GET", "/apis", "", &[("accept", accept)]);
     assert_eq!((code, headers["content-type"].to_str().unwrap()), (200, accept));
     let aggregated = json::parse(&out).unwrap();
     let items = aggregated.get("items").and_then(Value::as_list).unwrap().len();
@@ -318,53 +318,53 @@ fn managers(object: &Value) -> Vec<&str> {
 
 #[test]
 fn an_empty_list_of_owners_makes_them_forgotten() {
-    let world = World::new();
-    assert_eq!(managers(&world.make("x", "")), ["unknown"]);
-    let (code, reset) = world.call("PUT", &format!("{MAPS}/x"), RESET);
+    let server = TestServer::new();
+    assert_eq!(managers(&server.make("x", "")), ["unknown"]);
+    let (code, reset) = server.call("PUT", &format!("{MAPS}/x"), RESET);
     assert_eq!((code, managers(&reset)), (200, vec![]));
 }
 
 #[test]
 fn an_empty_list_that_is_always_written_has_an_owner() {
-    let world = World::new();
+    let server = TestServer::new();
     let body = r#"{"kind":"CSINode","apiVersion":"storage.k8s.io/v1","metadata":{"name":"n"},"spec":{"drivers":[]}}"#;
-    let (code, made) = world.call("POST", "/apis/storage.k8s.io/v1/csinodes", body);
+    let (code, made) = server.call("POST", "/apis/storage.k8s.io/v1/csinodes", body);
     assert_eq!(code, 201, "{}", json::to_text(&made));
     assert_eq!(made.at(&["spec", "drivers"]), Some(&Value::Null));
     let owned = made.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap()[0].clone();
     assert_eq!(json::to_text(owned.get("fieldsV1").unwrap()), r#"{"f:spec":{"f:drivers":{}}}"#);
     let again = r#"{"spec":{"drivers":[]}}"#;
-    let (_, same) = world.call("PATCH", "/apis/storage.k8s.io/v1/csinodes/n", again);
+    let (_, same) = server.call("PATCH", "/apis/storage.k8s.io/v1/csinodes/n", again);
     assert_eq!(same.str_at(&["metadata", "resourceVersion"]), made.str_at(&["metadata", "resourceVersion"]));
 }
 
 #[test]
 fn a_commit_says_which_paths_it_changed() {
     let store = Store::in_memory(Retention::default());
-    let world = World::over(store.clone());
-    world.make("x", "");
+    let server = TestServer::over(store.clone());
+    server.make("x", "");
     let paths = || {
         let resource = Resource::new("configmaps").unwrap();
         let key = Key::namespaced(&resource, "default", "x").unwrap();
         store.snapshot().get(&key).unwrap().cause().paths
     };
     assert_eq!(paths(), ["."], "a new object is new as a whole");
-    world.call(
+    server.call(
         "PATCH",
         &format!("{MAPS}/x"),
         r#"{"data":{"k":"w","l":"v"},"metadata":{"labels":{"a":"b"}}}"#,
     );
     assert_eq!(paths(), [".data.k", ".data.l", ".metadata.labels.a"]);
     let many: Vec<String> = (0..20).map(|i| format!(r#""many-{i}":"v""#)).collect();
-    world.call("PATCH", &format!("{MAPS}/x"), &format!(r#"{{"data":{{{}}}}}"#, many.join(",")));
+    server.call("PATCH", &format!("{MAPS}/x"), &format!(r#"{{"data":{{{}}}}}"#, many.join(",")));
     assert_eq!(paths(), ["."], "many changes are told as one of the whole");
 }
 
 #[test]
 fn the_namespaces_of_the_system_stay() {
-    let world = World::new();
+    let server = TestServer::new();
     for name in ["default", "kube-system", "kube-public"] {
-        let (code, status) = world.call("DELETE", &format!("/api/v1/namespaces/{name}"), "");
+        let (code, status) = server.call("DELETE", &format!("/api/v1/namespaces/{name}"), "");
         let message = format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
         assert_eq!((code, status.str_at(&["message"])), (403, message.as_str()));
     }
@@ -372,26 +372,26 @@ fn the_namespaces_of_the_system_stay() {
 
 #[test]
 fn a_request_for_a_certificate_names_who_asks() {
-    let world = World::new();
+    let server = TestServer::new();
     let pem = include_str!("../../pki/tests/request.b64").trim();
     let body = format!(
         r#"{{"kind":"CertificateSigningRequest","apiVersion":"certificates.k8s.io/v1","metadata":{{"name":"c"}},"spec":{{"request":"{pem}","signerName":"a.b/c","usages":["any"],"username":"eve"}}}}"#
     );
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let (code, made) = world.call("POST", path, &body);
+    let (code, made) = server.call("POST", path, &body);
     assert_eq!((code, made.str_at(&["spec", "username"])), (201, "ann"), "{}", json::to_text(&made));
     assert_eq!(made.at(&["metadata", "managedFields"]), None, "nobody owns what is set back");
 }
 
 #[test]
 fn what_a_status_update_keeps_of_the_metadata_is_a_matter_of_the_kind() {
-    let world = World::new();
+    let server = TestServer::new();
     let annotated = r#"{"metadata":{"annotations":{"a":"b"},"labels":{"c":"d"}},"status":{}}"#;
     let body =
         r#"{"kind":"Service","apiVersion":"v1","metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
     let services = "/api/v1/namespaces/default/services";
-    assert_eq!(world.call("POST", services, body).0, 201);
-    let (_, service) = world.call("PATCH", &format!("{services}/s/status"), annotated);
+    assert_eq!(server.call("POST", services, body).0, 201);
+    let (_, service) = server.call("PATCH", &format!("{services}/s/status"), annotated);
     assert_eq!(service.str_at(&["metadata", "annotations", "a"]), "b");
     assert_eq!(service.str_at(&["metadata", "labels", "c"]), "d");
     let template = r#"{"metadata":{"labels":{"x":"y"}},"spec":{"containers":[{"name":"a","image":"b"}]}}"#;
@@ -399,17 +399,17 @@ fn what_a_status_update_keeps_of_the_metadata_is_a_matter_of_the_kind() {
         r#"{{"kind":"Deployment","apiVersion":"apps/v1","metadata":{{"name":"d"}},"spec":{{"selector":{{"matchLabels":{{"x":"y"}}}},"template":{template}}}}}"#
     );
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
-    assert_eq!(world.call("POST", deployments, &body).0, 201);
-    let (_, deployment) = world.call("PATCH", &format!("{deployments}/d/status"), annotated);
+    assert_eq!(server.call("POST", deployments, &body).0, 201);
+    let (_, deployment) = server.call("PATCH", &format!("{deployments}/d/status"), annotated);
     assert_eq!(deployment.str_at(&["metadata", "annotations", "a"]), "b");
     assert_eq!(deployment.at(&["metadata", "labels"]), None);
 }
 
 #[test]
 fn a_refusal_carries_the_warnings_about_its_body() {
-    let world = World::new();
+    let server = TestServer::new();
     let body = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"Bad_Name"},"nonsense":1}"#;
-    let (code, headers, _) = world.send("POST", MAPS, body, &[("content-type", "application/json")]);
+    let (code, headers, _) = server.send("POST", MAPS, body, &[("content-type", "application/json")]);
     assert_eq!(
         (code, headers["warning"].to_str().unwrap()),
         (422, "299 - \"unknown field \\\"nonsense\\\"\"")
@@ -418,37 +418,37 @@ fn a_refusal_carries_the_warnings_about_its_body() {
 
 #[test]
 fn a_patch_that_says_a_field_twice_is_warned_of() {
-    let world = World::new();
-    world.make("x", "");
+    let server = TestServer::new();
+    server.make("x", "");
     let kind = [("content-type", "application/merge-patch+json")];
     let twice = r#"{"data":{"k":"a","k":"b"}}"#;
-    let (code, headers, _) = world.send("PATCH", &format!("{MAPS}/x"), twice, &kind);
+    let (code, headers, _) = server.send("PATCH", &format!("{MAPS}/x"), twice, &kind);
     assert_eq!(
         (code, headers["warning"].to_str().unwrap()),
         (200, "299 - \"duplicate field \\\"data.k\\\"\"")
     );
-    let (code, ..) = world.send("PATCH", &format!("{MAPS}/x?fieldValidation=Strict"), twice, &kind);
+    let (code, ..) = server.send("PATCH", &format!("{MAPS}/x?fieldValidation=Strict"), twice, &kind);
     assert_eq!(code, 422);
 }
 
 #[test]
 fn a_name_is_taken_until_its_object_is_gone() {
-    let world = World::new();
-    world.make("x", r#","finalizers":["a.b/c"]"#);
-    world.call("DELETE", &format!("{MAPS}/x"), "");
+    let server = TestServer::new();
+    server.make("x", r#","finalizers":["a.b/c"]"#);
+    server.call("DELETE", &format!("{MAPS}/x"), "");
     let (code, status) =
-        world.call("POST", MAPS, r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}"#);
+        server.call("POST", MAPS, r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}"#);
     let message = "object is being deleted: configmaps \"x\" already exists";
     assert_eq!((code, status.str_at(&["message"])), (409, message));
 }
 
 #[test]
 fn a_revision_that_is_missing_is_told_of_the_resource() {
-    let world = World::new();
+    let server = TestServer::new();
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let body = r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l"}}"#;
-    assert_eq!(world.call("POST", path, body).0, 201);
-    let (code, status) = world.call("PUT", &format!("{path}/l"), body);
+    assert_eq!(server.call("POST", path, body).0, 201);
+    let (code, status) = server.call("PUT", &format!("{path}/l"), body);
     let message = "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
     assert_eq!((code, status.str_at(&["message"])), (422, message));
 }
@@ -457,27 +457,27 @@ fn a_revision_that_is_missing_is_told_of_the_resource() {
 fn faults_of_an_event_are_those_of_the_stored_kind() {
     let body = r#"{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"e"},"regarding":{"namespace":"default"}}"#;
     let path = "/apis/events.k8s.io/v1/namespaces/default/events";
-    let (code, status) = World::new().call("POST", path, body);
+    let (code, status) = TestServer::new().call("POST", path, body);
     let message = status.str_at(&["message"]);
     assert!(code == 422 && message.starts_with("Event \"e\" is invalid"), "{message}");
 }
 
 #[test]
 fn packed_objects_are_listed_as_they_are_read_alone() {
-    let world = World::new();
+    let server = TestServer::new();
     let path = "/api/v1/namespaces/default/events";
     for i in 0..120 {
         let body = format!(
             r#"{{"kind":"Event","apiVersion":"v1","metadata":{{"name":"e{i:03}"}},"involvedObject":{{"namespace":"default"}},"message":"{i} of many"}}"#
         );
-        assert_eq!(world.call("POST", path, &body).0, 201);
+        assert_eq!(server.call("POST", path, &body).0, 201);
     }
     for limit in [1, 30, 120] {
-        let list = world.send("GET", &format!("{path}?limit={limit}"), "", &[]).2;
+        let list = server.send("GET", &format!("{path}?limit={limit}"), "", &[]).2;
         let list = String::from_utf8(list).unwrap();
         let items = list.split_once(r#""items":["#).unwrap().1.strip_suffix("]}\n").unwrap();
         let alone = (0..limit).map(|i| {
-            let one = String::from_utf8(world.send("GET", &format!("{path}/e{i:03}"), "", &[]).2).unwrap();
+            let one = String::from_utf8(server.send("GET", &format!("{path}/e{i:03}"), "", &[]).2).unwrap();
             let rest = one.trim_end().strip_prefix(r#"{"kind":"Event","apiVersion":"v1","#).unwrap();
             format!("{{{rest}")
         });

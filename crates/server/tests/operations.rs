@@ -10,10 +10,10 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use setpoint_api::{ManualClock, Time, Value, json, protobuf, yaml};
 use setpoint_server::api::{Api, Options, service};
-use setpoint_server::exchange::{Answer, Body, Identity, Request, Service};
+use setpoint_server::exchange::{Body, Identity, Request, Response, Service};
 use setpoint_server::health::Check;
 use setpoint_server::inflight::Inflight;
-use setpoint_server::metrics::Sort;
+use setpoint_server::metrics::MetricType;
 use setpoint_store::{Retention, Store};
 
 struct Server {
@@ -71,7 +71,7 @@ impl Server {
         }
     }
 
-    fn open(&self, method: &str, path: &str, headers: &[(&'static str, &str)], body: &str) -> Answer {
+    fn open(&self, method: &str, path: &str, headers: &[(&'static str, &str)], body: &str) -> Response {
         self.runtime.block_on(self.api.answer(self.request(method, path, headers, body)))
     }
 
@@ -142,7 +142,7 @@ fn requests_watches_objects_and_the_process_are_measured() {
         server.runtime.block_on(async { frames.poll_frame(&mut Context::from_waker(Waker::noop())) });
     assert!(matches!(polled, Poll::Ready(Some(_))));
     server.api.metrics().register(|text| {
-        text.family("other_total", Sort::Counter, "Something of another part.");
+        text.family("other_total", MetricType::Counter, "Something of another part.");
         text.sample("other_total", &[], 7);
     });
     let got = server.get("/metrics");

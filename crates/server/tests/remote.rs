@@ -14,10 +14,10 @@ use setpoint_api::{Clock, Key, Time, Value, json, value};
 use setpoint_pki::certs::Pki;
 use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, World, Write};
 use setpoint_runtime::client::Client;
-use setpoint_runtime::remote::{PATIENCE, Remote};
+use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use setpoint_server::api::{Api, Options, service};
-use setpoint_server::exchange::{Answer, Identity, Request, Service};
-use setpoint_server::http::{Bounds, Counters, Options as Sockets, ThreadCounts, Threads, Tls, serve};
+use setpoint_server::exchange::{Identity, Request, Response, Service};
+use setpoint_server::http::{Bounds, Counters, ServeOptions, ThreadCounts, Threads, Tls, serve};
 use setpoint_server::kubeconfig;
 use setpoint_store::{Retention, Store};
 use tokio::net::TcpListener;
@@ -43,7 +43,7 @@ impl Service for Deaf {
         self.api.authenticate(token)
     }
 
-    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {
         let is_meant = request.method == Method::POST && request.body.windows(5).any(|word| word == b"first");
         let take = |left: usize| left.checked_sub(1);
         if is_meant && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
@@ -71,7 +71,7 @@ async fn start(deaf: usize) -> String {
     let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], SystemClock.now(), 7).unwrap();
     let tls = Arc::new(Tls::new(&pki).unwrap());
     let threads = Threads::start(ThreadCounts { reactors: 1, workers: 1, on_worker_start: || () }).unwrap();
-    let sockets = Sockets {
+    let sockets = ServeOptions {
         threads,
         bounds: Bounds::default(),
         entropy: 9,
@@ -88,7 +88,7 @@ fn client(kubeconfig: &str) -> Arc<Client> {
 }
 
 /// Runs a planner over HTTP until the test ends.
-fn run(kubeconfig: &str, patience: Duration, engine: fn() -> Engine) {
+fn run(kubeconfig: &str, timeout: Duration, engine: fn() -> Engine) {
     let remote = Remote {
         watches: client(kubeconfig),
         writes: client(kubeconfig),
@@ -98,7 +98,7 @@ fn run(kubeconfig: &str, patience: Duration, engine: fn() -> Engine) {
         entropy: Arc::new(|| 7),
         queries: Arc::default(),
         timing: Default::default(),
-        patience,
+        timeout,
     };
     tokio::spawn(async move { remote.run(engine).await });
 }
@@ -188,7 +188,7 @@ async fn make_first(client: &Client) {
 async fn a_write_that_hangs_stops_no_other() {
     let kubeconfig = start(usize::MAX).await;
     let user = client(&kubeconfig);
-    run(&kubeconfig, PATIENCE, copier);
+    run(&kubeconfig, REQUEST_TIMEOUT, copier);
     make_first(&user).await;
     for name in ["a", "b"] {
         make(&user, name).await;
@@ -250,7 +250,7 @@ const REQUEST: &str = include_str!("../../pki/tests/request.b64").trim_ascii();
 async fn questions_are_answered_by_the_server_or_here() {
     let kubeconfig = start(0).await;
     let user = client(&kubeconfig);
-    run(&kubeconfig, PATIENCE, || Engine::new(vec![Box::new(Curious)], []));
+    run(&kubeconfig, REQUEST_TIMEOUT, || Engine::new(vec![Box::new(Curious)], []));
     make(&user, "source").await;
     let said = wait_for(&user, "answers", Duration::from_secs(30)).await;
     assert_eq!(said.str_at(&["access"]), r#"{"allowed":true}"#);

@@ -18,11 +18,13 @@ use setpoint_reconcile::{
     Ask, Controller, Engine, Index, Jump, Observed, Outcome, Seed, Sent, Ticket, Turn, Write,
 };
 use setpoint_runtime::objects;
+use setpoint_server::codec;
 use setpoint_server::exchange::Identity;
 use setpoint_server::loop_writes::{self, Prepared};
-use setpoint_server::pipeline::update::Part;
-use setpoint_server::pipeline::{Step, Wish, World, Writer, binding, create, delete, eviction, update};
-use setpoint_server::stored;
+use setpoint_server::pipeline::update::Subresource;
+use setpoint_server::pipeline::{
+    DesiredObject, RequestContext, Step, Writer, binding, create, delete, eviction, update,
+};
 use setpoint_store::{CommitError, Committed, Cursor, Filter, Proposal, Refusal, Retention, Store};
 
 use crate::campaign::path;
@@ -361,7 +363,7 @@ impl Cluster {
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         let outcome = match loop_writes::prepare(
             sent,
-            &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+            &RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
         ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => loop_writes::outcome(self.commit(*proposal), name),
@@ -434,14 +436,14 @@ impl Cluster {
     /// If the write is refused.
     pub fn act(
         &mut self,
-        decide: impl Fn(&Writer, &World<'_>) -> Result<Step, Status>,
+        decide: impl Fn(&Writer, &RequestContext<'_>) -> Result<Step, Status>,
     ) -> Result<Revision, Status> {
         let writer = self.writer();
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         match decide(
             &writer,
-            &World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+            &RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
         )? {
             Step::Commit(proposal) | Step::Remove(proposal, _) => {
                 // Signs of life say nothing, and there are many.
@@ -473,10 +475,11 @@ impl Cluster {
     /// # Errors
     /// If it is refused.
     pub fn try_create(&mut self, resource: &str, namespace: &str, object: Value) -> Result<Revision, Status> {
-        let served = kind(resource);
-        let object = typed(served, object);
-        self.act(|writer, world| {
-            Ok(create::create(served, namespace, Wish::of(object.clone()), writer, world)?.step)
+        let resource_type = kind(resource);
+        let object = typed(resource_type, object);
+        self.act(|writer, context| {
+            Ok(create::create(resource_type, namespace, DesiredObject::new(object.clone()), writer, context)?
+                .step)
         })
     }
 
@@ -488,15 +491,25 @@ impl Cluster {
         namespace: &str,
         objects: Vec<Value>,
     ) -> (Result<Revision, Status>, usize) {
-        let served = kind(resource);
+        let resource_type = kind(resource);
         let snapshot = self.store.snapshot();
         let mut steps = Vec::new();
         for object in objects {
-            let object = typed(served, object);
+            let object = typed(resource_type, object);
             let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-            let world =
-                World { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() };
-            let made = create::create(served, namespace, Wish::of(object), &self.writer(), &world);
+            let context = RequestContext {
+                snapshot: &snapshot,
+                now: self.now,
+                entropy,
+                tolerations: Default::default(),
+            };
+            let made = create::create(
+                resource_type,
+                namespace,
+                DesiredObject::new(object),
+                &self.writer(),
+                &context,
+            );
             steps.push(made.map(|made| made.step));
         }
         let (mut last, mut overtaken) = (Ok(snapshot.revision()), 0);
@@ -529,15 +542,25 @@ impl Cluster {
         part: &str,
         patch: Value,
     ) -> Result<Revision, Status> {
-        let served = kind(resource);
-        let key = Key::from_path(&served.resource, path).expect("a path");
-        self.act(|writer, world| {
-            let record =
-                world.snapshot.get(&key).ok_or_else(|| Status::not_found(served.qualified(), path))?;
-            let patched = PatchType::Merge.apply(&patch, stored::object(record), served.stored_schema);
-            let patched = typed(served, patched.map_err(|error| error.to_status())?);
-            let part = Part::of(part).expect("a part");
-            Ok(update::update(served, part, Wish::of(patched), record, writer, world)?.step)
+        let resource_type = kind(resource);
+        let key = Key::from_path(&resource_type.resource, path).expect("a path");
+        self.act(|writer, context| {
+            let record = context
+                .snapshot
+                .get(&key)
+                .ok_or_else(|| Status::not_found(resource_type.qualified(), path))?;
+            let patched = PatchType::Merge.apply(&patch, codec::object(record), resource_type.stored_schema);
+            let patched = typed(resource_type, patched.map_err(|error| error.to_status())?);
+            let subresource = Subresource::from_name(part).expect("a part");
+            Ok(update::update(
+                resource_type,
+                subresource,
+                DesiredObject::new(patched),
+                record,
+                writer,
+                context,
+            )?
+            .step)
         })
     }
 
@@ -546,12 +569,14 @@ impl Cluster {
     /// # Errors
     /// If it is refused.
     pub fn delete(&mut self, resource: &str, path: &str, options: &Value) -> Result<Revision, Status> {
-        let served = kind(resource);
-        let key = Key::from_path(&served.resource, path).expect("a path");
-        self.act(|writer, world| {
-            let record =
-                world.snapshot.get(&key).ok_or_else(|| Status::not_found(served.qualified(), path))?;
-            delete::delete(served, record, &DeleteOptions::from_value(options), writer, world)
+        let resource_type = kind(resource);
+        let key = Key::from_path(&resource_type.resource, path).expect("a path");
+        self.act(|writer, context| {
+            let record = context
+                .snapshot
+                .get(&key)
+                .ok_or_else(|| Status::not_found(resource_type.qualified(), path))?;
+            delete::delete(resource_type, record, &DeleteOptions::from_value(options), writer, context)
         })
     }
 
@@ -560,12 +585,14 @@ impl Cluster {
     /// # Errors
     /// If it is refused.
     pub fn evict(&mut self, path: &str) -> Result<Revision, Status> {
-        let served = kind("pods");
-        let key = Key::from_path(&served.resource, path).expect("a path");
-        self.act(|writer, world| {
-            let record =
-                world.snapshot.get(&key).ok_or_else(|| Status::not_found(served.qualified(), path))?;
-            eviction::evict(served, record, &DeleteOptions::from_value(&Value::map()), writer, world)
+        let resource_type = kind("pods");
+        let key = Key::from_path(&resource_type.resource, path).expect("a path");
+        self.act(|writer, context| {
+            let record = context
+                .snapshot
+                .get(&key)
+                .ok_or_else(|| Status::not_found(resource_type.qualified(), path))?;
+            eviction::evict(resource_type, record, &DeleteOptions::from_value(&Value::map()), writer, context)
         })
     }
 
@@ -575,16 +602,17 @@ impl Cluster {
     /// If it is refused.
     pub fn bind(&mut self, path: &str, node: &str) -> Result<Revision, Status> {
         let key = Key::from_path(&kind("pods").resource, path).expect("a path");
-        let wish = value!({"metadata": {"name": (key.name())}, "target": {"kind": "Node", "name": (node)}});
+        let binding_object =
+            value!({"metadata": {"name": (key.name())}, "target": {"kind": "Node", "name": (node)}});
         let namespace = key.namespace().unwrap_or_default();
-        self.act(|writer, world| binding::bind(&wish, namespace, writer, world))
+        self.act(|writer, context| binding::bind(&binding_object, namespace, writer, context))
     }
 
     /// An object as it is stored.
     #[must_use]
     pub fn get(&self, resource: &str, path: &str) -> Option<Value> {
         let key = Key::from_path(&kind(resource).resource, path).ok()?;
-        self.store.snapshot().get(&key).map(stored::object)
+        self.store.snapshot().get(&key).map(codec::object)
     }
 
     /// All objects of a resource.
@@ -592,7 +620,7 @@ impl Cluster {
     pub fn list(&self, resource: &str) -> Vec<Value> {
         let snapshot = self.store.snapshot();
         let table = snapshot.table(&kind(resource).resource);
-        table.into_iter().flat_map(|table| table.iter()).map(stored::object).collect()
+        table.into_iter().flat_map(|table| table.iter()).map(codec::object).collect()
     }
 
     /// Plays the part of the nodes: every pod runs and is ready; every deleted pod goes at once.
@@ -691,10 +719,10 @@ fn kind(resource: &str) -> &'static ResourceType {
     resource_types::storage_type(&resource).unwrap_or_else(|| panic!("there are no {resource}"))
 }
 
-fn typed(served: &ResourceType, mut object: Value) -> Value {
-    object.make_map().insert("kind", served.info.kind);
-    object.make_map().insert("apiVersion", served.api_version());
-    match decode(object, served.stored_schema, &[]) {
+fn typed(resource_type: &ResourceType, mut object: Value) -> Value {
+    object.make_map().insert("kind", resource_type.info.kind);
+    object.make_map().insert("apiVersion", resource_type.api_version());
+    match decode(object, resource_type.stored_schema, &[]) {
         Ok(decoded) => decoded.value,
         Err(error) => panic!("{error}"),
     }

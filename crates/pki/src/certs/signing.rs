@@ -1,9 +1,10 @@
-//! Certificates for others: what a request asks for, signed by the authority.
+//! Signer of certificate requests, with kube-controller-manager's policy.
 //!
-//! The certificate is written here, because the library that writes ours knows each part of a name once, and people
-//! who are in several groups have several organizations. What a certificate may be used for, and for how long, is
-//! upstream's policy: only the names of the request are taken over, never its extensions, and nobody becomes an
-//! authority.
+//! Only the names of a request are copied, never its extensions, and no signed certificate is a CA. Key usages and
+//! lifetime follow upstream's policy. The certificate is encoded here because the library that issues ours holds one
+//! value per name attribute, and a user in several groups has several organizations.
+//!
+//! Start at [`Signer::sign`].
 
 use std::time::Duration;
 
@@ -16,19 +17,19 @@ use x509_parser::extensions::ParsedExtension;
 use yasna::models::{GeneralizedTime, ObjectIdentifier, UTCTime};
 use yasna::{DERWriter, DERWriterSeq, Tag, construct_der};
 
-use super::{BACKDATE, Pair, date, inspect, life};
-use crate::x509::{Names, Request};
+use super::{BACKDATE, CertifiedKey, date, inspect, life};
+use crate::x509::{CertificateRequest, SubjectAltNames};
 
-/// How long a certificate lives if nobody says otherwise, and at the most.
+/// Default and maximum lifetime of a certificate.
 pub const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// How long a certificate lives at least.
+/// Minimum lifetime of a certificate.
 pub const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
-/// Certificates that live for less than this end when they were asked to, though they begin earlier.
+/// Certificates with a shorter lifetime expire at the requested time although they are backdated.
 const SHORT: Duration = Duration::from_secs(8 * 60 * 60);
-/// The last year that the short form of a time can tell.
+/// Last year that UTCTime can encode.
 const SHORT_FORM_YEAR_MAX: i32 = 2049;
 
-/// The bit of each use, in the order in which they are encoded.
+/// Bit of each key usage, in encoding order.
 const KEY_USAGES: [(&str, u16); 10] = [
     ("signing", 0),
     ("digital signature", 0),
@@ -41,7 +42,7 @@ const KEY_USAGES: [(&str, u16); 10] = [
     ("encipher only", 7),
     ("decipher only", 8),
 ];
-/// The name of each purpose, in the order in which they are encoded.
+/// Object identifier of each extended key usage, in encoding order.
 const PURPOSES: [(&str, &[u64]); 13] = [
     ("any", &[2, 5, 29, 37, 0]),
     ("server auth", &[1, 3, 6, 1, 5, 5, 7, 3, 1]),
@@ -58,57 +59,62 @@ const PURPOSES: [(&str, &[u64]); 13] = [
     ("netscape sgc", &[2, 16, 840, 1, 113_730, 4, 1]),
 ];
 
-/// Why nothing is signed.
+/// Failure to sign a request.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// The certificate of the authority cannot be read.
+    /// The CA certificate cannot be parsed.
     #[error("the certificate of the authority cannot be read")]
     Authority,
-    /// The authority's life is over.
+    /// The CA has expired.
     #[error("refusing to sign a certificate that expired in the past: the authority ended at {0}")]
     Ended(setpoint_api::rfc3339::Seconds),
-    /// The request wants uses that there are not.
+    /// The request has unknown usages.
     #[error("unrecognized usage values: {0:?}")]
     Usages(Vec<String>),
-    /// The authority's key is of a sort that is not known here.
+    /// The algorithm of the CA key is not supported.
     #[error("the key of the authority is of a sort that is not known")]
     Algorithm,
-    /// The library refuses.
+    /// The library failed to sign.
     #[error("failed to sign certificate: {0}")]
     Sign(#[from] rcgen::Error),
 }
 
-/// The authority, ready to sign.
+/// A CA that is ready to sign.
 pub struct Signer {
     certificate: String,
     key: KeyPair,
 }
 
-/// How a request is to be signed.
-pub struct Wanted<'a> {
-    /// The request.
-    pub request: &'a Request,
-    /// What the certificate may be used for, as the API calls it.
+/// A request to sign, with its signing options.
+pub struct SigningRequest<'a> {
+    /// The certificate request.
+    pub request: &'a CertificateRequest,
+    /// Key usages, by their API names.
     pub usages: &'a [&'a str],
-    /// How long it should live; at the most [`LIFE_MAX`].
+    /// Requested lifetime; at most [`LIFE_MAX`].
     pub life: Option<Duration>,
 }
 
 impl Signer {
-    /// A signer with a certificate and its key.
+    /// Creates a signer.
     ///
     /// # Errors
-    /// If the key is none.
-    pub fn new(authority: &Pair) -> Result<Signer, SignError> {
+    /// If the key cannot be parsed.
+    pub fn new(authority: &CertifiedKey) -> Result<Signer, SignError> {
         let key = KeyPair::from_pem(&authority.key)?;
         Ok(Signer { certificate: authority.certificate.clone(), key })
     }
 
-    /// Signs a request: the certificate, in PEM. Chance makes its number.
+    /// Signs a request. Returns the certificate in PEM; `entropy` becomes its serial number.
     ///
     /// # Errors
-    /// If it wants what cannot be, or the authority's life is over.
-    pub fn sign(&self, wanted: &Wanted<'_>, now: Time, entropy: [u64; 2]) -> Result<String, SignError> {
+    /// If a usage is unknown or the CA has expired.
+    pub fn sign(
+        &self,
+        wanted: &SigningRequest<'_>,
+        now: Time,
+        entropy: [u64; 2],
+    ) -> Result<String, SignError> {
         let authority = inspect(&self.certificate, |parsed| {
             let identifier = parsed.extensions().iter().find_map(|one| match one.parsed_extension() {
                 ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0.to_vec()),
@@ -120,7 +126,7 @@ impl Signer {
         if now >= end {
             return Err(SignError::Ended(setpoint_api::rfc3339::Seconds(end)));
         }
-        let uses = Uses::of(wanted.usages)?;
+        let uses = KeyUsages::of(wanted.usages)?;
         let algorithm = algorithm(self.key.algorithm())?;
         let life = wanted.life.unwrap_or(LIFE_MAX).clamp(LIFE_MIN, LIFE_MAX);
         let last = if life < SHORT { now.after(life) } else { now.after(life).before(BACKDATE) };
@@ -155,14 +161,14 @@ impl Signer {
     }
 }
 
-/// What a certificate may be used for.
-struct Uses {
+/// Key usages and extended key usages of a certificate.
+struct KeyUsages {
     bits: u16,
     purposes: Vec<&'static [u64]>,
 }
 
-impl Uses {
-    fn of(usages: &[&str]) -> Result<Uses, SignError> {
+impl KeyUsages {
+    fn of(usages: &[&str]) -> Result<KeyUsages, SignError> {
         let known = |usage: &&str| {
             KEY_USAGES.iter().any(|(name, _)| name == usage) || PURPOSES.iter().any(|(name, _)| name == usage)
         };
@@ -176,17 +182,17 @@ impl Uses {
         let wanted = PURPOSES.iter().filter(|(name, _)| usages.contains(name));
         let mut purposes: Vec<&[u64]> = wanted.map(|(_, purpose)| *purpose).collect();
         purposes.dedup();
-        Ok(Uses { bits, purposes })
+        Ok(KeyUsages { bits, purposes })
     }
 }
 
-/// A number that is positive, and not zero.
+/// Returns a positive serial number.
 fn serial(entropy: [u64; 2]) -> [u8; 16] {
     let number = u128::from(entropy[0]) << 64 | u128::from(entropy[1]);
     (number >> 1 | 1).to_be_bytes()
 }
 
-/// How the signature of a key is called.
+/// Encodes the algorithm identifier of signatures by a key.
 fn algorithm(of: &SignatureAlgorithm) -> Result<Vec<u8>, SignError> {
     let known: [(&SignatureAlgorithm, &[u64], bool); 4] = [
         (&PKCS_ECDSA_P256_SHA256, &[1, 2, 840, 10045, 4, 3, 2], false),
@@ -215,10 +221,15 @@ fn write_time(writer: DERWriter<'_>, time: Time) {
     }
 }
 
-fn write_extensions(list: &mut DERWriterSeq<'_>, uses: &Uses, authority: Option<&[u8]>, request: &Request) {
+fn write_extensions(
+    list: &mut DERWriterSeq<'_>,
+    uses: &KeyUsages,
+    authority: Option<&[u8]>,
+    request: &CertificateRequest,
+) {
     if uses.bits != 0 {
         write_extension(list, 15, true, |writer| {
-            // Bits count from the left, and zeros at the end are left out.
+            // Bits count from the left, and trailing zeros are left out.
             let bits = uses.bits.reverse_bits();
             let length = 16 - bits.trailing_zeros() as usize;
             writer.write_bitvec_bytes(&bits.to_be_bytes()[..length.div_ceil(8)], length);
@@ -233,7 +244,7 @@ fn write_extensions(list: &mut DERWriterSeq<'_>, uses: &Uses, authority: Option<
             });
         });
     }
-    // Nobody becomes an authority: that is what an empty constraint says.
+    // Basic constraints without the CA flag.
     write_extension(list, 19, true, |writer| writer.write_sequence(|_| ()));
     if let Some(identifier) = authority {
         write_extension(list, 35, false, |writer| {
@@ -244,13 +255,13 @@ fn write_extensions(list: &mut DERWriterSeq<'_>, uses: &Uses, authority: Option<
         });
     }
     if !request.names.is_empty() {
-        // Where there is no other name, these must be understood.
+        // Without a subject, the alternative names are critical.
         let nameless = request.subject == construct_der(|writer| writer.write_sequence(|_| ()));
         write_extension(list, 17, nameless, |writer| write_names(writer, &request.names));
     }
 }
 
-/// Writes an extension of the family 2.5.29.
+/// Writes an extension of the 2.5.29 arc.
 fn write_extension(
     list: &mut DERWriterSeq<'_>,
     number: u64,
@@ -266,7 +277,7 @@ fn write_extension(
     });
 }
 
-fn write_names(writer: DERWriter<'_>, names: &Names) {
+fn write_names(writer: DERWriter<'_>, names: &SubjectAltNames) {
     writer.write_sequence(|list| {
         let mut texts = |number: u64, texts: &[String]| {
             for text in texts {

@@ -1,4 +1,4 @@
-//! Certificates over the years.
+//! Tests of loading, renewal and clock changes over the lifetime of the certificates.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -18,8 +18,8 @@ fn later(days: u32) -> Time {
 fn certificates_are_used_again_and_are_private() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("pki");
-    let first = Pki::keep(&dir, &names(&[]), NOW, 1).unwrap();
-    assert!(Pki::keep(&dir, &names(&[]), later(200), 2).unwrap() == first);
+    let first = Pki::load_or_create(&dir, &names(&[]), NOW, 1).unwrap();
+    assert!(Pki::load_or_create(&dir, &names(&[]), later(200), 2).unwrap() == first);
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
     let files: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -30,28 +30,28 @@ fn certificates_are_used_again_and_are_private() {
 #[test]
 fn certificates_are_renewed_in_the_last_third_of_their_life() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+    let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
     assert!(first.renew_at() > later(242) && first.renew_at() < later(244));
-    let second = Pki::keep(dir.path(), &names(&[]), first.renew_at(), 2).unwrap();
+    let second = Pki::load_or_create(dir.path(), &names(&[]), first.renew_at(), 2).unwrap();
     assert!(second.ca == first.ca && second.server != first.server && second.admin != first.admin);
     assert!(second.renew_at() > later(365));
 }
 
-/// Who holds the old certificate of the authority trusts what the extended one signs, and the other way round.
+/// A client that trusts the old CA certificate accepts certificates signed by the extended one, and the reverse.
 #[test]
 fn an_old_authority_is_extended_and_all_credentials_stay_valid() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
-    let second = Pki::keep(dir.path(), &names(&[]), later(3000), 2).unwrap();
+    let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
+    let second = Pki::load_or_create(dir.path(), &names(&[]), later(3000), 2).unwrap();
     assert!(second.ca.certificate != first.ca.certificate && second.ca.key == first.ca.key);
     for (leaf, ca) in [(&first.admin, &second.ca), (&second.server, &first.ca), (&second.admin, &second.ca)] {
         assert!(leaf.is_signed_by(ca));
     }
-    let subject = |pair: &Pair| inspect(&pair.certificate, |parsed| parsed.subject().to_string());
+    let subject = |pair: &CertifiedKey| inspect(&pair.certificate, |parsed| parsed.subject().to_string());
     assert_eq!(subject(&first.ca), subject(&second.ca));
-    let end = |pair: &Pair| inspect(&pair.certificate, |parsed| life(parsed).1).unwrap();
+    let end = |pair: &CertifiedKey| inspect(&pair.certificate, |parsed| life(parsed).1).unwrap();
     assert!(end(&second.ca) > later(6000), "it has a new life");
-    let third = Pki::keep(dir.path(), &names(&[]), NOW, 3).unwrap();
+    let third = Pki::load_or_create(dir.path(), &names(&[]), NOW, 3).unwrap();
     assert!(third.ca == second.ca, "the clock was ahead for a while");
     assert!(third.server != second.server && third.server.is_signed_by(&first.ca));
 }
@@ -59,11 +59,11 @@ fn an_old_authority_is_extended_and_all_credentials_stay_valid() {
 #[test]
 fn a_new_name_makes_a_new_server_certificate_only() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+    let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
     for extra in ["10.0.0.1", "fd00::1", "example"] {
-        let second = Pki::keep(dir.path(), &names(&[extra]), NOW, 2).unwrap();
+        let second = Pki::load_or_create(dir.path(), &names(&[extra]), NOW, 2).unwrap();
         assert!(second.server != first.server && second.ca == first.ca && second.admin == first.admin);
-        assert!(Pki::keep(dir.path(), &names(&[extra]), NOW, 3).unwrap() == second);
+        assert!(Pki::load_or_create(dir.path(), &names(&[extra]), NOW, 3).unwrap() == second);
     }
 }
 
@@ -108,19 +108,22 @@ fn an_authority_that_cannot_be_used_is_reported_and_never_replaced() {
     ];
     for (harm, expected) in cases {
         let dir = tempfile::tempdir().unwrap();
-        let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+        let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
         harm(dir.path());
         assert_refused(dir.path(), NOW, expected);
         std::fs::write(dir.path().join("ca.crt"), &first.ca.certificate).unwrap();
         std::fs::write(dir.path().join("ca.key"), &first.ca.key).unwrap();
-        assert!(Pki::keep(dir.path(), &names(&[]), NOW, 3).unwrap() == first, "{expected}: once restored");
+        assert!(
+            Pki::load_or_create(dir.path(), &names(&[]), NOW, 3).unwrap() == first,
+            "{expected}: once restored"
+        );
     }
 }
 
-/// The certificates cannot be used at `now`, for the reason expected, and nothing is written.
+/// Asserts that loading at `now` fails with `expected`, and that nothing is written.
 fn assert_refused(dir: &Path, now: Time, expected: &str) {
     let before = contents(dir);
-    let refused = Pki::keep(dir, &names(&[]), now, 2);
+    let refused = Pki::load_or_create(dir, &names(&[]), now, 2);
     let error = refused.err().unwrap_or_else(|| panic!("not refused: {expected}")).to_string();
     assert!(error.contains(expected), "{expected}: {error}");
     assert!(error.contains("or remove ") && !error.contains('\n'), "one line, and what to do: {error}");
@@ -130,28 +133,31 @@ fn assert_refused(dir: &Path, now: Time, expected: &str) {
 #[test]
 fn an_authority_survives_a_clock_that_is_wrong_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+    let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
     assert_refused(dir.path(), NOW.before(Duration::from_secs(3600)), "ca.crt is valid from ");
     assert_refused(dir.path(), later(4015), "ca.crt has expired at ");
-    assert!(Pki::keep(dir.path(), &names(&[]), NOW, 3).unwrap() == first);
+    assert!(Pki::load_or_create(dir.path(), &names(&[]), NOW, 3).unwrap() == first);
 }
 
 #[test]
 fn no_authority_is_made_while_the_clock_is_plainly_wrong() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Pki::keep(dir.path(), &names(&[]), Time::from_seconds(86_400), 1).err().unwrap().to_string();
+    let error = Pki::load_or_create(dir.path(), &names(&[]), Time::from_seconds(86_400), 1)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("the clock of this machine says 1970-01-02T00:00:00Z"), "{error}");
     assert!(contents(dir.path()).is_empty() && !error.contains('\n'), "{error}");
-    let ahead = Pki::keep(dir.path(), &names(&[]), later(3650), 1).unwrap();
+    let ahead = Pki::load_or_create(dir.path(), &names(&[]), later(3650), 1).unwrap();
     assert_refused(dir.path(), NOW, "if it is right now, it was ahead when the authority was made");
-    assert!(Pki::keep(dir.path(), &names(&[]), later(3651), 1).unwrap() == ahead);
+    assert!(Pki::load_or_create(dir.path(), &names(&[]), later(3651), 1).unwrap() == ahead);
 }
 
 #[test]
 fn a_crash_of_the_first_start_leaves_nothing_in_the_way() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("ca.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
-    assert!(Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap().ca.fits_together());
+    assert!(Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap().ca.fits_together());
 }
 
 #[test]
@@ -163,12 +169,12 @@ fn leaf_pairs_that_are_missing_damaged_or_foreign_are_issued_again() {
             [None, Some(""), Some("garbage"), Some(foreign.server.key.as_str())].map(|text| (file, text))
         }) {
             let dir = tempfile::tempdir().unwrap();
-            let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+            let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
             match text {
                 Some(text) => std::fs::write(dir.path().join(file), text).unwrap(),
                 None => std::fs::remove_file(dir.path().join(file)).unwrap(),
             }
-            let second = Pki::keep(dir.path(), &names(&[]), NOW, 2).unwrap();
+            let second = Pki::load_or_create(dir.path(), &names(&[]), NOW, 2).unwrap();
             assert!(second.ca == first.ca, "{file}");
             assert_eq!(
                 (second.server != first.server, second.admin != first.admin),
@@ -178,17 +184,18 @@ fn leaf_pairs_that_are_missing_damaged_or_foreign_are_issued_again() {
         }
     }
     let dir = tempfile::tempdir().unwrap();
-    let first = Pki::keep(dir.path(), &names(&[]), NOW, 1).unwrap();
+    let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
     std::fs::write(dir.path().join("admin.crt"), &foreign.admin.certificate).unwrap();
     std::fs::write(dir.path().join("admin.key"), &foreign.admin.key).unwrap();
-    let second = Pki::keep(dir.path(), &names(&[]), NOW, 2).unwrap();
+    let second = Pki::load_or_create(dir.path(), &names(&[]), NOW, 2).unwrap();
     assert!(second.admin != foreign.admin && second.admin.is_signed_by(&first.ca));
 }
 
 #[test]
 fn subjects_are_those_that_policies_know() {
     let pki = Pki::ephemeral(&names(&[]), NOW, 1).unwrap();
-    let subject = |pair: &Pair| inspect(&pair.certificate, |parsed| parsed.subject().to_string()).unwrap();
+    let subject =
+        |pair: &CertifiedKey| inspect(&pair.certificate, |parsed| parsed.subject().to_string()).unwrap();
     assert_eq!(subject(&pki.ca), "CN=kubernetes");
     assert_eq!(subject(&pki.server), "CN=kube-apiserver");
     assert_eq!(subject(&pki.admin), "O=system:masters, CN=kubernetes-admin");

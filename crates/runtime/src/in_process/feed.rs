@@ -1,4 +1,4 @@
-//! All changes of the store, in an order in which the world is whole at every revision that is reached.
+//! Feeds of all resources, drained in an order in which the loop's world is complete at every revision it reaches.
 
 use std::task::{Context, Poll};
 
@@ -18,7 +18,7 @@ pub(super) struct Feed {
 
 struct Followed {
     resource: Resource,
-    /// Nothing before the resource is listed.
+    /// `None` until the resource is listed.
     lane: Option<ResourceFeed<Cursor>>,
 }
 
@@ -86,7 +86,7 @@ impl Followed {
             match drained {
                 Drained::Armed => return true,
                 Drained::Ahead => return false,
-                // Too far behind: what was missed is found by listing.
+                // Too far behind: list again.
                 Drained::Lost => self.lane = None,
             }
         }

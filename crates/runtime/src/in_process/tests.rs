@@ -1,4 +1,4 @@
-//! The thread of the loop over a real store.
+//! Tests of the loop's thread over a real store.
 
 use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// How long a change may take to be planned. A lost wakeup waits for the resync, which is later.
+/// Time for a change to be planned. A lost wakeup waits for the resync, which is later.
 const PLANNED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Reports the revision of each ConfigMap that is planned.
@@ -170,7 +170,7 @@ fn paired_changes_are_planned_though_no_sleep_ends_by_itself() {
 /// The period of [`Periodic`].
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Asks to be planned every [`PERIOD`], as what renews a Lease does, and reports when it is.
+/// Requeues itself every [`PERIOD`], as a Lease renewal does, and reports each plan.
 struct Periodic(Mutex<Sender<Time>>);
 
 impl Planner for Periodic {
@@ -207,7 +207,7 @@ impl Planner for Periodic {
     }
 }
 
-/// Lets so many periods pass, and demands a renewal in each.
+/// Advances the clock by `periods` periods, and asserts a renewal in each.
 fn renews(clock: &ManualClock, renewed: &Receiver<Time>, periods: u32, when: &str) {
     for period in 0..periods {
         clock.advance(PERIOD);
@@ -244,7 +244,7 @@ fn loop_that_sleeps_or_turns_is_alive() {
     assert_eq!(shell.pulse.check(), Ok(()));
 }
 
-/// Plans without end once it has begun, until the test lets it go.
+/// Plans until the test releases it.
 struct Endless(Mutex<Sender<()>>, Arc<AtomicBool>);
 
 impl Planner for Endless {

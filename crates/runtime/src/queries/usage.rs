@@ -1,8 +1,9 @@
-//! How busy pods and nodes are: where that comes from, and how autoscalers are told.
+//! Resource usage of pods and nodes, and its encoding in query answers.
 //!
-//! Whoever knows what they use implements [`Usage`]; `metrics.k8s.io` and the autoscaler tell what it tells. A question is `{"type", "namespace", "selector", "name"}`, with `container` where one is meant; the
-//! answer about pods is `{"pods": {NAME: {"value", "timestamp", "windowSeconds"}}}` with values in thousandths.
-//! Metrics other than of resources have no source here, and get the error that upstream gives without one.
+//! A [`UsageSource`] feeds both `metrics.k8s.io` and the autoscaler. A question is `{"type", "namespace", "selector",
+//! "name"}`, with `container` for container metrics; the answer about pods is `{"pods": {NAME: {"value", "timestamp",
+//! "windowSeconds"}}}` with values in thousandths. Metrics other than resource metrics have no source here; the
+//! answer is the error that upstream returns without one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,91 +13,92 @@ use setpoint_api::quantity::Quantity;
 use setpoint_api::rfc3339::{self, Seconds};
 use setpoint_api::{Time, Value, value};
 
-/// What a server says that does not serve metrics of resources.
-pub const UNSERVED: &str = "the server could not find the requested resource (get pods.metrics.k8s.io)";
+/// Error of an API server without `metrics.k8s.io`.
+pub const NOT_SERVED_ERROR: &str =
+    "the server could not find the requested resource (get pods.metrics.k8s.io)";
 
-/// Which pods or nodes are meant.
+/// Selection of pods or nodes.
 #[derive(Clone, Copy, Debug)]
-pub struct Which<'a> {
-    /// The namespace; empty for all, and for nodes.
+pub struct UsageSelector<'a> {
+    /// Namespace; empty for all, and for nodes.
     pub namespace: &'a str,
-    /// The name; empty for all.
+    /// Name; empty for all.
     pub name: &'a str,
-    /// What is wanted of their labels.
+    /// Label selector.
     pub labels: &'a Selector,
 }
 
-/// Knows what pods and nodes use. It is asked in the thread of the loop too, so it answers from memory.
-pub trait Usage: Send + Sync {
-    /// Whether anything is measured. Where nothing is, the group of metrics is not there, as in a cluster without it, so
-    /// that whoever asks for it hears why instead of waiting for numbers that never come.
+/// Source of resource usage. The loop's thread calls it too, so it must not block.
+pub trait UsageSource: Send + Sync {
+    /// `true` if anything is measured. Otherwise the API group is absent, as in a cluster without a metrics server,
+    /// so clients get an error instead of waiting for samples.
     fn is_served(&self) -> bool;
 
-    /// What pods use. Those of which nothing is known are left out.
+    /// Usage of pods, without those that have no sample.
     ///
     /// # Errors
-    /// If nobody can know: then why, as a server would say it.
-    fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String>;
+    /// If there is no source: the error that a server returns.
+    fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
 
-    /// What nodes use, each as one part without a name. Those of which nothing is known are left out.
+    /// Usage of nodes, each under an empty container name, without those that have no sample.
     ///
     /// # Errors
-    /// If nobody can know: then why, as a server would say it.
-    fn nodes(&self, which: Which<'_>) -> Result<Vec<Used>, String>;
+    /// If there is no source: the error that a server returns.
+    fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
 }
 
-/// What each part of something used of each resource, in thousandths.
-pub type Parts = BTreeMap<String, BTreeMap<String, i64>>;
+/// Usage by container and resource, in thousandths.
+pub type ContainerUsage = BTreeMap<String, BTreeMap<String, i64>>;
 
-/// What a pod or a node used.
+/// Usage of a pod or a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Used {
-    /// The namespace of the pod.
+pub struct UsageSample {
+    /// Namespace of the pod.
     pub namespace: String,
-    /// The name of the pod or node.
+    /// Name of the pod or node.
     pub name: String,
-    /// Its labels.
+    /// Labels of the pod or node.
     pub labels: BTreeMap<String, String>,
-    /// What each of its containers used.
-    pub parts: Parts,
-    /// When it was measured.
+    /// Usage of each container.
+    pub parts: ContainerUsage,
+    /// End of the measurement.
     pub at: Time,
-    /// Over which time.
+    /// Length of the measurement.
     pub window: Duration,
 }
 
-/// Nobody measures anything.
-pub struct Unserved;
+/// A source for clusters without measurements.
+pub struct NoUsageSource;
 
-impl Usage for Unserved {
+impl UsageSource for NoUsageSource {
     fn is_served(&self) -> bool {
         false
     }
 
-    fn pods(&self, _: Which<'_>) -> Result<Vec<Used>, String> {
-        Err(UNSERVED.to_owned())
+    fn pods(&self, _: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+        Err(NOT_SERVED_ERROR.to_owned())
     }
 
-    fn nodes(&self, _: Which<'_>) -> Result<Vec<Used>, String> {
-        Err(UNSERVED.to_owned())
+    fn nodes(&self, _: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+        Err(NOT_SERVED_ERROR.to_owned())
     }
 }
 
-/// Answers a question about a metric.
+/// Answers a query about a metric.
 ///
 /// # Errors
-/// If it is not known.
-pub fn answer(question: &Value, source: &dyn Usage) -> Result<Value, String> {
+/// If the metric has no source or no sample.
+pub fn answer(question: &Value, source: &dyn UsageSource) -> Result<Value, String> {
     if let Some(error) = without_source(question) {
         return Err(error);
     }
     let labels = Selector::parse(question.str_at(&["selector"])).map_err(|error| error.to_string())?;
-    let which = Which { namespace: question.str_at(&["namespace"]), name: "", labels: &labels };
+    let which = UsageSelector { namespace: question.str_at(&["namespace"]), name: "", labels: &labels };
     let used = source.pods(which).map_err(|error| unfetched(&error))?;
-    told(question, &used)
+    to_answer(question, &used)
 }
 
-/// The error for a metric that has no source here; nothing for one that has.
+/// Error for a metric without a source; `None` for resource metrics.
 #[must_use]
 pub fn without_source(question: &Value) -> Option<String> {
     Some(match question.str_at(&["type"]) {
@@ -116,24 +118,24 @@ pub fn without_source(question: &Value) -> Option<String> {
     })
 }
 
-/// The words for metrics of resources that could not be fetched.
+/// Error for resource metrics that could not be fetched.
 #[must_use]
 pub fn unfetched(error: &str) -> String {
     format!("unable to fetch metrics from resource metrics API: {error}")
 }
 
-/// What an autoscaler is told of what pods used.
+/// Encodes samples as the answer to a query.
 ///
 /// # Errors
-/// If no pod told anything.
-pub fn told(question: &Value, used: &[Used]) -> Result<Value, String> {
+/// If there is no sample.
+pub fn to_answer(question: &Value, used: &[UsageSample]) -> Result<Value, String> {
     if used.is_empty() {
         return Err("no metrics returned from resource metrics API".to_owned());
     }
     let (resource, container) = (question.str_at(&["name"]), question.str_at(&["container"]));
     let mut pods = Value::map();
     for used in used {
-        // A pod of which a part is unknown is as good as unknown.
+        // A pod with a container that has no sample is left out.
         let parts: Option<Vec<i64>> = if container.is_empty() {
             used.parts.values().map(|usage| usage.get(resource).copied()).collect()
         } else {
@@ -150,14 +152,14 @@ pub fn told(question: &Value, used: &[Used]) -> Result<Value, String> {
     Ok(value!({"pods": (pods)}))
 }
 
-/// What a PodMetricsList of `metrics.k8s.io` says.
+/// Decodes a PodMetricsList.
 #[must_use]
-pub fn from_list(list: &Value) -> Vec<Used> {
+pub fn from_list(list: &Value) -> Vec<UsageSample> {
     let items = list.get("items").and_then(Value::as_list).unwrap_or_default();
     items.iter().map(from_pod).collect()
 }
 
-fn from_pod(item: &Value) -> Used {
+fn from_pod(item: &Value) -> UsageSample {
     let containers = item.get("containers").and_then(Value::as_list).unwrap_or_default();
     let usage = |container: &Value| {
         let usage = container.get("usage").and_then(Value::as_map).into_iter().flat_map(|usage| usage.iter());
@@ -167,7 +169,7 @@ fn from_pod(item: &Value) -> Used {
         });
         (container.str_at(&["name"]).to_owned(), usage.collect())
     };
-    Used {
+    UsageSample {
         namespace: item.str_at(&["metadata", "namespace"]).to_owned(),
         name: item.str_at(&["metadata", "name"]).to_owned(),
         labels: BTreeMap::new(),
@@ -177,7 +179,7 @@ fn from_pod(item: &Value) -> Used {
     }
 }
 
-/// A span in the words of Go: `1m30.5s`. What cannot be read is none.
+/// Parses a Go duration such as `1m30.5s`; zero if it is malformed.
 fn window(text: &str) -> Duration {
     let mut sum = 0.0;
     let mut rest = text;
@@ -206,21 +208,21 @@ mod tests {
 
     use super::*;
 
-    /// Tells what one pod with two containers used.
+    /// Source with one pod of two containers.
     struct One;
 
-    impl Usage for One {
+    impl UsageSource for One {
         fn is_served(&self) -> bool {
             true
         }
 
-        fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
+        fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
             assert_eq!((which.namespace, which.labels.to_string().as_str()), ("default", "app=web"));
             Ok(from_list(&list()))
         }
 
-        fn nodes(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
-            Unserved.nodes(which)
+        fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+            NoUsageSource.nodes(which)
         }
     }
 
@@ -263,7 +265,7 @@ mod tests {
 
     #[test]
     fn errors_are_those_that_people_know() {
-        let unserved = |kind| answer(&ask(kind, "cpu", ""), &Unserved).unwrap_err();
+        let unserved = |kind| answer(&ask(kind, "cpu", ""), &NoUsageSource).unwrap_err();
         assert_eq!(
             unserved("Resource"),
             "unable to fetch metrics from resource metrics API: the server could not find the requested resource \
@@ -272,7 +274,7 @@ mod tests {
         assert!(unserved("Pods").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
         assert!(unserved("Object").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
         assert!(unserved("External").ends_with("(get cpu.external.metrics.k8s.io)"));
-        let silent = told(&ask("Resource", "cpu", ""), &[]).unwrap_err();
+        let silent = to_answer(&ask("Resource", "cpu", ""), &[]).unwrap_err();
         assert_eq!(silent, "no metrics returned from resource metrics API");
     }
 

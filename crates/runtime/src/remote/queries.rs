@@ -13,14 +13,14 @@ use super::Report;
 use crate::client::{Client, percent_encode};
 use crate::queries::{QueryHandler, usage};
 
-/// How long the server may take to answer. It is shorter than the period in which autoscalers ask.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Where access is reviewed.
+/// Time for the server to answer. Shorter than the sync period of autoscalers.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Path of access reviews.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// Where it is told what pods use.
+/// Path of pod metrics.
 const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
 
-/// Query handler that asks the API server.
+/// Query handler that forwards to the API server.
 pub(super) struct RemoteQueries {
     pub client: Arc<Client>,
     pub local: Arc<QueryHandler>,
@@ -29,7 +29,7 @@ pub(super) struct RemoteQueries {
 }
 
 impl RemoteQueries {
-    /// Answers a question, and reports it.
+    /// Answers a query, and reports the answer to the loop.
     pub async fn answer(
         self,
         (controller, key, ask): (&'static str, Key, Ask),
@@ -37,13 +37,15 @@ impl RemoteQueries {
     ) {
         let late = |_| Err("the server did not answer in time".to_owned());
         let answer = match ask.whom {
-            "access" => tokio::time::timeout(PATIENCE, self.access(&ask.question)).await.unwrap_or_else(late),
+            "access" => {
+                tokio::time::timeout(REQUEST_TIMEOUT, self.access(&ask.question)).await.unwrap_or_else(late)
+            }
             "metrics" => {
-                tokio::time::timeout(PATIENCE, self.metrics(&ask.question)).await.unwrap_or_else(late)
+                tokio::time::timeout(REQUEST_TIMEOUT, self.metrics(&ask.question)).await.unwrap_or_else(late)
             }
             _ => self.local.answer(&ask, self.clock.now(), &*self.entropy),
         };
-        // A loop that is gone does not mind.
+        // The loop may have ended.
         let _ = reports.send(Report::Replied { controller, key, ask, answer }).await;
     }
 
@@ -66,17 +68,17 @@ impl RemoteQueries {
             format!("{METRICS}/namespaces/{namespace}/pods?labelSelector={}", percent_encode(selector));
         let list = self.ask(Method::GET, &path, Bytes::new()).await;
         let list = list.map_err(|error| usage::unfetched(&error))?;
-        usage::told(question, &usage::from_list(&list))
+        usage::to_answer(question, &usage::from_list(&list))
     }
 
-    /// Asks the server, and gives what it says, or why it says nothing.
+    /// Sends a request. Returns the decoded body, or the reason of the failure.
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Value, String> {
         let answered = self.client.ask(method, path, Some("application/json"), body).await;
         let (status, body) = answered.map_err(|error| error.to_string())?;
         let body = json::parse(&body).unwrap_or_default();
         match status.as_u16() {
             _ if status.is_success() => Ok(body),
-            404 if path.starts_with(METRICS) => Err(usage::UNSERVED.to_owned()),
+            404 if path.starts_with(METRICS) => Err(usage::NOT_SERVED_ERROR.to_owned()),
             _ => Err(body.str_at(&["message"]).to_owned()),
         }
     }

@@ -1,4 +1,6 @@
-//! ResourceWatch one resource: a list, then a watch, and a list again when the watch is lost.
+//! Reflector of one resource: lists, then watches, and lists again when the watch is lost.
+//!
+//! Start at [`ResourceWatch::follow`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +15,16 @@ use tokio::sync::mpsc;
 use super::{Report, arrived, meta};
 use crate::client::{Client, ClientError, part};
 
-/// How long to wait before a list is tried again.
+/// Pause before a list is retried.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a watch may say nothing: bookmarks come every minute.
+/// Time without a watch event after which the watch is restarted. Bookmarks come every minute.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
 
-/// Why a watch ended.
+/// End of a watch.
 enum Ended {
-    /// The connection broke, or the server ended it: it can be taken up again.
+    /// The connection or the watch ended: it can be resumed at the last revision.
     Paused,
-    /// What happened meanwhile is not known any more.
+    /// The revision is too old to resume from: the resource has to be listed again.
     Lost,
 }
 
@@ -30,54 +32,59 @@ enum Ended {
 pub(super) struct ResourceWatch {
     pub client: Arc<Client>,
     pub clock: Arc<dyn Clock>,
-    /// How long a list, or the begin of a watch, may take.
-    pub patience: Duration,
+    /// Time for a list, or for the start of a watch.
+    pub timeout: Duration,
     pub reports: mpsc::Sender<Report>,
 }
 
 impl ResourceWatch {
-    /// Follows a resource until nobody listens.
+    /// Follows a resource until the loop ends.
     pub async fn follow(self, resource: &'static Resource) {
-        let Some(served) = resource_types::storage_type(resource) else { return };
-        let path = collection(served);
+        let Some(resource_type) = resource_types::storage_type(resource) else { return };
+        let path = collection(resource_type);
         while !self.reports.is_closed() {
-            if let Some((objects, revision)) = self.list(&path, served).await {
+            if let Some((objects, revision)) = self.list(&path, resource_type).await {
                 let mut after = revision;
                 let revision = Revision(revision);
                 let listed = Report::Listed { resource: resource.clone(), objects, revision };
                 if self.reports.send(listed).await.is_err() {
                     return;
                 }
-                while let Ok(Ended::Paused) = self.watch(&path, served, &mut after).await {
+                while let Ok(Ended::Paused) = self.watch(&path, resource_type, &mut after).await {
                     tokio::time::sleep(PAUSE).await;
                     if self.reports.is_closed() {
                         return;
                     }
                 }
             }
-            // A server that refuses is not asked without a pause.
+            // Pause between failed attempts.
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    async fn list(&self, path: &str, served: &ResourceType) -> Option<(Vec<Object>, u64)> {
+    async fn list(&self, path: &str, resource_type: &ResourceType) -> Option<(Vec<Object>, u64)> {
         let asked = self.client.ask(Method::GET, path, None, Bytes::new());
-        let (status, body) = tokio::time::timeout(self.patience, asked).await.ok()?.ok()?;
+        let (status, body) = tokio::time::timeout(self.timeout, asked).await.ok()?.ok()?;
         if status.as_u16() == 404 {
-            // A server that does not know the kind has none of it.
+            // The server does not serve the resource, so there are no objects.
             return Some((Vec::new(), 0));
         }
         let list = json::parse(&body).ok().filter(|_| status.is_success())?;
         let revision = meta(&list, "resourceVersion").parse().ok()?;
         let items = list.get("items").and_then(Value::as_list).unwrap_or_default();
-        Some((items.iter().filter_map(|item| object(served, item, &*self.clock)).collect(), revision))
+        Some((items.iter().filter_map(|item| object(resource_type, item, &*self.clock)).collect(), revision))
     }
 
-    /// Watches from `after`, which moves on with what was seen.
-    async fn watch(&self, path: &str, served: &ResourceType, after: &mut u64) -> Result<Ended, ClientError> {
+    /// Watches from `after`, which advances with the events.
+    async fn watch(
+        &self,
+        path: &str,
+        resource_type: &ResourceType,
+        after: &mut u64,
+    ) -> Result<Ended, ClientError> {
         let path = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={after}");
         let asked = self.client.send(Method::GET, &path, None, Bytes::new());
-        let Ok(Ok(response)) = tokio::time::timeout(self.patience, asked).await else {
+        let Ok(Ok(response)) = tokio::time::timeout(self.timeout, asked).await else {
             return Ok(Ended::Paused);
         };
         if response.status().as_u16() == 410 || !response.status().is_success() {
@@ -103,7 +110,7 @@ impl ResourceWatch {
                 }
                 let Ok(revision) = meta(&item, "resourceVersion").parse() else { continue };
                 *after = revision;
-                let report = report(kind, served, &item, Revision(revision), &*self.clock);
+                let report = report(kind, resource_type, &item, Revision(revision), &*self.clock);
                 let Some(report) = report else { continue };
                 if self.reports.send(report).await.is_err() {
                     return Ok(Ended::Lost);
@@ -113,9 +120,10 @@ impl ResourceWatch {
     }
 }
 
-/// The path of all objects of a resource.
-fn collection(served: &ResourceType) -> String {
-    let (group, version, plural) = (served.info.group, served.info.version, served.info.plural);
+/// Path of a resource's collection.
+fn collection(resource_type: &ResourceType) -> String {
+    let (group, version, plural) =
+        (resource_type.info.group, resource_type.info.version, resource_type.info.plural);
     if group.is_empty() {
         format!("/api/{version}/{plural}")
     } else {
@@ -123,29 +131,29 @@ fn collection(served: &ResourceType) -> String {
     }
 }
 
-fn object(served: &ResourceType, item: &Value, clock: &dyn Clock) -> Option<Object> {
+fn object(resource_type: &ResourceType, item: &Value, clock: &dyn Clock) -> Option<Object> {
     let revision = meta(item, "resourceVersion").parse().ok()?;
-    let key = key(served, item)?;
+    let key = key(resource_type, item)?;
     Object::read(key, Revision(revision), arrived(clock), json::to_vec(item)).ok()
 }
 
-fn key(served: &ResourceType, item: &Value) -> Option<Key> {
-    served.key(meta(item, "namespace"), meta(item, "name")).ok()
+fn key(resource_type: &ResourceType, item: &Value) -> Option<Key> {
+    resource_type.key(meta(item, "namespace"), meta(item, "name")).ok()
 }
 
-/// What an event of a watch tells the loop; nothing if it is about what cannot be named.
+/// Decodes a watch event; `None` if its object cannot be named.
 fn report(
     kind: &str,
-    served: &ResourceType,
+    resource_type: &ResourceType,
     item: &Value,
     revision: Revision,
     clock: &dyn Clock,
 ) -> Option<Report> {
     if kind == "BOOKMARK" {
-        return Some(Report::Reached { resource: served.resource.clone(), revision });
+        return Some(Report::Reached { resource: resource_type.resource.clone(), revision });
     }
-    let after = if kind == "DELETED" { None } else { object(served, item, clock) };
-    Some(Report::Changed(Observed { key: key(served, item)?, revision, after, by: None }))
+    let after = if kind == "DELETED" { None } else { object(resource_type, item, clock) };
+    Some(Report::Changed(Observed { key: key(resource_type, item)?, revision, after, by: None }))
 }
 
 #[cfg(test)]
@@ -156,11 +164,11 @@ mod tests {
 
     #[test]
     fn a_bookmark_says_how_far_a_resource_is_known() {
-        let served = resource_types::find("", "v1", "configmaps").unwrap();
+        let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
         let bookmark = value!({"kind": "ConfigMap", "metadata": {"resourceVersion": "42"}});
         let told = report(
             "BOOKMARK",
-            served,
+            resource_type,
             &bookmark,
             Revision(42),
             &ManualClock::new(Time::from_seconds(1_800_000_000)),
@@ -168,19 +176,19 @@ mod tests {
         let Some(Report::Reached { resource, revision }) = told else { panic!("a bookmark tells nothing") };
         let mut engine = setpoint_reconcile::Engine::new(Vec::new(), []);
         engine.reach_of(&resource, revision);
-        assert_eq!(engine.world().revision_of(&served.resource), Revision(42));
+        assert_eq!(engine.world().revision_of(&resource_type.resource), Revision(42));
         assert_eq!(engine.world().revision(), Revision(0), "of others nothing is known");
     }
 
     #[test]
     fn changes_are_told_with_what_became_of_the_object() {
-        let served = resource_types::find("", "v1", "configmaps").unwrap();
+        let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
         let metadata = value!({"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"});
         let item = value!({"metadata": (metadata), "data": {"x": "y"}});
         for (kind, stays) in [("ADDED", true), ("MODIFIED", true), ("DELETED", false)] {
             let told = report(
                 kind,
-                served,
+                resource_type,
                 &item,
                 Revision(7),
                 &ManualClock::new(Time::from_seconds(1_800_000_000)),

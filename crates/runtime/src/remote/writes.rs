@@ -1,4 +1,4 @@
-//! Writes of the loop as requests.
+//! Writes of the loop as HTTP requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,13 @@ use tokio::sync::mpsc;
 use super::{Report, meta};
 use crate::client::{Client, ClientError};
 
-/// Sends a write, and reports what became of it. One that takes too long is lost, so that its key is planned again.
-pub(super) async fn write(
-    client: Arc<Client>,
-    sent: Sent,
-    patience: Duration,
-    reports: mpsc::Sender<Report>,
-) {
-    let outcome = match tokio::time::timeout(patience, perform(&client, &sent)).await {
+/// Sends a write, and reports its outcome. A write that times out counts as lost, so that its key is planned again.
+pub(super) async fn write(client: Arc<Client>, sent: Sent, timeout: Duration, reports: mpsc::Sender<Report>) {
+    let outcome = match tokio::time::timeout(timeout, perform(&client, &sent)).await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) | Err(_) => Outcome::Lost { by: newest(&client, patience).await },
+        Ok(Err(_)) | Err(_) => Outcome::Lost { by: newest(&client, timeout).await },
     };
-    // A loop that is gone does not mind.
+    // The loop may have ended.
     let _ = reports.send(Report::Answered { ticket: sent.ticket, outcome, by: sent.by }).await;
 }
 
@@ -46,11 +41,11 @@ async fn perform(client: &Client, sent: &Sent) -> Result<Outcome, ClientError> {
     Ok(outcome(&sent.write, status, &body))
 }
 
-/// The newest revision that the server knows, asked for until it answers.
-async fn newest(client: &Client, patience: Duration) -> Revision {
+/// Requests the server's newest revision until it answers.
+async fn newest(client: &Client, timeout: Duration) -> Revision {
     loop {
         let asked = client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new());
-        let asked = tokio::time::timeout(patience, asked).await;
+        let asked = tokio::time::timeout(timeout, asked).await;
         let revision = asked.ok().and_then(Result::ok).and_then(|(_, body)| {
             let list = json::parse(&body).ok()?;
             meta(&list, "resourceVersion").parse().ok()
@@ -62,18 +57,19 @@ async fn newest(client: &Client, patience: Duration) -> Revision {
     }
 }
 
-type Asked = (Method, String, &'static str, Value);
+type HttpRequest = (Method, String, &'static str, Value);
 
-/// A patch of a part that can only be put whole: what is there is read, patched here, and put back at its revision.
-/// Nothing for every other write, and for what is not there or has become another; the server says so then.
-async fn whole(client: &Client, write: &Write) -> Option<Asked> {
+/// Turns a patch of a subresource that only supports PUT into a PUT: reads the object, patches it, and sends it back
+/// with its revision. `None` for every other write, and if the object is gone or was replaced; the server then
+/// rejects the original patch.
+async fn whole(client: &Client, write: &Write) -> Option<HttpRequest> {
     let Write::Patch { key, part, sort, patch, uid, .. } = write else { return None };
-    let served = resource_types::storage_type(key.resource())?;
-    if part.is_empty() || served.info.subresource(part)?.verbs.contains(Verb::Patch) {
+    let resource_type = resource_types::storage_type(key.resource())?;
+    if part.is_empty() || resource_type.info.subresource(part)?.verbs.contains(Verb::Patch) {
         return None;
     }
     let namespace = key.namespace().unwrap_or_default();
-    let path = place(served, namespace, Some(key.name()), "");
+    let path = place(resource_type, namespace, Some(key.name()), "");
     let (_, body) = client.ask(Method::GET, &path, None, Bytes::new()).await.ok()?;
     let live = json::parse(&body).ok()?;
     if uid.as_deref().is_some_and(|uid| uid != meta(&live, "uid")) {
@@ -83,24 +79,24 @@ async fn whole(client: &Client, write: &Write) -> Option<Asked> {
         Sort::Merge => PatchType::Merge,
         Sort::Strategic => PatchType::Strategic,
     };
-    let patched = sort.apply(patch, live, served.stored_schema).ok()?;
-    Some((Method::PUT, place(served, namespace, Some(key.name()), part), "application/json", patched))
+    let patched = sort.apply(patch, live, resource_type.stored_schema).ok()?;
+    Some((Method::PUT, place(resource_type, namespace, Some(key.name()), part), "application/json", patched))
 }
 
-fn request(sent: &Sent) -> Option<Asked> {
-    let served = resource_types::storage_type(sent.write.resource())?;
+fn request(sent: &Sent) -> Option<HttpRequest> {
+    let resource_type = resource_types::storage_type(sent.write.resource())?;
     let manager = format!("?fieldManager={}", sent.manager);
     Some(match &sent.write {
         Write::Create { namespace, object, .. } => {
-            let path = format!("{}{manager}", place(served, namespace, None, ""));
-            (Method::POST, path, "application/json", typed(served, object.clone()))
+            let path = format!("{}{manager}", place(resource_type, namespace, None, ""));
+            (Method::POST, path, "application/json", typed(resource_type, object.clone()))
         }
         Write::Tell(news) => {
-            let path = format!("{}{manager}", place(served, news.namespace(), None, ""));
-            (Method::POST, path, "application/json", typed(served, news.to_value()))
+            let path = format!("{}{manager}", place(resource_type, news.namespace(), None, ""));
+            (Method::POST, path, "application/json", typed(resource_type, news.to_value()))
         }
         Write::Patch { key, part, sort, patch, uid, revision } => {
-            let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
             let mut patch = patch.clone();
             let metadata = patch.ensure_map("metadata");
             if let Some(uid) = uid {
@@ -116,13 +112,13 @@ fn request(sent: &Sent) -> Option<Asked> {
             (Method::PATCH, format!("{path}{manager}"), kind, patch)
         }
         Write::Apply { key, part, config, uid } => {
-            let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), part);
-            let mut config = typed(served, config.clone());
+            let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            let mut config = typed(resource_type, config.clone());
             config.ensure_map("metadata").insert("uid", &**uid);
             (Method::PATCH, format!("{path}{manager}&force=true"), "application/apply-patch+yaml", config)
         }
         Write::Delete { key, uid, revision, propagation, grace } => {
-            let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), "");
+            let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), "");
             let mut preconditions = Map::new();
             if let Some(uid) = uid {
                 preconditions.insert("uid", &**uid);
@@ -143,20 +139,20 @@ fn request(sent: &Sent) -> Option<Asked> {
             (Method::DELETE, path, "application/json", Value::Map(options))
         }
         Write::Post { key, part, object } => {
-            let path = place(served, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
             (Method::POST, format!("{path}{manager}"), "application/json", object.clone())
         }
     })
 }
 
-fn typed(served: &ResourceType, mut object: Value) -> Value {
-    served.set_type(&mut object);
+fn typed(resource_type: &ResourceType, mut object: Value) -> Value {
+    resource_type.set_type(&mut object);
     object
 }
 
-/// The path of an object, of its part, or of all objects in a namespace.
-fn place(served: &ResourceType, namespace: &str, name: Option<&str>, part: &str) -> String {
-    let info = served.info;
+/// Path of an object, of its subresource, or of a collection.
+fn place(resource_type: &ResourceType, namespace: &str, name: Option<&str>, part: &str) -> String {
+    let info = resource_type.info;
     let mut path = if info.group.is_empty() {
         format!("/api/{}", info.version)
     } else {

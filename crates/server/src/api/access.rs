@@ -1,7 +1,7 @@
-//! Who comes in, and what they may do.
+//! Authentication and authorization of requests.
 //!
-//! Until there are roles there is one sort of access: the administrators may do everything. Everyone else who proves
-//! who they are may ask who they are and what they may do, and read what the API consists of.
+//! Without RBAC there is one rule: members of `system:masters` may do everything. Other authenticated users may
+//! review themselves, and read discovery documents.
 
 use http::{HeaderMap, HeaderName, Method};
 use setpoint_api::Value;
@@ -11,14 +11,14 @@ use super::Api;
 use crate::discovery::usage;
 use crate::exchange::{Identity, Request};
 use crate::query::Query;
-use crate::route::{Measured, Route, Target};
+use crate::route::{MetricsTarget, Route, Target};
 use crate::tokens::{ISSUER, TokenError, Verified};
 
-/// The group whose members may do everything.
+/// Group with full access.
 const ADMINISTRATORS: &str = "system:masters";
 
 impl Api {
-    /// Whose token it is, if it holds for one of these audiences; for this server if none are named.
+    /// Verifies a token for one of these audiences; for this server if there are none.
     pub(super) fn verify(&self, token: &str, audiences: &[&str]) -> Result<Verified, TokenError> {
         let own = [ISSUER];
         let audiences = if audiences.is_empty() { &own } else { audiences };
@@ -26,8 +26,8 @@ impl Api {
     }
 }
 
-/// Whether somebody in these groups may do everything. Whoever may not do everything may do nothing: this is the
-/// rule that requests, reviews of access and the loop are all judged by.
+/// `true` if one of the groups has full access. Everything else is denied: requests, access reviews and the loop
+/// share this rule.
 pub(super) fn may_do_everything<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
     groups.any(|group| group == ADMINISTRATORS)
 }
@@ -39,16 +39,16 @@ pub fn review_access(spec: &Value) -> bool {
     may_do_everything(groups.iter().filter_map(Value::as_str))
 }
 
-/// Whether somebody may do everything.
+/// `true` if the user has full access.
 pub(super) fn is_administrator(identity: &Identity) -> bool {
     may_do_everything(identity.groups.iter().map(String::as_str))
 }
 
-/// How the headers of impersonation begin: the user, group, UID and extra fields of the identity that is asked for.
+/// Prefix of impersonation headers: user, group, UID and extra fields.
 const IMPERSONATION: &str = "impersonate-";
 
-/// Refuses a request that asks for another identity. Without access control nothing could say whether it may have that
-/// identity; and to answer with the rights of the sender would not be what it asked for.
+/// Rejects impersonation. Without RBAC nothing can authorize it, and serving the request as its sender would ignore
+/// what it requests.
 pub(crate) fn refuse_impersonation(headers: &HeaderMap, identity: &Identity) -> Result<(), Status> {
     let mut names = headers.keys().map(HeaderName::as_str);
     let Some(header) = names.find(|name| name.starts_with(IMPERSONATION)) else { return Ok(()) };
@@ -61,7 +61,7 @@ pub(crate) fn refuse_impersonation(headers: &HeaderMap, identity: &Identity) -> 
     Err(Status::forbidden(Qualified { group: "", name: "users" }, user, why))
 }
 
-/// Refuses what somebody may not do.
+/// Authorizes a request.
 pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
     refuse_impersonation(&request.headers, &request.identity)?;
     if is_administrator(&request.identity) {
@@ -72,7 +72,7 @@ pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
         Route::Objects(target) => Err(forbidden(request, target)),
         Route::Usage(about) => Err(forbidden_usage(request, about)),
         Route::Document(parts) if is_open(parts) && request.method == Method::GET => Ok(()),
-        Route::Document(_) | Route::Nothing => {
+        Route::Document(_) | Route::NotFound => {
             let (user, verb) = (&request.identity.user, request.method.as_str().to_ascii_lowercase());
             let why = format!("User {user:?} cannot {verb} path {:?}", request.path);
             Err(Status::forbidden(Qualified { group: "", name: "" }, "", why))
@@ -80,15 +80,15 @@ pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
     }
 }
 
-/// Questions about oneself are anyone's.
+/// `true` for reviews of the user itself, which every authenticated user may create.
 fn is_about_oneself(target: &Target) -> bool {
     matches!(
-        target.served.info.kind,
+        target.resource_type.info.kind,
         "SelfSubjectReview" | "SelfSubjectAccessReview" | "SelfSubjectRulesReview"
     )
 }
 
-/// What the API consists of is no secret.
+/// `true` for discovery documents, which every authenticated user may read.
 fn is_open(parts: &[String]) -> bool {
     let first = parts.first().map(String::as_str).unwrap_or_default();
     matches!(
@@ -98,23 +98,23 @@ fn is_open(parts: &[String]) -> bool {
 }
 
 fn forbidden(request: &Request, target: &Target) -> Status {
-    let info = target.served.info;
+    let info = target.resource_type.info;
     let resource = if target.subresource.is_empty() {
         info.plural.to_owned()
     } else {
         format!("{}/{}", info.plural, target.subresource)
     };
     let why = why(request, (info.group, &resource), &target.namespace, &target.name, target.watch);
-    Status::forbidden(target.served.qualified(), &target.name, why)
+    Status::forbidden(target.resource_type.qualified(), &target.name, why)
 }
 
-fn forbidden_usage(request: &Request, about: &Measured) -> Status {
+fn forbidden_usage(request: &Request, about: &MetricsTarget) -> Status {
     let resource = Qualified { group: usage::GROUP, name: about.plural };
     let why = why(request, (resource.group, resource.name), &about.namespace, &about.name, false);
     Status::forbidden(resource, &about.name, why)
 }
 
-/// The words for what somebody may not do.
+/// Message of a 403.
 fn why(
     request: &Request,
     (group, resource): (&str, &str),

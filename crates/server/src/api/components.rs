@@ -1,6 +1,6 @@
-//! ComponentStatus: how the parts of the control plane are, for those who still ask that way.
+//! ComponentStatus: health of the control plane's components, for clients of the deprecated API.
 //!
-//! What is told is what the server's own checks know. Of a part that has no check nothing is known, and that is said.
+//! Conditions come from the server's own health checks; a component without a check is reported as unknown.
 
 use http::Method;
 use setpoint_api::printing::table::ListMeta;
@@ -9,25 +9,25 @@ use setpoint_api::status::{Generic, Status};
 use setpoint_api::{Map, Value};
 
 use super::{Api, wanted};
-use crate::answers;
 use crate::body::Expected;
-use crate::exchange::{Answer, Request};
+use crate::exchange::{Request, Response};
 use crate::media::View;
 use crate::query::Query;
+use crate::responses;
 use crate::route::Target;
 
-/// The names that clients know, each with that of its check.
+/// Component names, each with the name of its health check.
 const COMPONENTS: [(&str, &str); 3] =
     [("controller-manager", "controller-manager"), ("etcd-0", "etcd"), ("scheduler", "scheduler")];
 
 impl Api {
-    /// Lists them, or shows one.
+    /// Lists all components, or returns one.
     pub(super) async fn components(
         &self,
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let is_watch = target.watch || query.flag("watch") == Some(true);
         if is_watch || !matches!(request.method, Method::GET | Method::HEAD) {
             let method = request.method.as_str();
@@ -35,19 +35,20 @@ impl Api {
         }
         let (form, view) = wanted(request)?;
         let pretty = query.flag("pretty") == Some(true);
-        let (served, now) = (target.served, self.options.clock.now());
+        let (resource_type, now) = (target.resource_type, self.options.clock.now());
         if !target.name.is_empty() {
             let mut known = COMPONENTS.iter().filter(|(name, _)| *name == target.name);
             let (name, check) =
-                known.next().ok_or_else(|| Status::not_found(served.qualified(), &target.name))?;
+                known.next().ok_or_else(|| Status::not_found(resource_type.qualified(), &target.name))?;
             let mut object = component(name, self.health.of(check, &self.store).await);
-            object.make_map().insert("kind", served.info.kind);
-            object.make_map().insert("apiVersion", served.api_version());
+            object.make_map().insert("kind", resource_type.info.kind);
+            object.make_map().insert("apiVersion", resource_type.api_version());
             if view != View::Whole {
-                return answers::view_of_object(200, served, &object, view, query, now);
+                return responses::view_of_object(200, resource_type, &object, view, query, now);
             }
-            let expected = Expected { api_version: "v1", kind: served.info.kind, schema: served.schema };
-            return Ok(answers::value(200, expected, object, form, pretty));
+            let expected =
+                Expected { api_version: "v1", kind: resource_type.info.kind, schema: resource_type.schema };
+            return Ok(responses::value(200, expected, object, form, pretty));
         }
         let mut items = Vec::with_capacity(COMPONENTS.len());
         for (name, check) in COMPONENTS {
@@ -55,7 +56,7 @@ impl Api {
         }
         if view != View::Whole {
             let meta = ListMeta { resource_version: "", continue_token: "", remaining_item_count: None };
-            return answers::view_of_list(served, &items, meta, view, query, now);
+            return responses::view_of_list(resource_type, &items, meta, view, query, now);
         }
         let kind = "ComponentStatusList";
         let schema = builtin()
@@ -66,7 +67,7 @@ impl Api {
         list.insert("apiVersion", "v1");
         list.insert("metadata", Value::map());
         list.insert("items", items);
-        Ok(answers::value(200, Expected { api_version: "v1", kind, schema }, list.into(), form, pretty))
+        Ok(responses::value(200, Expected { api_version: "v1", kind, schema }, list.into(), form, pretty))
     }
 }
 

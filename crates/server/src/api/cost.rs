@@ -26,7 +26,7 @@ pub(super) fn estimate(request: &Request, route: &Route, store: &Store) -> Cost 
         Route::Objects(target) => is_large(request, target, store),
         Route::Document(parts) => parts.first().is_some_and(|first| is_generated(first)),
         Route::Usage(_) => true,
-        Route::Nothing => false,
+        Route::NotFound => false,
     };
     if is_large { Cost::Large } else { Cost::Small }
 }
@@ -37,18 +37,19 @@ fn is_generated(first: &str) -> bool {
 }
 
 fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
-    let served = target.served;
-    if served.is_virtual || (request.method == Method::POST && target.name.is_empty()) {
+    let resource_type = target.resource_type;
+    if resource_type.is_virtual || (request.method == Method::POST && target.name.is_empty()) {
         return false;
     }
-    let is_plain =
-        request.method == Method::GET && !served.is_converted() && takes_stored_bytes(&request.headers);
+    let is_plain = request.method == Method::GET
+        && !resource_type.is_converted()
+        && takes_stored_bytes(&request.headers);
     if target.name.is_empty() {
         if reads_past(&request.query) {
             return true;
         }
         let snapshot = store.snapshot();
-        let Some(table) = snapshot.table(&served.resource) else { return false };
+        let Some(table) = snapshot.table(&resource_type.resource) else { return false };
         if is_plain && request.query.len() < LARGE_QUERY_BYTES {
             return table.len() >= LARGE_COUNT || table.bytes() >= LARGE_COLLECTION_BYTES;
         }
@@ -62,7 +63,7 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
         // A few operations of this patch can copy megabytes.
         return true;
     }
-    let Ok(key) = served.key(&target.namespace, &target.name) else { return false };
+    let Ok(key) = resource_type.key(&target.namespace, &target.name) else { return false };
     store.snapshot().get(&key).is_some_and(|record| record.value_len() >= LARGE_BYTES)
 }
 

@@ -1,6 +1,6 @@
-//! Documents about the server: what is served, in which form, and what is counted.
+//! Documents about the server: discovery, OpenAPI, health, metrics, token issuer.
 //!
-//! Each has a tag, so that a client that has it already is only told so.
+//! Documents that clients cache have an ETag; `If-None-Match` is answered with 304.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,45 +16,45 @@ use setpoint_api::status::Status;
 use setpoint_api::{Time, json, value};
 
 use super::{Api, check_accept, not_allowed, unknown, wanted_whole};
-use crate::exchange::{Answer, Body, Request};
+use crate::exchange::{Body, Request, Response};
 use crate::loop_report;
 use crate::query::Query;
 use crate::tokens::ISSUER;
-use crate::{answers, discovery, health, media};
+use crate::{discovery, health, media, responses};
 
-/// The form of the aggregated document.
+/// Media type of aggregated discovery.
 const AGGREGATED: HeaderValue =
     HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
-/// The form of the second OpenAPI document that old clients ask for.
+/// Media type of the OpenAPI v2 document in protobuf.
 const GNOSTIC: HeaderValue =
     HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
-/// How long a document may be kept whose address changes with its content.
+/// Cache lifetime of a document whose URL contains its hash.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Time to wait for the end of a turn of the loop. A turn takes milliseconds.
 const LOOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Api {
-    /// Everything that is counted. What the store knows is left out if it does not say in time.
-    pub(super) async fn measures(&self) -> Answer {
+    /// `/metrics`. Metrics of the store are left out if it does not respond in time.
+    pub(super) async fn measures(&self) -> Response {
         let stat = health::stat(&self.store).await.ok();
         let text = self.metrics.render(&self.store.snapshot(), stat.as_ref(), &self.inflight);
-        let mut answer = answers::text(200, text);
+        let mut response = responses::text(200, text);
         let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-        answer.headers.insert(CONTENT_TYPE, kind);
-        answer
+        response.headers.insert(CONTENT_TYPE, kind);
+        response
     }
 
-    pub(super) fn document(&self, request: &Request, parts: &[String]) -> Result<Answer, Status> {
+    pub(super) fn document(&self, request: &Request, parts: &[String]) -> Result<Response, Status> {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let measures = self.usage.get().is_some_and(|source| source.is_served());
-        // The two documents of all groups, and the list of paths, are given whatever the method.
+        // `/`, `/apis` and `/apis/GROUP` respond to every method, as upstream's do.
         if request.method != Method::GET && !matches!(parts[..], [] | ["apis"] | ["apis", _]) {
             let exists = discovery::document(&parts, &self.options.address, measures).is_some()
                 || matches!(parts[..], [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]);
             return if exists { Err(not_allowed(&request.method)) } else { missing(request) };
         }
         match parts[..] {
-            [] => return Ok(answers::document(&discovery::paths(self.health.paths(), measures))),
+            [] => return Ok(responses::document(&discovery::paths(self.health.paths(), measures))),
             ["openapi", ref rest @ ..] => return Ok(self.openapi(request, rest)),
             [".well-known", "openid-configuration"] => return Ok(self.openid()),
             ["openid", "v1", "jwks"] => return self.keys(),
@@ -63,11 +63,11 @@ impl Api {
         }
         let is_wanted = media::wants_aggregated(accept(request));
         if let Some(document) = discovery::aggregated(&parts, measures).filter(|_| is_wanted) {
-            let mut answer = answers::json_bytes(200, vec![document.json.clone().into()]);
-            answer.headers.insert(CONTENT_TYPE, AGGREGATED);
-            let mut answer = tagged(answer, &document.tag, request);
-            answer.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
-            return Ok(answer);
+            let mut response = responses::json_bytes(200, vec![document.json.clone().into()]);
+            response.headers.insert(CONTENT_TYPE, AGGREGATED);
+            let mut response = tagged(response, &document.tag, request);
+            response.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+            return Ok(response);
         }
         let Some(document) = discovery::document(&parts, &self.options.address, measures) else {
             return missing(request);
@@ -78,11 +78,11 @@ impl Api {
             check_accept(request, &media::ACCEPTED)?;
             wanted_whole(request)?;
         }
-        Ok(answers::document(&document))
+        Ok(responses::document(&document))
     }
 
-    /// Who issues tokens, for those who check them themselves.
-    fn openid(&self) -> Answer {
+    /// OpenID discovery document, for clients that verify tokens themselves.
+    fn openid(&self) -> Response {
         let document = value!({
             "issuer": (ISSUER),
             "jwks_uri": (format!("https://{}/openid/v1/jwks", self.options.address)),
@@ -90,102 +90,103 @@ impl Api {
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["ES256"],
         });
-        answers::document(&document)
+        responses::document(&document)
     }
 
-    /// The public keys by which tokens are checked.
-    fn keys(&self) -> Result<Answer, Status> {
+    /// Public keys that verify tokens (JWKS).
+    fn keys(&self) -> Result<Response, Status> {
         let keys = self.tokens.public().map_err(Status::internal_error)?;
-        let mut answer = answers::document(&keys);
-        answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
-        Ok(answer)
+        let mut response = responses::document(&keys);
+        response.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
+        Ok(response)
     }
 
-    /// How the loop does: all controllers, or the keys of one.
-    fn reconciling(&self, rest: &[&str]) -> Answer {
+    /// State of the loop: all controllers, or the keys of one.
+    fn reconciling(&self, rest: &[&str]) -> Response {
         let Some(engine) = self.engine.get() else { return nothing() };
         let Some(engine) = engine.try_lock_for(LOOP_WAIT_MAX) else {
             let message = "the loop is busy with one turn, please try again later";
-            return answers::status(&Status::service_unavailable(message));
+            return responses::status(&Status::service_unavailable(message));
         };
         let document = match rest {
             [] => Some(loop_report::controllers(&engine)),
             [controller] => loop_report::keys(&engine, controller),
             _ => None,
         };
-        document.map_or_else(nothing, |document| answers::document(&document))
+        document.map_or_else(nothing, |document| responses::document(&document))
     }
 
-    /// Documents about the kinds, made when somebody asks and kept by nobody.
-    fn openapi(&self, request: &Request, rest: &[&str]) -> Answer {
+    /// OpenAPI documents, generated at each request and not cached.
+    fn openapi(&self, request: &Request, rest: &[&str]) -> Response {
         match rest {
             ["v2"] => second(request),
             ["v3"] => {
                 let mut bytes = json::to_vec(&openapi::v3::index(std::iter::empty()));
                 bytes.push(b'\n');
                 let tag = discovery::tag(&bytes);
-                tagged(answers::json_bytes(200, vec![bytes.into()]), &tag, request)
+                tagged(responses::json_bytes(200, vec![bytes.into()]), &tag, request)
             }
             ["v3", name @ ..] => self.third(request, &name.join("/")),
             _ => nothing(),
         }
     }
 
-    /// One document of OpenAPI version 3. Under the address that names its hash it never changes.
-    fn third(&self, request: &Request, name: &str) -> Answer {
+    /// One document of OpenAPI v3. Under the URL with its hash it never changes.
+    fn third(&self, request: &Request, name: &str) -> Response {
         let Some(hash) = openapi::v3::hash(name) else { return nothing() };
         let query = Query::parse(&request.query);
         let asked = query.get("hash");
         if !asked.is_empty() && asked != hash {
-            let mut answer = answers::text(301, "");
+            let mut response = responses::text(301, "");
             if let Ok(place) = HeaderValue::from_str(&format!("/openapi/v3/{name}?hash={hash}")) {
-                answer.headers.insert(LOCATION, place);
+                response.headers.insert(LOCATION, place);
             }
-            return answer;
+            return response;
         }
         let document =
-            || openapi::v3::document(name).map_or_else(nothing, |document| answers::document(&document));
-        let answer = if is_known(request, hash) { answers::json_bytes(200, Vec::new()) } else { document() };
-        let mut answer = tagged(answer, hash, request);
+            || openapi::v3::document(name).map_or_else(nothing, |document| responses::document(&document));
+        let response =
+            if is_known(request, hash) { responses::json_bytes(200, Vec::new()) } else { document() };
+        let mut response = tagged(response, hash, request);
         if !asked.is_empty() {
-            answer.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+            response.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
             let expires = http_date(self.options.clock.now().after(YEAR));
             if let Ok(expires) = HeaderValue::from_str(&expires) {
-                answer.headers.insert(EXPIRES, expires);
+                response.headers.insert(EXPIRES, expires);
             }
         }
-        answer
+        response
     }
 }
 
-/// The document of OpenAPI version 2, in one of two forms. Only its tags are kept.
-fn second(request: &Request) -> Answer {
+/// The OpenAPI v2 document, as JSON or protobuf. Only its ETags are cached.
+fn second(request: &Request) -> Response {
     static TAGS: [OnceLock<String>; 2] = [const { OnceLock::new() }; 2];
     let accept = accept(request).unwrap_or("*/*");
     let is_gnostic = accept.contains("proto-openapi");
     if !is_gnostic && !accept.contains("application/json") && !accept.contains('*') {
-        return answers::text(406, "");
+        return responses::text(406, "");
     }
     let kept = &TAGS[usize::from(is_gnostic)];
     if let Some(tag) = kept.get().filter(|tag| is_known(request, tag)) {
-        return tagged(answers::json_bytes(200, Vec::new()), tag, request);
+        return tagged(responses::json_bytes(200, Vec::new()), tag, request);
     }
     let document = openapi::v2::document(discovery::VERSION);
     let bytes = if is_gnostic { openapi::gnostic::to_vec(&document) } else { json::to_vec(&document) };
     let tag = kept.get_or_init(|| discovery::tag(&bytes));
-    let mut answer = answers::json_bytes(200, vec![bytes.into()]);
+    let mut response = responses::json_bytes(200, vec![bytes.into()]);
     if is_gnostic {
-        answer.headers.insert(CONTENT_TYPE, GNOSTIC);
+        response.headers.insert(CONTENT_TYPE, GNOSTIC);
     }
-    tagged(answer, tag, request)
+    tagged(response, tag, request)
 }
 
 fn accept(request: &Request) -> Option<&str> {
     request.headers.get(ACCEPT).and_then(|value| value.to_str().ok())
 }
 
-/// The answer where there is nothing: below a group that is known, in the words of the API.
-pub(super) fn missing(request: &Request) -> Result<Answer, Status> {
+/// 404: as a `Status` below a known API group, as text elsewhere.
+pub(super) fn missing(request: &Request) -> Result<Response, Status> {
     let mut parts = request.path.split('/').skip(1);
     let is_api = match parts.next() {
         Some("api") => true,
@@ -197,32 +198,32 @@ pub(super) fn missing(request: &Request) -> Result<Answer, Status> {
     if is_api { Err(unknown(&request.method)) } else { Ok(nothing()) }
 }
 
-fn nothing() -> Answer {
-    answers::text(404, "404 page not found\n")
+fn nothing() -> Response {
+    responses::text(404, "404 page not found\n")
 }
 
-/// Whether the client has what bears this tag.
+/// `true` if the client has the document with this ETag.
 fn is_known(request: &Request, tag: &str) -> bool {
     let known = request.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let bare = |text: &str| text.trim().trim_start_matches("W/").trim_matches('"') == tag;
     known.split(',').any(bare)
 }
 
-/// Marks an answer; a client that has it is told only that.
-fn tagged(mut answer: Answer, tag: &str, request: &Request) -> Answer {
+/// Sets the ETag of a response; 304 if the client has it.
+fn tagged(mut response: Response, tag: &str, request: &Request) -> Response {
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\"")) {
-        answer.headers.insert(ETAG, tag);
+        response.headers.insert(ETAG, tag);
     }
-    answer.headers.insert(VARY, HeaderValue::from_static("Accept"));
+    response.headers.insert(VARY, HeaderValue::from_static("Accept"));
     if is_known(request, tag) {
-        answer.status = StatusCode::NOT_MODIFIED;
-        answer.headers.remove(CONTENT_TYPE);
-        answer.body = Body::Whole(Vec::new());
+        response.status = StatusCode::NOT_MODIFIED;
+        response.headers.remove(CONTENT_TYPE);
+        response.body = Body::Whole(Vec::new());
     }
-    answer
+    response
 }
 
-/// A time as headers have it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats a time for an HTTP header: `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn http_date(time: Time) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =

@@ -1,4 +1,4 @@
-//! What a patch makes of an object, whichever endpoint it came through.
+//! Parsed patches, shared by the object and the scale endpoints.
 
 use setpoint_api::Value;
 use setpoint_api::decode::decode_request;
@@ -6,51 +6,51 @@ use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::status::Status;
 
 use super::write::header;
-use crate::answers;
-use crate::body::{Expected, Sent, Strictness};
+use crate::body::{DecodedBody, Expected, Strictness};
 use crate::exchange::Request;
 use crate::query::Query;
+use crate::responses;
 
-/// A patch and how strictly its outcome is taken.
-pub(super) struct Patching {
+/// A patch, and how strictly its result is decoded.
+pub(super) struct ParsedPatch {
     patch: Patch,
     strictness: Strictness,
 }
 
-/// The sort of the patch of a request; nothing if it is the configuration of an apply.
+/// Patch type of a request; `None` for an apply.
 ///
 /// # Errors
-/// If the sort is not known.
-pub(super) fn sort(request: &Request) -> Result<Option<PatchType>, Status> {
+/// 415 if the media type is unknown.
+pub(super) fn patch_type(request: &Request) -> Result<Option<PatchType>, Status> {
     let kind = header(request).unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if kind == "application/apply-patch+yaml" {
         return Ok(None);
     }
-    PatchType::from_media_type(kind).map(Some).ok_or_else(answers::unsupported_patch)
+    PatchType::from_media_type(kind).map(Some).ok_or_else(responses::unsupported_patch)
 }
 
-impl Patching {
-    /// Reads the patch of a request.
+impl ParsedPatch {
+    /// Parses the patch of a request.
     ///
     /// # Errors
     /// If it is malformed.
-    pub(super) fn parse(sort: PatchType, request: &Request, query: &Query) -> Result<Patching, Status> {
+    pub(super) fn parse(sort: PatchType, request: &Request, query: &Query) -> Result<ParsedPatch, Status> {
         let strictness = Strictness::of(query.get("fieldValidation"));
         let patch = Patch::parse(sort, &request.body, strictness != Strictness::Ignore)
             .map_err(|error| error.to_status())?;
-        Ok(Patching { patch, strictness })
+        Ok(ParsedPatch { patch, strictness })
     }
 
-    /// Whether it is seen at once that the patch does not change this field of an object.
+    /// `true` if the patch certainly does not change this field. Cheap: only top-level fields are compared.
     pub(super) fn is_untouched(&self, field: &str) -> bool {
         self.patch.is_untouched(field)
     }
 
-    /// The object that comes of `live`, and what to warn the client of.
+    /// Applies the patch to `live`, and decodes the result with warnings.
     ///
     /// # Errors
-    /// If the patch does not fit, or makes something that is no such object.
-    pub(super) fn apply(&self, live: Value, expected: Expected<'_>) -> Result<Sent, Status> {
+    /// If the patch does not apply, or its result is invalid.
+    pub(super) fn apply(&self, live: Value, expected: Expected<'_>) -> Result<DecodedBody, Status> {
         let schema = expected.schema;
         let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;
         let patched = self.patch.check_type(patched, (expected.api_version, expected.kind))?;
@@ -66,6 +66,6 @@ impl Patching {
             }
             _ => Vec::new(),
         };
-        Ok(Sent { object: decoded.value, hollow: decoded.has_omitted_empty, warnings })
+        Ok(DecodedBody { object: decoded.value, has_omitted_empty: decoded.has_omitted_empty, warnings })
     }
 }

@@ -1,6 +1,6 @@
-//! Kinds that are questions: who am I, and who may do what. The answer is all there is of them.
+//! Virtual kinds: token, access and subject reviews, which are answered but not stored.
 //!
-//! There is one sort of access: whoever belongs to the administrators may do everything, and nobody else anything.
+//! Access reviews follow the one rule of `access`: members of `system:masters` may do everything, others nothing.
 
 use http::Method;
 use setpoint_api::field_error::ErrorList;
@@ -13,63 +13,71 @@ use setpoint_api::{Map, Time, Value, metadata, value};
 use super::access::{is_administrator, may_do_everything};
 use super::write::writer;
 use super::{Api, wanted_whole};
-use crate::answers;
-use crate::body::{self, Expected, Sent, Strictness};
-use crate::exchange::{Answer, Identity, Request};
-use crate::pipeline::update::Part;
-use crate::pipeline::{World, ownership};
+use crate::body::{self, DecodedBody, Expected, Strictness};
+use crate::exchange::{Identity, Request, Response};
+use crate::pipeline::update::Subresource;
+use crate::pipeline::{RequestContext, ownership};
 use crate::query::Query;
+use crate::responses;
 use crate::route::Target;
 
 const DENIAL: &str = "only members of the group system:masters have access";
 
 impl Api {
-    /// Answers an object of a kind that is not stored.
+    /// Creates a review and fills in its status.
     pub(super) async fn answer_virtual(
         &self,
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
-        if target.served.info.kind == "ComponentStatus" {
+    ) -> Result<Response, Status> {
+        if target.resource_type.info.kind == "ComponentStatus" {
             return self.components(request, target, query).await;
         }
-        let has_scope = target.served.info.namespaced != target.namespace.is_empty();
+        let has_scope = target.resource_type.info.namespaced != target.namespace.is_empty();
         if request.method != Method::POST || !target.name.is_empty() || !has_scope {
             return Err(Status::generic(
                 405,
                 &Generic { method: request.method.as_str(), ..Generic::default() },
             ));
         }
-        if target.served.info.kind == "Binding" {
+        if target.resource_type.info.kind == "Binding" {
             return self.bind(request, target, query, "").await;
         }
         self.review(request, target, query)
     }
 
-    fn review(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
+    fn review(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
         let form = wanted_whole(request)?;
-        let served = target.served;
-        let api_version = served.api_version();
-        let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
+        let resource_type = target.resource_type;
+        let api_version = resource_type.api_version();
+        let expected = Expected {
+            api_version: &api_version,
+            kind: resource_type.info.kind,
+            schema: resource_type.schema,
+        };
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let Sent { object: mut review, warnings, .. } =
+        let DecodedBody { object: mut review, warnings, .. } =
             body::object(&request.body, super::write::header(request), expected, strictness)?;
         metadata::create::ensure_namespace(&mut review, &target.namespace)
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let writer = writer(request, query, None)?;
         let mut errors = ErrorList::new();
-        served.rules.validate(&review, &mut errors);
+        resource_type.rules.validate(&review, &mut errors);
         if !errors.is_empty() {
-            return Err(Status::invalid(served.qualified_kind(), metadata::name(&review), &errors));
+            return Err(Status::invalid(resource_type.qualified_kind(), metadata::name(&review), &errors));
         }
         let snapshot = self.store.snapshot();
         let now = self.options.clock.now();
-        let world =
-            World { snapshot: &snapshot, now, entropy: [0; 3], tolerations: self.options.tolerations };
-        ownership::note(served, Part::Whole, &writer, &world, None, &mut review);
+        let context = RequestContext {
+            snapshot: &snapshot,
+            now,
+            entropy: [0; 3],
+            tolerations: self.options.tolerations,
+        };
+        ownership::note(resource_type, Subresource::None, &writer, &context, None, &mut review);
         let identity = &request.identity;
-        match served.info.kind {
+        match resource_type.info.kind {
             "TokenReview" => {
                 if let Some(fault) = token_review_fault(&review) {
                     return Err(Status::bad_request(fault));
@@ -93,14 +101,14 @@ impl Api {
             }
         }
         let pretty = query.flag("pretty") == Some(true);
-        let mut answer = answers::value(201, expected, review, form, pretty);
-        answers::warn(&mut answer, &warnings);
-        Ok(answer)
+        let mut response = responses::value(201, expected, review, form, pretty);
+        responses::warn(&mut response, &warnings);
+        Ok(response)
     }
 }
 
 impl Api {
-    /// Says whose token a review asks about.
+    /// Fills in the status of a TokenReview.
     fn judge(&self, review: &mut Value) {
         let list = review.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
         let audiences: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
@@ -136,10 +144,10 @@ impl Api {
     }
 }
 
-/// Who asks, as an object.
+/// Returns a SelfSubjectReview of the user.
 fn who(identity: &Identity, review: &Value, now: Time) -> Value {
-    let mut answer = Value::map();
-    let map = answer.make_map();
+    let mut response = Value::map();
+    let map = response.make_map();
     for field in ["kind", "apiVersion"] {
         map.insert(field, review.get(field).cloned().unwrap_or_default());
     }
@@ -150,10 +158,10 @@ fn who(identity: &Identity, review: &Value, now: Time) -> Value {
     if !groups.is_empty() {
         info.insert("groups", groups);
     }
-    answer
+    response
 }
 
-/// This server has issued no token, so it knows none.
+/// Fills in the status of a TokenReview whose token is invalid.
 fn doubt(review: &mut Value, why: &str) {
     let mut status = Map::with_capacity(2);
     status.insert("user", Value::map());

@@ -1,6 +1,7 @@
-//! What hangs below an object and is no part of it: scale, binding, eviction, and what only a node could answer.
+//! Subresources with objects of their own: scale, binding, eviction, token, and connections to nodes.
 //!
-//! Parts of an object (status, finalizers, approval, ephemeral containers, resources) are written like the object.
+//! Subresources that are views of the object (status, finalize, approval, ephemeralcontainers, resize) are written
+//! like the object.
 
 mod binding;
 mod connect;
@@ -17,13 +18,13 @@ use setpoint_api::status::{Reason, Status};
 
 use super::write::header;
 use super::{Api, not_allowed, unknown};
-use crate::answers;
-use crate::body::{self, Expected, Sent, Strictness};
-use crate::exchange::{Answer, Request};
+use crate::body::{self, DecodedBody, Expected, Strictness};
+use crate::exchange::{Request, Response};
 use crate::query::Query;
+use crate::responses;
 use crate::route::Target;
 
-/// The verb that a method asks for below an object.
+/// API verb of a method on a subresource.
 fn verb(method: &Method) -> Option<Verb> {
     Some(match *method {
         Method::GET => Verb::Get,
@@ -35,9 +36,9 @@ fn verb(method: &Method) -> Option<Verb> {
     })
 }
 
-/// The verb that a method asks for of an object or a collection. Nothing is made or emptied in all namespaces at once.
+/// API verb of a method on an object or a collection. Objects cannot be created or deleted in all namespaces at once.
 fn verb_of_objects(method: &Method, target: &Target) -> Option<Verb> {
-    let is_whole = target.served.info.namespaced && target.namespace.is_empty();
+    let is_whole = target.resource_type.info.namespaced && target.namespace.is_empty();
     Some(match (method, target.name.is_empty()) {
         (&Method::GET, true) => Verb::List,
         (&Method::POST, true) if !is_whole => Verb::Create,
@@ -47,18 +48,18 @@ fn verb_of_objects(method: &Method, target: &Target) -> Option<Verb> {
     })
 }
 
-/// Refuses what a path does not offer.
+/// 405 for a method that a route does not support.
 pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Status> {
-    if target.served.is_virtual {
-        // They are asked, and refuse by themselves what they do not answer.
+    if target.resource_type.is_virtual {
+        // Virtual kinds check their methods themselves.
         return Ok(());
     }
     if target.subresource.is_empty() {
         let verb = verb_of_objects(&request.method, target);
-        let is_known = verb.is_some_and(|verb| target.served.info.verbs.contains(verb));
+        let is_known = verb.is_some_and(|verb| target.resource_type.info.verbs.contains(verb));
         return if is_known { Ok(()) } else { Err(not_allowed(&request.method)) };
     }
-    let Some(info) = target.served.info.subresource(&target.subresource) else {
+    let Some(info) = target.resource_type.info.subresource(&target.subresource) else {
         return Err(unknown(&request.method));
     };
     if verb(&request.method).is_some_and(|verb| info.verbs.contains(verb)) {
@@ -67,7 +68,7 @@ pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Statu
     Err(not_allowed(&request.method))
 }
 
-/// The definition of a kind that is certainly there.
+/// Definition of a kind that always exists.
 fn expected(api_version: &'static str, kind: &'static str) -> Result<Expected<'static>, Status> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let schema = builtin()
@@ -76,7 +77,7 @@ fn expected(api_version: &'static str, kind: &'static str) -> Result<Expected<'s
     Ok(Expected { api_version, kind, schema })
 }
 
-/// The object in a body, in the namespace of the path.
+/// Decodes the object in a body, in the namespace of the path.
 fn object(
     request: &Request,
     target: &Target,
@@ -84,17 +85,17 @@ fn object(
     expected: Expected<'_>,
 ) -> Result<(Value, Vec<String>), Status> {
     let strictness = Strictness::of(query.get("fieldValidation"));
-    let Sent { mut object, warnings, .. } =
+    let DecodedBody { mut object, warnings, .. } =
         body::object(&request.body, header(request), expected, strictness)?;
     metadata::create::ensure_namespace(&mut object, &target.namespace)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     Ok((object, warnings))
 }
 
-/// The word that something was done for which there is no object to show.
-fn done() -> Answer {
+/// A `Success` status, for operations without an object to return.
+fn done() -> Response {
     let status = Status { success: true, code: 201, ..Status::failure(Reason::Unknown, "") };
-    answers::status(&status)
+    responses::status(&status)
 }
 
 impl Api {
@@ -103,7 +104,7 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         match target.subresource.as_str() {
             "scale" => self.scale(request, target, query).await,
             "binding" => self.bind(request, target, query, &target.name).await,

@@ -1,6 +1,6 @@
-//! `metrics.k8s.io`: what nodes and pods use, as whoever measures them tells it.
+//! `metrics.k8s.io`: resource usage of nodes and pods, from the usage source.
 //!
-//! Nothing of it is stored. The words for what is not found, and the columns, are those of upstream's metrics server.
+//! Nothing is stored. Errors and table columns are those of upstream's metrics server.
 
 mod shown;
 
@@ -11,38 +11,38 @@ use setpoint_api::fields::{self, FieldLabels};
 use setpoint_api::labels;
 use setpoint_api::resource_types;
 use setpoint_api::status::{Generic, Qualified, Status};
-use setpoint_runtime::queries::usage::{Usage, Used, Which};
+use setpoint_runtime::queries::usage::{UsageSample, UsageSelector, UsageSource};
 
 use self::shown::{answer_list, answer_one};
 use super::{Api, wanted_view};
-use crate::answers;
 use crate::discovery::usage::GROUP;
-use crate::exchange::{Answer, Request};
+use crate::exchange::{Request, Response};
 use crate::query::Query;
-use crate::route::Measured;
+use crate::responses;
+use crate::route::MetricsTarget;
 
-/// Which of what is measured a request wants.
-struct Wanted {
-    about: Measured,
+/// Selection of samples by a request.
+struct MetricsQuery {
+    about: MetricsTarget,
     labels: labels::Selector,
     fields: fields::FieldSelector,
 }
 
-impl Wanted {
-    fn read(about: Measured, query: &Query) -> Result<Wanted, Status> {
+impl MetricsQuery {
+    fn read(about: MetricsTarget, query: &Query) -> Result<MetricsQuery, Status> {
         let labels = labels::Selector::parse(query.get("labelSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let fields = fields::FieldSelector::parse(query.get("fieldSelector"))
             .and_then(|fields| fields.translate(&FieldLabels::METADATA))
             .map_err(|error| Status::bad_request(error.to_string()))?;
-        Ok(Wanted { about, labels, fields })
+        Ok(MetricsQuery { about, labels, fields })
     }
 
-    /// Asks whoever measures. It may have to look at every pod, so no other request waits for it.
-    async fn ask(self, source: Arc<dyn Usage>) -> Result<Vec<Used>, Status> {
+    /// Reads the samples. The source may visit every pod, so it runs on a blocking thread.
+    async fn ask(self, source: Arc<dyn UsageSource>) -> Result<Vec<UsageSample>, Status> {
         let asking = tokio::task::spawn_blocking(move || {
-            let Measured { plural, namespace, name } = &self.about;
-            let which = Which { namespace, name, labels: &self.labels };
+            let MetricsTarget { plural, namespace, name } = &self.about;
+            let which = UsageSelector { namespace, name, labels: &self.labels };
             let used = if *plural == "nodes" { source.nodes(which) } else { source.pods(which) };
             let mut used = used.map_err(Status::internal_error)?;
             used.retain(|one| {
@@ -58,16 +58,20 @@ impl Wanted {
 }
 
 impl Api {
-    /// Has somebody tell what nodes and pods use.
-    pub fn ask_usage(&self, source: Arc<dyn Usage>) {
-        // Whoever came first tells; nobody wires two.
+    /// Sets the source of resource usage.
+    pub fn set_usage_source(&self, source: Arc<dyn UsageSource>) {
+        // The first source stays; only one is ever set.
         let _ = self.usage.set(source);
     }
 
-    /// Tells what nodes or pods use.
-    pub(super) async fn measured(&self, request: &Request, about: &Measured) -> Result<Answer, Status> {
+    /// Handles a request for resource usage.
+    pub(super) async fn measured(
+        &self,
+        request: &Request,
+        about: &MetricsTarget,
+    ) -> Result<Response, Status> {
         let Some(source) = self.usage.get().filter(|source| source.is_served()) else {
-            return Ok(answers::text(404, "404 page not found\n"));
+            return Ok(responses::text(404, "404 page not found\n"));
         };
         let query = Query::parse(&request.query);
         if !matches!(request.method, Method::GET | Method::HEAD) {
@@ -79,7 +83,7 @@ impl Api {
             return Err(Status::method_not_supported(resource, "watch"));
         }
         let view = wanted_view(request)?;
-        let wanted = Wanted::read(about.clone(), &query)?;
+        let wanted = MetricsQuery::read(about.clone(), &query)?;
         let used = wanted.ask(Arc::clone(source)).await?;
         let now = self.options.clock.now();
         if about.name.is_empty() {
@@ -91,10 +95,11 @@ impl Api {
         }
     }
 
-    /// The refusal of one of which nothing is known: it is not there, or nobody measured it.
-    fn unmeasured(&self, about: &Measured, resource: Qualified<'_>) -> Status {
-        let Measured { plural, namespace, name } = about;
-        let key = resource_types::find("", "v1", plural).and_then(|served| served.key(namespace, name).ok());
+    /// 404 for an object that does not exist or has no sample.
+    fn unmeasured(&self, about: &MetricsTarget, resource: Qualified<'_>) -> Status {
+        let MetricsTarget { plural, namespace, name } = about;
+        let key = resource_types::find("", "v1", plural)
+            .and_then(|resource_type| resource_type.key(namespace, name).ok());
         let is_there = key.is_some_and(|key| self.store.snapshot().get(&key).is_some());
         match (*plural, is_there) {
             ("nodes", false) => Status::not_found(Qualified { group: "", name: "node" }, name),

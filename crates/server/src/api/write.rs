@@ -1,4 +1,7 @@
-//! Writes: the pipeline decides, the store commits, and where the world moved meanwhile it is all done again.
+//! Write requests: create, update, patch, apply, delete.
+//!
+//! The pipeline decides on a snapshot, the store commits with preconditions, and a conflict with another write is
+//! retried on a new snapshot: see [`Api::perform`].
 
 use http::header::CONTENT_TYPE;
 use setpoint_api::apply::manager_name;
@@ -13,34 +16,34 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Time, Value, json, metadata, yaml};
 use setpoint_store::{CommitError, Record, Refusal, Snapshot};
 
-use super::patching::{self, Patching};
+use super::patching::{self, ParsedPatch};
 use super::{Api, wanted};
-use crate::body::{self, Expected, Fault, Strictness};
-use crate::exchange::{Answer, Request};
+use crate::body::{self, BodyError, Expected, Strictness};
+use crate::exchange::{Request, Response};
 use crate::media::{self, Form, View};
 use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::{check_options, delete};
-use crate::pipeline::update::{Part, update, update_live};
-use crate::pipeline::{Decided, Step, Wish, World, Writer, check_uid, place, quota};
+use crate::pipeline::update::{Subresource, update, update_live};
+use crate::pipeline::{Decision, DesiredObject, RequestContext, Step, Writer, check_uid, place, quota};
 use crate::query::Query;
 use crate::route::Target;
-use crate::{answers, list, stored};
+use crate::{codec, list, responses};
 
-/// How often a write is decided anew when others were faster.
+/// Attempts of a write that conflicts with other writes of its object.
 const ATTEMPTS_MAX: usize = 5;
-/// How often it is decided at the most if others write the quotas that it is charged to. Each time one of them got
-/// on, and most of those who would be faster wait for their turn.
+/// Attempts of a write that conflicts with other writes of its quotas. Each conflict means that another write
+/// succeeded, and [quota locks](super::quota_locks) make conflicts rare.
 const CHARGES_MAX: usize = 1000;
 
-/// What became of a write.
-pub(super) enum Done {
-    /// This is stored now.
+/// Result of a write.
+pub(super) enum WriteResult {
+    /// The stored object.
     Stored(Record),
-    /// This is gone now.
+    /// The last state of a removed object.
     Removed(Value),
-    /// This would be stored.
-    Would(Value),
+    /// The object that would be stored, in a dry run.
+    DryRun(Value),
 }
 
 impl Api {
@@ -49,20 +52,20 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let wanted = wanted(request)?;
-        let (wish, mut warnings) = self.body(request, target, query)?;
+        let (desired, mut warnings) = self.body(request, target, query)?;
         let writer = writer(request, query, None)?;
-        // It is rarely decided twice, and reading it once more then is cheaper than a copy each time.
-        let mut first = Some(wish);
+        // Most writes are decided once, and decoding the body again is cheaper than cloning it each time.
+        let mut first = Some(desired);
         let mut more = Vec::new();
         let done = self
-            .perform(|world| {
-                let wish = match first.take() {
-                    Some(wish) => wish,
+            .perform(|context| {
+                let desired = match first.take() {
+                    Some(desired) => desired,
                     None => self.body(request, target, query)?.0,
                 };
-                noted(create(target.served, &target.namespace, wish, &writer, world), &mut more)
+                noted(create(target.resource_type, &target.namespace, desired, &writer, context), &mut more)
             })
             .await;
         warnings.extend(more);
@@ -74,23 +77,25 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let wanted = wanted(request)?;
-        let (mut wish, mut warnings) = self.body(request, target, query)?;
-        settle_place(&mut wish.object, target)?;
+        let (mut desired, mut warnings) = self.body(request, target, query)?;
+        set_namespace(&mut desired.object, target)?;
         let writer = writer(request, query, None)?;
-        let part = part(target);
-        let creates = part == Part::Whole && target.served.rules.allows_create_on_update();
+        let subresource = subresource(target);
+        let creates =
+            subresource == Subresource::None && target.resource_type.rules.allows_create_on_update();
         let mut created = false;
         let mut more = Vec::new();
         let done = self
-            .perform(|world| {
-                let decided = match self.find(target, world.snapshot) {
-                    Ok(record) => check_uid(target.served, &wish.object, &record)
-                        .and_then(|()| update(target.served, part, wish.clone(), &record, &writer, world)),
+            .perform(|context| {
+                let decided = match self.find(target, context.snapshot) {
+                    Ok(record) => check_uid(target.resource_type, &desired.object, &record).and_then(|()| {
+                        update(target.resource_type, subresource, desired.clone(), &record, &writer, context)
+                    }),
                     Err(_) if creates => {
                         created = true;
-                        create(target.served, &target.namespace, wish.clone(), &writer, world)
+                        create(target.resource_type, &target.namespace, desired.clone(), &writer, context)
                     }
                     Err(missing) => Err(missing),
                 };
@@ -107,56 +112,84 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let wanted = wanted(request)?;
-        let Some(sort) = patching::sort(request)? else {
+        let Some(sort) = patching::patch_type(request)? else {
             return self.apply(request, target, query).await;
         };
         let writer = writer(request, query, Some(false))?;
-        let patch = Patching::parse(sort, request, query)?;
-        let served = target.served;
-        let api_version = served.api_version();
-        let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
-        let is_status = part(target) == Part::Status && patch.is_untouched("spec") && !served.is_converted();
+        let patch = ParsedPatch::parse(sort, request, query)?;
+        let resource_type = target.resource_type;
+        let api_version = resource_type.api_version();
+        let expected = Expected {
+            api_version: &api_version,
+            kind: resource_type.info.kind,
+            schema: resource_type.schema,
+        };
+        let is_status = subresource(target) == Subresource::Status
+            && patch.is_untouched("spec")
+            && !resource_type.is_converted();
         let (mut warnings, mut more) = (Vec::new(), Vec::new());
         let done = self
-            .perform(|world| {
-                let record = self.find(target, world.snapshot)?;
+            .perform(|context| {
+                let record = self.find(target, context.snapshot)?;
                 let mut old =
-                    if is_status { stored::closed(served, &record) } else { stored::object(&record) };
-                let mut sent = match patch.apply(served.to_served(old.clone()), expected) {
-                    // Who is refused is shown the whole object.
+                    if is_status { codec::closed(resource_type, &record) } else { codec::object(&record) };
+                let mut sent = match patch.apply(resource_type.to_served(old.clone()), expected) {
+                    // A rejection contains the whole object.
                     Err(_) if is_status => {
-                        old = stored::object(&record);
+                        old = codec::object(&record);
                         patch.apply(old.clone(), expected)?
                     }
                     sent => sent?,
                 };
                 warnings = sent.warnings;
-                settle_place(&mut sent.object, target)?;
+                set_namespace(&mut sent.object, target)?;
                 warnings.extend(owners::deduplicate(&mut sent.object, true));
-                let wish = Wish { object: served.to_stored(sent.object), hollow: sent.hollow, owners: None };
-                noted(update_live(served, part(target), wish, (&record, old), &writer, world), &mut more)
+                let desired = DesiredObject {
+                    object: resource_type.to_stored(sent.object),
+                    has_omitted_empty: sent.has_omitted_empty,
+                    owners: None,
+                };
+                noted(
+                    update_live(
+                        resource_type,
+                        subresource(target),
+                        desired,
+                        (&record, old),
+                        &writer,
+                        context,
+                    ),
+                    &mut more,
+                )
             })
             .await;
         warnings.extend(more);
         answered(target, done, 200, wanted, query, self.options.clock.now(), &warnings)
     }
 
-    async fn apply(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
+    async fn apply(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
         let wanted = wanted(request)?;
         let writer = writer(request, query, Some(true))?;
         let force = query.flag("force") == Some(true);
         let strictness = Strictness::of(query.get("fieldValidation"));
         let (config, mut warnings) = applied_config(&request.body, strictness)?;
-        let config = Configuration { says: &config, force, name: &target.name, namespace: &target.namespace };
+        let config =
+            Configuration { object: &config, force, name: &target.name, namespace: &target.namespace };
         let mut created = false;
         let mut more = Vec::new();
         let done = self
-            .perform(|world| {
-                let record = self.find(target, world.snapshot).ok();
+            .perform(|context| {
+                let record = self.find(target, context.snapshot).ok();
                 created = record.is_none();
-                let decided = apply(target.served, part(target), config, record.as_ref(), &writer, world);
+                let decided = apply(
+                    target.resource_type,
+                    subresource(target),
+                    config,
+                    record.as_ref(),
+                    &writer,
+                    context,
+                );
                 noted(decided, &mut more)
             })
             .await;
@@ -170,27 +203,30 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let wanted = wanted(request)?;
         let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
         check_options(&options)?;
         let warnings = preserved(target, &options);
         let done = self
-            .perform(|world| {
-                let record = self.find(target, world.snapshot)?;
-                delete(target.served, &record, &options, &writer, world)
+            .perform(|context| {
+                let record = self.find(target, context.snapshot)?;
+                delete(target.resource_type, &record, &options, &writer, context)
             })
             .await;
         match done {
-            Ok(Done::Removed(object))
-                if !returns_deleted_object(target.served.info.group, target.served.info.kind) =>
+            Ok(WriteResult::Removed(object))
+                if !returns_deleted_object(
+                    target.resource_type.info.group,
+                    target.resource_type.info.kind,
+                ) =>
             {
                 let uid = metadata::text(&object, "uid");
-                let status = Status::deleted(target.served.qualified(), &target.name, uid);
-                let mut answer = answers::status(&status);
-                answers::warn(&mut answer, &warnings);
-                Ok(answer)
+                let status = Status::deleted(target.resource_type.qualified(), &target.name, uid);
+                let mut response = responses::status(&status);
+                responses::warn(&mut response, &warnings);
+                Ok(response)
             }
             done => answered(target, done, 200, wanted, query, self.options.clock.now(), &warnings),
         }
@@ -201,7 +237,7 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let wanted = wanted(request)?;
         let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
@@ -209,67 +245,80 @@ impl Api {
         let page = list::page(&self.store, target, query, self.options.clock.now())?;
         for record in &page.records {
             let outcome = self
-                .perform(|world| {
+                .perform(|context| {
                     let key = target
-                        .served
+                        .resource_type
                         .key(record.namespace().unwrap_or_default(), record.name())
                         .map_err(|error| Status::bad_request(error.to_string()))?;
-                    match world.snapshot.get(&key) {
-                        Some(now) => delete(target.served, now, &options, &writer, world),
-                        None => Ok(Step::Would(Value::Null)),
+                    match context.snapshot.get(&key) {
+                        Some(now) => delete(target.resource_type, now, &options, &writer, context),
+                        None => Ok(Step::DryRun(Value::Null)),
                     }
                 })
                 .await;
             outcome?;
         }
-        let mut answer = list::answer(target, page, wanted, query, self.options.clock.now())?;
-        answers::warn(&mut answer, &preserved(target, &options));
-        Ok(answer)
+        let mut response = list::answer(target, page, wanted, query, self.options.clock.now())?;
+        responses::warn(&mut response, &preserved(target, &options));
+        Ok(response)
     }
 
-    fn body(&self, request: &Request, target: &Target, query: &Query) -> Result<(Wish, Vec<String>), Status> {
-        let served = target.served;
-        let api_version = served.api_version();
-        let expected = Expected { api_version: &api_version, kind: served.info.kind, schema: served.schema };
+    fn body(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<(DesiredObject, Vec<String>), Status> {
+        let resource_type = target.resource_type;
+        let api_version = resource_type.api_version();
+        let expected = Expected {
+            api_version: &api_version,
+            kind: resource_type.info.kind,
+            schema: resource_type.schema,
+        };
         let strictness = Strictness::of(query.get("fieldValidation"));
         let mut sent = body::object(&request.body, header(request), expected, strictness)?;
         sent.warnings.extend(owners::deduplicate(&mut sent.object, false));
-        let wish = Wish { object: served.to_stored(sent.object), hollow: sent.hollow, owners: None };
-        Ok((wish, sent.warnings))
+        let desired = DesiredObject {
+            object: resource_type.to_stored(sent.object),
+            has_omitted_empty: sent.has_omitted_empty,
+            owners: None,
+        };
+        Ok((desired, sent.warnings))
     }
 
     pub(super) fn find(&self, target: &Target, snapshot: &Snapshot) -> Result<Record, Status> {
-        let missing = || Status::not_found(target.served.qualified(), &target.name);
-        let key = target.served.key(&target.namespace, &target.name).map_err(|_| missing())?;
+        let missing = || Status::not_found(target.resource_type.qualified(), &target.name);
+        let key = target.resource_type.key(&target.namespace, &target.name).map_err(|_| missing())?;
         snapshot.get(&key).cloned().ok_or_else(missing)
     }
 
-    /// Decides and commits, again if the world moved in between.
+    /// Decides and commits a write; retries on conflicts.
     pub(super) async fn perform(
         &self,
-        mut decide: impl FnMut(&World<'_>) -> Result<Step, Status>,
-    ) -> Result<Done, Status> {
+        mut decide: impl FnMut(&RequestContext<'_>) -> Result<Step, Status>,
+    ) -> Result<WriteResult, Status> {
         let mut turn = None;
         let mut attempts = 0;
         for _ in 0..CHARGES_MAX {
             let snapshot = self.store.snapshot();
             let entropy = [(); 3].map(|()| (self.options.entropy)());
-            let world = World {
+            let context = RequestContext {
                 snapshot: &snapshot,
                 now: self.options.clock.now(),
                 entropy,
                 tolerations: self.options.tolerations,
             };
-            let (proposal, removed) = match decide(&world)? {
+            let (proposal, removed) = match decide(&context)? {
                 Step::Commit(proposal) => (proposal, None),
                 Step::Remove(proposal, object) => (proposal, Some(object)),
-                Step::Unchanged(record) => return Ok(Done::Stored(record)),
-                Step::Would(object) => return Ok(Done::Would(object)),
-                Step::WouldRemove(object) => return Ok(Done::Removed(object)),
+                Step::Unchanged(record) => return Ok(WriteResult::Stored(record)),
+                Step::DryRun(object) => return Ok(WriteResult::DryRun(object)),
+                Step::DryRunRemove(object) => return Ok(WriteResult::Removed(object)),
             };
             drop(snapshot);
             if let Some(charged) = quota::charged(&proposal).filter(|_| turn.is_none()) {
-                let (taken, waited) = self.turns.take(charged).await;
+                let (taken, waited) = self.quota_locks.lock(charged).await;
                 turn = Some(taken);
                 if waited {
                     continue;
@@ -278,13 +327,13 @@ impl Api {
             match self.store.submit(*proposal).await {
                 Ok(committed) => {
                     return Ok(match removed {
-                        Some(object) => Done::Removed(object),
-                        None => Done::Stored(committed.records[0].clone()),
+                        Some(object) => WriteResult::Removed(object),
+                        None => WriteResult::Stored(committed.records[0].clone()),
                     });
                 }
                 Err(CommitError::Refused(Refusal::Conflict(conflict))) if quota::is_quota(&conflict.key) => {
                     if turn.is_none() {
-                        turn = Some(self.turns.take(&conflict.key).await.0);
+                        turn = Some(self.quota_locks.lock(&conflict.key).await.0);
                     }
                 }
                 Err(CommitError::Refused(Refusal::Conflict(_))) => attempts += 1,
@@ -300,8 +349,8 @@ impl Api {
     }
 }
 
-/// The configuration of an apply, YAML or JSON, and warnings. What the kind does not know is found by the apply itself,
-/// which refuses it in any case.
+/// Parses the configuration of an apply, YAML or JSON, with warnings. Unknown fields are rejected by the apply
+/// itself, whatever the strictness.
 fn applied_config(body: &[u8], strictness: Strictness) -> Result<(Value, Vec<String>), Status> {
     let (config, duplicates) = configuration(body)?;
     if duplicates.is_empty() || strictness == Strictness::Ignore {
@@ -317,10 +366,10 @@ fn applied_config(body: &[u8], strictness: Strictness) -> Result<(Value, Vec<Str
     )))
 }
 
-/// What somebody applies, and the fields in it that came more than once.
+/// Parses an applied configuration, with its duplicate fields.
 ///
 /// # Errors
-/// If it is no object.
+/// If it is not an object.
 pub(super) fn configuration(body: &[u8]) -> Result<(Value, Vec<Duplicate>), Status> {
     let (config, duplicates) = yaml::parse_strict(body)
         .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
@@ -335,15 +384,15 @@ pub(super) fn configuration(body: &[u8]) -> Result<(Value, Vec<Duplicate>), Stat
     Ok((config, duplicates))
 }
 
-/// Gives an object the namespace of its path, and refuses one that has another place.
-fn settle_place(object: &mut Value, target: &Target) -> Result<(), Status> {
+/// Sets the namespace of the path; 400 if the object has another namespace or name.
+fn set_namespace(object: &mut Value, target: &Target) -> Result<(), Status> {
     place(object, &target.namespace, &target.name)
 }
 
-/// The warning that goes with the deletion of jobs whose pods stay.
+/// Warning for deleting a Job without a propagation policy.
 fn preserved(target: &Target, options: &DeleteOptions<'_>) -> Vec<String> {
     let is_silent = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
-    if target.served.resource.as_str() != "jobs.batch" || !is_silent {
+    if target.resource_type.resource.as_str() != "jobs.batch" || !is_silent {
         return Vec::new();
     }
     let warning = "child pods are preserved by default when jobs are deleted; set \
@@ -353,15 +402,15 @@ fn preserved(target: &Target, options: &DeleteOptions<'_>) -> Vec<String> {
 }
 
 pub(super) fn header(request: &Request) -> Option<&str> {
-    // What cannot be read is as good as a type that nobody knows.
+    // A header that is not text counts as an unknown media type.
     request.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable"))
 }
 
-fn part(target: &Target) -> Part {
-    Part::of(&target.subresource).unwrap_or(Part::Whole)
+fn subresource(target: &Target) -> Subresource {
+    Subresource::from_name(&target.subresource).unwrap_or(Subresource::None)
 }
 
-/// Who writes. The manager is what the client says, or the first word of what it calls itself.
+/// Identity and field manager of a write. The manager defaults to the first word of the user agent.
 pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> Result<Writer, Status> {
     let dry_run = query.all("dryRun");
     let options = WriteOptions {
@@ -397,8 +446,8 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
     })
 }
 
-/// The options of a delete: the body's, or the query's; and who deletes. Every group knows the options in its own
-/// versions, and clients send them so.
+/// Delete options from the body or the query, and the writer. Every API group accepts the options in its own
+/// versions.
 fn delete_options(request: &Request, query: &Query) -> Result<(Value, Writer), Status> {
     if request.body.is_empty() {
         let options = delete_parameters(query)?;
@@ -407,8 +456,8 @@ fn delete_options(request: &Request, query: &Query) -> Result<(Value, Writer), S
     }
     let schema = builtin().meta("DeleteOptions").ok_or_else(|| Status::internal_error("no DeleteOptions"))?;
     let (options, _) = body::read(&request.body, header(request)).map_err(|fault| match fault {
-        Fault::Media => Status::unsupported_media_type(&media::ACCEPTED),
-        Fault::Unrecognized(why) => Status::bad_request(why),
+        BodyError::Media => Status::unsupported_media_type(&media::ACCEPTED),
+        BodyError::Unrecognized(why) => Status::bad_request(why),
     })?;
     let said = |field, otherwise| match options.str_at(&[field]) {
         "" => otherwise,
@@ -421,13 +470,13 @@ fn delete_options(request: &Request, query: &Query) -> Result<(Value, Writer), S
         return Err(Status::bad_request(why));
     }
     let options = decode(options, schema, &[]).map_err(|error| Status::bad_request(error.to_string()))?.value;
-    // What the query says does not count beside a body.
+    // With a body, the query is ignored.
     let mut writer = writer(request, &Query::default(), None)?;
     writer.dry_run = !DeleteOptions::from_value(&options).dry_run.is_empty();
     Ok((options, writer))
 }
 
-/// The options of a delete that the query says.
+/// Delete options from the query.
 fn delete_parameters(query: &Query) -> Result<Value, Status> {
     let mut options = Value::map();
     let map = options.make_map();
@@ -449,61 +498,61 @@ fn delete_parameters(query: &Query) -> Result<Value, Status> {
     Ok(options)
 }
 
-/// Keeps the warnings of a decision apart.
-fn noted(decided: Result<Decided, Status>, warnings: &mut Vec<String>) -> Result<Step, Status> {
-    let Decided { step, warnings: more } = decided?;
+/// Moves the warnings of a decision to `warnings`.
+fn noted(decided: Result<Decision, Status>, warnings: &mut Vec<String>) -> Result<Step, Status> {
+    let Decision { step, warnings: more } = decided?;
     *warnings = more;
     Ok(step)
 }
 
-/// The answer to a write with its warnings, which also go with a refusal.
+/// Response to a write with its warnings, which an error has too.
 fn answered(
     target: &Target,
-    done: Result<Done, Status>,
+    done: Result<WriteResult, Status>,
     code: u16,
     wanted: (Form, View),
     query: &Query,
     now: Time,
     warnings: &[String],
-) -> Result<Answer, Status> {
-    let mut answer = match done {
+) -> Result<Response, Status> {
+    let mut response = match done {
         Ok(done) => shown(target, done, code, wanted, query, now)?,
         Err(status) if warnings.is_empty() => return Err(status),
-        Err(status) => answers::status(&status),
+        Err(status) => responses::status(&status),
     };
-    answers::warn(&mut answer, warnings);
-    Ok(answer)
+    responses::warn(&mut response, warnings);
+    Ok(response)
 }
 
 fn shown(
     target: &Target,
-    done: Done,
+    done: WriteResult,
     code: u16,
     (form, view): (Form, View),
     query: &Query,
     now: Time,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let pretty = query.flag("pretty") == Some(true);
     let bytes = match done {
-        Done::Stored(record) if view == View::Whole => {
-            return Ok(answers::record(code, target.served, &record, form, pretty));
+        WriteResult::Stored(record) if view == View::Whole => {
+            return Ok(responses::record(code, target.resource_type, &record, form, pretty));
         }
-        Done::Stored(record) => record.value(),
-        Done::Removed(object) | Done::Would(object) => {
-            let schema = target.served.stored_schema;
+        WriteResult::Stored(record) => record.value(),
+        WriteResult::Removed(object) | WriteResult::DryRun(object) => {
+            let schema = target.resource_type.stored_schema;
             let object = decode(object.clone(), schema, &[]).map_or(object, |decoded| decoded.value);
             json::to_vec(&object).into()
         }
     };
     if view != View::Whole {
         let object = json::parse(&bytes).unwrap_or(Value::Null);
-        return answers::view_of_object(code, target.served, &object, view, query, now);
+        return responses::view_of_object(code, target.resource_type, &object, view, query, now);
     }
-    let bytes = stored::served_bytes(target.served, bytes);
-    Ok(answers::object(code, target.served, bytes, form, pretty))
+    let bytes = codec::served_bytes(target.resource_type, bytes);
+    Ok(responses::object(code, target.resource_type, bytes, form, pretty))
 }
 
-/// After how many seconds a write is retried that found no file descriptor.
+/// `Retry-After` of a write that failed for lack of file descriptors, in seconds.
 const NO_DESCRIPTORS_RETRY_SECONDS: i32 = 1;
 
 pub(crate) fn commit_status(error: &CommitError) -> Status {

@@ -1,13 +1,13 @@
-//! `metrics.k8s.io` as clients find it: a group that is there only where somebody measures.
+//! Discovery of `metrics.k8s.io`, which is served only with a usage source.
 
 use setpoint_api::{Value, value};
 
-/// The group of what nodes and pods use.
+/// The API group.
 pub const GROUP: &str = "metrics.k8s.io";
 /// Its version.
 pub const VERSION: &str = "v1beta1";
 
-/// Each resource: its name, its kind, and whether it has namespaces.
+/// Plural, kind, and `true` for namespaced resources.
 const RESOURCES: [(&str, &str, bool); 2] = [("nodes", "NodeMetrics", false), ("pods", "PodMetrics", true)];
 
 /// The kind of a resource of the group.
@@ -17,7 +17,7 @@ pub fn kind(plural: &str) -> &'static str {
     found.map_or("", |(_, kind, _)| kind)
 }
 
-/// The resources, as the list of a version has them.
+/// Entries of the legacy APIResourceList.
 pub(super) fn resources() -> Vec<Value> {
     let entry = |(name, kind, namespaced): &(&str, &str, bool)| {
         value!({
@@ -28,7 +28,7 @@ pub(super) fn resources() -> Vec<Value> {
     RESOURCES.iter().map(entry).collect()
 }
 
-/// The resources, as the document has them that shows everything at once.
+/// Entries of the aggregated document.
 pub(super) fn aggregated() -> Vec<Value> {
     let entry = |(name, kind, namespaced): &(&str, &str, bool)| {
         let scope = if *namespaced { "Namespaced" } else { "Cluster" };

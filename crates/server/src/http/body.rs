@@ -1,4 +1,4 @@
-//! The bodies of answers on their way to the client.
+//! Response bodies: whole, encoded by a worker, or streamed, with compression and accounting.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,33 +15,33 @@ use tokio::sync::mpsc;
 use super::Phase;
 use super::budget::Reservation;
 use super::connection::Connection;
-use super::handler::OnWorker;
+use super::handler::WorkerTask;
 use crate::encoded_chunk::Gzip;
-use crate::exchange::{Body, Chunks, Frames, Part};
-use crate::inflight::Place;
+use crate::exchange::{Body, BodyPart, Chunks, Frames};
+use crate::inflight::InflightPermit;
 
-/// Bytes from which on an answer is compressed, as upstream does it.
+/// Size from which on a response is compressed, as upstream's.
 const GZIP_BYTES_MIN: usize = 128 * 1024;
-/// Small parts are put together up to this size: a few TLS records.
+/// Small parts are merged up to this size: a few TLS records.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Chunks that a worker encodes ahead of what the client has taken.
+/// Chunks that a worker encodes ahead of the client.
 const CHUNKS_AHEAD: usize = 2;
 
-/// The stream broke inside: the client must not take it for its end.
+/// The body failed: the connection must not end it as if it were complete.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream failed")]
-pub(super) struct Broken;
+pub(super) struct ResponseAborted;
 
-/// A request that is not finished. It ends with the last byte of its answer, or with the connection.
-pub(super) struct Active {
+/// A request in progress. It ends with the last byte of its response, or with the connection.
+pub(super) struct ActiveRequest {
     connection: Arc<Connection>,
     sending: bool,
 }
 
-impl Active {
-    pub fn begin(connection: Arc<Connection>) -> Active {
+impl ActiveRequest {
+    pub fn begin(connection: Arc<Connection>) -> ActiveRequest {
         connection.activity.begin();
-        Active { connection, sending: false }
+        ActiveRequest { connection, sending: false }
     }
 
     fn begin_sending(&mut self) {
@@ -50,7 +50,7 @@ impl Active {
     }
 }
 
-impl Drop for Active {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         if self.sending {
             self.connection.activity.end_sending();
@@ -59,133 +59,139 @@ impl Drop for Active {
     }
 }
 
-/// What an answer holds until its last byte is sent.
-pub(super) struct Held {
-    active: Active,
-    pub place: Place,
+/// Resources that a response holds until its last byte is sent.
+pub(super) struct ResponseResources {
+    active: ActiveRequest,
+    pub permit: InflightPermit,
     pub bytes: Option<Reservation>,
 }
 
-impl Held {
-    pub fn new(active: Active) -> Held {
-        Held { active, place: Place::default(), bytes: None }
+impl ResponseResources {
+    pub fn new(active: ActiveRequest) -> ResponseResources {
+        ResponseResources { active, permit: InflightPermit::default(), bytes: None }
     }
 }
 
-/// The body of an answer.
-pub(super) struct Outgoing {
-    form: Form,
-    held: Held,
+/// Body of a response.
+pub(super) struct ResponseBody {
+    form: ResponseKind,
+    held: ResponseResources,
 }
 
-enum Form {
+enum ResponseKind {
     /// Parts as they are.
-    Whole(Parts),
+    Whole(PartsBody),
     /// Chunks that a worker encodes.
-    Encoded(Encoded),
-    /// What comes until it ends or the server drains.
-    Stream(Stream),
-    /// Nothing more.
+    Encoded(EncodedBody),
+    /// Frames until the stream ends or the server drains.
+    Stream(StreamBody),
+    /// Complete.
     Ended,
 }
 
-impl Outgoing {
-    /// A body with the headers that tell of its form.
-    pub fn new(body: Body, headers: &mut HeaderMap, accepts_gzip: bool, mut held: Held) -> Outgoing {
+impl ResponseBody {
+    /// Creates a body, and sets the headers that describe it.
+    pub fn new(
+        body: Body,
+        headers: &mut HeaderMap,
+        accepts_gzip: bool,
+        mut held: ResponseResources,
+    ) -> ResponseBody {
         let connection = &held.active.connection;
         let zips = accepts_gzip && !headers.contains_key(CONTENT_ENCODING);
-        let form = match body {
-            Body::Stream(frames) => {
-                let mut phase = connection.phase.clone();
-                let draining = Box::pin(async move {
-                    // The server's end is an end of serving too.
-                    let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
-                });
-                Form::Stream(Stream { frames, draining })
-            }
-            Body::Whole(parts) => match Parts::new(parts) {
-                parts if zips && parts.left >= GZIP_BYTES_MIN => {
-                    Form::Encoded(Encoded::start(Box::new(parts), Some(headers), &connection.shared.workers))
+        let form =
+            match body {
+                Body::Stream(frames) => {
+                    let mut phase = connection.phase.clone();
+                    let draining = Box::pin(async move {
+                        // A closed channel means the end of the server.
+                        let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
+                    });
+                    ResponseKind::Stream(StreamBody { frames, draining })
                 }
-                parts => Form::Whole(parts),
-            },
-            Body::Chunked(chunks) => {
-                let headers = zips.then_some(headers);
-                Form::Encoded(Encoded::start(chunks, headers, &connection.shared.workers))
-            }
-        };
-        if !matches!(form, Form::Stream(_)) {
+                Body::Whole(parts) => match PartsBody::new(parts) {
+                    parts if zips && parts.left >= GZIP_BYTES_MIN => ResponseKind::Encoded(
+                        EncodedBody::start(Box::new(parts), Some(headers), &connection.shared.workers),
+                    ),
+                    parts => ResponseKind::Whole(parts),
+                },
+                Body::Chunked(chunks) => {
+                    let headers = zips.then_some(headers);
+                    ResponseKind::Encoded(EncodedBody::start(chunks, headers, &connection.shared.workers))
+                }
+            };
+        if !matches!(form, ResponseKind::Stream(_)) {
             held.active.begin_sending();
         }
-        Outgoing { form, held }
+        ResponseBody { form, held }
     }
 }
 
-impl http_body::Body for Outgoing {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = ResponseAborted;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ResponseAborted>>> {
         let this = &mut *self;
         let next = match &mut this.form {
-            Form::Whole(parts) => Ok(parts.next_chunk()),
-            Form::Encoded(encoded) => match encoded.poll_next(context) {
+            ResponseKind::Whole(parts) => Ok(parts.next_chunk()),
+            ResponseKind::Encoded(encoded) => match encoded.poll_next(context) {
                 Poll::Ready(next) => next,
                 Poll::Pending => return Poll::Pending,
             },
-            Form::Stream(stream) => match stream.poll_next(context) {
+            ResponseKind::Stream(stream) => match stream.poll_next(context) {
                 Poll::Ready(next) => next,
                 Poll::Pending => return Poll::Pending,
             },
-            Form::Ended => Ok(None),
+            ResponseKind::Ended => Ok(None),
         };
         this.held.active.connection.activity.moved();
-        if let Err(Broken) = next {
+        if let Err(ResponseAborted) = next {
             this.held.active.connection.shared.counters.panicked();
             tracing::error!("the body of an answer made the server panic");
         }
         if !matches!(next, Ok(Some(_))) {
-            this.form = Form::Ended;
+            this.form = ResponseKind::Ended;
         }
         Poll::Ready(next.transpose().map(|next| next.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.form {
-            Form::Whole(parts) => parts.left == 0,
-            Form::Encoded(_) | Form::Stream(_) => false,
-            Form::Ended => true,
+            ResponseKind::Whole(parts) => parts.left == 0,
+            ResponseKind::Encoded(_) | ResponseKind::Stream(_) => false,
+            ResponseKind::Ended => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.form {
-            Form::Whole(parts) => SizeHint::with_exact(parts.left as u64),
-            Form::Encoded(_) | Form::Stream(_) => SizeHint::default(),
-            Form::Ended => SizeHint::with_exact(0),
+            ResponseKind::Whole(parts) => SizeHint::with_exact(parts.left as u64),
+            ResponseKind::Encoded(_) | ResponseKind::Stream(_) => SizeHint::default(),
+            ResponseKind::Ended => SizeHint::with_exact(0),
         }
     }
 }
 
-/// Parts that follow one another.
-struct Parts {
-    parts: std::vec::IntoIter<Part>,
+/// A body in consecutive parts.
+struct PartsBody {
+    parts: std::vec::IntoIter<BodyPart>,
     left: usize,
 }
 
-impl Parts {
-    fn new(parts: Vec<Part>) -> Parts {
+impl PartsBody {
+    fn new(parts: Vec<BodyPart>) -> PartsBody {
         let left = parts.iter().map(|part| part.len()).sum();
-        Parts { parts: parts.into_iter(), left }
+        PartsBody { parts: parts.into_iter(), left }
     }
 
-    /// The next part, or several small ones in one. A part that is large or alone is not copied.
+    /// Returns the next part, or several small ones merged. A large or single part is not copied.
     fn next_chunk(&mut self) -> Option<Bytes> {
         let first = self.parts.by_ref().find(|part| !part.is_empty())?;
-        let fits = |length: usize, next: &Part| length + next.len() <= CHUNK_BYTES;
+        let fits = |length: usize, next: &BodyPart| length + next.len() <= CHUNK_BYTES;
         if self.parts.as_slice().first().is_none_or(|next| !fits(first.len(), next)) {
             self.left -= first.len();
             return Some(first.into_bytes());
@@ -200,15 +206,15 @@ impl Parts {
     }
 }
 
-impl Chunks for Parts {
-    fn next_chunk(&mut self) -> Option<Part> {
-        // A shared part stays one, so that it is compressed once.
-        if let Some(Part::Shared(_)) = self.parts.as_slice().first() {
+impl Chunks for PartsBody {
+    fn next_chunk(&mut self) -> Option<BodyPart> {
+        // A shared part is kept apart, so that it is compressed once.
+        if let Some(BodyPart::Shared(_)) = self.parts.as_slice().first() {
             let shared = self.parts.next()?;
             self.left -= shared.len();
             return Some(shared);
         }
-        Parts::next_chunk(self).map(Part::Made)
+        PartsBody::next_chunk(self).map(BodyPart::Made)
     }
 
     fn held_bytes(&self) -> usize {
@@ -217,14 +223,14 @@ impl Chunks for Parts {
 }
 
 /// A body that a worker encodes and compresses chunk by chunk, at most [`CHUNKS_AHEAD`] ahead of the client.
-struct Encoded {
+struct EncodedBody {
     chunks: mpsc::Receiver<Option<Bytes>>,
-    _encoding: OnWorker<()>,
+    _encoding: WorkerTask<()>,
 }
 
-impl Encoded {
-    /// Starts encoding. If there are headers, the body is compressed, and they say so.
-    fn start(mut chunks: Box<dyn Chunks>, zipped: Option<&mut HeaderMap>, workers: &Handle) -> Encoded {
+impl EncodedBody {
+    /// Starts encoding. With `zipped` headers the body is compressed, and they are set.
+    fn start(mut chunks: Box<dyn Chunks>, zipped: Option<&mut HeaderMap>, workers: &Handle) -> EncodedBody {
         let mut gzip = zipped.map(|headers| {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -234,7 +240,7 @@ impl Encoded {
         let (sender, receiver) = mpsc::channel(CHUNKS_AHEAD);
         let encoding = workers.spawn(async move {
             loop {
-                // After a panic nothing more is sent: the end that is missing breaks the body off.
+                // After a panic the channel closes without an end, which aborts the body.
                 let next = catch_unwind(AssertUnwindSafe(|| encode_next(&mut *chunks, &mut gzip))).ok()?;
                 let is_last = next.is_none();
                 if next.as_ref().is_none_or(|bytes| !bytes.is_empty()) {
@@ -243,29 +249,30 @@ impl Encoded {
                 if is_last {
                     return Some(());
                 }
-                // Other answers have their turn after each chunk.
+                // Yield, so that other responses make progress.
                 tokio::task::yield_now().await;
             }
         });
-        Encoded { chunks: receiver, _encoding: OnWorker(encoding) }
+        EncodedBody { chunks: receiver, _encoding: WorkerTask(encoding) }
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
-        self.chunks.poll_recv(context).map(|next| next.ok_or(Broken))
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ResponseAborted>> {
+        self.chunks.poll_recv(context).map(|next| next.ok_or(ResponseAborted))
     }
 }
 
-/// Encodes the next chunk, which may be empty; `None` at the end. Compressed bytes gather until they fill a chunk.
+/// Encodes the next chunk, which may be empty; `None` at the end. Compressed bytes accumulate until they fill a
+/// chunk.
 fn encode_next(chunks: &mut dyn Chunks, gzip: &mut Option<(Gzip, Vec<u8>)>) -> Option<Bytes> {
     let next = chunks.next_chunk();
-    let Some((mut stream, mut out)) = gzip.take() else { return next.map(Part::into_bytes) };
+    let Some((mut stream, mut out)) = gzip.take() else { return next.map(BodyPart::into_bytes) };
     match &next {
         None => {
-            // The stream is gone from here on, so that the next call ends the body.
+            // `gzip` is `None` from here on, so the next call ends the body.
             stream.end(&mut out);
             return Some(out.into());
         }
-        Some(Part::Shared(chunk)) => stream.write_shared(chunk, &mut out),
+        Some(BodyPart::Shared(chunk)) => stream.write_shared(chunk, &mut out),
         Some(chunk) if chunk.is_empty() => {}
         Some(chunk) => stream.write(chunk, &mut out),
     }
@@ -275,22 +282,22 @@ fn encode_next(chunks: &mut dyn Chunks, gzip: &mut Option<(Gzip, Vec<u8>)>) -> O
 }
 
 /// A stream of the service, which ends when the server drains.
-struct Stream {
+struct StreamBody {
     frames: Box<dyn Frames>,
     draining: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-impl Stream {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+impl StreamBody {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ResponseAborted>> {
         match catch_unwind(AssertUnwindSafe(|| self.frames.poll_frame(context))) {
             Ok(Poll::Ready(next)) => Poll::Ready(Ok(next)),
             Ok(Poll::Pending) => self.draining.as_mut().poll(context).map(|()| Ok(None)),
-            Err(_) => Poll::Ready(Err(Broken)),
+            Err(_) => Poll::Ready(Err(ResponseAborted)),
         }
     }
 }
 
-/// Whether the client takes gzip by name and does not refuse it by a quality of nought.
+/// `true` if the client accepts gzip by name with a non-zero quality.
 pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|choice| {

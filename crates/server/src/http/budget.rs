@@ -1,7 +1,7 @@
-//! Byte budgets: memory that requests and answers may hold at a time, in total and per client.
+//! Byte budgets: memory that requests and responses may hold at a time, in total and per client.
 //!
-//! A client never takes all of a budget: a quarter is left for others. What exceeds a budget is refused with 429 and
-//! costs the server no further memory.
+//! A client never takes all of a budget: a quarter is left for others. A request that exceeds a budget is rejected
+//! with 429 and costs no further memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Reservation {
         true
     }
 
-    /// Gives all bytes back.
+    /// Releases all bytes.
     pub fn clear(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         if bytes == 0 {

@@ -1,4 +1,4 @@
-//! One connection from its handshake to its end.
+//! Connection lifecycle: handshake, authentication state, serving, idle timeout, drain.
 
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
@@ -14,19 +14,19 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_rustls::server::TlsStream;
 
-use super::refusing::Refusing;
-use super::stall::Guarded;
-use super::tls::{ClientCertificate, Secured};
+use super::error_body::ErrorBodyStream;
+use super::stall::BoundedStream;
+use super::tls::{ClientCertificate, TlsState};
 use super::unauthenticated::Membership;
 use super::{
     HEADER_BYTES_MAX, HEADER_BYTES_READ_MAX, HEADERS_MAX, LOCAL_RESETS_MAX, PENDING_RESETS_MAX,
     PING_INTERVAL, PING_TIMEOUT, Phase, SEND_BUFFER_BYTES_MAX, STREAMS_MAX, Shared, date, handler,
 };
 
-/// A connection as it was accepted.
-pub(super) struct Incoming {
+/// An accepted connection.
+pub(super) struct Accepted {
     pub stream: std::net::TcpStream,
-    pub tls: Secured,
+    pub tls: TlsState,
     pub phase: watch::Receiver<Phase>,
     /// Membership among the unauthenticated connections.
     pub membership: Membership,
@@ -34,27 +34,27 @@ pub(super) struct Incoming {
     pub evicted: oneshot::Receiver<()>,
 }
 
-/// What the requests of one connection share.
+/// State that the requests of one connection share.
 pub(super) struct Connection {
     pub shared: Arc<Shared>,
-    /// The client's certificate, if it showed one.
+    /// Client certificate, if there is one.
     pub certificate: Option<ClientCertificate>,
-    pub standing: Arc<Standing>,
+    pub auth_state: Arc<AuthState>,
     pub activity: Activity,
     pub phase: watch::Receiver<Phase>,
 }
 
 /// Authentication state of a connection: first among the unauthenticated, then in a slot for good.
-pub(super) struct Standing {
+pub(super) struct AuthState {
     is_authenticated: AtomicBool,
     membership: Mutex<Option<Membership>>,
     slot: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl Standing {
-    fn new(membership: Membership) -> Arc<Standing> {
+impl AuthState {
+    fn new(membership: Membership) -> Arc<AuthState> {
         let (is_authenticated, membership) = (AtomicBool::new(false), Mutex::new(Some(membership)));
-        Arc::new(Standing { is_authenticated, membership, slot: Mutex::new(None) })
+        Arc::new(AuthState { is_authenticated, membership, slot: Mutex::new(None) })
     }
 
     /// Moves the connection to the authenticated ones. Returns `false` if these have no slot left.
@@ -70,7 +70,7 @@ impl Standing {
                 return false;
             };
             *slot = Some(permit);
-            // Before the membership ends: its end would otherwise be taken for an eviction.
+            // Before the membership ends: its end would otherwise count as an eviction.
             self.is_authenticated.store(true, Ordering::Release);
             *self.membership.lock() = None;
         }
@@ -78,14 +78,14 @@ impl Standing {
     }
 }
 
-/// What moves on a connection, so that its tick can tell a quiet one from a dead one.
+/// Activity of a connection, by which its tick tells an idle one from a dead one.
 #[derive(Default)]
 pub(super) struct Activity {
-    /// How often something moved: a request came whole, or a part of an answer was taken.
+    /// Number of events: complete requests, and chunks of responses that were taken.
     moved: AtomicU64,
-    /// Requests whose answer is not finished, streams too.
+    /// Requests whose response is not finished, including streams.
     active: AtomicUsize,
-    /// Whole answers that are under way to the client.
+    /// Responses in flight, without streams.
     sending: AtomicUsize,
 }
 
@@ -114,36 +114,36 @@ impl Activity {
 }
 
 /// Serves a connection until either side ends it, or it is evicted before its client has authenticated.
-pub(super) async fn run(incoming: Incoming, shared: Arc<Shared>) {
-    let Incoming { stream, tls, phase, membership, evicted } = incoming;
-    let standing = Standing::new(membership);
+pub(super) async fn run(incoming: Accepted, shared: Arc<Shared>) {
+    let Accepted { stream, tls, phase, membership, evicted } = incoming;
+    let auth_state = AuthState::new(membership);
     let eviction = async {
         let _ = evicted.await;
-        if standing.is_authenticated.load(Ordering::Acquire) {
+        if auth_state.is_authenticated.load(Ordering::Acquire) {
             pending::<()>().await;
         }
     };
     tokio::select! {
         biased;
         () = eviction => {}
-        () = serve(stream, tls, phase, Arc::clone(&standing), shared) => {}
+        () = serve(stream, tls, phase, Arc::clone(&auth_state), shared) => {}
     }
 }
 
 async fn serve(
     stream: std::net::TcpStream,
-    tls: Secured,
+    tls: TlsState,
     mut phase: watch::Receiver<Phase>,
-    standing: Arc<Standing>,
+    auth_state: Arc<AuthState>,
     shared: Arc<Shared>,
 ) {
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => return tracing::warn!(%error, "cannot register a connection"),
     };
-    // Answers are written whole, so waiting for more to fill a packet only costs time.
+    // Responses are written at once, so delaying packets only costs time.
     let _ = stream.set_nodelay(true);
-    let handshake = tls.acceptor.accept(Guarded::new(stream, shared.bounds.stall_timeout));
+    let handshake = tls.acceptor.accept(BoundedStream::new(stream, shared.bounds.stall_timeout));
     let stream = tokio::select! {
         biased;
         finished = tokio::time::timeout(shared.bounds.handshake_timeout, handshake) => match finished {
@@ -158,12 +158,12 @@ async fn serve(
     let certificate =
         session.peer_certificates().map(|chain| ClientCertificate::new(tls.clone(), chain, now));
     let is_proved = certificate.as_ref().is_some_and(|certificate| certificate.identity(now).is_some());
-    if is_proved && !standing.authenticate(&shared) {
+    if is_proved && !auth_state.authenticate(&shared) {
         return;
     }
     let is_http2 = session.alpn_protocol() == Some(b"h2");
     let activity = Activity::default();
-    let connection = Arc::new(Connection { shared, certificate, standing, activity, phase });
+    let connection = Arc::new(Connection { shared, certificate, auth_state, activity, phase });
     if is_http2 {
         serve_http2(stream, &connection).await;
     } else {
@@ -171,17 +171,17 @@ async fn serve(
     }
 }
 
-async fn serve_http1(stream: TlsStream<Guarded>, connection: &Arc<Connection>) {
+async fn serve_http1(stream: TlsStream<BoundedStream>, connection: &Arc<Connection>) {
     let handle = service_fn(|request| handler::handle(Arc::clone(connection), request));
     let mut builder = http1::Builder::new();
     builder.max_headers(HEADERS_MAX).max_header_size(HEADER_BYTES_MAX);
-    // Slow headers are cut by the tick, without a timer for each request.
+    // Slow headers are closed by the tick, without a timer for each request.
     builder.timer(TokioTimer::new()).header_read_timeout(None).auto_date_header(false);
-    let served = builder.serve_connection(TokioIo::new(Refusing::new(stream)), handle);
+    let served = builder.serve_connection(TokioIo::new(ErrorBodyStream::new(stream)), handle);
     drive(served, |served| served.graceful_shutdown(), connection).await;
 }
 
-async fn serve_http2(stream: TlsStream<Guarded>, connection: &Arc<Connection>) {
+async fn serve_http2(stream: TlsStream<BoundedStream>, connection: &Arc<Connection>) {
     let held = Arc::clone(connection);
     let handle = service_fn(move |request| handler::handle(Arc::clone(&held), request));
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -199,8 +199,8 @@ async fn serve_http2(stream: TlsStream<Guarded>, connection: &Arc<Connection>) {
     drive(served, |served| served.graceful_shutdown(), connection).await;
 }
 
-/// Lets a connection run; tells it to retire when the server drains or nothing moves, and cuts it when even
-/// that does not help.
+/// Drives a connection. Shuts it down gracefully when the server drains or there is no activity, and drops it if that
+/// takes too long.
 async fn drive<C, E>(served: C, retire: impl Fn(Pin<&mut C>), connection: &Connection)
 where
     C: Future<Output = Result<(), E>>,

@@ -1,8 +1,8 @@
-//! What the socket side counts, for metrics.
+//! Counters of the HTTP server, for the metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::metrics::{Sort, Text};
+use crate::metrics::{MetricType, Text};
 
 /// Counts since the start.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Panics in the service, contained.
+    /// Panics in the service.
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
@@ -24,7 +24,7 @@ impl Counters {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Connections ended because nothing moved on them, or not fast enough.
+    /// Connections closed for lack of activity, or for slow reads and writes.
     pub fn connections_cut(&self) -> u64 {
         self.cut.load(Ordering::Relaxed)
     }
@@ -34,10 +34,10 @@ impl Counters {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Writes them as metrics.
+    /// Writes the metric families.
     pub fn write(&self, text: &mut Text) {
         let mut one = |name: &str, help: &str, value: u64| {
-            text.family(name, Sort::Counter, help);
+            text.family(name, MetricType::Counter, help);
             text.sample(name, &[], value);
         };
         one("setpoint_http_panics_total", "Panics in the service, contained.", self.panics());

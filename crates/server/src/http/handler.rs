@@ -1,4 +1,4 @@
-//! One request: authenticated and authorized by its head, then read, answered and sent.
+//! Request handler: authenticates and authorizes by the head, then reads the body, runs the service and responds.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -11,56 +11,56 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Response, StatusCode, Version};
+use http::{HeaderMap, Method, StatusCode, Version};
 use hyper::body::Incoming;
 use setpoint_api::status::Status;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::body::{Active, Held, Outgoing};
+use super::body::{ActiveRequest, ResponseBody, ResponseResources};
 use super::connection::Connection;
-use super::{HEADER_BYTES_MAX, HEADERS_MAX, Shared, date, reading};
-use crate::answers;
-use crate::exchange::{Admission, Answer, Body, Cost, Identity, LARGE_BYTES, Request, Service};
+use super::{HEADER_BYTES_MAX, HEADERS_MAX, Shared, date, request_body};
+use crate::exchange::{Admission, Body, Cost, Identity, LARGE_BYTES, Request, Response, Service};
+use crate::responses;
 use crate::tokens::bearer_token;
 use crate::uuid;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// How long an answer may take before it is worth a line.
+/// Duration from which on a request is logged as slow.
 const SLOW: Duration = Duration::from_secs(1);
 const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// Answers one request. It cannot fail: whatever goes wrong becomes a `Status`.
+/// Handles one request. Every failure becomes a `Status`.
 pub(super) async fn handle(
     connection: Arc<Connection>,
     request: http::Request<Incoming>,
-) -> Result<Response<Outgoing>, Infallible> {
-    let active = Active::begin(Arc::clone(&connection));
+) -> Result<http::Response<ResponseBody>, Infallible> {
+    let active = ActiveRequest::begin(Arc::clone(&connection));
     let shared = &connection.shared;
     let (parts, body) = request.into_parts();
     let id = audit_id(shared, &parts.headers);
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let (method, now) = (parts.method.clone(), date::unix_seconds());
-    let (answer, held) = match admit(&connection, parts, now) {
+    let (response, held) = match admit(&connection, parts, now) {
         Ok((request, admission)) => answer(&connection, request, body, admission, active).await,
-        Err(refusal) => (*refusal, Held::new(active)),
+        Err(refusal) => (*refusal, ResponseResources::new(active)),
     };
-    Ok(respond(answer, &method, (id, now), accepts_gzip, held))
+    Ok(respond(response, &method, (id, now), accepts_gzip, held))
 }
 
-/// Authenticates and authorizes a request by its head, and takes a place for it. Its body is not read yet.
+/// Authenticates and authorizes a request by its head, and takes an in-flight permit. Its body is not read yet.
 fn admit(
     connection: &Connection,
     parts: http::request::Parts,
     now: u64,
-) -> Result<(Request, Admission), Box<Answer>> {
-    let refused = |status: Status| Box::new(answers::status(&status));
+) -> Result<(Request, Admission), Box<Response>> {
+    let refused = |status: Status| Box::new(responses::status(&status));
     if parts.version == Version::HTTP_11 {
         check_host(&parts.headers).map_err(refused)?;
     }
     let identity = authenticate(connection, &parts.headers, now);
     let identity = identity.ok_or_else(|| refused(Status::unauthorized("Unauthorized")))?;
-    if !connection.standing.authenticate(&connection.shared) {
+    if !connection.auth_state.authenticate(&connection.shared) {
         return Err(refused(Status::too_many_requests("Too many connections, please try again later.", 1)));
     }
     check_headers(&parts.headers).map_err(refused)?;
@@ -76,7 +76,7 @@ fn admit(
     Ok((request, admission))
 }
 
-/// Returns the identity that the certificate of the connection proves now, else that of the request's token.
+/// Returns the identity that the connection's certificate proves now, else that of the request's token.
 fn authenticate(connection: &Connection, headers: &HeaderMap, now: u64) -> Option<Identity> {
     let proved = connection.certificate.as_ref().and_then(|certificate| certificate.identity(now));
     proved.or_else(|| {
@@ -85,41 +85,41 @@ fn authenticate(connection: &Connection, headers: &HeaderMap, now: u64) -> Optio
     })
 }
 
-/// Reads the body of an admitted request, and has the service answer it.
+/// Reads the body of an admitted request, and runs the service.
 async fn answer(
     connection: &Connection,
     mut request: Request,
     body: Incoming,
-    Admission { place, mut cost }: Admission,
-    active: Active,
-) -> (Answer, Held) {
+    Admission { permit, mut cost }: Admission,
+    active: ActiveRequest,
+) -> (Response, ResponseResources) {
     let shared = &connection.shared;
-    let mut held = Held::new(active);
-    held.place = place;
+    let mut held = ResponseResources::new(active);
+    held.permit = permit;
     let mut bodies = shared.bodies.reserve(&request.identity.user);
-    match reading::read(body, &shared.bounds, &mut bodies).await {
+    match request_body::read(body, &shared.bounds, &mut bodies).await {
         Ok(body) => request.body = body,
-        Err(status) => return (answers::status(&status), held),
+        Err(status) => return (responses::status(&status), held),
     }
     connection.activity.moved();
     if request.body.len() >= LARGE_BYTES {
         cost = Cost::Large;
     }
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
-    let mut bytes = shared.answers.reserve(&request.identity.user);
-    let answer = contained(shared, request, cost).await;
-    // The answer of a write is never withheld if its commit has happened.
-    let has_effect = !is_read && answer.status.is_success();
-    if !bytes.grow(answer.body.held_bytes()) && !has_effect {
+    let mut bytes = shared.responses.reserve(&request.identity.user);
+    let response = contained(shared, request, cost).await;
+    // The response to a write is sent in any case if its commit has succeeded.
+    let has_effect = !is_read && response.status.is_success();
+    if !bytes.grow(response.body.held_bytes()) && !has_effect {
         let status =
             Status::too_many_requests("Too many large answers in flight, please try again later.", 1);
-        return (answers::status(&status), held);
+        return (responses::status(&status), held);
     }
     held.bytes = Some(bytes);
-    (answer, held)
+    (response, held)
 }
 
-/// Refuses an HTTP/1.1 request without exactly one `Host`, as the protocol demands.
+/// 400 for an HTTP/1.1 request without exactly one `Host`, as RFC 9112 requires.
 fn check_host(headers: &HeaderMap) -> Result<(), Status> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -129,7 +129,7 @@ fn check_host(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
-/// Refuses headers beyond the bounds. The library that reads HTTP/1.1 has stricter ones of its own.
+/// 431 for oversized headers. The HTTP/1.1 library has stricter bounds of its own.
 fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let message = if headers.len() > HEADERS_MAX {
@@ -142,22 +142,22 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
     Err(Status::unclassified(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(), message))
 }
 
-/// The answer of the service, whatever becomes of it.
-async fn contained(shared: &Shared, request: Request, cost: Cost) -> Answer {
+/// Runs the service, on the reactor or a worker. A panic becomes a 500.
+async fn contained(shared: &Shared, request: Request, cost: Cost) -> Response {
     let (method, path) = (request.method.clone(), request.path.clone());
     let begun = Instant::now();
-    let answer = match cost {
+    let response = match cost {
         Cost::Small => guarded(&*shared.service, request).await,
         Cost::Large => {
             let service = Arc::clone(&shared.service);
             let answering = shared.workers.spawn(async move { guarded(&*service, request).await });
-            OnWorker(answering).await
+            WorkerTask(answering).await
         }
     };
-    match answer {
-        Some(answer) => {
-            let (code, took) = (answer.status.as_u16(), begun.elapsed());
-            // What this server cannot do, and says so, is no failure of it.
+    match response {
+        Some(response) => {
+            let (code, took) = (response.status.as_u16(), begun.elapsed());
+            // 501 for unimplemented endpoints is not a failure.
             if code >= 500 && code != 501 {
                 tracing::warn!(%method, %path, code, ?took, "a request failed");
             } else if took >= SLOW {
@@ -165,20 +165,22 @@ async fn contained(shared: &Shared, request: Request, cost: Cost) -> Answer {
             } else {
                 tracing::debug!(%method, %path, code, ?took, "request");
             }
-            answer
+            response
         }
         None => {
             shared.counters.panicked();
             tracing::error!(%method, %path, "the request made the server panic");
-            answers::status(&Status::internal_error("this request made the server panic: its log tells more"))
+            responses::status(&Status::internal_error(
+                "this request made the server panic: its log tells more",
+            ))
         }
     }
 }
 
-/// A task on a worker, canceled when its client goes.
-pub(super) struct OnWorker<T>(pub JoinHandle<Option<T>>);
+/// A task on a worker, aborted when the connection is closed.
+pub(super) struct WorkerTask<T>(pub JoinHandle<Option<T>>);
 
-impl<T> Future for OnWorker<T> {
+impl<T> Future for WorkerTask<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
@@ -186,34 +188,33 @@ impl<T> Future for OnWorker<T> {
     }
 }
 
-impl<T> Drop for OnWorker<T> {
+impl<T> Drop for WorkerTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// The answer of the service; none if it panicked.
+/// Runs the service; `None` if it panics.
 ///
-/// The service must hold whatever it shares with other requests to its own standard of being safe to unwind;
-/// its locks do not poison.
-async fn guarded(service: &dyn Service, request: Request) -> Option<Answer> {
+/// The service must keep state that requests share consistent when it unwinds; its locks do not poison.
+async fn guarded(service: &dyn Service, request: Request) -> Option<Response> {
     let mut answering = catch_unwind(AssertUnwindSafe(|| service.answer(request))).ok()?;
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(answer)) => Poll::Ready(Some(answer)),
+        Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
         Err(_) => Poll::Ready(None),
     })
     .await
 }
 
 fn respond(
-    answer: Answer,
+    response: Response,
     method: &Method,
     (id, now): (HeaderValue, u64),
     accepts_gzip: bool,
-    held: Held,
-) -> Response<Outgoing> {
-    let Answer { status, mut headers, body } = answer;
+    held: ResponseResources,
+) -> http::Response<ResponseBody> {
+    let Response { status, mut headers, body } = response;
     headers.entry(AUDIT_ID).or_insert(id);
     headers.entry(CACHE_CONTROL).or_insert(UNCACHED);
     headers.insert(DATE, date::header(now));
@@ -221,18 +222,18 @@ fn respond(
         Body::Whole(parts) if *method == Method::HEAD => {
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
             headers.entry(CONTENT_LENGTH).or_insert_with(|| bytes.into());
-            Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, held)
+            ResponseBody::new(Body::Whole(Vec::new()), &mut headers, false, held)
         }
-        _ if *method == Method::HEAD => Outgoing::new(Body::Whole(Vec::new()), &mut headers, false, held),
-        body => Outgoing::new(body, &mut headers, accepts_gzip, held),
+        _ if *method == Method::HEAD => ResponseBody::new(Body::Whole(Vec::new()), &mut headers, false, held),
+        body => ResponseBody::new(body, &mut headers, accepts_gzip, held),
     };
-    let mut response = Response::new(body);
+    let mut response = http::Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
 }
 
-/// The id of a request: the client's own, or one in the form of a version 4 UUID.
+/// Audit id of a request: the client's own, or a random UUID.
 fn audit_id(shared: &Shared, headers: &HeaderMap) -> HeaderValue {
     if let Some(id) = headers.get(AUDIT_ID).filter(|id| !id.is_empty()) {
         return id.clone();
@@ -244,7 +245,7 @@ fn audit_id(shared: &Shared, headers: &HeaderMap) -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::from(id)).expect("an id is made of hexadecimal digits and hyphens")
 }
 
-/// The finalizer of SplitMix64: neighbours go far apart, no two numbers meet.
+/// Finalizer of SplitMix64: a bijection that spreads consecutive numbers.
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,7 @@
-//! A socket with bounded patience and bounded bursts.
+//! Socket with a write timeout and bounded bursts.
 //!
-//! It does not wait for ever for a peer that does not read. And a peer that reads as fast as the server writes does not
-//! keep its reactor: after [`BURST_BYTES`] the other connections have their turn.
+//! Writes fail if the peer does not read for a while. A peer that reads as fast as the server writes does not
+//! monopolize its reactor: after [`BURST_BYTES`] the task yields to other connections.
 
 use std::future::Future;
 use std::io;
@@ -16,22 +16,22 @@ use tokio::time::Sleep;
 /// Bytes that are written before the reactor polls its other tasks: about a tenth of a millisecond with encryption.
 const BURST_BYTES: usize = 128 * 1024;
 
-/// A stream whose writes fail once the peer has taken nothing for a while.
-pub(super) struct Guarded {
+/// A stream whose writes fail if the peer reads nothing for a while.
+pub(super) struct BoundedStream {
     stream: TcpStream,
     timeout: Duration,
-    /// Bytes written since other tasks had their turn.
+    /// Bytes written since the task last yielded.
     burst: usize,
     /// Armed while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Guarded {
-    pub fn new(stream: TcpStream, timeout: Duration) -> Guarded {
-        Guarded { stream, timeout, burst: 0, stalled: None }
+impl BoundedStream {
+    pub fn new(stream: TcpStream, timeout: Duration) -> BoundedStream {
+        BoundedStream { stream, timeout, burst: 0, stalled: None }
     }
 
-    /// `true` if the burst is used up: the task is woken again behind all that are ready.
+    /// `true` if the burst is used up: the task is rescheduled behind all that are ready.
     fn yields(&mut self, context: &mut Context<'_>) -> bool {
         let yields = self.burst >= BURST_BYTES;
         if yields {
@@ -41,7 +41,7 @@ impl Guarded {
         yields
     }
 
-    /// Passes on what a write came to, and fails it if it has waited too long.
+    /// Returns the result of a write, or an error if writes have been pending for too long.
     fn watch(
         &mut self,
         context: &mut Context<'_>,
@@ -60,7 +60,7 @@ impl Guarded {
     }
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for BoundedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -70,7 +70,7 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl AsyncWrite for BoundedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The socket side with real sockets, real TLS and a real client, over both protocols.
+//! HTTP server with real sockets, TLS and clients, over both protocols.
 
 mod isolation;
 
@@ -28,11 +28,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::answers;
-use crate::exchange::{Admission, Answer, Body, Chunks, Cost, Frames, Part, Request};
-use setpoint_pki::certs::{Pair, Pki};
+use crate::exchange::{Admission, Body, BodyPart, Chunks, Cost, Frames, Request, Response};
+use crate::responses;
+use setpoint_pki::certs::{CertifiedKey, Pki};
 
-/// A service with something of each sort.
+/// A service with an endpoint of each type.
 struct Sample {
     /// Requests that block their thread go on when this is dropped.
     unblock: Mutex<Option<std::sync::mpsc::Sender<()>>>,
@@ -62,7 +62,7 @@ struct Numbers {
 }
 
 impl Chunks for Numbers {
-    fn next_chunk(&mut self) -> Option<Part> {
+    fn next_chunk(&mut self) -> Option<BodyPart> {
         assert!(!self.panics || self.next < 10, "an encoder that panics");
         self.next += 1;
         (self.next <= 40).then(|| format!("{:0>20000}", self.next - 1).into())
@@ -73,7 +73,7 @@ impl Chunks for Numbers {
     }
 }
 
-/// Says one thing, then waits for ever, or panics; tells when it is gone.
+/// Sends one frame, then waits forever or panics; reports when it is dropped.
 struct Feed {
     said: bool,
     panics: bool,
@@ -97,10 +97,10 @@ impl Drop for Feed {
 }
 
 impl Service for Sample {
-    fn admit(&self, head: &Request) -> Result<Admission, Box<Answer>> {
+    fn admit(&self, head: &Request) -> Result<Admission, Box<Response>> {
         assert!(head.body.is_empty(), "a request is admitted before its body is read");
         match head.path.as_str() {
-            "/full" => Err(Box::new(answers::status(&Status::too_many_requests("full", 1)))),
+            "/full" => Err(Box::new(responses::status(&Status::too_many_requests("full", 1)))),
             path if path.starts_with("/worker") => {
                 Ok(Admission { cost: Cost::Large, ..Admission::default() })
             }
@@ -108,7 +108,7 @@ impl Service for Sample {
         }
     }
 
-    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+    fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {
         assert_ne!(request.path, "/panic", "a service that panics at once");
         Box::pin(async move {
             let body = match request.path.as_str() {
@@ -118,7 +118,7 @@ impl Service for Sample {
                 }
                 "/worker-panic" => panic!("a service that panics on a worker"),
                 "/worker-block" => {
-                    // Only one waits for the channel, the others for the lock.
+                    // One request waits for the channel, the others for the lock.
                     let _ = self.blocked.lock().recv();
                     Body::Whole(vec!["unblocked".into()])
                 }
@@ -147,7 +147,7 @@ impl Service for Sample {
             };
             let is_refused = request.path == "/large-refused";
             let status = if is_refused { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
-            Answer { status, headers: HeaderMap::new(), body }
+            Response { status, headers: HeaderMap::new(), body }
         })
     }
 }
@@ -170,7 +170,7 @@ async fn start(bounds: Bounds) -> Running {
     let counters = Arc::new(Counters::default());
     let drain = Duration::from_secs(5);
     let threads = Threads::start(ThreadCounts { reactors: 2, workers: 2, on_worker_start: || () }).unwrap();
-    let options = Options { bounds, threads, entropy: 9, drain, counters: Arc::clone(&counters) };
+    let options = ServeOptions { bounds, threads, entropy: 9, drain, counters: Arc::clone(&counters) };
     let (stop, stopped) = oneshot::channel();
     let stopped = async move { stopped.await.unwrap_or(()) };
     let service: Arc<dyn Service> = Arc::clone(&sample) as _;
@@ -189,7 +189,7 @@ impl Running {
         self.connect_as(alpn, with_certificate.then_some(&self.pki.admin)).await
     }
 
-    async fn connect_as(&self, alpn: &str, who: Option<&Pair>) -> TlsStream<TcpStream> {
+    async fn connect_as(&self, alpn: &str, who: Option<&CertifiedKey>) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pki.ca.certificate.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -214,7 +214,7 @@ impl Running {
         Client::over(self.connect(alpn, true).await, alpn).await
     }
 
-    /// Tells the server to stop, and waits for its end.
+    /// Stops the server, and waits for its end.
     async fn finish(self) -> bool {
         self.stop.send(()).unwrap();
         self.served.await.unwrap()
@@ -325,7 +325,7 @@ async fn nobody_gets_in_without_a_certificate() {
 #[tokio::test]
 async fn a_certificate_of_another_authority_or_for_another_use_is_nobodys() {
     let running = start(Bounds::default()).await;
-    // Another authority of the same name, so that only the signature tells them apart.
+    // Another CA with the same name, so that only the signature differs.
     let foreign = Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 8).unwrap();
     for alpn in ["http/1.1", "h2"] {
         for who in [&foreign.admin, &foreign.server, &running.pki.server] {
@@ -358,13 +358,13 @@ async fn a_body_over_the_limit_is_refused_and_the_next_request_served() {
             [(BODY_BYTES_MAX, 200), (BODY_BYTES_MAX + 1, 413), (4 << 20, 413), (64 << 20, 413)]
         {
             let mut client = running.client(alpn).await;
-            // A client whose huge body is not even read may see the connection end before the answer.
-            let Ok(answer) = client.open(request(Method::POST, "/", "x".repeat(bytes))).await else {
+            // A client whose oversized body is not read may see the connection close before the response.
+            let Ok(response) = client.open(request(Method::POST, "/", "x".repeat(bytes))).await else {
                 assert!(bytes > BODY_BYTES_MAX + BODY_DISCARD_MAX, "{alpn}, {bytes}");
                 continue;
             };
-            assert_eq!(answer.status().as_u16(), expected, "{alpn}, {bytes}");
-            let body = String::from_utf8(read(answer.into_body()).await.unwrap()).unwrap();
+            assert_eq!(response.status().as_u16(), expected, "{alpn}, {bytes}");
+            let body = String::from_utf8(read(response.into_body()).await.unwrap()).unwrap();
             let refusal = r#""message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413"#;
             assert_eq!(body.contains(refusal), expected == 413, "{body}");
         }
@@ -415,9 +415,9 @@ async fn a_panic_costs_one_request() {
             assert!(String::from_utf8(body).unwrap().contains(r#""reason":"InternalError""#));
         }
         assert_eq!(client.get("/").await.0, StatusCode::OK);
-        // The head may not have left yet; either way the client learns that this was no end.
-        if let Ok(answer) = client.open(request(Method::GET, "/stream-panic", String::new())).await {
-            assert!(read(answer.into_body()).await.is_err());
+        // The head may not have been sent; either way the client sees an incomplete response.
+        if let Ok(response) = client.open(request(Method::GET, "/stream-panic", String::new())).await {
+            assert!(read(response.into_body()).await.is_err());
         }
         assert_eq!(running.client(alpn).await.get("/").await.0, StatusCode::OK);
     }
@@ -430,8 +430,8 @@ async fn a_stream_ends_when_its_client_goes() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         let mut client = running.client(alpn).await;
-        let answer = client.open(request(Method::GET, "/stream", String::new())).await.unwrap();
-        let mut body = answer.into_body();
+        let response = client.open(request(Method::GET, "/stream", String::new())).await.unwrap();
+        let mut body = response.into_body();
         assert_eq!(next(&mut body).await.unwrap().unwrap(), "first");
         drop((body, client));
         running.sample.stream_gone.notified().await;
@@ -472,7 +472,7 @@ async fn a_drain_does_not_wait_for_ever() {
     assert!(waiting.await.unwrap().is_err());
 }
 
-/// Bounds that are reached soon. A handshake has the time that it may need on a busy machine.
+/// Bounds that are reached soon. The handshake timeout allows for a busy machine.
 fn hasty() -> Bounds {
     let milliseconds = Duration::from_millis;
     Bounds {
@@ -487,20 +487,20 @@ fn hasty() -> Bounds {
 #[tokio::test]
 async fn slow_writers_are_cut() {
     let running = start(hasty()).await;
-    // One says nothing, not even in TLS.
+    // A connection without a TLS handshake.
     let mut silent = TcpStream::connect(running.address).await.unwrap();
     assert_eq!(silent.read(&mut [0; 16]).await.unwrap(), 0);
-    // One sends half a header.
+    // A connection with half a header.
     let mut half = running.connect("http/1.1", true).await;
     half.write_all(b"GET / HTTP/1.1\r\nhost: ").await.unwrap();
     assert_eq!(half.read(&mut [0; 16]).await.unwrap_or(0), 0);
-    // One speaks HTTP/2 and never asks for anything.
+    // An HTTP/2 connection without a request.
     let mut quiet = running.connect("h2", true).await;
     quiet.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let mut said = Vec::new();
     let _ = quiet.read_to_end(&mut said).await;
     assert!(running.counters.connections_cut() >= 2);
-    // One sends half a body.
+    // A connection with half a body.
     let mut slow = running.connect("http/1.1", true).await;
     slow.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhalf").await.unwrap();
     let mut said = Vec::new();
@@ -533,7 +533,7 @@ async fn a_client_that_does_not_read_is_cut() {
             break;
         }
     }
-    // It reads nothing, and 120 MB cannot all be on their way. The server gives up, and serves others meanwhile.
+    // The client reads nothing, and 120 MB exceed all buffers. The write times out, and others are served meanwhile.
     let mut other = running.client("h2").await;
     while greedy.write_all(b"\r\n").await.is_ok() {
         assert_eq!(other.get("/").await.0, StatusCode::OK);
@@ -565,17 +565,17 @@ async fn headers_are_bounded() {
         let mut long = request(Method::GET, "/", String::new());
         long.headers_mut().insert("x-long", "x".repeat(HEADER_BYTES_MAX + 1).parse().unwrap());
         for request in [many, long] {
-            let answer = match running.client(alpn).await.open(request).await {
-                Ok(answer) => answer,
-                // The connection may end while the client still writes, and then it does not read.
+            let response = match running.client(alpn).await.open(request).await {
+                Ok(response) => response,
+                // The connection may close while the client is still writing, and then it does not read.
                 Err(error) => {
                     assert_eq!(alpn, "http/1.1", "{error}");
                     continue;
                 }
             };
-            assert_eq!(answer.status().as_u16(), 431, "{alpn}");
-            assert_eq!(answer.headers()["content-type"], "application/json", "{alpn}");
-            let body = read(answer.into_body()).await.unwrap();
+            assert_eq!(response.status().as_u16(), 431, "{alpn}");
+            assert_eq!(response.headers()["content-type"], "application/json", "{alpn}");
+            let body = read(response.into_body()).await.unwrap();
             let status = setpoint_api::json::parse(&body).unwrap();
             assert_eq!(status.str_at(&["kind"]), "Status", "{alpn}");
             assert!(status.str_at(&["message"]).contains("header fields"), "{alpn}");
@@ -592,13 +592,13 @@ async fn what_is_no_http_is_refused_with_a_status() {
     {
         let mut stream = running.connect("http/1.1", true).await;
         stream.write_all(bad.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        // The server ends the connection without a farewell, which reads as an error.
-        let _ = stream.read_to_end(&mut answer).await;
-        let answer = String::from_utf8(answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{bad:?}: {answer}");
-        let body = answer.split("\r\n\r\n").nth(1).unwrap();
-        assert!(answer.contains(&format!("content-length: {}\r\n", body.len())), "{answer}");
+        let mut response = Vec::new();
+        // The server closes the connection without close_notify, which is a read error.
+        let _ = stream.read_to_end(&mut response).await;
+        let response = String::from_utf8(response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{bad:?}: {response}");
+        let body = response.split("\r\n\r\n").nth(1).unwrap();
+        assert!(response.contains(&format!("content-length: {}\r\n", body.len())), "{response}");
         let status = setpoint_api::json::parse(body.as_bytes()).unwrap();
         assert_eq!(status.str_at(&["reason"]), "BadRequest");
     }

@@ -1,9 +1,9 @@
-//! Threads of the server: one reactor per core, and workers for what would hold a reactor up.
+//! Threads of the server: one reactor per core, and workers for long work.
 //!
-//! A connection stays on one reactor, so a small request is read, answered and written without waking another thread.
-//! Requests and encodings whose cost grows with their input run on workers. Workers are meant to have a lower priority
-//! ([`ThreadCounts::on_worker_start`]): the system then gives a core to a reactor as soon as a small request arrives, however
-//! much the workers have to do.
+//! A connection stays on one reactor, so a small request is read, processed and answered without waking another
+//! thread. Requests and encodings whose cost grows with their input run on workers. Workers should have a lower
+//! priority ([`ThreadCounts::on_worker_start`]): the kernel then gives a core to a reactor as soon as a small request
+//! arrives, however busy the workers are.
 
 use std::future::pending;
 use std::io;
@@ -52,10 +52,10 @@ struct Reactor {
     connections: Arc<AtomicUsize>,
 }
 
-/// Place of a connection on its reactor, given back when it is dropped.
-pub(super) struct Seat(Arc<AtomicUsize>);
+/// Slot of a connection on its reactor, released on drop.
+pub(super) struct ReactorSlot(Arc<AtomicUsize>);
 
-impl Drop for Seat {
+impl Drop for ReactorSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -79,12 +79,12 @@ impl Threads {
         Ok(Threads { reactors, workers: Some(workers), _running: running })
     }
 
-    /// Returns the reactor with the fewest connections, with a seat on it.
-    pub(super) fn seat(&self) -> (&Handle, Seat) {
+    /// Returns the reactor with the fewest connections, and a slot on it.
+    pub(super) fn assign_reactor(&self) -> (&Handle, ReactorSlot) {
         let connections = |reactor: &&Reactor| reactor.connections.load(Ordering::Relaxed);
         let reactor = self.reactors.iter().min_by_key(connections).expect("there is at least one reactor");
         reactor.connections.fetch_add(1, Ordering::Relaxed);
-        (&reactor.handle, Seat(Arc::clone(&reactor.connections)))
+        (&reactor.handle, ReactorSlot(Arc::clone(&reactor.connections)))
     }
 
     /// Returns the executor of the workers.

@@ -1,9 +1,8 @@
-//! TLS, and who the client's certificate says it is.
+//! TLS configuration, and identities of client certificates.
 //!
-//! A client with a certificate of another authority gets through the handshake, as one without does, so that it can be
-//! told in words that it may not; upstream does the same. That is safe because nobody is anybody by a handshake here:
-//! the handshake proves that the client has the key, and [`ClientCertificate::identity`], the only way to an identity,
-//! verifies the certificate itself against the authority.
+//! As upstream does, the handshake accepts certificates of any CA, so that the client gets a readable 401 instead of
+//! a TLS alert. That is safe because the handshake only proves possession of the key:
+//! [`ClientCertificate::identity`], the only source of identities, verifies the certificate against the cluster CA.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,44 +27,44 @@ use setpoint_pki::x509::{Subject, subject, validity};
 
 /// Time after which the certificate of an open connection is verified again.
 const VERIFIED_FOR: Duration = Duration::from_secs(60);
-/// Certificates that are kept as verified.
+/// Verified certificates that are cached.
 const KNOWN_MAX: usize = 1024;
-/// The group of everybody who proved who they are.
+/// Group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Why certificates cannot be used.
+/// Failure to configure TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A certificate or a key does not read.
+    /// A certificate or a key is malformed.
     #[error("cannot read the certificates: {0}")]
     Pem(#[from] rustls::pki_types::pem::Error),
-    /// The library refuses them.
+    /// The TLS library rejects them.
     #[error("cannot use the certificates: {0}")]
     Rustls(#[from] rustls::Error),
-    /// There is no way to verify clients by them.
+    /// No client verifier can be built from the CA.
     #[error("cannot verify clients by the certificate of the authority: {0}")]
     Verifier(#[from] rustls::client::VerifierBuilderError),
 }
 
-/// How connections are secured. The certificates can be replaced while it serves.
+/// TLS configuration of the server. Certificates can be replaced at any time.
 pub struct Tls {
-    secured: RwLock<Secured>,
+    secured: RwLock<TlsState>,
 }
 
-/// What a new connection needs.
+/// Configuration of a new connection.
 #[derive(Clone)]
-pub(super) struct Secured {
+pub(super) struct TlsState {
     pub acceptor: TlsAcceptor,
     verifier: Arc<dyn ClientCertVerifier>,
     /// Certificates that were verified against this authority, shared by all connections: a client that opens many
     /// has its certificate verified once.
-    known: Arc<Mutex<BTreeMap<Box<[u8]>, Verified>>>,
+    known: Arc<Mutex<BTreeMap<Box<[u8]>, Verification>>>,
 }
 
-impl Secured {
-    /// Verifies the certificates of a client, unless they are known.
-    fn verified(&self, chain: &[CertificateDer<'static>], now: u64) -> Verified {
-        // A certificate of an intermediate authority depends on the rest of the chain.
+impl TlsState {
+    /// Verifies the certificate chain of a client, unless it is cached.
+    fn verified(&self, chain: &[CertificateDer<'static>], now: u64) -> Verification {
+        // A certificate of an intermediate CA depends on the rest of the chain, so it is not cached.
         let known_by = if let [own] = chain { Some(own) } else { None };
         let known = known_by.and_then(|own| self.known.lock().get(own.as_ref()).cloned());
         if let Some(known) = known.filter(|known| known.holds_at(now)) {
@@ -75,7 +74,7 @@ impl Secured {
         let expires = chain.first().and_then(|own| validity(own)).map(|(_, end)| end.0 / 1_000_000);
         let expires = expires.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(now);
         let until = expires.min(now.saturating_add(VERIFIED_FOR.as_secs()));
-        let verified = Verified { at: now, until, identity };
+        let verified = Verification { at: now, until, identity };
         if let Some(own) = known_by.filter(|_| verified.identity.is_some()) {
             let mut known = self.known.lock();
             if known.len() >= KNOWN_MAX {
@@ -86,8 +85,7 @@ impl Secured {
         verified
     }
 
-    /// Returns the client that shows these certificates; none if they are not of our authority, for clients, and valid
-    /// now.
+    /// Verifies a chain; `None` unless it is signed by the cluster CA, for client authentication, and valid now.
     fn identity(&self, chain: &[CertificateDer<'_>], now: u64) -> Option<Identity> {
         let (own, between) = chain.split_first()?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
@@ -101,23 +99,23 @@ impl Secured {
     }
 }
 
-/// The certificate that a client showed in its handshake. Connections live long, so it is verified again as time goes
-/// on: exactly when it expires, and every [`VERIFIED_FOR`] for the authorities above it.
+/// Certificate that a client presented in its handshake. Connections are long-lived, so it is verified again: when it
+/// expires, and every [`VERIFIED_FOR`] for the CAs above it.
 pub(super) struct ClientCertificate {
-    tls: Secured,
+    tls: TlsState,
     chain: Vec<CertificateDer<'static>>,
-    verified: Mutex<Verified>,
+    verified: Mutex<Verification>,
 }
 
 /// Result of the last verification. Times are seconds since 1970.
 #[derive(Clone)]
-struct Verified {
+struct Verification {
     at: u64,
     until: u64,
     identity: Option<Identity>,
 }
 
-impl Verified {
+impl Verification {
     /// `true` if the certificate need not be verified again. The clock may have been set back, perhaps to before the
     /// certificate is valid.
     fn holds_at(&self, now: u64) -> bool {
@@ -126,7 +124,7 @@ impl Verified {
 }
 
 impl ClientCertificate {
-    pub fn new(tls: Secured, chain: &[CertificateDer<'_>], now: u64) -> ClientCertificate {
+    pub fn new(tls: TlsState, chain: &[CertificateDer<'_>], now: u64) -> ClientCertificate {
         let chain: Vec<_> = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
         let verified = Mutex::new(tls.verified(&chain, now));
         ClientCertificate { tls, chain, verified }
@@ -142,11 +140,12 @@ impl ClientCertificate {
     }
 }
 
-/// Lets any certificate through the handshake; only its key is checked. See the module's documentation.
+/// Client verifier that accepts every certificate; only possession of the key is checked. See the module
+/// documentation.
 #[derive(Debug)]
-struct Lenient(Arc<dyn ClientCertVerifier>);
+struct DeferredVerifier(Arc<dyn ClientCertVerifier>);
 
-impl ClientCertVerifier for Lenient {
+impl ClientCertVerifier for DeferredVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.0.root_hint_subjects()
     }
@@ -188,35 +187,35 @@ impl ClientCertVerifier for Lenient {
 }
 
 impl Tls {
-    /// Secures connections with the server's certificate, and takes clients of the same authority.
+    /// Uses the serving certificate, and verifies clients against its CA.
     ///
     /// # Errors
-    /// If the certificates are of no use.
+    /// If a certificate is unusable.
     pub fn new(pki: &Pki) -> Result<Tls, TlsError> {
         Ok(Tls { secured: RwLock::new(secured(pki)?) })
     }
 
-    /// New connections get new certificates; those that are open go on with the old ones.
+    /// Replaces the certificates for new connections; open connections keep the old ones.
     ///
     /// # Errors
-    /// If the certificates are of no use.
+    /// If a certificate is unusable.
     pub fn replace(&self, pki: &Pki) -> Result<(), TlsError> {
         *self.secured.write() = secured(pki)?;
         Ok(())
     }
 
-    /// How new connections are secured now.
+    /// Configuration of new connections.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(self.secured.read().acceptor.config())
     }
 
-    pub(super) fn secured(&self) -> Secured {
+    pub(super) fn secured(&self) -> TlsState {
         self.secured.read().clone()
     }
 }
 
-fn secured(pki: &Pki) -> Result<Secured, TlsError> {
+fn secured(pki: &Pki) -> Result<TlsState, TlsError> {
     let provider = Arc::new(provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes())?)?;
@@ -227,17 +226,17 @@ fn secured(pki: &Pki) -> Result<Secured, TlsError> {
     let key = PrivateKeyDer::from_pem_slice(pki.server.key.as_bytes())?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
-        .with_client_cert_verifier(Arc::new(Lenient(Arc::clone(&verifier))))
+        .with_client_cert_verifier(Arc::new(DeferredVerifier(Arc::clone(&verifier))))
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.ignore_client_order = true;
-    // A resumed session would not look at the client's certificate again, which may have expired.
+    // A resumed session would skip the client certificate, which may have expired.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Secured { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, known: Arc::default() })
+    Ok(TlsState { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, known: Arc::default() })
 }
 
-/// The library's ciphers, AES with 128 bits before 256: it takes a quarter less time, and nobody breaks either.
+/// The library's ciphers, AES-128 before AES-256: it is a quarter cheaper, and both are secure.
 fn provider() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites.sort_by_key(|suite| match suite.suite() {

@@ -1,6 +1,6 @@
 //! Unauthenticated connections: bounded in total and per address, the oldest closed first.
 //!
-//! A connection counts as unauthenticated until it has shown a valid client certificate or sent a request with a valid
+//! A connection is unauthenticated until it has presented a valid client certificate or sent a request with a valid
 //! token. Anyone can open such connections, so a new one is always accepted, at the expense of the oldest: a flood of
 //! bare TCP connections cannot keep out a client that completes its handshake promptly.
 
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 const ADDRESS_SHARE: usize = 2;
 
 /// The unauthenticated connections that are open.
-pub(super) struct Unauthenticated {
+pub(super) struct UnauthenticatedConnections {
     max: usize,
     state: Mutex<State>,
 }
@@ -45,7 +45,7 @@ impl State {
 
 /// Membership of one connection. It ends when it is dropped, at the latest.
 pub(super) struct Membership {
-    of: Arc<Unauthenticated>,
+    of: Arc<UnauthenticatedConnections>,
     id: u64,
 }
 
@@ -55,16 +55,19 @@ impl Drop for Membership {
     }
 }
 
-impl Unauthenticated {
-    pub fn new(max: usize) -> Arc<Unauthenticated> {
-        Arc::new(Unauthenticated { max: max.max(1), state: Mutex::default() })
+impl UnauthenticatedConnections {
+    pub fn new(max: usize) -> Arc<UnauthenticatedConnections> {
+        Arc::new(UnauthenticatedConnections { max: max.max(1), state: Mutex::default() })
     }
 
     /// Registers a new connection, and closes the oldest of its address or of all if there are too many. The receiver
     /// resolves when the connection has to close, or when its membership ends.
     ///
     /// Returns how many connections were closed for it.
-    pub fn join(self: &Arc<Unauthenticated>, address: IpAddr) -> (Membership, oneshot::Receiver<()>, u64) {
+    pub fn join(
+        self: &Arc<UnauthenticatedConnections>,
+        address: IpAddr,
+    ) -> (Membership, oneshot::Receiver<()>, u64) {
         let (close, closed) = oneshot::channel();
         let mut state = self.state.lock();
         let id = state.next;
@@ -104,7 +107,7 @@ mod tests {
 
     #[test]
     fn oldest_connection_of_an_address_makes_room_for_its_next() {
-        let all = Unauthenticated::new(4);
+        let all = UnauthenticatedConnections::new(4);
         let (_other, mut other_closed, _) = all.join(address(9));
         let mut own: Vec<_> = (0..3).map(|_| all.join(ONE)).collect();
         assert!(is_closed(&mut own[0].1), "an address has two of four");
@@ -114,7 +117,7 @@ mod tests {
 
     #[test]
     fn oldest_connection_of_all_makes_room_when_many_addresses_flood() {
-        let all = Unauthenticated::new(4);
+        let all = UnauthenticatedConnections::new(4);
         let mut joined: Vec<_> = (0..6).map(|number| all.join(address(number))).collect();
         let closed: Vec<bool> = joined.iter_mut().map(|(_, closed, _)| is_closed(closed)).collect();
         assert_eq!(closed, [true, true, false, false, false, false]);
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     fn authenticated_connection_takes_no_room() {
-        let all = Unauthenticated::new(4);
+        let all = UnauthenticatedConnections::new(4);
         for _ in 0..100 {
             let (membership, _, evicted) = all.join(ONE);
             assert_eq!(evicted, 0);

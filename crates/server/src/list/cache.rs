@@ -2,8 +2,8 @@
 //!
 //! A list is cached when it is requested for the second time while its resource has not changed: a list that is read
 //! once costs no memory. Its items are valid while no object of the resource changes; only the list's own
-//! `resourceVersion` differs between answers, and it stands outside the items. Tables show ages, so they are valid for a
-//! second. Lists that nobody reads are dropped after [`IDLE_TIME`] to twice that.
+//! `resourceVersion` differs between responses, and it stands outside the items. Tables show ages, so they are valid
+//! for a second. Lists that are not read are dropped after [`IDLE_TIME`] to twice that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub(super) const LIST_BYTES_MAX: usize = CACHE_BYTES_MAX / 2;
 /// Lists that are remembered.
 const LISTS_MAX: usize = 32;
-/// Time between two looks for lists that were not read in between.
+/// Interval at which lists that were not read are dropped.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// Encoded lists of a server.
@@ -57,9 +57,9 @@ pub(super) struct Version {
     pub second: Option<Time>,
 }
 
-/// Result of a look into the cache.
+/// Result of a cache lookup.
 pub(super) enum Found {
-    /// The list is there.
+    /// The list is cached.
     Items(Arc<Items>),
     /// The list has been requested before in this state, and should be cached.
     Requested,

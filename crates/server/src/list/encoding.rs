@@ -17,7 +17,7 @@ use setpoint_store::Record;
 
 use super::PageMeta;
 use crate::media::{Form, View};
-use crate::{answers, stored};
+use crate::{codec, responses};
 
 /// Bytes after which a chunk ends.
 pub(super) const CHUNK_BYTES: usize = 64 * 1024;
@@ -27,7 +27,7 @@ pub(super) const CHUNK_ITEMS: usize = 64;
 /// Encoder of lists of one resource in one form.
 #[derive(Clone, Copy)]
 pub(super) struct ItemEncoder {
-    served: &'static ResourceType,
+    resource_type: &'static ResourceType,
     form: ItemForm,
     now: Time,
 }
@@ -52,7 +52,7 @@ enum ItemForm {
 
 impl ItemEncoder {
     pub fn new(
-        served: &'static ResourceType,
+        resource_type: &'static ResourceType,
         (form, view): (Form, View),
         table: TableOptions,
         now: Time,
@@ -60,12 +60,12 @@ impl ItemEncoder {
         let form = match (view, form) {
             (View::Table(_), _) => ItemForm::Table(table),
             (View::MetadataList(version) | View::Metadata(version), _) => ItemForm::Partial(version),
-            (View::Whole, Form::Json) if served.is_converted() => ItemForm::Converted,
+            (View::Whole, Form::Json) if resource_type.is_converted() => ItemForm::Converted,
             (View::Whole, Form::Json) => ItemForm::Stored,
             (View::Whole, Form::Yaml) => ItemForm::Yaml,
             (View::Whole, Form::Protobuf) => ItemForm::Protobuf,
         };
-        ItemEncoder { served, form, now }
+        ItemEncoder { resource_type, form, now }
     }
 
     /// Returns the media type of the list.
@@ -89,7 +89,7 @@ impl ItemEncoder {
 
     /// Returns the length of an item in a form that [needs it](ItemEncoder::needs_length).
     pub fn item_len(&self, record: &Record) -> usize {
-        ListWriter::item_len(stored::message(self.served, record).len())
+        ListWriter::item_len(codec::message(self.resource_type, record).len())
     }
 
     /// Returns the part of a list before its items.
@@ -97,7 +97,7 @@ impl ItemEncoder {
         let mut out = Vec::with_capacity(256);
         let revision = meta.revision.to_string();
         let list_meta = meta.to_list_meta(&revision);
-        let (kind, api_version) = (self.list_kind(), self.served.api_version());
+        let (kind, api_version) = (self.list_kind(), self.resource_type.api_version());
         match self.form {
             ItemForm::Table(options) => {
                 let _ = TableWriter::start(self.kind(), list_meta, options, &mut out);
@@ -117,7 +117,7 @@ impl ItemEncoder {
             }
             ItemForm::Protobuf => {
                 let schema = setpoint_api::schema::builtin().meta("ListMeta");
-                let meta = schema.map(|schema| stored::encoded(&meta.to_value(), schema)).unwrap_or_default();
+                let meta = schema.map(|schema| codec::encoded(&meta.to_value(), schema)).unwrap_or_default();
                 ListWriter::head(&api_version, &kind, &meta, items_len, &mut out);
             }
         }
@@ -160,40 +160,40 @@ impl ItemEncoder {
     }
 
     fn item(&self, index: usize, record: &Record, out: &mut Vec<u8>) {
-        let served = self.served;
+        let resource_type = self.resource_type;
         match self.form {
             ItemForm::Stored => {
                 // The items of a list do not repeat their type.
                 out.extend_from_slice(if index > 0 { b",{" } else { b"{" });
-                record.append_value(served.type_prefix.len(), out);
+                record.append_value(resource_type.type_prefix.len(), out);
             }
             ItemForm::Converted => {
                 out.extend_from_slice(if index > 0 { b"," } else { b"" });
-                json::write(&without_type(served, record), out);
+                json::write(&without_type(resource_type, record), out);
             }
-            ItemForm::Yaml => yaml::write(&Value::List(vec![without_type(served, record)]), out),
+            ItemForm::Yaml => yaml::write(&Value::List(vec![without_type(resource_type, record)]), out),
             ItemForm::Partial(version) => {
                 out.extend_from_slice(if index > 0 { b"," } else { b"[" });
-                write_partial(&served.to_served(stored::object(record)), version, out);
+                write_partial(&resource_type.to_served(codec::object(record)), version, out);
             }
             ItemForm::Table(options) => {
-                let object = stored::object(record);
-                let shown = served.is_converted().then(|| served.to_served(object.clone()));
+                let object = codec::object(record);
+                let shown = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
                 let shown = shown.as_ref().unwrap_or(&object);
-                let beside = answers::beside_row(served, &object, shown, options.include);
+                let beside = responses::beside_row(resource_type, &object, shown, options.include);
                 let mut table = TableWriter::resume(self.kind(), options, index);
                 table.row(TableObject { stored: &object, served: &beside }, self.now, out);
             }
-            ItemForm::Protobuf => ListWriter::item(&stored::message(served, record), out),
+            ItemForm::Protobuf => ListWriter::item(&codec::message(resource_type, record), out),
         }
     }
 
     fn kind(&self) -> (&'static str, &'static str) {
-        (self.served.info.group, self.served.info.kind)
+        (self.resource_type.info.group, self.resource_type.info.kind)
     }
 
     fn list_kind(&self) -> String {
-        format!("{}List", self.served.info.kind)
+        format!("{}List", self.resource_type.info.kind)
     }
 }
 
@@ -225,8 +225,8 @@ impl PageMeta {
 }
 
 /// Returns an object as it is served in a list: the list has its type.
-fn without_type(served: &ResourceType, record: &Record) -> Value {
-    let mut value = served.to_served(stored::object(record));
+fn without_type(resource_type: &ResourceType, record: &Record) -> Value {
+    let mut value = resource_type.to_served(codec::object(record));
     for field in ["kind", "apiVersion"] {
         value.make_map().remove(field);
     }

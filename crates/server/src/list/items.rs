@@ -1,8 +1,8 @@
-//! Encoded items of a list, which the answers of equal requests share.
+//! Encoded items of a list, which the responses to equal requests share.
 //!
-//! The first answer that needs a chunk encodes it, the others send the same bytes. For example, 200 clients list
-//! 5,000 Pods as YAML at once: the first to need chunk 7 encodes it while it holds the lock, and the rest find it there.
-//! A list is shared while its chunks fit the [`ChunkBudget`]; beyond that each answer encodes for itself.
+//! The first response that needs a chunk encodes it, the others send the same bytes. For example, 200 clients list
+//! 5,000 Pods as YAML at once: the first to need chunk 7 encodes it while it holds the lock, and the rest find it
+//! there. A list is shared while its chunks fit the [`ChunkBudget`]; beyond that each response encodes for itself.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use setpoint_store::Record;
 use super::PageMeta;
 use super::encoding::{CHUNK_BYTES, CHUNK_ITEMS, ItemEncoder};
 use crate::encoded_chunk::{ChunkBudget, EncodedChunk};
-use crate::exchange::{Body, Chunks, Part};
+use crate::exchange::{Body, BodyPart, Chunks};
 
 /// The items of a list in one form.
 #[derive(Debug)]
@@ -58,9 +58,9 @@ impl Items {
         }
         let items_len = state.chunks.iter().map(|(chunk, _)| chunk.bytes.len()).sum();
         let mut parts = Vec::with_capacity(state.chunks.len() + 2);
-        parts.push(Part::from(self.encoder.head(&meta, self.count, items_len)));
-        parts.extend(state.chunks.iter().map(|(chunk, _)| Part::Shared(Arc::clone(chunk))));
-        parts.push(Part::from(self.encoder.tail(&meta, self.count)));
+        parts.push(BodyPart::from(self.encoder.head(&meta, self.count, items_len)));
+        parts.extend(state.chunks.iter().map(|(chunk, _)| BodyPart::Shared(Arc::clone(chunk))));
+        parts.push(BodyPart::from(self.encoder.tail(&meta, self.count)));
         Body::Whole(parts)
     }
 
@@ -80,11 +80,15 @@ impl Items {
     ///
     /// # Errors
     /// The chunk, if the budget has no room for it: it is not shared then.
-    fn encode(&self, state: &mut State, from: usize) -> Result<(Arc<EncodedChunk>, usize), (Part, usize)> {
+    fn encode(
+        &self,
+        state: &mut State,
+        from: usize,
+    ) -> Result<(Arc<EncodedChunk>, usize), (BodyPart, usize)> {
         let (bytes, next) = self.encoder.chunk(&state.records, from);
         let Some(budget) = state.budget.clone().filter(|budget| budget.has_room(bytes.len())) else {
             state.budget = None;
-            return Err((Part::from(bytes), next));
+            return Err((BodyPart::from(bytes), next));
         };
         let chunk = Arc::new(EncodedChunk::new(bytes.into(), &budget));
         state.chunks.push((Arc::clone(&chunk), next));
@@ -95,21 +99,21 @@ impl Items {
     }
 
     /// Returns the chunk with this index, which starts at the item `from`, and the item that follows it.
-    fn chunk(&self, index: usize, from: usize) -> (Part, usize) {
+    fn chunk(&self, index: usize, from: usize) -> (BodyPart, usize) {
         let mut state = self.state.lock();
         if let Some((chunk, next)) = state.chunks.get(index) {
-            return (Part::Shared(Arc::clone(chunk)), *next);
+            return (BodyPart::Shared(Arc::clone(chunk)), *next);
         }
         if state.budget.is_none() {
             let records = Arc::clone(&state.records);
             drop(state);
             let (bytes, next) = self.encoder.chunk(&records, from);
-            return (Part::from(bytes), next);
+            return (BodyPart::from(bytes), next);
         }
         // Every reader has taken all chunks before this one, so it is the next to be encoded.
         debug_assert_eq!(state.chunks.len(), index);
         match self.encode(&mut state, from) {
-            Ok((chunk, next)) => (Part::Shared(chunk), next),
+            Ok((chunk, next)) => (BodyPart::Shared(chunk), next),
             Err(unshared) => unshared,
         }
     }
@@ -122,7 +126,7 @@ impl Items {
     }
 }
 
-/// A body on its way: the head, the items chunk by chunk, the tail.
+/// A body in progress: the head, the items chunk by chunk, the tail.
 struct ListReader {
     items: Arc<Items>,
     meta: PageMeta,
@@ -175,16 +179,16 @@ impl ListReader {
 }
 
 impl Chunks for ListReader {
-    fn next_chunk(&mut self) -> Option<Part> {
+    fn next_chunk(&mut self) -> Option<BodyPart> {
         let (count, encoder) = (self.items.count, self.items.encoder);
         match self.stage {
             Stage::Measure { next, items_len } => {
                 self.stage = self.measure(next, items_len);
-                Some(Part::from(Vec::new()))
+                Some(BodyPart::from(Vec::new()))
             }
             Stage::Head { items_len } => {
                 self.stage = Stage::Chunk { index: 0, from: 0 };
-                Some(Part::from(encoder.head(&self.meta, count, items_len)))
+                Some(BodyPart::from(encoder.head(&self.meta, count, items_len)))
             }
             Stage::Chunk { index, from } if from < count => {
                 let (chunk, next) = self.items.chunk(index, from);
@@ -193,7 +197,7 @@ impl Chunks for ListReader {
             }
             Stage::Chunk { .. } => {
                 self.stage = Stage::Ended;
-                Some(Part::from(encoder.tail(&self.meta, count)))
+                Some(BodyPart::from(encoder.tail(&self.meta, count)))
             }
             Stage::Ended => None,
         }

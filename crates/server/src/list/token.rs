@@ -1,7 +1,7 @@
-//! Where a list goes on: the token that a page ends with and the next begins with.
+//! Continue token of a list.
 //!
-//! It has the form of upstream's tokens, and is refused in upstream's words, because people read those. It also says
-//! when it was made: it expires, however far history reaches.
+//! The format and the error messages are upstream's. A token also contains its time of issue: it expires
+//! independently of compaction.
 
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
@@ -10,27 +10,27 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use setpoint_api::{Map, Revision, Time, Value, json};
 
 const VERSION: &str = "meta.k8s.io/v1";
-/// As upstream decodes it: without padding, and whatever the bits after the last byte are.
+/// Upstream's decoding: without padding, and with any trailing bits.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, CONFIG);
 const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_encode_padding(false)
     .with_decode_padding_mode(DecodePaddingMode::RequireNone)
     .with_decode_allow_trailing_bits(true);
 
-/// Where a list goes on.
+/// A decoded continue token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token {
-    /// At which revision; none if with whatever is newest.
+pub(super) struct ContinueToken {
+    /// Revision of the list; `None` to continue at the newest one.
     pub revision: Option<Revision>,
-    /// When the page before was read.
+    /// Time of the previous page.
     pub issued: Time,
-    /// After which path.
+    /// Path of the last object of the previous page.
     pub after: String,
 }
 
-/// Why a text is no token.
+/// Failure to decode a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum TokenError {
+pub(super) enum ContinueTokenError {
     #[error("continue key is not valid: illegal base64 data at input byte {0}")]
     Base64(usize),
     #[error("continue key is not valid: {0}")]
@@ -47,49 +47,50 @@ pub(super) enum TokenError {
     Path(String),
 }
 
-impl Token {
+impl ContinueToken {
     pub fn to_text(&self) -> String {
         let revision = self.revision.map_or(-1, |revision| i64::try_from(revision.0).unwrap_or(i64::MAX));
         let mut map = Map::with_capacity(4);
         map.insert("v", VERSION);
         map.insert("rv", revision);
-        // Nothing can come between a path and the same path with a zero after it.
+        // The next possible path is the same one with a zero byte appended.
         map.insert("start", format!("{}\0", self.after));
         map.insert("at", self.issued.0);
         BASE64.encode(json::to_vec(&map.into()))
     }
 
-    pub fn parse(text: &str) -> Result<Token, TokenError> {
-        let bytes = BASE64.decode(text).map_err(|error| TokenError::Base64(position(&error, text)))?;
-        let value = json::parse(&bytes).map_err(|error| TokenError::Json(told(&error, &bytes)))?;
+    pub fn parse(text: &str) -> Result<ContinueToken, ContinueTokenError> {
+        let bytes =
+            BASE64.decode(text).map_err(|error| ContinueTokenError::Base64(position(&error, text)))?;
+        let value = json::parse(&bytes).map_err(|error| ContinueTokenError::Json(told(&error, &bytes)))?;
         if value.as_map().is_none() {
-            return Err(TokenError::Type("value into Go value of type storage.continueToken"));
+            return Err(ContinueTokenError::Type("value into Go value of type storage.continueToken"));
         }
         if value.str_at(&["v"]) != VERSION {
-            return Err(TokenError::Version(value.str_at(&["v"]).to_owned()));
+            return Err(ContinueTokenError::Version(value.str_at(&["v"]).to_owned()));
         }
         let number = |name: &str| value.get(name).and_then(Value::as_i64);
         let revision = match number("rv") {
-            None | Some(0) => return Err(TokenError::Revision),
+            None | Some(0) => return Err(ContinueTokenError::Revision),
             Some(number) => u64::try_from(number).ok().map(Revision),
         };
         let start = value.str_at(&["start"]);
         if start.is_empty() {
-            return Err(TokenError::Empty);
+            return Err(ContinueTokenError::Empty);
         }
         let after = start.strip_suffix('\0').unwrap_or(start);
         let path = after.strip_prefix('/').unwrap_or(after);
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return Err(TokenError::Path(start.to_owned()));
+            return Err(ContinueTokenError::Path(start.to_owned()));
         }
-        // One that does not say when it was made is not ours, and has expired.
+        // A token without a time was not issued here, and has expired.
         let issued = Time(number("at").unwrap_or(i64::MIN / 2));
-        Ok(Token { revision, issued, after: path.to_owned() })
+        Ok(ContinueToken { revision, issued, after: path.to_owned() })
     }
 }
 
-/// What is wrong with JSON. Upstream reads tokens by another decoder than bodies, which shows a byte that is no text
-/// as its number.
+/// Error message for malformed JSON. Upstream decodes tokens with another decoder than bodies: it shows a byte that
+/// is not text as its number.
 fn told(error: &json::JsonError, bytes: &[u8]) -> String {
     match error {
         json::JsonError::InvalidCharacter { byte, context, offset } if *byte >= 0x80 => {
@@ -102,7 +103,7 @@ fn told(error: &json::JsonError, bytes: &[u8]) -> String {
     }
 }
 
-/// Where upstream's decoder would have stopped.
+/// Offset at which upstream's decoder stops.
 fn position(error: &base64::DecodeError, text: &str) -> usize {
     match error {
         base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => {
@@ -120,8 +121,8 @@ mod tests {
     #[test]
     fn a_token_comes_back() {
         for revision in [Some(Revision(7)), None] {
-            let token = Token { revision, issued: Time(-3), after: "a/ü".into() };
-            assert_eq!(Token::parse(&token.to_text()), Ok(token));
+            let token = ContinueToken { revision, issued: Time(-3), after: "a/ü".into() };
+            assert_eq!(ContinueToken::parse(&token.to_text()), Ok(token));
         }
     }
 
@@ -146,7 +147,7 @@ mod tests {
             ),
             (encoded("{\"v\":\"meta.k8s.io/v1\",\"rv\":1,\"start\":\"../x\"}"), "../x"),
         ] {
-            let error = Token::parse(&text).unwrap_err().to_string();
+            let error = ContinueToken::parse(&text).unwrap_err().to_string();
             assert_eq!(error, format!("continue key is not valid: {expected}"), "{text}");
         }
     }

@@ -1,9 +1,12 @@
-//! Events of the loop, printed from forms.
+//! Event templates: Events of the loop, rendered without the pipeline.
 //!
-//! Most of what a busy loop writes are Events, and they differ in a few texts only. So the pipeline makes one of each
-//! form that they come in, with a mark for every text that differs. What it would store is cut at the marks, and from
-//! then on the texts are filled in. An Event that fits no form, or whose name is taken, takes the pipeline's way; which
-//! way it took cannot be told from what is stored. No quota counts Events.
+//! Most writes of a busy loop are Events, which differ in a few fields only. For each combination of optional fields
+//! the pipeline creates one Event with a placeholder for every field that differs; its stored bytes are split at the
+//! placeholders, and later Events only fill them in. An Event that fits no template, or whose name is taken, goes
+//! through the pipeline; the stored bytes are the same either way (`tests.rs`). Quotas do not count Events.
+//!
+//! For example, `{"reason":"given-7","count":1,…` is split into `{"reason":`, the slot of the reason, and
+//! `,"count":1,…`.
 
 use std::sync::OnceLock;
 
@@ -17,11 +20,11 @@ use setpoint_reconcile::News;
 use setpoint_store::{Draft, Expect, Snapshot};
 
 use super::typed;
+use crate::codec;
 use crate::exchange::Identity;
-use crate::pipeline::{Step, Wish, World, Writer, create, guard_namespace};
-use crate::stored;
+use crate::pipeline::{DesiredObject, RequestContext, Step, Writer, create, guard_namespace};
 
-/// The texts that every Event has.
+/// Fields that every Event has.
 const GIVEN: [&[&str]; 13] = [
     &["metadata", "name"],
     NAMESPACE,
@@ -35,37 +38,37 @@ const GIVEN: [&[&str]; 13] = [
     &["source", "component"],
     &["type"],
     &["reportingComponent"],
-    TOLD,
+    FIRST_TIMESTAMP,
 ];
-/// The texts that only some have.
+/// Fields that some Events have.
 const OPTIONAL: [&[&str]; 4] =
     [&["involvedObject", "fieldPath"], &["source", "host"], &["reportingInstance"], &["action"]];
 const NAMESPACE: &[&str] = &["metadata", "namespace"];
-/// The namespace of what the Event is about: that of the Event; none if it is about something that is in none.
+/// Namespace of the involved object: that of the Event; absent for cluster-scoped objects.
 const ABOUT_NAMESPACE: &[&str] = &["involvedObject", "namespace"];
-/// When it was told, for the first time and for the last.
-const TOLD: &[&str] = &["firstTimestamp"];
-const TOLD_LAST: &[&str] = &["lastTimestamp"];
-/// Where Events about what is in no namespace go.
+/// First and last timestamp; they are equal in a new Event.
+const FIRST_TIMESTAMP: &[&str] = &["firstTimestamp"];
+const LAST_TIMESTAMP: &[&str] = &["lastTimestamp"];
+/// Namespace of Events about cluster-scoped objects.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Chance and time as marks: unlike any text that a form has.
+/// Entropy and time of placeholders: they render as no other value of a template does.
 const MARKED_UID: [u64; 3] = [1, 2, 3];
 const MARKED_NOW: Time = Time::from_seconds(2);
 
-/// How many forms there are: for each way to have what is optional.
-const FORMS: usize = 1 << (OPTIONAL.len() + 1);
-static PRINTED: [OnceLock<Option<Form>>; FORMS] = [const { OnceLock::new() }; FORMS];
+/// Number of templates: one per combination of optional fields.
+const TEMPLATES: usize = 1 << (OPTIONAL.len() + 1);
+static TEMPLATE_CACHE: [OnceLock<Option<EventTemplate>>; TEMPLATES] = [const { OnceLock::new() }; TEMPLATES];
 
-/// An Event cut into what is always the same, and what follows it.
-struct Form {
+/// The stored bytes of an Event, split at its slots.
+struct EventTemplate {
     pieces: Vec<(Box<[u8]>, Slot)>,
     end: Box<[u8]>,
-    /// What it can be selected by.
-    fields: Vec<(&'static str, Filled)>,
+    /// Selectable fields.
+    fields: Vec<(&'static str, FieldValue)>,
 }
 
-/// What is filled in.
+/// A value to fill in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Slot {
     Given(usize),
@@ -76,25 +79,25 @@ enum Slot {
     Revision,
 }
 
-/// What is filled in for the slots that the writer does not give.
+/// Values of the slots that the Event itself does not have.
 struct Stamp<'a> {
     manager: &'a str,
     uid: &'a str,
     now: &'a str,
 }
 
-/// The value of a field that Events can be selected by.
-enum Filled {
+/// Value of a selectable field.
+enum FieldValue {
     Slot(Slot),
-    /// The same in all of a form.
+    /// The same in all Events of the template.
     Always(String),
 }
 
-impl Filled {
+impl FieldValue {
     fn text<'t>(&'t self, texts: &Texts<'t>, stamp: &Stamp<'t>) -> &'t str {
         match self {
-            Filled::Slot(slot) => slot.text(texts, stamp),
-            Filled::Always(text) => text,
+            FieldValue::Slot(slot) => slot.text(texts, stamp),
+            FieldValue::Always(text) => text,
         }
     }
 }
@@ -113,56 +116,58 @@ impl Slot {
     }
 }
 
-/// The texts of an Event that fits a form.
+/// Field values of an Event that fits a template.
 struct Texts<'a> {
     given: [&'a str; GIVEN.len()],
     optional: [&'a str; OPTIONAL.len()],
     has_namespace: bool,
 }
 
-/// What the creation of an Event comes to; nothing if the pipeline has to say.
+/// Decides the creation of an Event; `None` if it has to go through the pipeline.
 pub(super) fn create(
-    served: &'static ResourceType,
+    resource_type: &'static ResourceType,
     news: &News,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Option<Result<Step, Status>> {
-    let written = Written::of(news);
+    let written = RenderedFields::of(news);
     let texts = Texts::of(news, &written)?;
     let key = &news.event;
     let (namespace, name) = (news.namespace(), key.name());
-    if world.snapshot.get(key).is_some() || !served.rules.name_rule().check(name).is_empty() {
+    if context.snapshot.get(key).is_some() || !resource_type.rules.name_rule().check(name).is_empty() {
         return None;
     }
-    let form = PRINTED[texts.form()].get_or_init(|| Form::print(served, &texts)).as_ref()?;
+    let template = TEMPLATE_CACHE[texts.template_index()]
+        .get_or_init(|| EventTemplate::render(resource_type, &texts))
+        .as_ref()?;
     let stamp = Stamp {
         manager: &writer.manager,
-        uid: &create::uid(world.entropy),
-        now: &Seconds(world.now).to_string(),
+        uid: &create::uid(context.entropy),
+        now: &Seconds(context.now).to_string(),
     };
-    let (bytes, hole) = form.fill(&texts, &stamp)?;
-    let fields = form.fields.iter().map(|(name, filled)| (name, filled.text(&texts, &stamp)));
+    let (bytes, hole) = template.fill(&texts, &stamp)?;
+    let fields = template.fields.iter().map(|(name, filled)| (name, filled.text(&texts, &stamp)));
     let draft = Draft::with_hole(bytes, hole).fields(fields);
-    let draft = stored::expiring(draft, served, world.now);
-    let guarded = guard_namespace(writer.proposal(world), world, namespace, served, name);
+    let draft = codec::expiring(draft, resource_type, context.now);
+    let guarded = guard_namespace(writer.proposal(context), context, namespace, resource_type, name);
     Some(guarded.map(|proposal| Step::Commit(Box::new(proposal.put(key.clone(), Expect::Absent, draft)))))
 }
 
-/// What is no text in news, as an Event shows it.
-struct Written {
+/// Fields of an Event record that are not text, formatted.
+struct RenderedFields {
     revision: String,
-    told: String,
+    timestamp: String,
 }
 
-impl Written {
-    fn of(news: &News) -> Written {
-        Written { revision: news.about.revision.to_string(), told: Seconds(news.at).to_string() }
+impl RenderedFields {
+    fn of(news: &News) -> RenderedFields {
+        RenderedFields { revision: news.about.revision.to_string(), timestamp: Seconds(news.at).to_string() }
     }
 }
 
 impl<'a> Texts<'a> {
-    /// The texts of an Event, in the order of [`GIVEN`] and [`OPTIONAL`], if it has all that there must be.
-    fn of(news: &'a News, written: &'a Written) -> Option<Texts<'a>> {
+    /// Field values in the order of [`GIVEN`] and [`OPTIONAL`]; `None` if a required one is missing.
+    fn of(news: &'a News, written: &'a RenderedFields) -> Option<Texts<'a>> {
         let (about, namespace) = (&news.about, news.namespace());
         let given = [
             news.event.name(),
@@ -177,27 +182,27 @@ impl<'a> Texts<'a> {
             &news.said_by,
             news.severity.as_str(),
             &news.said_by,
-            &written.told,
+            &written.timestamp,
         ];
         let optional = [about.part.as_str(), &news.host, &news.host, news.action];
-        let is_told = written.told.len() == "0000-00-00T00:00:00Z".len() && news.at != UNSET;
+        let is_timestamp_whole = written.timestamp.len() == "0000-00-00T00:00:00Z".len() && news.at != UNSET;
         let is_there = about.key.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace;
-        let is_plain = is_told && is_there && given.iter().all(|text| !text.is_empty());
+        let is_plain = is_timestamp_whole && is_there && given.iter().all(|text| !text.is_empty());
         is_plain.then_some(Texts { given, optional, has_namespace: about.key.namespace().is_some() })
     }
 
-    /// The number of the form that it fits.
-    fn form(&self) -> usize {
+    /// Index of the matching template.
+    fn template_index(&self) -> usize {
         let bits = self.optional.iter().map(|text| !text.is_empty()).chain([self.has_namespace]);
-        bits.fold(0, |form, bit| form << 1 | usize::from(bit))
+        bits.fold(0, |index, bit| index << 1 | usize::from(bit))
     }
 
-    /// The slots of the form that it fits, each with its mark.
+    /// Slots of the matching template, each with its placeholder.
     fn marks(&self) -> Vec<(Slot, String)> {
         let given = GIVEN.iter().enumerate().map(|(at, path)| {
             let mark = match *path {
                 NAMESPACE if !self.has_namespace => DEFAULT_NAMESPACE.to_owned(),
-                TOLD => Seconds(Time::from_seconds(1)).to_string(),
+                FIRST_TIMESTAMP => Seconds(Time::from_seconds(1)).to_string(),
                 _ => format!("given-{at}"),
             };
             (Slot::Given(at), mark)
@@ -213,9 +218,9 @@ impl<'a> Texts<'a> {
     }
 }
 
-impl Form {
-    /// Has the pipeline make an Event with marks for texts, and cuts it at them.
-    fn print(served: &ResourceType, texts: &Texts<'_>) -> Option<Form> {
+impl EventTemplate {
+    /// Has the pipeline create an Event with placeholders, and splits it at them.
+    fn render(resource_type: &ResourceType, texts: &Texts<'_>) -> Option<EventTemplate> {
         let marks = texts.marks();
         let mark = |wanted| marks.iter().find(|(slot, _)| *slot == wanted).map_or("", |(_, mark)| mark);
         let mut event = Value::map();
@@ -233,7 +238,7 @@ impl Form {
         }
         let given =
             |path| GIVEN.iter().position(|given| *given == path).map_or("", |at| mark(Slot::Given(at)));
-        put(TOLD_LAST, given(TOLD).into());
+        put(LAST_TIMESTAMP, given(FIRST_TIMESTAMP).into());
         put(&["count"], Value::Int(1));
         if texts.has_namespace {
             put(ABOUT_NAMESPACE, given(NAMESPACE).into());
@@ -244,28 +249,28 @@ impl Form {
             dry_run: false,
             reconciler: String::new(),
         };
-        let world = World {
+        let context = RequestContext {
             snapshot: &Snapshot::default(),
             now: MARKED_NOW,
             entropy: MARKED_UID,
             tolerations: Default::default(),
         };
-        let wish = Wish::of(typed(served, event).ok()?);
-        let mut made = create::make(served, wish, &writer, &world).ok()?.object;
+        let desired = DesiredObject::new(typed(resource_type, event).ok()?);
+        let mut made = create::make(resource_type, desired, &writer, &context).ok()?.object;
         let filled = |text: &str| match marks.iter().find(|(_, mark)| mark == text) {
-            Some((slot, _)) => Filled::Slot(*slot),
-            None => Filled::Always(text.to_owned()),
+            Some((slot, _)) => FieldValue::Slot(*slot),
+            None => FieldValue::Always(text.to_owned()),
         };
-        let fields = served.rules.fields(&made);
+        let fields = resource_type.rules.fields(&made);
         let fields = fields.into_iter().map(|(name, text)| (name, filled(&text))).collect();
-        let (text, hole) = stored::text(served, &mut made)?;
-        Some(Form { fields, ..Form::cut(&text, hole as usize, &marks) })
+        let (text, hole) = codec::text(resource_type, &mut made)?;
+        Some(EventTemplate { fields, ..EventTemplate::cut(&text, hole as usize, &marks) })
     }
 
-    fn cut(text: &[u8], hole: usize, marks: &[(Slot, String)]) -> Form {
+    fn cut(text: &[u8], hole: usize, marks: &[(Slot, String)]) -> EventTemplate {
         let mut cuts = vec![(hole, hole, Slot::Revision)];
         for (slot, mark) in marks {
-            // A text is a mark only as a whole, with its quotes.
+            // Only a whole JSON string is a placeholder.
             let mut quoted = Vec::new();
             write_str(mark, &mut quoted);
             cuts.extend(memmem::find_iter(text, &quoted).map(|at| (at, at + quoted.len(), *slot)));
@@ -276,10 +281,10 @@ impl Form {
             pieces.push((text[end..from].into(), slot));
             end = to;
         }
-        Form { pieces, end: text[end..].into(), fields: Vec::new() }
+        EventTemplate { pieces, end: text[end..].into(), fields: Vec::new() }
     }
 
-    /// The text of an Event, and where its revision goes.
+    /// Renders an Event. Returns its bytes and the offset of its revision.
     fn fill(&self, texts: &Texts<'_>, stamp: &Stamp<'_>) -> Option<(Vec<u8>, u32)> {
         let (mut text, mut hole) = (Vec::with_capacity(2048), None);
         for (piece, slot) in &self.pieces {

@@ -1,8 +1,8 @@
-//! Writes of the loop in flight: decided by the pipeline, on their way into the store.
+//! Writes of the loop in flight: decided by the pipeline, queued in the store.
 //!
-//! Writes are decided one after the other and committed together. Writes that are charged to quotas of one namespace
-//! cannot be committed together: each must see the charge of the one before. They wait for each other, and a write whose
-//! quota changed meanwhile is decided again. The loop notices neither.
+//! Writes are decided one after the other and committed together. Writes that charge the quotas of one namespace
+//! cannot be committed together: each must see the charge of the one before. They wait for each other, and a write
+//! whose quota changed meanwhile is decided again. Both are invisible to the loop.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -17,13 +17,13 @@ use setpoint_store::{CommitError, Committed, Proposal, Refusal, Store};
 use super::event_logger::EventLogger;
 use super::{Prepared, outcome, prepare};
 use crate::pipeline::admission::tolerations::Tolerations;
-use crate::pipeline::{World, quota};
+use crate::pipeline::{RequestContext, quota};
 
 /// Maximum number of times that a write is decided again because its quotas changed.
 const CONFLICTS_MAX: usize = 100;
 
 /// Commits that are queued before the store is woken. They share a sync, and the first waits only for a moment.
-const TOGETHER: usize = 256;
+const WAKE_EVERY: usize = 256;
 
 /// Executor of the loop's writes over a store.
 pub struct InFlightWrites {
@@ -31,32 +31,32 @@ pub struct InFlightWrites {
     clock: Arc<dyn Clock>,
     entropy: Arc<Entropy>,
     tolerations: Tolerations,
-    commits: Vec<UnderWay>,
+    commits: Vec<InFlightCommit>,
     /// Namespaces in which a charged commit is in flight, and the writes that wait for it.
-    held: BTreeMap<Box<str>, VecDeque<Wanted>>,
+    held: BTreeMap<Box<str>, VecDeque<PendingWrite>>,
     /// `true` if a commit was queued since the last submit.
     has_queued: bool,
     logger: EventLogger,
 }
 
-/// A write to make, and the number of times its quotas changed first.
-struct Wanted {
+/// A write to decide, and the number of its quota conflicts so far.
+struct PendingWrite {
     sent: Sent,
     conflicts: usize,
 }
 
 /// A commit in flight.
-struct UnderWay {
+struct InFlightCommit {
     ticket: Ticket,
     name: Box<str>,
     charged: Option<Charged>,
     commit: setpoint_store::Ticket,
 }
 
-/// A write that is charged to quotas. Only such a write may be decided again, so only these are kept.
+/// A write that charges quotas. Only such a write can be decided again, so only these are kept.
 struct Charged {
     namespace: Box<str>,
-    wanted: Wanted,
+    pending: PendingWrite,
 }
 
 impl InFlightWrites {
@@ -81,26 +81,26 @@ impl InFlightWrites {
     }
 
     /// Decides a write, and queues its commit unless it has to wait for another one.
-    fn begin(&mut self, wanted: Wanted) -> Option<(Ticket, Outcome)> {
-        match self.prepare(&wanted.sent) {
+    fn begin(&mut self, pending: PendingWrite) -> Option<(Ticket, Outcome)> {
+        match self.prepare(&pending.sent) {
             Prepared::Settled(outcome) => {
-                log_rejected(&wanted.sent, &outcome);
-                Some((wanted.sent.ticket, outcome))
+                log_rejected(&pending.sent, &outcome);
+                Some((pending.sent.ticket, outcome))
             }
             Prepared::Commit(proposal, name) => {
-                let (ticket, namespace) = (wanted.sent.ticket, charged_namespace(&proposal));
+                let (ticket, namespace) = (pending.sent.ticket, charged_namespace(&proposal));
                 if let Some(namespace) = &namespace {
                     if let Some(waiting) = self.held.get_mut(namespace) {
-                        waiting.push_back(wanted);
+                        waiting.push_back(pending);
                         return None;
                     }
                     self.held.insert(namespace.clone(), VecDeque::new());
                 }
-                let charged = namespace.map(|namespace| Charged { namespace, wanted });
+                let charged = namespace.map(|namespace| Charged { namespace, pending });
                 let commit = self.store.enqueue(*proposal);
-                self.commits.push(UnderWay { ticket, name, charged, commit });
+                self.commits.push(InFlightCommit { ticket, name, charged, commit });
                 self.has_queued = true;
-                if self.commits.len().is_multiple_of(TOGETHER) {
+                if self.commits.len().is_multiple_of(WAKE_EVERY) {
                     self.store.wake();
                 }
                 None
@@ -113,23 +113,28 @@ impl InFlightWrites {
         let entropy = [(); 3].map(|()| (self.entropy)());
         prepare(
             sent,
-            &World { snapshot: &snapshot, now: self.clock.now(), entropy, tolerations: self.tolerations },
+            &RequestContext {
+                snapshot: &snapshot,
+                now: self.clock.now(),
+                entropy,
+                tolerations: self.tolerations,
+            },
         )
     }
 
     fn end_charged(
         &mut self,
-        Charged { namespace, mut wanted }: Charged,
+        Charged { namespace, mut pending }: Charged,
         name: Box<str>,
         committed: Result<Committed, CommitError>,
         ended: &mut Vec<(Ticket, Outcome)>,
     ) {
         let mut waiting = self.held.remove(&namespace).unwrap_or_default();
-        if was_forestalled(&committed) && wanted.conflicts < CONFLICTS_MAX {
-            wanted.conflicts += 1;
-            waiting.push_front(wanted);
+        if has_quota_conflict(&committed) && pending.conflicts < CONFLICTS_MAX {
+            pending.conflicts += 1;
+            waiting.push_front(pending);
         } else {
-            ended.push((wanted.sent.ticket, outcome(committed, name)));
+            ended.push((pending.sent.ticket, outcome(committed, name)));
         }
         while let Some(next) = waiting.pop_front() {
             ended.extend(self.begin(next));
@@ -143,7 +148,7 @@ impl InFlightWrites {
 impl WriteExecutor for InFlightWrites {
     fn start(&mut self, sent: Sent) -> Option<(Ticket, Outcome)> {
         self.logger.log(&sent, || self.clock.now());
-        self.begin(Wanted { sent, conflicts: 0 })
+        self.begin(PendingWrite { sent, conflicts: 0 })
     }
 
     fn submit(&mut self) -> bool {
@@ -155,14 +160,14 @@ impl WriteExecutor for InFlightWrites {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Vec<(Ticket, Outcome)> {
         let mut done = Vec::new();
-        let mut pending = Vec::new();
+        let mut unfinished = Vec::new();
         for mut one in self.commits.drain(..) {
             match Pin::new(&mut one.commit).poll(context) {
                 Poll::Ready(committed) => done.push((one.ticket, one.name, one.charged, committed)),
-                Poll::Pending => pending.push(one),
+                Poll::Pending => unfinished.push(one),
             }
         }
-        self.commits = pending;
+        self.commits = unfinished;
         let mut ended = Vec::with_capacity(done.len());
         for (ticket, name, charged, committed) in done {
             match charged {
@@ -191,7 +196,7 @@ fn charged_namespace(proposal: &Proposal) -> Option<Box<str>> {
 }
 
 /// `true` if a quota that the write is charged to changed meanwhile.
-fn was_forestalled(committed: &Result<Committed, CommitError>) -> bool {
+fn has_quota_conflict(committed: &Result<Committed, CommitError>) -> bool {
     matches!(
         committed,
         Err(CommitError::Refused(Refusal::Conflict(conflict))) if quota::is_quota(&conflict.key)

@@ -1,10 +1,10 @@
-//! What the system knows of this process, read at each scrape. Where it tells nothing, nothing is written.
+//! Process metrics from `/proc`, read at each scrape. Values that are unavailable are left out.
 
 use std::fs;
 
-use super::text::{Sort, Text};
+use super::text::{MetricType, Text};
 
-/// The ticks in a second in which Linux tells programs their times, on every machine.
+/// Clock ticks per second in `/proc`, on every Linux machine.
 const TICKS: f64 = 100.0;
 
 /// Writes the process families.
@@ -20,13 +20,13 @@ pub fn write(text: &mut Text) {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let system = fs::read_to_string("/proc/stat").unwrap_or_default();
     let fds = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64);
-    one("process_cpu_seconds_total", Sort::Counter, "The CPU time of the process.", cpu_seconds(&stat));
-    one("process_open_fds", Sort::Gauge, "How many files are open.", fds);
-    one("process_max_fds", Sort::Gauge, "How many files may be open.", open_files_max(&limits));
-    one("process_resident_memory_bytes", Sort::Gauge, "The memory in use.", bytes(&status, "VmRSS:"));
-    one("process_virtual_memory_bytes", Sort::Gauge, "The memory reserved.", bytes(&status, "VmSize:"));
+    one("process_cpu_seconds_total", MetricType::Counter, "The CPU time of the process.", cpu_seconds(&stat));
+    one("process_open_fds", MetricType::Gauge, "How many files are open.", fds);
+    one("process_max_fds", MetricType::Gauge, "How many files may be open.", open_files_max(&limits));
+    one("process_resident_memory_bytes", MetricType::Gauge, "The memory in use.", bytes(&status, "VmRSS:"));
+    one("process_virtual_memory_bytes", MetricType::Gauge, "The memory reserved.", bytes(&status, "VmSize:"));
     let start = start_seconds(&stat, &system);
-    one("process_start_time_seconds", Sort::Gauge, "When the process started, in Unix time.", start);
+    one("process_start_time_seconds", MetricType::Gauge, "When the process started, in Unix time.", start);
 }
 
 /// A field of `/proc/self/stat`, counted from 1. The second is a name, which may hold anything but ends in `)`.

@@ -1,7 +1,7 @@
-//! Requests, counted by what they asked for and how they were answered.
+//! Request metrics by resource, operation and status code.
 //!
-//! A series is found by two small numbers, the row of a resource or one of its parts and the operation; rows and
-//! series are made when they are first needed. So what nobody asks for takes no memory and is not shown.
+//! A series has two indexes: the row of a resource or subresource, and the column of an operation. Rows and series
+//! are allocated at their first request, so unused ones take no memory and are not exposed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,24 +10,24 @@ use std::time::Duration;
 use http::Method;
 use setpoint_api::resource_types::{self, ResourceType};
 
-use super::text::{Sort, Text};
+use super::text::{MetricType, Text};
 use crate::exchange::Request;
 use crate::query::Query;
 use crate::route::{Route, Target};
 
-/// The bounds of the buckets in which durations are counted, in seconds: those of upstream's dashboards.
+/// Bucket bounds of durations, in seconds: those of upstream's dashboards.
 const BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
     20.0, 30.0, 45.0, 60.0,
 ];
-/// How many of the buckets the family for service levels leaves out at its start.
+/// First buckets that the SLI family leaves out.
 const COARSE: usize = 2;
-/// The codes that are told apart; all others are counted as the last.
+/// Status codes with a label of their own; all others share the last one.
 const CODES: [&str; 25] = [
     "200", "201", "202", "304", "400", "401", "403", "404", "405", "406", "408", "409", "410", "413", "415",
     "422", "429", "431", "500", "501", "502", "503", "504", "507", "other",
 ];
-/// What can be asked for: a verb, and whether it is about one object, a namespace or the cluster.
+/// Verb and scope of each operation.
 const OPERATIONS: [(&str, &str); 15] = [
     ("GET", "resource"),
     ("LIST", "namespace"),
@@ -47,9 +47,9 @@ const OPERATIONS: [(&str, &str); 15] = [
 ];
 const GET: usize = 0;
 const OTHER: usize = OPERATIONS.len() - 1;
-/// What a request may say of a trial.
+/// Values of `dryRun`.
 const DRY_RUNS: [&str; 3] = ["", "All", "invalid"];
-/// The places beside objects, as the label of the part has them.
+/// Routes without a resource, by their `subresource` label.
 const PLACES: [&str; 10] = [
     "",
     "/api",
@@ -64,37 +64,37 @@ const PLACES: [&str; 10] = [
 ];
 const COMPONENT: (&str, &str) = ("component", "apiserver");
 
-/// Which series a request belongs to.
+/// Index of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct SeriesKey {
     row: u16,
     column: u16,
 }
 
-impl Key {
-    /// The series of a request.
+impl SeriesKey {
+    /// Series of a request.
     #[must_use]
-    pub fn of(route: &Route, request: &Request) -> Key {
+    pub fn of(route: &Route, request: &Request) -> SeriesKey {
         let is_apply = request
             .headers
             .get(http::header::CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"application/apply-patch"));
-        Key::new(route, &request.method, &request.query, is_apply)
+        SeriesKey::new(route, &request.method, &request.query, is_apply)
     }
 
-    /// The series of a request whose headers do not matter.
+    /// Series of a request whose headers are irrelevant.
     #[must_use]
-    pub fn new(route: &Route, method: &Method, query: &str, is_apply: bool) -> Key {
+    pub fn new(route: &Route, method: &Method, query: &str, is_apply: bool) -> SeriesKey {
         let (row, operation, dry_run) = match route {
             Route::Objects(target) => {
                 let dry_run = if query.contains("dryRun") { dry_run(&Query::parse(query)) } else { 0 };
                 (object_row(target), operation(target, method, query, is_apply), dry_run)
             }
             Route::Document(parts) => (place_row(parts), document_operation(method), 0),
-            Route::Usage(_) | Route::Nothing => (first_place_row(), document_operation(method), 0),
+            Route::Usage(_) | Route::NotFound => (first_place_row(), document_operation(method), 0),
         };
-        // Both are bounded by the tables above and that of what is served, which are far smaller.
-        Key { row: row as u16, column: (operation * DRY_RUNS.len() + dry_run) as u16 }
+        // Both fit: they are bounded by the tables above and that of resource types.
+        SeriesKey { row: row as u16, column: (operation * DRY_RUNS.len() + dry_run) as u16 }
     }
 }
 
@@ -139,12 +139,13 @@ fn place_of(verb: &str, scope: &str) -> usize {
     OPERATIONS.iter().position(|operation| *operation == (verb, scope)).unwrap_or(OTHER)
 }
 
-/// Where the rows of each resource start: its own, then one for each of its parts.
+/// First row of each resource: its own, then one for each subresource.
 fn starts() -> &'static [usize] {
     static STARTS: OnceLock<Vec<usize>> = OnceLock::new();
     STARTS.get_or_init(|| {
         let mut next = 0;
-        let rows = resource_types::all().iter().map(|served| 1 + served.info.subresources.len());
+        let rows =
+            resource_types::all().iter().map(|resource_type| 1 + resource_type.info.subresources.len());
         rows.map(|rows| {
             next += rows;
             next - rows
@@ -154,12 +155,12 @@ fn starts() -> &'static [usize] {
 }
 
 fn object_row(target: &Target) -> usize {
-    let parts = &target.served.info.subresources;
+    let parts = &target.resource_type.info.subresources;
     let part = parts.iter().position(|part| part.name == target.subresource).map_or(0, |place| place + 1);
-    starts()[target.served.index] + part
+    starts()[target.resource_type.index] + part
 }
 
-/// Places have their rows after those of all resources.
+/// First row of routes without a resource.
 fn first_place_row() -> usize {
     let all = resource_types::all();
     all.last().map_or(0, |last| starts()[last.index] + 1 + last.info.subresources.len())
@@ -178,7 +179,7 @@ fn load(number: &AtomicU64) -> u64 {
     number.load(Ordering::Relaxed)
 }
 
-/// The numbers of one series.
+/// Counters of one series.
 struct Series {
     codes: [AtomicU64; CODES.len()],
     buckets: [AtomicU64; BUCKETS.len()],
@@ -213,13 +214,13 @@ impl Default for Requests {
 }
 
 impl Requests {
-    fn series(&self, key: Key) -> &Series {
+    fn series(&self, key: SeriesKey) -> &Series {
         let row =
             self.0[usize::from(key.row)].get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
         row[usize::from(key.column)].get_or_init(Box::default)
     }
 
-    pub fn count(&self, key: Key, code: u16) {
+    pub fn count(&self, key: SeriesKey, code: u16) {
         let place = match code {
             200 => 0,
             201 => 1,
@@ -231,7 +232,7 @@ impl Requests {
         self.series(key).codes[place].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn observe(&self, key: Key, took: Duration) {
+    pub fn observe(&self, key: SeriesKey, took: Duration) {
         let series = self.series(key);
         let seconds = took.as_secs_f64();
         if let Some(bucket) = BUCKETS.iter().position(|bound| seconds <= *bound) {
@@ -241,21 +242,21 @@ impl Requests {
         series.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    pub fn begin(&self, key: Key) {
+    pub fn begin(&self, key: SeriesKey) {
         self.series(key).running.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn end(&self, key: Key) {
+    pub fn end(&self, key: SeriesKey) {
         self.series(key).running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Every series there is, with its labels.
+    /// All series, with their labels.
     fn all(&self) -> impl Iterator<Item = (Labels, &Series)> {
-        let rows = self.0.iter().zip(Named::all()).filter_map(|(row, named)| Some((row.get()?, named)));
+        let rows = self.0.iter().zip(RowLabels::all()).filter_map(|(row, named)| Some((row.get()?, named)));
         rows.flat_map(|(row, named)| {
             row.iter().enumerate().filter_map(move |(column, series)| {
                 let (verb, scope) = OPERATIONS[column / DRY_RUNS.len()];
-                let scope = if named.served.is_some() { scope } else { "" };
+                let scope = if named.resource_type.is_some() { scope } else { "" };
                 let dry_run = DRY_RUNS[column % DRY_RUNS.len()];
                 Some((Labels { named, verb, scope, dry_run }, &**series.get()?))
             })
@@ -264,7 +265,11 @@ impl Requests {
 
     pub fn write(&self, text: &mut Text) {
         let name = "apiserver_request_total";
-        text.family(name, Sort::Counter, "Requests, by what they asked for and the code of the answer.");
+        text.family(
+            name,
+            MetricType::Counter,
+            "Requests, by what they asked for and the code of the answer.",
+        );
         for (labels, series) in self.all() {
             for (code, count) in CODES.iter().zip(&series.codes).filter(|(_, count)| load(count) > 0) {
                 let labels: Vec<_> =
@@ -273,7 +278,7 @@ impl Requests {
             }
         }
         let name = "apiserver_request_duration_seconds";
-        text.family(name, Sort::Histogram, "How long answers took, by what was asked for.");
+        text.family(name, MetricType::Histogram, "How long answers took, by what was asked for.");
         for (labels, series) in self.all() {
             let labels: Vec<_> = labels.common().into_iter().chain([labels.trial()]).collect();
             write_histogram(text, name, &labels, series, 0);
@@ -281,23 +286,24 @@ impl Requests {
         let name = "apiserver_request_sli_duration_seconds";
         text.family(
             name,
-            Sort::Histogram,
+            MetricType::Histogram,
             "How long answers took, without what others kept them waiting for.",
         );
         for (labels, series) in self.all().filter(|(labels, _)| labels.dry_run.is_empty()) {
             write_histogram(text, name, &labels.common(), series, COARSE);
         }
         let name = "apiserver_longrunning_requests";
-        text.family(name, Sort::Gauge, "Watches and connections that last.");
+        text.family(name, MetricType::Gauge, "Watches and connections that last.");
         for (labels, series) in self.all().filter(|(labels, _)| ["WATCH", "CONNECT"].contains(&labels.verb)) {
             text.sample(name, &labels.common(), load(&series.running));
         }
         let name = "apiserver_requested_deprecated_apis";
-        text.family(name, Sort::Gauge, "Deprecated resources that somebody has asked for.");
-        for (row, named) in self.0.iter().zip(Named::all()) {
-            let deprecated = named.served.filter(|served| served.deprecation().is_some());
-            if let (Some(_), Some(served)) = (row.get(), deprecated) {
-                let info = served.info;
+        text.family(name, MetricType::Gauge, "Deprecated resources that somebody has asked for.");
+        for (row, named) in self.0.iter().zip(RowLabels::all()) {
+            let deprecated =
+                named.resource_type.filter(|resource_type| resource_type.deprecation().is_some());
+            if let (Some(_), Some(resource_type)) = (row.get(), deprecated) {
+                let info = resource_type.info;
                 let labels = [
                     ("group", info.group),
                     ("version", info.version),
@@ -326,30 +332,32 @@ fn write_histogram(text: &mut Text, name: &str, labels: &[(&str, &str)], series:
         })
         .collect();
     let seconds = Duration::from_nanos(load(&series.nanoseconds)).as_secs_f64();
-    // One that was counted meanwhile must not make a bucket larger than the whole.
+    // A request that is counted concurrently must not make a bucket larger than the total.
     text.histogram(name, labels, buckets.into_iter().skip(skip), observed.max(sum), seconds);
 }
 
-/// What a row is about.
+/// Resource and subresource of a row.
 #[derive(Clone, Copy)]
-struct Named {
-    served: Option<&'static ResourceType>,
+struct RowLabels {
+    resource_type: Option<&'static ResourceType>,
     part: &'static str,
 }
 
-impl Named {
-    /// In the order of rows.
-    fn all() -> impl Iterator<Item = Named> {
-        let objects = resource_types::all().iter().flat_map(|served| {
-            let parts = served.info.subresources.iter().map(|part| part.name);
-            [""].into_iter().chain(parts).map(move |part| Named { served: Some(served), part })
+impl RowLabels {
+    /// Labels in row order.
+    fn all() -> impl Iterator<Item = RowLabels> {
+        let objects = resource_types::all().iter().flat_map(|resource_type| {
+            let parts = resource_type.info.subresources.iter().map(|part| part.name);
+            [""].into_iter()
+                .chain(parts)
+                .map(move |part| RowLabels { resource_type: Some(resource_type), part })
         });
-        objects.chain(PLACES.into_iter().map(|part| Named { served: None, part }))
+        objects.chain(PLACES.into_iter().map(|part| RowLabels { resource_type: None, part }))
     }
 }
 
 struct Labels {
-    named: Named,
+    named: RowLabels,
     verb: &'static str,
     scope: &'static str,
     dry_run: &'static str,
@@ -357,7 +365,7 @@ struct Labels {
 
 impl Labels {
     fn common(&self) -> [(&'static str, &'static str); 7] {
-        let info = self.named.served.map(|served| served.info);
+        let info = self.named.resource_type.map(|resource_type| resource_type.info);
         [
             ("verb", self.verb),
             ("group", info.map_or("", |info| info.group)),
@@ -379,14 +387,14 @@ mod tests {
     use super::*;
     use crate::route::route;
 
-    fn key(method: Method, path: &str) -> Key {
+    fn key(method: Method, path: &str) -> SeriesKey {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        Key::new(&route(path), &method, query, false)
+        SeriesKey::new(&route(path), &method, query, false)
     }
 
     #[test]
     fn every_row_has_its_name() {
-        assert_eq!(Named::all().count(), Requests::default().0.len());
+        assert_eq!(RowLabels::all().count(), Requests::default().0.len());
         for (path, name, part) in [
             ("/api/v1/pods", "pods", ""),
             ("/apis/apps/v1/namespaces/a/deployments/d/scale", "deployments", "scale"),
@@ -396,8 +404,8 @@ mod tests {
             ("/", "", ""),
             ("/nothing/here", "", ""),
         ] {
-            let named = Named::all().nth(key(Method::GET, path).row.into()).unwrap();
-            let plural = named.served.map_or("", |served| served.info.plural);
+            let named = RowLabels::all().nth(key(Method::GET, path).row.into()).unwrap();
+            let plural = named.resource_type.map_or("", |resource_type| resource_type.info.plural);
             assert_eq!((plural, named.part), (name, part), "{path}");
         }
     }

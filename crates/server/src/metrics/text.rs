@@ -1,31 +1,31 @@
-//! The text form of Prometheus.
+//! Prometheus text format.
 
 use std::fmt::{Display, Write};
 
-/// What sort of numbers a family holds.
+/// Metric type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    /// It only rises.
+pub enum MetricType {
+    /// Only increases.
     Counter,
-    /// It rises and falls.
+    /// Increases and decreases.
     Gauge,
-    /// Counts of what was measured, by size.
+    /// Counts by bucket.
     Histogram,
 }
 
-/// A text under way.
+/// A text in progress.
 #[derive(Debug, Default)]
 pub struct Text(String);
 
 impl Text {
-    /// Begins a family; its samples follow.
-    pub fn family(&mut self, name: &str, sort: Sort, help: &str) {
-        let sort = match sort {
-            Sort::Counter => "counter",
-            Sort::Gauge => "gauge",
-            Sort::Histogram => "histogram",
+    /// Starts a family; its samples follow.
+    pub fn family(&mut self, name: &str, metric_type: MetricType, help: &str) {
+        let metric_type = match metric_type {
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
         };
-        self.put(format_args!("# HELP {name} {help}\n# TYPE {name} {sort}\n"));
+        self.put(format_args!("# HELP {name} {help}\n# TYPE {name} {metric_type}\n"));
     }
 
     /// Adds a sample.
@@ -46,7 +46,7 @@ impl Text {
         self.put(format_args!("{} {value}\n", if labels.is_empty() { "" } else { "}" }));
     }
 
-    /// Adds a histogram: how many were measured up to each bound and above the last, and their sum.
+    /// Adds a histogram: cumulative counts of all buckets, the total and the sum.
     pub fn histogram(
         &mut self,
         name: &str,
@@ -66,7 +66,7 @@ impl Text {
         self.sample(&format!("{name}_count"), labels, count);
     }
 
-    /// All of it.
+    /// Returns the text.
     #[must_use]
     pub fn finish(self) -> String {
         self.0
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn families_samples_and_histograms_are_written_as_scrapers_read_them() {
         let mut text = Text::default();
-        text.family("a_total", Sort::Counter, "Things.");
+        text.family("a_total", MetricType::Counter, "Things.");
         text.sample("a_total", &[("x", "1\"\\\n"), ("y", "")], 3);
         text.sample("a_total", &[], 4);
         text.histogram("h", &[("x", "1")], [(0.005, 1), (1.0, 2)].into_iter(), 3, 2.5);

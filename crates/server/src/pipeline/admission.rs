@@ -23,19 +23,23 @@ use setpoint_api::status::Status;
 use setpoint_api::{Key, Resource, Value, metadata};
 use setpoint_store::{Record, Snapshot, Table};
 
-use super::World;
-use crate::stored;
+use super::RequestContext;
+use crate::codec;
 
 /// Completes a new object, or refuses it.
 ///
 /// # Errors
 /// If something that it names is not there, or contradicts it.
-pub fn admit(served: &ResourceType, object: &mut Value, world: &World<'_>) -> Result<(), Status> {
-    let snapshot = world.snapshot;
-    let refused = match (served.info.group, served.info.plural) {
+pub fn admit(
+    resource_type: &ResourceType,
+    object: &mut Value,
+    context: &RequestContext<'_>,
+) -> Result<(), Status> {
+    let snapshot = context.snapshot;
+    let refused = match (resource_type.info.group, resource_type.info.plural) {
         ("", "pods") => {
             limit_range::admit(object, snapshot)?;
-            admit_pod(object, world)
+            admit_pod(object, context)
         }
         ("", "nodes") => {
             node_taint::admit(object);
@@ -60,31 +64,36 @@ pub fn admit(served: &ResourceType, object: &mut Value, world: &World<'_>) -> Re
         }
         _ => return Ok(()),
     };
-    refused.map_err(|why| forbidden(served, object, &why))
+    refused.map_err(|why| forbidden(resource_type, object, &why))
 }
 
-fn admit_pod(pod: &mut Value, world: &World<'_>) -> Result<(), String> {
-    let snapshot = world.snapshot;
-    service_account::admit(pod, snapshot, world.entropy[0])?;
+fn admit_pod(pod: &mut Value, context: &RequestContext<'_>) -> Result<(), String> {
+    let snapshot = context.snapshot;
+    service_account::admit(pod, snapshot, context.entropy[0])?;
     priority::admit(pod, snapshot)?;
-    tolerations::admit(pod, world.tolerations);
+    tolerations::admit(pod, context.tolerations);
     runtime_class::admit(pod, snapshot)
 }
 
 /// Completes a changed object.
-pub fn admit_update(served: &ResourceType, new: &mut Value, old: &Value, world: &World<'_>) {
-    if served.info.group.is_empty() && served.info.plural == "pods" {
+pub fn admit_update(
+    resource_type: &ResourceType,
+    new: &mut Value,
+    old: &Value,
+    context: &RequestContext<'_>,
+) {
+    if resource_type.info.group.is_empty() && resource_type.info.plural == "pods" {
         priority::keep(new, old);
-        tolerations::admit(new, world.tolerations);
+        tolerations::admit(new, context.tolerations);
     }
 }
 
 /// Complains about what an object says in encoded parts that its kind's own rules do not read.
-pub fn inspect(served: &ResourceType, object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
-    if served.resource.as_str() == "certificatesigningrequests.certificates.k8s.io" {
+pub fn inspect(resource_type: &ResourceType, object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    if resource_type.resource.as_str() == "certificatesigningrequests.certificates.k8s.io" {
         certificate_request::inspect(object, old, errors);
     }
-    if served.resource.as_str() == "namespaces" {
+    if resource_type.resource.as_str() == "namespaces" {
         pod_security::inspect(object, old, errors);
     }
 }
@@ -94,12 +103,12 @@ pub fn inspect(served: &ResourceType, object: &Value, old: Option<&Value>, error
 /// # Errors
 /// If a limit of its namespace, or another object, forbids it.
 pub fn validate(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     object: &Value,
     old: Option<&Value>,
     snapshot: &Snapshot,
 ) -> Result<(), Status> {
-    let judged = match (served.info.group, served.info.plural) {
+    let judged = match (resource_type.info.group, resource_type.info.plural) {
         ("", "pods") if old.is_none() => limit_range::validate_pod(object, snapshot)
             .and_then(|()| pod_security::validate(object, old, snapshot))
             .and_then(|()| runtime_class::validate(object, snapshot)),
@@ -114,24 +123,24 @@ pub fn validate(
         ("scheduling.k8s.io", "priorityclasses") => priority::validate_class(object, old, snapshot),
         _ => return Ok(()),
     };
-    judged.map_err(|why| forbidden(served, object, &why))
+    judged.map_err(|why| forbidden(resource_type, object, &why))
 }
 
 /// Judges the new resources of a pod.
 ///
 /// # Errors
 /// If a limit of its namespace forbids them.
-pub fn validate_resize(served: &ResourceType, pod: &Value, snapshot: &Snapshot) -> Result<(), Status> {
-    limit_range::validate_pod(pod, snapshot).map_err(|why| forbidden(served, pod, &why))
+pub fn validate_resize(resource_type: &ResourceType, pod: &Value, snapshot: &Snapshot) -> Result<(), Status> {
+    limit_range::validate_pod(pod, snapshot).map_err(|why| forbidden(resource_type, pod, &why))
 }
 
-fn forbidden(served: &ResourceType, object: &Value, why: &str) -> Status {
+fn forbidden(resource_type: &ResourceType, object: &Value, why: &str) -> Status {
     let name = match (metadata::name(object), metadata::text(object, "generateName")) {
         ("", "") => "Unknown",
         ("", prefix) => prefix,
         (name, _) => name,
     };
-    Status::forbidden(served.qualified(), name, why)
+    Status::forbidden(resource_type.qualified(), name, why)
 }
 
 /// The objects of a resource that is kept under `name`.
@@ -147,7 +156,7 @@ fn all<'a>(snapshot: &'a Snapshot, name: &str) -> impl Iterator<Item = &'a Recor
 /// A cluster-wide object.
 fn find(snapshot: &Snapshot, resource: &str, name: &str) -> Option<Value> {
     let key = Key::cluster(&Resource::new(resource).ok()?, name).ok()?;
-    snapshot.get(&key).map(stored::object)
+    snapshot.get(&key).map(codec::object)
 }
 
 /// Whether the stored text says so anywhere: a cheap way to pass over objects that need no reading.
@@ -162,7 +171,7 @@ pub(crate) mod testing {
     use setpoint_api::{Time, Value, json};
     use setpoint_store::{Cause, Expect, Proposal, Retention, Snapshot, Store};
 
-    use crate::stored;
+    use crate::codec;
     use setpoint_api::resource_types;
 
     /// Reads an object.
@@ -171,15 +180,15 @@ pub(crate) mod testing {
     }
 
     /// A snapshot that holds these objects, each given by group, version, plural and text.
-    pub(crate) fn world(objects: &[(&str, &str, &str, &str)]) -> Snapshot {
+    pub(crate) fn snapshot_with(objects: &[(&str, &str, &str, &str)]) -> Snapshot {
         let store = Store::in_memory(Retention::default());
         for (group, version, plural, text) in objects {
-            let served = resource_types::find(group, version, plural).unwrap();
+            let resource_type = resource_types::find(group, version, plural).unwrap();
             let object = object(text);
             let (namespace, name) =
                 (object.str_at(&["metadata", "namespace"]), object.str_at(&["metadata", "name"]));
-            let key = served.key(namespace, name).unwrap();
-            let draft = stored::draft(served, object.clone(), Time::EPOCH).unwrap();
+            let key = resource_type.key(namespace, name).unwrap();
+            let draft = codec::draft(resource_type, object.clone(), Time::EPOCH).unwrap();
             let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Expect::Absent, draft);
             store.commit(proposal).unwrap();
         }

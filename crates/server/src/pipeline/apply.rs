@@ -7,15 +7,15 @@ use setpoint_api::status::Status;
 use setpoint_store::Record;
 
 use super::create::create;
-use super::update::{Part, update_live};
-use super::{Decided, Wish, World, Writer, ownership, place};
-use crate::stored;
+use super::update::{Subresource, update_live};
+use super::{Decision, DesiredObject, RequestContext, Writer, ownership, place};
+use crate::codec;
 
 /// What somebody applies.
 #[derive(Clone, Copy)]
 pub struct Configuration<'a> {
     /// All that it says, in the form in which the kind is served.
-    pub says: &'a Value,
+    pub object: &'a Value,
     /// Whether it takes what others own.
     pub force: bool,
     /// The name of the object that it is applied to.
@@ -29,23 +29,27 @@ pub struct Configuration<'a> {
 /// # Errors
 /// If it may not be.
 pub fn apply(
-    served: &ResourceType,
-    part: Part,
-    Configuration { says, force, name, namespace }: Configuration<'_>,
+    resource_type: &ResourceType,
+    subresource: Subresource,
+    Configuration { object: says, force, name, namespace }: Configuration<'_>,
     record: Option<&Record>,
     writer: &Writer,
-    world: &World<'_>,
-) -> Result<Decided, Status> {
-    let live = record.map(stored::object);
-    let (object, owners) = ownership::merge(served, part, writer, world, live.as_ref(), says, force)?;
-    let decoded =
-        decode_request(object, served.schema, &[]).map_err(|error| Status::bad_request(error.to_string()))?;
-    let mut object = served.to_stored(decoded.value);
+    context: &RequestContext<'_>,
+) -> Result<Decision, Status> {
+    let live = record.map(codec::object);
+    let (object, owners) =
+        ownership::merge(resource_type, subresource, writer, context, live.as_ref(), says, force)?;
+    let decoded = decode_request(object, resource_type.schema, &[])
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    let mut object = resource_type.to_stored(decoded.value);
     place(&mut object, namespace, name)?;
-    let wish = Wish { object, hollow: decoded.has_omitted_empty, owners: Some(owners) };
+    let desired =
+        DesiredObject { object, has_omitted_empty: decoded.has_omitted_empty, owners: Some(owners) };
     match record.zip(live) {
-        Some(seen) => update_live(served, part, wish, seen, writer, world),
-        None if part == Part::Whole => create(served, namespace, wish, writer, world),
-        None => Err(Status::not_found(served.qualified(), name)),
+        Some(seen) => update_live(resource_type, subresource, desired, seen, writer, context),
+        None if subresource == Subresource::None => {
+            create(resource_type, namespace, desired, writer, context)
+        }
+        None => Err(Status::not_found(resource_type.qualified(), name)),
     }
 }

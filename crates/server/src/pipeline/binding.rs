@@ -11,9 +11,9 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
 use setpoint_store::Expect;
 
-use super::update::Part;
-use super::{Step, World, Writer, precondition, unstorable};
-use crate::stored;
+use super::update::Subresource;
+use super::{RequestContext, Step, Writer, precondition, unstorable};
+use crate::codec;
 
 /// Pods, as messages name them.
 const PODS: Qualified<'static> = Qualified { group: "", name: "pods" };
@@ -35,16 +35,21 @@ pub fn check(binding: &Value) -> Result<(), Status> {
 ///
 /// # Errors
 /// If there is no such pod, if it is another one, or if it has a node.
-pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>) -> Result<Step, Status> {
+pub fn bind(
+    binding: &Value,
+    namespace: &str,
+    writer: &Writer,
+    context: &RequestContext<'_>,
+) -> Result<Step, Status> {
     let name = metadata::name(binding);
     let missing = || Status::not_found(PODS, name);
     let pods = resource_types::find("", "v1", "pods").ok_or_else(missing)?;
     let key = pods.key(namespace, name).map_err(|_| missing())?;
-    let record = world.snapshot.get(&key).ok_or_else(missing)?;
-    let now = Seconds(world.now).to_string();
+    let record = context.snapshot.get(&key).ok_or_else(missing)?;
+    let now = Seconds(context.now).to_string();
     let commit = |draft| {
         let node = FieldPath::from_fields(&["spec", "nodeName"]);
-        let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&node]));
+        let proposal = writer.proposal_of(context, Subresource::None, &FieldSet::from_paths([&node]));
         Step::Commit(Box::new(proposal.put(key.clone(), Expect::Revision(record.revision()), draft)))
     };
     if !writer.dry_run
@@ -52,16 +57,16 @@ pub fn bind(binding: &Value, namespace: &str, writer: &Writer, world: &World<'_>
     {
         return Ok(commit(draft));
     }
-    let mut pod = if writer.dry_run { stored::object(record) } else { stored::closed(pods, record) };
+    let mut pod = if writer.dry_run { codec::object(record) } else { codec::closed(pods, record) };
     for (field, title) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         precondition(pods, &pod, title, metadata::text(binding, field), metadata::text(&pod, field))?;
     }
     let about = Qualified { group: "", name: "pods/binding" };
     pod::bind(&mut pod, binding, &now).map_err(|error| Status::conflict(about, name, error))?;
     if writer.dry_run {
-        return Ok(Step::Would(pod));
+        return Ok(Step::DryRun(pod));
     }
-    stored::draft(pods, pod, world.now).map(commit).ok_or_else(unstorable)
+    codec::draft(pods, pod, context.now).map(commit).ok_or_else(unstorable)
 }
 
 #[cfg(test)]

@@ -11,54 +11,60 @@ use setpoint_api::metadata::{
 use setpoint_api::status::Status;
 use setpoint_store::{Expect, Record};
 
-use super::update::Part;
+use super::update::Subresource;
 use super::{
-    Decided, Step, Wish, World, Writer, admission, check, guard_namespace, metadata_rules, quota,
-    service_network, unstorable,
+    Decision, DesiredObject, RequestContext, Step, Writer, admission, check, guard_namespace, metadata_rules,
+    quota, service_network, unstorable,
 };
-use crate::{stored, uuid};
+use crate::{codec, uuid};
 
 /// Makes what is wished for in `namespace`.
 ///
 /// # Errors
 /// If it may not be made.
 pub fn create(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     namespace: &str,
-    mut wish: Wish,
+    mut desired: DesiredObject,
     writer: &Writer,
-    world: &World<'_>,
-) -> Result<Decided, Status> {
-    ensure_namespace(&mut wish.object, namespace).map_err(|error| Status::bad_request(error.to_string()))?;
-    if !metadata::text(&wish.object, "resourceVersion").is_empty() {
+    context: &RequestContext<'_>,
+) -> Result<Decision, Status> {
+    ensure_namespace(&mut desired.object, namespace)
+        .map_err(|error| Status::bad_request(error.to_string()))?;
+    if !metadata::text(&desired.object, "resourceVersion").is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    let proposal =
-        guard_namespace(writer.proposal(world), world, namespace, served, metadata::name(&wish.object))?;
-    let Made { object, claims, mut warnings } = make(served, wish, writer, world)?;
-    let charges = quota::charge(served, Part::Whole, &object, None, world)?;
+    let proposal = guard_namespace(
+        writer.proposal(context),
+        context,
+        namespace,
+        resource_type,
+        metadata::name(&desired.object),
+    )?;
+    let NewObject { object, claims, mut warnings } = make(resource_type, desired, writer, context)?;
+    let charges = quota::charge(resource_type, Subresource::None, &object, None, context)?;
     let name = metadata::name(&object).to_owned();
-    let key = served.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
-    if let Some(record) = world.snapshot.get(&key) {
-        return Err(taken(served, &name, record));
+    let key = resource_type.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
+    if let Some(record) = context.snapshot.get(&key) {
+        return Err(taken(resource_type, &name, record));
     }
-    warnings.extend(served.rules.warnings(&object, None));
-    warnings.extend(admission::pod_security::warnings(served, &object, None, world.snapshot));
+    warnings.extend(resource_type.rules.warnings(&object, None));
+    warnings.extend(admission::pod_security::warnings(resource_type, &object, None, context.snapshot));
     if writer.dry_run {
-        return Ok(Decided { step: Step::Would(object), warnings });
+        return Ok(Decision { step: Step::DryRun(object), warnings });
     }
-    let draft = stored::draft(served, object, world.now).ok_or_else(unstorable)?;
-    let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), writer, world)?;
-    let proposal = charges.commit(proposal, writer, world)?;
-    Ok(Decided { step: Step::Commit(Box::new(proposal)), warnings })
+    let draft = codec::draft(resource_type, object, context.now).ok_or_else(unstorable)?;
+    let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), writer, context)?;
+    let proposal = charges.commit(proposal, writer, context)?;
+    Ok(Decision { step: Step::Commit(Box::new(proposal)), warnings })
 }
 
 /// A new object as it will be stored.
-pub(crate) struct Made {
+pub(crate) struct NewObject {
     /// The object.
     pub object: Value,
     /// What it takes of the service network.
-    claims: service_network::Claims,
+    claims: service_network::AddressClaims,
     /// What to warn the writer of.
     warnings: Vec<String>,
 }
@@ -68,38 +74,38 @@ pub(crate) struct Made {
 /// # Errors
 /// If it may not be made.
 pub(crate) fn make(
-    served: &ResourceType,
-    wish: Wish,
+    resource_type: &ResourceType,
+    desired: DesiredObject,
     writer: &Writer,
-    world: &World<'_>,
-) -> Result<Made, Status> {
-    let (mut object, _) = wish.settle(served, Part::Whole, writer, world, None);
-    admission::admit(served, &mut object, world)?;
+    context: &RequestContext<'_>,
+) -> Result<NewObject, Status> {
+    let (mut object, _) = desired.finalize(resource_type, Subresource::None, writer, context, None);
+    admission::admit(resource_type, &mut object, context)?;
     clear_system_fields(&mut object);
-    let uid = uid(world.entropy);
+    let uid = uid(context.entropy);
     stamp(
         &mut object,
-        &Stamp { now: world.now, uid: &uid, entropy: world.entropy[2] },
-        served.rules.has_generation(),
+        &Stamp { now: context.now, uid: &uid, entropy: context.entropy[2] },
+        resource_type.rules.has_generation(),
     );
-    let claims = service_network::allocate(served, &mut object, None, writer.dry_run, world)?;
-    let warnings = served.rules.early_warnings(&object);
-    served.rules.prepare_create(&mut object);
-    served.rules.sign(&mut object, None, &writer.author(world));
+    let claims = service_network::allocate(resource_type, &mut object, None, writer.dry_run, context)?;
+    let warnings = resource_type.rules.early_warnings(&object);
+    resource_type.rules.prepare_create(&mut object);
+    resource_type.rules.sign(&mut object, None, &writer.author(context));
     let mut errors = ErrorList::new();
-    validate::create(&mut errors, &object, &metadata_rules(served));
-    served.rules.validate(&object, &mut errors);
-    served.rules.validate_create(&object, &mut errors);
-    admission::inspect(served, &object, None, &mut errors);
-    check(served, &object, &errors)?;
-    admission::validate(served, &object, None, world.snapshot)?;
-    Ok(Made { object, claims, warnings })
+    validate::create(&mut errors, &object, &metadata_rules(resource_type));
+    resource_type.rules.validate(&object, &mut errors);
+    resource_type.rules.validate_create(&object, &mut errors);
+    admission::inspect(resource_type, &object, None, &mut errors);
+    check(resource_type, &object, &errors)?;
+    admission::validate(resource_type, &object, None, context.snapshot)?;
+    Ok(NewObject { object, claims, warnings })
 }
 
 /// The name is taken; by an object that is about to go, perhaps.
-fn taken(served: &ResourceType, name: &str, record: &Record) -> Status {
-    let mut status = Status::already_exists(served.qualified(), name);
-    if metadata::deletion_timestamp(&stored::object(record)).is_some() {
+fn taken(resource_type: &ResourceType, name: &str, record: &Record) -> Status {
+    let mut status = Status::already_exists(resource_type.qualified(), name);
+    if metadata::deletion_timestamp(&codec::object(record)).is_some() {
         status.message = format!("object is being deleted: {}", status.message).into();
     }
     status

@@ -12,9 +12,9 @@ use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_store::{Expect, Record};
 
-use super::update::Part;
-use super::{Step, World, Writer, service_network, unstorable};
-use crate::stored;
+use super::update::Subresource;
+use super::{RequestContext, Step, Writer, service_network, unstorable};
+use crate::codec;
 
 /// The namespaces that a cluster cannot do without.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -24,14 +24,14 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 /// # Errors
 /// If it may not be deleted.
 pub fn delete(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     record: &Record,
     options: &DeleteOptions<'_>,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Step, Status> {
     check_options(options)?;
-    delete_object(served, record, stored::object(record), options, writer, world)
+    delete_object(resource_type, record, codec::object(record), options, writer, context)
 }
 
 /// Refuses options that cannot be.
@@ -52,44 +52,44 @@ pub fn check_options(options: &DeleteOptions<'_>) -> Result<(), Status> {
 /// # Errors
 /// If it may not be deleted.
 pub fn delete_object(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     record: &Record,
     object: Value,
     options: &DeleteOptions<'_>,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Step, Status> {
     let name = metadata::name(&object).to_owned();
-    let is_pod = served.resource.as_str() == "pods";
+    let is_pod = resource_type.resource.as_str() == "pods";
     let grace = is_pod.then(|| deletion_grace_seconds(&object, options.grace_period_seconds));
     let held = object.at(&["metadata", "finalizers"]).cloned();
-    let policy = GarbagePolicy::of(served.info.group, served.info.kind);
-    let deletion = if served.resource.as_str() == "namespaces" {
-        namespace::delete(object, options, world.now)
-            .map_err(|error| Status::conflict(served.qualified(), &name, error.store_message()))?
+    let policy = GarbagePolicy::of(resource_type.info.group, resource_type.info.kind);
+    let deletion = if resource_type.resource.as_str() == "namespaces" {
+        namespace::delete(object, options, context.now)
+            .map_err(|error| Status::conflict(resource_type.qualified(), &name, error.store_message()))?
     } else {
-        decide(object, options, policy, grace, world.now)
-            .map_err(|error| Status::conflict(served.qualified_kind(), &name, error))?
+        decide(object, options, policy, grace, context.now)
+            .map_err(|error| Status::conflict(resource_type.qualified_kind(), &name, error))?
     };
-    if served.resource.as_str() == "namespaces" && IMMORTAL.contains(&name.as_str()) {
-        return Err(Status::forbidden(served.qualified(), &name, "this namespace may not be deleted"));
+    if resource_type.resource.as_str() == "namespaces" && IMMORTAL.contains(&name.as_str()) {
+        return Err(Status::forbidden(resource_type.qualified(), &name, "this namespace may not be deleted"));
     }
-    if served.info.kind == "PriorityClass" && name.starts_with("system-") {
+    if resource_type.info.kind == "PriorityClass" && name.starts_with("system-") {
         let why = "this is a system priority class and cannot be deleted";
-        return Err(Status::forbidden(served.qualified(), &name, why));
+        return Err(Status::forbidden(resource_type.qualified(), &name, why));
     }
-    let key = served
+    let key = resource_type
         .key(record.namespace().unwrap_or_default(), record.name())
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let expect = Expect::Revision(record.revision());
     Ok(match deletion {
         Deletion::Pending => Step::Unchanged(record.clone()),
-        Deletion::Mark(object) if writer.dry_run => Step::Would(object),
-        Deletion::Remove(object) if writer.dry_run => Step::WouldRemove(object),
+        Deletion::Mark(object) if writer.dry_run => Step::DryRun(object),
+        Deletion::Remove(object) if writer.dry_run => Step::DryRunRemove(object),
         Deletion::Mark(object) => {
-            let draft = stored::draft(served, object, world.now).ok_or_else(unstorable)?;
+            let draft = codec::draft(resource_type, object, context.now).ok_or_else(unstorable)?;
             let mark = FieldPath::from_fields(&["metadata", "deletionTimestamp"]);
-            let proposal = writer.proposal_of(world, Part::Whole, &FieldSet::from_paths([&mark]));
+            let proposal = writer.proposal_of(context, Subresource::None, &FieldSet::from_paths([&mark]));
             Step::Commit(Box::new(proposal.put(key, expect, draft)))
         }
         Deletion::Remove(mut object) => {
@@ -97,8 +97,9 @@ pub fn delete_object(
             if let Some(held) = held {
                 object.ensure_map("metadata").insert("finalizers", held);
             }
-            let proposal = writer.proposal(world).delete(key, expect);
-            let proposal = service_network::release(served, &object).commit(proposal, writer, world)?;
+            let proposal = writer.proposal(context).delete(key, expect);
+            let proposal =
+                service_network::release(resource_type, &object).commit(proposal, writer, context)?;
             Step::Remove(Box::new(proposal), object)
         }
     })

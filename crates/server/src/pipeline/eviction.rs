@@ -12,9 +12,9 @@ use setpoint_api::{Map, Value, metadata};
 use setpoint_store::{Expect, Proposal, Record};
 
 use super::delete::delete_object;
-use super::update::Part;
-use super::{Step, World, Writer, ownership, unstorable};
-use crate::stored;
+use super::update::Subresource;
+use super::{RequestContext, Step, Writer, ownership, unstorable};
+use crate::codec;
 
 /// How many evictions can be under way before whoever keeps the budget has seen them.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -24,12 +24,12 @@ const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disrupti
 ///
 /// # Errors
 /// If something is.
-pub fn check_wish(wish: &Value, name: &str) -> Result<(), Status> {
-    if metadata::name(wish) != name {
+pub fn check_eviction(eviction: &Value, name: &str) -> Result<(), Status> {
+    if metadata::name(eviction) != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let mut errors = ErrorList::new();
-    eviction::validate(wish, &mut errors);
+    eviction::validate(eviction, &mut errors);
     if !errors.is_empty() {
         let kind = Qualified { group: "policy", name: "Eviction" };
         return Err(Status::invalid(kind, name, &errors));
@@ -46,15 +46,15 @@ pub fn evict(
     record: &Record,
     options: &DeleteOptions<'_>,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Step, Status> {
-    let mut pod = stored::object(record);
-    let charge = match budget_of(&pod, record, world)? {
-        Some((budgets, budget)) => charge(budgets, &budget, &pod, writer, world)?,
+    let mut pod = codec::object(record);
+    let charge = match budget_of(&pod, record, context)? {
+        Some((budgets, budget)) => charge(budgets, &budget, &pod, writer, context)?,
         None => None,
     };
-    mark(&mut pod, world);
-    let step = delete_object(pods, record, pod, options, writer, world)?;
+    mark(&mut pod, context);
+    let step = delete_object(pods, record, pod, options, writer, context)?;
     Ok(match (step, charge) {
         (Step::Commit(proposal), Some(charge)) => Step::Commit(Box::new(charge.add_to(*proposal))),
         (Step::Remove(proposal, pod), Some(charge)) => Step::Remove(Box::new(charge.add_to(*proposal)), pod),
@@ -66,18 +66,18 @@ pub fn evict(
 fn budget_of(
     pod: &Value,
     record: &Record,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Option<(&'static ResourceType, Record)>, Status> {
     let phase = pod.str_at(&["status", "phase"]);
     if matches!(phase, "Succeeded" | "Failed" | "Pending") || metadata::deletion_timestamp(pod).is_some() {
         return Ok(None);
     }
     let Some(budgets) = resource_types::find("policy", "v1", "poddisruptionbudgets") else { return Ok(None) };
-    let Some(table) = world.snapshot.table(&budgets.resource) else { return Ok(None) };
+    let Some(table) = context.snapshot.table(&budgets.resource) else { return Ok(None) };
     let prefix = format!("{}/", metadata::namespace(pod));
     let tags = record.tags();
     let mut found = table.range(&prefix, None).filter(|budget| {
-        let budget = stored::object(budget);
+        let budget = codec::object(budget);
         let selector = budget.at(&["spec", "selector"]).filter(|selector| !selector.is_null());
         let selector = selector.map(|one| Selector::from_parts(match_labels(one), expressions(one)));
         selector.is_some_and(|one| one.is_ok_and(|one| one.matches(|key| tags.label(key))))
@@ -91,13 +91,13 @@ fn budget_of(
 }
 
 /// A budget that is charged with an eviction.
-struct Charge {
+struct BudgetCharge {
     key: setpoint_api::Key,
     expect: Expect,
     draft: setpoint_store::Draft,
 }
 
-impl Charge {
+impl BudgetCharge {
     fn add_to(self, proposal: Proposal) -> Proposal {
         proposal.put(self.key, self.expect, self.draft)
     }
@@ -109,9 +109,9 @@ fn charge(
     record: &Record,
     pod: &Value,
     writer: &Writer,
-    world: &World<'_>,
-) -> Result<Option<Charge>, Status> {
-    let old = stored::object(record);
+    context: &RequestContext<'_>,
+) -> Result<Option<BudgetCharge>, Status> {
+    let old = codec::object(record);
     let number = |field: &str| old.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
     if !is_ready(pod) {
         let always = old.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
@@ -123,7 +123,7 @@ fn charge(
     check(&old)?;
     let mut new = old.clone();
     let left = number("disruptionsAllowed") - 1;
-    let now = Seconds(world.now).to_string();
+    let now = Seconds(context.now).to_string();
     let status = new.ensure_map("status");
     status.insert("disruptionsAllowed", left);
     status.ensure_map("disruptedPods").insert(metadata::name(pod), now.as_str());
@@ -131,13 +131,13 @@ fn charge(
         exhaust(&mut new, &now);
     }
     let writer = Writer { manager: "kube-apiserver".into(), ..writer.clone() };
-    ownership::note(budgets, Part::Status, &writer, world, Some(&old), &mut new);
+    ownership::note(budgets, Subresource::Status, &writer, context, Some(&old), &mut new);
     let name = metadata::name(&old).to_owned();
     let key = budgets
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    let draft = stored::draft(budgets, new, world.now).ok_or_else(unstorable)?;
-    Ok(Some(Charge { key, expect: Expect::Revision(record.revision()), draft }))
+    let draft = codec::draft(budgets, new, context.now).ok_or_else(unstorable)?;
+    Ok(Some(BudgetCharge { key, expect: Expect::Revision(record.revision()), draft }))
 }
 
 /// Refuses an eviction that a budget does not allow.
@@ -230,7 +230,7 @@ fn exhaust(budget: &mut Value, now: &str) {
 }
 
 /// Says on a pod why it goes.
-fn mark(pod: &mut Value, world: &World<'_>) {
+fn mark(pod: &mut Value, context: &RequestContext<'_>) {
     let fields = vec![
         ("type", "DisruptionTarget".into()),
         ("status", "True".into()),
@@ -238,5 +238,5 @@ fn mark(pod: &mut Value, world: &World<'_>) {
         ("reason", "EvictionByEvictionAPI".into()),
         ("message", "Eviction API: evicting".into()),
     ];
-    set_condition(pod, fields, &Seconds(world.now).to_string());
+    set_condition(pod, fields, &Seconds(context.now).to_string());
 }

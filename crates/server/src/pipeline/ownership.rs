@@ -6,8 +6,8 @@ use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
-use super::update::Part;
-use super::{World, Writer};
+use super::update::Subresource;
+use super::{RequestContext, Writer};
 
 /// Who owns what after an apply.
 #[derive(Clone, Debug)]
@@ -21,18 +21,19 @@ pub struct Owners {
 /// Notes in `new` who owns what, after any write but an apply, and answers with what it changed; nothing of a create,
 /// which makes everything.
 pub fn note(
-    served: &ResourceType,
-    part: Part,
+    resource_type: &ResourceType,
+    subresource: Subresource,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
     live: Option<&Value>,
     new: &mut Value,
 ) -> FieldSet {
-    let Updated { managed, changed } = with_writer(served, part, writer, world, |writer| {
-        if !served.is_converted() {
+    let Updated { managed, changed } = with_writer(resource_type, subresource, writer, context, |writer| {
+        if !resource_type.is_converted() {
             return apply::update(writer, live, new);
         }
-        let (live, new) = (live.map(|live| served.to_served(live.clone())), served.to_served(new.clone()));
+        let (live, new) =
+            (live.map(|live| resource_type.to_served(live.clone())), resource_type.to_served(new.clone()));
         apply::update(writer, live.as_ref(), &new)
     });
     set(new, managed);
@@ -45,18 +46,20 @@ pub fn note(
 /// # Errors
 /// If it does not fit the kind, or others own what it changes.
 pub fn merge(
-    served: &ResourceType,
-    part: Part,
+    resource_type: &ResourceType,
+    subresource: Subresource,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
     live: Option<&Value>,
     config: &Value,
     force: bool,
 ) -> Result<(Value, Owners), Status> {
-    let shown = live.filter(|_| served.is_converted()).map(|live| served.to_served(live.clone()));
+    let shown =
+        live.filter(|_| resource_type.is_converted()).map(|live| resource_type.to_served(live.clone()));
     let live = shown.as_ref().or(live);
-    let applied =
-        with_writer(served, part, writer, world, |writer| apply::apply(writer, live, config, force));
+    let applied = with_writer(resource_type, subresource, writer, context, |writer| {
+        apply::apply(writer, live, config, force)
+    });
     let Applied { object, managed, changed } = applied.map_err(|error| error.to_status())?;
     Ok((object, Owners { managed, changed: changed.changed() }))
 }
@@ -72,35 +75,37 @@ pub fn set(object: &mut Value, managed: Value) {
 }
 
 fn with_writer<T>(
-    served: &ResourceType,
-    part: Part,
+    resource_type: &ResourceType,
+    subresource: Subresource,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
     act: impl FnOnce(&apply::Writer<'_>) -> T,
 ) -> T {
-    let api_version = served.api_version();
-    let versions =
-        Forms { forms: resource_types::forms(&served.resource).collect(), filter: filter(served, part) };
+    let api_version = resource_type.api_version();
+    let versions = Forms {
+        forms: resource_types::forms(&resource_type.resource).collect(),
+        filter: filter(resource_type, subresource),
+    };
     act(&apply::Writer {
         versions: &versions,
         api_version: &api_version,
-        of: served.schema,
-        subresource: part.subresource(),
+        of: resource_type.schema,
+        subresource: subresource.name(),
         manager: &writer.manager,
-        now: world.now,
+        now: context.now,
     })
 }
 
 /// What a write of a part can own.
-fn filter(served: &ResourceType, part: Part) -> Option<Filter> {
-    Some(match part {
-        Part::Whole if served.rules.reset_fields().is_empty() => return None,
-        Part::Whole => Filter::exclude(served.rules.reset_fields()),
-        Part::Status => Filter::exclude(served.rules.status_reset_fields()),
-        Part::Finalize => Filter::exclude(&["status"]),
-        Part::Approval => Filter::exclude(&["spec", "status.certificate"]),
+fn filter(resource_type: &ResourceType, subresource: Subresource) -> Option<Filter> {
+    Some(match subresource {
+        Subresource::None if resource_type.rules.reset_fields().is_empty() => return None,
+        Subresource::None => Filter::exclude(resource_type.rules.reset_fields()),
+        Subresource::Status => Filter::exclude(resource_type.rules.status_reset_fields()),
+        Subresource::Finalize => Filter::exclude(&["status"]),
+        Subresource::Approval => Filter::exclude(&["spec", "status.certificate"]),
         // What such a write may not change it still asked for.
-        Part::EphemeralContainers | Part::Resize => return None,
+        Subresource::EphemeralContainers | Subresource::Resize => return None,
     })
 }
 

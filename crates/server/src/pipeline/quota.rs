@@ -21,9 +21,9 @@ use setpoint_store::commit::CHAIN_COMMITS_MAX;
 use setpoint_store::{Expect, Proposal, Record};
 
 use super::admission;
-use super::update::Part;
-use super::{World, Writer, ownership, unstorable};
-use crate::stored;
+use super::update::Subresource;
+use super::{RequestContext, Writer, ownership, unstorable};
+use crate::codec;
 
 /// The most quotas that an object can be charged to: their commits and its own are made together.
 pub const QUOTAS_MAX: usize = CHAIN_COMMITS_MAX - 1;
@@ -45,30 +45,30 @@ struct Charge {
 /// # Errors
 /// If it is too much, or cannot be known.
 pub fn charge(
-    served: &ResourceType,
-    part: Part,
+    resource_type: &ResourceType,
+    subresource: Subresource,
     new: &Value,
     old: Option<&Value>,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Charges, Status> {
     let namespace = metadata::namespace(new);
-    if namespace.is_empty() || !may_use_more(served, part, new, old) {
+    if namespace.is_empty() || !may_use_more(resource_type, subresource, new, old) {
         return Ok(Charges::default());
     }
-    let Some(table) = admission::table(world.snapshot, ResourceQuota::RESOURCE) else {
+    let Some(table) = admission::table(context.snapshot, ResourceQuota::RESOURCE) else {
         return Ok(Charges::default());
     };
-    let resource = served.resource.as_str();
+    let resource = resource_type.resource.as_str();
     let prefix = format!("{namespace}/");
     let quotas = table.range(&prefix, None).filter_map(|record| Quota::read(record, resource));
     let quotas: Vec<Quota<'_>> = quotas.collect();
     if quotas.is_empty() {
         return Ok(Charges::default());
     }
-    let read = |value: &Value| object(served, value, world).ok_or_else(unstorable);
+    let read = |value: &Value| object(resource_type, value, context).ok_or_else(unstorable);
     let (new, old) = (read(new)?, old.map(read).transpose()?);
-    add_up(&quotas, &new, old.as_ref(), part, world)
-        .map_err(|why| Status::forbidden(served.qualified(), &new.meta().name, why))
+    add_up(&quotas, &new, old.as_ref(), subresource, context)
+        .map_err(|why| Status::forbidden(resource_type.qualified(), &new.meta().name, why))
 }
 
 impl Charges {
@@ -76,15 +76,20 @@ impl Charges {
     ///
     /// # Errors
     /// If a quota cannot be written down.
-    pub fn commit(self, proposal: Proposal, writer: &Writer, world: &World<'_>) -> Result<Proposal, Status> {
+    pub fn commit(
+        self,
+        proposal: Proposal,
+        writer: &Writer,
+        context: &RequestContext<'_>,
+    ) -> Result<Proposal, Status> {
         let server = Writer { manager: "kube-apiserver".to_owned(), ..writer.clone() };
         self.0.into_iter().try_fold(proposal, |proposal, Charge { key, seen, mut quota }| {
-            let served = resource_types::storage_type(key.resource()).ok_or_else(unstorable)?;
-            let live = world.snapshot.get(&key).map(stored::object);
-            ownership::note(served, Part::Status, &server, world, live.as_ref(), &mut quota);
-            let draft = stored::draft(served, quota, world.now).ok_or_else(unstorable)?;
+            let resource_type = resource_types::storage_type(key.resource()).ok_or_else(unstorable)?;
+            let live = context.snapshot.get(&key).map(codec::object);
+            ownership::note(resource_type, Subresource::Status, &server, context, live.as_ref(), &mut quota);
+            let draft = codec::draft(resource_type, quota, context.now).ok_or_else(unstorable)?;
             let used = FieldSet::from_paths([&FieldPath::from_fields(&["status", "used"])]);
-            Ok(proposal.after(writer.proposal_of(world, Part::Status, &used).put(
+            Ok(proposal.after(writer.proposal_of(context, Subresource::Status, &used).put(
                 key,
                 Expect::Revision(seen),
                 draft,
@@ -107,13 +112,18 @@ pub fn is_quota(key: &Key) -> bool {
 }
 
 /// Whether a write can make its namespace use more: it makes an object, or changes what is counted of one.
-fn may_use_more(served: &ResourceType, part: Part, new: &Value, old: Option<&Value>) -> bool {
+fn may_use_more(
+    resource_type: &ResourceType,
+    subresource: Subresource,
+    new: &Value,
+    old: Option<&Value>,
+) -> bool {
     let Some(old) = old else { return true };
-    match (served.resource.as_str(), part) {
-        ("pods", Part::Whole) => has_deadline(new) != has_deadline(old),
-        ("pods", Part::Resize)
-        | ("services", Part::Whole)
-        | ("persistentvolumeclaims", Part::Whole | Part::Status) => true,
+    match (resource_type.resource.as_str(), subresource) {
+        ("pods", Subresource::None) => has_deadline(new) != has_deadline(old),
+        ("pods", Subresource::Resize)
+        | ("services", Subresource::None)
+        | ("persistentvolumeclaims", Subresource::None | Subresource::Status) => true,
         _ => false,
     }
 }
@@ -170,7 +180,7 @@ impl<'a> Quota<'a> {
     }
 
     /// The quota with `more` used of it; nothing if that does not concern it.
-    fn charge(&self, more: &Usage, part: Part) -> Result<Option<Charge>, String> {
+    fn charge(&self, more: &Usage, subresource: Subresource) -> Result<Option<Charge>, String> {
         let requested: Usage = self
             .hard
             .keys()
@@ -185,7 +195,7 @@ impl<'a> Quota<'a> {
         let exceeded: Vec<&String> =
             used.iter().filter(|(name, sum)| *sum > &self.hard[*name]).map(|(name, _)| name).collect();
         // What a volume has grown to is a fact, and is counted even if it is too much.
-        if !exceeded.is_empty() && part != Part::Status {
+        if !exceeded.is_empty() && subresource != Subresource::Status {
             let show = |amounts: &Usage| {
                 let parts =
                     exceeded.iter().filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)));
@@ -201,7 +211,7 @@ impl<'a> Quota<'a> {
         if used.is_empty() && !awaited {
             return Ok(None);
         }
-        let mut quota = stored::object(self.record);
+        let mut quota = codec::object(self.record);
         if !used.is_empty() {
             let shown = quota.ensure_map("status").ensure_map("used");
             used.into_iter().for_each(|(name, sum)| drop(shown.insert(name, sum.to_string())));
@@ -215,8 +225,8 @@ fn add_up(
     quotas: &[Quota<'_>],
     new: &Object,
     old: Option<&Object>,
-    part: Part,
-    world: &World<'_>,
+    subresource: Subresource,
+    context: &RequestContext<'_>,
 ) -> Result<Charges, String> {
     let concerned: Vec<&Quota<'_>> = quotas.iter().filter(|quota| quota.covers(new)).collect();
     for quota in &concerned {
@@ -225,14 +235,14 @@ fn add_up(
     if concerned.is_empty() {
         return Ok(Charges::default());
     }
-    let uses = usage(new, world.now);
+    let uses = usage(new, context.now);
     let negative: Vec<&str> =
         uses.iter().filter(|(_, amount)| amount.sign() < 0).map(|(name, _)| &**name).collect();
     if !negative.is_empty() {
         return Err(format!("quota usage is negative for resource(s): {}", negative.join(",")));
     }
     let mut more = uses.clone();
-    for (name, before) in old.map(|old| usage(old, world.now)).unwrap_or_default() {
+    for (name, before) in old.map(|old| usage(old, context.now)).unwrap_or_default() {
         if let Some(amount) = more.get_mut(&name) {
             *amount -= before.min(*amount);
         }
@@ -247,14 +257,14 @@ fn add_up(
     for quota in concerned {
         // What the quota did not count before, it counts as a whole.
         let grown = old.is_some_and(|old| quota.covers(old));
-        charges.0.extend(quota.charge(if grown { &more } else { &uses }, part)?);
+        charges.0.extend(quota.charge(if grown { &more } else { &uses }, subresource)?);
     }
     Ok(charges)
 }
 
-fn object(served: &ResourceType, value: &Value, world: &World<'_>) -> Option<Object> {
-    let key = served.key(metadata::namespace(value), metadata::name(value)).ok()?;
-    Object::read(key, world.snapshot.revision(), world.now, json::to_vec(value)).ok()
+fn object(resource_type: &ResourceType, value: &Value, context: &RequestContext<'_>) -> Option<Object> {
+    let key = resource_type.key(metadata::namespace(value), metadata::name(value)).ok()?;
+    Object::read(key, context.snapshot.revision(), context.now, json::to_vec(value)).ok()
 }
 
 #[cfg(test)]

@@ -22,12 +22,12 @@ use setpoint_api::{Key, Map, Resource, Value, metadata, value};
 use setpoint_store::{Draft, Expect, Proposal, Snapshot};
 
 use self::ranges::Ranges;
-use super::{World, Writer, check, unstorable};
-use crate::stored;
+use super::{RequestContext, Writer, check, unstorable};
+use crate::codec;
 
 /// What a commit of a Service takes and gives back.
 #[derive(Debug, Default)]
-pub struct Claims {
+pub struct AddressClaims {
     /// The `IPAddress` objects to make.
     taken: Vec<Value>,
     /// The addresses to give back.
@@ -36,7 +36,7 @@ pub struct Claims {
 }
 
 /// Where addresses come from, and whether they are only looked at.
-struct Wanted {
+struct AllocationRequest {
     ranges: Ranges,
     dry_run: bool,
 }
@@ -46,50 +46,50 @@ struct Wanted {
 /// # Errors
 /// If it asks for what it cannot have, or nothing is left.
 pub fn allocate(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     service: &mut Value,
     old: Option<&Value>,
     dry_run: bool,
-    world: &World<'_>,
-) -> Result<Claims, Status> {
-    if !is_service(served) {
-        return Ok(Claims::default());
+    context: &RequestContext<'_>,
+) -> Result<AddressClaims, Status> {
+    if !is_service(resource_type) {
+        return Ok(AddressClaims::default());
     }
-    let ranges = &Wanted { ranges: Ranges::of(world.snapshot), dry_run };
+    let ranges = &AllocationRequest { ranges: Ranges::of(context.snapshot), dry_run };
     let families = ranges.ranges.families;
     let settled = match old {
         None => prepare_create(service, families),
         Some(old) => prepare_update(service, old, families),
     };
     if let Err(errors) = settled {
-        check(served, service, &errors)?;
+        check(resource_type, service, &errors)?;
     }
-    let mut claims = Claims::default();
+    let mut claims = AddressClaims::default();
     let (before, wanted) = (old.map_or(0, |old| addresses(old).len()), has_address(service));
     match old {
         Some(old) if is_headless(old) => {}
         Some(old) if !wanted => claims.released = addresses(old),
         // What it had is kept; families come and go at the end of the list.
         Some(old) if has_address(old) => {
-            claims.taken = take_addresses(served, service, before, ranges, world)?;
+            claims.taken = take_addresses(resource_type, service, before, ranges, context)?;
             let kept = texts(service, "ipFamilies").len();
             claims.released = addresses(old).into_iter().skip(kept).collect();
         }
-        _ if wanted => claims.taken = take_addresses(served, service, 0, ranges, world)?,
+        _ if wanted => claims.taken = take_addresses(resource_type, service, 0, ranges, context)?,
         _ => {}
     }
-    claims.takes_port = ports::allocate(served, service, old, dry_run, world)?;
+    claims.takes_port = ports::allocate(resource_type, service, old, dry_run, context)?;
     Ok(claims)
 }
 
 /// What goes with a Service that is deleted.
 #[must_use]
-pub fn release(served: &ResourceType, service: &Value) -> Claims {
-    let released = if is_service(served) { addresses(service) } else { Vec::new() };
-    Claims { released, ..Claims::default() }
+pub fn release(resource_type: &ResourceType, service: &Value) -> AddressClaims {
+    let released = if is_service(resource_type) { addresses(service) } else { Vec::new() };
+    AddressClaims { released, ..AddressClaims::default() }
 }
 
-impl Claims {
+impl AddressClaims {
     /// Adds to the commit of a Service what it takes and gives back.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Claims {
         self,
         mut proposal: Proposal,
         writer: &Writer,
-        world: &World<'_>,
+        context: &RequestContext<'_>,
     ) -> Result<Proposal, Status> {
         let mut is_first = true;
         // A commit has one key of a resource; what is more goes just ahead of it.
@@ -106,24 +106,24 @@ impl Claims {
             if std::mem::take(&mut is_first) {
                 return change(proposal);
             }
-            proposal.after(change(writer.proposal(world)))
+            proposal.after(change(writer.proposal(context)))
         };
         for object in self.taken {
-            let served =
+            let resource_type =
                 resource_types::find("networking.k8s.io", "v1", "ipaddresses").ok_or_else(unstorable)?;
-            let key = served.key("", metadata::name(&object)).map_err(|_| unstorable())?;
-            let draft = stored::draft(served, object, world.now).ok_or_else(unstorable)?;
+            let key = resource_type.key("", metadata::name(&object)).map_err(|_| unstorable())?;
+            let draft = codec::draft(resource_type, object, context.now).ok_or_else(unstorable)?;
             proposal = add(proposal, &|it| it.put(key.clone(), Expect::Absent, draft.clone()));
         }
         for key in self.released.iter().filter_map(|ip| address_key(ranges::address(ip)?)) {
-            if let Some(record) = world.snapshot.get(&key) {
+            if let Some(record) = context.snapshot.get(&key) {
                 let expect = Expect::Revision(record.revision());
                 proposal = add(proposal, &|it| it.delete(key.clone(), expect));
             }
         }
         if self.takes_port {
             let key = port_key().ok_or_else(unstorable)?;
-            let seen = world.snapshot.get(&key).map(setpoint_store::Record::revision);
+            let seen = context.snapshot.get(&key).map(setpoint_store::Record::revision);
             let text = format!(
                 r#"{{"kind":"RangeAllocation","apiVersion":"v1","metadata":{{"name":"servicenodeports"}},"range":"{}"}}"#,
                 ports::RANGE
@@ -134,8 +134,8 @@ impl Claims {
     }
 }
 
-fn is_service(served: &ResourceType) -> bool {
-    served.info.group.is_empty() && served.info.plural == "services"
+fn is_service(resource_type: &ResourceType) -> bool {
+    resource_type.info.group.is_empty() && resource_type.info.plural == "services"
 }
 
 fn is_headless(service: &Value) -> bool {
@@ -172,11 +172,11 @@ fn is_free(ip: IpAddr, snapshot: &Snapshot) -> bool {
 
 /// Gives a Service an address for each of its families but the first ones: those that it asks for, or others.
 fn take_addresses(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     service: &mut Value,
     skipped: usize,
-    wanted: &Wanted,
-    world: &World<'_>,
+    wanted: &AllocationRequest,
+    context: &RequestContext<'_>,
 ) -> Result<Vec<Value>, Status> {
     let families = texts(service, "ipFamilies");
     let mut ips = texts(service, "clusterIPs");
@@ -186,7 +186,7 @@ fn take_addresses(
         // One number serves both families: they have no address in common.
         let ip = if ips[i].is_empty() {
             let free =
-                wanted.ranges.find(family == "IPv6", world.entropy[2], |ip| is_free(ip, world.snapshot));
+                wanted.ranges.find(family == "IPv6", context.entropy[2], |ip| is_free(ip, context.snapshot));
             free.ok_or_else(|| {
                 let name = metadata::name(service);
                 Status::internal_error(format!(
@@ -194,12 +194,13 @@ fn take_addresses(
                 ))
             })?
         } else {
-            asked(&ips[i], wanted, world).map_err(|fault| refusal(served, service, &ips, i, &fault))?
+            asked(&ips[i], wanted, context)
+                .map_err(|fault| refusal(resource_type, service, &ips, i, &fault))?
         };
         if ips[i].is_empty() {
             ips[i] = ip.to_string();
         }
-        taken.push(ip_address(ip, i as u64, service, world));
+        taken.push(ip_address(ip, i as u64, service, context));
     }
     if !taken.is_empty() {
         let spec = service.ensure_map("spec");
@@ -210,7 +211,7 @@ fn take_addresses(
 }
 
 /// The address that somebody asks for, or why it cannot be given.
-fn asked(text: &str, wanted: &Wanted, world: &World<'_>) -> Result<IpAddr, String> {
+fn asked(text: &str, wanted: &AllocationRequest, context: &RequestContext<'_>) -> Result<IpAddr, String> {
     let ip = ranges::address(text);
     match ip.filter(|ip| wanted.ranges.hold(*ip)) {
         None if wanted.dry_run => {
@@ -222,32 +223,32 @@ fn asked(text: &str, wanted: &Wanted, world: &World<'_>) -> Result<IpAddr, Strin
             ))
         }
         None => Err("the provided network does not match the current range".to_owned()),
-        Some(ip) if !wanted.dry_run && !is_free(ip, world.snapshot) => {
+        Some(ip) if !wanted.dry_run && !is_free(ip, context.snapshot) => {
             Err("provided IP is already allocated".to_owned())
         }
         Some(ip) => Ok(ip),
     }
 }
 
-fn refusal(served: &ResourceType, service: &Value, ips: &[String], at: usize, fault: &str) -> Status {
+fn refusal(resource_type: &ResourceType, service: &Value, ips: &[String], at: usize, fault: &str) -> Status {
     let mut errors = ErrorList::new();
     let root = Path::root("spec");
     let detail = format!("failed to allocate IP {}: {fault}", ips[at]);
     errors.push(FieldError::invalid(&root.child("clusterIPs"), BadValue::json_strings(ips), detail));
-    Status::invalid(served.qualified_kind(), metadata::name(service), &errors)
+    Status::invalid(resource_type.qualified_kind(), metadata::name(service), &errors)
 }
 
 /// The `IPAddress` of a Service's nth address.
-fn ip_address(ip: IpAddr, n: u64, service: &Value, world: &World<'_>) -> Value {
+fn ip_address(ip: IpAddr, n: u64, service: &Value, context: &RequestContext<'_>) -> Value {
     let mut labels = Map::with_capacity(2);
     labels.insert("ipaddress.kubernetes.io/ip-family", if ip.is_ipv4() { "IPv4" } else { "IPv6" });
     labels.insert("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
     let mut about = Map::with_capacity(5);
     about.insert("name", ip.to_string());
-    about.insert("uid", super::create::uid([world.entropy[1], world.entropy[2] ^ n, 0]));
-    about.insert("creationTimestamp", Seconds(world.now).to_string());
+    about.insert("uid", super::create::uid([context.entropy[1], context.entropy[2] ^ n, 0]));
+    about.insert("creationTimestamp", Seconds(context.now).to_string());
     about.insert("labels", labels);
-    about.insert("managedFields", owned_by_server(world));
+    about.insert("managedFields", owned_by_server(context));
     let mut parent = Map::with_capacity(3);
     parent.insert("resource", "services");
     parent.insert("namespace", metadata::namespace(service));
@@ -262,12 +263,12 @@ fn ip_address(ip: IpAddr, n: u64, service: &Value, world: &World<'_>) -> Value {
 }
 
 /// Who owns the fields of an `IPAddress` that is made with a Service.
-fn owned_by_server(world: &World<'_>) -> Value {
+fn owned_by_server(context: &RequestContext<'_>) -> Value {
     value!([{
         "manager": "kube-apiserver",
         "operation": "Update",
         "apiVersion": "networking.k8s.io/v1",
-        "time": (Seconds(world.now).to_string()),
+        "time": (Seconds(context.now).to_string()),
         "fieldsType": "FieldsV1",
         "fieldsV1": {
             "f:metadata": {

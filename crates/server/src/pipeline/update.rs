@@ -12,16 +12,16 @@ use setpoint_api::{Value, json};
 use setpoint_store::{Expect, Record};
 
 use super::{
-    Decided, Step, Wish, World, Writer, admission, check, metadata_rules, ownership, quota, service_network,
-    unstorable,
+    Decision, DesiredObject, RequestContext, Step, Writer, admission, check, metadata_rules, ownership,
+    quota, service_network, unstorable,
 };
-use crate::stored;
+use crate::codec;
 
 /// Which part of an object a write may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Subresource {
     /// All but the status.
-    Whole,
+    None,
     /// The status alone.
     Status,
     /// The finalizers of a namespace.
@@ -39,119 +39,124 @@ pub enum Part {
 /// # Errors
 /// If it may not be.
 pub fn update(
-    served: &ResourceType,
-    part: Part,
-    wish: Wish,
+    resource_type: &ResourceType,
+    subresource: Subresource,
+    desired: DesiredObject,
     record: &Record,
     writer: &Writer,
-    world: &World<'_>,
-) -> Result<Decided, Status> {
-    update_live(served, part, wish, (record, stored::object(record)), writer, world)
+    context: &RequestContext<'_>,
+) -> Result<Decision, Status> {
+    update_live(resource_type, subresource, desired, (record, codec::object(record)), writer, context)
 }
 
-/// As [`update`], for who has read the object of the record already; for a status also by [`stored::closed`].
+/// As [`update`], for who has read the object of the record already; for a status also by [`codec::closed`].
 ///
 /// # Errors
 /// If it may not be.
 pub fn update_live(
-    served: &ResourceType,
-    part: Part,
-    wish: Wish,
+    resource_type: &ResourceType,
+    subresource: Subresource,
+    desired: DesiredObject,
     (record, old): (&Record, Value),
     writer: &Writer,
-    world: &World<'_>,
-) -> Result<Decided, Status> {
-    let (name, hollow) = (metadata::name(&old).to_owned(), wish.hollow);
-    let (mut new, changed) = wish.settle(served, part, writer, world, Some(&old));
-    check_revision(&mut new, &old, served.rules.allows_unconditional_update())
-        .map_err(|error| revision_status(served, &name, &error))?;
+    context: &RequestContext<'_>,
+) -> Result<Decision, Status> {
+    let (name, has_omitted_empty) = (metadata::name(&old).to_owned(), desired.has_omitted_empty);
+    let (mut new, changed) = desired.finalize(resource_type, subresource, writer, context, Some(&old));
+    check_revision(&mut new, &old, resource_type.rules.allows_unconditional_update())
+        .map_err(|error| revision_status(resource_type, &name, &error))?;
     keep(&mut new, &old);
-    let mut claims = service_network::Claims::default();
-    if part == Part::Whole {
-        admission::admit_update(served, &mut new, &old, world);
-        claims = service_network::allocate(served, &mut new, Some(&old), writer.dry_run, world)?;
+    let mut claims = service_network::AddressClaims::default();
+    if subresource == Subresource::None {
+        admission::admit_update(resource_type, &mut new, &old, context);
+        claims = service_network::allocate(resource_type, &mut new, Some(&old), writer.dry_run, context)?;
     }
-    let warnings = judge(served, part, &mut new, &old, writer, world)?;
-    let charges = quota::charge(served, part, &new, Some(&old), world)?;
-    let key = served
+    let warnings = judge(resource_type, subresource, &mut new, &old, writer, context)?;
+    let charges = quota::charge(resource_type, subresource, &new, Some(&old), context)?;
+    let key = resource_type
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let expect = Expect::Revision(record.revision());
-    let decided = |step| Ok(Decided { step, warnings });
+    let decided = |step| Ok(Decision { step, warnings });
     if writer.dry_run {
-        return decided(Step::Would(open(new)));
+        return decided(Step::DryRun(open(new)));
     }
-    if released(served, &new, &old) {
-        let proposal = writer.proposal(world).delete(key, expect);
-        let proposal = service_network::release(served, &old).commit(proposal, writer, world)?;
+    if released(resource_type, &new, &old) {
+        let proposal = writer.proposal(context).delete(key, expect);
+        let proposal = service_network::release(resource_type, &old).commit(proposal, writer, context)?;
         return decided(Step::Remove(Box::new(proposal), open(new)));
     }
-    if hollow {
-        new = decode(new, served.stored_schema, &[]).map_err(|_| unstorable())?.value;
+    if has_omitted_empty {
+        new = decode(new, resource_type.stored_schema, &[]).map_err(|_| unstorable())?.value;
     }
     keep_times(&old, &mut new);
     if new == old {
         return decided(Step::Unchanged(record.clone()));
     }
-    let draft = stored::draft(served, new, world.now).ok_or_else(unstorable)?;
-    let proposal = writer.proposal_of(world, part, &changed).put(key, expect, draft);
-    let proposal = charges.commit(claims.commit(proposal, writer, world)?, writer, world)?;
+    let draft = codec::draft(resource_type, new, context.now).ok_or_else(unstorable)?;
+    let proposal = writer.proposal_of(context, subresource, &changed).put(key, expect, draft);
+    let proposal = charges.commit(claims.commit(proposal, writer, context)?, writer, context)?;
     decided(Step::Commit(Box::new(proposal)))
 }
 
 /// Sets back what a write of the part may not change, refuses what it may not say, and answers with warnings.
 fn judge(
-    served: &ResourceType,
-    part: Part,
+    resource_type: &ResourceType,
+    subresource: Subresource,
     new: &mut Value,
     old: &Value,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<Vec<String>, Status> {
-    let (rules, author) = (served.rules, writer.author(world));
-    match part {
-        Part::Whole => {
+    let (rules, author) = (resource_type.rules, writer.author(context));
+    match subresource {
+        Subresource::None => {
             rules.prepare_update(new, old);
             rules.sign(new, Some(old), &author);
         }
-        Part::Status => {
+        Subresource::Status => {
             rules.prepare_status(new, old);
             rules.sign_status(new, old, &author);
             keep_metadata(new, old, rules.status_reset_fields());
         }
-        part => {
-            part.prepare(new, old, world.now);
-            if part.counts_generation() {
+        subresource => {
+            subresource.prepare(new, old, context.now);
+            if subresource.counts_generation() {
                 keep_metadata(new, old, &["metadata"]);
             }
         }
     }
     let mut errors = ErrorList::new();
-    validate::update(&mut errors, new, old, &metadata_rules(served));
-    if part == Part::Whole || part.counts_generation() {
+    validate::update(&mut errors, new, old, &metadata_rules(resource_type));
+    if subresource == Subresource::None || subresource.counts_generation() {
         update_generation(new, old, rules);
     }
-    match part {
-        Part::Whole => rules.check_update(new, old, &mut errors),
-        Part::Status => rules.validate_status(new, old, &mut errors),
-        part => part.validate(new, old, &mut errors),
+    match subresource {
+        Subresource::None => rules.check_update(new, old, &mut errors),
+        Subresource::Status => rules.validate_status(new, old, &mut errors),
+        subresource => subresource.validate(new, old, &mut errors),
     }
-    admission::inspect(served, new, Some(old), &mut errors);
-    check(served, new, &errors)?;
-    Ok(match part {
-        Part::Whole => {
-            admission::validate(served, new, Some(old), world.snapshot)?;
+    admission::inspect(resource_type, new, Some(old), &mut errors);
+    check(resource_type, new, &errors)?;
+    Ok(match subresource {
+        Subresource::None => {
+            admission::validate(resource_type, new, Some(old), context.snapshot)?;
             let mut warnings = rules.warnings(new, Some(old));
-            warnings.extend(admission::pod_security::warnings(served, new, Some(old), world.snapshot));
+            warnings.extend(admission::pod_security::warnings(
+                resource_type,
+                new,
+                Some(old),
+                context.snapshot,
+            ));
             warnings
         }
-        Part::EphemeralContainers => {
-            admission::validate(served, new, Some(old), world.snapshot)?;
+        Subresource::EphemeralContainers => {
+            admission::validate(resource_type, new, Some(old), context.snapshot)?;
             Vec::new()
         }
-        Part::Status => rules.status_warnings(new),
-        Part::Resize => {
-            admission::validate_resize(served, new, world.snapshot)?;
+        Subresource::Status => rules.status_warnings(new),
+        Subresource::Resize => {
+            admission::validate_resize(resource_type, new, context.snapshot)?;
             Vec::new()
         }
         _ => Vec::new(),
@@ -175,28 +180,28 @@ fn keep_metadata(new: &mut Value, old: &Value, reset: &[&str]) {
     }
 }
 
-/// An object to answer with, of which parts may have been left as they are written, see [`stored::closed`].
+/// An object to answer with, of which parts may have been left as they are written, see [`codec::closed`].
 fn open(object: Value) -> Value {
     let spec = object.get("spec").and_then(Value::as_map);
-    if spec.is_some_and(|spec| spec.iter().any(|(_, part)| matches!(part, Value::Raw(_)))) {
+    if spec.is_some_and(|spec| spec.iter().any(|(_, field)| matches!(field, Value::Raw(_)))) {
         return json::parse_stored(&json::to_vec(&object)).unwrap_or(object);
     }
     object
 }
 
 /// Whether nothing holds back any longer an object that was deleted. A namespace is also held by its contents.
-fn released(served: &ResourceType, new: &Value, old: &Value) -> bool {
-    match served.resource.as_str() {
+fn released(resource_type: &ResourceType, new: &Value, old: &Value) -> bool {
+    match resource_type.resource.as_str() {
         "namespaces" => namespace::is_released(new, old),
         _ => is_released(new, old),
     }
 }
 
-fn revision_status(served: &ResourceType, name: &str, error: &RevisionError) -> Status {
+fn revision_status(resource_type: &ResourceType, name: &str, error: &RevisionError) -> Status {
     match error.field_errors() {
-        Some(errors) => Status::invalid(served.qualified(), name, &errors),
+        Some(errors) => Status::invalid(resource_type.qualified(), name, &errors),
         None if matches!(error, RevisionError::Malformed { .. }) => Status::bad_request(error.to_string()),
-        None => Status::conflict(served.qualified(), name, error),
+        None => Status::conflict(resource_type.qualified(), name, error),
     }
 }
 

@@ -161,7 +161,7 @@ mod tests {
 
     fn key(namespace: &str) -> ViewKey {
         ViewKey {
-            served: 0,
+            resource_type: 0,
             form: crate::media::Form::Json,
             view: String::new(),
             namespace: namespace.into(),

@@ -6,10 +6,10 @@ use super::*;
 
 #[test]
 fn request_that_may_take_long_is_large() {
-    let world = World::new();
-    world.make("small", "");
+    let server = TestServer::new();
+    server.make("small", "");
     let cost = |method: &str, path: &str, header: (&'static str, &str)| {
-        world.api.admit(&request(method, path, "", &[header])).map(|admission| admission.cost).ok()
+        server.api.admit(&request(method, path, "", &[header])).map(|admission| admission.cost).ok()
     };
     let (json, yaml) = (("accept", "application/json"), ("accept", "application/yaml"));
     assert_eq!([cost("GET", MAPS, json), cost("GET", MAPS, yaml)], [Some(Cost::Small); 2]);
@@ -18,7 +18,7 @@ fn request_that_may_take_long_is_large() {
     assert_eq!(cost("PATCH", &named, ("content-type", "application/json-patch+json")), Some(Cost::Large));
     assert_eq!(cost("PATCH", &named, ("content-type", "application/merge-patch+json")), Some(Cost::Small));
     let body = format!(r#"{{"metadata":{{"name":"big"}},"data":{{"k":"{}"}}}}"#, "x".repeat(100_000));
-    assert_eq!(world.call("POST", MAPS, &body).0, 201);
+    assert_eq!(server.call("POST", MAPS, &body).0, 201);
     assert_eq!(cost("GET", MAPS, json), Some(Cost::Small), "stored bytes are sent as they are");
     assert_eq!(cost("GET", MAPS, yaml), Some(Cost::Large), "two objects, but one of them is large");
     assert_eq!(cost("DELETE", MAPS, json), Some(Cost::Large));

@@ -1,14 +1,14 @@
 //! Kinds that are stored and have no effect yet: each write says so.
 
-use super::World;
+use super::TestServer;
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 /// The warnings of an answer.
-fn warnings(world: &World, method: &str, path: &str, body: &str) -> (u16, Vec<String>) {
+fn warnings(server: &TestServer, method: &str, path: &str, body: &str) -> (u16, Vec<String>) {
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let (code, headers, _) = world.send(method, path, body, &[("content-type", kind)]);
+    let (code, headers, _) = server.send(method, path, body, &[("content-type", kind)]);
     let warnings = headers.get_all("warning").into_iter().map(|value| value.to_str().unwrap().to_owned());
     (code, warnings.collect())
 }
@@ -19,7 +19,7 @@ fn expected(kind: &str, instead: &str) -> Vec<String> {
 
 #[test]
 fn a_write_without_effect_is_answered_with_a_warning() {
-    let world = World::new();
+    let server = TestServer::new();
     let hook = r#"{"metadata":{"name":"h"},"webhooks":[]}"#;
     let policy = r#"{"metadata":{"name":"np"},"spec":{"podSelector":{}}}"#;
     let role = r#"{"metadata":{"name":"r"},"rules":[]}"#;
@@ -47,23 +47,23 @@ fn a_write_without_effect_is_answered_with_a_warning() {
         (networks.to_owned(), policy, "NetworkPolicy", "traffic is not filtered"),
     ];
     for (path, body, kind, instead) in cases {
-        assert_eq!(warnings(&world, "POST", &path, body), (201, expected(kind, instead)), "{path}");
+        assert_eq!(warnings(&server, "POST", &path, body), (201, expected(kind, instead)), "{path}");
         let name = setpoint_api::json::parse(body.as_bytes()).unwrap();
         let one = format!("{path}/{}", name.str_at(&["metadata", "name"]));
         let label = r#"{"metadata":{"labels":{"a":"b"}}}"#;
-        assert_eq!(warnings(&world, "PATCH", &one, label), (200, expected(kind, instead)), "{one}");
-        assert_eq!(warnings(&world, "GET", &one, "").1, [""; 0], "{one}");
-        assert_eq!(warnings(&world, "DELETE", &one, "").1, [""; 0], "{one}");
+        assert_eq!(warnings(&server, "PATCH", &one, label), (200, expected(kind, instead)), "{one}");
+        assert_eq!(warnings(&server, "GET", &one, "").1, [""; 0], "{one}");
+        assert_eq!(warnings(&server, "DELETE", &one, "").1, [""; 0], "{one}");
     }
 }
 
 #[test]
 fn a_write_with_effect_has_no_such_warning() {
-    let world = World::new();
+    let server = TestServer::new();
     let map = r#"{"metadata":{"name":"m"}}"#;
-    assert_eq!(warnings(&world, "POST", "/api/v1/namespaces/default/configmaps", map), (201, Vec::new()));
+    assert_eq!(warnings(&server, "POST", "/api/v1/namespaces/default/configmaps", map), (201, Vec::new()));
     let budget =
         r#"{"metadata":{"name":"p"},"spec":{"minAvailable":1,"selector":{"matchLabels":{"a":"b"}}}}"#;
     let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
-    assert_eq!(warnings(&world, "POST", path, budget), (201, Vec::new()));
+    assert_eq!(warnings(&server, "POST", path, budget), (201, Vec::new()));
 }

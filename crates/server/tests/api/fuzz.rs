@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
-use crate::World;
+use crate::TestServer;
 
 /// Collections, and an object that each accepts.
 static SEEDS: LazyLock<Vec<(&str, Json)>> = LazyLock::new(|| {
@@ -218,7 +218,7 @@ fn spoil(value: &mut Json, mut at: usize, change: &Change) {
     }
 }
 
-impl World {
+impl TestServer {
     fn revision(&self) -> String {
         let list = self.call("GET", "/api/v1/namespaces?limit=1", "").1;
         list.str_at(&["metadata", "resourceVersion"]).to_owned()
@@ -246,14 +246,14 @@ impl World {
         }
     }
 
-    fn with_seeds() -> World {
-        let world = World::new();
+    fn with_seeds() -> TestServer {
+        let server = TestServer::new();
         for index in 0..SEEDS.len() {
             let (path, object) = seed(index, "seed");
-            let (code, answer) = world.call("POST", path, &object.to_string());
+            let (code, answer) = server.call("POST", path, &object.to_string());
             assert_eq!(code, 201, "{path}: {answer:?}");
         }
-        world
+        server
     }
 }
 
@@ -266,7 +266,7 @@ const PATCHES: [&str; 4] = [
 
 #[test]
 fn spoilt_objects_are_refused_or_taken_but_never_fatal() {
-    let world = World::with_seeds();
+    let server = TestServer::with_seeds();
     let strategy = (any::<usize>(), proptest::collection::vec(change(), 1..4), 0..7_usize);
     let mut runner = proptest::test_runner::TestRunner::new(cases(10));
     let outcome = runner.run(&strategy, |(index, changes, verb)| {
@@ -280,10 +280,10 @@ fn spoilt_objects_are_refused_or_taken_but_never_fatal() {
         let json = [("content-type", "application/json")];
         match verb {
             0 | 1 => {
-                world.survives("POST", &format!("{path}?dryRun=All&fieldValidation=Strict"), &body, &json)
+                server.survives("POST", &format!("{path}?dryRun=All&fieldValidation=Strict"), &body, &json)
             }
-            2 => world.survives("PUT", &format!("{one}?dryRun=All"), &body, &json),
-            3 => world.survives(
+            2 => server.survives("PUT", &format!("{one}?dryRun=All"), &body, &json),
+            3 => server.survives(
                 "POST",
                 &format!("{path}?dryRun=All"),
                 &body,
@@ -291,7 +291,7 @@ fn spoilt_objects_are_refused_or_taken_but_never_fatal() {
             ),
             verb => {
                 let kind = [("content-type", PATCHES[verb - 4])];
-                world.survives(
+                server.survives(
                     "PATCH",
                     &format!("{one}?dryRun=All&fieldManager=f&fieldValidation=Ignore"),
                     &body,
@@ -306,7 +306,7 @@ fn spoilt_objects_are_refused_or_taken_but_never_fatal() {
 
 #[test]
 fn spoilt_patches_are_refused_or_taken_but_never_fatal() {
-    let world = World::with_seeds();
+    let server = TestServer::with_seeds();
     let word = proptest::sample::select(vec!["add", "remove", "replace", "move", "copy", "test", "none"]);
     let pointer = proptest::sample::select(vec![
         "",
@@ -338,10 +338,10 @@ fn spoilt_patches_are_refused_or_taken_but_never_fatal() {
     let outcome = runner.run(&strategy, |(index, operations, directive, value, deep)| {
         let (path, _) = seed(index, "seed");
         let one = format!("{path}/seed?dryRun=All");
-        world.survives("PATCH", &one, &json!(operations).to_string(), &[("content-type", PATCHES[3])]);
+        server.survives("PATCH", &one, &json!(operations).to_string(), &[("content-type", PATCHES[3])]);
         let inner = json!({directive: value});
         let body = if deep { json!({"spec": inner, "metadata": inner}) } else { inner };
-        world.survives("PATCH", &one, &body.to_string(), &[("content-type", PATCHES[1])]);
+        server.survives("PATCH", &one, &body.to_string(), &[("content-type", PATCHES[1])]);
         Ok(())
     });
     outcome.unwrap();
@@ -350,7 +350,7 @@ fn spoilt_patches_are_refused_or_taken_but_never_fatal() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one list of what a request can be made of")]
 fn paths_queries_and_media_types_may_be_anything() {
-    let world = World::with_seeds();
+    let server = TestServer::with_seeds();
     let words = vec![
         "api",
         "apis",
@@ -455,7 +455,7 @@ fn paths_queries_and_media_types_may_be_anything() {
     let outcome = runner.run(&strategy, |(method, path, query, accept, sent, body)| {
         let query: Vec<String> = query.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         let path = format!("{path}?{}", query.join("&"));
-        world.survives(method, &path, &body, &[("accept", accept), ("content-type", sent)]);
+        server.survives(method, &path, &body, &[("accept", accept), ("content-type", sent)]);
         Ok(())
     });
     outcome.unwrap();

@@ -2,14 +2,14 @@
 
 use setpoint_api::json;
 
-use super::World;
+use super::TestServer;
 
 #[test]
 fn a_request_that_asks_for_another_identity_is_forbidden() {
-    let world = World::new();
+    let server = TestServer::new();
     for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
         for path in ["/api/v1/namespaces/default/configmaps", "/version", "/api", "/nothing"] {
-            let (code, _, body) = world.send("GET", path, "", &[(header, "bob")]);
+            let (code, _, body) = server.send("GET", path, "", &[(header, "bob")]);
             assert_eq!(code, 403, "{header} {path}");
             let refusal = json::parse(&body).unwrap();
             assert_eq!(refusal.str_at(&["reason"]), "Forbidden");

@@ -11,26 +11,26 @@ const FORMS: [&str; 6] = [
     "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
 ];
 
-fn list(world: &World, path: &str, accept: &str) -> Vec<u8> {
-    let (code, _, out) = world.send("GET", path, "", &[("accept", accept)]);
+fn list(server: &TestServer, path: &str, accept: &str) -> Vec<u8> {
+    let (code, _, out) = server.send("GET", path, "", &[("accept", accept)]);
     assert_eq!(code, 200);
     out
 }
 
 /// Returns a list that no cache answers: it names its revision.
-fn uncached(world: &World, path: &str, accept: &str) -> Vec<u8> {
-    let (_, newest) = world.call("GET", &format!("{MAPS}?limit=1"), "");
+fn uncached(server: &TestServer, path: &str, accept: &str) -> Vec<u8> {
+    let (_, newest) = server.call("GET", &format!("{MAPS}?limit=1"), "");
     let revision = newest.str_at(&["metadata", "resourceVersion"]).to_owned();
     let separator = if path.contains('?') { '&' } else { '?' };
     let exact = format!("{path}{separator}resourceVersion={revision}&resourceVersionMatch=Exact");
-    list(world, &exact, accept)
+    list(server, &exact, accept)
 }
 
 #[test]
 fn cached_lists_equal_uncached_ones_in_every_form_and_after_every_change() {
-    let world = World::new();
+    let server = TestServer::new();
     for n in 0..150 {
-        world.make(&format!("m{n:03}"), &format!(r#","labels":{{"half":"{}"}}"#, n % 2));
+        server.make(&format!("m{n:03}"), &format!(r#","labels":{{"half":"{}"}}"#, n % 2));
     }
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let paths = [
@@ -42,57 +42,57 @@ fn cached_lists_equal_uncached_ones_in_every_form_and_after_every_change() {
     ];
     let check = || {
         for (path, accept) in paths.iter().flat_map(|path| FORMS.map(|accept| (path, accept))) {
-            let expected = uncached(&world, &path.replace("resourceVersion=0", ""), accept);
+            let expected = uncached(&server, &path.replace("resourceVersion=0", ""), accept);
             for turn in 0..4 {
-                assert!(list(&world, path, accept) == expected, "{path} {accept} {turn}");
+                assert!(list(&server, path, accept) == expected, "{path} {accept} {turn}");
             }
         }
     };
     check();
     // Of another resource: the list's own revision changes alone.
     let body = r#"{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"x"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
-    assert_eq!(world.call("POST", deployments, body).0, 201);
+    assert_eq!(server.call("POST", deployments, body).0, 201);
     check();
-    world.call("PATCH", &format!("{MAPS}/m001"), r#"{"data":{"k":"changed"}}"#);
+    server.call("PATCH", &format!("{MAPS}/m001"), r#"{"data":{"k":"changed"}}"#);
     check();
-    world.call("DELETE", &format!("{MAPS}/m002"), "");
+    server.call("DELETE", &format!("{MAPS}/m002"), "");
     check();
-    world.make("m002", "");
+    server.make("m002", "");
     check();
 }
 
 #[test]
 fn cached_tables_show_ages_to_the_second() {
-    let world = World::new();
+    let server = TestServer::new();
     for n in 0..60 {
-        world.make(&format!("m{n:03}"), "");
+        server.make(&format!("m{n:03}"), "");
     }
-    let age = |world: &World| {
-        let table = json::parse(&list(world, MAPS, FORMS[3])).unwrap();
+    let age = |server: &TestServer| {
+        let table = json::parse(&list(server, MAPS, FORMS[3])).unwrap();
         let rows = table.get("rows").and_then(Value::as_list).unwrap();
         let cells = rows[0].get("cells").and_then(Value::as_list).unwrap();
         cells.last().and_then(Value::as_str).unwrap().to_owned()
     };
     for seconds in [1, 2, 3] {
-        world.clock.advance(Duration::from_secs(1));
+        server.clock.advance(Duration::from_secs(1));
         for _ in 0..3 {
-            assert_eq!(age(&world), format!("{seconds}s"));
+            assert_eq!(age(&server), format!("{seconds}s"));
         }
     }
 }
 
 #[test]
 fn pages_of_a_list_are_not_answered_from_the_cache_of_the_whole() {
-    let world = World::new();
+    let server = TestServer::new();
     for n in 0..120 {
-        world.make(&format!("m{n:03}"), "");
+        server.make(&format!("m{n:03}"), "");
     }
     for _ in 0..3 {
-        let (_, all) = world.call("GET", MAPS, "");
-        let (_, page) = world.call("GET", &format!("{MAPS}?limit=100"), "");
+        let (_, all) = server.call("GET", MAPS, "");
+        let (_, page) = server.call("GET", &format!("{MAPS}?limit=100"), "");
         assert_eq!((names(&all).len(), names(&page).len()), (120, 100));
         let token = page.str_at(&["metadata", "continue"]);
-        let (_, rest) = world.call("GET", &format!("{MAPS}?limit=100&continue={token}"), "");
+        let (_, rest) = server.call("GET", &format!("{MAPS}?limit=100&continue={token}"), "");
         assert_eq!(names(&rest).len(), 20);
     }
 }

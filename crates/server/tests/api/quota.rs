@@ -6,54 +6,54 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use setpoint_api::{Entropy, Key, ManualClock, Resource, Time, json, value};
-use setpoint_reconcile::{Act, Engine, Plan, Planner, Seed, Seen, Watch, World as Seeing, Write};
+use setpoint_reconcile::{Act, Engine, Plan, Planner, Seed, Seen, Watch, World, Write};
 use setpoint_runtime::in_process::Shell;
 use setpoint_server::exchange::Service;
 use setpoint_server::loop_writes::InFlightWrites;
 use setpoint_store::{Filter, Retention, Store};
 
-use super::{MAPS, World, request};
+use super::{MAPS, TestServer, request};
 
 const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas";
 
 /// A quota over ConfigMaps that is in force.
-fn limit(world: &World, hard: usize) {
+fn limit(server: &TestServer, hard: usize) {
     let body = format!(r#"{{"metadata":{{"name":"q"}},"spec":{{"hard":{{"count/configmaps":"{hard}"}}}}}}"#);
-    let (code, _) = world.call("POST", QUOTA, &body);
+    let (code, _) = server.call("POST", QUOTA, &body);
     assert_eq!(code, 201);
     let status = format!(
         r#"{{"status":{{"hard":{{"count/configmaps":"{hard}"}},"used":{{"count/configmaps":"0"}}}}}}"#
     );
-    let (code, quota) = world.call("PATCH", &format!("{QUOTA}/q/status"), &status);
+    let (code, quota) = server.call("PATCH", &format!("{QUOTA}/q/status"), &status);
     assert_eq!(code, 200, "{}", json::to_text(&quota));
 }
 
-fn used(world: &World) -> String {
-    let (_, quota) = world.call("GET", &format!("{QUOTA}/q"), "");
+fn used(server: &TestServer) -> String {
+    let (_, quota) = server.call("GET", &format!("{QUOTA}/q"), "");
     quota.str_at(&["status", "used", "count/configmaps"]).to_owned()
 }
 
 /// Sends a request from a thread of its own.
-fn send(world: &World, method: &str, path: &str, body: &str) -> u16 {
+fn send(server: &TestServer, method: &str, path: &str, body: &str) -> u16 {
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let request = request(method, path, body, &[("content-type", kind)]);
-    runtime.block_on(world.api.answer(request)).status.as_u16()
+    runtime.block_on(server.api.answer(request)).status.as_u16()
 }
 
 #[test]
 fn clients_that_come_at_once_get_what_there_is_and_hear_of_no_conflict() {
     const HARD: usize = 50;
-    let world = World::new();
-    limit(&world, HARD);
+    let server = TestServer::new();
+    limit(&server, HARD);
     let (made, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        let (world, made, refused) = (&world, &made, &refused);
+        let (server, made, refused) = (&server, &made, &refused);
         for thread in 0..8 {
             scope.spawn(move || {
                 for n in 0..10 {
                     let body = format!(r#"{{"metadata":{{"name":"m-{thread}-{n}"}}}}"#);
-                    match send(world, "POST", MAPS, &body) {
+                    match send(server, "POST", MAPS, &body) {
                         201 => made.fetch_add(1, Ordering::Relaxed),
                         403 => refused.fetch_add(1, Ordering::Relaxed),
                         other => panic!("{other}"),
@@ -65,13 +65,13 @@ fn clients_that_come_at_once_get_what_there_is_and_hear_of_no_conflict() {
         scope.spawn(move || {
             for n in 0..20 {
                 let body = format!(r#"{{"metadata":{{"labels":{{"n":"{n}"}}}}}}"#);
-                assert_eq!(send(world, "PATCH", &format!("{QUOTA}/q"), &body), 200);
+                assert_eq!(send(server, "PATCH", &format!("{QUOTA}/q"), &body), 200);
             }
         });
     });
     assert_eq!((made.into_inner(), refused.into_inner()), (HARD, 30));
-    assert_eq!(used(&world), HARD.to_string());
-    let (code, refusal) = world.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
+    assert_eq!(used(&server), HARD.to_string());
+    let (code, refusal) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
     assert_eq!((code, refusal.str_at(&["reason"])), (403, "Forbidden"));
     assert_eq!(
         refusal.str_at(&["message"]),
@@ -81,45 +81,45 @@ fn clients_that_come_at_once_get_what_there_is_and_hear_of_no_conflict() {
 }
 
 /// A namespace with `count` quotas over ConfigMaps that are in force.
-fn limit_by_many(world: &World, count: usize) {
+fn limit_by_many(server: &TestServer, count: usize) {
     for n in 0..count {
         let body =
             format!(r#"{{"metadata":{{"name":"q-{n:04}"}},"spec":{{"hard":{{"count/configmaps":"5"}}}}}}"#);
-        assert_eq!(world.call("POST", QUOTA, &body).0, 201);
+        assert_eq!(server.call("POST", QUOTA, &body).0, 201);
         let status = r#"{"status":{"hard":{"count/configmaps":"5"},"used":{"count/configmaps":"0"}}}"#;
-        assert_eq!(world.call("PATCH", &format!("{QUOTA}/q-{n:04}/status"), status).0, 200);
+        assert_eq!(server.call("PATCH", &format!("{QUOTA}/q-{n:04}/status"), status).0, 200);
     }
 }
 
 #[test]
 fn an_object_is_charged_to_any_of_two_hundred_quotas() {
-    let world = World::new();
-    limit_by_many(&world, 200);
+    let server = TestServer::new();
+    limit_by_many(&server, 200);
     for n in 0..5 {
-        let (code, answer) = world.call("POST", MAPS, &format!(r#"{{"metadata":{{"name":"m-{n}"}}}}"#));
+        let (code, answer) = server.call("POST", MAPS, &format!(r#"{{"metadata":{{"name":"m-{n}"}}}}"#));
         assert_eq!(code, 201, "{}", json::to_text(&answer));
     }
-    let (code, refusal) = world.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
+    let (code, refusal) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
     assert_eq!(code, 403);
     assert!(refusal.str_at(&["message"]).contains("exceeded quota: q-0000, "));
-    let (_, quotas) = world.call("GET", QUOTA, "");
+    let (_, quotas) = server.call("GET", QUOTA, "");
     let quotas = quotas.get("items").and_then(setpoint_api::Value::as_list).unwrap();
     assert!(quotas.iter().all(|quota| quota.str_at(&["status", "used", "count/configmaps"]) == "5"));
 }
 
 #[test]
 fn more_quotas_than_can_be_charged_at_once_are_a_clear_refusal() {
-    let world = World::new();
-    limit_by_many(&world, 1024);
-    let (code, refusal) = world.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#);
+    let server = TestServer::new();
+    limit_by_many(&server, 1024);
+    let (code, refusal) = server.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#);
     assert_eq!((code, refusal.str_at(&["reason"])), (403, "Forbidden"), "{}", json::to_text(&refusal));
     assert_eq!(
         refusal.str_at(&["message"]),
         "configmaps \"m\" is forbidden: 1024 quotas of its namespace count it, at most 1023 are supported: \
          remove some of them"
     );
-    assert_eq!(world.call("DELETE", &format!("{QUOTA}/q-0007"), "").0, 200);
-    assert_eq!(world.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#).0, 201);
+    assert_eq!(server.call("DELETE", &format!("{QUOTA}/q-0007"), "").0, 200);
+    assert_eq!(server.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#).0, 201);
 }
 
 /// How many ConfigMaps the loop is to make.
@@ -140,7 +140,7 @@ impl Planner for Maker {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &Seeing, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let name = |n: usize| format!("own-{n}");
         let maps = Resource::new("configmaps").unwrap();
@@ -160,8 +160,8 @@ impl Planner for Maker {
 fn a_loop_that_makes_many_objects_at_once_hears_of_no_conflict() {
     const RIVALS: usize = 20;
     let store = Store::in_memory(Retention::default());
-    let world = World::over(store.clone());
-    limit(&world, WANTED + RIVALS);
+    let server = TestServer::over(store.clone());
+    limit(&server, WANTED + RIVALS);
     let maps = Resource::new("configmaps").unwrap();
     let (before, mut watch) = store.list_and_follow(&maps, Filter::default());
     let before = before.table(&maps).map_or(0, setpoint_store::Table::len);
@@ -176,11 +176,11 @@ fn a_loop_that_makes_many_objects_at_once_hears_of_no_conflict() {
         Shell::start(store.clone(), engine, clock, entropy, Arc::default(), Box::new(executor)).unwrap()
     };
     std::thread::scope(|scope| {
-        let world = &world;
+        let server = &server;
         scope.spawn(move || {
             for n in 0..RIVALS {
                 let body = format!(r#"{{"metadata":{{"name":"rival-{n}"}}}}"#);
-                assert_eq!(send(world, "POST", MAPS, &body), 201);
+                assert_eq!(send(server, "POST", MAPS, &body), 201);
             }
         });
     });
@@ -199,5 +199,5 @@ fn a_loop_that_makes_many_objects_at_once_hears_of_no_conflict() {
     assert_eq!((stats.conflicts, stats.failures), (0, 0));
     let snapshot = store.snapshot();
     assert_eq!(snapshot.table(&maps).unwrap().len(), before + WANTED + RIVALS);
-    assert_eq!(used(&world), (WANTED + RIVALS).to_string());
+    assert_eq!(used(&server), (WANTED + RIVALS).to_string());
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use setpoint_api::{Time, Value, json};
-use setpoint_runtime::queries::usage::{Usage, Used, Which};
+use setpoint_runtime::queries::usage::{UsageSample, UsageSelector, UsageSource};
 use setpoint_server::exchange::Identity;
 
-use super::World;
+use super::TestServer;
 
 const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -16,11 +16,11 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// Two pods and a node.
 struct Two;
 
-fn used(namespace: &str, name: &str, parts: &[(&str, i64, i64)]) -> Used {
+fn used(namespace: &str, name: &str, parts: &[(&str, i64, i64)]) -> UsageSample {
     let usage = |cpu: i64, memory: i64| {
         BTreeMap::from([("cpu".to_owned(), cpu), ("memory".to_owned(), memory * 1000)])
     };
-    Used {
+    UsageSample {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         labels: BTreeMap::from([("app".to_owned(), name.to_owned())]),
@@ -30,8 +30,8 @@ fn used(namespace: &str, name: &str, parts: &[(&str, i64, i64)]) -> Used {
     }
 }
 
-fn chosen(all: Vec<Used>, which: Which<'_>) -> Vec<Used> {
-    let is_meant = |one: &Used| {
+fn chosen(all: Vec<UsageSample>, which: UsageSelector<'_>) -> Vec<UsageSample> {
+    let is_meant = |one: &UsageSample| {
         (which.namespace.is_empty() || which.namespace == one.namespace)
             && (which.name.is_empty() || which.name == one.name)
             && which.labels.matches(|label| one.labels.get(label).map(String::as_str))
@@ -39,67 +39,67 @@ fn chosen(all: Vec<Used>, which: Which<'_>) -> Vec<Used> {
     all.into_iter().filter(is_meant).collect()
 }
 
-impl Usage for Two {
+impl UsageSource for Two {
     fn is_served(&self) -> bool {
         true
     }
 
-    fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
+    fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
         let web = used("default", "web", &[("a", 250, 1 << 20), ("b", 1000, 1 << 10)]);
         Ok(chosen(vec![web, used("other", "idle", &[("c", 0, 0)])], which))
     }
 
-    fn nodes(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
+    fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
         Ok(chosen(vec![used("", "n", &[("", 1250, 3 << 30)])], which))
     }
 }
 
-fn world() -> World {
-    let world = World::new();
-    world.api.ask_usage(Arc::new(Two));
-    world
+fn server() -> TestServer {
+    let server = TestServer::new();
+    server.api.set_usage_source(Arc::new(Two));
+    server
 }
 
-fn get(world: &World, path: &str) -> (u16, Value) {
-    let (code, _, body) = world.send("GET", path, "", &[]);
+fn get(server: &TestServer, path: &str) -> (u16, Value) {
+    let (code, _, body) = server.send("GET", path, "", &[]);
     (code, json::parse(&body).unwrap_or(Value::Null))
 }
 
-fn message(world: &World, method: &str, path: &str) -> (u16, String) {
-    let (code, _, body) = world.send(method, path, "", &[]);
+fn message(server: &TestServer, method: &str, path: &str) -> (u16, String) {
+    let (code, _, body) = server.send(method, path, "", &[]);
     (code, json::parse(&body).unwrap().str_at(&["message"]).to_owned())
 }
 
 #[test]
 fn the_group_is_found_only_where_somebody_measures() {
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    for (world, is_there) in [(World::new(), false), (world(), true)] {
+    for (server, is_there) in [(TestServer::new(), false), (server(), true)] {
         for path in ["/", "/apis"] {
-            let (_, _, body) = world.send("GET", path, "", &[]);
+            let (_, _, body) = server.send("GET", path, "", &[]);
             assert_eq!(String::from_utf8(body).unwrap().contains("metrics.k8s.io"), is_there, "{path}");
         }
-        let (_, _, all) = world.send("GET", "/apis", "", &[("accept", aggregated)]);
+        let (_, _, all) = server.send("GET", "/apis", "", &[("accept", aggregated)]);
         assert_eq!(String::from_utf8(all).unwrap().contains("PodMetrics"), is_there);
         for path in ["/apis/metrics.k8s.io", GROUP, &format!("{GROUP}/nodes")] {
-            assert_eq!(get(&world, path).0, if is_there { 200 } else { 404 }, "{path}");
+            assert_eq!(get(&server, path).0, if is_there { 200 } else { 404 }, "{path}");
         }
     }
-    let (_, list) = get(&world(), GROUP);
+    let (_, list) = get(&server(), GROUP);
     let expected = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"metrics.k8s.io/v1beta1","resources":[{"name":"nodes","singularName":"","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},{"name":"pods","singularName":"","namespaced":true,"kind":"PodMetrics","verbs":["get","list"]}]}"#;
     assert_eq!(json::to_text(&list), expected);
 }
 
 #[test]
 fn pods_and_nodes_are_told_one_by_one_and_together() {
-    let world = world();
-    let (code, pod) = get(&world, &format!("{GROUP}/namespaces/default/pods/web"));
+    let server = server();
+    let (code, pod) = get(&server, &format!("{GROUP}/namespaces/default/pods/web"));
     let expected = r#"{"kind":"PodMetrics","apiVersion":"metrics.k8s.io/v1beta1","metadata":{"name":"web","namespace":"default","creationTimestamp":"2023-11-14T22:13:20Z","labels":{"app":"web"}},"timestamp":"2023-11-14T22:13:20Z","window":"1m30s","containers":[{"name":"a","usage":{"cpu":"250m","memory":"1Mi"}},{"name":"b","usage":{"cpu":"1","memory":"1Ki"}}]}"#;
     assert_eq!((code, json::to_text(&pod).as_str()), (200, expected));
-    let (_, nodes) = get(&world, &format!("{GROUP}/nodes"));
+    let (_, nodes) = get(&server, &format!("{GROUP}/nodes"));
     let expected = r#"{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[{"metadata":{"name":"n","creationTimestamp":"2023-11-14T22:13:20Z","labels":{"app":"n"}},"timestamp":"2023-11-14T22:13:20Z","window":"1m30s","usage":{"cpu":"1250m","memory":"3Gi"}}]}"#;
     assert_eq!(json::to_text(&nodes), expected);
     let names = |path: &str| -> Vec<String> {
-        let (code, list) = get(&world, &format!("{GROUP}/{path}"));
+        let (code, list) = get(&server, &format!("{GROUP}/{path}"));
         assert_eq!(code, 200, "{path}");
         let items = list.get("items").and_then(Value::as_list).unwrap();
         items.iter().map(|item| item.str_at(&["metadata", "name"]).to_owned()).collect()
@@ -113,9 +113,9 @@ fn pods_and_nodes_are_told_one_by_one_and_together() {
 
 #[test]
 fn tables_have_a_column_for_each_resource() {
-    let world = world();
+    let server = server();
     let table = |path: &str| {
-        let (_, _, body) = world.send("GET", &format!("{GROUP}/{path}"), "", &[("accept", TABLE)]);
+        let (_, _, body) = server.send("GET", &format!("{GROUP}/{path}"), "", &[("accept", TABLE)]);
         json::parse(&body).unwrap()
     };
     let pods = table("pods");
@@ -131,12 +131,12 @@ fn tables_have_a_column_for_each_resource() {
 
 #[test]
 fn what_is_not_measured_or_not_offered_is_refused_in_upstreams_words() {
-    let world = world();
-    let said = |method: &str, path: &str| message(&world, method, &format!("{GROUP}/{path}"));
+    let server = server();
+    let said = |method: &str, path: &str| message(&server, method, &format!("{GROUP}/{path}"));
     assert_eq!(said("GET", "nodes/x"), (404, "node \"x\" not found".to_owned()));
     assert_eq!(said("GET", "namespaces/default/pods/x"), (404, "pods \"x\" not found".to_owned()));
     let json = [("content-type", "application/json")];
-    let (code, ..) = world.send("POST", "/api/v1/nodes", r#"{"metadata":{"name":"x"}}"#, &json);
+    let (code, ..) = server.send("POST", "/api/v1/nodes", r#"{"metadata":{"name":"x"}}"#, &json);
     assert_eq!(code, 201);
     assert_eq!(said("GET", "nodes/x"), (404, "nodes.metrics.k8s.io \"x\" not found".to_owned()));
     assert_eq!(said("POST", "nodes").0, 405);
@@ -144,7 +144,7 @@ fn what_is_not_measured_or_not_offered_is_refused_in_upstreams_words() {
     assert_eq!((code, watch.contains("watch is not supported")), (405, true), "{watch}");
     assert_eq!(said("GET", "pods?labelSelector=%3D%3D").0, 400);
     let nobody = Identity { user: "ann".to_owned(), groups: vec!["system:authenticated".to_owned()] };
-    let (code, refused) = world.send_as(nobody, "GET", &format!("{GROUP}/namespaces/a/pods"), "");
+    let (code, refused) = server.send_as(nobody, "GET", &format!("{GROUP}/namespaces/a/pods"), "");
     let why = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource \"pods\" in API group \
                \"metrics.k8s.io\" in the namespace \"a\"";
     assert_eq!((code, refused.str_at(&["message"])), (403, why));

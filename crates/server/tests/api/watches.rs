@@ -6,13 +6,13 @@ use super::*;
 
 #[test]
 fn a_watch_tells_what_happened_since() {
-    let world = World::new();
-    let made = world.make("a", "");
+    let server = TestServer::new();
+    let made = server.make("a", "");
     let revision = made.str_at(&["metadata", "resourceVersion"]);
-    world.make("b", "");
-    world.call("DELETE", &format!("{MAPS}/a"), "");
+    server.make("b", "");
+    server.call("DELETE", &format!("{MAPS}/a"), "");
     let path = format!("{MAPS}?watch=true&resourceVersion={revision}");
-    let (code, _, out) = world.send("GET", &path, "", &[]);
+    let (code, _, out) = server.send("GET", &path, "", &[]);
     let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let lines: Vec<Value> = lines.map(|line| json::parse(line).unwrap()).collect();
     let told = |line: &Value| {
@@ -26,54 +26,54 @@ fn a_watch_tells_what_happened_since() {
 fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let world = World { runtime, ..World::new() };
+    let server = TestServer { runtime, ..TestServer::new() };
     let path = format!(
         "{MAPS}?watch=true&resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
     );
-    let answer = world.runtime.block_on(world.api.answer(request("GET", &path, "", &[])));
+    let answer = server.runtime.block_on(server.api.answer(request("GET", &path, "", &[])));
     let Body::Stream(mut frames) = answer.body else { panic!("a watch is a stream") };
     let mut told = || {
         let mut context = Context::from_waker(Waker::noop());
-        world.runtime.block_on(async {
+        server.runtime.block_on(async {
             match frames.poll_frame(&mut context) {
                 Poll::Ready(frame) => frame.unwrap().iter().filter(|byte| **byte == b'\n').count(),
                 Poll::Pending => 0,
             }
         })
     };
-    let pass = |millis| world.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
+    let pass = |millis| server.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
     assert_eq!(told(), 0);
-    world.make("a", "");
+    server.make("a", "");
     assert_eq!(told(), 1, "the first at once");
-    world.make("b", "");
+    server.make("b", "");
     pass(1);
-    world.make("c", "");
+    server.make("c", "");
     assert_eq!(told(), 0, "the others wait");
     pass(6);
     assert_eq!(told(), 2, "and go together");
     pass(20);
-    world.make("d", "");
+    server.make("d", "");
     assert_eq!(told(), 1, "at once again");
 }
 
 /// A server whose clock for rests the test moves.
-fn paused() -> World {
+fn paused() -> TestServer {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-    World { runtime: runtime.unwrap(), ..World::new() }
+    TestServer { runtime: runtime.unwrap(), ..TestServer::new() }
 }
 
-fn open(world: &World, path: &str, accept: &str) -> Box<dyn Frames> {
+fn open(server: &TestServer, path: &str, accept: &str) -> Box<dyn Frames> {
     let request = request("GET", path, "", &[("accept", accept)]);
-    match world.runtime.block_on(world.api.answer(request)).body {
+    match server.runtime.block_on(server.api.answer(request)).body {
         Body::Stream(frames) => frames,
         _ => panic!("a watch is a stream"),
     }
 }
 
 /// Returns the pieces that are there at once.
-fn pieces(world: &World, frames: &mut Box<dyn Frames>) -> Vec<bytes::Bytes> {
+fn pieces(server: &TestServer, frames: &mut Box<dyn Frames>) -> Vec<bytes::Bytes> {
     let mut context = Context::from_waker(Waker::noop());
-    world.runtime.block_on(async {
+    server.runtime.block_on(async {
         let next = || match frames.poll_frame(&mut context) {
             Poll::Ready(piece) => piece,
             Poll::Pending => None,
@@ -92,40 +92,40 @@ const LIVE: &str = "watch=true&resourceVersion=0&sendInitialEvents=false&resourc
 
 #[test]
 fn equal_watches_share_chunks_and_each_gets_every_event_once() {
-    let world = paused();
-    let pass = |millis| world.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
+    let server = paused();
+    let pass = |millis| server.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
     let path = format!("{MAPS}?{LIVE}");
     let selected = format!("{path}&labelSelector=of%3Dtest");
-    let mut equal: Vec<_> = (0..3).map(|_| open(&world, &path, "application/json")).collect();
-    let mut other = open(&world, &selected, "application/json");
+    let mut equal: Vec<_> = (0..3).map(|_| open(&server, &path, "application/json")).collect();
+    let mut other = open(&server, &selected, "application/json");
     let (mut seen, mut seen_by_other) = (vec![Vec::new(); 4], Vec::new());
     let mut shared = 0;
     for round in 0_usize..20 {
         for change in 0..=(round % 4) {
-            world.make(
+            server.make(
                 &format!("n{round}-{change}"),
                 if change == 1 { r#","labels":{"of":"test"}"# } else { "" },
             );
         }
         if round == 7 {
             // It starts in the middle, while the others rest.
-            equal.push(open(&world, &path, "application/json"));
+            equal.push(open(&server, &path, "application/json"));
         }
         let mut firsts = Vec::new();
         for (watch, seen) in equal.iter_mut().zip(&mut seen) {
-            let pieces = pieces(&world, watch);
+            let pieces = pieces(&server, watch);
             firsts.extend(pieces.first().map(|piece| piece.as_ptr()));
             seen.extend(event_names(&pieces));
         }
         shared += firsts.len() - firsts.iter().collect::<std::collections::BTreeSet<_>>().len();
-        seen_by_other.extend(event_names(&pieces(&world, &mut other)));
+        seen_by_other.extend(event_names(&pieces(&server, &mut other)));
         pass(round as u64 % 3 * 3);
     }
     pass(100);
     for (watch, seen) in equal.iter_mut().zip(&mut seen) {
-        seen.extend(event_names(&pieces(&world, watch)));
+        seen.extend(event_names(&pieces(&server, watch)));
     }
-    seen_by_other.extend(event_names(&pieces(&world, &mut other)));
+    seen_by_other.extend(event_names(&pieces(&server, &mut other)));
     let all = |of: std::ops::Range<usize>| -> Vec<String> {
         of.flat_map(|round| (0..=(round % 4)).map(move |change| format!("n{round}-{change}"))).collect()
     };
@@ -140,15 +140,15 @@ fn equal_watches_share_chunks_and_each_gets_every_event_once() {
 
 #[test]
 fn watches_of_a_large_object_hold_no_copies_of_it() {
-    let world = paused();
+    let server = paused();
     let body = format!(
         r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"big"}},"data":{{"k":"{}"}}}}"#,
         "x".repeat(500_000)
     );
-    assert_eq!(world.call("POST", MAPS, &body).0, 201);
+    assert_eq!(server.call("POST", MAPS, &body).0, 201);
     let path = format!("{MAPS}?watch=true&fieldSelector=metadata.name%3Dbig");
-    let mut watches: Vec<_> = (0..2).map(|_| open(&world, &path, "application/json")).collect();
-    let all: Vec<_> = watches.iter_mut().map(|watch| pieces(&world, watch)).collect();
+    let mut watches: Vec<_> = (0..2).map(|_| open(&server, &path, "application/json")).collect();
+    let all: Vec<_> = watches.iter_mut().map(|watch| pieces(&server, watch)).collect();
     assert_eq!(event_names(&all[0]), ["big"]);
     let large = |pieces: &[bytes::Bytes]| pieces.iter().find(|piece| piece.len() > 500_000).unwrap().as_ptr();
     assert_eq!(large(&all[0]), large(&all[1]));
@@ -156,14 +156,14 @@ fn watches_of_a_large_object_hold_no_copies_of_it() {
 
 #[test]
 fn equal_watches_of_tables_share_rows_once_each_has_its_columns() {
-    let world = paused();
-    let pass = |millis| world.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
+    let server = paused();
+    let pass = |millis| server.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    let mut watches: Vec<_> = (0..2).map(|_| open(&world, &format!("{MAPS}?{LIVE}"), table)).collect();
+    let mut watches: Vec<_> = (0..2).map(|_| open(&server, &format!("{MAPS}?{LIVE}"), table)).collect();
     let mut rounds = Vec::new();
     for name in ["a", "b"] {
-        world.make(name, "");
-        rounds.push(watches.iter_mut().map(|watch| pieces(&world, watch).concat()).collect::<Vec<_>>());
+        server.make(name, "");
+        rounds.push(watches.iter_mut().map(|watch| pieces(&server, watch).concat()).collect::<Vec<_>>());
         pass(100);
     }
     let has_columns = |text: &[u8]| {

@@ -2,7 +2,7 @@
 
 use setpoint_api::{Value, json};
 
-use super::{MAPS, World};
+use super::{MAPS, TestServer};
 
 fn message(answer: &(u16, Value)) -> (u16, &str) {
     (answer.0, answer.1.str_at(&["message"]))
@@ -10,7 +10,7 @@ fn message(answer: &(u16, Value)) -> (u16, &str) {
 
 #[test]
 fn methods_and_paths_that_are_not_there() {
-    let world = World::new();
+    let server = TestServer::new();
     let not_allowed = "the server does not allow this method on the requested resource";
     for (method, path) in [
         ("PUT", MAPS),
@@ -21,25 +21,25 @@ fn methods_and_paths_that_are_not_there() {
         ("POST", "/api/v1"),
         ("PUT", "/version"),
     ] {
-        assert_eq!(message(&world.call(method, path, "{}")), (405, not_allowed), "{method} {path}");
+        assert_eq!(message(&server.call(method, path, "{}")), (405, not_allowed), "{method} {path}");
     }
     let missing = "the server could not find the requested resource";
     for path in ["/apis/apps/v1/nope", "/apis/apps/v2", "/api/v1/pods/x", "/api/v1/namespaces/a/pods/x%2Fy"] {
-        assert_eq!(message(&world.call("GET", path, "")), (404, missing), "{path}");
+        assert_eq!(message(&server.call("GET", path, "")), (404, missing), "{path}");
     }
     for path in ["/nope", "/apis/none.example", "/apis/none.example/v1/things"] {
-        assert_eq!(world.send("POST", path, "", &[]).2, b"404 page not found\n", "{path}");
+        assert_eq!(server.send("POST", path, "", &[]).2, b"404 page not found\n", "{path}");
     }
-    assert_eq!(world.call("POST", "/apis", "").1.str_at(&["kind"]), "APIGroupList");
+    assert_eq!(server.call("POST", "/apis", "").1.str_at(&["kind"]), "APIGroupList");
 }
 
 #[test]
 fn forms_that_are_not_offered() {
-    let world = World::new();
-    world.make("x", "");
+    let server = TestServer::new();
+    server.make("x", "");
     let one = format!("{MAPS}/x");
     let said = |path: &str, accept: &str| {
-        let (code, _, body) = world.send("GET", path, "", &[("accept", accept)]);
+        let (code, _, body) = server.send("GET", path, "", &[("accept", accept)]);
         let body = json::parse(&body).unwrap();
         (code, body.str_at(&["apiVersion"]).to_owned(), body.str_at(&["message"]).to_owned())
     };
@@ -69,34 +69,34 @@ fn forms_that_are_not_offered() {
 
 #[test]
 fn a_write_names_the_object_of_its_path() {
-    let world = World::new();
-    let uid = world.make("x", "").str_at(&["metadata", "uid"]).to_owned();
+    let server = TestServer::new();
+    let uid = server.make("x", "").str_at(&["metadata", "uid"]).to_owned();
     let one = format!("{MAPS}/x");
     let unnamed = "the name of the object (x based on URL) was undeterminable: name must be provided";
-    assert_eq!(message(&world.call("PUT", &one, "{}")), (400, unnamed));
+    assert_eq!(message(&server.call("PUT", &one, "{}")), (400, unnamed));
     for patch in [r#"{"metadata":{"name":null}}"#, r#"{"metadata":null}"#, r#"{"apiVersion":null}"#] {
-        assert_eq!(message(&world.call("PATCH", &one, patch)), (400, unnamed), "{patch}");
+        assert_eq!(message(&server.call("PATCH", &one, patch)), (400, unnamed), "{patch}");
     }
-    let other = world.call("PATCH", &one, r#"{"metadata":{"name":"y"}}"#);
+    let other = server.call("PATCH", &one, r#"{"metadata":{"name":"y"}}"#);
     assert_eq!(message(&other), (400, "the name of the object (y) does not match the name on the URL (x)"));
-    let elsewhere = world.call("PATCH", &one, r#"{"metadata":{"namespace":"y"}}"#);
+    let elsewhere = server.call("PATCH", &one, r#"{"metadata":{"namespace":"y"}}"#);
     let expected = "the namespace of the provided object does not match the namespace sent on the request";
     assert_eq!(message(&elsewhere), (400, expected));
     let bare = r#"{"kind":null,"metadata":{"namespace":null,"selfLink":"/x"},"data":{"l":"w"}}"#;
-    let (code, changed) = world.call("PATCH", &one, bare);
+    let (code, changed) = server.call("PATCH", &one, bare);
     assert_eq!((code, changed.str_at(&["kind"])), (200, "ConfigMap"));
     assert!(changed.at(&["metadata", "selfLink"]).is_none());
-    let typed = world.call("PATCH", &one, r#"{"apiVersion":"v2"}"#);
+    let typed = server.call("PATCH", &one, r#"{"apiVersion":"v2"}"#);
     assert!(
         typed.0 == 422
             && message(&typed).1.contains("no kind \"ConfigMap\" is registered for version \"v2\"")
     );
-    let immutable = world.call("PATCH", &one, r#"{"metadata":{"uid":"u"}}"#);
+    let immutable = server.call("PATCH", &one, r#"{"metadata":{"uid":"u"}}"#);
     assert_eq!(
         message(&immutable),
         (422, "ConfigMap \"x\" is invalid: metadata.uid: Invalid value: \"u\": field is immutable")
     );
-    let put = world.call("PUT", &one, r#"{"metadata":{"name":"x","uid":"u"}}"#);
+    let put = server.call("PUT", &one, r#"{"metadata":{"name":"x","uid":"u"}}"#);
     let expected = format!(
         "Operation cannot be fulfilled on configmaps \"x\": StorageError: invalid object, Code: 4, Key: \
          /registry/configmaps/default/x, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in \
@@ -107,11 +107,11 @@ fn a_write_names_the_object_of_its_path() {
 
 #[test]
 fn configurations_that_cannot_be_applied() {
-    let world = World::new();
+    let server = TestServer::new();
     let apply = |query: &str, body: &str| {
         let kind = [("content-type", "application/apply-patch+yaml")];
         let (code, headers, out) =
-            world.send("PATCH", &format!("{MAPS}/a?fieldManager=m{query}"), body, &kind);
+            server.send("PATCH", &format!("{MAPS}/a?fieldManager=m{query}"), body, &kind);
         let warnings = headers.get_all("warning").iter().map(|text| text.to_str().unwrap().to_owned());
         (code, json::parse(&out).unwrap(), warnings.collect::<Vec<_>>())
     };
@@ -141,8 +141,8 @@ fn configurations_that_cannot_be_applied() {
 
 #[test]
 fn bodies_that_are_no_objects() {
-    let world = World::new();
-    let said = |body: &str| message(&world.call("POST", MAPS, body)).1.to_owned();
+    let server = TestServer::new();
+    let said = |body: &str| message(&server.call("POST", MAPS, body)).1.to_owned();
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): ";
     let unversioned = format!("{unrecognized}couldn't get version/kind; json parse error: ");
     assert_eq!(
@@ -167,52 +167,52 @@ fn bodies_that_are_no_objects() {
 
 #[test]
 fn what_a_delete_says() {
-    let world = World::new();
+    let server = TestServer::new();
     let one = format!("{MAPS}/none");
-    let refused = world.call("DELETE", &format!("{one}?propagationPolicy=Nope"), "");
+    let refused = server.call("DELETE", &format!("{one}?propagationPolicy=Nope"), "");
     assert_eq!(refused.0, 422, "options are judged before anything is looked for");
-    let other = world.call("DELETE", &one, r#"{"kind":"Pod"}"#);
+    let other = server.call("DELETE", &one, r#"{"kind":"Pod"}"#);
     assert!(message(&other).1.starts_with("no kind \"Pod\" is registered for version \"meta.k8s.io/v1\""));
-    let (_, headers, _) = world.send("DELETE", "/apis/batch/v1/namespaces/default/jobs/j", "", &[]);
+    let (_, headers, _) = server.send("DELETE", "/apis/batch/v1/namespaces/default/jobs/j", "", &[]);
     assert!(headers["warning"].to_str().unwrap().contains("child pods are preserved by default"));
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
-    assert_eq!(world.call("DELETE", classes, "").0, 403);
-    world.make("x", "");
-    let (code, _) = world.call("DELETE", &format!("{MAPS}/x?dryRun=Bad"), r#"{"dryRun":["All"]}"#);
+    assert_eq!(server.call("DELETE", classes, "").0, 403);
+    server.make("x", "");
+    let (code, _) = server.call("DELETE", &format!("{MAPS}/x?dryRun=Bad"), r#"{"dryRun":["All"]}"#);
     assert_eq!(code, 200, "what the query says does not count beside a body");
-    assert_eq!(world.call("GET", &format!("{MAPS}/x"), "").0, 200);
+    assert_eq!(server.call("GET", &format!("{MAPS}/x"), "").0, 200);
 }
 
 #[test]
 fn lists_of_any_state_come_whole_and_numbers_are_numbers() {
-    let world = World::new();
+    let server = TestServer::new();
     for name in ["a", "b", "c"] {
-        world.make(name, &format!(r#","labels":{{"n":"{name}"}}"#));
+        server.make(name, &format!(r#","labels":{{"n":"{name}"}}"#));
     }
-    let all = |query: &str| world.call("GET", &format!("{MAPS}?{query}"), "").1;
+    let all = |query: &str| server.call("GET", &format!("{MAPS}?{query}"), "").1;
     assert_eq!(super::names(&all("limit=1&resourceVersion=0")).len(), 3);
     let page = all("limit=1&labelSelector=n%3Da");
     assert!(!page.str_at(&["metadata", "continue"]).is_empty(), "the next page tells that nothing is left");
-    let empty = world.call("GET", &format!("{MAPS}?limit="), "");
+    let empty = server.call("GET", &format!("{MAPS}?limit="), "");
     assert_eq!(message(&empty), (400, "strconv.ParseInt: parsing \"\": invalid syntax"));
-    assert_eq!(world.call("GET", &format!("{MAPS}/a?resourceVersion=abc"), "").0, 400);
-    let large = world.call("GET", &format!("{MAPS}?resourceVersion=18446744073709551616"), "");
+    assert_eq!(server.call("GET", &format!("{MAPS}/a?resourceVersion=abc"), "").0, 400);
+    let large = server.call("GET", &format!("{MAPS}?resourceVersion=18446744073709551616"), "");
     assert!(message(&large).1.ends_with("value out of range"));
 }
 
 #[test]
 fn a_service_that_is_only_tried_takes_nothing_from_others() {
-    let world = World::new();
+    let server = TestServer::new();
     let services = "/api/v1/namespaces/default/services";
     let body = r#"{"metadata":{"name":"s"},"spec":{"type":"NodePort","clusterIP":"10.0.9.9","ports":[{"port":1,"nodePort":1}]}}"#;
-    assert_eq!(world.call("POST", services, body).0, 422);
-    assert_eq!(world.call("POST", &format!("{services}?dryRun=All"), body).0, 201);
-    let (code, _) = world.call("POST", services, &body.replace("\"nodePort\":1", "\"nodePort\":30001"));
+    assert_eq!(server.call("POST", services, body).0, 422);
+    assert_eq!(server.call("POST", &format!("{services}?dryRun=All"), body).0, 201);
+    let (code, _) = server.call("POST", services, &body.replace("\"nodePort\":1", "\"nodePort\":30001"));
     assert_eq!(code, 201);
-    let (_, address) = world.call("GET", "/apis/networking.k8s.io/v1/ipaddresses/10.0.9.9", "");
+    let (_, address) = server.call("GET", "/apis/networking.k8s.io/v1/ipaddresses/10.0.9.9", "");
     let owners = address.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap();
     assert_eq!(owners[0].str_at(&["manager"]), "kube-apiserver");
-    let tried = world.call("POST", &format!("{services}?dryRun=All"), &body.replace("10.0.9.9", "11.0.0.1"));
+    let tried = server.call("POST", &format!("{services}?dryRun=All"), &body.replace("10.0.9.9", "11.0.0.1"));
     assert!(message(&tried).1.ends_with(
         "the provided IP (11.0.0.1) is not in the valid range. The range of valid IPs is 10.0.0.0/16"
     ));

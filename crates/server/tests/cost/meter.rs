@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{HeaderMap, HeaderValue, Method};
 use setpoint_api::{ManualClock, Time};
 use setpoint_server::api::{Api, Options, service};
-use setpoint_server::exchange::{Answer, Body, Identity, Request, Service};
+use setpoint_server::exchange::{Body, Identity, Request, Response, Service};
 use setpoint_sim::cost::callgrind::Counter;
 use setpoint_store::{Retention, Store};
 
@@ -78,7 +78,7 @@ impl Meter {
     }
 }
 
-fn shown(answer: Answer) -> (u16, Vec<u8>) {
+fn shown(answer: Response) -> (u16, Vec<u8>) {
     let mut out = Vec::new();
     if let Body::Whole(parts) = &answer.body {
         parts.iter().for_each(|part| out.extend_from_slice(part));

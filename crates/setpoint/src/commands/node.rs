@@ -13,7 +13,7 @@ use setpoint_node::simulated::SCHEME;
 use setpoint_reconcile::Engine;
 use setpoint_reconcile::election::Held;
 use setpoint_runtime::client::Client;
-use setpoint_runtime::remote::{PATIENCE, Remote};
+use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::fleet::FleetArguments;
@@ -115,7 +115,7 @@ async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
         entropy: Arc::new(entropy),
         queries: Arc::default(),
         timing: Default::default(),
-        patience: PATIENCE,
+        timeout: REQUEST_TIMEOUT,
     };
     let engine = || Engine::new(setpoint_node::planners(fleet.clone()), setpoint_node::indexes());
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -7,7 +7,7 @@ use anyhow::Context;
 use setpoint_reconcile::Engine;
 use setpoint_reconcile::election::Timing;
 use setpoint_runtime::client::Client;
-use setpoint_runtime::remote::{PATIENCE, Remote};
+use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::patience::{ControllerArguments, ElectionArguments};
@@ -111,7 +111,7 @@ async fn lead(
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
         queries: Arc::default(),
-        patience: PATIENCE,
+        timeout: REQUEST_TIMEOUT,
     };
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {

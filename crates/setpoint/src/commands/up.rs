@@ -293,7 +293,7 @@ async fn serve(
     api.metrics().register(move |text| counted.write(text));
     let bounds = beginning.descriptors.map_or_else(Bounds::default, Bounds::for_descriptors);
     let threads = Threads::start(ThreadCounts::per_core(setpoint_sys::lower_thread_priority))?;
-    let options = http::Options { bounds, threads, entropy: entropy(), drain: DRAIN, counters };
+    let options = http::ServeOptions { bounds, threads, entropy: entropy(), drain: DRAIN, counters };
     let announcing =
         tokio::spawn(announce(Arc::clone(&service), url.clone(), beginning.begun, beginning.rings));
     let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), queries };
@@ -337,8 +337,8 @@ fn reconcile(
     nodes.components.names.iter().for_each(|component| rings.begin(component));
     arguments.controllers.told(&settings).iter().for_each(|(component, text)| rings.tell(component, text));
     let kubelets = Arc::new(Kubelets::new(nodes.clone(), store.clone(), rings));
-    api.ask_nodes(Arc::clone(&kubelets) as _);
-    api.ask_usage(Arc::clone(&kubelets) as _);
+    api.set_log_source(Arc::clone(&kubelets) as _);
+    api.set_usage_source(Arc::clone(&kubelets) as _);
     let engine = arguments.controllers.engine_of_store(&settings, nodes, arguments.scheduler_config.as_ref());
     let engine = first_pass::guard(engine, places.data_dir.as_deref(), &arguments.controllers);
     let queries = Arc::new(QueryHandler::new(kubelets).with_access_review(api::review_access));

@@ -1,4 +1,4 @@
-//! What is signed, as others see it.
+//! Signed certificates as other implementations parse them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,11 +12,11 @@ use super::super::{DAY, Pki};
 use super::*;
 
 const NOW: Time = Time::from_seconds(1_790_000_000);
-/// Of ann, in the groups a and b, with a name of every sort, who wants to be an authority.
+/// Request of user ann in groups a and b, with alternative names of every type and the CA flag.
 const REQUEST: &str = "MIIBSTCB8AIBADAmMQowCAYDVQQKDAFhMQowCAYDVQQKDAFiMQwwCgYDVQQDDANhbm4wWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQOmf1MPYgfYwvIWef+uHb6MDITJAaBHfpwRWF/bV0gT9M6kE9Y+hl4fe3EktGMKC/4pzBwOiiyBg9TJZbunc5eoGgwZgYJKoZIhvcNAQkOMVkwVzBHBgNVHREEQDA+gglhLmV4YW1wbGWBDWFAZXhhbXBsZS5vcmeGCnNwaWZmZTovL2GHBAoAAAGHEP0AAAAAAAAAAAAAAAAAAAEwDAYDVR0TBAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiAXtHTEXFvE0Kg/ccL6cUBjWEOyPQoo1MLOHo+wuhA3xgIhANS9/SFJteFZLlwBHZmNQSgA0ZOE15Io+DQinaRl4ZV9";
 
-fn request() -> Request {
-    Request::from_der(&STANDARD.decode(REQUEST).unwrap()).unwrap()
+fn request() -> CertificateRequest {
+    CertificateRequest::from_der(&STANDARD.decode(REQUEST).unwrap()).unwrap()
 }
 
 fn pki() -> Pki {
@@ -24,7 +24,7 @@ fn pki() -> Pki {
 }
 
 fn signed(usages: &[&str], life: Option<u64>, now: Time) -> Result<String, SignError> {
-    let wanted = Wanted { request: &request(), usages, life: life.map(Duration::from_secs) };
+    let wanted = SigningRequest { request: &request(), usages, life: life.map(Duration::from_secs) };
     Signer::new(&pki().ca).unwrap().sign(&wanted, now, [3, 4])
 }
 
@@ -36,7 +36,8 @@ fn with<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> T {
 fn a_certificate_chains_to_the_authority_and_names_all_groups() {
     let pki = pki();
     let request = request();
-    let wanted = Wanted { request: &request, usages: &["client auth", "digital signature"], life: None };
+    let wanted =
+        SigningRequest { request: &request, usages: &["client auth", "digital signature"], life: None };
     let pem = Signer::new(&pki.ca).unwrap().sign(&wanted, NOW, [3, 4]).unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes()).unwrap()).unwrap();
@@ -106,7 +107,7 @@ fn every_use_has_its_bit_or_its_purpose() {
 #[test]
 fn numbers_are_positive_whatever_chance_says() {
     for entropy in [[0, 0], [u64::MAX, u64::MAX], [1 << 63, 0]] {
-        let wanted = Wanted { request: &request(), usages: &["client auth"], life: None };
+        let wanted = SigningRequest { request: &request(), usages: &["client auth"], life: None };
         let pem = Signer::new(&pki().ca).unwrap().sign(&wanted, NOW, entropy).unwrap();
         with(&pem, |parsed| {
             assert!(parsed.raw_serial()[0] & 0x80 == 0 && parsed.raw_serial().iter().any(|byte| *byte != 0));

@@ -1,35 +1,35 @@
-//! Giving a pod its node, as a scheduler asks for it.
+//! `pods/binding` and `bindings`: assigns a pod to a node, as schedulers request it.
 
 use setpoint_api::metadata;
 use setpoint_api::status::Status;
 
 use super::{done, expected, object};
-use crate::answers;
 use crate::api::Api;
 use crate::api::write::writer;
-use crate::exchange::{Answer, Request};
+use crate::exchange::{Request, Response};
 use crate::pipeline::binding::{bind, check};
 use crate::query::Query;
+use crate::responses;
 use crate::route::Target;
 
 impl Api {
-    /// Binds the pod of this name; where the path does not say one, that of the binding.
+    /// Binds the pod named in the path, or in the binding if the path has no name.
     pub(in crate::api) async fn bind(
         &self,
         request: &Request,
         target: &Target,
         query: &Query,
         name: &str,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let (binding, warnings) = object(request, target, query, expected("v1", "Binding")?)?;
         if !name.is_empty() && name != metadata::name(&binding) {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
         check(&binding)?;
         let writer = writer(request, query, None)?;
-        self.perform(|world| bind(&binding, &target.namespace, &writer, world)).await?;
-        let mut answer = done();
-        answers::warn(&mut answer, &warnings);
-        Ok(answer)
+        self.perform(|context| bind(&binding, &target.namespace, &writer, context)).await?;
+        let mut response = done();
+        responses::warn(&mut response, &warnings);
+        Ok(response)
     }
 }

@@ -1,7 +1,7 @@
-//! What leads to a node: logs, commands, forwarded ports and proxies.
+//! Subresources that connect to a node: `log`, `exec`, `attach`, `portforward` and `proxy`.
 //!
-//! Everything is checked that can be known without a node, and refused in upstream's words. What is left is refused
-//! too, plainly, because this server does not connect to nodes yet; of those that are simulated it tells the logs.
+//! Requests are validated as far as possible without a node, with upstream's messages. Only logs of simulated nodes
+//! are served; the rest is 501, because this server does not connect to nodes yet.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use setpoint_runtime::objects;
 use setpoint_store::Snapshot;
 
 use super::Api;
-use crate::exchange::{Answer, Body};
-use crate::nodes::{Following, Nodes, Wanted};
+use crate::exchange::{Body, Response};
+use crate::nodes::{LogFollower, LogOptions, LogSource};
 use crate::query::Query;
 use crate::route::Target;
-use crate::{answers, stored};
+use crate::{codec, responses};
 
 impl Api {
-    /// Answers what takes a node.
-    pub(super) fn connect(&self, target: &Target, query: &Query) -> Result<Answer, Status> {
+    /// Handles a request to a connect subresource.
+    pub(super) fn connect(&self, target: &Target, query: &Query) -> Result<Response, Status> {
         let snapshot = self.store.snapshot();
         let part = target.subresource.as_str();
         if part == "proxy" {
@@ -29,16 +29,16 @@ impl Api {
             let is_simulated = node.is_some_and(|node| is_simulated(&snapshot, &node));
             return Err(if is_simulated { simulated(target) } else { not_yet(target) });
         }
-        let pod = stored::object(&self.find(target, &snapshot)?);
+        let pod = codec::object(&self.find(target, &snapshot)?);
         if part != "portforward" {
             check_container(&pod, &target.name, query.get("container"))?;
         }
         match (pod.str_at(&["spec", "nodeName"]), part) {
-            // A pod that is nowhere has said nothing.
-            ("", "log") => Ok(answers::text(200, "")),
+            // A pod without a node has no log.
+            ("", "log") => Ok(responses::text(200, "")),
             ("", _) => Err(Status::bad_request(format!("pod {} does not have a host assigned", target.name))),
             (node, part) => {
-                let nodes = self.nodes.get().filter(|_| is_simulated(&snapshot, node));
+                let nodes = self.log_source.get().filter(|_| is_simulated(&snapshot, node));
                 match nodes {
                     None => Err(not_yet(target)),
                     Some(nodes) if part == "log" => self.log(target, query, &pod, Arc::clone(nodes)),
@@ -48,45 +48,45 @@ impl Api {
         }
     }
 
-    /// What a container has said, and what it is yet to say if that is wanted.
+    /// Log of a container; a stream if the request follows it.
     fn log(
         &self,
         target: &Target,
         query: &Query,
         pod: &Value,
-        nodes: Arc<dyn Nodes>,
-    ) -> Result<Answer, Status> {
+        source: Arc<dyn LogSource>,
+    ) -> Result<Response, Status> {
         let only = || pod.at(&["spec", "containers"])?.as_list()?.first().map(|one| one.str_at(&["name"]));
         let container = Some(query.get("container")).filter(|name| !name.is_empty()).or_else(only);
         let now = self.options.clock.now();
-        let wanted = Wanted::read(query, container.unwrap_or_default(), now)?;
+        let options = LogOptions::parse(query, container.unwrap_or_default(), now)?;
         let record = self.find(target, &self.store.snapshot())?;
-        let missing = || Status::not_found(target.served.qualified(), &target.name);
-        let key = target.served.key(&target.namespace, &target.name).map_err(|_| missing())?;
+        let missing = || Status::not_found(target.resource_type.qualified(), &target.name);
+        let key = target.resource_type.key(&target.namespace, &target.name).map_err(|_| missing())?;
         let pod = objects::object(key.clone(), &record).ok_or_else(missing)?;
-        let said = nodes.said(&pod, &wanted.container, wanted.previous, now)?;
-        let mut answer = answers::text(200, "");
-        answer.body = if wanted.follow {
+        let log = source.container_log(&pod, &options.container, options.previous, now)?;
+        let mut response = responses::text(200, "");
+        response.body = if options.follow {
             let clock = Arc::clone(&self.options.clock);
-            Body::Stream(Box::new(Following::new(self.store.clone(), key, nodes, clock, wanted)))
+            Body::Stream(Box::new(LogFollower::new(self.store.clone(), key, source, clock, options)))
         } else {
-            Body::Whole(vec![wanted.text(&said, 0).into()])
+            Body::Whole(vec![options.text(&log, 0).into()])
         };
-        Ok(answer)
+        Ok(response)
     }
 
-    /// Looks whether there is something to proxy to. Gives the node that it is on, if that is known.
+    /// Checks that the proxied object exists. Returns its node, if it is known.
     fn check_proxy(&self, target: &Target, snapshot: &Snapshot) -> Result<Option<String>, Status> {
-        let noun = target.served.info.singular;
+        let noun = target.resource_type.info.singular;
         let asked = &target.name;
         let Some((name, port)) = name_and_port(asked) else {
             return Err(Status::bad_request(format!("invalid {noun} request {}", Quoted(asked))));
         };
         let object = |name: &str| {
-            let key = target.served.key(&target.namespace, name).ok()?;
-            snapshot.get(&key).map(stored::object)
+            let key = target.resource_type.key(&target.namespace, name).ok()?;
+            snapshot.get(&key).map(codec::object)
         };
-        let missing = || Status::not_found(target.served.qualified(), name);
+        let missing = || Status::not_found(target.resource_type.qualified(), name);
         if noun != "service" {
             let found = object(name).ok_or_else(missing)?;
             if noun == "node" {
@@ -114,17 +114,17 @@ impl Api {
     }
 }
 
-/// Whether a node says that it is simulated.
+/// `true` if the node is simulated.
 fn is_simulated(snapshot: &Snapshot, node: &str) -> bool {
     let key = || resource_types::find("", "v1", "nodes")?.key("", node).ok();
-    let found = key().and_then(|key| snapshot.get(&key)).map(stored::object).unwrap_or_default();
+    let found = key().and_then(|key| snapshot.get(&key)).map(codec::object).unwrap_or_default();
     found.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]).starts_with("simulated://")
 }
 
-/// The refusal of what would take containers that run.
+/// 501 for connections to simulated containers.
 fn simulated(target: &Target) -> Status {
-    let (plural, part, name) = (target.served.info.plural, &target.subresource, &target.name);
-    let what = match target.served.info.singular {
+    let (plural, part, name) = (target.resource_type.info.plural, &target.subresource, &target.name);
+    let what = match target.resource_type.info.singular {
         "node" => format!("node {name} is simulated: no kubelet runs"),
         "service" => "what is behind it is on a simulated node: its containers do not run".to_owned(),
         _ => "the node of this pod is simulated: its containers do not run".to_owned(),
@@ -132,16 +132,16 @@ fn simulated(target: &Target) -> Status {
     Status::unclassified(501, format!("{plural}/{part}: {what}, so there is nothing to connect to"))
 }
 
-/// The refusal of what only a node could do.
+/// 501 for connections to real nodes.
 fn not_yet(target: &Target) -> Status {
-    let (plural, part) = (target.served.info.plural, &target.subresource);
+    let (plural, part) = (target.resource_type.info.plural, &target.subresource);
     Status::unclassified(
         501,
         format!("{plural}/{part} is not implemented: this server does not connect to nodes yet"),
     )
 }
 
-/// Reads `name`, `name:port` or `scheme:name:port`.
+/// Parses `name`, `name:port` or `scheme:name:port`.
 fn name_and_port(text: &str) -> Option<(&str, &str)> {
     let parts: Vec<&str> = text.split(':').collect();
     let (name, port) = match parts[..] {
@@ -153,7 +153,7 @@ fn name_and_port(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty()).then_some((name, port))
 }
 
-/// An address of a service that is ready, or may be.
+/// An endpoint of a Service that is ready or not reported as unready.
 fn endpoint(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Value> {
     let slices = resource_types::find("discovery.k8s.io", "v1", "endpointslices");
     let table = slices.and_then(|slices| snapshot.table(&slices.resource))?;
@@ -162,14 +162,14 @@ fn endpoint(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Value> {
         .range(&prefix, None)
         .filter(|record| record.tags().label("kubernetes.io/service-name") == Some(name));
     slices.find_map(|record| {
-        let slice = stored::object(record);
+        let slice = codec::object(record);
         let endpoints = slice.get("endpoints").and_then(Value::as_list).unwrap_or_default();
         let may_be = |one: &&Value| one.at(&["conditions", "ready"]).and_then(Value::as_bool) != Some(false);
         endpoints.iter().find(may_be).cloned()
     })
 }
 
-/// The container that is meant must be one of the pod's; a pod with one need not be told which.
+/// 400 if the container is not one of the pod's, or is not named in a pod with several.
 fn check_container(pod: &Value, name: &str, container: &str) -> Result<(), Status> {
     let names = |field: &str| -> Vec<&str> {
         let containers = pod.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default();

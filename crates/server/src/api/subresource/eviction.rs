@@ -1,16 +1,16 @@
-//! Evicting a pod, as whoever drains a node asks for it.
+//! `pods/eviction`: deletes a pod if its disruption budget allows it, as `kubectl drain` requests it.
 
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::status::Status;
 
 use super::{done, expected, object};
-use crate::answers;
 use crate::api::Api;
 use crate::api::write::{header, writer};
 use crate::body::{self, Expected};
-use crate::exchange::{Answer, Request};
-use crate::pipeline::eviction::{check_wish, evict};
+use crate::exchange::{Request, Response};
+use crate::pipeline::eviction::{check_eviction, evict};
 use crate::query::Query;
+use crate::responses;
 use crate::route::Target;
 
 impl Api {
@@ -19,25 +19,25 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
-        // Clients of the older version say the same.
+    ) -> Result<Response, Status> {
+        // `policy/v1beta1` evictions have the same fields.
         let is_older = body::read(&request.body, header(request))
-            .is_ok_and(|(wish, _)| wish.str_at(&["apiVersion"]) == "policy/v1beta1");
+            .is_ok_and(|(eviction, _)| eviction.str_at(&["apiVersion"]) == "policy/v1beta1");
         let api_version = if is_older { "policy/v1beta1" } else { "policy/v1" };
         let expected = Expected { api_version, ..expected("policy/v1", "Eviction")? };
-        let (wish, warnings) = object(request, target, query, expected)?;
-        check_wish(&wish, &target.name)?;
-        let options = wish.get("deleteOptions").cloned().unwrap_or_default();
+        let (eviction, warnings) = object(request, target, query, expected)?;
+        check_eviction(&eviction, &target.name)?;
+        let options = eviction.get("deleteOptions").cloned().unwrap_or_default();
         let options = DeleteOptions::from_value(&options);
         let mut writer = writer(request, query, None)?;
         writer.dry_run |= !options.dry_run.is_empty();
-        self.perform(|world| {
-            let record = self.find(target, world.snapshot)?;
-            evict(target.served, &record, &options, &writer, world)
+        self.perform(|context| {
+            let record = self.find(target, context.snapshot)?;
+            evict(target.resource_type, &record, &options, &writer, context)
         })
         .await?;
-        let mut answer = done();
-        answers::warn(&mut answer, &warnings);
-        Ok(answer)
+        let mut response = done();
+        responses::warn(&mut response, &warnings);
+        Ok(response)
     }
 }

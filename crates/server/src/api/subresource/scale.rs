@@ -1,4 +1,4 @@
-//! The number of pods of a workload, read and written alone.
+//! `scale` subresource: replicas of a workload, read and written alone.
 
 use http::Method;
 use setpoint_api::Value;
@@ -10,26 +10,26 @@ use setpoint_api::kinds::autoscaling::scale;
 use setpoint_api::status::{Qualified, Status};
 
 use super::{expected, object};
-use crate::answers;
-use crate::api::patching::{self, Patching};
-use crate::api::write::{Done, configuration, writer};
+use crate::api::patching::{self, ParsedPatch};
+use crate::api::write::{WriteResult, configuration, writer};
 use crate::api::{Api, wanted_whole};
 use crate::body::Expected;
-use crate::exchange::{Answer, Request};
+use crate::codec;
+use crate::exchange::{Request, Response};
 use crate::pipeline::ownership::Owners;
-use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Wish, World, Writer, check_uid, ownership, place};
+use crate::pipeline::update::{Subresource, update};
+use crate::pipeline::{DesiredObject, RequestContext, Writer, check_uid, ownership, place};
 use crate::query::Query;
+use crate::responses;
 use crate::route::Target;
-use crate::stored;
 
-/// How a new scale is said.
-enum Change {
-    /// All of it.
+/// A change of the scale.
+enum ScaleChange {
+    /// PUT: the new scale.
     Whole(Value),
-    /// What is to change.
-    Patch(Patching),
-    /// What somebody wants of it, and whether others give way.
+    /// PATCH: a patch of the scale.
+    Patch(ParsedPatch),
+    /// Apply: the configuration, and `true` if it is forced.
     Apply(Value, bool),
 }
 
@@ -39,39 +39,40 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Response, Status> {
         let form = wanted_whole(request)?;
         let expected = expected(SCALE_VERSION, "Scale")?;
         let pretty = query.flag("pretty") == Some(true);
         if matches!(request.method, Method::GET | Method::HEAD) {
             let record = self.find(target, &self.store.snapshot())?;
-            return Ok(answers::value(200, expected, view(&stored::object(&record))?, form, pretty));
+            return Ok(responses::value(200, expected, view(&codec::object(&record))?, form, pretty));
         }
         let (change, mut warnings) = change(request, target, query, expected)?;
-        let is_patch = (request.method == Method::PATCH).then_some(matches!(change, Change::Apply(..)));
+        let is_patch = (request.method == Method::PATCH).then_some(matches!(change, ScaleChange::Apply(..)));
         let writer = writer(request, query, is_patch)?;
         let done = self
-            .perform(|world| {
-                let record = self.find(target, world.snapshot)?;
-                let workload = stored::object(&record);
-                if let Change::Whole(scale) = &change {
-                    check_uid(target.served, scale, &record)?;
+            .perform(|context| {
+                let record = self.find(target, context.snapshot)?;
+                let workload = codec::object(&record);
+                if let ScaleChange::Whole(scale) = &change {
+                    check_uid(target.resource_type, scale, &record)?;
                 }
-                let (object, owners, more) = scaled(target, workload, &change, expected, &writer, world)?;
+                let (object, owners, more) = scaled(target, workload, &change, expected, &writer, context)?;
                 warnings.extend(more);
-                let wish = Wish { object, hollow: false, owners: Some(owners) };
-                let decided = update(target.served, Part::Whole, wish, &record, &writer, world)?;
+                let desired = DesiredObject { object, has_omitted_empty: false, owners: Some(owners) };
+                let decided =
+                    update(target.resource_type, Subresource::None, desired, &record, &writer, context)?;
                 warnings.extend(decided.warnings);
                 Ok(decided.step)
             })
             .await?;
         let workload = match done {
-            Done::Stored(record) => stored::object(&record),
-            Done::Would(object) | Done::Removed(object) => object,
+            WriteResult::Stored(record) => codec::object(&record),
+            WriteResult::DryRun(object) | WriteResult::Removed(object) => object,
         };
-        let mut answer = answers::value(200, expected, view(&workload)?, form, pretty);
-        answers::warn(&mut answer, &warnings);
-        Ok(answer)
+        let mut response = responses::value(200, expected, view(&workload)?, form, pretty);
+        responses::warn(&mut response, &warnings);
+        Ok(response)
     }
 }
 
@@ -84,29 +85,29 @@ fn change(
     target: &Target,
     query: &Query,
     expected: Expected<'_>,
-) -> Result<(Change, Vec<String>), Status> {
+) -> Result<(ScaleChange, Vec<String>), Status> {
     if request.method == Method::PUT {
         let (mut scale, warnings) = object(request, target, query, expected)?;
         place(&mut scale, &target.namespace, &target.name)?;
-        return Ok((Change::Whole(scale), warnings));
+        return Ok((ScaleChange::Whole(scale), warnings));
     }
-    if let Some(sort) = patching::sort(request)? {
-        return Ok((Change::Patch(Patching::parse(sort, request, query)?), Vec::new()));
+    if let Some(sort) = patching::patch_type(request)? {
+        return Ok((ScaleChange::Patch(ParsedPatch::parse(sort, request, query)?), Vec::new()));
     }
     let (config, _) = configuration(&request.body)?;
-    Ok((Change::Apply(config, query.flag("force") == Some(true)), Vec::new()))
+    Ok((ScaleChange::Apply(config, query.flag("force") == Some(true)), Vec::new()))
 }
 
-/// A workload with its new scale, who owns what of it then, and warnings.
+/// Returns a workload with its new scale, the field owners if it was applied, and warnings.
 fn scaled(
     target: &Target,
     mut workload: Value,
-    change: &Change,
+    change: &ScaleChange,
     expected: Expected<'_>,
     writer: &Writer,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<(Value, Owners, Vec<String>), Status> {
-    let api_version = target.served.api_version();
+    let api_version = target.resource_type.api_version();
     let replicas = FieldPath::from_fields(&["spec", "replicas"]);
     let changed = FieldSet::from_paths([&replicas]);
     let paths = [(api_version.as_str(), Some(replicas))];
@@ -121,18 +122,18 @@ fn scaled(
         of: expected.schema,
         subresource: "scale",
         manager: &writer.manager,
-        now: world.now,
+        now: context.now,
     };
     let update = |new: &Value| apply::update(&writes, Some(&live), new).managed;
     let (new, managed, warnings) = match change {
-        Change::Whole(scale) => (scale.clone(), update(scale), Vec::new()),
-        Change::Patch(patch) => {
+        ScaleChange::Whole(scale) => (scale.clone(), update(scale), Vec::new()),
+        ScaleChange::Patch(patch) => {
             let mut sent = patch.apply(live.clone(), expected)?;
             place(&mut sent.object, &target.namespace, &target.name)?;
             let managed = update(&sent.object);
             (sent.object, managed, sent.warnings)
         }
-        Change::Apply(config, force) => {
+        ScaleChange::Apply(config, force) => {
             let applied =
                 apply::apply(&writes, Some(&live), config, *force).map_err(|error| error.to_status())?;
             let decoded = decode(applied.object, expected.schema, &[])
@@ -147,7 +148,7 @@ fn scaled(
         return Err(Status::invalid(kind, &target.name, &errors));
     }
     scale::apply(&new, &mut workload)
-        .map_err(|error| Status::conflict(target.served.qualified(), &target.name, error))?;
+        .map_err(|error| Status::conflict(target.resource_type.qualified(), &target.name, error))?;
     let of_scale = Managers::from_value(&managed).unwrap_or_default();
     let managed = to_parent(&owners, &of_scale, &api_version, &paths).to_value();
     Ok((workload, Owners { managed, changed }, warnings))

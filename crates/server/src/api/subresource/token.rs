@@ -1,4 +1,4 @@
-//! Issuing a token for a service account.
+//! `serviceaccounts/token`: issues a token.
 
 use setpoint_api::field_error::{ErrorList, FieldError, Path};
 use setpoint_api::kinds;
@@ -8,24 +8,29 @@ use setpoint_api::{Key, Resource, Value, metadata, value};
 use std::time::Duration;
 
 use super::{expected, object};
-use crate::answers;
 use crate::api::{Api, wanted_whole};
-use crate::exchange::{Answer, Request};
+use crate::codec;
+use crate::exchange::{Request, Response};
 use crate::pipeline::create::uid;
 use crate::query::Query;
+use crate::responses;
 use crate::route::Target;
-use crate::stored;
 use crate::tokens::{ISSUER, claims};
 
 const KIND: Qualified<'static> = Qualified { group: "authentication.k8s.io", name: "TokenRequest" };
 
 impl Api {
-    pub(super) fn issue(&self, request: &Request, target: &Target, query: &Query) -> Result<Answer, Status> {
+    pub(super) fn issue(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &Query,
+    ) -> Result<Response, Status> {
         let form = wanted_whole(request)?;
         let definition = expected("authentication.k8s.io/v1", "TokenRequest")?;
         let (mut wish, warnings) = object(request, target, query, definition)?;
         let snapshot = self.store.snapshot();
-        let account = stored::object(&self.find(target, &snapshot)?);
+        let account = codec::object(&self.find(target, &snapshot)?);
         check_names(&wish, target, &account)?;
         let rules = kinds::rules(KIND.group, KIND.name)
             .ok_or_else(|| Status::internal_error("there are no rules for TokenRequest"))?;
@@ -56,13 +61,13 @@ impl Api {
         let status = wish.ensure_map("status");
         status.insert("token", token);
         status.insert("expirationTimestamp", Seconds(end).to_string());
-        let mut answer = answers::value(201, definition, wish, form, query.flag("pretty") == Some(true));
-        answers::warn(&mut answer, &warnings);
-        Ok(answer)
+        let mut response = responses::value(201, definition, wish, form, query.flag("pretty") == Some(true));
+        responses::warn(&mut response, &warnings);
+        Ok(response)
     }
 }
 
-/// What a request says about its account must be so.
+/// 400 if the request contradicts its ServiceAccount.
 fn check_names(wish: &Value, target: &Target, account: &Value) -> Result<(), Status> {
     let said = metadata::name(wish);
     if !said.is_empty() && said != target.name {
@@ -81,7 +86,7 @@ fn check_names(wish: &Value, target: &Target, account: &Value) -> Result<(), Sta
     Ok(())
 }
 
-/// The object that a token is to be bound to, with the name of its claim; and the node of a pod, for information.
+/// Returns the object that the token is bound to, with the name of its claim, and the node of a bound pod.
 fn bound(
     wish: &Value,
     target: &Target,
@@ -109,7 +114,7 @@ fn bound(
     } else {
         Key::namespaced(&resource, namespace, name)
     };
-    let object = stored::object(snapshot.get(&key.map_err(|_| missing())?).ok_or_else(missing)?);
+    let object = codec::object(snapshot.get(&key.map_err(|_| missing())?).ok_or_else(missing)?);
     if word == "pod" && object.str_at(&["spec", "serviceAccountName"]) != target.name {
         let why = format!(
             "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
@@ -130,9 +135,9 @@ fn bound(
     Ok([Some((word, object.clone())), node].into_iter().flatten().collect())
 }
 
-/// A node by name; one that is not there has its name alone.
+/// Reference to a node; only its name if it does not exist.
 fn node_of(name: &str, snapshot: &setpoint_store::Snapshot) -> Value {
     let key = Resource::new("nodes").ok().and_then(|nodes| Key::cluster(&nodes, name).ok());
     let record = key.and_then(|key| snapshot.get(&key));
-    record.map_or_else(|| value!({"metadata": {"name": (name)}}), stored::object)
+    record.map_or_else(|| value!({"metadata": {"name": (name)}}), codec::object)
 }

@@ -1,4 +1,4 @@
-//! What was used as an object, a list or a table.
+//! Encoding of usage samples as objects, lists and tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,22 +11,22 @@ use setpoint_api::resource_types::api_version;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Map, Time, Value, json, value};
-use setpoint_runtime::queries::usage::Used;
+use setpoint_runtime::queries::usage::UsageSample;
 
-use crate::answers::{self, table_options};
 use crate::discovery::usage::{GROUP, VERSION, kind};
-use crate::exchange::Answer;
+use crate::exchange::Response;
 use crate::media::View;
 use crate::query::Query;
+use crate::responses::{self, table_options};
 
-/// One, as the client wants it.
+/// Responds with one sample.
 pub(super) fn answer_one(
     plural: &str,
-    used: &Used,
+    used: &UsageSample,
     view: View,
     query: &Query,
     now: Time,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let plain = object(plural, used, now);
     let mut whole = Map::new();
     whole.insert("kind", kind(plural));
@@ -41,19 +41,19 @@ pub(super) fn answer_one(
         View::Metadata(version) | View::MetadataList(version) => {
             let mut out = Vec::new();
             write_partial(&whole, version, &mut out);
-            Ok(answers::json_bytes(200, vec![out.into()]))
+            Ok(responses::json_bytes(200, vec![out.into()]))
         }
     }
 }
 
-/// All, as the client wants them.
+/// Responds with a list of samples.
 pub(super) fn answer_list(
     plural: &str,
-    used: &[Used],
+    used: &[UsageSample],
     view: View,
     query: &Query,
     now: Time,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let objects = used.iter().map(|used| object(plural, used, now));
     match view {
         View::Whole => {
@@ -67,27 +67,27 @@ pub(super) fn answer_list(
             Ok(written(&list, query))
         }
         View::Table(version) => {
-            let rows: Vec<(&Used, Value)> = used.iter().zip(objects).collect();
+            let rows: Vec<(&UsageSample, Value)> = used.iter().zip(objects).collect();
             Ok(written(&table(&rows, query, version)?, query))
         }
         View::Metadata(version) | View::MetadataList(version) => {
             let (objects, mut out): (Vec<Value>, _) = (objects.collect(), Vec::new());
             write_partial_list(&objects, ListMeta::default(), version, &mut out);
-            Ok(answers::json_bytes(200, vec![out.into()]))
+            Ok(responses::json_bytes(200, vec![out.into()]))
         }
     }
 }
 
-fn written(value: &Value, query: &Query) -> Answer {
+fn written(value: &Value, query: &Query) -> Response {
     if query.flag("pretty") != Some(true) {
-        return answers::document(value);
+        return responses::document(value);
     }
     let mut out = Vec::new();
     json::write_pretty(value, &mut out);
-    answers::json_bytes(200, vec![out.into()])
+    responses::json_bytes(200, vec![out.into()])
 }
 
-fn object(plural: &str, used: &Used, now: Time) -> Value {
+fn object(plural: &str, used: &UsageSample, now: Time) -> Value {
     let mut metadata = Map::with_capacity(4);
     metadata.insert("name", used.name.as_str());
     if !used.namespace.is_empty() {
@@ -122,7 +122,7 @@ fn quantities(usage: &BTreeMap<String, i64>) -> Map {
     map
 }
 
-/// An amount in the words for its resource.
+/// Formats an amount in the unit of its resource.
 fn quantity(resource: &str, thousandths: i64) -> String {
     match resource {
         "cpu" => Quantity::milli(thousandths, Format::DecimalSi).to_string(),
@@ -130,7 +130,7 @@ fn quantity(resource: &str, thousandths: i64) -> String {
     }
 }
 
-/// A span of whole seconds in the words of Go: `1m30s`.
+/// Formats whole seconds as a Go duration: `1m30s`.
 fn span(window: Duration) -> String {
     match (window.as_secs() / 60, window.as_secs() % 60) {
         (0, seconds) => format!("{seconds}s"),
@@ -138,8 +138,8 @@ fn span(window: Duration) -> String {
     }
 }
 
-/// A table whose columns are the resources that were measured.
-fn table(rows: &[(&Used, Value)], query: &Query, version: MetaVersion) -> Result<Value, Status> {
+/// A table with one column per measured resource.
+fn table(rows: &[(&UsageSample, Value)], query: &Query, version: MetaVersion) -> Result<Value, Status> {
     let include = table_options(query, version)?.include;
     let resources: BTreeSet<&str> = rows
         .iter()
@@ -162,7 +162,7 @@ fn table(rows: &[(&Used, Value)], query: &Query, version: MetaVersion) -> Result
     columns.extend(resources.iter().map(|resource| column(resource, "quantity", "")));
     columns.push(column("Window", "duration", ""));
     fields.insert("columnDefinitions", columns);
-    let row = |(used, object): &(&Used, Value)| {
+    let row = |(used, object): &(&UsageSample, Value)| {
         let mut cells = vec![Value::from(used.name.as_str())];
         cells.extend(resources.iter().map(|resource| {
             let parts = used.parts.values().filter_map(|usage| usage.get(*resource));

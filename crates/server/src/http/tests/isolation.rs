@@ -1,11 +1,11 @@
-//! No client, connection or request holds up another.
+//! Isolation: no client, connection or request blocks another.
 
 use super::*;
 
 #[tokio::test]
 async fn small_request_is_answered_while_every_worker_is_busy() {
     let running = start(Bounds::default()).await;
-    // As many as there are workers, and some that wait behind them. Each blocks its thread.
+    // One blocked request per worker, and more that wait behind them.
     let mut blocked = Vec::new();
     for _ in 0..4 {
         let mut client = running.client("h2").await;
@@ -41,8 +41,8 @@ async fn chunked_body_arrives_whole_and_a_panic_breaks_it_off() {
         let (code, _, body) = client.send(request(Method::HEAD, "/worker-chunks", String::new())).await;
         assert_eq!((code, body.len()), (StatusCode::OK, 0));
         let mut broken = running.client(alpn).await;
-        if let Ok(answer) = broken.open(request(Method::GET, "/worker-chunks-panic", String::new())).await {
-            assert!(read(answer.into_body()).await.is_err(), "{alpn}: a part is not the whole");
+        if let Ok(response) = broken.open(request(Method::GET, "/worker-chunks-panic", String::new())).await {
+            assert!(read(response.into_body()).await.is_err(), "{alpn}: a part is not the whole");
         }
     }
     assert_eq!(running.counters.panics(), 2);
@@ -65,7 +65,7 @@ async fn panic_on_a_worker_costs_one_request() {
 async fn flood_of_bare_connections_does_not_keep_out_a_client() {
     let running = start(Bounds { unauthenticated: 8, ..Bounds::default() }).await;
     let mut client = running.client("h2").await;
-    // Its handshake is over on both sides.
+    // The handshake has finished on both sides.
     assert_eq!(client.get("/").await.0, StatusCode::OK);
     let mut flood = Vec::new();
     for _ in 0..50 {
@@ -84,7 +84,8 @@ async fn bytes_of_bodies_in_flight_are_bounded() {
     let running = start(Bounds { bodies_bytes: 100_000, ..Bounds::default() }).await;
     let mut client = running.client("h2").await;
     let mut tries = 0;
-    // Nothing tells when the bytes of the slow body have arrived; a body that comes before them takes their room.
+    // The test cannot observe that the slow body's bytes have arrived; a body that comes before them takes their
+    // memory.
     let mut slow = loop {
         let mut slow = running.connect("http/1.1", true).await;
         slow.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 70000\r\n\r\n").await.unwrap();
@@ -111,7 +112,7 @@ async fn bytes_of_bodies_in_flight_are_bounded() {
 
 #[tokio::test]
 async fn bytes_of_answers_in_flight_are_bounded_but_no_commit_goes_unanswered() {
-    let running = start(Bounds { answers_bytes: 100_000, ..Bounds::default() }).await;
+    let running = start(Bounds { responses_bytes: 100_000, ..Bounds::default() }).await;
     let mut client = running.client("h2").await;
     assert_eq!(client.get("/large").await.0, StatusCode::TOO_MANY_REQUESTS);
     let refused = client.send(request(Method::POST, "/large-refused", String::new())).await;
@@ -132,10 +133,13 @@ async fn http_1_1_request_needs_exactly_one_host() {
         let mut stream = running.connect("http/1.1", true).await;
         let text = format!("GET / HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
         stream.write_all(text.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer).await;
-        let answer = String::from_utf8(answer).unwrap();
-        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")) && answer.contains(message), "{answer}");
+        let mut response = Vec::new();
+        let _ = stream.read_to_end(&mut response).await;
+        let response = String::from_utf8(response).unwrap();
+        assert!(
+            response.starts_with(&format!("HTTP/1.1 {code} ")) && response.contains(message),
+            "{response}"
+        );
     }
     assert!(running.finish().await);
 }

@@ -1,4 +1,4 @@
-//! Tests of the cache alone. That cached answers equal uncached ones is shown in `tests/api/lists.rs`.
+//! Tests of the cache alone. `tests/api/lists.rs` shows that cached responses equal uncached ones.
 
 use setpoint_api::printing::table::TableOptions;
 use setpoint_api::resource_types;
@@ -16,16 +16,16 @@ fn key(labels: &str) -> ViewKey {
 }
 
 fn items() -> Arc<Items> {
-    let served = resource_types::find("", "v1", "configmaps").unwrap();
+    let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
     let form = (Form::Json, View::Whole);
-    Items::new(Vec::new(), ItemEncoder::new(served, form, TableOptions::default(), Time::EPOCH), None)
+    Items::new(Vec::new(), ItemEncoder::new(resource_type, form, TableOptions::default(), Time::EPOCH), None)
 }
 
 fn at(changed: u64) -> Version {
     Version { changed: Revision(changed), second: None }
 }
 
-/// Requests a list, and caches it if it should be. Returns `true` if it was there.
+/// Requests a list, and caches it if it should be. Returns `true` if it was cached.
 fn request(cache: &Arc<ListCache>, key: &ViewKey, version: Version) -> bool {
     match cache.find(key, version) {
         Found::Items(_) => true,

@@ -9,35 +9,35 @@ use crate::media::{Form, View};
 /// Twenty ConfigMaps of 20,000 bytes each.
 fn records() -> Vec<Record> {
     let store = Store::in_memory(Retention::default());
-    let served = resource_types::find("", "v1", "configmaps").unwrap();
+    let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
     for n in 0..20 {
         let name = format!("c{n:02}");
         let text = format!(
             "{}\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"a\",\"resourceVersion\":\"\"}},\"data\":{{\"k\":\"{:n>20000}\"}}}}",
-            served.type_prefix, ""
+            resource_type.type_prefix, ""
         );
         let hole = text.find("\"},\"data\"").unwrap();
         let draft = Draft::with_hole(text.into_bytes(), u32::try_from(hole).unwrap());
         let proposal = Proposal::new(Cause::default(), Time::EPOCH);
-        store.commit(proposal.put(served.key("a", &name).unwrap(), Expect::Absent, draft)).unwrap();
+        store.commit(proposal.put(resource_type.key("a", &name).unwrap(), Expect::Absent, draft)).unwrap();
     }
-    store.snapshot().table(&served.resource).unwrap().iter().cloned().collect()
+    store.snapshot().table(&resource_type.resource).unwrap().iter().cloned().collect()
 }
 
 fn encoder(form: Form) -> ItemEncoder {
-    let served = resource_types::find("", "v1", "configmaps").unwrap();
-    ItemEncoder::new(served, (form, View::Whole), TableOptions::default(), Time::EPOCH)
+    let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
+    ItemEncoder::new(resource_type, (form, View::Whole), TableOptions::default(), Time::EPOCH)
 }
 
 fn meta() -> PageMeta {
     PageMeta { revision: Revision(7), continue_token: String::new(), remaining: None }
 }
 
-fn bytes(parts: &[Part]) -> Vec<u8> {
+fn bytes(parts: &[BodyPart]) -> Vec<u8> {
     parts.iter().flat_map(|part| part.to_vec()).collect()
 }
 
-fn read(body: Body) -> Vec<Part> {
+fn read(body: Body) -> Vec<BodyPart> {
     match body {
         Body::Whole(parts) => parts,
         Body::Chunked(mut chunks) => std::iter::from_fn(|| chunks.next_chunk()).collect(),
@@ -56,8 +56,8 @@ fn shared_items_are_encoded_once_and_read_as_unshared_ones() {
         let expected = bytes(&read(unshared.body(meta())));
         let (first, second) = (read(shared.body(meta())), read(shared.body(meta())));
         assert!(bytes(&first) == expected && bytes(&second) == expected, "{form:?}");
-        let chunks = |parts: &[Part]| -> Vec<*const u8> {
-            let shared = parts.iter().filter(|part| matches!(part, Part::Shared(_)));
+        let chunks = |parts: &[BodyPart]| -> Vec<*const u8> {
+            let shared = parts.iter().filter(|part| matches!(part, BodyPart::Shared(_)));
             shared.map(|part| part.as_ptr()).collect()
         };
         assert!(chunks(&first).len() > 3 && chunks(&first) == chunks(&second), "{form:?}");
@@ -93,7 +93,7 @@ fn list_beyond_the_budget_is_shared_in_part_and_read_whole() {
         for _ in 0..2 {
             let parts = read(items.body(meta()));
             assert!(bytes(&parts) == expected, "{form:?}");
-            let shared = parts.iter().filter(|part| matches!(part, Part::Shared(_))).count();
+            let shared = parts.iter().filter(|part| matches!(part, BodyPart::Shared(_))).count();
             assert!(0 < shared && shared < 5, "{form:?}: {shared}");
         }
         drop(items);

@@ -1,4 +1,4 @@
-//! What is printed is what the pipeline makes, to the byte.
+//! Rendered Events equal those that the pipeline creates, byte for byte.
 
 use proptest::prelude::*;
 use setpoint_api::resource_types;
@@ -15,7 +15,7 @@ const NAMESPACES: [&str; 3] = ["default", "shop", "v1"];
 fn snapshot(more: &[(&str, &str, &str, &str)]) -> Snapshot {
     let namespaces = NAMESPACES.map(|name| format!(r#"{{"metadata":{{"name":"{name}"}}}}"#));
     let namespaces = namespaces.iter().map(|text| ("", "v1", "namespaces", text.as_str()));
-    testing::world(&namespaces.chain(more.iter().copied()).collect::<Vec<_>>())
+    testing::snapshot_with(&namespaces.chain(more.iter().copied()).collect::<Vec<_>>())
 }
 
 fn events() -> &'static ResourceType {
@@ -31,22 +31,23 @@ fn writer() -> Writer {
     }
 }
 
-/// What a commit writes, as text.
+/// The writes of a commit, as text.
 fn written(proposal: &Proposal) -> String {
     let writes = proposal.writes().map(|write| (write.body.clone(), write.envelope.bytes().to_vec()));
     format!("{proposal:?} {:?}", writes.collect::<Vec<_>>())
 }
 
 fn both(news: &News, snapshot: &Snapshot) -> (Option<String>, String) {
-    let world = World {
+    let context = RequestContext {
         snapshot,
         now: Time::from_seconds(1_763_280_000),
         entropy: [7, 8, 9],
         tolerations: Default::default(),
     };
-    let printed = create(events(), news, &writer(), &world).map(told);
-    let made = typed(events(), news.to_value())
-        .and_then(|event| create::create(events(), news.namespace(), Wish::of(event), &writer(), &world));
+    let printed = create(events(), news, &writer(), &context).map(told);
+    let made = typed(events(), news.to_value()).and_then(|event| {
+        create::create(events(), news.namespace(), DesiredObject::new(event), &writer(), &context)
+    });
     (printed, told(made.map(|decided| decided.step)))
 }
 

@@ -3,7 +3,7 @@
 use setpoint_api::Value;
 use setpoint_api::field_error::{BadValue, ErrorList, FieldError, Path};
 
-use setpoint_pki::x509::{Request, X509Fault, certificates_fault};
+use setpoint_pki::x509::{CertificateRequest, ParseX509Error, certificates_fault};
 
 /// Who signs certificates by which clients make themselves known.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -15,8 +15,8 @@ const ADMINISTRATORS: &str = "system:masters";
 pub fn inspect(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let request = object.str_at(&["spec", "request"]);
     if old.is_none()
-        && let Err(fault) = Request::from_base64(request)
-        && fault != X509Fault::Wrapping
+        && let Err(fault) = CertificateRequest::from_base64(request)
+        && fault != ParseX509Error::Wrapping
     {
         let (spec, value) = (Path::root("spec"), BadValue::json_string(request));
         errors.push(FieldError::invalid(&spec.child("request"), value, fault.to_string()));
@@ -40,7 +40,7 @@ pub fn validate(object: &Value) -> Result<(), String> {
     if object.str_at(&["spec", "signerName"]) != CLIENT_SIGNER {
         return Ok(());
     }
-    let request = Request::from_base64(object.str_at(&["spec", "request"]));
+    let request = CertificateRequest::from_base64(object.str_at(&["spec", "request"]));
     let request = request.map_err(|fault| format!("failed to parse CSR: {fault}"))?;
     if request.organizations.iter().any(|group| group == ADMINISTRATORS) {
         return Err(format!("use of {CLIENT_SIGNER} signer with {ADMINISTRATORS} group is not allowed"));

@@ -38,7 +38,7 @@ fn class(claim: &Value) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{object, world};
+    use super::super::testing::{object, snapshot_with};
     use super::*;
 
     fn claim(size: &str, class: &str, phase: &str) -> Value {
@@ -54,7 +54,7 @@ mod tests {
             format!(r#"{{"metadata":{{"name":"{name}"}},"provisioner":"p","allowVolumeExpansion":{allows}}}"#)
         };
         let (elastic, stiff) = (class("elastic", true), class("stiff", false));
-        let snapshot = world(&[
+        let snapshot = snapshot_with(&[
             ("storage.k8s.io", "v1", "storageclasses", &elastic),
             ("storage.k8s.io", "v1", "storageclasses", &stiff),
         ]);

@@ -5,7 +5,7 @@ use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
 
 use super::{all, mentions};
-use crate::stored;
+use crate::codec;
 
 const STORAGE: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
@@ -40,7 +40,7 @@ fn says(object: &Value, field: &str) -> bool {
 fn default_of(snapshot: &Snapshot, resource: &str, annotations: &[&str]) -> Option<String> {
     let mut newest: Option<(String, String)> = None;
     for record in all(snapshot, resource).filter(|record| mentions(record, "is-default-class")) {
-        let class = stored::object(record);
+        let class = codec::object(record);
         let is_default =
             |annotation: &&str| metadata::entry(&class, "annotations", annotation) == Some("true");
         let made = metadata::text(&class, "creationTimestamp");
@@ -55,7 +55,7 @@ fn default_of(snapshot: &Snapshot, resource: &str, annotations: &[&str]) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{object, world};
+    use super::super::testing::{object, snapshot_with};
     use super::*;
 
     fn class(name: &str, made: &str, default: &str) -> String {
@@ -74,7 +74,7 @@ mod tests {
         ];
         let objects: Vec<_> =
             texts.iter().map(|text| ("storage.k8s.io", "v1", "storageclasses", text.as_str())).collect();
-        let snapshot = world(&objects);
+        let snapshot = snapshot_with(&objects);
         let mut claim = object(r#"{"spec":{}}"#);
         admit_claim(&mut claim, &snapshot);
         assert_eq!(claim.str_at(&["spec", "storageClassName"]), "b");
@@ -82,7 +82,7 @@ mod tests {
         admit_claim(&mut claim, &snapshot);
         assert_eq!(claim.str_at(&["spec", "storageClassName"]), "");
         let mut claim = object(r#"{"spec":{}}"#);
-        admit_claim(&mut claim, &world(&[]));
+        admit_claim(&mut claim, &snapshot_with(&[]));
         assert_eq!(claim, object(r#"{"spec":{}}"#));
     }
 
@@ -90,7 +90,7 @@ mod tests {
     fn an_ingress_without_class_gets_the_default() {
         let class = r#"{"kind":"IngressClass","apiVersion":"networking.k8s.io/v1","metadata":{"name":"x",
             "annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}}}"#;
-        let snapshot = world(&[("networking.k8s.io", "v1", "ingressclasses", class)]);
+        let snapshot = snapshot_with(&[("networking.k8s.io", "v1", "ingressclasses", class)]);
         let mut ingress = object(r#"{"spec":{}}"#);
         admit_ingress(&mut ingress, &snapshot);
         assert_eq!(ingress.str_at(&["spec", "ingressClassName"]), "x");

@@ -9,7 +9,7 @@ use setpoint_store::commit::COMMIT_BYTES_MAX;
 use setpoint_store::{CommitError, Refusal, Snapshot, Table};
 
 use crate::api::commit_status;
-use crate::stored;
+use crate::codec;
 
 /// What was filled in, for people to see.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -140,7 +140,7 @@ pub fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> 
 fn ranges(namespace: &str, snapshot: &Snapshot) -> Vec<Value> {
     let table: Option<&Table> = Resource::new("limitranges").ok().and_then(|name| snapshot.table(&name));
     let Some(table) = table.filter(|table| !table.is_empty()) else { return Vec::new() };
-    table.range(&format!("{namespace}/"), None).map(stored::object).collect()
+    table.range(&format!("{namespace}/"), None).map(codec::object).collect()
 }
 
 fn items(range: &Value) -> impl Iterator<Item = &Value> {
@@ -301,14 +301,14 @@ fn together(mut faults: Vec<String>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{object, world};
+    use super::super::testing::{object, snapshot_with};
     use super::*;
 
     fn range(item: &str) -> Snapshot {
         let text = format!(
             r#"{{"kind":"LimitRange","apiVersion":"v1","metadata":{{"name":"r","namespace":"a"}},"spec":{{"limits":[{item}]}}}}"#
         );
-        world(&[("", "v1", "limitranges", &text)])
+        snapshot_with(&[("", "v1", "limitranges", &text)])
     }
 
     fn pod(resources: &str) -> Value {

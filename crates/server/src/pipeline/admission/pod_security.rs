@@ -11,7 +11,7 @@ use setpoint_api::{Key, Resource, Value, metadata};
 use setpoint_store::{Record, Snapshot};
 
 use super::mentions;
-use crate::stored;
+use crate::codec;
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
@@ -114,12 +114,12 @@ pub fn validate(pod: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result
 
 /// What to warn whoever makes or changes an object with pods in it of.
 pub fn warnings(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     object: &Value,
     old: Option<&Value>,
     snapshot: &Snapshot,
 ) -> Vec<String> {
-    let template: &[&str] = match (served.info.group, served.info.plural) {
+    let template: &[&str] = match (resource_type.info.group, resource_type.info.plural) {
         ("", "pods") => &[],
         ("", "podtemplates") => &["template"],
         ("", "replicationcontrollers")
@@ -142,7 +142,7 @@ pub fn warnings(
 fn namespace_of(object: &Value, snapshot: &Snapshot) -> Option<Value> {
     let key = Key::cluster(&Resource::new("namespaces").ok()?, metadata::namespace(object)).ok()?;
     let says = |record: &&Record| mentions(record, PREFIX);
-    snapshot.get(&key).filter(says).map(stored::object)
+    snapshot.get(&key).filter(says).map(codec::object)
 }
 
 /// Whether a change of a pod is one that is judged again: what it runs is another.

@@ -4,7 +4,7 @@ use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
 
 use super::{all, find, mentions};
-use crate::stored;
+use crate::codec;
 
 const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 const PREEMPTS: &str = "PreemptLowerPriority";
@@ -84,7 +84,7 @@ pub fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -
 fn default_class(snapshot: &Snapshot) -> Option<Value> {
     all(snapshot, CLASSES)
         .filter(|record| mentions(record, "\"globalDefault\":true"))
-        .map(stored::object)
+        .map(codec::object)
         .filter(|class| class.get("globalDefault").and_then(Value::as_bool) == Some(true))
         .min_by_key(value)
 }
@@ -95,7 +95,7 @@ fn value(class: &Value) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{object, world};
+    use super::super::testing::{object, snapshot_with};
     use super::*;
 
     const HIGH: &str = r#"{"kind":"PriorityClass","apiVersion":"scheduling.k8s.io/v1","metadata":{"name":"high"},
@@ -106,7 +106,7 @@ mod tests {
     fn classes(texts: &[&'static str]) -> Snapshot {
         let objects: Vec<_> =
             texts.iter().map(|text| ("scheduling.k8s.io", "v1", "priorityclasses", *text)).collect();
-        world(&objects)
+        snapshot_with(&objects)
     }
 
     fn admitted(pod: &str, texts: &[&'static str]) -> Result<Value, String> {

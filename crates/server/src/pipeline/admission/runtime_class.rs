@@ -137,7 +137,7 @@ fn covers(one: &Value, other: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{object, world};
+    use super::super::testing::{object, snapshot_with};
     use super::*;
 
     const CLASS: &str = r#"{"kind":"RuntimeClass","apiVersion":"node.k8s.io/v1","metadata":{"name":"vm"},"handler":"h",
@@ -146,7 +146,7 @@ mod tests {
 
     fn admitted(spec: &str) -> Result<Value, String> {
         let mut pod = object(&format!(r#"{{"spec":{spec}}}"#));
-        admit(&mut pod, &world(&[("node.k8s.io", "v1", "runtimeclasses", CLASS)]))?;
+        admit(&mut pod, &snapshot_with(&[("node.k8s.io", "v1", "runtimeclasses", CLASS)]))?;
         Ok(pod.get("spec").unwrap().clone())
     }
 
@@ -172,6 +172,6 @@ mod tests {
             "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no"
         );
         let pod = object(r#"{"spec":{"overhead":{"cpu":"1"}}}"#);
-        assert!(validate(&pod, &world(&[])).is_err());
+        assert!(validate(&pod, &snapshot_with(&[])).is_err());
     }
 }

@@ -9,7 +9,7 @@ use setpoint_api::{Key, Map, Resource, Value, json, metadata};
 use setpoint_store::{Record, Snapshot};
 
 use super::mentions;
-use crate::stored;
+use crate::codec;
 
 const DEFAULT: &str = "default";
 const SECRETS: &str = "imagePullSecrets";
@@ -48,7 +48,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), S
     }
     // Most accounts say nothing of either, and need no reading.
     let account = account.filter(|account| mentions(account, AUTOMOUNT) || mentions(account, SECRETS));
-    let account = account.map(stored::object).unwrap_or_default();
+    let account = account.map(codec::object).unwrap_or_default();
     let said = spec.get(AUTOMOUNT).and_then(Value::as_bool);
     if said.or_else(|| account.get(AUTOMOUNT)?.as_bool()).unwrap_or(true) {
         mount_token(spec, entropy);
@@ -104,7 +104,7 @@ fn find<'a>(namespace: &str, name: &str, snapshot: &'a Snapshot) -> Option<&'a R
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{object, world};
+    use super::super::testing::{object, snapshot_with};
     use super::*;
 
     const ACCOUNT: &str = r#"{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"robot","namespace":"a"},
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_pod_without_account_runs_as_the_default_one() {
         let mut pod = object(r#"{"metadata":{"namespace":"a"},"spec":{}}"#);
-        admit(&mut pod, &world(&[]), 1).unwrap();
+        admit(&mut pod, &snapshot_with(&[]), 1).unwrap();
         assert_eq!(pod.str_at(&["spec", "serviceAccountName"]), "default");
         assert_eq!(pod.str_at(&["spec", "serviceAccount"]), "default");
     }
@@ -122,9 +122,9 @@ mod tests {
     fn a_named_account_must_exist_and_lends_its_secrets() {
         let text = r#"{"metadata":{"namespace":"a"},"spec":{"serviceAccountName":"robot"}}"#;
         let mut pod = object(text);
-        let refused = admit(&mut pod, &world(&[]), 1).unwrap_err();
+        let refused = admit(&mut pod, &snapshot_with(&[]), 1).unwrap_err();
         assert_eq!(refused, "error looking up service account a/robot: serviceaccount \"robot\" not found");
-        admit(&mut pod, &world(&[("", "v1", "serviceaccounts", ACCOUNT)]), 1).unwrap();
+        admit(&mut pod, &snapshot_with(&[("", "v1", "serviceaccounts", ACCOUNT)]), 1).unwrap();
         assert_eq!(pod.at(&["spec", "imagePullSecrets"]), object(ACCOUNT).get("imagePullSecrets"));
     }
 
@@ -133,7 +133,7 @@ mod tests {
         let pod = |more: &str, mounts: &str| {
             let spec = format!(r#"{{"containers":[{{"name":"a"{mounts}}}]{more}}}"#);
             let mut pod = object(&format!(r#"{{"metadata":{{"namespace":"a"}},"spec":{spec}}}"#));
-            admit(&mut pod, &world(&[]), 1).unwrap();
+            admit(&mut pod, &snapshot_with(&[]), 1).unwrap();
             pod
         };
         let mounted = pod("", "");
@@ -156,7 +156,7 @@ mod tests {
     fn a_mirror_pod_has_no_account() {
         let text = r#"{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{}}"#;
         let mut pod = object(text);
-        admit(&mut pod, &world(&[]), 1).unwrap();
+        admit(&mut pod, &snapshot_with(&[]), 1).unwrap();
         assert_eq!(pod, object(text));
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn bound(pods: &ResourceType, record: &Record, binding: &Value, now: 
 const CONDITION_ROOM: usize = 192;
 
 /// Where something is added to an object or a list.
-struct Place {
+struct InsertionPoint {
     at: usize,
     comma: Comma,
     /// Whether it goes into a list that is there.
@@ -75,7 +75,7 @@ enum Comma {
     Neither,
 }
 
-impl Place {
+impl InsertionPoint {
     fn fill(&self, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
         if matches!(self.comma, Comma::Before) {
             out.push(b',');
@@ -93,7 +93,7 @@ impl Place {
         of: Struct<'_>,
         field: &str,
         mut is_plain: impl FnMut(Member<'_>) -> bool,
-    ) -> Option<(Place, usize)> {
+    ) -> Option<(InsertionPoint, usize)> {
         let rank = of.position(field)?;
         let (mut next, mut last) = (None, None);
         let mut members = Members::of(text, object);
@@ -111,7 +111,7 @@ impl Place {
             (None, Some(end)) => (end, Comma::Before),
             (None, None) => (object + 1, Comma::Neither),
         };
-        Some((Place { at, comma, is_in_list: false }, members.end()))
+        Some((InsertionPoint { at, comma, is_in_list: false }, members.end()))
     }
 }
 
@@ -151,14 +151,16 @@ fn plain_metadata(text: &str, metadata: usize, uid: &str) -> Option<usize> {
 }
 
 /// Where the name of the node goes, if there is none and nobody keeps the pod from getting one, and where the spec ends.
-fn node_place(text: &str, spec: usize, of: Struct<'_>) -> Option<(Place, usize)> {
-    Place::of(text, spec, of, "nodeName", |member| !matches!(member.name, "nodeName" | "schedulingGates"))
+fn node_place(text: &str, spec: usize, of: Struct<'_>) -> Option<(InsertionPoint, usize)> {
+    InsertionPoint::of(text, spec, of, "nodeName", |member| {
+        !matches!(member.name, "nodeName" | "schedulingGates")
+    })
 }
 
 /// Where the condition goes that says so, if there is none of its type, and where the status ends.
-fn condition_place(text: &str, status: usize, of: Struct<'_>) -> Option<(Place, usize)> {
+fn condition_place(text: &str, status: usize, of: Struct<'_>) -> Option<(InsertionPoint, usize)> {
     let mut known = None;
-    let (place, end) = Place::of(text, status, of, "conditions", |member| {
+    let (place, end) = InsertionPoint::of(text, status, of, "conditions", |member| {
         if member.name == "conditions" {
             known = Some(member.value..member.end);
         }
@@ -167,5 +169,5 @@ fn condition_place(text: &str, status: usize, of: Struct<'_>) -> Option<(Place, 
     let Some(known) = known else { return Some((place, end)) };
     let (list, last) = (text.as_bytes().get(known.clone())?, known.end - 1);
     let is_plain = list.starts_with(b"[{") && memmem::find(list, b"\"PodScheduled\"").is_none();
-    is_plain.then_some((Place { at: last, comma: Comma::Before, is_in_list: true }, end))
+    is_plain.then_some((InsertionPoint { at: last, comma: Comma::Before, is_in_list: true }, end))
 }

@@ -23,14 +23,14 @@ fn stored_as(draft: Draft) -> Record {
 
 fn record(pod: Value) -> Record {
     let pod = decode(pod, pods().stored_schema, &[]).unwrap().value;
-    stored_as(stored::draft(pods(), pod, Time::EPOCH).unwrap())
+    stored_as(codec::draft(pods(), pod, Time::EPOCH).unwrap())
 }
 
 /// The binding as the rules of pods have it.
 fn by_the_rules(record: &Record, binding: &Value) -> Option<Record> {
-    let mut pod = stored::closed(pods(), record);
+    let mut pod = codec::closed(pods(), record);
     pod::bind(&mut pod, binding, NOW).ok()?;
-    stored::draft(pods(), pod, Time::EPOCH).map(stored_as)
+    codec::draft(pods(), pod, Time::EPOCH).map(stored_as)
 }
 
 fn binding(metadata: Value) -> Value {

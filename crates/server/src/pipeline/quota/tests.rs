@@ -12,15 +12,15 @@ use crate::exchange::Identity;
 use crate::pipeline::admission::testing;
 use crate::pipeline::create::create;
 use crate::pipeline::update::update;
-use crate::pipeline::{Step, Wish};
+use crate::pipeline::{DesiredObject, Step};
 
 fn writer(dry_run: bool) -> Writer {
     let identity = Identity { user: "ann".to_owned(), groups: Vec::new() };
     Writer { identity, manager: "test".to_owned(), dry_run, reconciler: String::new() }
 }
 
-fn world(snapshot: &Snapshot) -> World<'_> {
-    World {
+fn context(snapshot: &Snapshot) -> RequestContext<'_> {
+    RequestContext {
         snapshot,
         now: Time::from_seconds(1_800_000_000),
         entropy: [1, 2, 3],
@@ -51,9 +51,9 @@ fn store(quotas: &[Value]) -> Store {
 }
 
 fn put(store: &Store, plural: &str, object: Value) {
-    let served = resource_types::find("", "v1", plural).unwrap();
-    let key = served.key(metadata::namespace(&object), metadata::name(&object)).unwrap();
-    let draft = stored::draft(served, object, Time::EPOCH).unwrap();
+    let resource_type = resource_types::find("", "v1", plural).unwrap();
+    let key = resource_type.key(metadata::namespace(&object), metadata::name(&object)).unwrap();
+    let draft = codec::draft(resource_type, object, Time::EPOCH).unwrap();
     store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft)).unwrap();
 }
 
@@ -66,19 +66,26 @@ fn pod(name: &str, resources: Value) -> Value {
 
 /// Makes an object and says why not.
 fn make(store: &Store, plural: &str, object: Value) -> Result<(), String> {
-    let served = resource_types::find("", "v1", plural).unwrap();
+    let resource_type = resource_types::find("", "v1", plural).unwrap();
     let object = testing::object(&json::to_text(&object));
     let snapshot = store.snapshot();
-    let step = create(served, "a", Wish::of(object), &writer(false), &world(&snapshot));
+    let step = create(resource_type, "a", DesiredObject::new(object), &writer(false), &context(&snapshot));
     commit(store, step.map(|decided| decided.step))
 }
 
-fn change(store: &Store, plural: &str, part: Part, object: Value) -> Result<(), String> {
-    let served = resource_types::find("", "v1", plural).unwrap();
+fn change(store: &Store, plural: &str, subresource: Subresource, object: Value) -> Result<(), String> {
+    let resource_type = resource_types::find("", "v1", plural).unwrap();
     let snapshot = store.snapshot();
-    let key = served.key("a", metadata::name(&object)).unwrap();
+    let key = resource_type.key("a", metadata::name(&object)).unwrap();
     let record = snapshot.get(&key).unwrap();
-    let step = update(served, part, Wish::of(object), record, &writer(false), &world(&snapshot));
+    let step = update(
+        resource_type,
+        subresource,
+        DesiredObject::new(object),
+        record,
+        &writer(false),
+        &context(&snapshot),
+    );
     commit(store, step.map(|decided| decided.step))
 }
 
@@ -91,7 +98,7 @@ fn commit(store: &Store, step: Result<Step, Status>) -> Result<(), String> {
 
 fn get(store: &Store, plural: &str, name: &str) -> Value {
     let key = resource_types::find("", "v1", plural).unwrap().key("a", name).unwrap();
-    store.snapshot().get(&key).map(stored::object).unwrap()
+    store.snapshot().get(&key).map(codec::object).unwrap()
 }
 
 fn used(store: &Store, name: &str) -> String {
@@ -218,7 +225,7 @@ fn a_change_is_charged_for_what_grows() {
     let become_sort = |sort: &str| {
         let mut service = get(&store, "services", "s");
         service.ensure_map("spec").insert("type", sort);
-        change(&store, "services", Part::Whole, service)
+        change(&store, "services", Subresource::None, service)
     };
     assert_eq!(become_sort("NodePort"), Ok(()));
     assert_eq!(
@@ -247,7 +254,7 @@ fn a_pod_that_is_resized_is_charged_the_difference() {
         let mut pod = get(&store, "pods", "x");
         let Some(Value::List(containers)) = pod.at_mut(&["spec", "containers"]) else { panic!() };
         containers[0].ensure_map("resources").ensure_map("requests").insert("cpu", cpu);
-        change(&store, "pods", Part::Resize, pod)
+        change(&store, "pods", Subresource::Resize, pod)
     };
     assert_eq!(resize("700m"), Ok(()));
     assert_eq!(used(&store, "q"), r#"{"requests.cpu":"700m"}"#);
@@ -268,7 +275,7 @@ fn a_pod_that_comes_into_a_scope_is_charged_as_a_whole() {
     assert_eq!(used(&store, "q"), r#"{"pods":"0"}"#);
     let mut soon = get(&store, "pods", "x");
     soon.ensure_map("spec").insert("activeDeadlineSeconds", 5);
-    assert_eq!(change(&store, "pods", Part::Whole, soon), Ok(()));
+    assert_eq!(change(&store, "pods", Subresource::None, soon), Ok(()));
     assert_eq!(used(&store, "q"), r#"{"pods":"1"}"#);
 }
 
@@ -303,30 +310,30 @@ fn a_claim_is_charged_to_its_class_too() {
     // A volume that has grown is counted, though it is too much.
     let mut grown = get(&store, "persistentvolumeclaims", "v");
     grown.ensure_map("status").insert("allocatedResources", value!({"storage": "5Gi"}));
-    assert_eq!(change(&store, "persistentvolumeclaims", Part::Status, grown), Ok(()));
+    assert_eq!(change(&store, "persistentvolumeclaims", Subresource::Status, grown), Ok(()));
     assert!(used(&store, "q").contains(r#""requests.storage":"5Gi""#), "{}", used(&store, "q"));
 }
 
 #[test]
 fn a_dry_run_is_judged_and_charged_nothing() {
     let store = store(&[quota("q", value!({}), value!({"pods": "1"}), value!({"pods": "0"}))]);
-    let served = resource_types::find("", "v1", "pods").unwrap();
+    let resource_type = resource_types::find("", "v1", "pods").unwrap();
     let snapshot = store.snapshot();
-    let wish = Wish::of(pod("x", value!({})));
-    let step = create(served, "a", wish, &writer(true), &world(&snapshot)).unwrap().step;
-    assert!(matches!(step, Step::Would(_)));
+    let desired = DesiredObject::new(pod("x", value!({})));
+    let step = create(resource_type, "a", desired, &writer(true), &context(&snapshot)).unwrap().step;
+    assert!(matches!(step, Step::DryRun(_)));
     assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
     let snapshot = store.snapshot();
-    let wish = Wish::of(pod("y", value!({})));
-    assert!(create(served, "a", wish, &writer(true), &world(&snapshot)).is_err());
+    let desired = DesiredObject::new(pod("y", value!({})));
+    assert!(create(resource_type, "a", desired, &writer(true), &context(&snapshot)).is_err());
 }
 
 /// Makes a pod as a server does: decided again for as long as others are faster.
-fn insist(store: &Store, served: &ResourceType, pod: &Value) -> Result<(), String> {
+fn insist(store: &Store, resource_type: &ResourceType, pod: &Value) -> Result<(), String> {
     loop {
         let snapshot = store.snapshot();
-        let wish = Wish::of(pod.clone());
-        let step = create(served, "a", wish, &writer(false), &world(&snapshot));
+        let desired = DesiredObject::new(pod.clone());
+        let step = create(resource_type, "a", desired, &writer(false), &context(&snapshot));
         let Step::Commit(proposal) = step.map_err(|status| status.message.to_string())?.step else {
             panic!()
         };
@@ -346,7 +353,7 @@ fn many_who_come_at_once_get_what_there_is_and_not_more() {
     let one = quota("one", value!({}), value!({"pods": (hard.as_str())}), value!({"pods": "0"}));
     let two = quota("two", value!({}), value!({"requests.cpu": "50"}), value!({"requests.cpu": "0"}));
     let store = store(&[one, two]);
-    let served = resource_types::find("", "v1", "pods").unwrap();
+    let resource_type = resource_types::find("", "v1", "pods").unwrap();
     let (admitted, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -354,7 +361,7 @@ fn many_who_come_at_once_get_what_there_is_and_not_more() {
             scope.spawn(move || {
                 for n in 0..20 {
                     let pod = pod(&format!("x-{thread}-{n}"), value!({"requests": {"cpu": "500m"}}));
-                    match insist(store, served, &pod) {
+                    match insist(store, resource_type, &pod) {
                         Ok(()) => admitted.fetch_add(1, Ordering::Relaxed),
                         Err(why) => {
                             assert!(
@@ -368,12 +375,12 @@ fn many_who_come_at_once_get_what_there_is_and_not_more() {
             });
         }
         // Whatever is seen meanwhile, what is used is what there is.
-        let pods = &served.resource;
+        let pods = &resource_type.resource;
         loop {
             let snapshot = store.snapshot();
             let there = snapshot.table(pods).map_or(0, setpoint_store::Table::len);
             let key = resource_types::find("", "v1", "resourcequotas").unwrap().key("a", "one").unwrap();
-            let quota = stored::object(snapshot.get(&key).unwrap());
+            let quota = codec::object(snapshot.get(&key).unwrap());
             assert_eq!(quota.str_at(&["status", "used", "pods"]), there.to_string());
             if there == HARD {
                 break;

@@ -8,8 +8,8 @@ use setpoint_api::status::Status;
 use setpoint_api::{Resource, Value};
 use setpoint_store::Snapshot;
 
-use super::super::{World, check};
-use crate::stored;
+use super::super::{RequestContext, check};
+use crate::codec;
 
 /// The range, as people write it.
 pub const RANGE: &str = "30000-32767";
@@ -18,22 +18,22 @@ const LAST: i64 = 32767;
 
 /// Gives a Service its ports, and says whether it took any that it did not have.
 pub(super) fn allocate(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     service: &mut Value,
     old: Option<&Value>,
     dry_run: bool,
-    world: &World<'_>,
+    context: &RequestContext<'_>,
 ) -> Result<bool, Status> {
     let wants_ports = matches!(service.str_at(&["spec", "type"]), "NodePort" | "LoadBalancer");
     let wants_check = needs_health_check(service) && !old.is_some_and(needs_health_check);
     if !wants_ports && !wants_check {
         return Ok(false);
     }
-    let mut used = Used { dry_run, ..Used::of(world, old) };
+    let mut used = PortsInUse { dry_run, ..PortsInUse::of(context, old) };
     if wants_ports {
         let mut errors = ErrorList::new();
         give_ports(service, old, &mut used, &mut errors)?;
-        check(served, service, &errors)?;
+        check(resource_type, service, &errors)?;
     }
     if wants_check {
         let asked = int(service, &["spec", "healthCheckNodePort"]);
@@ -48,7 +48,7 @@ pub(super) fn allocate(
                     let path = Path::root("spec");
                     errors.push(FieldError::invalid(&path.child("healthCheckNodePort"), asked, detail));
                 }
-                check(served, service, &errors)?;
+                check(resource_type, service, &errors)?;
                 asked
             }
         };
@@ -60,7 +60,7 @@ pub(super) fn allocate(
 fn give_ports(
     service: &mut Value,
     old: Option<&Value>,
-    used: &mut Used,
+    used: &mut PortsInUse,
     errors: &mut ErrorList,
 ) -> Result<(), Status> {
     let gives = service.at(&["spec", "allocateLoadBalancerNodePorts"]).and_then(Value::as_bool)
@@ -107,7 +107,7 @@ fn give_ports(
 }
 
 /// The ports that are in use, by whomever.
-struct Used {
+struct PortsInUse {
     ports: BTreeSet<i64>,
     chance: u64,
     taken: bool,
@@ -115,12 +115,12 @@ struct Used {
     dry_run: bool,
 }
 
-impl Used {
+impl PortsInUse {
     /// Those of all Services. What the old state of this Service has is among them.
-    fn of(world: &World<'_>, old: Option<&Value>) -> Used {
-        let mut ports: BTreeSet<i64> = in_use(world.snapshot).collect();
+    fn of(context: &RequestContext<'_>, old: Option<&Value>) -> PortsInUse {
+        let mut ports: BTreeSet<i64> = in_use(context.snapshot).collect();
         ports.extend(old.map(of_service).unwrap_or_default());
-        Used { ports, chance: world.entropy[0], taken: false, dry_run: false }
+        PortsInUse { ports, chance: context.entropy[0], taken: false, dry_run: false }
     }
 
     fn take(&mut self, port: i64) -> Result<(), &'static str> {
@@ -153,7 +153,7 @@ fn in_use(snapshot: &Snapshot) -> impl Iterator<Item = i64> {
     let records = table.into_iter().flat_map(setpoint_store::Table::iter);
     let with_ports = records
         .filter(|record| matches!(record.tags().field("spec.type"), Some("NodePort" | "LoadBalancer")));
-    with_ports.flat_map(|record| of_service(&stored::object(record)))
+    with_ports.flat_map(|record| of_service(&codec::object(record)))
 }
 
 fn of_service(service: &Value) -> Vec<i64> {

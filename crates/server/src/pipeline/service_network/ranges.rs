@@ -11,7 +11,7 @@ use setpoint_api::{Resource, Value, metadata};
 use setpoint_store::{Snapshot, Table};
 use thiserror::Error;
 
-use crate::stored;
+use crate::codec;
 
 /// The name of the range that the cluster is made with.
 pub const DEFAULT_NAME: &str = "kubernetes";
@@ -73,7 +73,7 @@ impl Ranges {
         let mut cluster = Vec::new();
         let mut networks = Vec::new();
         for record in table.into_iter().flat_map(Table::iter) {
-            let range = stored::object(record);
+            let range = codec::object(record);
             let cidrs = cidrs(&range);
             if record.name() == DEFAULT_NAME {
                 cluster.clone_from(&cidrs);

@@ -9,8 +9,8 @@ use super::*;
 use crate::exchange::Identity;
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
-use crate::pipeline::update::{Part, update};
-use crate::pipeline::{Decided, Step, Wish, Writer};
+use crate::pipeline::update::{Subresource, update};
+use crate::pipeline::{Decision, DesiredObject, Step, Writer};
 
 /// A store with a namespace, and what a client does to Services in it.
 struct Cluster {
@@ -50,7 +50,7 @@ impl Cluster {
     fn make_of(&mut self, group: &str, plural: &str, namespace: &str, text: &str) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
         self.chance += 1;
-        let world = World {
+        let context = RequestContext {
             snapshot: &snapshot,
             now: Time(1_000_000),
             entropy: [self.chance; 3],
@@ -60,9 +60,9 @@ impl Cluster {
         let step = create(
             resource_types::find(group, "v1", plural).unwrap(),
             namespace,
-            Wish::of(object),
+            DesiredObject::new(object),
             &self.writer,
-            &world,
+            &context,
         )?;
         Ok(self.perform(step.step))
     }
@@ -75,39 +75,47 @@ impl Cluster {
 
     fn change(&mut self, name: &str, spec: &str) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
-        let world = World {
+        let context = RequestContext {
             snapshot: &snapshot,
             now: Time(2_000_000),
             entropy: [9; 3],
             tolerations: Default::default(),
         };
-        let served = resource_types::find("", "v1", "services").unwrap();
-        let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
-        let mut object = stored::object(record);
+        let resource_type = resource_types::find("", "v1", "services").unwrap();
+        let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
+        let mut object = codec::object(record);
         object.make_map().insert("spec", json::parse(spec.as_bytes()).unwrap());
-        let step = update(served, Part::Whole, Wish::of(object), record, &self.writer, &world)?;
+        let step = update(
+            resource_type,
+            Subresource::None,
+            DesiredObject::new(object),
+            record,
+            &self.writer,
+            &context,
+        )?;
         Ok(self.perform(step.step))
     }
 
     fn delete(&mut self, name: &str) {
         let snapshot = self.store.snapshot();
-        let world = World {
+        let context = RequestContext {
             snapshot: &snapshot,
             now: Time(2_000_000),
             entropy: [9; 3],
             tolerations: Default::default(),
         };
-        let served = resource_types::find("", "v1", "services").unwrap();
-        let record = snapshot.get(&served.key("a", name).unwrap()).unwrap();
+        let resource_type = resource_types::find("", "v1", "services").unwrap();
+        let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
         let options = Value::map();
         let step =
-            delete(served, record, &DeleteOptions::from_value(&options), &self.writer, &world).unwrap();
+            delete(resource_type, record, &DeleteOptions::from_value(&options), &self.writer, &context)
+                .unwrap();
         self.perform(step);
     }
 
     fn perform(&self, step: Step) -> Value {
         match step {
-            Step::Commit(proposal) => stored::object(&self.store.commit(*proposal).unwrap().records[0]),
+            Step::Commit(proposal) => codec::object(&self.store.commit(*proposal).unwrap().records[0]),
             Step::Remove(proposal, object) => {
                 self.store.commit(*proposal).unwrap();
                 object
@@ -211,15 +219,26 @@ fn a_port_of_two_protocols_has_one_node_port() {
 #[test]
 fn of_two_that_decide_at_once_one_decides_again() {
     let cluster = Cluster::new();
-    let served = resource_types::find("", "v1", "services").unwrap();
+    let resource_type = resource_types::find("", "v1", "services").unwrap();
     let snapshot = cluster.store.snapshot();
-    let world = World { snapshot: &snapshot, now: Time(1), entropy: [7; 3], tolerations: Default::default() };
+    let context = RequestContext {
+        snapshot: &snapshot,
+        now: Time(1),
+        entropy: [7; 3],
+        tolerations: Default::default(),
+    };
     let decide = |name: &str, spec: &str, entropy: u64| {
         let text =
             format!(r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"{name}"}},"spec":{spec}}}"#);
-        let world = World { entropy: [entropy; 3], ..world };
-        match create(served, "a", Wish::of(json::parse(text.as_bytes()).unwrap()), &cluster.writer, &world) {
-            Ok(Decided { step: Step::Commit(proposal), .. }) => *proposal,
+        let context = RequestContext { entropy: [entropy; 3], ..context };
+        match create(
+            resource_type,
+            "a",
+            DesiredObject::new(json::parse(text.as_bytes()).unwrap()),
+            &cluster.writer,
+            &context,
+        ) {
+            Ok(Decision { step: Step::Commit(proposal), .. }) => *proposal,
             _ => unreachable!("the Service can be made"),
         }
     };

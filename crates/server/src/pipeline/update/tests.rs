@@ -26,39 +26,48 @@ impl Cluster {
         cluster
     }
 
-    fn act(&self, decide: impl FnOnce(&World<'_>) -> Result<Decided, Status>) -> Record {
+    fn act(&self, decide: impl FnOnce(&RequestContext<'_>) -> Result<Decision, Status>) -> Record {
         let snapshot = self.store.snapshot();
-        let world = World {
+        let context = RequestContext {
             snapshot: &snapshot,
             now: Time::from_seconds(1_800_000_000),
             entropy: [7; 3],
             tolerations: Default::default(),
         };
-        match decide(&world).unwrap_or_else(|status| panic!("{}", status.message)).step {
+        match decide(&context).unwrap_or_else(|status| panic!("{}", status.message)).step {
             Step::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
             _ => panic!("something is to be written"),
         }
     }
 
-    fn make(&self, served: &ResourceType, namespace: &str, object: Value) -> Record {
-        let object = decode(object, served.stored_schema, &[]).unwrap().value;
-        self.act(|world| create(served, namespace, Wish::of(object), &self.writer, world))
+    fn make(&self, resource_type: &ResourceType, namespace: &str, object: Value) -> Record {
+        let object = decode(object, resource_type.stored_schema, &[]).unwrap().value;
+        self.act(|context| {
+            create(resource_type, namespace, DesiredObject::new(object), &self.writer, context)
+        })
     }
 
     /// Writes a status, on what `read` makes of the record.
     fn report(
         &self,
-        served: &ResourceType,
+        resource_type: &ResourceType,
         key: &Key,
         status: &Value,
         read: impl FnOnce(&Record) -> Value,
     ) -> Record {
         let patch = value!({"status": (status.clone())});
-        self.act(|world| {
-            let record = world.snapshot.get(key).unwrap();
+        self.act(|context| {
+            let record = context.snapshot.get(key).unwrap();
             let live = read(record);
-            let wish = PatchType::Merge.apply(&patch, live.clone(), served.stored_schema).unwrap();
-            update_live(served, Part::Status, Wish::of(wish), (record, live), &self.writer, world)
+            let desired = PatchType::Merge.apply(&patch, live.clone(), resource_type.stored_schema).unwrap();
+            update_live(
+                resource_type,
+                Subresource::Status,
+                DesiredObject::new(desired),
+                (record, live),
+                &self.writer,
+                context,
+            )
         })
     }
 }
@@ -101,26 +110,30 @@ fn a_status_written_without_a_look_at_the_rest_is_stored_as_one_written_with_it(
         ("apps", "replicasets", "ReplicaSet", set.clone(), counts.clone()),
         ("apps", "deployments", "Deployment", set, counts),
     ] {
-        let served = resource_types::find(group, "v1", plural).unwrap();
-        assert!(!served.rules.raw_spec_fields().is_empty());
+        let resource_type = resource_types::find(group, "v1", plural).unwrap();
+        assert!(!resource_type.rules.raw_spec_fields().is_empty());
         let api_version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
         let object = value!({
             "kind": (kind), "apiVersion": (api_version), "metadata": {"name": "x", "namespace": "a"}, "spec": (spec),
         });
-        let key = served.key("a", "x").unwrap();
+        let key = resource_type.key("a", "x").unwrap();
         let written = [false, true].map(|is_closed| {
             let cluster = Cluster::new();
-            let made = cluster.make(served, "a", object.clone());
+            let made = cluster.make(resource_type, "a", object.clone());
             let read = |record: &Record| {
-                if is_closed { stored::closed(served, record) } else { stored::object(record) }
+                if is_closed { codec::closed(resource_type, record) } else { codec::object(record) }
             };
-            let first = cluster.report(served, &key, &status, read);
-            let second =
-                cluster.report(served, &key, &value!({"observedGeneration": 1, "reason": null}), |record| {
+            let first = cluster.report(resource_type, &key, &status, read);
+            let second = cluster.report(
+                resource_type,
+                &key,
+                &value!({"observedGeneration": 1, "reason": null}),
+                |record| {
                     let mut live = read(record);
                     live.ensure_map("status").remove("observedGeneration");
                     live
-                });
+                },
+            );
             [made, first, second].map(|record| String::from_utf8(record.value().to_vec()).unwrap())
         });
         assert_eq!(written[0], written[1], "{plural}");
@@ -130,27 +143,34 @@ fn a_status_written_without_a_look_at_the_rest_is_stored_as_one_written_with_it(
 
 #[test]
 fn who_is_answered_with_an_object_gets_all_of_it_open() {
-    let served = resource_types::find("", "v1", "pods").unwrap();
+    let resource_type = resource_types::find("", "v1", "pods").unwrap();
     let mut cluster = Cluster::new();
     let object = value!({
         "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x", "namespace": "a"}, "spec": (pod_spec()),
     });
-    let record = cluster.make(served, "a", object);
+    let record = cluster.make(resource_type, "a", object);
     cluster.writer.dry_run = true;
     let snapshot = cluster.store.snapshot();
-    let world = World {
+    let context = RequestContext {
         snapshot: &snapshot,
         now: Time::from_seconds(1_800_000_000),
         entropy: [7; 3],
         tolerations: Default::default(),
     };
-    let live = stored::closed(served, &record);
-    let mut wish = live.clone();
-    wish.ensure_map("status").insert("phase", "Running");
-    let decided = update_live(served, Part::Status, Wish::of(wish), (&record, live), &cluster.writer, &world);
-    let Ok(Decided { step: Step::Would(object), .. }) = decided else {
+    let live = codec::closed(resource_type, &record);
+    let mut desired = live.clone();
+    desired.ensure_map("status").insert("phase", "Running");
+    let decided = update_live(
+        resource_type,
+        Subresource::Status,
+        DesiredObject::new(desired),
+        (&record, live),
+        &cluster.writer,
+        &context,
+    );
+    let Ok(Decision { step: Step::DryRun(object), .. }) = decided else {
         panic!("a dry run says what would be")
     };
-    assert_eq!(object.get("spec"), stored::object(&record).get("spec"));
+    assert_eq!(object.get("spec"), codec::object(&record).get("spec"));
     assert_eq!(object.str_at(&["status", "phase"]), "Running");
 }

@@ -17,8 +17,10 @@ use setpoint_node::{Fleet, logs, nodes, published};
 use setpoint_reconcile::Object;
 use setpoint_reconcile::views::node::SIMULATED;
 use setpoint_runtime::objects;
-use setpoint_runtime::queries::usage::{Parts, UNSERVED, Usage, Used, Which};
-use setpoint_server::nodes::{Nodes, Said};
+use setpoint_runtime::queries::usage::{
+    ContainerUsage, NOT_SERVED_ERROR, UsageSample, UsageSelector, UsageSource,
+};
+use setpoint_server::nodes::{ContainerLog, LogSource};
 use setpoint_store::{Record, Snapshot, Store};
 
 use crate::clock::SystemClock;
@@ -131,8 +133,14 @@ impl Kubelets {
     }
 }
 
-impl Nodes for Kubelets {
-    fn said(&self, pod: &Object, container: &str, previous: bool, now: Time) -> Result<Said, Status> {
+impl LogSource for Kubelets {
+    fn container_log(
+        &self,
+        pod: &Object,
+        container: &str,
+        previous: bool,
+        now: Time,
+    ) -> Result<ContainerLog, Status> {
         if let Some(component) = self.fleet.component(pod) {
             return match previous {
                 // What ran before was another process.
@@ -140,7 +148,7 @@ impl Nodes for Kubelets {
                     "previous terminated container {container:?} in pod {:?} not found",
                     pod.key().name()
                 ))),
-                false => Ok(self.rings.said(component)),
+                false => Ok(self.rings.container_log(component)),
             };
         }
         let snapshot = self.store.snapshot();
@@ -149,40 +157,43 @@ impl Nodes for Kubelets {
         let rules = rules.map_err(|why| self.refused(&snapshot, pod, container, &node, why))?;
         let said = logs::said(&rules, pod, container, previous, now);
         let logs::Said { lines, dropped, goes_on, next } = said.map_err(Status::bad_request)?;
-        Ok(Said { lines, dropped, goes_on, next })
+        Ok(ContainerLog { lines, dropped, is_running: goes_on, next })
     }
 }
 
-impl Usage for Kubelets {
+impl UsageSource for Kubelets {
     fn is_served(&self) -> bool {
         self.simulates(&self.store.snapshot())
     }
 
-    fn pods(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
+    fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
         let snapshot = self.store.snapshot();
         if !self.simulates(&snapshot) {
-            return Err(UNSERVED.to_owned());
+            return Err(NOT_SERVED_ERROR.to_owned());
         }
         let now = SystemClock.now();
         let mut asked = Asked { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
         let place = place(which.namespace);
         let used = records(&snapshot, "pods", &place, which).into_iter().filter_map(|record| {
             let parts = asked.used(record)?;
-            Some(Used { parts, ..nothing(record, now) })
+            Some(UsageSample { parts, ..nothing(record, now) })
         });
         Ok(used.collect())
     }
 
-    fn nodes(&self, which: Which<'_>) -> Result<Vec<Used>, String> {
+    fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
         let snapshot = self.store.snapshot();
         let now = SystemClock.now();
         let mut asked = Asked { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
         let nodes = records(&snapshot, "nodes", "", which)
             .into_iter()
             .filter(|node| asked.rules(node.name()).is_some());
-        let mut used: BTreeMap<&str, Used> = nodes.map(|node| (node.name(), nothing(node, now))).collect();
+        let mut used: BTreeMap<&str, UsageSample> =
+            nodes.map(|node| (node.name(), nothing(node, now))).collect();
         let everything = Selector::EVERYTHING;
-        for pod in records(&snapshot, "pods", "", Which { namespace: "", name: "", labels: &everything }) {
+        for pod in
+            records(&snapshot, "pods", "", UsageSelector { namespace: "", name: "", labels: &everything })
+        {
             let tags = pod.tags();
             let Some(node) = tags.field("spec.nodeName").and_then(|node| used.get_mut(node)) else {
                 continue;
@@ -199,7 +210,7 @@ impl Usage for Kubelets {
 }
 
 /// A node on which nothing runs uses nothing, and says so.
-fn whole(mut node: Used) -> Used {
+fn whole(mut node: UsageSample) -> UsageSample {
     let sum = node.parts.entry(String::new()).or_default();
     for resource in ["cpu", "memory"] {
         sum.entry(resource.to_owned()).or_default();
@@ -208,8 +219,8 @@ fn whole(mut node: Used) -> Used {
 }
 
 /// What is known of something of which nothing was measured.
-fn nothing(record: &Record, now: Time) -> Used {
-    Used {
+fn nothing(record: &Record, now: Time) -> UsageSample {
+    UsageSample {
         namespace: record.namespace().unwrap_or_default().to_owned(),
         name: record.name().to_owned(),
         labels: record.tags().labels().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
@@ -220,7 +231,12 @@ fn nothing(record: &Record, now: Time) -> Used {
 }
 
 /// The objects of a resource that are meant, below the place of their namespace.
-fn records<'a>(snapshot: &'a Snapshot, resource: &str, place: &'a str, which: Which<'_>) -> Vec<&'a Record> {
+fn records<'a>(
+    snapshot: &'a Snapshot,
+    resource: &str,
+    place: &'a str,
+    which: UsageSelector<'_>,
+) -> Vec<&'a Record> {
     let Some(table) = Resource::new(resource).ok().and_then(|resource| snapshot.table(&resource)) else {
         return Vec::new();
     };
@@ -269,7 +285,7 @@ impl Asked<'_> {
 
     /// What the containers of a pod use; nothing if its node cannot be asked, nothing runs, or it stands for what runs in
     /// this process.
-    fn used(&mut self, pod: &Record) -> Option<Parts> {
+    fn used(&mut self, pod: &Record) -> Option<ContainerUsage> {
         let rules = self.rules(pod.tags().field("spec.nodeName")?)?;
         let pod = object("pods", pod).filter(|pod| self.kubelets.fleet.component(pod).is_none())?;
         logs::used(&rules, &pod, self.now)

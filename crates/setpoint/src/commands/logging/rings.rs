@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Clock, Time};
 use setpoint_node::control_plane::COMPONENTS;
-use setpoint_server::nodes::Said;
+use setpoint_server::nodes::ContainerLog;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -57,10 +57,10 @@ impl Rings {
     }
 
     /// The last lines of a component. It goes on for as long as the process does.
-    pub fn said(&self, component: &str) -> Said {
+    pub fn container_log(&self, component: &str) -> ContainerLog {
         let ring = self.of(component).lock();
         let lines = ring.lines.iter().cloned().collect();
-        Said { lines, dropped: ring.dropped, goes_on: true, next: None }
+        ContainerLog { lines, dropped: ring.dropped, is_running: true, next: None }
     }
 
     fn push(&self, component: &str, at: Time, line: String) {
@@ -148,14 +148,14 @@ mod tests {
             }
         });
         let lines = |component: &str| -> Vec<String> {
-            rings.said(component).lines.into_iter().map(|(_, line)| line).collect()
+            rings.container_log(component).lines.into_iter().map(|(_, line)| line).collect()
         };
         let scheduler = lines("kube-scheduler");
         assert_eq!(scheduler.len(), 2);
         assert!(scheduler[0].ends_with(": placed component=\"kube-scheduler\" pods=3"), "{scheduler:?}");
         let manager = lines("kube-controller-manager");
         assert!(manager[0].ends_with(" WARN setpoint_controllers::job: late\\nand long"), "{manager:?}");
-        let server = rings.said("kube-apiserver");
+        let server = rings.container_log("kube-apiserver");
         assert_eq!((server.lines.len(), server.dropped), (LINES_MAX, 1));
         assert!(server.lines.iter().all(|(_, line)| line.len() == LINE_BYTES_MAX));
     }

@@ -78,7 +78,7 @@ impl Places {
     pub fn pki(&self, names: &[String]) -> anyhow::Result<Pki> {
         let now = SystemClock.now();
         Ok(match &self.data_dir {
-            Some(dir) => Pki::keep(&dir.join("pki"), names, now, entropy())?,
+            Some(dir) => Pki::load_or_create(&dir.join("pki"), names, now, entropy())?,
             None => Pki::ephemeral(names, now, entropy())?,
         })
     }

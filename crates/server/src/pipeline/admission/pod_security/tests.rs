@@ -4,7 +4,7 @@ use setpoint_api::Value;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::resource_types;
 
-use super::super::testing::{object, world};
+use super::super::testing::{object, snapshot_with};
 use super::{inspect, validate, warnings};
 
 fn pod(spec: &str) -> Value {
@@ -17,7 +17,7 @@ fn judged(level: &str, spec: &str) -> Result<(), String> {
     let namespace = format!(
         r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"n","labels":{{"pod-security.kubernetes.io/enforce":"{level}"}}}}}}"#
     );
-    validate(&pod(spec), None, &world(&[("", "v1", "namespaces", &namespace)]))
+    validate(&pod(spec), None, &snapshot_with(&[("", "v1", "namespaces", &namespace)]))
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn the_restricted_level_wants_everything_said() {
 #[test]
 fn who_makes_templates_is_warned_and_only_new_images_are_judged_again() {
     let namespace = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"n","labels":{"pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/warn":"baseline","pod-security.kubernetes.io/warn-version":"v1.30"}}}"#;
-    let snapshot = world(&[("", "v1", "namespaces", namespace)]);
+    let snapshot = snapshot_with(&[("", "v1", "namespaces", namespace)]);
     let deployment = object(
         r#"{"metadata":{"name":"d","namespace":"n"},"spec":{"template":{"spec":{"hostPID":true,"containers":[]}}}}"#,
     );

@@ -1,4 +1,6 @@
-//! Putting answers together.
+//! Response constructors: objects, lists' views, tables, `Status` objects and warnings.
+//!
+//! Bodies are JSON, protobuf or plain text here; [`to_yaml`] converts JSON.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -17,33 +19,33 @@ use setpoint_api::{Time, Value, json, protobuf, yaml};
 use setpoint_store::Record;
 
 use crate::body::Expected;
-use crate::exchange::{Answer, Body, Part};
+use crate::codec;
+use crate::exchange::{Body, BodyPart, Response};
 use crate::media::{Form, View};
 use crate::query::Query;
-use crate::stored;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-fn answer(code: u16, kind: HeaderValue, parts: Vec<Part>) -> Answer {
+fn answer(code: u16, kind: HeaderValue, parts: Vec<BodyPart>) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, kind);
     headers.insert("cache-control", HeaderValue::from_static("no-cache, private"));
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Answer { status, headers, body: Body::Whole(parts) }
+    Response { status, headers, body: Body::Whole(parts) }
 }
 
-/// Bytes that are JSON already.
+/// A JSON body from encoded parts.
 #[must_use]
-pub fn json_bytes(code: u16, parts: Vec<Part>) -> Answer {
+pub fn json_bytes(code: u16, parts: Vec<BodyPart>) -> Response {
     answer(code, JSON, parts)
 }
 
-/// A document.
+/// A JSON document.
 #[must_use]
-pub fn document(value: &Value) -> Answer {
+pub fn document(value: &Value) -> Response {
     let mut bytes = json::to_vec(value);
     bytes.push(b'\n');
     json_bytes(200, vec![bytes.into()])
@@ -51,78 +53,78 @@ pub fn document(value: &Value) -> Answer {
 
 /// Plain text.
 #[must_use]
-pub fn text(code: u16, text: impl Into<Bytes>) -> Answer {
-    answer(code, TEXT, vec![Part::Made(text.into())])
+pub fn text(code: u16, text: impl Into<Bytes>) -> Response {
+    answer(code, TEXT, vec![BodyPart::Made(text.into())])
 }
 
-/// The refusal of a client that takes none of the forms that there are.
+/// 406 for a client that accepts none of the offered media types.
 #[must_use]
 pub fn not_offered(offered: &[&str]) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
     Status { details: Some(Box::default()), ..Status::failure(Reason::NotAcceptable, message) }
 }
 
-/// The refusal of a patch of a sort that there is not.
+/// 415 for an unknown patch type.
 #[must_use]
 pub fn unsupported_patch() -> Status {
     let message = "415: Unsupported Media Type";
     Status { details: Some(Box::default()), ..Status::failure(Reason::UnsupportedMediaType, message) }
 }
 
-/// A refusal, or the word that something was deleted.
+/// A `Status` object as JSON.
 #[must_use]
-pub fn status(status: &Status) -> Answer {
+pub fn status(status: &Status) -> Response {
     let mut bytes = status.to_json();
     bytes.push(b'\n');
-    let mut answer = json_bytes(status.http_code(), vec![bytes.into()]);
+    let mut response = json_bytes(status.http_code(), vec![bytes.into()]);
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry > 0 {
-        answer.headers.insert("retry-after", HeaderValue::from(retry));
+        response.headers.insert("retry-after", HeaderValue::from(retry));
     }
-    answer
+    response
 }
 
-/// A refusal in the form that the client wants.
+/// A `Status` object in the form that the client accepts.
 #[must_use]
-pub fn refusal(refusal: &Status, form: Form) -> Answer {
-    let mut answer = status(refusal);
+pub fn refusal(refusal: &Status, form: Form) -> Response {
+    let mut response = status(refusal);
     let schema = setpoint_api::schema::builtin().meta("Status");
     match (form, schema, json::parse(&refusal.to_json())) {
-        (Form::Yaml, ..) => to_yaml(answer),
+        (Form::Yaml, ..) => to_yaml(response),
         (Form::Protobuf, Some(schema), Ok(value)) => {
             let (mut message, mut out) = (Vec::new(), Vec::new());
             protobuf::encode(&value, schema, &mut message);
             protobuf::write_object("v1", "Status", &message, &mut out);
-            answer.headers.insert(CONTENT_TYPE, PROTOBUF);
-            answer.body = Body::Whole(vec![out.into()]);
-            answer
+            response.headers.insert(CONTENT_TYPE, PROTOBUF);
+            response.body = Body::Whole(vec![out.into()]);
+            response
         }
-        _ => answer,
+        _ => response,
     }
 }
 
-/// An answer that is JSON, as YAML.
+/// Converts a JSON response to YAML.
 #[must_use]
-pub fn to_yaml(mut answer: Answer) -> Answer {
-    if let Body::Whole(parts) = &answer.body
-        && answer.headers.get(CONTENT_TYPE) == Some(&JSON)
+pub fn to_yaml(mut response: Response) -> Response {
+    if let Body::Whole(parts) = &response.body
+        && response.headers.get(CONTENT_TYPE) == Some(&JSON)
         && let Ok(value) = json::parse(&parts.concat())
     {
         let mut out = Vec::new();
         yaml::write(&value, &mut out);
-        answer.headers.insert(CONTENT_TYPE, YAML);
-        answer.body = Body::Whole(vec![out.into()]);
+        response.headers.insert(CONTENT_TYPE, YAML);
+        response.body = Body::Whole(vec![out.into()]);
     }
-    answer
+    response
 }
 
-/// An object, given as the bytes of the form in which it is served.
+/// An object, given as the bytes of its served version.
 #[must_use]
-pub fn object(code: u16, served: &ResourceType, bytes: Bytes, form: Form, pretty: bool) -> Answer {
+pub fn object(code: u16, resource_type: &ResourceType, bytes: Bytes, form: Form, pretty: bool) -> Response {
     match form {
         Form::Protobuf => {
             let value = json::parse(&bytes).unwrap_or(Value::Null);
-            let out = protobuf::to_vec(&value, served.schema);
+            let out = protobuf::to_vec(&value, resource_type.schema);
             answer(code, PROTOBUF, vec![out.into()])
         }
         _ if pretty => {
@@ -130,21 +132,27 @@ pub fn object(code: u16, served: &ResourceType, bytes: Bytes, form: Form, pretty
             json::write_pretty(&json::parse(&bytes).unwrap_or(Value::Null), &mut out);
             json_bytes(code, vec![out.into()])
         }
-        _ => json_bytes(code, vec![bytes.into(), Part::from("\n")]),
+        _ => json_bytes(code, vec![bytes.into(), BodyPart::from("\n")]),
     }
 }
 
 /// A stored object.
 #[must_use]
-pub fn record(code: u16, served: &ResourceType, record: &Record, form: Form, pretty: bool) -> Answer {
+pub fn record(
+    code: u16,
+    resource_type: &ResourceType,
+    record: &Record,
+    form: Form,
+    pretty: bool,
+) -> Response {
     if form != Form::Protobuf {
-        return object(code, served, stored::served_bytes(served, record.value()), form, pretty);
+        return object(code, resource_type, codec::served_bytes(resource_type, record.value()), form, pretty);
     }
     let mut out = Vec::new();
     protobuf::write_object(
-        &served.api_version(),
-        served.info.kind,
-        &stored::message(served, record),
+        &resource_type.api_version(),
+        resource_type.info.kind,
+        &codec::message(resource_type, record),
         &mut out,
     );
     answer(code, PROTOBUF, vec![out.into()])
@@ -152,7 +160,7 @@ pub fn record(code: u16, served: &ResourceType, record: &Record, form: Form, pre
 
 /// An object of a kind that is not stored.
 #[must_use]
-pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty: bool) -> Answer {
+pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty: bool) -> Response {
     let value = decode(value.clone(), expected.schema, &[]).map_or(value, |decoded| decoded.value);
     let mut out = Vec::new();
     match form {
@@ -171,10 +179,10 @@ pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty
     json_bytes(code, vec![out.into()])
 }
 
-/// What a request says of the tables that it wants.
+/// Reads the table options of a request.
 ///
 /// # Errors
-/// If it says what cannot be.
+/// If they are invalid.
 pub fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions, Status> {
     let asked = query.get("includeObject");
     let include = IncludeObject::parse(asked).ok_or_else(|| {
@@ -186,10 +194,10 @@ pub fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions
     Ok(TableOptions { include, version, ..TableOptions::default() })
 }
 
-/// What stands beside the row of an object. Its metadata alone is that which all its forms share: without the
-/// annotations in which one of them keeps what it has no fields for.
+/// Returns the `object` of a table row. Its metadata is that which all versions share: without the annotations in
+/// which one version keeps fields that it does not have.
 pub fn beside_row<'a>(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     stored: &'a Value,
     shown: &'a Value,
     include: IncludeObject,
@@ -199,7 +207,7 @@ pub fn beside_row<'a>(
         return Cow::Borrowed(shown);
     }
     if stored.at(&["metadata", "annotations", TEMPLATE_GENERATION]).is_none() {
-        return Cow::Borrowed(if served.is_converted() { stored } else { shown });
+        return Cow::Borrowed(if resource_type.is_converted() { stored } else { shown });
     }
     let mut bare = stored.clone();
     let metadata = bare.ensure_map("metadata");
@@ -211,13 +219,13 @@ pub fn beside_row<'a>(
     Cow::Owned(bare)
 }
 
-/// The refusal of a view that is one of lists, or of single objects, where the other is asked for.
-pub fn mismatch(served: &ResourceType, is_list: bool) -> Status {
-    let group = match served.info.group {
+/// 406 for a list view of a single object, or the reverse.
+pub fn mismatch(resource_type: &ResourceType, is_list: bool) -> Status {
+    let group = match resource_type.info.group {
         "" | "events.k8s.io" => "core",
         group => group.split('.').next().unwrap_or_default(),
     };
-    let kind = served.info.kind;
+    let kind = resource_type.info.kind;
     let message = if is_list {
         format!(
             "you requested PartialObjectMetadata, but the requested object is a list (*{group}.{kind}List)"
@@ -230,66 +238,67 @@ pub fn mismatch(served: &ResourceType, is_list: bool) -> Status {
     Status::failure(Reason::NotAcceptable, message)
 }
 
-/// A table, or the metadata alone, of one object, given as it is stored.
+/// A table or the metadata of one object, given as it is stored.
 ///
 /// # Errors
-/// If the options of the view are wrong.
+/// If the options of the view are invalid.
 pub fn view_of_object(
     code: u16,
-    served: &ResourceType,
+    resource_type: &ResourceType,
     object: &Value,
     view: View,
     query: &Query,
     now: Time,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let mut out = Vec::new();
-    let kind = (served.info.group, served.info.kind);
-    let shown = served.is_converted().then(|| served.to_served(object.clone()));
+    let kind = (resource_type.info.group, resource_type.info.kind);
+    let shown = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
     let shown = shown.as_ref().unwrap_or(object);
     match view {
         View::Table(version) => {
             let options = table_options(query, version)?;
-            let beside = beside_row(served, object, shown, options.include);
+            let beside = beside_row(resource_type, object, shown, options.include);
             let row = TableObject { stored: object, served: &beside };
             write_object_table(kind, row, options, now, &mut out);
         }
         View::Metadata(version) => write_partial(shown, version, &mut out),
-        View::MetadataList(_) => return Err(mismatch(served, false)),
+        View::MetadataList(_) => return Err(mismatch(resource_type, false)),
         View::Whole => json::write(shown, &mut out),
     }
     out.push(b'\n');
     Ok(json_bytes(code, vec![out.into()]))
 }
 
-/// A table, or the metadata alone, of a list of objects, given as they are stored.
+/// A table or the metadata of a list of objects, given as they are stored.
 ///
 /// # Errors
-/// If the options of the view are wrong.
+/// If the options of the view are invalid.
 pub fn view_of_list(
-    served: &ResourceType,
+    resource_type: &ResourceType,
     objects: &[Value],
     meta: ListMeta<'_>,
     view: View,
     query: &Query,
     now: Time,
-) -> Result<Answer, Status> {
+) -> Result<Response, Status> {
     let mut out = Vec::new();
-    let kind = (served.info.group, served.info.kind);
-    let shown: Option<Vec<Value>> = served
+    let kind = (resource_type.info.group, resource_type.info.kind);
+    let shown: Option<Vec<Value>> = resource_type
         .is_converted()
-        .then(|| objects.iter().map(|object| served.to_served(object.clone())).collect());
+        .then(|| objects.iter().map(|object| resource_type.to_served(object.clone())).collect());
     let shown = shown.as_deref().unwrap_or(objects);
     match view {
         View::Table(version) => {
             let options = table_options(query, version)?;
             let pairs = objects.iter().zip(shown);
-            let beside = |(stored, shown)| (stored, beside_row(served, stored, shown, options.include));
+            let beside =
+                |(stored, shown)| (stored, beside_row(resource_type, stored, shown, options.include));
             let beside: Vec<(&Value, Cow<'_, Value>)> = pairs.map(beside).collect();
             let rows = beside.iter().map(|(stored, served)| TableObject { stored, served });
             let rows: Vec<TableObject<'_>> = rows.collect();
             write_table(kind, &rows, meta, options, now, &mut out);
         }
-        View::Metadata(_) => return Err(mismatch(served, true)),
+        View::Metadata(_) => return Err(mismatch(resource_type, true)),
         View::MetadataList(version) => write_partial_list(shown, meta, version, &mut out),
         View::Whole => write_partial_list(shown, meta, MetaVersion::V1, &mut out),
     }
@@ -297,20 +306,20 @@ pub fn view_of_list(
     Ok(json_bytes(200, vec![out.into()]))
 }
 
-/// How many characters of warnings are sent before each is cut.
+/// Characters of all warnings above which each is truncated.
 const WARNINGS_CHARS_MAX: usize = 4096;
-/// How many characters are left of a warning that is cut.
+/// Characters of a truncated warning.
 const WARNING_CHARS_MAX: usize = 256;
 
-/// Adds warnings, as headers that kubectl prints. Each is sent once; where they are too much together, each is cut, and
-/// the last are left out. What comes after the bound is not looked at.
-pub fn warn(answer: &mut Answer, warnings: &[String]) {
+/// Adds `Warning` headers, which kubectl prints. Duplicates are sent once; if the warnings are too long together,
+/// each is truncated, and the last are left out. Warnings after the bound are not read.
+pub fn warn(response: &mut Response, warnings: &[String]) {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut sent: Vec<&str> = Vec::new();
     let (mut chars, mut cut_chars) = (0, 0);
     for warning in warnings.iter().map(String::as_str).filter(|warning| !warning.is_empty()) {
         if cut_chars >= WARNINGS_CHARS_MAX {
-            // Whole warnings have at least as many characters: these will be cut, and fill all that there is.
+            // All warnings together have at least as many characters: they are truncated.
             chars = chars.max(WARNINGS_CHARS_MAX + 1);
             break;
         }
@@ -326,7 +335,7 @@ pub fn warn(answer: &mut Answer, warnings: &[String]) {
         let text: String = warning.chars().take(most).collect();
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            answer.headers.append(WARNING, value);
+            response.headers.append(WARNING, value);
         }
     }
 }
@@ -336,9 +345,9 @@ mod tests {
     use super::*;
 
     fn sent(warnings: &[String]) -> Vec<usize> {
-        let mut answer = status(&Status::bad_request("x"));
-        warn(&mut answer, warnings);
-        answer.headers.get_all(WARNING).iter().map(HeaderValue::len).collect()
+        let mut response = status(&Status::bad_request("x"));
+        warn(&mut response, warnings);
+        response.headers.get_all(WARNING).iter().map(HeaderValue::len).collect()
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! A stream that gives the refusals of the HTTP/1.1 parser a body.
+//! Stream adapter that adds a `Status` body to errors of the HTTP/1.1 parser.
 //!
-//! What is no HTTP, or has headers beyond all bounds, never reaches a handler: the library that reads it answers by
-//! itself, with a bare head, and ends the connection. Every answer of ours has an `audit-id`, so a head without one is
-//! such a refusal; the client gets a `Status` in its place.
+//! Malformed requests and oversized headers never reach a handler: the library responds with a bare head and closes
+//! the connection. Every response of ours has an `audit-id`, so a head without one is such an error, and is replaced.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,23 +11,23 @@ use bytes::{Buf, Bytes};
 use setpoint_api::status::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How the head of an error of the client begins.
+/// Start of the head of a client error.
 const REFUSED: &[u8] = b"HTTP/1.1 4";
 
-/// A stream on which no refusal goes out bare.
-pub(super) struct Refusing<S> {
+/// A stream that replaces bare error heads.
+pub(super) struct ErrorBodyStream<S> {
     stream: S,
-    /// What is left of a refusal that goes out in the place of a bare one.
+    /// Unsent bytes of the replacement.
     rest: Bytes,
 }
 
-impl<S> Refusing<S> {
-    pub fn new(stream: S) -> Refusing<S> {
-        Refusing { stream, rest: Bytes::new() }
+impl<S> ErrorBodyStream<S> {
+    pub fn new(stream: S) -> ErrorBodyStream<S> {
+        ErrorBodyStream { stream, rest: Bytes::new() }
     }
 }
 
-/// The code of a bare refusal; nothing for all else.
+/// Status code of a bare error head; `None` for anything else.
 fn bare(head: &[u8]) -> Option<u16> {
     if !head.starts_with(REFUSED) || !head.ends_with(b"\r\n\r\n") {
         return None;
@@ -39,7 +38,7 @@ fn bare(head: &[u8]) -> Option<u16> {
     if is_ours { None } else { head.get(9..12)?.parse().ok() }
 }
 
-/// A refusal with a body.
+/// An error response with a body.
 fn refusal(code: u16) -> Bytes {
     let (reason, status) = match code {
         414 => ("URI Too Long", Status::unclassified(code, "the path of the request is too long")),
@@ -60,9 +59,9 @@ fn refusal(code: u16) -> Bytes {
     [head.into_bytes(), body].concat().into()
 }
 
-impl<S: AsyncWrite + Unpin> Refusing<S> {
-    /// Writes a refusal in the place of `head` if that is a bare one; nothing if it is not. All of `head` counts as
-    /// written once the refusal is.
+impl<S: AsyncWrite + Unpin> ErrorBodyStream<S> {
+    /// Writes an error response in place of `head` if it is a bare error head; `None` otherwise. All of `head` counts
+    /// as written once the replacement is.
     fn replace(&mut self, context: &mut Context<'_>, head: &[u8]) -> Option<Poll<io::Result<usize>>> {
         if self.rest.is_empty() {
             self.rest = refusal(bare(head)?);
@@ -82,7 +81,7 @@ impl<S: AsyncWrite + Unpin> Refusing<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Refusing<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ErrorBodyStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -92,7 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Refusing<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Refusing<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ErrorBodyStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -109,7 +108,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Refusing<S> {
         context: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // A bare head comes alone.
+        // A bare head is written alone.
         match data.first().filter(|_| data.len() == 1).and_then(|head| self.replace(context, head)) {
             Some(written) => written,
             None => Pin::new(&mut self.stream).poll_write_vectored(context, data),

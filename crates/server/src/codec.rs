@@ -20,27 +20,27 @@ const HOLE: &str = "0";
 const EVENT_TTL: Duration = Duration::from_secs(3600);
 
 /// An object ready to be put now, its fields in the order in which clients know them.
-pub fn draft(served: &ResourceType, mut object: Value, now: Time) -> Option<Draft> {
-    let (bytes, hole) = text(served, &mut object)?;
+pub fn draft(resource_type: &ResourceType, mut object: Value, now: Time) -> Option<Draft> {
+    let (bytes, hole) = text(resource_type, &mut object)?;
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
     let labels = labels.into_iter().flat_map(|map| map.iter());
     let labels = labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
-    let draft = Draft::with_hole(bytes, hole).labels(labels).fields(served.rules.fields(&object));
-    Some(expiring(draft, served, now))
+    let draft = Draft::with_hole(bytes, hole).labels(labels).fields(resource_type.rules.fields(&object));
+    Some(expiring(draft, resource_type, now))
 }
 
 /// Says when an object goes by itself, if it does.
-pub(crate) fn expiring(draft: Draft, served: &ResourceType, now: Time) -> Draft {
-    if served.resource.as_str() == "events" { draft.expires(now.after(EVENT_TTL)) } else { draft }
+pub(crate) fn expiring(draft: Draft, resource_type: &ResourceType, now: Time) -> Draft {
+    if resource_type.resource.as_str() == "events" { draft.expires(now.after(EVENT_TTL)) } else { draft }
 }
 
 /// The text of an object to be put, and where its revision goes.
-pub(crate) fn text(served: &ResourceType, object: &mut Value) -> Option<(Vec<u8>, u32)> {
+pub(crate) fn text(resource_type: &ResourceType, object: &mut Value) -> Option<(Vec<u8>, u32)> {
     object.ensure_map("metadata").insert("resourceVersion", HOLE);
     let mut bytes = Vec::with_capacity(2048);
-    let hole = write_stored(object, served.stored_schema, &mut bytes)?;
+    let hole = write_stored(object, resource_type.stored_schema, &mut bytes)?;
     #[cfg(debug_assertions)]
-    assert_in_shape(object, served.stored_schema, &bytes, hole);
+    assert_in_shape(object, resource_type.stored_schema, &bytes, hole);
     Some((bytes, hole))
 }
 
@@ -63,26 +63,26 @@ pub fn object(record: &Record) -> Value {
 
 /// As [`object`], for a write of the status or a binding: also what these need not look into is left as it is written.
 #[must_use]
-pub fn closed(served: &ResourceType, record: &Record) -> Value {
-    json::parse_with_raw_spec(&record.value(), served.rules.raw_spec_fields()).unwrap_or(Value::Null)
+pub fn closed(resource_type: &ResourceType, record: &Record) -> Value {
+    json::parse_with_raw_spec(&record.value(), resource_type.rules.raw_spec_fields()).unwrap_or(Value::Null)
 }
 
 /// The bytes of a stored object in the form in which it is served.
 #[must_use]
-pub fn served_bytes(served: &ResourceType, bytes: Bytes) -> Bytes {
-    if !served.is_converted() {
+pub fn served_bytes(resource_type: &ResourceType, bytes: Bytes) -> Bytes {
+    if !resource_type.is_converted() {
         return bytes;
     }
-    json::to_vec(&served.to_served(json::parse(&bytes).unwrap_or(Value::Null))).into()
+    json::to_vec(&resource_type.to_served(json::parse(&bytes).unwrap_or(Value::Null))).into()
 }
 
 /// The protobuf message of a stored object in the form in which it is served, without an envelope. It is made once per
 /// object and commit, but for versions that are converted.
 #[must_use]
-pub fn message(served: &ResourceType, record: &Record) -> Bytes {
-    let encode = |bytes: &[u8]| encoded(&json::parse(bytes).unwrap_or(Value::Null), served.schema);
-    if served.is_converted() {
-        return Bytes::from(encode(&served_bytes(served, record.value())));
+pub fn message(resource_type: &ResourceType, record: &Record) -> Bytes {
+    let encode = |bytes: &[u8]| encoded(&json::parse(bytes).unwrap_or(Value::Null), resource_type.schema);
+    if resource_type.is_converted() {
+        return Bytes::from(encode(&served_bytes(resource_type, record.value())));
     }
     record.in_second_form(encode)
 }
@@ -109,12 +109,13 @@ mod tests {
         let now = Time::from_seconds(1_800_000_000);
         let key = |plural, name| resource_types::find("", "v1", plural).unwrap().key("a", name).unwrap();
         for (plural, name) in [("events", "news"), ("configmaps", "facts")] {
-            let served = resource_types::find("", "v1", plural).unwrap();
+            let resource_type = resource_types::find("", "v1", plural).unwrap();
             let object = value!({
-                "kind": (served.info.kind), "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"},
+                "kind": (resource_type.info.kind), "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"},
             });
-            let object = setpoint_api::decode::decode(object, served.stored_schema, &[]).unwrap().value;
-            let draft = draft(served, object, now).unwrap();
+            let object =
+                setpoint_api::decode::decode(object, resource_type.stored_schema, &[]).unwrap().value;
+            let draft = draft(resource_type, object, now).unwrap();
             store
                 .commit(Proposal::new(Cause::default(), now).put(key(plural, name), Expect::Absent, draft))
                 .unwrap();
@@ -128,15 +129,15 @@ mod tests {
 
     #[test]
     fn an_object_is_written_with_its_type_first_and_a_hole_for_its_revision() {
-        let served = resource_types::find("", "v1", "configmaps").unwrap();
+        let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
         let text = br#"{"metadata":{"name":"x","namespace":"a"},"data":{"k":"v"},"apiVersion":"v1","kind":"ConfigMap"}"#;
         let mut object = json::parse(text).unwrap();
         object.ensure_map("metadata").insert("resourceVersion", HOLE);
         let mut bytes = Vec::new();
-        let hole = write_stored(&object, served.schema, &mut bytes).unwrap() as usize;
+        let hole = write_stored(&object, resource_type.schema, &mut bytes).unwrap() as usize;
         let text = String::from_utf8(bytes).unwrap();
-        assert!(text.starts_with(&served.type_prefix), "{text}");
+        assert!(text.starts_with(&resource_type.type_prefix), "{text}");
         assert!(text[..hole].ends_with("\"resourceVersion\":\""), "{text}");
-        assert!(draft(served, object, Time::EPOCH).is_some());
+        assert!(draft(resource_type, object, Time::EPOCH).is_some());
     }
 }

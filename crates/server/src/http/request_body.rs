@@ -13,11 +13,11 @@ use setpoint_api::status::Status;
 use super::budget::Reservation;
 use super::{BODY_BYTES_PER_SECOND, BODY_DISCARD_MAX, BODY_GRACE, Bounds};
 
-/// Why a body was not read.
-enum Failure {
-    /// It has more bytes than a body may have.
+/// Failure to read a body.
+enum ReadError {
+    /// The body exceeds its maximum size.
     TooLarge,
-    /// The bodies in memory leave no room for it.
+    /// The byte budget is exhausted.
     NoRoom,
     /// The connection failed.
     Http(hyper::Error),
@@ -36,12 +36,12 @@ pub(super) async fn read(body: Incoming, bounds: &Bounds, bodies: &mut Reservati
     let timeout = timeout(&body, bounds);
     match tokio::time::timeout(timeout, collect(body, max, bodies)).await {
         Ok(Ok(body)) => Ok(body),
-        Ok(Err(Failure::TooLarge)) => Err(too_large()),
-        Ok(Err(Failure::NoRoom)) => Err(Status::too_many_requests(
+        Ok(Err(ReadError::TooLarge)) => Err(too_large()),
+        Ok(Err(ReadError::NoRoom)) => Err(Status::too_many_requests(
             "Too many bytes of request bodies in flight, please try again later.",
             1,
         )),
-        Ok(Err(Failure::Http(error))) => {
+        Ok(Err(ReadError::Http(error))) => {
             Err(Status::bad_request(format!("cannot read the body of the request: {error}")))
         }
         Err(_) => {
@@ -52,7 +52,7 @@ pub(super) async fn read(body: Incoming, bounds: &Bounds, bodies: &mut Reservati
     }
 }
 
-/// Returns the time for a body: the more bytes it announces, the longer.
+/// Time for a body: it grows with the announced length.
 fn timeout(body: &Incoming, bounds: &Bounds) -> Duration {
     match body.size_hint().exact() {
         Some(bytes) => {
@@ -62,30 +62,30 @@ fn timeout(body: &Incoming, bounds: &Bounds) -> Duration {
     }
 }
 
-/// Collects a body. One in a single piece is not copied.
+/// Collects a body. A body in one chunk is not copied.
 ///
-/// A body that is too large is read on for a while, for a client that still writes would not see the answer.
-async fn collect(mut body: Incoming, max: usize, bodies: &mut Reservation) -> Result<Bytes, Failure> {
+/// An oversized body is read on for a while: a client that is still writing would not read the response.
+async fn collect(mut body: Incoming, max: usize, bodies: &mut Reservation) -> Result<Bytes, ReadError> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut seen = 0;
     let mut failure = None;
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let Ok(data) = frame.map_err(Failure::Http)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(ReadError::Http)?.into_data() else { continue };
         seen += data.len();
         if seen > max + BODY_DISCARD_MAX {
-            return Err(failure.unwrap_or(Failure::TooLarge));
+            return Err(failure.unwrap_or(ReadError::TooLarge));
         } else if failure.is_some() {
             continue;
         } else if seen > max || !bodies.grow(data.len()) {
-            failure = Some(if seen > max { Failure::TooLarge } else { Failure::NoRoom });
+            failure = Some(if seen > max { ReadError::TooLarge } else { ReadError::NoRoom });
             (first, rest) = (Bytes::new(), BytesMut::new());
             bodies.clear();
         } else if first.is_empty() && rest.is_empty() {
             first = data;
         } else {
             if rest.is_empty() {
-                // Room for what has arrived, not for what is announced: an announcement costs the client nothing.
+                // Memory for bytes that have arrived, not for the announced length, which costs the client nothing.
                 rest.reserve(2 * (first.len() + data.len()));
                 rest.extend_from_slice(&first);
             }
