@@ -77,7 +77,7 @@ pub fn attend<M>(
     let written = object.committed();
     // A boot in the future was written before the clock was set back: whatever is started now would be older than it.
     let booted = Some(seat.booted()).filter(|booted| *booted <= now).unwrap_or(Time::EPOCH);
-    let host = Host { rules, booted, written, pause, has_image: &has_image };
+    let host = Host { rules, memo: &fleet.memo, booted, written, pause, has_image: &has_image };
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
     let subject = Subject::of(object, "v1", "Pod");
     let (outlook, done) = settle(&case, &mut runtime, &subject);

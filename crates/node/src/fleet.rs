@@ -11,6 +11,7 @@ use crate::control_plane::Components;
 use crate::images::hash;
 use crate::rules::PREFIX;
 use crate::rules::file::Rule;
+use crate::rules::memo::ScriptMemo;
 
 /// In whose name everything on a node is done.
 pub(crate) const KUBELET: Role = Role { user: "system:nodes", manager: "kubelet", source: "kubelet" };
@@ -55,6 +56,8 @@ pub struct Fleet {
     pub owner: String,
     /// The text of its rules, if others are to know them.
     pub published: Option<String>,
+    /// What is known of the scripts of its containers. It may be lost.
+    pub memo: ScriptMemo,
 }
 
 impl Default for Fleet {
@@ -80,6 +83,7 @@ impl Default for Fleet {
             components: Components::default(),
             owner: BESIDE_SERVER.to_owned(),
             published: None,
+            memo: ScriptMemo::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ use setpoint_reconcile::Object;
 
 use crate::pod::Pod;
 use crate::rules::file::Rule;
+use crate::rules::memo::ScriptMemo;
 use crate::runtime::Runtime;
 use crate::simulated::{Host, Simulated};
 
@@ -34,12 +35,18 @@ pub fn node(object: &Object) -> Option<String> {
 ///
 /// # Errors
 /// If it has not run, in words for people.
-pub fn said(rules: &[Rule], object: &Object, name: &str, previous: bool, now: Time) -> Result<Said, String> {
+pub fn said(
+    (rules, memo): (&[Rule], &ScriptMemo),
+    object: &Object,
+    name: &str,
+    previous: bool,
+    now: Time,
+) -> Result<Said, String> {
     let pod = Pod::read(object).ok_or("the pod cannot be read")?;
     let about = || format!("container {name:?} in pod {:?}", object.key().name());
     let none = |_: &str| false;
     let (booted, written) = (Time::EPOCH, object.committed());
-    let host = Host { rules, booted, written, pause: Duration::ZERO, has_image: &none };
+    let host = Host { rules, memo, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let container = pod.spec.all().find(|one| one.name == name);
     let container = container.ok_or_else(|| format!("{} is not simulated", about()))?;
@@ -68,11 +75,15 @@ pub fn said(rules: &[Rule], object: &Object, name: &str, previous: bool, now: Ti
 /// What the containers of a pod use of CPU and memory by these rules, in thousandths; nothing if it does not run. One of
 /// which nothing is said uses nothing.
 #[must_use]
-pub fn used(rules: &[Rule], object: &Object, now: Time) -> Option<BTreeMap<String, BTreeMap<String, i64>>> {
+pub fn used(
+    (rules, memo): (&[Rule], &ScriptMemo),
+    object: &Object,
+    now: Time,
+) -> Option<BTreeMap<String, BTreeMap<String, i64>>> {
     let pod = Pod::read(object)?;
     let none = |_: &str| false;
     let (booted, written) = (Time::EPOCH, object.committed());
-    let host = Host { rules, booted, written, pause: Duration::ZERO, has_image: &none };
+    let host = Host { rules, memo, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let running = pod.spec.all().filter(|one| runtime.run(one).is_some_and(|run| run.is_running()));
     let used: BTreeMap<String, BTreeMap<String, i64>> = running

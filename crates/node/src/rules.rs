@@ -6,7 +6,7 @@
 
 pub mod env;
 pub mod file;
-mod memo;
+pub mod memo;
 pub mod shell;
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::images;
 use crate::pod::{Container, Pod};
 use env::Env;
 use file::Rule;
-use memo::Runs;
+use memo::{Runs, ScriptMemo};
 use shell::Course;
 use shell::budget::Budget;
 
@@ -49,6 +49,8 @@ pub struct Script {
     pub start_error: Option<String>,
     /// Budget of each other script that runs in it.
     pub(crate) budget: Budget,
+    /// Courses that are known.
+    pub(crate) memo: ScriptMemo,
 }
 
 /// What rules and annotations can say of a container.
@@ -141,7 +143,7 @@ impl Script {
 /// is said and cannot be is left out.
 #[must_use]
 pub fn script(
-    rules: &[Rule],
+    (rules, memo): (&[Rule], &ScriptMemo),
     container: &Container,
     restarts: i64,
     pod: &Pod,
@@ -159,7 +161,7 @@ pub fn script(
         }
     }
     let budget = Budget::share(scripts);
-    let course = course(container, &words, restarts, &env, budget);
+    let course = course(memo, container, &words, restarts, (&env, budget));
     let rule = rules.iter().find(|rule| rule.selects(container, &words, &meta.labels));
     let mut said = rule.map(|rule| rule.said.clone()).unwrap_or_default();
     for own in [false, true] {
@@ -173,7 +175,7 @@ pub fn script(
         said.oom_after = said.oom_after.or(Some(OOM_AFTER));
     }
     let start_error = words.first().and_then(|program| start_error(program));
-    Script { course, said, env, start_error, budget }
+    Script { course, said, env, start_error, budget, memo: memo.share() }
 }
 
 /// `true` if a container uses more memory than its limit.
@@ -242,7 +244,13 @@ pub fn count_scripts(pod: &Pod) -> usize {
 }
 
 /// What the command of a container says, in one of its runs.
-fn course(container: &Container, words: &[String], restarts: i64, env: &Env, budget: Budget) -> Arc<Course> {
+fn course(
+    memo: &ScriptMemo,
+    container: &Container,
+    words: &[String],
+    restarts: i64,
+    (env, budget): (&Env, Budget),
+) -> Arc<Course> {
     if words.is_empty() {
         // What else runs where no command is given is in the image, and nobody looks into that.
         let ends = SHELLS.contains(&images::short_name(&container.image)) && !container.stdin;
@@ -252,7 +260,7 @@ fn course(container: &Container, words: &[String], restarts: i64, env: &Env, bud
     // Only what is on a volume outlives a run, so without one all runs are alike.
     let restarts = if mounts.is_empty() { 0 } else { restarts.max(0) };
     let files = BTreeMap::new();
-    memo::follow(Runs { words: words.to_vec(), env: env.clone(), files, mounts, restarts, budget }).0
+    memo.follow(Runs { words: words.to_vec(), env: env.clone(), files, mounts, restarts, budget }).0
 }
 
 /// Follows a script that is run in a container where these files are, and takes off its share of the budget what that
@@ -260,11 +268,11 @@ fn course(container: &Container, words: &[String], restarts: i64, env: &Env, bud
 pub(crate) fn read(
     words: &[String],
     files: BTreeMap<String, String>,
-    env: &Env,
+    script: &Script,
     budget: &mut Budget,
 ) -> Arc<Course> {
-    let (words, env, mounts) = (words.to_vec(), env.clone(), Vec::new());
-    let (course, left) = memo::follow(Runs { words, env, files, mounts, restarts: 0, budget: *budget });
+    let (words, env, mounts) = (words.to_vec(), script.env.clone(), Vec::new());
+    let (course, left) = script.memo.follow(Runs { words, env, files, mounts, restarts: 0, budget: *budget });
     *budget = left;
     course
 }
@@ -375,7 +383,8 @@ mod tests {
         let rules = file::read(b"rules:\n- match: {image: x}\n  exit-after: 5s\n  exit-code: 3\n").unwrap();
         let sleeping = container("a", &["sleep", "1"]);
         let end = |rules: &[Rule], annotations: &str| {
-            let script = script(rules, &sleeping, 0, &Pod::default(), &meta(annotations), 1);
+            let script =
+                script((rules, &ScriptMemo::default()), &sleeping, 0, &Pod::default(), &meta(annotations), 1);
             script.end().map(|end| (end.after.as_secs(), end.code, end.reason))
         };
         assert_eq!(end(&[], "{}"), Some((1, 0, "Completed")));
@@ -390,7 +399,9 @@ mod tests {
     fn an_image_that_is_a_shell_ends_at_once_without_a_command() {
         let end = |image: &str, stdin: bool| {
             let container = Container { image: image.to_owned(), stdin, ..Container::default() };
-            script(&[], &container, 0, &Pod::default(), &Meta::default(), 1).end().map(|end| end.code)
+            script((&[], &ScriptMemo::default()), &container, 0, &Pod::default(), &Meta::default(), 1)
+                .end()
+                .map(|end| end.code)
         };
         assert_eq!(
             (end("busybox", false), end("quay.io/a/busybox:1.37@sha256:0", false)),
@@ -407,7 +418,14 @@ mod tests {
         let text = "if [[ -r /data/foo ]]\n then exit 0\n else touch /data/foo\n exit 1\n fi";
         let mut container = container("a", &["sh", "-c", text]);
         let code = |container: &Container, restarts| {
-            let script = script(&[], container, restarts, &Pod::default(), &Meta::default(), 1);
+            let script = script(
+                (&[], &ScriptMemo::default()),
+                container,
+                restarts,
+                &Pod::default(),
+                &Meta::default(),
+                1,
+            );
             script.end().map(|end| end.code)
         };
         assert_eq!((code(&container, 0), code(&container, 1)), (Some(1), Some(1)), "its own files are gone");
@@ -427,7 +445,14 @@ mod tests {
             ..container("a", &["sh", "-c", text])
         };
         let code = |container: &Container, restarts| {
-            let script = script(&[], container, restarts, &Pod::default(), &Meta::default(), 1);
+            let script = script(
+                (&[], &ScriptMemo::default()),
+                container,
+                restarts,
+                &Pod::default(),
+                &Meta::default(),
+                1,
+            );
             script.end().map(|end| end.code)
         };
         // The first is as it was every other time, the second never is as it was.
@@ -448,12 +473,15 @@ mod tests {
         let long = container("a", &["sh", "-c", &text]);
         let end = |scripts: usize, name: &str| {
             let meta = Meta { name: name.into(), ..Meta::default() };
-            script(&[], &long, 0, &Pod::default(), &meta, scripts).end().map(|end| end.code)
+            script((&[], &ScriptMemo::default()), &long, 0, &Pod::default(), &meta, scripts)
+                .end()
+                .map(|end| end.code)
         };
         assert_eq!((end(1, "a"), end(5, "a")), (Some(3), Some(3)), "1,600 commands are few for a small pod");
         assert_eq!(end(300, "a"), None, "one of many goes on for longer than it is followed");
         let short = container("a", &["sh", "-c", "echo a; sleep 1; exit 4"]);
-        let short = script(&[], &short, 0, &Pod::default(), &Meta::default(), 1_000);
+        let short =
+            script((&[], &ScriptMemo::default()), &short, 0, &Pod::default(), &Meta::default(), 1_000);
         assert_eq!(short.end().map(|end| end.code), Some(4));
     }
 
@@ -465,7 +493,14 @@ mod tests {
         grows.volume_mounts =
             vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }];
         let lines = |scripts: usize| {
-            let script = script(&[], &grows, 100, &Pod::default(), &Meta::default(), scripts);
+            let script = script(
+                (&[], &ScriptMemo::default()),
+                &grows,
+                100,
+                &Pod::default(),
+                &Meta::default(),
+                scripts,
+            );
             assert_eq!(script.end().map(|end| end.code), Some(3));
             script.course.files_at(Duration::ZERO)["/data/a"].lines().count()
         };
@@ -510,7 +545,14 @@ mod tests {
             r#"[{"name":"N","value":"4"},{"name":"CODE","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['code']"}}}]"#,
         )
         .unwrap();
-        let script = script(&[], &container, 0, &Pod::default(), &meta(r#"{"code":"3"}"#), 1);
+        let script = script(
+            (&[], &ScriptMemo::default()),
+            &container,
+            0,
+            &Pod::default(),
+            &meta(r#"{"code":"3"}"#),
+            1,
+        );
         assert_eq!(script.end().map(|end| (end.after.as_secs(), end.code)), Some((4, 3)));
     }
 }

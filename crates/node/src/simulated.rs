@@ -16,6 +16,7 @@ use crate::images::hex;
 use crate::lifecycle::{NEVER_RAN, restart, whole};
 use crate::pod::{Container, ContainerStatus, Handler, Pod, State, Terminated};
 use crate::rules::file::Rule;
+use crate::rules::memo::ScriptMemo;
 use crate::rules::{CANNOT_RUN, Script, count_scripts, read, script};
 use crate::runtime::{Deed, Image, Probed, Run, Runtime};
 
@@ -39,6 +40,8 @@ const STOP_MAX: Duration = Duration::from_secs(1);
 pub struct Host<'a> {
     /// How containers behave.
     pub rules: &'a [Rule],
+    /// What is known of their scripts.
+    pub memo: &'a ScriptMemo,
     /// Since when the node runs: what ran before is gone.
     pub booted: Time,
     /// When the pod was last written: what was said to run by then did, whatever is said of it since.
@@ -82,7 +85,8 @@ impl<'a> Simulated<'a> {
 
     /// Writes down what a container does in one of its runs.
     fn write_script(&mut self, container: &Container, restarts: i64) {
-        let script = script(self.host.rules, container, restarts, self.pod, self.meta, self.count);
+        let script =
+            script((self.host.rules, self.host.memo), container, restarts, self.pod, self.meta, self.count);
         self.scripts.insert(container.name.clone(), script);
     }
 
@@ -238,7 +242,7 @@ impl<'a> Simulated<'a> {
 fn outcome(handler: &Handler, script: &Script) -> (Duration, i64) {
     let mut budget = script.budget;
     let slept = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
-    let run = |words: &[String]| read(words, BTreeMap::new(), &script.env, &mut budget).end;
+    let run = |words: &[String]| read(words, BTreeMap::new(), script, &mut budget).end;
     let ran = handler.exec.as_ref().map(|exec| exec.command.as_slice()).and_then(run);
     match (slept, ran) {
         (Some(seconds), _) => (Duration::from_secs(seconds), 0),

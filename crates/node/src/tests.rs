@@ -479,7 +479,8 @@ fn containers_say_what_their_scripts_say() {
     let said = |cluster: &Cluster, previous: bool| {
         let world = cluster.engine.world();
         let pod = world.find("pods", "default", "a").unwrap();
-        let said = logs::said(&[], pod, "c", previous, cluster.now)?;
+        let said =
+            logs::said((&[], &crate::rules::memo::ScriptMemo::default()), pod, "c", previous, cluster.now)?;
         Ok::<_, String>((said.lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), said.goes_on))
     };
     assert_eq!(said(&cluster, false), Ok((vec!["one".to_owned()], true)));

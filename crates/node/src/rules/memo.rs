@@ -1,9 +1,10 @@
 //! Memo of simulated scripts: the course of a script is a pure function of its words, variables and files, and every plan,
 //! log read and usage query of a pod needs it.
 //!
-//! Losing an entry costs time only. The memo is shared by the process and bounded by [`BYTES_MAX`].
+//! Losing an entry costs time only. Each fleet has a memo of its own, bounded by [`BYTES_MAX`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,38 @@ const BYTES_MAX: usize = 64 << 20;
 /// Bytes of an entry besides its texts.
 const ENTRY: usize = 512;
 
-static MEMO: Mutex<Memo> = Mutex::new(Memo { new: BTreeMap::new(), old: BTreeMap::new(), bytes: 0 });
+/// Courses of scripts that were followed. A copy is empty, so that no two fleets share one.
+#[derive(Default)]
+pub struct ScriptMemo(Arc<Mutex<Memo>>);
+
+impl ScriptMemo {
+    /// The same memo, for what is part of the same fleet.
+    #[must_use]
+    pub(crate) fn share(&self) -> ScriptMemo {
+        ScriptMemo(Arc::clone(&self.0))
+    }
+}
+
+impl Clone for ScriptMemo {
+    fn clone(&self) -> ScriptMemo {
+        ScriptMemo::default()
+    }
+}
+
+/// What is remembered makes no difference to what scripts do.
+impl PartialEq for ScriptMemo {
+    fn eq(&self, _: &ScriptMemo) -> bool {
+        true
+    }
+}
+
+impl Eq for ScriptMemo {}
+
+impl fmt::Debug for ScriptMemo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScriptMemo")
+    }
+}
 
 /// The last of some runs of a script.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +78,7 @@ struct Entry {
 }
 
 /// Entries in two generations: once the newer one is full, the older one is dropped. What is used stays.
+#[derive(Default)]
 struct Memo {
     new: BTreeMap<Runs, Entry>,
     old: BTreeMap<Runs, Entry>,
@@ -74,19 +107,21 @@ impl Memo {
     }
 }
 
-/// Returns what the last of some runs does, and what is left of their budget.
-pub(super) fn follow(runs: Runs) -> (Arc<Course>, Budget) {
-    let known = MEMO.lock().find(&runs);
-    if let Some(known) = known {
-        return (known.course, known.left);
+impl ScriptMemo {
+    /// Returns what the last of some runs does, and what is left of their budget.
+    pub(super) fn follow(&self, runs: Runs) -> (Arc<Course>, Budget) {
+        let known = self.0.lock().find(&runs);
+        if let Some(known) = known {
+            return (known.course, known.left);
+        }
+        let (course, left) = runs.follow();
+        let course = Arc::new(course);
+        let bytes = runs.size() + course.size() + ENTRY;
+        if bytes <= BYTES_MAX / 4 {
+            self.0.lock().insert(runs, Entry { course: Arc::clone(&course), left, bytes });
+        }
+        (course, left)
     }
-    let (course, left) = runs.follow();
-    let course = Arc::new(course);
-    let bytes = runs.size() + course.size() + ENTRY;
-    if bytes <= BYTES_MAX / 4 {
-        MEMO.lock().insert(runs, Entry { course: Arc::clone(&course), left, bytes });
-    }
-    (course, left)
 }
 
 impl Runs {
@@ -158,7 +193,7 @@ mod tests {
 
     #[test]
     fn memo_keeps_what_is_used_and_no_more_than_its_bound() {
-        let mut memo = Memo { new: BTreeMap::new(), old: BTreeMap::new(), bytes: 0 };
+        let mut memo = Memo::default();
         for at in 0..1_000 {
             memo.insert(runs(at), entry(1 << 20));
             assert!(memo.find(&runs(0)).is_some(), "after {at}");
@@ -172,10 +207,13 @@ mod tests {
     fn script_is_followed_once() {
         let text = "for i in 1 2 3; do echo $i; done; exit 7";
         let once = Runs { words: ["sh", "-c", text].map(str::to_owned).to_vec(), ..runs(0) };
-        let (first, left) = follow(once.clone());
-        let (second, same) = follow(once.clone());
+        let memo = ScriptMemo::default();
+        let (first, left) = memo.follow(once.clone());
+        let (second, same) = memo.share().follow(once.clone());
         assert!(Arc::ptr_eq(&first, &second) && left == same && left != once.budget);
         assert_eq!((first.end, first.log.len()), (Some((Duration::ZERO, 7)), 3));
         assert_eq!(once.follow(), ((*first).clone(), left), "it is the same without the memo");
+        let (other, _) = memo.clone().follow(once);
+        assert!(!Arc::ptr_eq(&first, &other), "another fleet shares nothing");
     }
 }

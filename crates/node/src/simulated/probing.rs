@@ -223,9 +223,9 @@ impl<'a> Answers<'a> {
 
     /// Whether a command succeeds where the files are as they are.
     fn ask(&mut self, exec: &Command) -> bool {
-        let (env, budget) = (&self.script.env, &mut self.budget);
+        let (script, budget) = (self.script, &mut self.budget);
         let mut succeeds = |files| {
-            let course = read(&exec.command, files, env, budget);
+            let course = read(&exec.command, files, script, budget);
             course.end.is_none_or(|(_, code)| code == 0)
         };
         if succeeds(self.files.clone()) {

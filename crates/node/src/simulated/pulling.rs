@@ -122,7 +122,14 @@ mod tests {
     fn seen(container: &Container, said: &Said, seconds: i64) -> String {
         let none = |_: &str| false;
         let (booted, written, pause) = (Time::EPOCH, Time::EPOCH, Duration::from_secs(1));
-        let host = Host { rules: &[], booted, written, pause, has_image: &none };
+        let host = Host {
+            rules: &[],
+            memo: &crate::rules::memo::ScriptMemo::default(),
+            booted,
+            written,
+            pause,
+            has_image: &none,
+        };
         match image(container, said, &host, Time::EPOCH, Time::from_seconds(seconds)) {
             Image::Present { .. } => "Present".to_owned(),
             Image::Pulling { .. } => "Pulling".to_owned(),

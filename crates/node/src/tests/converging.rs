@@ -102,7 +102,14 @@ fn any_pod() -> impl Strategy<Value = Value> {
 fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
     let none = |_: &str| false;
     let (booted, written) = (Time::EPOCH, Time::EPOCH);
-    let host = Host { rules: &[], booted, written, pause: Duration::ZERO, has_image: &none };
+    let host = Host {
+        rules: &[],
+        memo: &crate::rules::memo::ScriptMemo::default(),
+        booted,
+        written,
+        pause: Duration::ZERO,
+        has_image: &none,
+    };
     let mut runtime = Simulated::new(host, pod, object.meta(), now);
     let ips = ["10.0.0.2".to_owned()];
     let case = Case {

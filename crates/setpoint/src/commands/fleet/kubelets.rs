@@ -155,7 +155,7 @@ impl LogSource for Kubelets {
         let node = logs::node(pod).unwrap_or_default();
         let rules = self.rules(&snapshot, &node, now);
         let rules = rules.map_err(|why| self.refused(&snapshot, pod, container, &node, why))?;
-        let said = logs::said(&rules, pod, container, previous, now);
+        let said = logs::said((&rules, &self.fleet.memo), pod, container, previous, now);
         let logs::Said { lines, dropped, goes_on, next } = said.map_err(Status::bad_request)?;
         Ok(ContainerLog { lines, dropped, is_running: goes_on, next })
     }
@@ -288,6 +288,6 @@ impl Asked<'_> {
     fn used(&mut self, pod: &Record) -> Option<ContainerUsage> {
         let rules = self.rules(pod.tags().field("spec.nodeName")?)?;
         let pod = object("pods", pod).filter(|pod| self.kubelets.fleet.component(pod).is_none())?;
-        logs::used(&rules, &pod, self.now)
+        logs::used((&rules, &self.kubelets.fleet.memo), &pod, self.now)
     }
 }
