@@ -1,3 +1,5 @@
+//! Tests of shared items: encoded once, equal to unshared ones, bounded by their budget.
+
 use setpoint_api::printing::table::TableOptions;
 use setpoint_api::resource_types;
 use setpoint_api::{Revision, Time};
