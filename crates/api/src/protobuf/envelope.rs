@@ -149,7 +149,7 @@ impl ListWriter {
     ///
     /// # Panics
     /// If the items exceed the length given at the start: the bytes that were sent already would be wrong.
-    pub fn item_head(&mut self, message_len: usize, out: &mut Vec<u8>) {
+    fn item_head(&mut self, message_len: usize, out: &mut Vec<u8>) {
         let left = self.left.checked_sub(ListWriter::item_len(message_len));
         self.left = left.expect("the length of all items was given at the start");
         write_head(2, message_len, out);
