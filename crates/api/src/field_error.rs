@@ -156,7 +156,7 @@ impl ErrorKind {
         }
     }
 
-    const fn shows_value(self) -> bool {
+    const fn has_shown_value(self) -> bool {
         !matches!(
             self,
             ErrorKind::Required
@@ -325,7 +325,7 @@ impl FieldError {
     pub fn body(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(|f| {
             f.write_str(self.kind.title())?;
-            if self.kind.shows_value() && self.bad_value != BadValue::Omitted {
+            if self.kind.has_shown_value() && self.bad_value != BadValue::Omitted {
                 write!(f, ": {}", self.bad_value)?;
             }
             if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
@@ -339,11 +339,11 @@ const fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
 
 /// Maximum number of errors in a response. Bounds the response to a small object, which could otherwise be a
 /// hundred times its size.
-pub const ERRORS_MAX: usize = 1000;
+const ERRORS_MAX: usize = 1000;
 
 /// Bytes of errors after which no further one is kept; the first is kept however long it is. Upstream has no
 /// such bound. An error can show a value as long as the request, and a thousand errors can show the same one.
-pub const ERRORS_BYTES_MAX: usize = 1 << 20;
+const ERRORS_BYTES_MAX: usize = 1 << 20;
 
 /// Errors found in an object, up to [`ERRORS_MAX`] and [`ERRORS_BYTES_MAX`]; empty if it is valid.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use thiserror::Error;
 
 /// Maximum bytes of a resource name: a plural and a group, each a DNS name.
-pub const RESOURCE_BYTES_MAX: usize = 512;
+const RESOURCE_BYTES_MAX: usize = 512;
 /// Maximum bytes of a path: a namespace (63), a slash and a name (253), with room for names that are not DNS
 /// names.
-pub const PATH_BYTES_MAX: usize = 1024;
+const PATH_BYTES_MAX: usize = 1024;
 
 /// Group-resource of a stored object: the plural and the group, as in `deployments.apps`, or `pods` in the
 /// core group.

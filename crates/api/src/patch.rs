@@ -44,7 +44,7 @@ pub enum PatchType {
 impl PatchType {
     /// Media type of the patch.
     #[must_use]
-    pub const fn media_type(self) -> &'static str {
+    const fn media_type(self) -> &'static str {
         match self {
             PatchType::Json => "application/json-patch+json",
             PatchType::Merge => "application/merge-patch+json",
@@ -208,19 +208,20 @@ impl Patch {
     /// The response, if version or kind differ.
     pub fn check_type(&self, mut patched: Value, expected: (&str, &str)) -> Result<Value, Status> {
         let (api_version, kind) = expected;
-        let said = [patched.str_at(&["apiVersion"]), patched.str_at(&["kind"])];
+        let found_type = [patched.str_at(&["apiVersion"]), patched.str_at(&["kind"])];
         if self.patch_type != PatchType::Strategic {
-            if said[0].is_empty() && patched.as_map().is_some() {
+            if found_type[0].is_empty() && patched.as_map().is_some() {
                 patched = Value::map();
-            } else if said[0] != api_version {
+            } else if found_type[0] != api_version {
                 let scheme = "pkg/api/legacyscheme/scheme.go:30";
-                let (version, kind) = (said[0], if said[1].is_empty() { kind } else { said[1] });
+                let (version, kind) =
+                    (found_type[0], if found_type[1].is_empty() { kind } else { found_type[1] });
                 let why =
                     format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
                 return Err(self.rejection(&patched, why));
-            } else if !said[1].is_empty() && said[1] != kind {
+            } else if !found_type[1].is_empty() && found_type[1] != kind {
                 let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
-                let (group, other) = (group.split('.').next().unwrap_or_default(), said[1]);
+                let (group, other) = (group.split('.').next().unwrap_or_default(), found_type[1]);
                 let why = format!("converting ({version}.{other}) to ({group}.{kind}): unknown conversion");
                 return Err(self.rejection(&patched, why));
             }

@@ -27,9 +27,6 @@ pub use envelope::{Envelope, ListWriter, open, write_object, write_watch_event};
 /// Media type of objects.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// Media type of watch events.
-pub const WATCH_MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
-
 /// Magic number before every envelope.
 pub const MAGIC: &[u8] = b"k8s\0";
 

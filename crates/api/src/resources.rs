@@ -85,12 +85,6 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resourc
     all().iter().find(|r| r.plural == plural && r.group == group && r.version == version)
 }
 
-/// Returns the resource whose objects have this kind.
-#[must_use]
-pub fn find_kind(group: &str, version: &str, kind: &str) -> Option<&'static ResourceInfo> {
-    all().iter().find(|r| r.kind == kind && r.group == group && r.version == version)
-}
-
 impl ResourceInfo {
     /// Returns the subresource with this name.
     #[must_use]
@@ -247,7 +241,7 @@ mod tests {
         assert!(!pods.subresource("status").unwrap().foreign);
         let namespaces = find("", "v1", "namespaces").unwrap();
         assert!(!namespaces.namespaced && !namespaces.verbs.contains(Verb::DeleteCollection));
-        assert_eq!(find_kind("autoscaling", "v2", "HorizontalPodAutoscaler").unwrap().short_names, ["hpa"]);
+        assert_eq!(find("autoscaling", "v2", "horizontalpodautoscalers").unwrap().short_names, ["hpa"]);
         let status = find("apps", "v1", "deployments").unwrap().subresource("status").unwrap();
         assert_eq!(status.verbs.iter().map(Verb::as_str).collect::<Vec<_>>(), ["get", "patch", "update"]);
         assert!(find("apps", "v1", "pods").is_none());

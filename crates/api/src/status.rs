@@ -24,7 +24,7 @@ pub const CAUSE_FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
 /// Cause reason: the server sent an unexpected response.
 pub const CAUSE_UNEXPECTED_SERVER_RESPONSE: &str = "UnexpectedServerResponse";
 /// Cause reason: the requested `resourceVersion` is in the future.
-pub const CAUSE_RESOURCE_VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
+const CAUSE_RESOURCE_VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 
 const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
 const WATCH_EXPIRED: &str = "The resourceVersion for the provided watch is too old.";

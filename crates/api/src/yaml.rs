@@ -24,11 +24,11 @@ use crate::value::{Map, Value};
 /// Maximum nesting of a document. The YAML parser needs more stack per level than the JSON parser.
 pub const DEPTH_MAX: usize = 128;
 /// Maximum number of nodes of a document, including those repeated by aliases.
-pub const NODES_MAX: usize = 1_000_000;
+const NODES_MAX: usize = 1_000_000;
 /// Maximum number of nodes that aliases may repeat.
-pub const REPEATED_MAX: usize = 100_000;
+const REPEATED_MAX: usize = 100_000;
 /// Maximum bytes of text of a document, including those repeated by aliases.
-pub const TEXT_BYTES_MAX: usize = 16 << 20;
+const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// Invalid YAML document.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]

@@ -4,7 +4,7 @@
 //! atomic counts as a single path. Items of lists are matched by their keys or values, so their order does
 //! not count. Items with duplicate keys are reported by their key only.
 
-use super::element::{Element, same};
+use super::element::{Element, is_equal};
 use super::field_set::{FieldSet, SetNode};
 use super::types::{Atom, Items, Level, Type, zip};
 use crate::schema::Struct;
@@ -69,7 +69,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn any(self) -> bool {
+    fn has_any(self) -> bool {
         self.removed || self.modified || self.added
     }
 }
@@ -168,7 +168,7 @@ impl ComparisonBuilder {
                 let b = new.and_then(Value::as_list).unwrap_or_default();
                 if !items.is_atomic() && (!a.is_empty() || !b.is_empty()) {
                     // Matching items costs more than seeing that they are equal.
-                    let is_same = a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
+                    let is_same = a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b));
                     if !is_same {
                         self.compare_items(items, a, b);
                     }
@@ -186,7 +186,7 @@ impl ComparisonBuilder {
 
     fn compare_fields(&mut self, atom: Atom<'_>, old: &Map, new: &Map, level: Level) {
         zip(old, new, |key, old, new| {
-            if level.skips(key) {
+            if level.is_skipped(key) {
                 return;
             }
             let ty = || atom.field(key).map_or(Type::Deduced, |(ty, _)| ty);
@@ -203,7 +203,7 @@ impl ComparisonBuilder {
             } else {
                 below.compare_value(old, new, ty(), level.of_field(key))
             };
-            if marks.any() || !below.is_empty() {
+            if marks.has_any() || !below.is_empty() {
                 self.push(Element::field(key), marks, below);
             }
         });
@@ -251,7 +251,7 @@ impl ComparisonBuilder {
                 marks.added = true;
             }
         }
-        if marks.any() || !below.is_empty() {
+        if marks.has_any() || !below.is_empty() {
             self.push(element, marks, below);
         }
     }
@@ -269,7 +269,7 @@ fn paths_below(new: &Value, ty: Type<'_>, level: Level) -> Vec<SetNode> {
     match (atom, new) {
         (Atom::Struct { atomic: false, .. } | Atom::Map { atomic: false, .. }, Value::Map(map)) => {
             let mut nodes = Vec::with_capacity(map.len());
-            for (key, value) in map.iter().filter(|(key, _)| !level.skips(key)) {
+            for (key, value) in map.iter().filter(|(key, _)| !level.is_skipped(key)) {
                 let below = if is_leaf(Some(value)) {
                     Vec::new()
                 } else {
@@ -309,7 +309,7 @@ fn is_leaf(value: Option<&Value>) -> bool {
 
 /// Result for a position that is compared as a whole.
 fn compare_leaf(old: Option<&Value>, new: Option<&Value>) -> Marks {
-    let modified = matches!((old, new), (Some(old), Some(new)) if !same(old, new));
+    let modified = matches!((old, new), (Some(old), Some(new)) if !is_equal(old, new));
     Marks { removed: new.is_none(), modified, added: old.is_none() }
 }
 
@@ -330,6 +330,6 @@ impl<'v> ItemGroup<'v> {
     }
 
     fn is_same(self, other: ItemGroup<'_>) -> bool {
-        self.at.len() == other.at.len() && self.items().zip(other.items()).all(|(a, b)| same(a, b))
+        self.at.len() == other.at.len() && self.items().zip(other.items()).all(|(a, b)| is_equal(a, b))
     }
 }

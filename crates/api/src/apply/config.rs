@@ -24,9 +24,9 @@ use crate::value::Value;
 mod tests;
 
 /// Manager of the fields that an object had before its first apply.
-pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// Manager for which fields of client-side apply are taken over without conflicts.
-pub const KUBECTL: &str = "kubectl";
+const KUBECTL: &str = "kubectl";
 
 /// Result of an apply.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@
 
 use compact_str::CompactString;
 
-use super::element::{Element, same, write_field};
+use super::element::{Element, is_equal, write_field};
 use super::field_set::FieldSet;
 use super::field_set_writer::FieldSetWriter;
 use super::paths::unowned;
@@ -58,11 +58,11 @@ impl<'a> ZeroValue<'a> {
     }
 
     /// `true` if a value that is compared as a whole differs from the zero object's.
-    fn differs_from(&self, new: &Value) -> bool {
+    fn is_different_from(&self, new: &Value) -> bool {
         match self {
             ZeroValue::Nothing => true,
-            ZeroValue::Struct(of) => !same(&zero_struct(*of), new),
-            ZeroValue::Leaf(before) => !same(before, new),
+            ZeroValue::Struct(of) => !is_equal(&zero_struct(*of), new),
+            ZeroValue::Leaf(before) => !is_equal(before, new),
         }
     }
 }
@@ -142,7 +142,7 @@ impl OwnershipWriter {
                 self.write_items(list, items, unowned);
                 false
             }
-            _ => before.differs_from(new),
+            _ => before.is_different_from(new),
         }
     }
 
@@ -162,7 +162,7 @@ impl OwnershipWriter {
         }
         for next in first..self.order.len() {
             let (key, value) = map.at(self.order[next]);
-            if level.skips(key) {
+            if level.is_skipped(key) {
                 continue;
             }
             let Some((unowned, is_owned)) = unowned.behind(|set| SetEntry::field(set, key)) else { continue };
@@ -171,7 +171,7 @@ impl OwnershipWriter {
             let before = field.map_or(ZeroValue::Nothing, ZeroValue::of_field);
             if is_leaf && !matches!(before, ZeroValue::Struct(_)) {
                 // Scalars are compared as a whole whatever their type, and most values are scalars.
-                if is_owned && before.differs_from(value) {
+                if is_owned && before.is_different_from(value) {
                     self.text.write_leaf(|out| write_field(key, out));
                 }
                 continue;

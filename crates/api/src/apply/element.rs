@@ -222,7 +222,7 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Order of values: numbers, strings, booleans, lists, objects, null.
-pub(super) fn cmp_values(a: &Value, b: &Value) -> Ordering {
+fn cmp_values(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(b),
         (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => {
@@ -240,25 +240,27 @@ pub(super) fn cmp_values(a: &Value, b: &Value) -> Ordering {
 }
 
 /// `true` if two values are equal: numbers by value, objects independent of field order.
-pub(super) fn same(a: &Value, b: &Value) -> bool {
+pub(super) fn is_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
-        (Value::Map(a), Value::Map(b)) => same_maps(a, b),
+        (Value::List(a), Value::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
+        }
+        (Value::Map(a), Value::Map(b)) => is_equal_map(a, b),
         (Value::Int(_), Value::Float(_)) | (Value::Float(_), Value::Int(_)) => as_float(a) == as_float(b),
         _ => a == b,
     }
 }
 
-fn same_maps(a: &Map, b: &Map) -> bool {
+fn is_equal_map(a: &Map, b: &Map) -> bool {
     if a.len() != b.len() {
         return false;
     }
     // The order is usually the same, and then one pass is enough.
     if a.keys().eq(b.keys()) {
-        return a.iter().zip(b.iter()).all(|((_, a), (_, b))| same(a, b));
+        return a.iter().zip(b.iter()).all(|((_, a), (_, b))| is_equal(a, b));
     }
     let (a, b) = (sorted(a), sorted(b));
-    a.into_iter().zip(b).all(|((name_a, a), (name_b, b))| name_a == name_b && same(a, b))
+    a.into_iter().zip(b).all(|((name_a, a), (name_b, b))| name_a == name_b && is_equal(a, b))
 }
 
 fn sorted(map: &Map) -> Vec<(&str, &Value)> {

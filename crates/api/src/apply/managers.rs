@@ -19,9 +19,9 @@ use crate::value::{Map, Value};
 mod tests;
 
 /// Maximum number of update entries of an object. Beyond that, the oldest are merged into one per version.
-pub const UPDATE_MANAGERS_MAX: usize = 10;
+const UPDATE_MANAGERS_MAX: usize = 10;
 /// Manager that takes over the oldest update entries.
-pub const ANCIENT_CHANGES: &str = "ancient-changes";
+const ANCIENT_CHANGES: &str = "ancient-changes";
 
 const FIELDS_TYPE: &str = "FieldsV1";
 /// Sort key of an entry without a time.

@@ -49,7 +49,7 @@ fn merge_value(live: &Value, config: &Value, ty: Type<'_>, level: Level) -> Valu
 fn merge_fields(live: &Map, config: &Map, atom: Atom<'_>, level: Level) -> Value {
     let mut entries = Vec::with_capacity(live.len().max(config.len()));
     zip(live, config, |key, live, config| {
-        if level.skips(key) {
+        if level.is_skipped(key) {
             return;
         }
         let merged = match (live, config) {

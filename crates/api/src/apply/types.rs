@@ -226,7 +226,7 @@ impl Level {
     }
 
     /// `true` if a walk skips this field.
-    pub(super) fn skips(self, name: &str) -> bool {
+    pub(super) fn is_skipped(self, name: &str) -> bool {
         self == Level::Metadata && name == "managedFields"
     }
 }

@@ -5,7 +5,7 @@
 
 use super::compare::Comparison;
 use super::created::created_fields;
-use super::element::same;
+use super::element::is_equal;
 use super::field_set::FieldSet;
 use super::managers::{Entry, ManagedOperation, ManagerId, Managers, is_reset};
 use super::paths::unowned;
@@ -123,7 +123,7 @@ pub(super) fn is_same_object(old: &Value, new: &Value) -> bool {
             ("metadata", Value::Map(old), Some(Value::Map(new))) => {
                 is_same_without(old, new, "managedFields")
             }
-            (_, old, Some(new)) => same(old, new),
+            (_, old, Some(new)) => is_equal(old, new),
             _ => false,
         })
 }
@@ -132,7 +132,8 @@ pub(super) fn is_same_object(old: &Value, new: &Value) -> bool {
 fn is_same_without(a: &Map, b: &Map, left_out: &str) -> bool {
     let len = |map: &Map| map.len() - usize::from(map.contains(left_out));
     len(a) == len(b)
-        && a.iter().all(|(key, value)| key == left_out || b.get(key).is_some_and(|other| same(value, other)))
+        && a.iter()
+            .all(|(key, value)| key == left_out || b.get(key).is_some_and(|other| is_equal(value, other)))
 }
 
 /// Restores the times of managers if they are the only change of a write.

@@ -165,7 +165,7 @@ pub(super) fn any_value() -> impl Strategy<Value = Value> {
 }
 
 /// `true` if both parsers hold the same value.
-fn same(ours: &Value, theirs: &serde_json::Value) -> bool {
+fn is_equal(ours: &Value, theirs: &serde_json::Value) -> bool {
     match (ours, theirs) {
         (Value::Null, serde_json::Value::Null) => true,
         (Value::Bool(a), serde_json::Value::Bool(b)) => a == b,
@@ -175,10 +175,10 @@ fn same(ours: &Value, theirs: &serde_json::Value) -> bool {
         (Value::Float(a), serde_json::Value::Number(b)) => b.as_f64() == Some(*a),
         (Value::Str(a), serde_json::Value::String(b)) => a == b,
         (Value::List(a), serde_json::Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
         }
         (Value::Map(a), serde_json::Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_equal(a, b)))
         }
         _ => false,
     }
@@ -221,7 +221,7 @@ proptest! {
         let mut pretty = Vec::new();
         write_pretty(&value, &mut pretty);
         prop_assert_eq!(&parse(&pretty).unwrap(), &value);
-        prop_assert!(same(&value, &serde_json::from_slice(&bytes).unwrap()));
+        prop_assert!(is_equal(&value, &serde_json::from_slice(&bytes).unwrap()));
     }
 
     #[test]
@@ -232,7 +232,7 @@ proptest! {
     #[test]
     fn parser_agrees_with_serde_json(bytes in nearly_json()) {
         match (parse(&bytes), serde_json::from_slice::<serde_json::Value>(&bytes)) {
-            (Ok(ours), Ok(theirs)) => prop_assert!(same(&ours, &theirs), "{ours:?} {theirs:?}"),
+            (Ok(ours), Ok(theirs)) => prop_assert!(is_equal(&ours, &theirs), "{ours:?} {theirs:?}"),
             // A lone surrogate is an error in serde_json, and U+FFFD here and in Go.
             (Ok(_), Err(_)) => prop_assert!(bytes.windows(6).any(|w| w == b"\\ud800")),
             (Err(error), Ok(_)) => prop_assert!(false, "{error}"),

@@ -15,7 +15,7 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
 }
 
 /// Rules of APIService. The pipeline sets the availability of a local one, because it has the time.
-pub struct ApiService;
+struct ApiService;
 
 impl Rules for ApiService {
     fn name_rule(&self) -> NameRule {

@@ -38,7 +38,7 @@ pub fn rules_review_fault(object: &Value) -> Option<&'static str> {
 
 /// Rules of the three access reviews.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum AccessReview {
+enum AccessReview {
     /// SubjectAccessReview: for any user.
     Subject,
     /// SelfSubjectAccessReview: for the requesting user.

@@ -88,7 +88,7 @@ pub(super) fn one_of(errors: &mut ErrorList, path: &Path<'_>, value: &str, suppo
 }
 
 /// `true` if a `LabelSelector` is invalid.
-pub(super) fn selector_is_invalid(of: &Value) -> bool {
+pub(super) fn is_invalid_selector(of: &Value) -> bool {
     let mut errors = ErrorList::new();
     selector(&mut errors, &Path::NONE, of, false);
     !errors.is_empty()
@@ -120,7 +120,7 @@ pub(super) fn nonnegative_quantity(errors: &mut ErrorList, path: &Path<'_>, quan
 
 /// Adds an error if an immutable field changed; newer rules show no value.
 pub(super) fn immutable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
-    let changed = !same(new, old);
+    let changed = !is_equivalent(new, old);
     if changed {
         errors.push(FieldError::invalid(path, BadValue::Null, IMMUTABLE));
     }
@@ -128,7 +128,7 @@ pub(super) fn immutable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, ol
 }
 
 /// `true` if two values are equal; an empty list or map equals an absent one.
-pub(super) fn same(new: &Value, old: &Value) -> bool {
+pub(super) fn is_equivalent(new: &Value, old: &Value) -> bool {
     let blank = |value: &Value| match value {
         Value::List(list) => list.is_empty(),
         Value::Map(map) => map.is_empty(),

@@ -222,31 +222,37 @@ pub(crate) fn fill(map: &mut Map, field: &str, value: &str) {
 }
 
 /// `true` if two values are equal; quantities compare by amount, independent of their spelling.
-pub(crate) fn same(a: &Value, b: &Value) -> bool {
+pub(crate) fn is_equivalent(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Map(a), Value::Map(b)) => {
             let keys_in_both = a.len() == b.len();
             keys_in_both
                 && a.iter().all(|(key, one)| {
                     b.get(key).is_some_and(|other| {
-                        if holds_amounts(key) { same_amounts(one, other) } else { same(one, other) }
+                        if has_amounts(key) {
+                            has_equal_amounts(one, other)
+                        } else {
+                            is_equivalent(one, other)
+                        }
                     })
                 })
         }
-        (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::List(a), Value::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equivalent(a, b))
+        }
         _ => a == b,
     }
 }
 
-fn holds_amounts(key: &str) -> bool {
+fn has_amounts(key: &str) -> bool {
     matches!(key, "limits" | "requests" | "overhead" | "sizeLimit" | "divisor")
 }
 
-fn same_amounts(a: &Value, b: &Value) -> bool {
+fn has_equal_amounts(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Map(a), Value::Map(b)) => {
             a.len() == b.len()
-                && a.iter().all(|(key, one)| b.get(key).is_some_and(|other| same_amounts(one, other)))
+                && a.iter().all(|(key, one)| b.get(key).is_some_and(|other| has_equal_amounts(one, other)))
         }
         (Value::Str(_), Value::Str(_)) => a == b || quantity(a) == quantity(b),
         _ => a == b,

@@ -54,10 +54,10 @@ pub fn clear_system_fields(object: &mut Value) {
 /// # Errors
 /// If the object has another one.
 pub fn ensure_namespace(object: &mut Value, namespace: &str) -> Result<(), NamespaceMismatch> {
-    let said = super::namespace(object);
-    if said == namespace {
+    let found = super::namespace(object);
+    if found == namespace {
         Ok(())
-    } else if said.is_empty() {
+    } else if found.is_empty() {
         object.ensure_map("metadata").insert("namespace", namespace);
         Ok(())
     } else if namespace.is_empty() {

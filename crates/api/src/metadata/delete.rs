@@ -192,19 +192,21 @@ fn mark_graceful(
         None | Some(0) => return Graceful::No,
         Some(running) => running,
     };
-    let Some(mut asked) = options.grace_period_seconds.map(at_least).filter(|asked| *asked < running) else {
+    let Some(mut requested) =
+        options.grace_period_seconds.map(at_least).filter(|requested| *requested < running)
+    else {
         return Graceful::Pending;
     };
     let deleted_at = rfc3339::parse(deleted_at).unwrap_or(now);
-    let mut ends_at = deleted_at.before(seconds(running)).after(seconds(asked));
+    let mut ends_at = deleted_at.before(seconds(running)).after(seconds(requested));
     if ends_at < now {
         ends_at = now;
-        asked = asked.min(1);
+        requested = requested.min(1);
     }
     let meta = object.ensure_map("metadata");
     meta.insert("deletionTimestamp", Seconds(ends_at).to_string());
-    meta.insert("deletionGracePeriodSeconds", asked);
-    Graceful::Marked(asked)
+    meta.insert("deletionGracePeriodSeconds", requested);
+    Graceful::Marked(requested)
 }
 
 fn seconds(seconds: i64) -> Duration {

@@ -67,14 +67,14 @@ fn system_fields_of_a_new_object_are_set_by_the_server() {
 
 #[test]
 fn namespace_must_match_the_request() {
-    for (said, asked, expected) in [
+    for (metadata, request_namespace, expected) in [
         (r#""namespace":"a""#, "a", Ok(r#"{"namespace":"a"}"#)),
         ("", "a", Ok(r#"{"namespace":"a"}"#)),
         (r#""namespace":"a""#, "", Ok("{}")),
         (r#""namespace":"a""#, "b", Err(NamespaceMismatch)),
     ] {
-        let mut object = with(said);
-        let result = ensure_namespace(&mut object, asked);
+        let mut object = with(metadata);
+        let result = ensure_namespace(&mut object, request_namespace);
         assert_eq!(result.map(|()| meta(&object)), expected.map(str::to_owned));
     }
 }

@@ -3,9 +3,9 @@
 /// Maximum bytes of a generated name, for every kind.
 pub const NAME_BYTES_MAX: usize = 63;
 /// Bytes of the random suffix.
-pub const SUFFIX_BYTES: usize = 5;
+const SUFFIX_BYTES: usize = 5;
 /// Characters of the random suffix: no vowels, so that it spells no words, and none of `0`, `1` and `3`.
-pub const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Generates a name: `base`, truncated if necessary, and five characters drawn from `entropy`.
 #[must_use]

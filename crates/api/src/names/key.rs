@@ -8,13 +8,12 @@ use crate::field_error::{ErrorList, FieldError, Path};
 /// Maximum bytes of a label value, and of the name part of a label key.
 pub const LABEL_BYTES_MAX: usize = 63;
 /// Maximum bytes of a port name.
-pub const PORT_NAME_BYTES_MAX: usize = 15;
+const PORT_NAME_BYTES_MAX: usize = 15;
 
 const LABEL_KEY_FAULT: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_KEY_SLASHES_FAULT: &str = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 const LABEL_VALUE_FAULT: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const CONFIG_KEY_FAULT: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
-const ENV_FAULT: &str = "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation is '[-._a-zA-Z][-._a-zA-Z0-9]*')";
 const ENV_RELAXED_FAULT: &str =
     "a valid environment variable name must consist only of printable ASCII characters other than '='";
 const C_IDENTIFIER_FAULT: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')";
@@ -58,16 +57,6 @@ pub fn label_key(key: &str) -> Faults {
     wrong
 }
 
-/// A label key that must have a prefix.
-#[must_use]
-pub fn prefixed_label_key(key: &str) -> Faults {
-    let wrong = label_key(key);
-    if wrong.is_empty() && !key.contains('/') {
-        return vec!["must include a prefix (e.g. 'example.com/key')".into()];
-    }
-    wrong
-}
-
 /// A label value; may be empty.
 #[must_use]
 pub fn label_value(value: &str) -> Faults {
@@ -84,17 +73,6 @@ pub fn config_key(key: &str) -> Faults {
     let too_long = max_characters(bytes, dns::SUBDOMAIN_BYTES_MAX);
     let mut wrong = faults(too_long, (!good).then_some(CONFIG_KEY_FAULT));
     wrong.extend(directory_fault(key));
-    wrong
-}
-
-/// Name of an environment variable, by the older rule.
-#[must_use]
-pub fn env_name(name: &str) -> Faults {
-    let bytes = name.as_bytes();
-    let good =
-        bytes.first().is_some_and(|b| !b.is_ascii_digit()) && bytes.iter().all(|b| is_label_middle(*b));
-    let mut wrong = faults(None, (!good).then_some(ENV_FAULT));
-    wrong.extend(directory_fault(name));
     wrong
 }
 
@@ -140,18 +118,6 @@ pub fn percent(text: &str) -> Faults {
         .strip_suffix('%')
         .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
     faults(None, (!good).then_some(PERCENT_FAULT))
-}
-
-/// An integer in its shortest decimal form.
-#[must_use]
-pub fn decimal_integer(text: &str) -> Faults {
-    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
-    match digits {
-        _ if text.is_empty() => vec!["must be non-empty".into()],
-        b"0" if text == "0" => Faults::new(),
-        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => Faults::new(),
-        _ => vec!["must be a valid decimal integer in canonical form".into()],
-    }
 }
 
 /// Name of a port (IANA service name): at most 15 lower case letters, digits and single dashes.
@@ -260,7 +226,6 @@ mod tests {
         assert!(label_key("A/a")[0].starts_with("prefix part a lowercase RFC 1123 subdomain"));
         let long = format!("{}/a", "a".repeat(254));
         assert_eq!(label_key(&long), ["prefix part must be no more than 253 bytes"]);
-        assert_eq!(prefixed_label_key("a"), ["must include a prefix (e.g. 'example.com/key')"]);
     }
 
     #[test]
@@ -279,8 +244,6 @@ mod tests {
         assert_eq!(config_key("..a"), ["must not start with '..'"]);
         assert!(config_key(".a").is_empty());
         assert_eq!(config_key(""), [CONFIG_KEY_FAULT]);
-        assert_eq!(env_name("1a"), [ENV_FAULT]);
-        assert_eq!(env_name(".."), ["must not be '..'"]);
         assert!(env_name_relaxed("1 a/b").is_empty());
         assert_eq!(env_name_relaxed("a=b"), [ENV_RELAXED_FAULT]);
         assert_eq!(env_name_relaxed(""), ["environment variable name must be non-empty"]);
@@ -301,10 +264,6 @@ mod tests {
     fn short_formats_are_checked() {
         assert!(percent("10%").is_empty() && percent("0%").is_empty());
         assert_eq!(percent("%"), [PERCENT_FAULT]);
-        assert!(decimal_integer("-10").is_empty() && decimal_integer("0").is_empty());
-        for text in ["-0", "01", "+1", "-", "1a"] {
-            assert_eq!(decimal_integer(text).len(), 1, "{text}");
-        }
         assert!(http_header_name("X-1").is_empty());
         assert_eq!(http_header_name("X_1"), [HEADER_FAULT]);
         assert!(c_identifier("_a1").is_empty());

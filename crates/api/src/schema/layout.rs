@@ -34,19 +34,19 @@ pub const SECTIONS: usize = 8;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = SECTIONS * 8;
 
-/// name, group, version: text; first field u32; fields u16; map type u8; fields always written u8; first slot u32; slots
-/// (a power of two) u32; description offset u32, length u32.
+/// Struct record. Name, group, version: text; first field u32; fields u16; map type u8; fields always encoded
+/// u8; first slot u32; slots (a power of two) u32; description offset u32, length u32.
 pub const STRUCT_BYTES: usize = 36;
-/// name: text; node u16; number u16; flags u16; values (list) u16; merge key, default: text; embed u16; zero u16;
-/// description offset u32, length u32.
+/// Field record. Name: text; node u16; number u16; flags u16; values (list) u16; merge key, default: text;
+/// embed u16; zero u16; description offset u32, length u32.
 pub const FIELD_BYTES: usize = 32;
-/// index u16.
+/// Slot record. Index u16.
 pub const SLOT_BYTES: usize = 2;
-/// tag u8; list type u8; map type u8; wrapped u8; of u16; keys (list) u16; Go type: text.
+/// Node record. Tag u8; list type u8; map type u8; wrapped u8; of u16; keys (list) u16; Go type: text.
 pub const NODE_BYTES: usize = 12;
-/// first item u32; items u32.
+/// List record. First item u32; items u32.
 pub const LIST_BYTES: usize = 8;
-/// path of Go names: text; up to four protobuf numbers u8, zero where there are fewer.
+/// Embed record. Path of Go names: text; up to four protobuf numbers u8, zero if there are fewer.
 pub const EMBED_BYTES: usize = 8;
 
 /// Slot at which the search for a name begins; it continues with linear probing. `slots` is a power of two.

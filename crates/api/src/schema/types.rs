@@ -263,54 +263,54 @@ impl<'a> Field<'a> {
         self.schemas.text(u32_in(self.schemas.embed_record(u16_in(self.record, 20)), 0))
     }
 
-    fn flag(self, flag: u16) -> bool {
+    fn has_flag(self, flag: u16) -> bool {
         u16_in(self.record, 8) & flag != 0
     }
 
     /// `true` if OpenAPI requires the field.
     #[must_use]
     pub fn is_required(self) -> bool {
-        self.flag(flag::REQUIRED)
+        self.has_flag(flag::REQUIRED)
     }
 
     /// `true` if the field has `omitempty`.
     #[must_use]
     pub fn omits_empty(self) -> bool {
-        self.flag(flag::OMIT_EMPTY)
+        self.has_flag(flag::OMIT_EMPTY)
     }
 
     /// `true` if the field has `omitzero`.
     #[must_use]
     pub fn omits_zero(self) -> bool {
-        self.flag(flag::OMIT_ZERO)
+        self.has_flag(flag::OMIT_ZERO)
     }
 
     /// `true` if Go has a pointer: an empty value differs from an absent one.
     #[must_use]
     pub fn is_pointer(self) -> bool {
-        self.flag(flag::POINTER)
+        self.has_flag(flag::POINTER)
     }
 
     /// `true` if validation distinguishes an empty list or map from an absent one, although both are stored
     /// as absent.
     #[must_use]
     pub fn distinguishes_empty(self) -> bool {
-        self.flag(flag::DISTINGUISHES_EMPTY)
+        self.has_flag(flag::DISTINGUISHES_EMPTY)
     }
 
     /// `true` if the field is encoded even if absent, as null, zero or an empty struct.
     #[must_use]
     pub fn is_always_written(self) -> bool {
-        self.flag(flag::ALWAYS)
+        self.has_flag(flag::ALWAYS)
     }
 
     /// Strategic merge patch strategy.
     #[must_use]
     pub fn patch_strategy(self) -> PatchStrategy {
         PatchStrategy {
-            merge: self.flag(flag::PATCH_MERGE),
-            retain_keys: self.flag(flag::PATCH_RETAIN_KEYS),
-            replace: self.flag(flag::PATCH_REPLACE),
+            merge: self.has_flag(flag::PATCH_MERGE),
+            retain_keys: self.has_flag(flag::PATCH_RETAIN_KEYS),
+            replace: self.has_flag(flag::PATCH_REPLACE),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::json::write_str;
 
 impl Status {
     /// Appends the JSON to `out`, without a trailing newline.
-    pub fn write_json(&self, out: &mut Vec<u8>) {
+    fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"kind":"Status","apiVersion":"v1","metadata":{"#);
         if let Some(token) = &self.continue_token {
             out.extend_from_slice(br#""continue":"#);

@@ -83,7 +83,7 @@ fn write_scalar(value: &Value, depth: usize, out: &mut Vec<u8>) {
 
 /// Writes a single-line string.
 fn write_text(text: &str, out: &mut Vec<u8>) {
-    if text.chars().any(|char| !is_printable(char)) || parses_as_another_type(text) {
+    if text.chars().any(|char| !is_printable(char)) || is_other_type(text) {
         write_double_quoted(text, out);
     } else if is_plain(text) {
         out.extend_from_slice(text.as_bytes());
@@ -174,7 +174,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// `true` if a plain scalar would be parsed as a number, boolean, timestamp or null.
-fn parses_as_another_type(text: &str) -> bool {
+fn is_other_type(text: &str) -> bool {
     const WORDS: [&str; 12] = ["", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "<<"];
     if text.len() <= 5 && WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)) {
         return true;
@@ -298,7 +298,7 @@ mod tests {
             "<<",
         ];
         for text in quoted {
-            assert!(parses_as_another_type(text), "{text}");
+            assert!(is_other_type(text), "{text}");
         }
         for text in [
             "v1",
@@ -314,7 +314,7 @@ mod tests {
             "inf",
             "nan",
         ] {
-            assert!(!parses_as_another_type(text), "{text}");
+            assert!(!is_other_type(text), "{text}");
         }
     }
 

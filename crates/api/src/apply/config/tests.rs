@@ -206,8 +206,8 @@ fn applier_has_one_entry_across_versions() {
     world.turn_to(VERSIONS[1]);
     let mut next = config(r#""spec":{"replicas":2}"#);
     next.make_map().insert("apiVersion", VERSIONS[1]);
-    let told = message(world.apply("three", &next, false));
-    assert_eq!(told, "Apply failed with 1 conflict: conflict with \"one\": .spec.replicas");
+    let error = message(world.apply("three", &next, false));
+    assert_eq!(error, "Apply failed with 1 conflict: conflict with \"one\": .spec.replicas");
     world.apply("one", &next, false).unwrap();
     let versions =
         |entry: &Value| (entry.str_at(&["manager"]).to_owned(), entry.str_at(&["apiVersion"]).to_owned());
@@ -244,9 +244,9 @@ fn empty_configuration_gives_up_all_fields() {
 fn fields_before_the_first_apply_get_a_manager() {
     let mut world = World::default();
     world.store(config(r#""spec":{"replicas":1,"paused":true}"#), Value::Null);
-    let told = message(world.apply("one", &config(r#""spec":{"replicas":2}"#), false));
+    let error = message(world.apply("one", &config(r#""spec":{"replicas":2}"#), false));
     assert_eq!(
-        told,
+        error,
         "Apply failed with 1 conflict: conflict with \"before-first-apply\" using apps/v1: .spec.replicas"
     );
     world.apply("one", &config(r#""spec":{"replicas":1}"#), false).unwrap();
@@ -267,10 +267,10 @@ fn kubectl_takes_over_fields_of_client_side_apply() {
     });
     let two = config(r#""spec":{"replicas":2}"#);
     assert!(world.clone().apply("other", &two, false).is_err());
-    let told =
+    let error =
         message(world.apply("kubectl", &config(r#""spec":{"replicas":2,"minReadySeconds":6}"#), false));
     assert_eq!(
-        told,
+        error,
         "Apply failed with 1 conflict: conflict with \"kubectl-client-side-apply\" using apps/v1: .spec.minReadySeconds"
     );
     world.apply("kubectl", &two, false).unwrap();

@@ -132,7 +132,7 @@ fn reset_object_is_untracked_until_the_next_apply() {
     *new.at_mut(&["spec", "replicas"]).unwrap() = 2.into();
     let updated = write(Some(&live), &new, "b", 5, "");
     assert_eq!(updated.managed, Value::Null);
-    assert_eq!(changed(&updated).modified.len(), 1, "what changed is told all the same");
+    assert_eq!(changed(&updated).modified.len(), 1, "changes are reported even if ownership is not tracked");
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Rules for Policy {
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let same = |name| {
             let part = |object| check::field(check::field(object, "spec"), name);
-            check::same(part(new), part(old))
+            check::is_equivalent(part(new), part(old))
         };
         self.spec(errors, new, !(same("paramKind") && same("matchConditions")));
     }

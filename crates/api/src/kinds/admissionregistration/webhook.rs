@@ -63,7 +63,7 @@ impl Strictness {
         };
         let selectors = ["namespaceSelector", "objectSelector"];
         let bad_selector =
-            |hook: &Value| selectors.iter().any(|name| check::selector_is_invalid(check::field(hook, name)));
+            |hook: &Value| selectors.iter().any(|name| check::is_invalid_selector(check::field(hook, name)));
         Strictness {
             no_side_effects: old.iter().all(has_no_effects),
             known_version: old.iter().all(is_known),
@@ -97,7 +97,7 @@ impl Rules for Webhooks {
     }
 
     fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
-        !check::same(check::field(new, "webhooks"), check::field(old, "webhooks"))
+        !check::is_equivalent(check::field(new, "webhooks"), check::field(old, "webhooks"))
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

@@ -40,7 +40,7 @@ impl TerminalState {
         }
     }
 
-    fn finished(self) -> bool {
+    fn is_finished(self) -> bool {
         self.complete || self.failed
     }
 }
@@ -55,16 +55,16 @@ struct StatusChange<'a> {
 }
 
 impl StatusChange<'_> {
-    fn of(&self, field: &str) -> bool {
+    fn has_changed(&self, field: &str) -> bool {
         self.new.get(field) != self.old.get(field)
     }
 
-    fn of_completion(&self) -> bool {
+    fn has_completion_changed(&self) -> bool {
         self.now.complete != self.before.complete
     }
 
-    fn of_finish(&self) -> bool {
-        self.now.finished() != self.before.finished()
+    fn has_finish_changed(&self) -> bool {
+        self.now.is_finished() != self.before.is_finished()
     }
 
     fn completions(&self) -> Option<i64> {
@@ -116,10 +116,10 @@ fn check_uncounted(errors: &mut ErrorList, status: &Value, path: &Path<'_>) {
 
 fn check_completion(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let (now, before) = (change.now, change.before);
-    if (change.of_completion() || now.failed != before.failed) && now.complete && now.failed {
+    if (change.has_completion_changed() || now.failed != before.failed) && now.complete && now.failed {
         contradiction(errors, path, "cannot set Complete=True and Failed=true conditions");
     }
-    if (change.of_completion() || now.failure_target != before.failure_target)
+    if (change.has_completion_changed() || now.failure_target != before.failure_target)
         && now.complete
         && now.failure_target
     {
@@ -127,7 +127,7 @@ fn check_completion(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut Err
     }
     let completed_at = change.new.get("completionTime");
     let time_path = path.child("completionTime");
-    if change.of_completion() || change.of("completionTime") {
+    if change.has_completion_changed() || change.has_changed("completionTime") {
         if completed_at.is_some() && !now.complete {
             let detail = "cannot set completionTime when there is no Complete=True condition";
             errors.push(FieldError::invalid(&time_path, shown(completed_at), detail));
@@ -137,7 +137,7 @@ fn check_completion(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut Err
             errors.push(FieldError::required(&time_path, detail));
         }
     }
-    if (change.of("startTime") || change.of("completionTime"))
+    if (change.has_changed("startTime") || change.has_changed("completionTime"))
         && is_before(completed_at, change.new.get("startTime"))
     {
         let detail = "must be equal to or after `startTime`";
@@ -152,7 +152,10 @@ fn is_before(time: Option<&Value>, other: Option<&Value>) -> bool {
 
 fn check_finish(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let (now, before) = (change.now, change.before);
-    if (now.failed != before.failed || change.of("failedIndexes")) && now.failed && !now.failure_target {
+    if (now.failed != before.failed || change.has_changed("failedIndexes"))
+        && now.failed
+        && !now.failure_target
+    {
         contradiction(
             errors,
             path,
@@ -160,21 +163,21 @@ fn check_finish(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorLi
         );
     }
     let criteria_changed = now.success_criteria_met != before.success_criteria_met;
-    if (change.of_completion() || criteria_changed) && now.complete && !now.success_criteria_met {
+    if (change.has_completion_changed() || criteria_changed) && now.complete && !now.success_criteria_met {
         let detail = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
         contradiction(errors, path, detail);
     }
-    if !now.finished() {
+    if !now.is_finished() {
         return;
     }
     let active = optional_number(change.new, "active").unwrap_or(0);
-    if (change.of_finish() || change.of("active")) && active > 0 {
+    if (change.has_finish_changed() || change.has_changed("active")) && active > 0 {
         let detail = "active>0 is invalid for finished job";
         errors.push(FieldError::invalid(&path.child("active"), active, detail));
     }
     let is_suspended_void =
         change.spec.get("suspend").and_then(Value::as_bool) == Some(true) && change.completions() == Some(0);
-    if (change.of_finish() || change.of("startTime"))
+    if (change.has_finish_changed() || change.has_changed("startTime"))
         && !is_suspended_void
         && change.new.get("startTime").is_none()
     {
@@ -184,7 +187,7 @@ fn check_finish(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorLi
     let uncounted = change.new.get("uncountedTerminatedPods");
     let counts =
         |uncounted: &Value| ["succeeded", "failed"].iter().any(|field| !list(uncounted, field).is_empty());
-    if (change.of_finish() || change.of("uncountedTerminatedPods"))
+    if (change.has_finish_changed() || change.has_changed("uncountedTerminatedPods"))
         && let Some(uncounted) = uncounted.filter(|uncounted| counts(uncounted))
     {
         let path = path.child("uncountedTerminatedPods");
@@ -194,7 +197,8 @@ fn check_finish(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorLi
 }
 
 fn check_indexes(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
-    let (completed_changed, failed_changed) = (change.of("completedIndexes"), change.of("failedIndexes"));
+    let (completed_changed, failed_changed) =
+        (change.has_changed("completedIndexes"), change.has_changed("failedIndexes"));
     let completed = text(change.new, "completedIndexes");
     let failed = change.new.get("failedIndexes").and_then(Value::as_str);
     let (completed_path, failed_path) = (path.child("completedIndexes"), path.child("failedIndexes"));
@@ -233,11 +237,14 @@ fn check_indexes(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorL
 fn check_pods(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let count = |field| optional_number(change.new, field).unwrap_or(0);
     let terminating = count("terminating");
-    if (change.of_finish() || change.of("terminating")) && terminating > 0 && change.now.finished() {
+    if (change.has_finish_changed() || change.has_changed("terminating"))
+        && terminating > 0
+        && change.now.is_finished()
+    {
         let detail = "terminating>0 is invalid for finished job";
         errors.push(FieldError::invalid(&path.child("terminating"), terminating, detail));
     }
-    if (change.of("ready") || change.of("active"))
+    if (change.has_changed("ready") || change.has_changed("active"))
         && let Some(ready) = optional_number(change.new, "ready").filter(|ready| *ready > count("active"))
     {
         let detail = "cannot set more ready pods than active";
@@ -281,7 +288,11 @@ fn check_transition(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut Err
     let is_resuming =
         has_condition(change.old, "Suspended", "True") && has_condition(change.new, "Suspended", "False");
     let is_suspended = change.spec.get("suspend").and_then(Value::as_bool) == Some(true);
-    if change.of("startTime") && !is_resuming && change.old.get("startTime").is_some() && !is_suspended {
+    if change.has_changed("startTime")
+        && !is_resuming
+        && change.old.get("startTime").is_some()
+        && !is_suspended
+    {
         let detail = "field is immutable for unsuspended job once set";
         errors.push(FieldError::invalid(&path.child("startTime"), shown(start), detail));
     }

@@ -150,7 +150,7 @@ fn skip_zone(text: &str) -> Result<&str, ScheduleError> {
     let (zone, rest) = rest.split_once(' ').ok_or(ScheduleError::OnlyZone)?;
     let fault = if zone.contains("..") || zone.starts_with(['/', '\\']) {
         "time: invalid location name".to_owned()
-    } else if matches!(zone, "" | "Local") || time_zone::exists(zone) {
+    } else if matches!(zone, "" | "Local") || time_zone::is_known(zone) {
         return Ok(rest.trim());
     } else {
         format!("unknown time zone {zone}")

@@ -10,7 +10,7 @@ const PART_BYTES_MAX: usize = 14;
 
 /// `true` if there is a zone of this name. Case-sensitive.
 #[must_use]
-pub fn exists(name: &str) -> bool {
+pub fn is_known(name: &str) -> bool {
     NAMES.lines().any(|line| line == name)
 }
 
@@ -29,7 +29,7 @@ pub fn faults(name: &str) -> Faults {
         let text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
         faults.push(text.into());
     }
-    if name != "Local" && !exists(name) {
+    if name != "Local" && !is_known(name) {
         faults.push(unknown());
     }
     faults

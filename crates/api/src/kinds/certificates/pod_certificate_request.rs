@@ -88,7 +88,7 @@ impl Rules for PodCertificateRequest {
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
-        if !check::same(new, old) {
+        if !check::is_equivalent(new, old) {
             let value = check::format_go(new, &SPEC);
             errors.push(FieldError::invalid(&Path::root("spec"), value, check::IMMUTABLE));
         }
@@ -106,7 +106,7 @@ impl Rules for PodCertificateRequest {
             errors.push(FieldError::invalid(&path, BadValue::Omitted, detail));
         };
         if FINAL.iter().any(|kind| is(old, kind)) {
-            if !check::same(new, old) {
+            if !check::is_equivalent(new, old) {
                 refuse("immutable after PodCertificateRequest is issued, denied, or failed");
             }
         } else if is(new, "Denied") || is(new, "Failed") {
@@ -118,7 +118,7 @@ impl Rules for PodCertificateRequest {
             }
         } else if is(new, "Issued") {
             issued(errors, new);
-        } else if !check::same(new, old) {
+        } else if !check::is_equivalent(new, old) {
             refuse("status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"");
         }
     }

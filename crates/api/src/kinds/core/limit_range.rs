@@ -193,12 +193,12 @@ fn check_ratio<'a>(errors: &mut ErrorList, path: &Path<'_>, limit: &Limit<'a>, n
     }
     let (Some(min), Some(max)) = (limit.amount("min", name), limit.amount("max", name)) else { return };
     let fits = [ratio, min, max].iter().all(|amount| amount.value() < MILLI_VALUE_MAX);
-    let (asked, bound) = if fits {
+    let (ratio_value, bound) = if fits {
         (float(ratio.milli_value()) / 1000.0, float(max.milli_value()) / float(min.milli_value()))
     } else {
         (float(ratio.value()), float(max.value()) / float(min.value()))
     };
-    if asked > bound {
+    if ratio_value > bound {
         push(format!("ratio {ratio} is greater than max/min = {bound:.6}"));
     }
 }

@@ -17,9 +17,9 @@ use crate::time::Time;
 use crate::value::{Map, Value};
 
 /// Finalizer for the contents of the namespace.
-pub const FINALIZER_KUBERNETES: &str = "kubernetes";
+const FINALIZER_KUBERNETES: &str = "kubernetes";
 /// Label with the name of the namespace, which every namespace has, for selectors.
-pub const LABEL_NAME: &str = "kubernetes.io/metadata.name";
+const LABEL_NAME: &str = "kubernetes.io/metadata.name";
 
 const FIELDS: FieldLabels<'static> = FieldLabels {
     known: &[("status.phase", "status.phase"), ("metadata.name", "metadata.name")],
@@ -161,7 +161,7 @@ fn dependents_finalizers(namespace: &Value, options: &DeleteOptions<'_>) -> Vec<
     let old = metadata::finalizers(namespace);
     let wants = |finalizer: &str, policy: &str, orphan: bool| match options {
         DeleteOptions { orphan_dependents: Some(orphans), .. } => *orphans == orphan,
-        DeleteOptions { propagation_policy: Some(asked), .. } => *asked == policy,
+        DeleteOptions { propagation_policy: Some(requested), .. } => *requested == policy,
         _ => old.contains(&finalizer),
     };
     let all = [(FINALIZER_ORPHAN, "Orphan", true), (FINALIZER_FOREGROUND, "Foreground", false)];

@@ -50,7 +50,7 @@ impl Rules for PersistentVolume {
         keep(new, old, "spec");
         let path = ["status", "lastPhaseTransitionTime"];
         let is_absent = new.at(&path).is_none_or(Value::is_null);
-        if let Some(time) = old.at(&path).filter(|_| is_absent && !phase_changed(new, old)) {
+        if let Some(time) = old.at(&path).filter(|_| is_absent && !has_phase_change(new, old)) {
             new.ensure_map("status").insert("lastPhaseTransitionTime", time.clone());
         }
     }
@@ -92,16 +92,16 @@ impl Rules for PersistentVolume {
     }
 }
 
-fn phase_changed(new: &Value, old: &Value) -> bool {
+fn has_phase_change(new: &Value, old: &Value) -> bool {
     new.str_at(&["status", "phase"]) != old.str_at(&["status", "phase"])
 }
 
 /// Sets the transition time of the phase, unless the request does.
 fn set_phase_transition_time(new: &mut Value, old: &Value, now: Time) {
     let path = ["status", "lastPhaseTransitionTime"];
-    let said = new.at(&path).filter(|time| !time.is_null());
-    let is_silent = said.is_none() || said == old.at(&path);
-    if phase_changed(new, old) && is_silent {
+    let requested = new.at(&path).filter(|time| !time.is_null());
+    let is_omitted = requested.is_none() || requested == old.at(&path);
+    if has_phase_change(new, old) && is_omitted {
         new.ensure_map("status").insert("lastPhaseTransitionTime", Seconds(now).to_string());
     }
 }

@@ -316,12 +316,12 @@ fn compared(was: Option<&Value>, is: Option<&Value>, keeps: &AllowedChanges) -> 
 
 fn is_same_resources(is: Option<&Value>, was: Option<&Value>, is_bound: bool) -> bool {
     let list = |resources, name| field(resources, name);
-    if !resource_list::same(list(is, "limits"), list(was, "limits")) {
+    if !resource_list::has_equal_amounts(list(is, "limits"), list(was, "limits")) {
         return false;
     }
     let (requests, old_requests) = (list(is, "requests"), list(was, "requests"));
     if !is_bound || requests.is_none() {
-        return resource_list::same(requests, old_requests);
+        return resource_list::has_equal_amounts(requests, old_requests);
     }
     let others = |list| -> Vec<(String, _)> {
         let mut others: Vec<_> = amounts(list)

@@ -215,14 +215,14 @@ fn status_warnings(pod: &Value) -> Vec<String> {
 /// Grace period of a delete in seconds: that of the request, else that of the pod. Zero for a pod that has no
 /// node or has finished.
 #[must_use]
-pub fn deletion_grace_seconds(pod: &Value, asked: Option<i64>) -> i64 {
+pub fn deletion_grace_seconds(pod: &Value, requested: Option<i64>) -> i64 {
     let none = Value::map();
     let spec = present(pod, "spec").unwrap_or(&none);
     let has_ended = matches!(pod.str_at(&["status", "phase"]), "Failed" | "Succeeded");
     if text(spec, "nodeName").is_empty() || has_ended {
         return 0;
     }
-    match asked.unwrap_or_else(|| number(spec, "terminationGracePeriodSeconds")) {
+    match requested.unwrap_or_else(|| number(spec, "terminationGracePeriodSeconds")) {
         seconds if seconds < 0 => 1,
         seconds => seconds,
     }

@@ -161,7 +161,7 @@ pub fn amounts(list: Option<&Value>) -> impl Iterator<Item = (&str, Quantity)> {
 
 /// `true` if two lists have equal amounts of the same resources, independent of spelling.
 #[must_use]
-pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+pub fn has_equal_amounts(a: Option<&Value>, b: Option<&Value>) -> bool {
     let sorted = |list| amounts(list).collect::<BTreeMap<&str, Quantity>>();
     sorted(a) == sorted(b)
 }

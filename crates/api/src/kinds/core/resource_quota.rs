@@ -101,7 +101,7 @@ impl InapplicableLimits {
     fn of(object: &Value) -> InapplicableLimits {
         let names = amounts(object.at(&["spec", "hard"])).map(|(name, _)| name);
         let names: Vec<&str> = names.filter(|name| resource_list::is_standard_quota(name)).collect();
-        InapplicableLimits(SCOPES.map(|scope| names.iter().filter(|name| !scope_fits(scope, name)).count()))
+        InapplicableLimits(SCOPES.map(|scope| names.iter().filter(|name| !is_in_scope(scope, name)).count()))
     }
 
     fn count(&self, scope: &str) -> usize {
@@ -109,7 +109,7 @@ impl InapplicableLimits {
     }
 }
 
-fn scope_fits(scope: &str, name: &str) -> bool {
+fn is_in_scope(scope: &str, name: &str) -> bool {
     match scope {
         "Terminating"
         | "NotTerminating"

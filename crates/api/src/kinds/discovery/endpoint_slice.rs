@@ -33,7 +33,7 @@ impl Rules for EndpointSlice {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
-        if check::same(check::field(new, "endpoints"), check::field(old, "endpoints")) {
+        if check::is_equivalent(check::field(new, "endpoints"), check::field(old, "endpoints")) {
             return;
         }
         let topologies =
@@ -47,7 +47,7 @@ impl Rules for EndpointSlice {
     }
 
     fn has_new_generation(&self, new: &Value, old: &Value) -> bool {
-        let same = |name| check::same(check::field(new, name), check::field(old, name));
+        let same = |name| check::is_equivalent(check::field(new, name), check::field(old, name));
         let labels = |object| check::text_entries(check::field(object, "metadata"), "labels");
         !(same("addressType") && same("endpoints") && same("ports") && labels(new) == labels(old))
     }
@@ -111,7 +111,7 @@ fn check(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
         _ => check::one_of(&mut late, &path, kind, &ADDRESS_TYPES),
     }
     ports(errors, check::list(object, "ports"));
-    let same = |old| check::same(check::field(old, "endpoints"), check::field(object, "endpoints"));
+    let same = |old| check::is_equivalent(check::field(old, "endpoints"), check::field(object, "endpoints"));
     let kept = old.is_some_and(same);
     if !kept {
         endpoints(errors, &mut late, check::list(object, "endpoints"), kind);

@@ -54,7 +54,7 @@ impl Rules for NetworkPolicy {
             cidrs.push(check::text(block, "cidr"));
             cidrs.extend(check::texts(block, "except"));
         });
-        let label_values = check::selector_is_invalid(check::field(old, "podSelector"));
+        let label_values = check::is_invalid_selector(check::field(old, "podSelector"));
         spec(errors, check::field(new, "spec"), &KeptViolations { cidrs, label_values });
     }
 

@@ -71,7 +71,7 @@ impl Rules for PodDisruptionBudget {
 /// Removes requirements on the v1beta1 label, unless they are the only one and select nothing.
 fn strip_beta_label(object: &mut Value) {
     let Some(selector) = object.at_mut(&["spec", "selector"]) else { return };
-    if is_empty_selector(selector) || selects_nothing(selector) {
+    if is_empty_selector(selector) || is_match_nothing(selector) {
         return;
     }
     let Some(selector) = selector.as_map_mut() else { return };
@@ -83,7 +83,7 @@ fn strip_beta_label(object: &mut Value) {
     }
 }
 
-fn selects_nothing(selector: &Value) -> bool {
+fn is_match_nothing(selector: &Value) -> bool {
     let [expression] = list(selector, "matchExpressions") else { return false };
     text(expression, "key") == BETA_LABEL
         && text(expression, "operator") == "Exists"

@@ -22,7 +22,7 @@ impl Rules for Role {
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let selectors = check::field(old, "aggregationRule");
-        let invalid = check::list(selectors, "clusterRoleSelectors").iter().any(check::selector_is_invalid);
+        let invalid = check::list(selectors, "clusterRoleSelectors").iter().any(check::is_invalid_selector);
         self.check(new, invalid, errors);
     }
 
@@ -49,7 +49,7 @@ impl Role {
             }
             for (i, selector) in selectors.iter().enumerate() {
                 check::selector(errors, &path.index(i), selector, allow_invalid_values);
-                if check::selector_is_invalid(selector) {
+                if check::is_invalid_selector(selector) {
                     let detail = "invalid label selector.";
                     errors.push(FieldError::invalid(&path.index(i), BadValue::Null, detail));
                 }

@@ -68,10 +68,10 @@ pub(super) fn status(report: &mut Report, claim: &Value, old: &Value) {
 }
 
 fn allocation(report: &mut Report, path: &Path<'_>, allocation: &Value, claim: &Value) {
-    let asked = claim.at(&["spec", "devices"]).unwrap_or(check::ABSENT);
+    let requested = claim.at(&["spec", "devices"]).unwrap_or(check::ABSENT);
     let (devices, at) = (check::field(allocation, "devices"), path.child("devices"));
     report.each(&at.child("results"), check::list(devices, "results"), RESULTS_MAX, |report, path, one| {
-        result(report, path, one, asked);
+        result(report, path, one, requested);
     });
     report.each(&at.child("config"), check::list(devices, "config"), 64, |report, path, one| {
         match check::text(one, "source") {
@@ -81,7 +81,7 @@ fn allocation(report: &mut Report, path: &Path<'_>, allocation: &Value, claim: &
                 check::one_of(&mut report.late, &path.child("source"), source, &supported);
             }
         }
-        claim_spec::request_names(report, path, one, asked);
+        claim_spec::request_names(report, path, one, requested);
         claim_spec::configuration(report, path, one);
     });
     let selector = check::field(allocation, "nodeSelector");
@@ -90,8 +90,8 @@ fn allocation(report: &mut Report, path: &Path<'_>, allocation: &Value, claim: &
     }
 }
 
-fn result(report: &mut Report, path: &Path<'_>, result: &Value, asked: &Value) {
-    claim_spec::request_name(report, &path.child("request"), check::text(result, "request"), asked);
+fn result(report: &mut Report, path: &Path<'_>, result: &Value, requested: &Value) {
+    claim_spec::request_name(report, &path.child("request"), check::text(result, "request"), requested);
     name::driver_late(report, &path.child("driver"), check::text(result, "driver"));
     name::pool_late(report, &path.child("pool"), check::text(result, "pool"));
     let device = check::text(result, "device");

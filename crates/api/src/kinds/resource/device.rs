@@ -36,8 +36,9 @@ pub(super) fn validate(
         name::qualified(&mut report.first, &at, key);
         attribute(report, &at.key(&name::shortened(key)), one);
     }
-    let changed =
-        |name| old.is_none_or(|old| !check::same(check::field(old, name), check::field(device, name)));
+    let changed = |name| {
+        old.is_none_or(|old| !check::is_equivalent(check::field(old, name), check::field(device, name)))
+    };
     if changed("capacity") {
         let shared = check::boolean(device, "allowMultipleAllocations");
         capacities(report, &path.child("capacity"), &capacity, shared);

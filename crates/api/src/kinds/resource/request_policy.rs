@@ -21,7 +21,7 @@ impl<'a> PolicyAmount<'a> {
         Some(PolicyAmount { text, quantity: Quantity::parse(text).ok()? })
     }
 
-    fn exceeds(self, other: PolicyAmount<'_>) -> bool {
+    fn is_greater_than(self, other: PolicyAmount<'_>) -> bool {
         self.quantity > other.quantity
     }
 
@@ -61,14 +61,14 @@ fn values(
     capacity: PolicyAmount<'_>,
 ) {
     let amounts: Vec<PolicyAmount<'_>> = options.iter().filter_map(PolicyAmount::of).collect();
-    for (i, pair) in amounts.windows(2).enumerate().filter(|(_, pair)| pair[0].exceeds(pair[1])) {
+    for (i, pair) in amounts.windows(2).enumerate().filter(|(_, pair)| pair[0].is_greater_than(pair[1])) {
         let detail = "values must be sorted in ascending order";
         report.first.push(FieldError::invalid(&path.index(i + 1), pair[1].text, detail));
     }
     if amounts.len() > OPTIONS_MAX {
         report.first.push(FieldError::too_many(path, Some(amounts.len()), OPTIONS_MAX));
     } else {
-        for (i, one) in amounts.iter().enumerate().filter(|(_, one)| one.exceeds(capacity)) {
+        for (i, one) in amounts.iter().enumerate().filter(|(_, one)| one.is_greater_than(capacity)) {
             let detail = format!("option is larger than capacity value: {}", capacity.text);
             report.first.push(FieldError::invalid(&path.index(i), one.text, detail));
         }
@@ -100,20 +100,20 @@ fn range(
     let mut refuse = |name: &str, shown: PolicyAmount<'_>, detail: String| {
         report.first.push(FieldError::invalid(&path.child(name), shown.text, detail));
     };
-    if min.exceeds(capacity) {
+    if min.is_greater_than(capacity) {
         refuse("min", min, format!("min is larger than capacity value: {}", capacity.text));
     }
-    if min.exceeds(default) {
+    if min.is_greater_than(default) {
         refuse("default", default, format!("default is less than min: {}", min.text));
     }
     if let Some(max) = max {
-        if min.exceeds(max) {
+        if min.is_greater_than(max) {
             refuse("max", min, format!("min is larger than max: {}", max.text));
         }
-        if max.exceeds(capacity) {
+        if max.is_greater_than(capacity) {
             refuse("max", max, format!("max is larger than capacity value: {}", capacity.text));
         }
-        if default.exceeds(max) {
+        if default.is_greater_than(max) {
             refuse("default", default, format!("default is more than max: {}", max.text));
         }
     }

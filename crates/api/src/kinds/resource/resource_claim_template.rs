@@ -45,7 +45,7 @@ impl Rules for ResourceClaimTemplate {
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
-        if !check::same(new, old) {
+        if !check::is_equivalent(new, old) {
             let shown = internal::shown(new, "ResourceClaimTemplateSpec");
             errors.push(FieldError::invalid(&Path::root("spec"), shown, check::IMMUTABLE));
         }

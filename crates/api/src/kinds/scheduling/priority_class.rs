@@ -5,7 +5,7 @@ use crate::kinds::{Rules, check};
 use crate::value::Value;
 
 /// Highest priority of user-defined classes.
-pub const USER_PRIORITY_MAX: i64 = 1_000_000_000;
+const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 /// System classes with their values.
 pub const SYSTEM_CLASSES: [(&str, i64); 2] = [
     ("system-node-critical", 2 * USER_PRIORITY_MAX + 1000),

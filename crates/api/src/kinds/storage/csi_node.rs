@@ -91,7 +91,7 @@ impl Rules for CsiNode {
 fn is_same_driver(new: &Value, old: &Value) -> bool {
     ["nodeID", "topologyKeys"]
         .iter()
-        .all(|name| check::same(check::field(new, name), check::field(old, name)))
+        .all(|name| check::is_equivalent(check::field(new, name), check::field(old, name)))
 }
 
 fn driver<'a>(errors: &mut ErrorList, path: &Path<'_>, driver: &'a Value, names: &mut BTreeSet<&'a str>) {

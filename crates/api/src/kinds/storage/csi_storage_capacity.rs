@@ -14,7 +14,7 @@ impl Rules for CsiStorageCapacity {
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        check(new, check::selector_is_invalid(check::field(old, "nodeTopology")), errors);
+        check(new, check::is_invalid_selector(check::field(old, "nodeTopology")), errors);
         let topology = check::field(new, "nodeTopology");
         if topology != check::field(old, "nodeTopology") {
             let path = Path::root("nodeTopology");

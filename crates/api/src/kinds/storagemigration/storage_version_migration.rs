@@ -42,7 +42,7 @@ impl Rules for StorageVersionMigration {
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
-        if !check::same(new, old) {
+        if !check::is_equivalent(new, old) {
             let value = check::format_go(new, &SPEC);
             errors.push(FieldError::invalid(&Path::root("spec"), value, check::IMMUTABLE));
         }

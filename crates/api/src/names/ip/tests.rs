@@ -1,4 +1,4 @@
-//! Addresses and networks, strict and sloppy.
+//! Tests of addresses and CIDRs, canonical and legacy.
 
 use super::*;
 
@@ -13,7 +13,7 @@ const MAPPED: &str = "must not be an IPv4-mapped IPv6 address";
 
 #[test]
 fn legacy_fields_accept_addresses_that_new_fields_reject() {
-    // Text, then the fault of a new field, of an older field, and of an older field that is strict.
+    // Text, then the error in a new field, in a legacy field, and in a strict legacy field.
     for (text, new, old, strict) in [
         ("1.2.3.4", "", "", ""),
         ("1234::abcd", "", "", ""),

@@ -6,7 +6,7 @@ use super::{is_mirror, validate_pod};
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, drop_disabled, internal};
 use crate::kinds::keep;
-use crate::kinds::read::{forbidden, list, present, same, text};
+use crate::kinds::read::{forbidden, is_equivalent, list, present, text};
 use crate::quote::Quoted;
 use crate::value::Value;
 
@@ -52,7 +52,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
                     format!("existing ephemeral containers {name} may not be removed\n"),
                 );
             }
-            Some(now) if !same(now, before) => {
+            Some(now) if !is_equivalent(now, before) => {
                 let difference = internal::difference(before, now, "EphemeralContainer");
                 let detail = format!("existing ephemeral containers {name} may not be changed\n{difference}");
                 forbidden(errors, &path, detail);

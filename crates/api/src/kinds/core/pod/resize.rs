@@ -5,7 +5,7 @@ use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec::drop_disabled;
 use crate::kinds::core::pod_spec::resources::{default_pod_level, is_sidecar};
 use crate::kinds::keep;
-use crate::kinds::read::{entries, forbidden, invalid_name_of_type, list, present, same, text};
+use crate::kinds::read::{entries, forbidden, invalid_name_of_type, is_equivalent, list, present, text};
 use crate::value::Value;
 
 /// Mutable resources.
@@ -91,18 +91,18 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
         return;
     }
     containers(errors, &path, &mut rest, new_spec, old_spec);
-    if !same_field(new_spec, old_spec, "volumes") {
+    if !is_same_field(new_spec, old_spec, "volumes") {
         let detail = "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled";
         forbidden(errors, &path.child("volumes"), detail);
     }
-    if errors.is_empty() && !same(&rest, old_spec) {
+    if errors.is_empty() && !is_equivalent(&rest, old_spec) {
         forbidden(errors, &path, "only cpu and memory resources are mutable");
     }
 }
 
-fn same_field(a: &Value, b: &Value, field: &str) -> bool {
+fn is_same_field(a: &Value, b: &Value, field: &str) -> bool {
     match (present(a, field), present(b, field)) {
-        (Some(a), Some(b)) => same(a, b),
+        (Some(a), Some(b)) => is_equivalent(a, b),
         (a, b) => a.is_none() && b.is_none(),
     }
 }
@@ -142,7 +142,7 @@ fn pod_level(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Va
             rest.make_map().remove("resources");
         }
     }
-    if !same_field(rest, old, "resources") {
+    if !is_same_field(rest, old, "resources") {
         forbidden(errors, path, "only cpu and memory resources are mutable at pod-level");
     }
 }
@@ -208,11 +208,11 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &V
         let list_path = path.child(field);
         let kept = crate::kinds::read::list_mut(rest, field);
         for (i, (container, old)) in kept.iter_mut().zip(list(old, field)).enumerate() {
-            let was_modified = !same(container, old);
+            let was_modified = !is_equivalent(container, old);
             let resources = container.make_map().ensure("resources", Value::map);
             reset(resources, present(old, "resources").unwrap_or(&none));
             let is_init = field == "initContainers";
-            if !same(container, old) {
+            if !is_equivalent(container, old) {
                 if is_init {
                     let detail = "only cpu and memory resources for init or sidecar containers are mutable";
                     forbidden(errors, &list_path.index(i), detail);

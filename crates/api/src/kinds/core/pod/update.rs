@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::field_error::{BadValue, ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, internal, scheduling};
 use crate::kinds::read::{
-    entries, forbidden, invalid, list, optional_number, present, required, same, shown, text, text_entries,
+    entries, forbidden, invalid, is_equivalent, list, optional_number, present, required, shown, text,
+    text_entries,
 };
 use crate::names::key;
 use crate::value::Value;
@@ -31,11 +32,11 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     tolerations(errors, &path.child("tolerations"), list(new, "tolerations"), list(old, "tolerations"));
     let gates_path = path.child("schedulingGates");
     scheduling_gates(errors, &gates_path, list(new, "schedulingGates"), list(old, "schedulingGates"));
-    if same(new, old) {
+    if is_equivalent(new, old) {
         return;
     }
     let rest = without_updatable(errors, &path, new, old);
-    if !same(&rest, old) {
+    if !is_equivalent(&rest, old) {
         let difference = internal::difference(old, &rest, "PodSpec");
         forbidden(
             errors,
@@ -196,14 +197,14 @@ fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, o
         return invalid(errors, &path, internal::shown_list(new, "NodeSelectorTerm"), detail);
     }
     for (i, (new, old)) in new.iter().zip(old).enumerate() {
-        if !only_adds(new, old) {
+        if !is_extended_only(new, old) {
             let detail = "only additions are allowed (no mutations or deletions)";
             invalid(errors, &path.index(i), internal::shown(new, "NodeSelectorTerm"), detail);
         }
     }
 }
 
-fn only_adds(new: &Value, old: &Value) -> bool {
+fn is_extended_only(new: &Value, old: &Value) -> bool {
     let lists = ["matchExpressions", "matchFields"].map(|field| (list(new, field), list(old, field)));
     let was_empty = lists.iter().all(|(_, old)| old.is_empty());
     let is_empty = lists.iter().all(|(new, _)| new.is_empty());

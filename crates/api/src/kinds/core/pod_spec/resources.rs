@@ -350,7 +350,7 @@ pub(crate) fn default_pod_level(spec: &mut Value) {
     }
     for (name, request) in requests.iter().filter(|(name, _)| is_pod_level(name)) {
         if !limits.contains_key(name)
-            && every_container_limits(spec, name)
+            && has_limit_in_every_container(spec, name)
             && let Some(total) = total_limits.get(name.as_str())
         {
             limits.insert(name.clone(), (*total).max(*request));
@@ -375,7 +375,7 @@ fn owned(resources: &Value, sort: &str) -> BTreeMap<String, Quantity> {
     entries(resources, sort).map(|(name, amount)| (name.to_owned(), quantity(amount))).collect()
 }
 
-fn every_container_limits(spec: &Value, name: &str) -> bool {
+fn has_limit_in_every_container(spec: &Value, name: &str) -> bool {
     ["initContainers", "containers", "ephemeralContainers"].iter().all(|field| {
         list(spec, field).iter().all(|container| {
             present(container, "resources").is_some_and(|own| named(own, "limits", name).is_some())

@@ -60,7 +60,7 @@ pub fn prepare_update(new: &mut Value, old: &Value, families: Families) -> Resul
 fn resolve(service: &mut Value, old: Option<&Value>, families: Families) -> Result<(), ErrorList> {
     let was = old.map(Spec::of);
     if !Spec::of(service).needs_cluster_ip()
-        || was.is_some_and(|was| stays_prefer_dual(Spec::of(service), was))
+        || was.is_some_and(|was| is_unchanged_prefer_dual(Spec::of(service), was))
     {
         return Ok(());
     }
@@ -93,7 +93,7 @@ fn reject(errors: ErrorList) -> Result<(), ErrorList> {
 
 /// `true` if the update does not touch the families of a Service with PreferDualStack. A cluster that becomes
 /// dual-stack, or no longer is, must not change such a Service implicitly.
-fn stays_prefer_dual(is: Spec<'_>, was: Spec<'_>) -> bool {
+fn is_unchanged_prefer_dual(is: Spec<'_>, was: Spec<'_>) -> bool {
     is.text("ipFamilyPolicy") == PREFER_DUAL
         && matches!(was.text("ipFamilyPolicy"), "" | PREFER_DUAL)
         && was.kind() == is.kind()

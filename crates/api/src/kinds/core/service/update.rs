@@ -19,7 +19,7 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     let (was, is) = (Spec::of(old), Spec::of(new));
-    if allocates_node_ports(was) && allocates_node_ports(is) {
+    if has_node_port_allocation(was) && has_node_port_allocation(is) {
         keep_node_ports(new, was);
     }
     if was.needs_health_check()
@@ -46,9 +46,9 @@ fn keep_node_ports(new: &mut Value, was: Spec<'_>) {
     }
 }
 
-fn allocates_node_ports(spec: Spec<'_>) -> bool {
-    let asks = spec.get("allocateLoadBalancerNodePorts").and_then(Value::as_bool) != Some(false);
-    spec.kind() == "NodePort" || (spec.is_load_balancer() && asks)
+fn has_node_port_allocation(spec: Spec<'_>) -> bool {
+    let is_enabled = spec.get("allocateLoadBalancerNodePorts").and_then(Value::as_bool) != Some(false);
+    spec.kind() == "NodePort" || (spec.is_load_balancer() && is_enabled)
 }
 
 /// Synchronizes `clusterIP` and `clusterIPs` if the client changed only one of them.
@@ -79,7 +79,7 @@ pub(super) fn normalize_cluster_ips(new: &mut Value, old: Option<&Value>) {
 /// change them. Fields that the client changed are left to validation.
 pub(super) fn clear_unused_fields(new: &mut Value, old: &Value) {
     let gone = unused_fields(Spec::of(new), Spec::of(old));
-    let drops_node_ports = drops_node_ports(Spec::of(new), Spec::of(old));
+    let drops_node_ports = can_drop_node_ports(Spec::of(new), Spec::of(old));
     let is_load_balancer = Spec::of(new).is_load_balancer();
     let spec = new.ensure_map("spec");
     for field in gone {
@@ -95,7 +95,7 @@ pub(super) fn clear_unused_fields(new: &mut Value, old: &Value) {
     }
 }
 
-fn drops_node_ports(is: Spec<'_>, was: Spec<'_>) -> bool {
+fn can_drop_node_ports(is: Spec<'_>, was: Spec<'_>) -> bool {
     let needs = |spec: Spec<'_>| matches!(spec.kind(), "NodePort" | "LoadBalancer");
     let before: BTreeSet<i64> = was.node_ports().collect();
     needs(was) && !needs(is) && is.node_ports().all(|port| before.contains(&port))
