@@ -81,7 +81,7 @@ pub enum CertError {
     )]
     Clock(Time),
     /// Issuing failed.
-    #[error("cannot make certificates: {0}")]
+    #[error("cannot issue certificates: {0}")]
     Make(#[from] rcgen::Error),
 }
 

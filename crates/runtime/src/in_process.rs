@@ -53,7 +53,7 @@ pub struct Shell {
 
 /// Failure to start the thread of a loop.
 #[derive(Debug, Error)]
-#[error("the system gives no thread for the loop: {0}")]
+#[error("cannot start the thread of the loop: {0}")]
 pub struct ShellError(#[from] std::io::Error);
 
 impl Shell {
@@ -118,14 +118,13 @@ impl Shell {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
         if self.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("the loop is stopped in the middle of a plan that takes too long");
+            tracing::warn!("loop stopped during a plan: it exceeded the stop timeout");
             return LoopEnd::CutOff;
         }
         LoopEnd::Stopped
     }
 
     /// Returns a health check that fails when the loop has not turned for [`LOOP_STALL_MAX`].
-    #[must_use]
     pub fn check(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
         let pulse = Arc::clone(&self.pulse);
         move || pulse.check()
@@ -209,7 +208,7 @@ impl LoopThread {
         for (controller, key, ask) in planned.asks {
             let answer = self.queries.answer(&ask, now, &*self.entropy);
             if let Err(error) = &answer {
-                tracing::debug!(controller, %key, whom = ask.whom, error, "a question has no answer");
+                tracing::debug!(controller, %key, target = ask.whom, error, "query failed");
             }
             engine.reply(controller, &key, &ask.id, answer, self.now());
         }
@@ -238,7 +237,7 @@ impl LoopThread {
     fn follow_clock(&mut self, engine: &mut Engine) {
         if let Some(jump) = self.time.follow(self.clock.now(), self.clock.uptime()) {
             let (seconds, is_forward) = (jump.size().as_secs(), jump.is_forward());
-            tracing::warn!(seconds, is_forward, "the clock was set, or the machine was suspended");
+            tracing::warn!(seconds, is_forward, "clock jump detected");
             engine.clock_jumped(jump, self.now());
         }
     }

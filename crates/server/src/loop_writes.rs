@@ -166,7 +166,7 @@ fn post(
             let record = find(resource_type, key, context)?;
             eviction::evict(resource_type, &record, &DeleteOptions::from_value(&options), writer, context)
         }
-        other => Err(Status::bad_request(format!("nothing can be posted to {other}"))),
+        other => Err(Status::bad_request(format!("unknown subresource {other}"))),
     }
 }
 
@@ -184,7 +184,7 @@ fn groups(user: &str) -> Vec<String> {
 }
 
 fn subresource(part: &str) -> Result<Subresource, Status> {
-    Subresource::from_name(part).ok_or_else(|| Status::bad_request(format!("no part {part}")))
+    Subresource::from_name(part).ok_or_else(|| Status::bad_request(format!("unknown subresource {part}")))
 }
 
 fn changed(resource_type: &ResourceType, key: &Key) -> Status {

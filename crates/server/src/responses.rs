@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_is_sent_once_and_too_many_are_cut() {
+    fn warnings_are_deduplicated_and_truncated() {
         assert_eq!(sent(&["a".into(), "b".into(), "a".into()]).len(), 2);
         let long: Vec<String> = (0..30).map(|n| format!("{n:02}{}", "x".repeat(500))).collect();
         let cut = sent(&long);

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bookmark_says_how_far_a_resource_is_known() {
+    fn bookmark_advances_the_revision_of_a_resource() {
         let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
         let bookmark = value!({"kind": "ConfigMap", "metadata": {"resourceVersion": "42"}});
         let told = report(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_with_what_became_of_the_object() {
+    fn watch_events_are_decoded_with_their_object() {
         let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
         let metadata = value!({"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"});
         let item = value!({"metadata": (metadata), "data": {"x": "y"}});

@@ -47,7 +47,7 @@ impl Api {
     pub(super) fn document(&self, request: &Request, parts: &[String]) -> Result<Response, Status> {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let measures = self.usage.get().is_some_and(|source| source.is_served());
-        // `/`, `/apis` and `/apis/GROUP` respond to every method, as upstream's do.
+        // `/`, `/apis` and `/apis/GROUP` respond to every method.
         if request.method != Method::GET && !matches!(parts[..], [] | ["apis"] | ["apis", _]) {
             let exists = discovery::document(&parts, &self.options.address, measures).is_some()
                 || matches!(parts[..], [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]);
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_is_written_as_headers_have_it() {
+    fn date_is_formatted_for_http_headers() {
         assert_eq!(http_date(Time::from_seconds(784_111_777)), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(http_date(Time::EPOCH), "Thu, 01 Jan 1970 00:00:00 GMT");
     }

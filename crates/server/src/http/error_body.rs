@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_bare_refusal_is_replaced() {
+    fn only_a_bare_error_head_is_replaced() {
         let head = |text: &str| bare(text.as_bytes());
         assert_eq!(
             head("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"),

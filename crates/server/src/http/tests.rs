@@ -307,7 +307,7 @@ async fn requests_carry_the_identity_of_the_certificate() {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_a_certificate() {
+async fn request_without_certificate_is_unauthorized() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         let mut client = Client::over(running.connect(alpn, false).await, alpn).await;
@@ -323,7 +323,7 @@ async fn nobody_gets_in_without_a_certificate() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_authority_or_for_another_use_is_nobodys() {
+async fn certificate_of_another_ca_or_usage_is_unauthenticated() {
     let running = start(Bounds::default()).await;
     // Another CA with the same name, so that only the signature differs.
     let foreign = Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 8).unwrap();
@@ -340,7 +340,7 @@ async fn a_certificate_of_another_authority_or_for_another_use_is_nobodys() {
 }
 
 #[tokio::test]
-async fn a_request_that_may_not_enter_is_refused_before_its_body_is_read() {
+async fn unadmitted_request_is_rejected_before_its_body_is_read() {
     let running = start(Bounds::default()).await;
     let mut client = running.client("http/1.1").await;
     let (status, headers, body) = client.send(request(Method::POST, "/full", "x".repeat(1000))).await;
@@ -351,7 +351,7 @@ async fn a_request_that_may_not_enter_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_and_the_next_request_served() {
+async fn oversized_body_is_rejected_and_the_next_request_served() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         for (bytes, expected) in
@@ -375,7 +375,7 @@ async fn a_body_over_the_limit_is_refused_and_the_next_request_served() {
 }
 
 #[tokio::test]
-async fn large_answers_are_compressed_for_those_who_ask() {
+async fn large_responses_are_compressed_if_accepted() {
     let running = start(Bounds::default()).await;
     let expected: String = (0..3000).map(|n| format!("{n:0>100}")).collect();
     for alpn in BOTH {
@@ -405,7 +405,7 @@ async fn large_answers_are_compressed_for_those_who_ask() {
 }
 
 #[tokio::test]
-async fn a_panic_costs_one_request() {
+async fn panic_fails_one_request() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         let mut client = running.client(alpn).await;
@@ -426,7 +426,7 @@ async fn a_panic_costs_one_request() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_client_goes() {
+async fn stream_ends_when_its_client_disconnects() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         let mut client = running.client(alpn).await;
@@ -440,7 +440,7 @@ async fn a_stream_ends_when_its_client_goes() {
 }
 
 #[tokio::test]
-async fn a_drain_ends_streams_and_lets_answers_finish() {
+async fn drain_ends_streams_and_finishes_responses() {
     for alpn in BOTH {
         let running = start(Bounds::default()).await;
         let (mut watching, mut waiting) = (running.client(alpn).await, running.client(alpn).await);
@@ -455,13 +455,13 @@ async fn a_drain_ends_streams_and_lets_answers_finish() {
         running.sample.release.notify_one();
         let (code, _, body) = waited.await.unwrap();
         assert_eq!((code, &body[..]), (StatusCode::OK, &b"waited"[..]));
-        assert!(running.served.await.unwrap(), "nobody was left behind");
+        assert!(running.served.await.unwrap(), "every connection is closed");
         assert!(TcpStream::connect(running.address).await.is_err());
     }
 }
 
 #[tokio::test]
-async fn a_drain_does_not_wait_for_ever() {
+async fn drain_times_out() {
     let running = start(Bounds::default()).await;
     let mut client = running.client("h2").await;
     let waiting =
@@ -485,7 +485,7 @@ fn hasty() -> Bounds {
 }
 
 #[tokio::test]
-async fn slow_writers_are_cut() {
+async fn slow_writers_are_disconnected() {
     let running = start(hasty()).await;
     // A connection without a TLS handshake.
     let mut silent = TcpStream::connect(running.address).await.unwrap();
@@ -511,7 +511,7 @@ async fn slow_writers_are_cut() {
 }
 
 #[tokio::test]
-async fn a_quiet_watch_is_left_alone() {
+async fn quiet_watch_is_not_closed() {
     let running = start(hasty()).await;
     for alpn in BOTH {
         let mut client = running.client(alpn).await;
@@ -525,7 +525,7 @@ async fn a_quiet_watch_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_cut() {
+async fn client_that_does_not_read_is_disconnected() {
     let running = start(hasty()).await;
     let mut greedy = running.connect("http/1.1", true).await;
     for _ in 0..400 {
@@ -543,7 +543,7 @@ async fn a_client_that_does_not_read_is_cut() {
 }
 
 #[tokio::test]
-async fn connections_over_the_limit_are_closed_at_once() {
+async fn connections_over_the_limit_are_closed() {
     let running = start(Bounds { connections: 2, ..Bounds::default() }).await;
     let (mut one, mut two) = (running.client("h2").await, running.client("h2").await);
     assert_eq!((one.get("/").await.0, two.get("/").await.0), (StatusCode::OK, StatusCode::OK));
@@ -585,7 +585,7 @@ async fn headers_are_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused_with_a_status() {
+async fn malformed_http_gets_a_status() {
     let running = start(Bounds::default()).await;
     for bad in
         ["not http at all\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n", "GET \u{1} HTTP/1.1\r\n\r\n"]

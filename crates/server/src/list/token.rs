@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_comes_back() {
+    fn continue_token_round_trips() {
         for revision in [Some(Revision(7)), None] {
             let token = ContinueToken { revision, issued: Time(-3), after: "a/ü".into() };
             assert_eq!(ContinueToken::parse(&token.to_text()), Ok(token));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_words_that_people_know() {
+    fn malformed_continue_tokens_have_upstreams_messages() {
         let encoded = |text: &str| BASE64.encode(text);
         for (text, expected) in [
             ("nonsense".to_owned(), "invalid character '\\x9e' looking for beginning of value"),

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart_by_verb_scope_code_and_trial() {
+    fn requests_are_labeled_by_verb_scope_code_and_dry_run() {
         let requests = Requests::default();
         let pods = "/api/v1/namespaces/a/pods";
         requests.count(key(Method::GET, pods), 200);

@@ -1,11 +1,11 @@
-//! Requests that ask for another identity.
+//! Requests with impersonation headers.
 
 use setpoint_api::json;
 
 use super::TestServer;
 
 #[test]
-fn a_request_that_asks_for_another_identity_is_forbidden() {
+fn impersonation_is_forbidden() {
     let server = TestServer::new();
     for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
         for path in ["/api/v1/namespaces/default/configmaps", "/version", "/api", "/nothing"] {

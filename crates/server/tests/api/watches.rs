@@ -1,11 +1,11 @@
-//! Watches: their order, their rests, and the chunks that equal watches share.
+//! Watches: order, rests, and chunks that equal watches share.
 
 use setpoint_server::exchange::Frames;
 
 use super::*;
 
 #[test]
-fn a_watch_tells_what_happened_since() {
+fn watch_sends_events_after_its_revision() {
     let server = TestServer::new();
     let made = server.make("a", "");
     let revision = made.str_at(&["metadata", "resourceVersion"]);
@@ -23,7 +23,7 @@ fn a_watch_tells_what_happened_since() {
 }
 
 #[test]
-fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() {
+fn first_event_is_sent_at_once_and_a_burst_together() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let server = TestServer { runtime, ..TestServer::new() };
@@ -56,7 +56,7 @@ fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() 
     assert_eq!(told(), 1, "at once again");
 }
 
-/// A server whose clock for rests the test moves.
+/// A server whose clock of rests is manual.
 fn paused() -> TestServer {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     TestServer { runtime: runtime.unwrap(), ..TestServer::new() }
@@ -70,7 +70,7 @@ fn open(server: &TestServer, path: &str, accept: &str) -> Box<dyn Frames> {
     }
 }
 
-/// Returns the pieces that are there at once.
+/// Returns the frames that are ready.
 fn pieces(server: &TestServer, frames: &mut Box<dyn Frames>) -> Vec<bytes::Bytes> {
     let mut context = Context::from_waker(Waker::noop());
     server.runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! What is refused, and in which words: paths, methods, forms, names, patches. Clients and people know these texts.
+//! Error messages that clients and users know: paths, methods, media types, names, patches.
 
 use setpoint_api::{Value, json};
 
@@ -9,7 +9,7 @@ fn message(answer: &(u16, Value)) -> (u16, &str) {
 }
 
 #[test]
-fn methods_and_paths_that_are_not_there() {
+fn messages_for_unknown_methods_and_paths() {
     let server = TestServer::new();
     let not_allowed = "the server does not allow this method on the requested resource";
     for (method, path) in [
@@ -34,7 +34,7 @@ fn methods_and_paths_that_are_not_there() {
 }
 
 #[test]
-fn forms_that_are_not_offered() {
+fn messages_for_unsupported_media_types() {
     let server = TestServer::new();
     server.make("x", "");
     let one = format!("{MAPS}/x");
@@ -68,7 +68,7 @@ fn forms_that_are_not_offered() {
 }
 
 #[test]
-fn a_write_names_the_object_of_its_path() {
+fn write_must_match_the_name_in_its_path() {
     let server = TestServer::new();
     let uid = server.make("x", "").str_at(&["metadata", "uid"]).to_owned();
     let one = format!("{MAPS}/x");
@@ -106,7 +106,7 @@ fn a_write_names_the_object_of_its_path() {
 }
 
 #[test]
-fn configurations_that_cannot_be_applied() {
+fn messages_for_invalid_configurations() {
     let server = TestServer::new();
     let apply = |query: &str, body: &str| {
         let kind = [("content-type", "application/apply-patch+yaml")];
@@ -140,7 +140,7 @@ fn configurations_that_cannot_be_applied() {
 }
 
 #[test]
-fn bodies_that_are_no_objects() {
+fn messages_for_bodies_that_are_not_objects() {
     let server = TestServer::new();
     let said = |body: &str| message(&server.call("POST", MAPS, body)).1.to_owned();
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): ";
@@ -166,11 +166,11 @@ fn bodies_that_are_no_objects() {
 }
 
 #[test]
-fn what_a_delete_says() {
+fn delete_options_and_their_messages() {
     let server = TestServer::new();
     let one = format!("{MAPS}/none");
     let refused = server.call("DELETE", &format!("{one}?propagationPolicy=Nope"), "");
-    assert_eq!(refused.0, 422, "options are judged before anything is looked for");
+    assert_eq!(refused.0, 422, "options are validated before the object is read");
     let other = server.call("DELETE", &one, r#"{"kind":"Pod"}"#);
     assert!(message(&other).1.starts_with("no kind \"Pod\" is registered for version \"meta.k8s.io/v1\""));
     let (_, headers, _) = server.send("DELETE", "/apis/batch/v1/namespaces/default/jobs/j", "", &[]);
@@ -179,12 +179,12 @@ fn what_a_delete_says() {
     assert_eq!(server.call("DELETE", classes, "").0, 403);
     server.make("x", "");
     let (code, _) = server.call("DELETE", &format!("{MAPS}/x?dryRun=Bad"), r#"{"dryRun":["All"]}"#);
-    assert_eq!(code, 200, "what the query says does not count beside a body");
+    assert_eq!(code, 200, "the query is ignored if there is a body");
     assert_eq!(server.call("GET", &format!("{MAPS}/x"), "").0, 200);
 }
 
 #[test]
-fn lists_of_any_state_come_whole_and_numbers_are_numbers() {
+fn list_at_revision_zero_ignores_the_limit_and_numbers_are_validated() {
     let server = TestServer::new();
     for name in ["a", "b", "c"] {
         server.make(name, &format!(r#","labels":{{"n":"{name}"}}"#));
@@ -192,7 +192,7 @@ fn lists_of_any_state_come_whole_and_numbers_are_numbers() {
     let all = |query: &str| server.call("GET", &format!("{MAPS}?{query}"), "").1;
     assert_eq!(super::names(&all("limit=1&resourceVersion=0")).len(), 3);
     let page = all("limit=1&labelSelector=n%3Da");
-    assert!(!page.str_at(&["metadata", "continue"]).is_empty(), "the next page tells that nothing is left");
+    assert!(!page.str_at(&["metadata", "continue"]).is_empty(), "the next page is empty");
     let empty = server.call("GET", &format!("{MAPS}?limit="), "");
     assert_eq!(message(&empty), (400, "strconv.ParseInt: parsing \"\": invalid syntax"));
     assert_eq!(server.call("GET", &format!("{MAPS}/a?resourceVersion=abc"), "").0, 400);
@@ -201,7 +201,7 @@ fn lists_of_any_state_come_whole_and_numbers_are_numbers() {
 }
 
 #[test]
-fn a_service_that_is_only_tried_takes_nothing_from_others() {
+fn dry_run_of_a_service_takes_no_address() {
     let server = TestServer::new();
     let services = "/api/v1/namespaces/default/services";
     let body = r#"{"metadata":{"name":"s"},"spec":{"type":"NodePort","clusterIP":"10.0.9.9","ports":[{"port":1,"nodePort":1}]}}"#;

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_proxy_may_have_a_scheme_and_a_port() {
+    fn proxy_name_can_have_a_scheme_and_a_port() {
         for (text, expected) in [
             ("web", Some(("web", ""))),
             ("web:80", Some(("web", "80"))),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_must_be_one_of_the_pod() {
+    fn unknown_container_is_rejected() {
         let pod = r#"{"spec":{"initContainers":[{"name":"i"}],"containers":[{"name":"a"},{"name":"b"}]}}"#;
         let pod = json::parse(pod.as_bytes()).unwrap();
         assert!(check_container(&pod, "p", "i").is_ok());

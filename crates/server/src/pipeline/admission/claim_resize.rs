@@ -1,4 +1,4 @@
-//! A claim may ask for more only once it is bound, and if its class says that its volumes can grow.
+//! PersistentVolumeClaimResize: a claim may grow only if it is bound and its class allows expansion.
 
 use setpoint_api::quantity::Quantity;
 use setpoint_api::{Value, metadata};
@@ -6,10 +6,10 @@ use setpoint_store::Snapshot;
 
 use super::find;
 
-/// Judges what a changed claim asks for.
+/// Validates the requested size of an updated claim.
 ///
 /// # Errors
-/// If it asks for more and cannot get it.
+/// If it grows and may not.
 pub fn validate(claim: &Value, old: &Value, snapshot: &Snapshot) -> Result<(), String> {
     if size(claim) <= size(old) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What each level forbids: one function per rule, in the order in which people are told of them.
+//! Checks of the Pod Security Standards: one function per check, in upstream's order of messages.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use setpoint_api::Value;
 
 use super::Level;
 
-/// Everything that a level forbids of what a pod does.
+/// All violations of a level.
 pub(super) fn violations(level: Level, metadata: &Value, spec: &Value) -> Vec<String> {
     let pod = Pod { metadata, spec };
     let is_restricted = level == Level::Restricted;
@@ -38,13 +38,13 @@ pub(super) fn violations(level: Level, metadata: &Value, spec: &Value) -> Vec<St
     found
 }
 
-/// What a pod is made of, be it one or a template.
+/// Metadata and spec of a pod or a pod template.
 struct Pod<'a> {
     metadata: &'a Value,
     spec: &'a Value,
 }
 
-/// Names in quotes, with commas in between.
+/// Quotes and joins names.
 fn quoted<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("\"{}\"", name.as_ref())).collect();
     names.join(", ")
@@ -59,7 +59,7 @@ fn containers_named(names: &[&str]) -> String {
     format!("{} {}", plural("container", "containers", names.len()), quoted(names))
 }
 
-/// Who sets something: the pod, some containers, or both.
+/// Origin of a setting: the pod, some containers, or both.
 fn setters(pod: bool, containers: &[&str]) -> Option<String> {
     let mut who = Vec::new();
     if pod {
@@ -77,7 +77,7 @@ impl<'a> Pod<'a> {
         ["initContainers", "containers", "ephemeralContainers"].map(of).into_iter().flatten()
     }
 
-    /// The names of the containers that are so.
+    /// Names of the containers that match.
     fn named(&self, is_so: impl Fn(&Value) -> bool) -> Vec<&'a str> {
         self.containers().filter(|it| is_so(it)).map(|it| it.str_at(&["name"])).collect()
     }
@@ -90,7 +90,7 @@ impl<'a> Pod<'a> {
         self.spec.str_at(&["os", "name"]) == "windows"
     }
 
-    /// Whether its users are nobody on the node.
+    /// `true` if the pod has a user namespace.
     fn has_own_users(&self) -> bool {
         self.spec.get("hostUsers").and_then(Value::as_bool) == Some(false)
     }
@@ -257,7 +257,7 @@ impl<'a> Pod<'a> {
         })
     }
 
-    /// The containers that add capabilities other than these, and which.
+    /// Containers that add other capabilities than these, and which.
     fn adding(&self, allowed: &[&str]) -> Option<String> {
         let added = |it: &'a Value| -> Vec<&'a str> {
             let list = it.at(&["securityContext", "capabilities", "add"]).and_then(Value::as_list);
@@ -361,7 +361,7 @@ impl<'a> Pod<'a> {
         Some(format!("runAsUser=0 ({who} must not set runAsUser=0)"))
     }
 
-    /// What a profile may be; where one is `needed`, also who has none.
+    /// Seccomp violations: forbidden profiles and, if `needed`, missing ones.
     fn seccomp(&self, needed: bool) -> Option<String> {
         let is_bad = |profile: &Value| !matches!(profile.str_at(&["type"]), "RuntimeDefault" | "Localhost");
         let of = |it: &'a Value| it.at(&["securityContext", "seccompProfile"]);
