@@ -38,7 +38,7 @@ const GATHER: Duration = Duration::from_millis(1);
 pub const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 /// Time that a plan has to end when the loop is stopped. The process does not wait longer: a plan writes nothing by
-/// itself, and a write that was sent is durable or refused without the loop.
+/// itself, and a write that was sent is committed or rejected without the loop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running loop. Dropping it stops it as [`Shell::stop`] does.
@@ -60,7 +60,7 @@ impl Shell {
     /// Starts `engine` over `store`. Its planners' queries go to `queries`, its writes to `executor`.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the thread cannot be started.
     pub fn start(
         store: Store,
         engine: Engine,
@@ -208,7 +208,7 @@ impl LoopThread {
         for (controller, key, ask) in planned.asks {
             let answer = self.queries.answer(&ask, now, &*self.entropy);
             if let Err(error) = &answer {
-                tracing::debug!(controller, %key, target = ask.whom, error, "query failed");
+                tracing::debug!(controller, %key, query = ask.whom, error, "query failed");
             }
             engine.reply(controller, &key, &ask.id, answer, self.now());
         }

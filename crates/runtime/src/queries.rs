@@ -133,12 +133,12 @@ mod tests {
 
     const NOW: Time = Time::from_seconds(1_790_000_000);
 
-    fn ask(whom: &'static str, question: Value) -> Ask {
-        Ask { whom, id: "q".to_owned(), question }
+    fn ask(target: &'static str, question: Value) -> Ask {
+        Ask { whom: target, id: "q".to_owned(), question }
     }
 
-    fn answer(handler: &QueryHandler, whom: &'static str, question: Value) -> Result<Value, String> {
-        handler.answer(&ask(whom, question), NOW, &|| 7)
+    fn answer(handler: &QueryHandler, target: &'static str, question: Value) -> Result<Value, String> {
+        handler.answer(&ask(target, question), NOW, &|| 7)
     }
 
     fn handler() -> QueryHandler {

@@ -273,7 +273,7 @@ fn take(report: Report, engine: &mut Engine, state: &mut LeaderState, now: Time,
             if let Err(error) = &answer
                 && state.failed_targets.insert(ask.whom)
             {
-                tracing::warn!(controller, %key, target = ask.whom, error, "query failed");
+                tracing::warn!(controller, %key, query = ask.whom, error, "query failed");
             }
             engine.reply(controller, &key, &ask.id, answer, now);
         }

@@ -81,8 +81,8 @@ fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<Ticket>, Status> {
     const RANGES: (&str, &str) = ("networking.k8s.io", "servicecidrs");
     let snapshot = bootstrapper.store.snapshot();
     let known = Ranges::of(&snapshot);
-    let said = &bootstrapper.options.service_ranges[..];
-    let wanted = known.cluster_with(said);
+    let given = &bootstrapper.options.service_ranges[..];
+    let wanted = known.cluster_with(given);
     let texts: Vec<Value> = wanted.iter().map(|cidr| cidr.to_string().into()).collect();
     let there = resource_types::find(RANGES.0, "v1", RANGES.1)
         .and_then(|resource_type| resource_type.key("", ranges::DEFAULT_NAME).ok())
@@ -96,7 +96,7 @@ fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<Ticket>, Status> {
             range.ensure_map("spec").insert("cidrs", texts);
             bootstrapper.set(RANGES, "", range)
         }
-        Some(_) if said.is_empty() || said == wanted => Ok(None),
+        Some(_) if given.is_empty() || given == wanted => Ok(None),
         Some(_) => {
             tracing::warn!(
                 range = ranges::DEFAULT_NAME,

@@ -257,9 +257,9 @@ pub(crate) async fn stat(store: &Store) -> Result<StoreStat, String> {
     if let Some(error) = store.failure() {
         return Err(error.to_string());
     }
-    let asked = store.clone();
-    let asking = tokio::task::spawn_blocking(move || asked.stat());
-    match tokio::time::timeout(STORE_TIMEOUT, asking).await {
+    let probed = store.clone();
+    let probing = tokio::task::spawn_blocking(move || probed.stat());
+    match tokio::time::timeout(STORE_TIMEOUT, probing).await {
         Ok(Ok(stat)) => Ok(stat),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("the store did not answer within {STORE_TIMEOUT:?}")),

@@ -15,14 +15,14 @@ use setpoint_api::status::Status;
 use crate::query::Query;
 
 /// Read requests in flight at a time.
-pub const READ_ONLY_MAX: usize = 1000;
+const READ_ONLY_MAX: usize = 1000;
 /// Writing requests in flight at a time.
-pub const MUTATING_MAX: usize = 500;
+const MUTATING_MAX: usize = 500;
 /// Watches and connections to containers and Services at a time.
-pub const LONG_RUNNING_MAX: usize = 50_000;
+const LONG_RUNNING_MAX: usize = 50_000;
 /// Part of each bound that one client leaves for others: a quarter.
 const RESERVED_SHARE: usize = 4;
-/// Seconds after which a refused client should try again.
+/// `Retry-After` of a rejected request, in seconds.
 const RETRY_SECONDS: i32 = 1;
 
 /// Requests in flight.

@@ -29,10 +29,6 @@ use setpoint_pki::private_file;
 
 /// Issuer, and default audience.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// Minimum lifetime of a token.
-pub const DURATION_MIN: Duration = Duration::from_secs(10 * 60);
-/// Default lifetime of a token.
-pub const DURATION_DEFAULT: Duration = Duration::from_secs(60 * 60);
 /// Tolerated clock difference, and time for which an object counts as existing after its deletion was due. Upstream's
 /// value.
 const LEEWAY: Duration = Duration::from_secs(60);
@@ -136,8 +132,8 @@ impl Tokens {
         let claims = self.claims(token)?;
         check_times(&claims, now)?;
         let list = claims.get("aud").and_then(Value::as_list).unwrap_or_default();
-        let said: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        let wanted: Vec<String> = said.into_iter().filter(|one| audiences.contains(&one.as_str())).collect();
+        let given: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let wanted: Vec<String> = given.into_iter().filter(|one| audiences.contains(&one.as_str())).collect();
         if wanted.is_empty() {
             return Err(TokenError::Audience(
                 json::to_text(&Value::List(list.to_vec())),

@@ -96,10 +96,10 @@ pub fn start(
     let resource = &target.resource_type.resource;
     let initial_events = query.flag("sendInitialEvents");
     let bookmarks = query.flag("allowWatchBookmarks").unwrap_or(false);
-    let asked = query.get("resourceVersion");
+    let requested = query.get("resourceVersion");
     let from_list = match initial_events {
         Some(wanted) => wanted,
-        None => matches!(asked, "" | "0"),
+        None => matches!(requested, "" | "0"),
     };
     let mut expired = None;
     let (records, cursor, announce_end) = if from_list {
@@ -108,7 +108,7 @@ pub fn start(
         let end = bookmarks.then(|| snapshot.revision());
         (records, cursor, end)
     } else {
-        let revision = match asked {
+        let revision = match requested {
             "" | "0" => store.snapshot().revision(),
             text => text.parse().map(Revision).map_err(|_| {
                 Status::bad_request(format!(

@@ -458,8 +458,8 @@ fn allowed(review: &Value) -> Option<bool> {
 #[test]
 fn reviews_return_the_user_and_its_access() {
     let mut server = Server::new();
-    let who = server.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}");
-    assert_eq!(who.str_at(&["status", "userInfo", "username"]), "someone");
+    let review = server.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}");
+    assert_eq!(review.str_at(&["status", "userInfo", "username"]), "someone");
     let own = format!("{ACCESS}/selfsubjectaccessreviews");
     assert_eq!(allowed(&server.post(&own, QUESTION)), Some(true));
     assert_eq!(server.call(Method::POST, &own, r#"{"spec":{}}"#).0, 422);

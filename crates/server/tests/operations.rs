@@ -96,7 +96,7 @@ impl Server {
         got.value()
     }
 
-    fn refusal(&self, method: &str, path: &str) -> (u16, String) {
+    fn error(&self, method: &str, path: &str) -> (u16, String) {
         let got = self.send(method, path, &[], "");
         (got.code, got.value().str_at(&["message"]).to_owned())
     }
@@ -376,7 +376,7 @@ fn invalid_list_options_have_upstreams_messages() {
         ("limit=x".to_owned(), 400, "strconv.ParseInt: parsing \"x\": invalid syntax"),
         ("watch=1&timeoutSeconds=x".to_owned(), 400, "strconv.ParseInt: parsing \"x\": invalid syntax"),
     ] {
-        assert_eq!(server.refusal("GET", &format!("{MAPS}?{query}")), (code, message.to_owned()), "{query}");
+        assert_eq!(server.error("GET", &format!("{MAPS}?{query}")), (code, message.to_owned()), "{query}");
     }
     let items = |got: Got| got.value().get("items").and_then(Value::as_list).unwrap().len();
     assert_eq!(items(server.get(&format!("{MAPS}?limit=-1"))), 3, "a negative limit is none");
@@ -414,18 +414,18 @@ fn connect_requests_are_validated_before_501() {
         (format!("{services}/web:80/proxy"), 503, "no endpoints available for service \"web\"".to_owned()),
         (format!("{services}/web:81/proxy"), 503, "no service port 81 found for service \"web\"".to_owned()),
     ] {
-        assert_eq!(server.refusal("GET", &path), (code, message), "{path}");
+        assert_eq!(server.error("GET", &path), (code, message), "{path}");
     }
     let node =
         r#"{"metadata":{"name":"sim"},"status":{"nodeInfo":{"containerRuntimeVersion":"simulated://1"}}}"#;
     server.post("/api/v1/nodes", node);
-    let refused = server.refusal("GET", "/api/v1/nodes/sim/proxy/stats");
+    let refused = server.error("GET", "/api/v1/nodes/sim/proxy/stats");
     let why = "nodes/proxy: node sim is simulated: no kubelet runs, so there is nothing to connect to";
     assert_eq!(refused, (501, why.to_owned()));
     let slice = r#"{"metadata":{"name":"s","labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4",
         "endpoints":[{"addresses":["10.1.1.1"]}]}"#;
     server.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice);
-    assert_eq!(server.refusal("GET", &format!("{services}/web:80/proxy/")), (501, not_yet("services/proxy")));
+    assert_eq!(server.error("GET", &format!("{services}/web:80/proxy/")), (501, not_yet("services/proxy")));
 }
 
 #[test]

@@ -199,7 +199,7 @@ async fn hanging_write_blocks_no_other() {
 /// Sends a query to every target, and writes the answers to a ConfigMap.
 struct Curious;
 
-const WHOM: [&str; 4] = ["access", "hmac-sha256", "metrics", "sign"];
+const TARGETS: [&str; 4] = ["access", "hmac-sha256", "metrics", "sign"];
 
 impl Planner for Curious {
     type Memo = ();
@@ -220,8 +220,8 @@ impl Planner for Curious {
             return plan;
         }
         let mut data = Value::map();
-        for whom in WHOM {
-            let answer = match seen.answers.get(whom).map(|answered| &answered.answer) {
+        for target in TARGETS {
+            let answer = match seen.answers.get(target).map(|answered| &answered.answer) {
                 Some(Ok(answer)) => json::to_text(answer),
                 Some(Err(error)) => format!("error: {error}"),
                 None => {
@@ -230,11 +230,11 @@ impl Planner for Curious {
                         "key": "k", "text": "t", "type": "Resource", "name": "cpu", "namespace": "default",
                         "selector": "app in (a, b)", "request": (REQUEST),
                     });
-                    plan.asks.push(Ask { whom, id: whom.to_owned(), question });
+                    plan.asks.push(Ask { whom: target, id: target.to_owned(), question });
                     continue;
                 }
             };
-            data.make_map().insert(whom, answer);
+            data.make_map().insert(target, answer);
         }
         if plan.asks.is_empty() {
             let map = value!({"metadata": {"name": "answers"}, "data": (data)});
@@ -252,13 +252,13 @@ async fn queries_are_answered_by_the_server_or_locally() {
     let user = client(&kubeconfig);
     run(&kubeconfig, REQUEST_TIMEOUT, || Engine::new(vec![Box::new(Curious)], []));
     make(&user, "source").await;
-    let said = wait_for(&user, "answers", Duration::from_secs(30)).await;
-    assert_eq!(said.str_at(&["access"]), r#"{"allowed":true}"#);
-    assert_eq!(said.str_at(&["hmac-sha256"]), r#""5_y8FvgmrZZIXqzu_gOg2VRhbfq-H1I71ju3YhteC9U""#);
+    let data = wait_for(&user, "answers", Duration::from_secs(30)).await;
+    assert_eq!(data.str_at(&["access"]), r#"{"allowed":true}"#);
+    assert_eq!(data.str_at(&["hmac-sha256"]), r#""5_y8FvgmrZZIXqzu_gOg2VRhbfq-H1I71ju3YhteC9U""#);
     assert_eq!(
-        said.str_at(&["metrics"]),
+        data.str_at(&["metrics"]),
         "error: unable to fetch metrics from resource metrics API: the server could not find the requested resource \
          (get pods.metrics.k8s.io)"
     );
-    assert_eq!(said.str_at(&["sign"]), "error: this process has no key to sign certificates with");
+    assert_eq!(data.str_at(&["sign"]), "error: this process has no key to sign certificates with");
 }

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn continue_token_errors_are_upstreams() {
+    fn missing_metrics_have_upstreams_errors() {
         let unserved = |kind| answer(&ask(kind, "cpu", ""), &NoUsageSource).unwrap_err();
         assert_eq!(
             unserved("Resource"),

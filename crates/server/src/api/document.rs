@@ -135,8 +135,8 @@ impl Api {
     fn third(&self, request: &Request, name: &str) -> Response {
         let Some(hash) = openapi::v3::hash(name) else { return nothing() };
         let query = Query::parse(&request.query);
-        let asked = query.get("hash");
-        if !asked.is_empty() && asked != hash {
+        let requested = query.get("hash");
+        if !requested.is_empty() && requested != hash {
             let mut response = responses::text(301, "");
             if let Ok(place) = HeaderValue::from_str(&format!("/openapi/v3/{name}?hash={hash}")) {
                 response.headers.insert(LOCATION, place);
@@ -148,7 +148,7 @@ impl Api {
         let response =
             if is_known(request, hash) { responses::json_bytes(200, Vec::new()) } else { document() };
         let mut response = tagged(response, hash, request);
-        if !asked.is_empty() {
+        if !requested.is_empty() {
             response.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
             let expires = http_date(self.options.clock.now().after(YEAR));
             if let Ok(expires) = HeaderValue::from_str(&expires) {

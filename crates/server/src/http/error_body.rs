@@ -39,7 +39,7 @@ fn bare(head: &[u8]) -> Option<u16> {
 }
 
 /// An error response with a body.
-fn refusal(code: u16) -> Bytes {
+fn error_response(code: u16) -> Bytes {
     let (reason, status) = match code {
         414 => ("URI Too Long", Status::unclassified(code, "the path of the request is too long")),
         431 => (
@@ -64,7 +64,7 @@ impl<S: AsyncWrite + Unpin> ErrorBodyStream<S> {
     /// as written once the replacement is.
     fn replace(&mut self, context: &mut Context<'_>, head: &[u8]) -> Option<Poll<io::Result<usize>>> {
         if self.rest.is_empty() {
-            self.rest = refusal(bare(head)?);
+            self.rest = error_response(bare(head)?);
         }
         Some(self.finish(context).map_ok(|()| head.len()))
     }

@@ -43,7 +43,7 @@ pub(super) async fn handle(
     let (method, now) = (parts.method.clone(), date::unix_seconds());
     let (response, held) = match admit(&connection, parts, now) {
         Ok((request, admission)) => answer(&connection, request, body, admission, active).await,
-        Err(refusal) => (*refusal, ResponseResources::new(active)),
+        Err(error) => (*error, ResponseResources::new(active)),
     };
     Ok(respond(response, &method, (id, now), accepts_gzip, held))
 }

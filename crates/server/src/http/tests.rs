@@ -75,14 +75,14 @@ impl Chunks for Numbers {
 
 /// Sends one frame, then waits forever or panics; reports when it is dropped.
 struct Feed {
-    said: bool,
+    has_sent: bool,
     panics: bool,
     gone: Arc<Notify>,
 }
 
 impl Frames for Feed {
     fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if !std::mem::replace(&mut self.said, true) {
+        if !std::mem::replace(&mut self.has_sent, true) {
             return Poll::Ready(Some(Bytes::from_static(b"first")));
         }
         assert!(!self.panics, "a stream that panics");
@@ -130,7 +130,7 @@ impl Service for Sample {
                     Body::Whole((0..3000).map(|n| format!("{n:0>100}").into()).collect())
                 }
                 "/stream" | "/stream-panic" => Body::Stream(Box::new(Feed {
-                    said: false,
+                    has_sent: false,
                     panics: request.path == "/stream-panic",
                     gone: Arc::clone(&self.stream_gone),
                 })),
@@ -189,7 +189,7 @@ impl Running {
         self.connect_as(alpn, with_certificate.then_some(&self.pki.admin)).await
     }
 
-    async fn connect_as(&self, alpn: &str, who: Option<&CertifiedKey>) -> TlsStream<TcpStream> {
+    async fn connect_as(&self, alpn: &str, certified_key: Option<&CertifiedKey>) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pki.ca.certificate.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -197,9 +197,9 @@ impl Running {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
-        let mut config = if let Some(who) = who {
-            let chain = vec![CertificateDer::from_pem_slice(who.certificate.as_bytes()).unwrap()];
-            let key = PrivateKeyDer::from_pem_slice(who.key.as_bytes()).unwrap();
+        let mut config = if let Some(certified_key) = certified_key {
+            let chain = vec![CertificateDer::from_pem_slice(certified_key.certificate.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(certified_key.key.as_bytes()).unwrap();
             builder.with_client_auth_cert(chain, key).unwrap()
         } else {
             builder.with_no_client_auth()
@@ -328,8 +328,8 @@ async fn certificate_of_another_ca_or_usage_is_unauthenticated() {
     // Another CA with the same name, so that only the signature differs.
     let foreign = Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 8).unwrap();
     for alpn in ["http/1.1", "h2"] {
-        for who in [&foreign.admin, &foreign.server, &running.pki.server] {
-            let mut client = Client::over(running.connect_as(alpn, Some(who)).await, alpn).await;
+        for certified_key in [&foreign.admin, &foreign.server, &running.pki.server] {
+            let mut client = Client::over(running.connect_as(alpn, Some(certified_key)).await, alpn).await;
             let (status, _, body) = client.get("/any").await;
             assert_eq!(status, 401, "{alpn}");
             assert!(String::from_utf8(body).unwrap().contains(r#""reason":"Unauthorized""#));
@@ -365,8 +365,8 @@ async fn oversized_body_is_rejected_and_the_next_request_served() {
             };
             assert_eq!(response.status().as_u16(), expected, "{alpn}, {bytes}");
             let body = String::from_utf8(read(response.into_body()).await.unwrap()).unwrap();
-            let refusal = r#""message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413"#;
-            assert_eq!(body.contains(refusal), expected == 413, "{body}");
+            let expected_status = r#""message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413"#;
+            assert_eq!(body.contains(expected_status), expected == 413, "{body}");
         }
         let mut client = running.client(alpn).await;
         assert_eq!(client.get("/").await.0, StatusCode::OK);
@@ -497,16 +497,16 @@ async fn slow_writers_are_disconnected() {
     // An HTTP/2 connection without a request.
     let mut quiet = running.connect("h2", true).await;
     quiet.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    let mut said = Vec::new();
-    let _ = quiet.read_to_end(&mut said).await;
+    let mut received = Vec::new();
+    let _ = quiet.read_to_end(&mut received).await;
     assert!(running.counters.connections_cut() >= 2);
     // A connection with half a body.
     let mut slow = running.connect("http/1.1", true).await;
     slow.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhalf").await.unwrap();
-    let mut said = Vec::new();
-    let _ = slow.read_to_end(&mut said).await;
-    let said = String::from_utf8(said).unwrap();
-    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains(r#""code":408"#), "{said}");
+    let mut received = Vec::new();
+    let _ = slow.read_to_end(&mut received).await;
+    let received = String::from_utf8(received).unwrap();
+    assert!(received.starts_with("HTTP/1.1 408 ") && received.contains(r#""code":408"#), "{received}");
     assert!(running.finish().await);
 }
 

@@ -62,7 +62,8 @@ impl ContinueToken {
     pub fn parse(text: &str) -> Result<ContinueToken, ContinueTokenError> {
         let bytes =
             BASE64.decode(text).map_err(|error| ContinueTokenError::Base64(position(&error, text)))?;
-        let value = json::parse(&bytes).map_err(|error| ContinueTokenError::Json(told(&error, &bytes)))?;
+        let value =
+            json::parse(&bytes).map_err(|error| ContinueTokenError::Json(error_message(&error, &bytes)))?;
         if value.as_map().is_none() {
             return Err(ContinueTokenError::Type("value into Go value of type storage.continueToken"));
         }
@@ -91,7 +92,7 @@ impl ContinueToken {
 
 /// Error message for malformed JSON. Upstream decodes tokens with another decoder than bodies: it shows a byte that
 /// is not text as its number.
-fn told(error: &json::JsonError, bytes: &[u8]) -> String {
+fn error_message(error: &json::JsonError, bytes: &[u8]) -> String {
     match error {
         json::JsonError::InvalidCharacter { byte, context, offset } if *byte >= 0x80 => {
             match bytes[*offset..].utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next()) {

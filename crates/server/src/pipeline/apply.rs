@@ -31,14 +31,14 @@ pub struct Configuration<'a> {
 pub fn apply(
     resource_type: &ResourceType,
     subresource: Subresource,
-    Configuration { object: says, force, name, namespace }: Configuration<'_>,
+    Configuration { object: config, force, name, namespace }: Configuration<'_>,
     record: Option<&Record>,
     writer: &Writer,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
     let live = record.map(codec::object);
     let (object, owners) =
-        ownership::merge(resource_type, subresource, writer, context, live.as_ref(), says, force)?;
+        ownership::merge(resource_type, subresource, writer, context, live.as_ref(), config, force)?;
     let decoded = decode_sent(object, resource_type.schema, &[])
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let mut object = resource_type.to_stored(decoded.value);

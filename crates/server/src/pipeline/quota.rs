@@ -28,7 +28,7 @@ use super::{RequestContext, Writer, ownership, unstorable};
 use crate::codec;
 
 /// Maximum number of quotas that an object can be charged to: they are committed together with it.
-pub const QUOTAS_MAX: usize = CHAIN_COMMITS_MAX - 1;
+const QUOTAS_MAX: usize = CHAIN_COMMITS_MAX - 1;
 
 /// Charges of a commit to the quotas of its namespace.
 #[derive(Debug, Default)]

@@ -196,8 +196,8 @@ fn take_addresses(
                 ))
             })?
         } else {
-            asked(&ips[i], wanted, context)
-                .map_err(|fault| refusal(resource_type, service, &ips, i, &fault))?
+            requested_address(&ips[i], wanted, context)
+                .map_err(|fault| allocation_error(resource_type, service, &ips, i, &fault))?
         };
         if ips[i].is_empty() {
             ips[i] = ip.to_string();
@@ -213,7 +213,11 @@ fn take_addresses(
 }
 
 /// Returns a requested address, or the reason why it is unavailable.
-fn asked(text: &str, wanted: &AllocationRequest, context: &RequestContext<'_>) -> Result<IpAddr, String> {
+fn requested_address(
+    text: &str,
+    wanted: &AllocationRequest,
+    context: &RequestContext<'_>,
+) -> Result<IpAddr, String> {
     let ip = ranges::address(text);
     match ip.filter(|ip| wanted.ranges.hold(*ip)) {
         None if wanted.dry_run => {
@@ -232,7 +236,13 @@ fn asked(text: &str, wanted: &AllocationRequest, context: &RequestContext<'_>) -
     }
 }
 
-fn refusal(resource_type: &ResourceType, service: &Value, ips: &[String], at: usize, fault: &str) -> Status {
+fn allocation_error(
+    resource_type: &ResourceType,
+    service: &Value,
+    ips: &[String],
+    at: usize,
+    fault: &str,
+) -> Status {
     let mut errors = ErrorList::new();
     let root = Path::root("spec");
     let detail = format!("failed to allocate IP {}: {fault}", ips[at]);

@@ -71,7 +71,7 @@ pub fn update_live(
         admission::admit_update(resource_type, &mut new, &old, context);
         claims = service_network::allocate(resource_type, &mut new, Some(&old), writer.dry_run, context)?;
     }
-    let warnings = judge(resource_type, subresource, &mut new, &old, writer, context)?;
+    let warnings = prepare_and_validate(resource_type, subresource, &mut new, &old, writer, context)?;
     let charges = quota::charge(resource_type, subresource, &new, Some(&old), context)?;
     let key = resource_type
         .key(metadata::namespace(&old), &name)
@@ -100,7 +100,7 @@ pub fn update_live(
 }
 
 /// Resets fields that the write may not change, validates the rest, and returns warnings.
-fn judge(
+fn prepare_and_validate(
     resource_type: &ResourceType,
     subresource: Subresource,
     new: &mut Value,

@@ -71,10 +71,10 @@ fn concurrent_clients_use_up_a_quota_without_conflicts() {
     });
     assert_eq!((made.into_inner(), refused.into_inner()), (HARD, 30));
     assert_eq!(used(&server), HARD.to_string());
-    let (code, refusal) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
-    assert_eq!((code, refusal.str_at(&["reason"])), (403, "Forbidden"));
+    let (code, error) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
+    assert_eq!((code, error.str_at(&["reason"])), (403, "Forbidden"));
     assert_eq!(
-        refusal.str_at(&["message"]),
+        error.str_at(&["message"]),
         "configmaps \"more\" is forbidden: exceeded quota: q, requested: count/configmaps=1, \
          used: count/configmaps=50, limited: count/configmaps=50"
     );
@@ -99,9 +99,9 @@ fn an_object_is_charged_to_any_of_two_hundred_quotas() {
         let (code, answer) = server.call("POST", MAPS, &format!(r#"{{"metadata":{{"name":"m-{n}"}}}}"#));
         assert_eq!(code, 201, "{}", json::to_text(&answer));
     }
-    let (code, refusal) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
+    let (code, error) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
     assert_eq!(code, 403);
-    assert!(refusal.str_at(&["message"]).contains("exceeded quota: q-0000, "));
+    assert!(error.str_at(&["message"]).contains("exceeded quota: q-0000, "));
     let (_, quotas) = server.call("GET", QUOTA, "");
     let quotas = quotas.get("items").and_then(setpoint_api::Value::as_list).unwrap();
     assert!(quotas.iter().all(|quota| quota.str_at(&["status", "used", "count/configmaps"]) == "5"));
@@ -111,10 +111,10 @@ fn an_object_is_charged_to_any_of_two_hundred_quotas() {
 fn too_many_quotas_are_a_clear_error() {
     let server = TestServer::new();
     limit_by_many(&server, 1024);
-    let (code, refusal) = server.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#);
-    assert_eq!((code, refusal.str_at(&["reason"])), (403, "Forbidden"), "{}", json::to_text(&refusal));
+    let (code, error) = server.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#);
+    assert_eq!((code, error.str_at(&["reason"])), (403, "Forbidden"), "{}", json::to_text(&error));
     assert_eq!(
-        refusal.str_at(&["message"]),
+        error.str_at(&["message"]),
         "configmaps \"m\" is forbidden: 1024 quotas of its namespace count it, at most 1023 are supported: \
          remove some of them"
     );

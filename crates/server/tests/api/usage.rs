@@ -132,17 +132,17 @@ fn tables_have_a_column_for_each_resource() {
 #[test]
 fn unmeasured_objects_have_upstreams_messages() {
     let server = server();
-    let said = |method: &str, path: &str| message(&server, method, &format!("{GROUP}/{path}"));
-    assert_eq!(said("GET", "nodes/x"), (404, "node \"x\" not found".to_owned()));
-    assert_eq!(said("GET", "namespaces/default/pods/x"), (404, "pods \"x\" not found".to_owned()));
+    let response = |method: &str, path: &str| message(&server, method, &format!("{GROUP}/{path}"));
+    assert_eq!(response("GET", "nodes/x"), (404, "node \"x\" not found".to_owned()));
+    assert_eq!(response("GET", "namespaces/default/pods/x"), (404, "pods \"x\" not found".to_owned()));
     let json = [("content-type", "application/json")];
     let (code, ..) = server.send("POST", "/api/v1/nodes", r#"{"metadata":{"name":"x"}}"#, &json);
     assert_eq!(code, 201);
-    assert_eq!(said("GET", "nodes/x"), (404, "nodes.metrics.k8s.io \"x\" not found".to_owned()));
-    assert_eq!(said("POST", "nodes").0, 405);
-    let (code, watch) = said("GET", "pods?watch=true");
+    assert_eq!(response("GET", "nodes/x"), (404, "nodes.metrics.k8s.io \"x\" not found".to_owned()));
+    assert_eq!(response("POST", "nodes").0, 405);
+    let (code, watch) = response("GET", "pods?watch=true");
     assert_eq!((code, watch.contains("watch is not supported")), (405, true), "{watch}");
-    assert_eq!(said("GET", "pods?labelSelector=%3D%3D").0, 400);
+    assert_eq!(response("GET", "pods?labelSelector=%3D%3D").0, 400);
     let nobody = Identity { user: "ann".to_owned(), groups: vec!["system:authenticated".to_owned()] };
     let (code, refused) = server.send_as(nobody, "GET", &format!("{GROUP}/namespaces/a/pods"), "");
     let why = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource \"pods\" in API group \

@@ -15,11 +15,11 @@ fn watch_sends_events_after_its_revision() {
     let (code, _, out) = server.send("GET", &path, "", &[]);
     let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let lines: Vec<Value> = lines.map(|line| json::parse(line).unwrap()).collect();
-    let told = |line: &Value| {
+    let received = |line: &Value| {
         (line.str_at(&["type"]).to_owned(), line.str_at(&["object", "metadata", "name"]).to_owned())
     };
     let expected = [("ADDED", "b"), ("DELETED", "a")].map(|(kind, name)| (kind.to_owned(), name.to_owned()));
-    assert_eq!((code, lines.iter().map(told).collect::<Vec<_>>()), (200, expected.to_vec()));
+    assert_eq!((code, lines.iter().map(received).collect::<Vec<_>>()), (200, expected.to_vec()));
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn first_event_is_sent_at_once_and_a_burst_together() {
     );
     let answer = server.runtime.block_on(server.api.answer(request("GET", &path, "", &[])));
     let Body::Stream(mut frames) = answer.body else { panic!("a watch is a stream") };
-    let mut told = || {
+    let mut received = || {
         let mut context = Context::from_waker(Waker::noop());
         server.runtime.block_on(async {
             match frames.poll_frame(&mut context) {
@@ -42,18 +42,18 @@ fn first_event_is_sent_at_once_and_a_burst_together() {
         })
     };
     let pass = |millis| server.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
-    assert_eq!(told(), 0);
+    assert_eq!(received(), 0);
     server.make("a", "");
-    assert_eq!(told(), 1, "the first at once");
+    assert_eq!(received(), 1, "the first at once");
     server.make("b", "");
     pass(1);
     server.make("c", "");
-    assert_eq!(told(), 0, "the others wait");
+    assert_eq!(received(), 0, "the others wait");
     pass(6);
-    assert_eq!(told(), 2, "and go together");
+    assert_eq!(received(), 2, "and go together");
     pass(20);
     server.make("d", "");
-    assert_eq!(told(), 1, "at once again");
+    assert_eq!(received(), 1, "at once again");
 }
 
 /// A server whose clock of rests is manual.

@@ -38,31 +38,31 @@ fn messages_for_unsupported_media_types() {
     let server = TestServer::new();
     server.make("x", "");
     let one = format!("{MAPS}/x");
-    let said = |path: &str, accept: &str| {
+    let response = |path: &str, accept: &str| {
         let (code, _, body) = server.send("GET", path, "", &[("accept", accept)]);
         let body = json::parse(&body).unwrap();
         (code, body.str_at(&["apiVersion"]).to_owned(), body.str_at(&["message"]).to_owned())
     };
     let offered = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
                    application/vnd.kubernetes.protobuf";
-    assert_eq!(said(&one, "application/*").2, offered);
-    assert!(said(MAPS, "text/html").2.ends_with("application/vnd.kubernetes.protobuf;stream=watch"));
+    assert_eq!(response(&one, "application/*").2, offered);
+    assert!(response(MAPS, "text/html").2.ends_with("application/vnd.kubernetes.protobuf;stream=watch"));
     assert_eq!(
-        said("/version", "text/html").2,
+        response("/version", "text/html").2,
         "406: Not Acceptable\n\nAvailable representations: application/json"
     );
     let table = |version: &str| format!("application/json;as=Table;v={version};g=meta.k8s.io");
-    assert_eq!(said(&one, &table("v1beta1")).1, "meta.k8s.io/v1beta1");
+    assert_eq!(response(&one, &table("v1beta1")).1, "meta.k8s.io/v1beta1");
     let accepted = "only the following media types are accepted: application/json, application/yaml, \
                     application/vnd.kubernetes.protobuf";
-    assert_eq!(said(&one, &table("v2")).2, accepted);
-    assert_eq!(said("/apis/batch/v1", &table("v1")).2, accepted);
+    assert_eq!(response(&one, &table("v2")).2, accepted);
+    assert_eq!(response("/apis/batch/v1", &table("v1")).2, accepted);
     assert_eq!(
-        said(MAPS, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").2,
+        response(MAPS, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").2,
         "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)"
     );
     assert_eq!(
-        said(&one, "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io").2,
+        response(&one, "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io").2,
         "you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)"
     );
 }
@@ -142,27 +142,27 @@ fn messages_for_invalid_configurations() {
 #[test]
 fn messages_for_bodies_that_are_not_objects() {
     let server = TestServer::new();
-    let said = |body: &str| message(&server.call("POST", MAPS, body)).1.to_owned();
+    let response = |body: &str| message(&server.call("POST", MAPS, body)).1.to_owned();
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): ";
     let unversioned = format!("{unrecognized}couldn't get version/kind; json parse error: ");
     assert_eq!(
-        said(r#"{"apiVersion":"v1","kind":"ConfigMap",}"#),
+        response(r#"{"apiVersion":"v1","kind":"ConfigMap",}"#),
         format!(
             "{unversioned}invalid character '}}' looking for beginning of object key string \
              ({{\"apiVersion\":\"v1\",\"kind\":\"Con ...)"
         )
     );
     assert_eq!(
-        said(r#"{"kind":5}"#),
+        response(r#"{"kind":5}"#),
         format!(
             "{unversioned}json: cannot unmarshal number into Go struct field .kind of type string ({{\"kind\":5}})"
         )
     );
     assert_eq!(
-        said(r#"{"apiVersion":"a/b/c"}"#),
+        response(r#"{"apiVersion":"a/b/c"}"#),
         format!("{unrecognized}unexpected GroupVersion string: a/b/c ({{\"apiVersion\":\"a/b/c\"}})")
     );
-    assert!(said("null").starts_with("ConfigMap \"\" is invalid: metadata.name: Required value"));
+    assert!(response("null").starts_with("ConfigMap \"\" is invalid: metadata.name: Required value"));
 }
 
 #[test]

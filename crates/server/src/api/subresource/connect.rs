@@ -78,9 +78,9 @@ impl Api {
     /// Checks that the proxied object exists. Returns its node, if it is known.
     fn check_proxy(&self, target: &Target, snapshot: &Snapshot) -> Result<Option<String>, Status> {
         let noun = target.resource_type.info.singular;
-        let asked = &target.name;
-        let Some((name, port)) = name_and_port(asked) else {
-            return Err(Status::bad_request(format!("invalid {noun} request {}", Quoted(asked))));
+        let requested = &target.name;
+        let Some((name, port)) = name_and_port(requested) else {
+            return Err(Status::bad_request(format!("invalid {noun} request {}", Quoted(requested))));
         };
         let object = |name: &str| {
             let key = target.resource_type.key(&target.namespace, name).ok()?;

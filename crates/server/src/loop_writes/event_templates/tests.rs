@@ -44,14 +44,14 @@ fn both(news: &News, snapshot: &Snapshot) -> (Option<String>, String) {
         entropy: [7, 8, 9],
         tolerations: Default::default(),
     };
-    let printed = create(events(), news, &writer(), &context).map(told);
+    let printed = create(events(), news, &writer(), &context).map(outcome_text);
     let made = typed(events(), news.to_value()).and_then(|event| {
         create::create(events(), news.namespace(), DesiredObject::new(event), &writer(), &context)
     });
-    (printed, told(made.map(|decided| decided.step)))
+    (printed, outcome_text(made.map(|decided| decided.step)))
 }
 
-fn told(step: Result<Step, Status>) -> String {
+fn outcome_text(step: Result<Step, Status>) -> String {
     match step {
         Ok(Step::Commit(proposal)) => written(&proposal),
         Ok(_) => "something else".to_owned(),

@@ -58,14 +58,14 @@ mod tests {
             ("storage.k8s.io", "v1", "storageclasses", &elastic),
             ("storage.k8s.io", "v1", "storageclasses", &stiff),
         ]);
-        let judge = |size: &str, class: &str, phase: &str| {
+        let resize = |size: &str, class: &str, phase: &str| {
             validate(&claim(size, class, phase), &claim("1Gi", class, phase), &snapshot)
         };
-        assert_eq!(judge("2Gi", "elastic", "Bound"), Ok(()));
-        assert_eq!(judge("1024Mi", "stiff", "Pending"), Ok(()), "that is as much");
-        assert!(judge("2Gi", "elastic", "Pending").unwrap_err().starts_with("Only bound"));
+        assert_eq!(resize("2Gi", "elastic", "Bound"), Ok(()));
+        assert_eq!(resize("1024Mi", "stiff", "Pending"), Ok(()), "that is as much");
+        assert!(resize("2Gi", "elastic", "Pending").unwrap_err().starts_with("Only bound"));
         for class in ["stiff", "absent", ""] {
-            assert!(judge("2Gi", class, "Bound").unwrap_err().starts_with("only dynamically provisioned"));
+            assert!(resize("2Gi", class, "Bound").unwrap_err().starts_with("only dynamically provisioned"));
         }
     }
 }

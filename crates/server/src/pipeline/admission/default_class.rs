@@ -13,7 +13,7 @@ const INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 /// Sets the storage class of a claim.
 pub fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(claim, "annotations", "volume.beta.kubernetes.io/storage-class");
-    if by_annotation.is_some() || says(claim, "storageClassName") {
+    if by_annotation.is_some() || has_field(claim, "storageClassName") {
         return;
     }
     if let Some(name) = default_of(snapshot, "storageclasses.storage.k8s.io", &STORAGE) {
@@ -24,7 +24,7 @@ pub fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
 /// Sets the class of an ingress.
 pub fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(ingress, "annotations", "kubernetes.io/ingress.class");
-    if by_annotation.is_some() || says(ingress, "ingressClassName") {
+    if by_annotation.is_some() || has_field(ingress, "ingressClassName") {
         return;
     }
     if let Some(name) = default_of(snapshot, "ingressclasses.networking.k8s.io", &INGRESS) {
@@ -32,7 +32,7 @@ pub fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
     }
 }
 
-fn says(object: &Value, field: &str) -> bool {
+fn has_field(object: &Value, field: &str) -> bool {
     object.at(&["spec", field]).is_some_and(|value| !value.is_null())
 }
 

@@ -32,7 +32,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
             );
             limits.extend(item.get("default").and_then(Value::as_map).into_iter().flat_map(|map| map.iter()));
         }
-        let mut told = Vec::new();
+        let mut defaults_set = Vec::new();
         for (field, sort) in [("containers", "container"), ("initContainers", "init container")] {
             let Some(Value::List(containers)) = pod.at_mut(&["spec", field]) else { continue };
             for container in containers {
@@ -42,13 +42,13 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
                 {
                     let set = fill(container, field, amounts, &mut bytes)?;
                     if !set.is_empty() {
-                        told.push(format!("{} {what} for {sort} {name}", set.join(", ")));
+                        defaults_set.push(format!("{} {what} for {sort} {name}", set.join(", ")));
                     }
                 }
             }
         }
-        if !told.is_empty() {
-            let text = format!("LimitRanger plugin set: {}", told.join("; "));
+        if !defaults_set.is_empty() {
+            let text = format!("LimitRanger plugin set: {}", defaults_set.join("; "));
             pod.ensure_map("metadata").ensure_map("annotations").insert(ANNOTATION, text);
         }
     }
@@ -96,10 +96,10 @@ pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
                     let mut bounds = Bounds::of(item);
                     for container in containers(pod, "containers").chain(containers(pod, "initContainers")) {
                         let of = |field| amounts(container.at(&["resources", field]));
-                        bounds.judge(&of("requests"), &of("limits"), &mut faults);
+                        bounds.check(&of("requests"), &of("limits"), &mut faults);
                     }
                 }
-                "Pod" => Bounds::of(item).judge(&total(pod, "requests"), &total(pod, "limits"), &mut faults),
+                "Pod" => Bounds::of(item).check(&total(pod, "requests"), &total(pod, "limits"), &mut faults),
                 _ => {}
             }
         }
@@ -223,7 +223,7 @@ impl<'a> Bounds<'a> {
         Bounds { sort: item.str_at(&["type"]), rules }
     }
 
-    fn judge(&mut self, requests: &Amounts<'_>, limits: &Amounts<'_>, faults: &mut Vec<String>) {
+    fn check(&mut self, requests: &Amounts<'_>, limits: &Amounts<'_>, faults: &mut Vec<String>) {
         for (rule, bounds, untold) in &mut self.rules {
             let is_stated = |name: &str| requests.contains_key(name) || limits.contains_key(name);
             let stated = requests.keys().chain(limits.keys()).filter_map(|name| bounds.get_key_value(name));

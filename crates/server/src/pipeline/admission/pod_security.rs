@@ -78,11 +78,11 @@ pub fn inspect(namespace: &Value, old: Option<&Value>, errors: &mut ErrorList) {
             ("-version", "must be \"latest\" or \"v1.x\""),
         ] {
             let label = format!("{PREFIX}{mode}{suffix}");
-            let Some(said) = labels.get(&label).and_then(Value::as_str) else { continue };
-            let is_known = if suffix.is_empty() { Level::parse(said).is_some() } else { is_version(said) };
+            let Some(given) = labels.get(&label).and_then(Value::as_str) else { continue };
+            let is_known = if suffix.is_empty() { Level::parse(given).is_some() } else { is_version(given) };
             let before = old.and_then(|old| old.at(&["metadata", "labels", &label])).and_then(Value::as_str);
-            if !is_known && before != Some(said) {
-                errors.push(FieldError::invalid(&path.key(&label), said, detail));
+            if !is_known && before != Some(given) {
+                errors.push(FieldError::invalid(&path.key(&label), given, detail));
             }
         }
     }
@@ -141,8 +141,8 @@ pub fn warnings(
 /// Namespace of an object, if it has policy labels.
 fn namespace_of(object: &Value, snapshot: &Snapshot) -> Option<Value> {
     let key = Key::cluster(&Resource::new("namespaces").ok()?, metadata::namespace(object)).ok()?;
-    let says = |record: &&Record| mentions(record, PREFIX);
-    snapshot.get(&key).filter(says).map(codec::object)
+    let has_policy = |record: &&Record| mentions(record, PREFIX);
+    snapshot.get(&key).filter(has_policy).map(codec::object)
 }
 
 /// `true` if an update changes images, so that the pod is evaluated again.

@@ -24,20 +24,20 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     let priority = class.as_ref().map_or(0, value);
     let policy = class.as_ref().map_or(PREEMPTS, |class| class.str_at(&["preemptionPolicy"]));
     let spec = pod.ensure_map("spec");
-    if let Some(said) = spec.get("priority").and_then(Value::as_i64)
-        && said != priority
+    if let Some(given) = spec.get("priority").and_then(Value::as_i64)
+        && given != priority
     {
         return Err(format!(
-            "the integer value of priority ({said}) must not be provided in pod spec; priority admission \
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
              controller computed {priority} from the given PriorityClass name"
         ));
     }
-    if let Some(said) = spec.get_str("preemptionPolicy")
+    if let Some(given) = spec.get_str("preemptionPolicy")
         && !policy.is_empty()
-        && said != policy
+        && given != policy
     {
         return Err(format!(
-            "the string value of PreemptionPolicy ({said}) must not be provided in pod spec; priority \
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority \
              admission controller computed {policy} from the given PriorityClass name"
         ));
     }

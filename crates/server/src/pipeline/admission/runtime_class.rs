@@ -16,8 +16,8 @@ const CLASSES: &str = "runtimeclasses.node.k8s.io";
 pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     let Some(class) = class_of(pod, snapshot)? else { return Ok(()) };
     if let Some(overhead) = overhead(&class) {
-        let said = pod.at(&["spec", "overhead"]);
-        if said.is_some_and(|said| !said.is_empty() && !same_amounts(said, overhead)) {
+        let given = pod.at(&["spec", "overhead"]);
+        if given.is_some_and(|given| !given.is_empty() && !same_amounts(given, overhead)) {
             return Err(
                 "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned()
             );
@@ -76,9 +76,9 @@ fn select_nodes(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
     for (key, value) in wanted.iter() {
         let value = value.as_str().unwrap_or_default();
         match selector.get_str(key) {
-            Some(said) if said != value => {
+            Some(given) if given != value => {
                 return Err(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {said}"
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {given}"
                 ));
             }
             Some(_) => {}

@@ -49,8 +49,8 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), S
     // Most accounts have neither field, and are not decoded.
     let account = account.filter(|account| mentions(account, AUTOMOUNT) || mentions(account, SECRETS));
     let account = account.map(codec::object).unwrap_or_default();
-    let said = spec.get(AUTOMOUNT).and_then(Value::as_bool);
-    if said.or_else(|| account.get(AUTOMOUNT)?.as_bool()).unwrap_or(true) {
+    let given = spec.get(AUTOMOUNT).and_then(Value::as_bool);
+    if given.or_else(|| account.get(AUTOMOUNT)?.as_bool()).unwrap_or(true) {
         mount_token(spec, entropy);
     }
     if let Some(secrets) = account.get(SECRETS).filter(|secrets| !secrets.is_empty())

@@ -26,7 +26,7 @@ pub fn admit(pod: &mut Value, usual: Tolerations) {
     let tolerations = list(pod, "tolerations");
     for (key, seconds) in [(NOT_READY, usual.not_ready), (UNREACHABLE, usual.unreachable)] {
         let speaks_of = |toleration: &Value| {
-            matches!(toleration.str_at(&["key"]), said if said == key || said.is_empty())
+            matches!(toleration.str_at(&["key"]), given if given == key || given.is_empty())
                 && matches!(toleration.str_at(&["effect"]), "NoExecute" | "")
         };
         if !tolerations.iter().any(speaks_of) {

@@ -18,8 +18,8 @@ const NODE_FIELD: &str = "spec.nodeName";
 
 /// Returns the bound pod; `None` if the pod is not plain or the binding is invalid.
 pub(super) fn bound(pods: &ResourceType, record: &Record, binding: &Value, now: &str) -> Option<Draft> {
-    let said = |field| binding.at(&["metadata", field]).is_some_and(|value| !value.is_empty());
-    if ["resourceVersion", "labels", "annotations"].into_iter().any(said) || record.expires().is_some() {
+    let given = |field| binding.at(&["metadata", field]).is_some_and(|value| !value.is_empty());
+    if ["resourceVersion", "labels", "annotations"].into_iter().any(given) || record.expires().is_some() {
         return None;
     }
     let body = record.body();

@@ -36,20 +36,21 @@ pub(super) fn allocate(
         check(resource_type, service, &errors)?;
     }
     if wants_check {
-        let asked = int(service, &["spec", "healthCheckNodePort"]);
-        let port = match asked {
+        let requested = int(service, &["spec", "healthCheckNodePort"]);
+        let port = match requested {
             0 => used.next().map_err(|why| {
                 Status::internal_error(format!("failed to allocate a HealthCheck NodePort 0: {why}"))
             })?,
             _ => {
                 let mut errors = ErrorList::new();
-                if let Err(why) = used.take(asked) {
-                    let detail = format!("failed to allocate requested HealthCheck NodePort {asked}: {why}");
+                if let Err(why) = used.take(requested) {
+                    let detail =
+                        format!("failed to allocate requested HealthCheck NodePort {requested}: {why}");
                     let path = Path::root("spec");
-                    errors.push(FieldError::invalid(&path.child("healthCheckNodePort"), asked, detail));
+                    errors.push(FieldError::invalid(&path.child("healthCheckNodePort"), requested, detail));
                 }
                 check(resource_type, service, &errors)?;
-                asked
+                requested
             }
         };
         service.ensure_map("spec").insert("healthCheckNodePort", port);
@@ -79,11 +80,11 @@ fn give_ports(
     let root = Path::root("spec");
     let path = root.child("ports");
     for (i, port) in ports.iter_mut().enumerate() {
-        let (number, asked) = (int(port, &["port"]), int(port, &["nodePort"]));
-        if asked == 0 && !gives {
+        let (number, requested) = (int(port, &["port"]), int(port, &["nodePort"]));
+        if requested == 0 && !gives {
             continue;
         }
-        let wanted = if asked == 0 { shared.get(&number).copied().unwrap_or(0) } else { asked };
+        let wanted = if requested == 0 { shared.get(&number).copied().unwrap_or(0) } else { requested };
         let given = if wanted == 0 {
             let failed = |why| Status::internal_error(format!("failed to allocate a nodePort: {why}"));
             used.next().map_err(failed)?

@@ -99,9 +99,9 @@ impl Ranges {
     /// CIDRs after a start with the configured ones. An existing cluster can gain a second family; its other CIDRs
     /// stay.
     #[must_use]
-    pub fn cluster_with<'a>(&'a self, said: &'a [Cidr]) -> &'a [Cidr] {
-        let can_be = !self.is_made || said.starts_with(&self.cluster);
-        if can_be && !said.is_empty() { said } else { &self.cluster }
+    pub fn cluster_with<'a>(&'a self, given: &'a [Cidr]) -> &'a [Cidr] {
+        let can_be = !self.is_made || given.starts_with(&self.cluster);
+        if can_be && !given.is_empty() { given } else { &self.cluster }
     }
 
     /// `true` if an address is in a range.

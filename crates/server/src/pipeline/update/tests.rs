@@ -1,4 +1,4 @@
-//! Tests of status updates, finalizers and unchanged writes.
+//! Tests of status updates over partly decoded objects.
 
 use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types;
