@@ -48,7 +48,7 @@ const SERVER_NAME: &str = "kube-apiserver";
 /// The administrator's user name.
 pub const ADMIN_NAME: &str = "kubernetes-admin";
 /// The administrator's group, which may do everything.
-pub const ADMIN_GROUP: &str = "system:masters";
+const ADMIN_GROUP: &str = "system:masters";
 
 /// Failure to load or issue certificates.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +81,7 @@ pub enum CertError {
     )]
     Clock(Time),
     /// Issuing failed.
-    #[error("cannot make certificates: {0}")]
+    #[error("cannot issue certificates: {0}")]
     Make(#[from] rcgen::Error),
 }
 

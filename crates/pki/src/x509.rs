@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_with_all_its_names() {
+    fn request_is_parsed_with_all_its_names() {
         for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
             let key = KeyPair::generate_for(algorithm).unwrap();
             let request = CertificateRequest::from_der(&made(&key)).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_life_of_a_certificate_is_read_and_judged_to_the_second() {
+    fn certificate_validity_is_checked_to_the_second() {
         let mut params = CertificateParams::default();
         params.not_before = time::OffsetDateTime::from_unix_timestamp(1_700_000_000).unwrap();
         params.not_after = time::OffsetDateTime::from_unix_timestamp(1_700_003_600).unwrap();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_touched_is_refused() {
+    fn tampered_request_is_rejected() {
         let key = KeyPair::generate().unwrap();
         let der = made(&key);
         let at = der.windows(6).position(|word| word == b"system").unwrap();
@@ -333,7 +333,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_byte_that_changes_is_noticed(at in 0..300usize, flip in 1..=255u8) {
+        fn every_tampered_byte_is_detected(at in 0..300usize, flip in 1..=255u8) {
             let key = KeyPair::generate().unwrap();
             let mut der = made(&key);
             let at = at % der.len();

@@ -37,10 +37,10 @@ pub enum ClientError {
     #[error("the kubeconfig {0}")]
     Kubeconfig(String),
     /// The certificates are unusable.
-    #[error("the certificates of the kubeconfig cannot be used: {0}")]
+    #[error("invalid certificates in the kubeconfig: {0}")]
     Tls(#[from] rustls::Error),
     /// The server is unreachable.
-    #[error("the server at {address} cannot be reached: {source}")]
+    #[error("cannot connect to the server at {address}: {source}")]
     Connect {
         /// The server's address.
         address: String,
@@ -51,7 +51,7 @@ pub enum ClientError {
     #[error("the connection broke: {0}")]
     Broken(#[from] hyper::Error),
     /// The request is malformed.
-    #[error("the request cannot be made: {0}")]
+    #[error("invalid request: {0}")]
     Request(#[from] http::Error),
 }
 

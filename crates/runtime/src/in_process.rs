@@ -38,7 +38,7 @@ const GATHER: Duration = Duration::from_millis(1);
 pub const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 /// Time that a plan has to end when the loop is stopped. The process does not wait longer: a plan writes nothing by
-/// itself, and a write that was sent is durable or refused without the loop.
+/// itself, and a write that was sent is committed or rejected without the loop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running loop. Dropping it stops it as [`Shell::stop`] does.
@@ -53,14 +53,14 @@ pub struct Shell {
 
 /// Failure to start the thread of a loop.
 #[derive(Debug, Error)]
-#[error("the system gives no thread for the loop: {0}")]
+#[error("cannot start the thread of the loop: {0}")]
 pub struct ShellError(#[from] std::io::Error);
 
 impl Shell {
     /// Starts `engine` over `store`. Its planners' queries go to `queries`, its writes to `executor`.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the thread cannot be started.
     pub fn start(
         store: Store,
         engine: Engine,
@@ -118,7 +118,7 @@ impl Shell {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
         if self.ended.recv_timeout(STOP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("the loop is stopped in the middle of a plan that takes too long");
+            tracing::warn!("loop stopped during a plan: it exceeded the stop timeout");
             return LoopEnd::CutOff;
         }
         LoopEnd::Stopped
@@ -208,7 +208,7 @@ impl LoopThread {
         for (controller, key, ask) in planned.asks {
             let answer = self.queries.answer(&ask, now, &*self.entropy);
             if let Err(error) = &answer {
-                tracing::debug!(controller, %key, whom = ask.whom, error, "a question has no answer");
+                tracing::debug!(controller, %key, query = ask.whom, error, "query failed");
             }
             engine.reply(controller, &key, &ask.id, answer, self.now());
         }
@@ -237,7 +237,7 @@ impl LoopThread {
     fn follow_clock(&mut self, engine: &mut Engine) {
         if let Some(jump) = self.time.follow(self.clock.now(), self.clock.uptime()) {
             let (seconds, is_forward) = (jump.size().as_secs(), jump.is_forward());
-            tracing::warn!(seconds, is_forward, "the clock was set, or the machine was suspended");
+            tracing::warn!(seconds, is_forward, "clock jump detected");
             engine.clock_jumped(jump, self.now());
         }
     }

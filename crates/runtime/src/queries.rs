@@ -133,12 +133,12 @@ mod tests {
 
     const NOW: Time = Time::from_seconds(1_790_000_000);
 
-    fn ask(whom: &'static str, question: Value) -> Ask {
-        Ask { whom, id: "q".to_owned(), question }
+    fn ask(target: &'static str, question: Value) -> Ask {
+        Ask { whom: target, id: "q".to_owned(), question }
     }
 
-    fn answer(handler: &QueryHandler, whom: &'static str, question: Value) -> Result<Value, String> {
-        handler.answer(&ask(whom, question), NOW, &|| 7)
+    fn answer(handler: &QueryHandler, target: &'static str, question: Value) -> Result<Value, String> {
+        handler.answer(&ask(target, question), NOW, &|| 7)
     }
 
     fn handler() -> QueryHandler {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_that_everybody_computes() {
+    fn hmac_codes_match_rfc_4231() {
         let question = value!({"key": "Jefe", "text": "what do ya want for nothing?"});
         // RFC 4231, test case 2.
         let known = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_those_that_everybody_computes() {
+    fn sha256_digests_match_known_values() {
         let answer = answer(&handler(), "sha256", value!({"text": "abc"})).unwrap();
         let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(answer.as_str(), Some(known));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_and_signed() {
+    fn requests_are_parsed_and_signed() {
         let request = include_str!("../../pki/tests/request.b64").trim();
         let facts = answer(&handler(), "certificate-request", value!({"request": (request)})).unwrap();
         assert_eq!(facts.str_at(&["commonName"]), "someone");

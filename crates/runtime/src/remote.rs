@@ -83,7 +83,7 @@ impl LoopClock {
     fn follow(&mut self, elector: &mut Elector) -> Option<Jump> {
         let jump = self.time.follow(self.clock.now(), self.clock.uptime())?;
         let (seconds, is_forward) = (jump.size().as_secs(), jump.is_forward());
-        tracing::warn!(seconds, is_forward, "the clock was set, or the machine was suspended");
+        tracing::warn!(seconds, is_forward, "clock jump detected");
         elector.clock_jumped(jump);
         Some(jump)
     }
@@ -111,9 +111,9 @@ impl Remote {
         let mut clock = LoopClock::new(&self.clock);
         loop {
             self.acquire(&mut elector, &mut clock).await;
-            tracing::info!(lease = self.lease, holder = %self.identity, "became the leader");
+            tracing::info!(lease = self.lease, holder = %self.identity, "became leader");
             self.lead(&mut elector, &mut clock, engine()).await;
-            tracing::warn!(lease = self.lease, holder = %self.identity, "no longer the leader");
+            tracing::warn!(lease = self.lease, holder = %self.identity, "lost leadership");
         }
     }
 
@@ -128,7 +128,7 @@ impl Remote {
             }
             if why.is_some() && why != logged {
                 let why = why.as_deref().unwrap_or_default();
-                tracing::info!(lease = self.lease, holder = %self.identity, why, "waits for the lease");
+                tracing::info!(lease = self.lease, holder = %self.identity, why, "waiting for the lease");
                 logged = Some(why.to_owned());
             }
             tokio::time::sleep(elector.next().since(clock.now()).min(SLEEP_MAX)).await;
@@ -273,7 +273,7 @@ fn take(report: Report, engine: &mut Engine, state: &mut LeaderState, now: Time,
             if let Err(error) = &answer
                 && state.failed_targets.insert(ask.whom)
             {
-                tracing::warn!(controller, %key, whom = ask.whom, error, "a question has no answer");
+                tracing::warn!(controller, %key, query = ask.whom, error, "query failed");
             }
             engine.reply(controller, &key, &ask.id, answer, now);
         }

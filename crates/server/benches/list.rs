@@ -86,7 +86,7 @@ impl Clock for Real {
 
 /// Starts the server with its objects in a thread of its own.
 fn start_server(pki: &Pki) -> Serving {
-    let (told, tell) = mpsc::channel();
+    let (ready, serving) = mpsc::channel();
     let tls = Arc::new(Tls::new(pki).unwrap());
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -105,11 +105,12 @@ fn start_server(pki: &Pki) -> Serving {
                 create(&api, at).await;
             }
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            told.send(Serving {
-                address: listener.local_addr().unwrap(),
-                threads: vec!["reactor".into(), "worker".into()],
-            })
-            .unwrap();
+            ready
+                .send(Serving {
+                    address: listener.local_addr().unwrap(),
+                    threads: vec!["reactor".into(), "worker".into()],
+                })
+                .unwrap();
             let (bounds, counters) = (Bounds::default(), Arc::new(Counters::default()));
             let counts = ThreadCounts { reactors: 1, workers: 1, on_worker_start: || () };
             let threads = Threads::start(counts).unwrap();
@@ -117,7 +118,7 @@ fn start_server(pki: &Pki) -> Serving {
             serve(listener, tls, Arc::new(api), options, std::future::pending()).await;
         });
     });
-    tell.recv().unwrap()
+    serving.recv().unwrap()
 }
 
 async fn create(api: &Api, at: usize) {
@@ -138,12 +139,12 @@ async fn create(api: &Api, at: usize) {
 
 /// Starts a thread that responds to every request with `bytes`.
 fn start_copy(pki: &Pki, bytes: Vec<u8>) -> Serving {
-    let (told, tell) = mpsc::channel();
+    let (ready, serving) = mpsc::channel();
     let config = Tls::new(pki).unwrap().config();
     let name = format!("copy-{}", bytes.len());
     let copying = std::thread::Builder::new().name(name.clone()).spawn(move || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        told.send(Serving { address: listener.local_addr().unwrap(), threads: vec![name] }).unwrap();
+        ready.send(Serving { address: listener.local_addr().unwrap(), threads: vec![name] }).unwrap();
         let (stream, _) = listener.accept().unwrap();
         stream.set_nodelay(true).unwrap();
         let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
@@ -153,7 +154,7 @@ fn start_copy(pki: &Pki, bytes: Vec<u8>) -> Serving {
         }
     });
     copying.unwrap();
-    tell.recv().unwrap()
+    serving.recv().unwrap()
 }
 
 type Client = StreamOwned<ClientConnection, TcpStream>;

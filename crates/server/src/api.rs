@@ -177,7 +177,7 @@ impl Service for Api {
         admitted.map_err(|status| {
             self.metrics.count_refused(SeriesKey::of(&route, head), status.http_code());
             let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-            Box::new(responses::refusal(&status, negotiated(accept.filter(|_| has_forms(&route)))))
+            Box::new(responses::error(&status, negotiated(accept.filter(|_| has_forms(&route)))))
         })
     }
 }
@@ -205,7 +205,7 @@ impl Api {
                 _ => response,
             },
             Ok(response) => response,
-            Err(status) => responses::refusal(&status, negotiated(accept)),
+            Err(status) => responses::error(&status, negotiated(accept)),
         };
         self.metrics.count_answer(key, &response, begun);
         response
@@ -275,9 +275,9 @@ impl Api {
         let missing = || Status::not_found(resource_type.qualified(), &target.name);
         let key = resource_type.key(&target.namespace, &target.name).map_err(|_| missing())?;
         let snapshot = self.store.snapshot();
-        let asked = list::revision(query)?.0;
-        if asked > snapshot.revision().0 {
-            return Err(Status::too_large_resource_version(asked, snapshot.revision().0, 1));
+        let requested = list::revision(query)?.0;
+        if requested > snapshot.revision().0 {
+            return Err(Status::too_large_resource_version(requested, snapshot.revision().0, 1));
         }
         let record = snapshot.get(&key).ok_or_else(missing)?;
         if view != View::Whole {

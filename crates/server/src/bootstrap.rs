@@ -54,8 +54,8 @@ pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
     tickets.extend(network(&bootstrapper)?);
     wait(tickets)?;
     let primary = Ranges::of(&store.snapshot()).cluster()[0];
-    let first =
-        ranges::first_address(primary).ok_or_else(|| Status::internal_error("no room for Services"))?;
+    let first = ranges::first_address(primary)
+        .ok_or_else(|| Status::internal_error("the Service CIDR has no usable address"))?;
     let service = value!({
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {
@@ -81,8 +81,8 @@ fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<Ticket>, Status> {
     const RANGES: (&str, &str) = ("networking.k8s.io", "servicecidrs");
     let snapshot = bootstrapper.store.snapshot();
     let known = Ranges::of(&snapshot);
-    let said = &bootstrapper.options.service_ranges[..];
-    let wanted = known.cluster_with(said);
+    let given = &bootstrapper.options.service_ranges[..];
+    let wanted = known.cluster_with(given);
     let texts: Vec<Value> = wanted.iter().map(|cidr| cidr.to_string().into()).collect();
     let there = resource_types::find(RANGES.0, "v1", RANGES.1)
         .and_then(|resource_type| resource_type.key("", ranges::DEFAULT_NAME).ok())
@@ -96,11 +96,11 @@ fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<Ticket>, Status> {
             range.ensure_map("spec").insert("cidrs", texts);
             bootstrapper.set(RANGES, "", range)
         }
-        Some(_) if said.is_empty() || said == wanted => Ok(None),
+        Some(_) if given.is_empty() || given == wanted => Ok(None),
         Some(_) => {
             tracing::warn!(
                 range = ranges::DEFAULT_NAME,
-                "the networks of Services cannot become others, and stay as the ServiceCIDR says"
+                "the Service CIDRs cannot be changed, keeping those of the ServiceCIDR"
             );
             Ok(None)
         }
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_there_after_the_first_start_and_nothing_is_made_twice() {
+    fn bootstrap_creates_every_object_once() {
         let store = Store::in_memory(Retention::default());
         let count = AtomicU64::new(1);
         let mut options = Options {
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(slice().str_at(&["addressType"]), "IPv6");
     }
     #[test]
-    fn the_networks_of_services_get_a_second_family_and_never_become_others() {
+    fn service_cidrs_gain_a_second_family_and_never_change() {
         let store = Store::in_memory(Retention::default());
         let count = AtomicU64::new(1);
         let mut options = Options {

@@ -1,5 +1,6 @@
-//! Objects in the form in which they are stored: JSON of the storage version, type fields first, with a hole for
-//! the revision.
+//! Storage codec: JSON of the storage version, type fields first, with a hole for the resource version.
+//!
+//! The store fills the hole in place, so a commit does not encode the object again.
 
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use setpoint_store::{Draft, Record};
 
 use setpoint_api::ResourceType;
 
-/// What stands in the hole while an object is put together; any text that the decoder keeps.
+/// Placeholder in the hole while an object is encoded; any text that the decoder keeps.
 const HOLE: &str = "0";
 
-/// How long an Event is kept after its last change: it is news, and upstream keeps it as long.
+/// Time to live of Events after their last change, as upstream's.
 const EVENT_TTL: Duration = Duration::from_secs(3600);
 
-/// An object ready to be put now, its fields in the order in which clients know them.
+/// Encodes an object for a commit, its fields in the order of the schema.
 pub fn draft(resource_type: &ResourceType, mut object: Value, now: Time) -> Option<Draft> {
     let (bytes, hole) = text(resource_type, &mut object)?;
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
@@ -29,12 +30,12 @@ pub fn draft(resource_type: &ResourceType, mut object: Value, now: Time) -> Opti
     Some(expiring(draft, resource_type, now))
 }
 
-/// Says when an object goes by itself, if it does.
+/// Sets the expiry of objects that have one.
 pub(crate) fn expiring(draft: Draft, resource_type: &ResourceType, now: Time) -> Draft {
     if resource_type.resource.as_str() == "events" { draft.expires(now.after(EVENT_TTL)) } else { draft }
 }
 
-/// The text of an object to be put, and where its revision goes.
+/// Encodes an object. Returns its bytes and the offset of its resource version.
 pub(crate) fn text(resource_type: &ResourceType, object: &mut Value) -> Option<(Vec<u8>, u32)> {
     object.ensure_map("metadata").insert("resourceVersion", HOLE);
     let mut bytes = Vec::with_capacity(2048);
@@ -44,7 +45,7 @@ pub(crate) fn text(resource_type: &ResourceType, object: &mut Value) -> Option<(
     Some((bytes, hole))
 }
 
-/// The pipeline writes what a decoder would.
+/// Asserts, in debug builds, that decoding does not change the bytes.
 #[cfg(debug_assertions)]
 fn assert_in_shape(object: &Value, schema: Struct<'static>, bytes: &[u8], hole: u32) {
     let open = json::parse(&json::to_vec(object)).unwrap_or_default();
@@ -55,19 +56,19 @@ fn assert_in_shape(object: &Value, schema: Struct<'static>, bytes: &[u8], hole: 
     assert_eq!(json::parse(&whole), decoded, "the pipeline writes what a decoder would");
 }
 
-/// The object of a record. What its owners own is left as it is written, see [`json::parse_stored`].
+/// Decodes the object of a record. Managed fields stay encoded, see [`json::parse_stored`].
 #[must_use]
 pub fn object(record: &Record) -> Value {
     json::parse_stored(&record.value()).unwrap_or(Value::Null)
 }
 
-/// As [`object`], for a write of the status or a binding: also what these need not look into is left as it is written.
+/// As [`object`], for a status write or a binding: fields that these do not read stay encoded too.
 #[must_use]
 pub fn closed(resource_type: &ResourceType, record: &Record) -> Value {
     json::parse_with_raw_spec(&record.value(), resource_type.rules.raw_spec_fields()).unwrap_or(Value::Null)
 }
 
-/// The bytes of a stored object in the form in which it is served.
+/// Converts stored bytes to the served version.
 #[must_use]
 pub fn served_bytes(resource_type: &ResourceType, bytes: Bytes) -> Bytes {
     if !resource_type.is_converted() {
@@ -76,8 +77,8 @@ pub fn served_bytes(resource_type: &ResourceType, bytes: Bytes) -> Bytes {
     json::to_vec(&resource_type.to_served(json::parse(&bytes).unwrap_or(Value::Null))).into()
 }
 
-/// The protobuf message of a stored object in the form in which it is served, without an envelope. It is made once per
-/// object and commit, but for versions that are converted.
+/// Protobuf message of a stored object in the served version, without an envelope. Cached per object and commit,
+/// except for converted versions.
 #[must_use]
 pub fn message(resource_type: &ResourceType, record: &Record) -> Bytes {
     let encode = |bytes: &[u8]| encoded(&json::parse(bytes).unwrap_or(Value::Null), resource_type.schema);
@@ -104,7 +105,7 @@ mod tests {
     use setpoint_api::resource_types;
 
     #[test]
-    fn an_event_goes_an_hour_after_it_was_written() {
+    fn event_expires_an_hour_after_its_last_write() {
         let store = Store::in_memory(Retention::default());
         let now = Time::from_seconds(1_800_000_000);
         let key = |plural, name| resource_types::find("", "v1", plural).unwrap().key("a", name).unwrap();
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_written_with_its_type_first_and_a_hole_for_its_revision() {
+    fn object_is_encoded_with_type_first_and_a_revision_hole() {
         let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
         let text = br#"{"metadata":{"name":"x","namespace":"a"},"data":{"k":"v"},"apiVersion":"v1","kind":"ConfigMap"}"#;
         let mut object = json::parse(text).unwrap();

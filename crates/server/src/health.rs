@@ -257,9 +257,9 @@ pub(crate) async fn stat(store: &Store) -> Result<StoreStat, String> {
     if let Some(error) = store.failure() {
         return Err(error.to_string());
     }
-    let asked = store.clone();
-    let asking = tokio::task::spawn_blocking(move || asked.stat());
-    match tokio::time::timeout(STORE_TIMEOUT, asking).await {
+    let probed = store.clone();
+    let probing = tokio::task::spawn_blocking(move || probed.stat());
+    match tokio::time::timeout(STORE_TIMEOUT, probing).await {
         Ok(Ok(stat)) => Ok(stat),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("the store did not answer within {STORE_TIMEOUT:?}")),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_names_what_failed_and_a_single_check_says_why() {
+    fn health_summary_names_failures_and_a_single_check_has_details() {
         let server = TestServer::new();
         let (code, text) = server.ask("livez");
         let expected = "[+]ping ok\n[+]store ok\n[-]poststarthook/bootstrap failed: reason withheld\nlivez check failed\n";
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_left_out_by_name_or_group_and_unknown_names_are_told() {
+    fn checks_are_excluded_by_name_or_group_and_unknown_names_are_reported() {
         let mut server = TestServer::new();
         server.health.add(Check::new("loop", true, || Err("stuck".to_owned())));
         let (code, text) = server.ask(
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_stops_lives_but_is_not_ready() {
+    fn stopping_server_is_live_but_not_ready() {
         let server = TestServer::new();
         let rest = "exclude=poststarthook/bootstrap";
         assert_eq!(server.ask(&format!("readyz?{rest}")).0, 200);

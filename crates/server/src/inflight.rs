@@ -15,14 +15,14 @@ use setpoint_api::status::Status;
 use crate::query::Query;
 
 /// Read requests in flight at a time.
-pub const READ_ONLY_MAX: usize = 1000;
+const READ_ONLY_MAX: usize = 1000;
 /// Writing requests in flight at a time.
-pub const MUTATING_MAX: usize = 500;
+const MUTATING_MAX: usize = 500;
 /// Watches and connections to containers and Services at a time.
-pub const LONG_RUNNING_MAX: usize = 50_000;
+const LONG_RUNNING_MAX: usize = 50_000;
 /// Part of each bound that one client leaves for others: a quarter.
 const RESERVED_SHARE: usize = 4;
-/// Seconds after which a refused client should try again.
+/// `Retry-After` of a rejected request, in seconds.
 const RETRY_SECONDS: i32 = 1;
 
 /// Requests in flight.
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn request_over_the_bound_is_refused_until_another_ends() {
+    fn request_over_the_limit_is_rejected_until_another_ends() {
         let inflight = Inflight::new(1, 2, 1);
         let enter = |method: Method| inflight.enter("a", &method, "/api/v1/pods", "");
         let first = enter(Method::GET).ok().unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_leaves_a_quarter_of_the_places_for_others() {
+    fn one_client_leaves_a_quarter_of_the_permits_for_others() {
         let inflight = Inflight::new(8, 8, 8);
         let enter = |client: &str| inflight.enter(client, &Method::POST, "/api/v1/namespaces/a/pods", "");
         let mut hostile: Vec<InflightPermit> =
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_last_have_a_bound_of_their_own() {
+    fn long_running_requests_have_a_limit_of_their_own() {
         let inflight = Inflight::new(0, 0, 1);
         for (method, path, query) in [
             (Method::GET, "/api/v1/pods", "watch=1"),

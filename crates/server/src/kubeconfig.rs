@@ -19,7 +19,7 @@ const MARK: &str = "# Written by `setpoint up`, and written again at each start.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
     /// The existing file was not written by this program.
-    #[error("{} is there already and was not written by setpoint: choose another place with --kubeconfig", .0.display())]
+    #[error("{} exists and was not written by setpoint: choose another path with --kubeconfig", .0.display())]
     NotOurs(PathBuf),
     /// The file could not be read or written.
     #[error("cannot write {}: {source}", path.display())]
@@ -91,7 +91,7 @@ fn write_with(
     match replace(path, text.as_bytes()) {
         Err(error) if has_old && is_full(&error) => {
             let path = path.display();
-            tracing::warn!(%path, %error, "cannot update the kubeconfig, the old one stays");
+            tracing::warn!(%path, %error, "cannot update the kubeconfig, keeping the old one");
             Ok(())
         }
         written => written.map_err(failed),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_is_private_and_replaces_only_its_own_kind() {
+    fn kubeconfig_is_private_and_replaces_only_our_own() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/down/config");
         write(&path, &sample()).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn kubeconfig_that_says_the_same_or_lacks_room_stays() {
+    fn unchanged_kubeconfig_or_full_disk_keeps_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
         let full = |_: &Path, _: &[u8]| Err(io::Error::from(io::ErrorKind::StorageFull));

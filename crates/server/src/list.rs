@@ -199,22 +199,22 @@ pub fn revision(query: &Query) -> Result<Revision, Status> {
 
 /// Returns the snapshot of a list without a continue token, and `true` if it is the newest.
 fn fresh(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
-    let (asked, newest) = (revision(query)?, store.snapshot());
-    if asked.0 == 0 {
+    let (requested, newest) = (revision(query)?, store.snapshot());
+    if requested.0 == 0 {
         return Ok((newest, true));
     }
-    if asked > newest.revision() {
+    if requested > newest.revision() {
         let retry_after_seconds = i32::from(query.get("resourceVersionMatch") != "Exact");
         let newest = newest.revision().0;
-        return Err(Status::too_large_resource_version(asked.0, newest, retry_after_seconds));
+        return Err(Status::too_large_resource_version(requested.0, newest, retry_after_seconds));
     }
     let exact = query.get("resourceVersionMatch") == "Exact"
         || (query.get("resourceVersionMatch").is_empty() && !query.get("limit").is_empty());
     if !exact {
         return Ok((newest, true));
     }
-    store.at(asked).map(|past| (past, false)).map_err(|error| match error {
-        ReadError::Compacted(compacted) => Status::too_old_resource_version(asked.0, compacted.floor.0),
+    store.at(requested).map(|past| (past, false)).map_err(|error| match error {
+        ReadError::Compacted(compacted) => Status::too_old_resource_version(requested.0, compacted.floor.0),
         ReadError::Busy => busy(&error),
         // The files of past revisions cannot be opened, for lack of file descriptors.
         ReadError::Log(LogError::Io { source, .. }) if is_transient(&source) => {
@@ -266,7 +266,7 @@ fn table_options(query: &Query, view: View) -> Result<TableOptions, Status> {
 }
 
 /// `true` if a list in this form is encoded item by item. Few kinds have rows that depend on the whole list, and hardly
-/// any client wants tables as YAML.
+/// any client requests tables as YAML.
 fn is_encoded_by_item(target: &Target, (form, view): (Form, View)) -> bool {
     let info = &target.resource_type.info;
     view == View::Whole || (form != Form::Yaml && has_independent_rows((info.group, info.kind)))

@@ -109,11 +109,11 @@ fn decide(sent: &Sent, context: &RequestContext<'_>) -> Result<Step, Status> {
             if **uid != *metadata::text(&codec::closed(resource_type, &record), "uid") {
                 return Err(changed(resource_type, key));
             }
-            let mut says = config.clone();
-            resource_type.set_type(&mut says);
-            says.ensure_map("metadata").insert("name", key.name());
+            let mut object = config.clone();
+            resource_type.set_type(&mut object);
+            object.ensure_map("metadata").insert("name", key.name());
             let namespace = key.namespace().unwrap_or_default();
-            let config = Configuration { object: &says, force: true, name: key.name(), namespace };
+            let config = Configuration { object: &object, force: true, name: key.name(), namespace };
             Ok(apply(resource_type, subresource(part)?, config, Some(&record), &writer, context)?.step)
         }
         Write::Delete { key, uid, revision, propagation, grace } => {
@@ -166,7 +166,7 @@ fn post(
             let record = find(resource_type, key, context)?;
             eviction::evict(resource_type, &record, &DeleteOptions::from_value(&options), writer, context)
         }
-        other => Err(Status::bad_request(format!("nothing can be posted to {other}"))),
+        other => Err(Status::bad_request(format!("unknown subresource {other}"))),
     }
 }
 
@@ -184,7 +184,7 @@ fn groups(user: &str) -> Vec<String> {
 }
 
 fn subresource(part: &str) -> Result<Subresource, Status> {
-    Subresource::from_name(part).ok_or_else(|| Status::bad_request(format!("no part {part}")))
+    Subresource::from_name(part).ok_or_else(|| Status::bad_request(format!("unknown subresource {part}")))
 }
 
 fn changed(resource_type: &ResourceType, key: &Key) -> Status {

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_aggregated_document_is_for_those_who_want_it_first() {
+    fn aggregated_discovery_is_served_if_preferred() {
         let second = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let older = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
         assert!(wants_aggregated(Some(&format!("{second},{older},application/json"))));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_path_offers_is_told_by_plain_words() {
+    fn offered_media_types_are_compared_without_parameters() {
         let offered = |accept| is_offered(accept, &ACCEPTED);
         assert!(offered(None) && offered(Some("")) && offered(Some("text/html,*/*;q=0.1")));
         assert!(offered(Some("image/png, application/json;as=Nothing")));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_form_that_can_be_given_is_chosen() {
+    fn best_supported_media_type_is_chosen() {
         let any = |_, _| true;
         let json = |form, view| form == Form::Json && view == View::Whole;
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_that_are_wanted_are_told() {
+    fn log_options_select_lines() {
         assert_eq!(text(""), "one\ntwo\nthree\n");
         assert_eq!(text("tailLines=1"), "three\n");
         assert_eq!(text("tailLines=0"), "");
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(text("timestamps=true&tailLines=1"), "1970-01-01T00:00:03.000000000Z three\n");
         let wanted = LogOptions::default();
         let later = ContainerLog { dropped: 7, ..log() };
-        assert_eq!(wanted.text(&later, 9), "three\n", "two of these, and all before them, were told");
+        assert_eq!(wanted.text(&later, 9), "three\n", "two of these, and all before them, were sent");
         assert!(LogOptions::parse(&Query::parse("tailLines=x"), "c", Time::EPOCH).is_err());
     }
 }

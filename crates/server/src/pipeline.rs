@@ -1,8 +1,11 @@
-//! What a write comes to.
+//! Write pipeline: decides create, update, apply, delete, bind and evict requests.
 //!
-//! Each function takes the request and the world as it is, and answers with the commit to make, or with what to
-//! say instead. None knows a socket, a clock or a runtime: time and chance are in [`RequestContext`], so that the loop can
-//! call them, a simulator can run them, and a fork can replay them.
+//! Each function takes a request and a [`RequestContext`] and returns the commit to make, or a `Status`. It is pure:
+//! snapshot, time and entropy are in the context, so that the API, the loop and the simulator share it, and a fork
+//! can replay it.
+//!
+//! Order of a write: defaulting and field ownership ([`DesiredObject`]), mutating admission, allocation of addresses,
+//! validation, validating admission, quota. Start at [`create::create`] or [`update::update`].
 
 pub mod admission;
 pub mod apply;
@@ -32,59 +35,60 @@ use self::update::Subresource;
 use crate::codec;
 use crate::exchange::Identity;
 
-/// The path that stands for all of an object.
+/// Field path of a whole object.
 const WHOLE: &str = ".";
-/// The path that stands for all of a status.
+/// Field path of a whole status.
 const STATUS: &str = ".status";
-/// How many paths a cause names. It is kept with every version of an object, in memory too.
+/// Field paths in the cause of a commit. They are kept with every version of an object, also in memory.
 const CAUSE_PATHS_MAX: usize = 16;
 
-/// The world a write meets.
+/// Inputs of a decision, beside the request.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
-    /// What is true.
+    /// State that the decision is based on.
     pub snapshot: &'a Snapshot,
-    /// The time.
+    /// Time of the request.
     pub now: Time,
-    /// Chance: for uids and generated names.
+    /// Random numbers for UIDs and generated names.
     pub entropy: [u64; 3],
-    /// For how long pods stay on nodes that are not well, unless they say.
+    /// Default toleration seconds of pods.
     pub tolerations: Tolerations,
 }
 
-/// Who writes, and how.
+/// Author and options of a write.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// Who it is.
+    /// Authenticated user.
     pub identity: Identity,
     /// The field manager.
     pub manager: String,
-    /// Whether nothing is to be written.
+    /// `true` for a dry run.
     pub dry_run: bool,
-    /// The reconciler that writes, and for which key; empty for everyone else.
+    /// Reconciler and key, for writes of the loop; empty for clients.
     pub reconciler: String,
 }
 
-/// An object as somebody wants it.
+/// The object of a create or update request, before defaulting.
 #[derive(Clone, Debug)]
 pub struct DesiredObject {
-    /// The object, in the form in which it is stored.
+    /// The object, in its storage version.
     pub object: Value,
-    /// Whether it still has empty lists that are not stored; see [`setpoint_api::decode::decode_request`].
+    /// `true` if the object still has empty lists that are omitted in storage; see
+    /// [`setpoint_api::decode::decode_request`].
     pub has_omitted_empty: bool,
-    /// Who owns what, where an apply has settled that already.
+    /// Field owners, if an apply has computed them already.
     pub owners: Option<Owners>,
 }
 
 impl DesiredObject {
-    /// A wish for an object that is decoded as it is stored.
+    /// Wraps an object that is decoded as it is stored.
     #[must_use]
     pub fn new(object: Value) -> DesiredObject {
         DesiredObject { object, has_omitted_empty: false, owners: None }
     }
 
-    /// Notes who owns what of the object, which is then brought into the form in which it is judged: that in which it is
-    /// stored, but for what is empty and counts. Answers with the object and what is changed.
+    /// Sets defaults, records field ownership, and brings the object into the form that is validated: that in which
+    /// it is stored, with the empty fields that rules check. Returns the object and the changed fields.
     fn finalize(
         self,
         resource_type: &ResourceType,
@@ -100,7 +104,7 @@ impl DesiredObject {
             resource_type.rules.default(&mut object);
         }
         resource_type.rules.default_times(&mut object, context.now);
-        // What is empty and never shown as such is owned by nobody, but rules still want to see it.
+        // Empty fields that are never shown have no owner, but some rules validate them.
         let keeping = |object: &Value, keep| {
             let kept = decode_keeping_empty(object.clone(), resource_type.stored_schema, keep);
             kept.map_or_else(|_| object.clone(), |decoded| decoded.value)
@@ -126,35 +130,36 @@ impl DesiredObject {
     }
 }
 
-/// What a write comes to, and what the writer should know.
+/// Outcome of the pipeline, with warnings.
 pub struct Decision {
-    /// What it comes to.
+    /// The outcome.
     pub step: Step,
-    /// What to warn the writer of.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// What a write comes to.
+/// Outcome of the pipeline.
 pub enum Step {
-    /// Make this commit; the object it puts is the answer.
+    /// A commit; the object it puts is the response.
     Commit(Box<Proposal>),
-    /// Make this commit, which removes an object; this was its last state.
+    /// A commit that removes an object, and its last state.
     Remove(Box<Proposal>, Value),
-    /// The object is already as it should be.
+    /// The stored object is already as desired.
     Unchanged(Record),
-    /// What would be written, were it not for a dry run.
+    /// Dry run: the object that would be stored.
     DryRun(Value),
-    /// What would be removed, were it not for a dry run.
+    /// Dry run: the object that would be removed.
     DryRunRemove(Value),
 }
 
 impl Writer {
-    /// A commit that makes or removes an object as a whole.
+    /// Returns an empty proposal to create or remove an object.
     pub(crate) fn proposal(&self, context: &RequestContext<'_>) -> Proposal {
         self.proposal_for(context, vec![WHOLE.to_owned()])
     }
 
-    /// A commit that changes these paths of a part of an object. A change of many is told as one of the part.
+    /// Returns an empty proposal to change these fields. With more than [`CAUSE_PATHS_MAX`] fields the cause names
+    /// the whole object or status.
     pub(crate) fn proposal_of(
         &self,
         context: &RequestContext<'_>,
@@ -190,7 +195,7 @@ pub(crate) fn metadata_rules(resource_type: &ResourceType) -> MetadataRules {
     }
 }
 
-/// Refuses an object with faults.
+/// 422 if there are field errors.
 pub(crate) fn check(resource_type: &ResourceType, object: &Value, errors: &ErrorList) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
@@ -198,27 +203,26 @@ pub(crate) fn check(resource_type: &ResourceType, object: &Value, errors: &Error
     Err(Status::invalid(resource_type.qualified_kind(), metadata::name(object), errors))
 }
 
-/// Gives an object the namespace of the place that it is written to, and refuses one that has another place.
+/// Sets the namespace of the request path.
 ///
 /// # Errors
-/// If its namespace or its name is another one, or it has no name.
+/// If the object has another namespace or name, or no name.
 pub(crate) fn place(object: &mut Value, namespace: &str, name: &str) -> Result<(), Status> {
     metadata::create::ensure_namespace(object, namespace)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     metadata::update::check_name(object, name).map_err(|error| Status::bad_request(error.to_string()))
 }
 
-/// Refuses to put an object in the place of another one of its name.
+/// 409 if the object has another UID than the stored one.
 ///
 /// # Errors
-/// If it says that it is another one.
+/// If it has.
 pub(crate) fn check_uid(resource_type: &ResourceType, object: &Value, record: &Record) -> Result<(), Status> {
     let found = codec::object(record);
     precondition(resource_type, &found, "UID", metadata::text(object, "uid"), metadata::text(&found, "uid"))
 }
 
-/// Refuses a write that is meant for something else than what it found, in the words in which upstream's store says
-/// it: with the key that the object has there.
+/// 409 if a precondition fails, with the message of upstream's store, which contains the object's storage key.
 pub(crate) fn precondition(
     resource_type: &ResourceType,
     object: &Value,
@@ -248,12 +252,12 @@ pub(crate) fn precondition(
     Err(Status::conflict(resource_type.qualified(), name, why))
 }
 
-/// An object that could not be put into its stored form, though it was decoded: a fault of ours.
+/// 500 for a decoded object that cannot be encoded: a bug.
 pub(crate) fn unstorable() -> Status {
     Status::internal_error("the object cannot be stored")
 }
 
-/// Holds a commit to the namespace it is made in: it must be there, and not on its way out.
+/// Guards a commit by its namespace, which must exist and not be terminating.
 pub(crate) fn guard_namespace(
     proposal: Proposal,
     context: &RequestContext<'_>,

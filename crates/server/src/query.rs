@@ -1,10 +1,10 @@
-//! The words after the question mark.
+//! Query parameters of a request.
 
 use std::num::IntErrorKind;
 
 use setpoint_api::quote::Quoted;
 
-/// Why a parameter is no whole number, in the words that clients know.
+/// Invalid number, with Go's error message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("strconv.ParseInt: parsing {}: {why}", Quoted(.text))]
 pub struct NumberError {
@@ -12,12 +12,12 @@ pub struct NumberError {
     why: &'static str,
 }
 
-/// The parameters of a request, in the order they came.
+/// Query parameters, in the order sent.
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query string. What is malformed is left out, as upstream's parser does.
+    /// Parses a query string. Malformed pairs are dropped, as upstream's parser does.
     #[must_use]
     pub fn parse(text: &str) -> Query {
         let pairs = text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
@@ -31,13 +31,13 @@ impl Query {
         )
     }
 
-    /// The first value of a parameter; empty if it is not there.
+    /// First value of a parameter; empty if it is absent.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// Whether a parameter is there, with a value or without.
+    /// `true` if a parameter is present, with or without a value.
     #[must_use]
     pub fn is_given(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
@@ -49,7 +49,7 @@ impl Query {
         self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// A truth value as upstream reads it: there and neither `false` nor `0`.
+    /// A boolean as upstream parses it: present and neither `false` nor `0`.
     #[must_use]
     pub fn flag(&self, name: &str) -> Option<bool> {
         let value = self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())?;
@@ -59,7 +59,7 @@ impl Query {
     /// A whole number.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is malformed.
     pub fn number(&self, name: &str) -> Result<Option<i64>, NumberError> {
         if !self.is_given(name) {
             return Ok(None);
@@ -75,8 +75,8 @@ impl Query {
     }
 }
 
-/// The text behind the escapes, unless they are malformed. What is no UTF-8 stays, visibly broken: a selector must
-/// not vanish, because then it selects everything.
+/// Decodes percent escapes; `None` if they are malformed. Bytes that are not UTF-8 are replaced: a selector must not
+/// vanish, because then it would select everything.
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_that_is_no_text_does_not_vanish() {
+    fn selector_that_is_not_utf8_is_kept() {
         assert_eq!(Query::parse("labelSelector=%ff").get("labelSelector"), "\u{fffd}");
         assert_eq!(Query::parse("limit=%+5&limit=%5").get("limit"), "");
     }
 
     #[test]
-    fn what_is_encoded_is_read_back() {
+    fn encoded_query_values_round_trip() {
         let text = "app in (a,b),x!=y&z=+%ä";
         assert_eq!(
             Query::parse(&format!("labelSelector={}", percent_encode(text))).get("labelSelector"),

@@ -86,10 +86,10 @@ pub fn status(status: &Status) -> Response {
 
 /// A `Status` object in the form that the client accepts.
 #[must_use]
-pub fn refusal(refusal: &Status, form: Form) -> Response {
-    let mut response = status(refusal);
+pub fn error(error: &Status, form: Form) -> Response {
+    let mut response = status(error);
     let schema = setpoint_api::schema::builtin().meta("Status");
-    match (form, schema, json::parse(&refusal.to_json())) {
+    match (form, schema, json::parse(&error.to_json())) {
         (Form::Yaml, ..) => to_yaml(response),
         (Form::Protobuf, Some(schema), Ok(value)) => {
             let (mut message, mut out) = (Vec::new(), Vec::new());
@@ -184,10 +184,10 @@ pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty
 /// # Errors
 /// If they are invalid.
 pub fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions, Status> {
-    let asked = query.get("includeObject");
-    let include = IncludeObject::parse(asked).ok_or_else(|| {
+    let requested = query.get("includeObject");
+    let include = IncludeObject::parse(requested).ok_or_else(|| {
         Status::bad_request(format!(
-            "Unable to convert to Table as requested: includeObject: Invalid value: {asked:?}: must be \
+            "Unable to convert to Table as requested: includeObject: Invalid value: {requested:?}: must be \
              'Metadata', 'Object', 'None', or empty"
         ))
     })?;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_is_sent_once_and_too_many_are_cut() {
+    fn warnings_are_deduplicated_and_truncated() {
         assert_eq!(sent(&["a".into(), "b".into(), "a".into()]).len(), 2);
         let long: Vec<String> = (0..30).map(|n| format!("{n:02}{}", "x".repeat(500))).collect();
         let cut = sent(&long);

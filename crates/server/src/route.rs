@@ -1,4 +1,4 @@
-//! What a path asks for.
+//! Router: parses request paths.
 //!
 //! ```text
 //! /api/v1/namespaces/NS/pods/NAME/SUB
@@ -11,47 +11,47 @@ use setpoint_api::resource_types::{self, ResourceType};
 
 use crate::discovery::usage;
 
-/// Words of most paths: `apis`, group, version, `namespaces`, namespace, resource, name, subresource.
+/// Segments of most paths: `apis`, group, version, `namespaces`, namespace, resource, name, subresource.
 const WORDS: usize = 8;
 
-/// What a path asks for.
+/// A parsed path.
 pub enum Route {
-    /// Objects.
+    /// Objects of a resource.
     Objects(Target),
-    /// What nodes or pods use.
+    /// Resource usage of nodes or pods.
     Usage(MetricsTarget),
     /// A document: discovery, health, a version.
     Document(Vec<String>),
-    /// Nothing that is here.
+    /// Unknown path.
     NotFound,
 }
 
 /// Objects of one resource.
 pub struct Target {
-    /// The resource.
+    /// Resource type.
     pub resource_type: &'static ResourceType,
-    /// The namespace; empty for all, and for kinds of the cluster.
+    /// Namespace; empty for all, and for cluster-scoped kinds.
     pub namespace: String,
-    /// The name; empty for a collection.
+    /// Name; empty for a collection.
     pub name: String,
-    /// The part below the object; empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub subresource: String,
-    /// Whether the old way to ask for a watch was used.
+    /// `true` for the deprecated `/watch/` prefix.
     pub watch: bool,
 }
 
-/// What is measured.
+/// Selection of `metrics.k8s.io` objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsTarget {
     /// `nodes` or `pods`.
     pub plural: &'static str,
-    /// The namespace; empty for all, and for nodes.
+    /// Namespace; empty for all, and for nodes.
     pub namespace: String,
-    /// The name; empty for all.
+    /// Name; empty for all.
     pub name: String,
 }
 
-/// Reads a path.
+/// Parses a path.
 #[must_use]
 pub fn route(path: &str) -> Route {
     let Some(path) = decode(path) else { return Route::NotFound };
@@ -86,7 +86,7 @@ pub fn route(path: &str) -> Route {
         [] => ("", ""),
         [name] => (*name, ""),
         [name, subresource] => (*name, *subresource),
-        // What is asked through a proxy has paths of its own.
+        // The path after `proxy` belongs to the backend.
         [name, "proxy", ..] => (*name, "proxy"),
         _ => return Route::NotFound,
     };
@@ -102,7 +102,7 @@ pub fn route(path: &str) -> Route {
     })
 }
 
-/// What is measured below the group for that.
+/// Parses a path below `metrics.k8s.io`.
 fn measured(rest: &[&str]) -> Option<MetricsTarget> {
     let (plural, namespace, name) = match rest {
         ["nodes"] => ("nodes", "", ""),
@@ -115,12 +115,12 @@ fn measured(rest: &[&str]) -> Option<MetricsTarget> {
     Some(MetricsTarget { plural, namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
-/// Below a namespace there are resources, and its own subresources.
+/// `true` for subresources of a namespace: other segments below a namespace are resources.
 fn is_part_of_namespace(word: &str) -> bool {
     matches!(word, "status" | "finalize")
 }
 
-/// Splits a decoded path at its slashes; none if it cannot be one. A slash at the end is ignored.
+/// Splits a decoded path at its slashes; `None` if it is invalid. A trailing slash is ignored.
 fn split(path: &str) -> Option<Vec<&str>> {
     let path = path.strip_prefix('/')?;
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -137,7 +137,7 @@ fn split(path: &str) -> Option<Vec<&str>> {
     Some(words)
 }
 
-/// Resolves percent signs; nothing if they or what they stand for are malformed.
+/// Decodes percent escapes; `None` if they are malformed or not UTF-8.
 fn decode(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') {
         return Some(Cow::Borrowed(path));

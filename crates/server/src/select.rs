@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about.
+//! Selectors of lists and watches.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Reads the selectors of a request.
+    /// Parses the selectors of a request.
     ///
     /// # Errors
-    /// If one is malformed, or selects by a field that the kind does not offer.
+    /// If one is malformed, or a field is not selectable.
     pub fn parse(target: &Target, query: &Query) -> Result<Selection, Status> {
         let labels = labels::Selector::parse(query.get("labelSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
@@ -34,13 +34,13 @@ impl Selection {
         Ok(Selection { labels: labels::CompiledSelector::new(&labels), fields, compiled_fields })
     }
 
-    /// Whether everything is selected.
+    /// `true` if everything is selected.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// The filter of a cursor, which wakes for as little as the selectors allow.
+    /// Cursor filter with the smallest wakeup index that covers the selectors.
     #[must_use]
     pub fn filter(self, target: &Target) -> Filter {
         let namespace = Some(&target.namespace).filter(|namespace| !namespace.is_empty()).cloned();
@@ -70,7 +70,7 @@ pub struct ViewKey {
 }
 
 impl ViewKey {
-    /// The key of a list or a watch.
+    /// Key of a list or a watch.
     #[must_use]
     pub fn new(target: &Target, query: &Query, (form, view): (Form, View), table: TableOptions) -> ViewKey {
         ViewKey {

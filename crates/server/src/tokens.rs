@@ -1,7 +1,9 @@
-//! Tokens of service accounts: signed words that say who somebody is, until when, and bound to what.
+//! Service account tokens: issued, verified and bound to objects.
 //!
-//! A token is a JWT signed with a key of our own (ES256). It holds while its time runs and while the account, and
-//! whatever it is bound to, are the ones that they were: deleting a pod ends the tokens made for it.
+//! A token is a JWT signed with the server's own key (ES256). It is valid while it has not expired and its
+//! ServiceAccount and bound object exist with the same UIDs: deleting a pod revokes its tokens.
+//!
+//! Start at [`Tokens::verify`].
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -25,50 +27,46 @@ use crate::discovery;
 use crate::exchange::Identity;
 use setpoint_pki::private_file;
 
-/// Who issues tokens, and for whom they are if nobody says otherwise.
+/// Issuer, and default audience.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// The shortest time that a token can be asked for.
-pub const DURATION_MIN: Duration = Duration::from_secs(10 * 60);
-/// How long a token holds if nobody says otherwise.
-pub const DURATION_DEFAULT: Duration = Duration::from_secs(60 * 60);
-/// By how much the clock of a client or another server may differ, and for how long an object counts as there after its
-/// deletion was due. Upstream's value.
+/// Tolerated clock difference, and time for which an object counts as existing after its deletion was due. Upstream's
+/// value.
 const LEEWAY: Duration = Duration::from_secs(60);
-/// What the key is called in its directory.
+/// File name of the signing key.
 const KEY_FILE: &str = "service-account.key";
 
-/// Why a token does not hold, or there is none.
+/// Invalid token, or failure to sign one.
 #[derive(Debug, Error)]
 pub enum TokenError {
-    /// It is none, or somebody else signed it.
+    /// Malformed, or signed with another key.
     #[error("invalid bearer token")]
     Invalid,
-    /// Its time is over.
+    /// Expired.
     #[error("service account token has expired")]
     Expired,
-    /// Its time is yet to come.
+    /// Not valid yet.
     #[error("service account token is not valid yet")]
     Early,
-    /// It is meant for somebody else.
+    /// For another audience.
     #[error("token audiences {0} is invalid for the target audiences {1}")]
     Audience(String, String),
-    /// What it is bound to is gone.
+    /// The bound object does not exist.
     #[error("{0}")]
     Unbound(String),
-    /// The key cannot be kept.
-    #[error("cannot keep the key for tokens in {}: {source}", path.display())]
+    /// The key file could not be read or written.
+    #[error("cannot store the token signing key in {}: {source}", path.display())]
     Io {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The key is damaged.
-    #[error("the key for tokens is damaged; remove {KEY_FILE} to have another made")]
+    /// The key file is damaged.
+    #[error("the token signing key is damaged: remove {KEY_FILE} to create a new one")]
     Damaged,
 }
 
-/// The key, read or made when it is first needed.
+/// Signing key, loaded or created at its first use.
 pub struct Tokens {
     dir: Option<PathBuf>,
     key: OnceLock<Result<Key, TokenError>>,
@@ -79,24 +77,24 @@ struct Key {
     id: String,
 }
 
-/// What a token says that holds.
+/// Claims of a valid token.
 pub struct Verified {
-    /// Who it is.
+    /// User and groups.
     pub identity: Identity,
-    /// The identity of the account.
+    /// UID of the service account.
     pub uid: String,
-    /// The token's own number.
+    /// Token id (`jti`).
     pub id: String,
-    /// The pod it is bound to, by name and identity.
+    /// Name and UID of the bound pod.
     pub pod: Option<(String, String)>,
-    /// The node it is bound to, or that of its pod, by name and identity.
+    /// Name and UID of the bound node, or of the bound pod's node.
     pub node: Option<(String, String)>,
-    /// For whom it is meant.
+    /// Audiences.
     pub audiences: Vec<String>,
 }
 
 impl Tokens {
-    /// A key that is kept in `dir`, or in memory alone.
+    /// Creates a key that is kept in `dir`, or in memory only.
     #[must_use]
     pub fn new(dir: Option<PathBuf>) -> Tokens {
         Tokens { dir, key: OnceLock::new() }
@@ -109,7 +107,7 @@ impl Tokens {
     /// Signs a token.
     ///
     /// # Errors
-    /// If there is no key to sign with.
+    /// If there is no key.
     pub fn sign(&self, claims: &Value) -> Result<String, &TokenError> {
         let key = self.key()?;
         let header = value!({"alg": "ES256", "kid": (key.id.as_str()), "typ": "JWT"});
@@ -120,10 +118,10 @@ impl Tokens {
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// Checks a token: who it names, if it holds. `audiences` are those of which it must name one.
+    /// Verifies a token for one of `audiences`.
     ///
     /// # Errors
-    /// If it does not hold.
+    /// If it is invalid.
     pub fn verify(
         &self,
         token: &str,
@@ -134,8 +132,8 @@ impl Tokens {
         let claims = self.claims(token)?;
         check_times(&claims, now)?;
         let list = claims.get("aud").and_then(Value::as_list).unwrap_or_default();
-        let said: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        let wanted: Vec<String> = said.into_iter().filter(|one| audiences.contains(&one.as_str())).collect();
+        let given: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let wanted: Vec<String> = given.into_iter().filter(|one| audiences.contains(&one.as_str())).collect();
         if wanted.is_empty() {
             return Err(TokenError::Audience(
                 json::to_text(&Value::List(list.to_vec())),
@@ -171,13 +169,13 @@ impl Tokens {
         json::parse(&claims).map_err(|_| TokenError::Invalid)
     }
 
-    /// The public part of the key, for those who check tokens themselves.
+    /// Public key as a JWK.
     ///
     /// # Errors
     /// If there is no key.
     pub fn public(&self) -> Result<Value, &TokenError> {
         let key = self.key()?;
-        // The point is written as 4, x and y.
+        // The uncompressed point: 4, x, y.
         let point = key.pair.public_key().as_ref();
         let half =
             |range: std::ops::Range<usize>| URL_SAFE_NO_PAD.encode(point.get(range).unwrap_or_default());
@@ -220,7 +218,7 @@ impl Key {
     }
 }
 
-/// Who a service account is.
+/// User and groups of a service account.
 #[must_use]
 pub fn identity(namespace: &str, name: &str) -> Identity {
     Identity {
@@ -233,7 +231,7 @@ pub fn identity(namespace: &str, name: &str) -> Identity {
     }
 }
 
-/// Checks that a token's time has begun and is not over, with upstream's leeway for clocks that differ.
+/// Checks the validity period, with upstream's leeway for clock differences.
 fn check_times(claims: &Value, now: Time) -> Result<(), TokenError> {
     let at = |claim: &str| claims.get(claim).and_then(Value::as_i64).map(Time::from_seconds);
     if at("exp").is_none_or(|end| now.before(LEEWAY) > end) {
@@ -243,8 +241,8 @@ fn check_times(claims: &Value, now: Time) -> Result<(), TokenError> {
     if is_early("nbf") || is_early("iat") { Err(TokenError::Early) } else { Ok(()) }
 }
 
-/// Checks that the account of a token, and what it is bound to, are there and the same as when it was issued. The node
-/// of a token that is bound to a pod is only information: the pod ends it.
+/// Checks that the service account and the bound object exist with the UIDs of the claims. The node of a token that
+/// is bound to a pod is informational: the pod's deletion revokes it.
 fn check_bindings(bound: &Value, namespace: &str, snapshot: &Snapshot, now: Time) -> Result<(), TokenError> {
     let name_of = |kind: &str| bound.str_at(&[kind, "name"]);
     let account = (name_of("serviceaccount"), bound.str_at(&["serviceaccount", "uid"]));
@@ -279,7 +277,7 @@ fn check_bindings(bound: &Value, namespace: &str, snapshot: &Snapshot, now: Time
     Ok(())
 }
 
-/// An object, as a value.
+/// Returns an object.
 fn find(snapshot: &Snapshot, resource: &str, namespace: &str, name: &str) -> Option<Value> {
     let resource = Resource::new(resource).ok()?;
     let key = if namespace.is_empty() {
@@ -290,22 +288,22 @@ fn find(snapshot: &Snapshot, resource: &str, namespace: &str, name: &str) -> Opt
     snapshot.get(&key.ok()?).map(codec::object)
 }
 
-/// `true` if the deletion of an object that finalizers or a grace period keep is due for longer than the leeway.
+/// `true` if the deletion of an object that finalizers or a grace period hold has been due for longer than the
+/// leeway.
 fn is_deleted(object: &Value, now: Time) -> bool {
     let at = rfc3339::parse(metadata::text(object, "deletionTimestamp"));
     at.is_ok_and(|at| at < now.before(LEEWAY))
 }
 
-/// The scheme under which tokens are sent.
+/// Authentication scheme of tokens.
 const SCHEME: &str = "bearer";
-/// The prefix of the WebSocket subprotocol by which browsers, which cannot set headers, send a token.
+/// Prefix of the WebSocket subprotocol by which browsers, which cannot set headers, send a token.
 const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// The bearer token that a request carries: in the first `Authorization` header, whose scheme is compared without
-/// regard to case, or, if that has none, in a subprotocol of a WebSocket request beside at least one other subprotocol.
-/// None if there is no token: such a request is anonymous, or has proved itself by other means.
+/// Bearer token of a request: in the first `Authorization` header, whose scheme is case-insensitive, or, if that has
+/// none, in a WebSocket subprotocol beside at least one other subprotocol. `None` for requests without a token.
 ///
-/// As upstream does, only what stands between the first two spaces counts, so that a token after two spaces is empty.
+/// As upstream, only the text between the first two spaces counts, so a token after two spaces is empty.
 #[must_use]
 pub fn bearer_token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let sent =
@@ -335,7 +333,7 @@ fn subprotocol_token(headers: &HeaderMap) -> Option<String> {
     String::from_utf8(token).ok().filter(|token| !token.is_empty() && !others.is_empty())
 }
 
-/// What a token says: who, for whom, from when to when, and bound to what.
+/// Claims of a new token.
 #[must_use]
 pub fn claims(
     account: &Value,
@@ -385,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_of_a_token_is_compared_without_regard_to_case() {
+    fn bearer_scheme_is_case_insensitive() {
         for sent in ["Bearer abc", "bearer abc", "BEARER abc", "  bEaReR abc  ", "Bearer abc def"] {
             assert_eq!(token(&[("authorization", sent)]).as_deref(), Some("abc"), "{sent:?}");
         }
@@ -398,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_websocket_request_may_send_its_token_as_a_subprotocol() {
+    fn websocket_request_can_send_its_token_as_a_subprotocol() {
         let encoded = format!("{SUBPROTOCOL}{}", URL_SAFE_NO_PAD.encode("abc"));
         let ask = |connection: &str, protocols: &[&str]| {
             let mut pairs = vec![("connection", connection), ("upgrade", "WebSocket")];

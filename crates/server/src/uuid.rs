@@ -2,10 +2,10 @@
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 const LEN: usize = 36;
-/// Where hyphens stand: before these bytes.
+/// Bytes before which hyphens are placed.
 const GROUPS: [usize; 4] = [4, 6, 8, 10];
 
-/// The identifier of these random bits, but for the six that say that it is random.
+/// UUID of these random bits, with version and variant set.
 #[must_use]
 pub fn text(high: u64, low: u64) -> String {
     let high = (high & !0xf000) | 0x4000;
@@ -26,7 +26,7 @@ mod tests {
     use super::text;
 
     #[test]
-    fn an_identifier_has_its_form_whatever_chance_says() {
+    fn uuid_is_well_formed_for_any_entropy() {
         assert_eq!(text(0, 0), "00000000-0000-4000-8000-000000000000");
         assert_eq!(text(u64::MAX, u64::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(

@@ -1,9 +1,11 @@
-//! Watches: a cursor as a stream of lines.
+//! Watches: store cursors as streams of events.
 //!
-//! The first change after a quiet while goes out at once. A watch that has just sent something then rests for a moment,
-//! and what happened meanwhile goes out together: a burst costs a write for many events instead of one for each. While
-//! it rests it is not woken. The length of a rest depends on the number of watches, and watches of the same objects
-//! share what they encode: see [`WatchCoalescer`].
+//! The first event after a quiet period is sent at once. A watch that has just sent something then rests, and later
+//! events are sent together: a burst costs one write for many events. A resting watch is not woken. The length of a
+//! rest depends on the number of watches, and watches of the same objects share encoded events: see
+//! [`WatchCoalescer`].
+//!
+//! Start at [`Watch::start`].
 
 mod coalescer;
 
@@ -33,50 +35,50 @@ use crate::responses;
 use crate::route::Target;
 use crate::select::{Selection, ViewKey};
 
-/// How often a quiet watch says how far it has come, where the client asked for that.
+/// Interval of bookmarks, if the client requests them.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// How long a watch lasts unless the client says.
+/// Default timeout of a watch.
 const WATCH_SECONDS: u64 = 30 * 60;
-/// About how many bytes are sent at a time.
+/// Approximate size of a frame.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A stream of changes.
+/// A stream of events.
 pub struct Watch {
     resource_type: &'static ResourceType,
     slot: WatchSlot,
     cursor: Cursor,
     form: Form,
     view: View,
-    /// Ages are told as of the time of each event.
+    /// Clock for the ages in tables.
     clock: Arc<dyn Clock>,
     table: TableOptions,
-    /// Whether a table has shown its columns yet.
+    /// `true` after the first row of a table, which has the column definitions.
     columns_shown: Cell<bool>,
-    /// Objects that are shown first.
+    /// Initial objects.
     initial: std::vec::IntoIter<Record>,
-    /// After the first objects, say so with a bookmark.
+    /// Revision of the bookmark that ends the initial objects.
     announce_end: Option<Revision>,
     bookmarks: bool,
     timeout: Pin<Box<Sleep>>,
     bookmark: Pin<Box<Sleep>>,
-    /// Until when it rests.
+    /// End of the current rest.
     rest: Pin<Box<Sleep>>,
     resting: bool,
-    /// Pieces that are encoded and not taken yet.
+    /// Encoded frames that were not taken yet.
     queue: VecDeque<Bytes>,
-    /// Bytes of the last events, which the next are likely to need too.
+    /// Size of the last events, as a capacity hint.
     last_bytes: usize,
-    /// Why there is nothing to show. A watch has begun by then, so that it is said as its only event.
+    /// Error of a watch that cannot start. The response has begun by then, so it is sent as an ERROR event.
     expired: Option<Status>,
     ended: bool,
-    /// How many events were shown since somebody last asked.
+    /// Events since [`Watch::take_events`].
     events: Cell<u64>,
 }
 
-/// Starts the watch that a request asks for.
+/// Starts the requested watch.
 ///
 /// # Errors
-/// If its options are wrong.
+/// If the options are invalid.
 pub fn start(
     store: &Store,
     coalescer: &Arc<WatchCoalescer>,
@@ -94,10 +96,10 @@ pub fn start(
     let resource = &target.resource_type.resource;
     let initial_events = query.flag("sendInitialEvents");
     let bookmarks = query.flag("allowWatchBookmarks").unwrap_or(false);
-    let asked = query.get("resourceVersion");
+    let requested = query.get("resourceVersion");
     let from_list = match initial_events {
         Some(wanted) => wanted,
-        None => matches!(asked, "" | "0"),
+        None => matches!(requested, "" | "0"),
     };
     let mut expired = None;
     let (records, cursor, announce_end) = if from_list {
@@ -106,7 +108,7 @@ pub fn start(
         let end = bookmarks.then(|| snapshot.revision());
         (records, cursor, end)
     } else {
-        let revision = match asked {
+        let revision = match requested {
             "" | "0" => store.snapshot().revision(),
             text => text.parse().map(Revision).map_err(|_| {
                 Status::bad_request(format!(
@@ -157,18 +159,18 @@ fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filte
 }
 
 impl Watch {
-    /// What is watched.
+    /// Resource type of the objects.
     #[must_use]
     pub fn resource_type(&self) -> &'static ResourceType {
         self.resource_type
     }
 
-    /// How many events were shown since the last call.
+    /// Returns the number of events since the last call.
     pub fn take_events(&mut self) -> u64 {
         self.events.take()
     }
 
-    /// Appends an object that is given as it is stored.
+    /// Appends an event with an object as it is stored.
     fn put_stored(&self, out: &mut FrameBuffer, word: &str, object: Bytes) {
         if self.resource_type.is_converted() && !self.view.is_table() {
             let object = self.resource_type.to_served(json::parse(&object).unwrap_or(Value::Null));
@@ -184,7 +186,7 @@ impl Watch {
             Change::Modified => "MODIFIED",
             Change::Deleted => "DELETED",
         };
-        // A version that only left the sight of this watch is shown under a revision of its own.
+        // An object that stopped matching is shown with the revision of that change.
         let left = event.change == Change::Deleted && !event.after.is_tombstone();
         if left {
             self.put_stored(out, word, event.value());
@@ -203,7 +205,7 @@ impl Watch {
         put_frame(out, word, &self.resource_type.api_version(), self.resource_type.info.kind, &message);
     }
 
-    /// Appends one line, or one frame of protobuf.
+    /// Appends a line of JSON, or a frame of protobuf.
     fn put(&self, out: &mut FrameBuffer, word: &str, object: Bytes) {
         self.events.set(self.events.get() + 1);
         let object =
@@ -223,7 +225,7 @@ impl Watch {
         put_frame(out, word, api_version, kind, &message);
     }
 
-    /// What is to be shown of an object.
+    /// Encodes the view of an object.
     fn viewed(&self, object: &[u8]) -> Vec<u8> {
         let value = json::parse(object).unwrap_or(Value::Null);
         let mut out = Vec::with_capacity(object.len());
@@ -251,8 +253,8 @@ impl Watch {
         self.put(out, "BOOKMARK", object.into());
     }
 
-    /// Encodes what comes before the events: why there are none, or the first objects and their end. Nothing if that
-    /// has been sent.
+    /// Encodes the frames before the events: an error, or the initial objects and their bookmark. Empty if they have
+    /// been sent.
     fn encode_initial(&mut self) -> Vec<Bytes> {
         let mut out = FrameBuffer::default();
         if let Some(status) = self.expired.take() {
@@ -274,7 +276,7 @@ impl Watch {
 
     /// Queues the events that are due.
     fn queue_events(&mut self, context: &mut Context<'_>) {
-        // The first row of a table brings its columns along, and a watch may have sent them or not.
+        // The first row of a table has the columns, so it differs between watches.
         let has_columns_to_send = self.view.is_table() && !self.columns_shown.get();
         let Some(group) = self.slot.shared().filter(|_| !has_columns_to_send) else {
             self.queue = self.encode_events(u64::MAX, context).0.into();
@@ -297,7 +299,7 @@ impl Watch {
         }
     }
 
-    /// Encodes the events that are due and lie before a place. Returns the revision of the first of them, too.
+    /// Encodes the due events before `limit`. Returns the revision of the first one, too.
     fn encode_events(&mut self, limit: u64, context: &mut Context<'_>) -> (Vec<Bytes>, Option<Revision>) {
         let (mut out, mut first) = (FrameBuffer::default(), None);
         while out.len() < CHUNK_BYTES && (first.is_none() || self.cursor.place() < limit) {
@@ -321,7 +323,7 @@ impl Watch {
         (out.finish(), first)
     }
 
-    /// Fills the queue with what is due, and decides about the next rest.
+    /// Fills the queue with due frames, and starts the next rest.
     fn fill_queue(&mut self, context: &mut Context<'_>) {
         self.queue = self.encode_initial().into();
         if self.queue.is_empty() {
@@ -331,7 +333,7 @@ impl Watch {
             self.queue_events(context);
         }
         let bytes: usize = self.queue.iter().map(Bytes::len).sum();
-        // A full chunk means that there is more, which is late already.
+        // After a full chunk more events are pending, so there is no rest.
         self.resting = bytes > 0 && bytes < CHUNK_BYTES && self.initial.len() == 0;
         if self.resting {
             self.rest.as_mut().reset(self.slot.rest_until(Instant::now()));
@@ -370,8 +372,8 @@ impl Frames for Watch {
     }
 }
 
-/// Encoded events. Small pieces are put together; large ones are referred to, so that a watch whose client does not
-/// read takes no copy of a large object.
+/// Encoded events. Small pieces are merged; large ones are referred to, so that a watch whose client does not read
+/// holds no copy of a large object.
 #[derive(Default)]
 struct FrameBuffer {
     pieces: Vec<Bytes>,

@@ -1,4 +1,4 @@
-//! The API without a socket: requests in, answers out, over a store in memory.
+//! API without sockets: requests and responses over an in-memory store.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -91,7 +91,7 @@ impl TestServer {
                         .for_each(|chunk| out.extend_from_slice(&chunk));
                 }
                 Body::Stream(mut frames) => {
-                    // Whatever is there at once: a stream that waits has nothing more to say.
+                    // Everything that is ready: a pending stream has no more frames.
                     let mut context = Context::from_waker(Waker::noop());
                     while let Poll::Ready(Some(frame)) = frames.poll_frame(&mut context) {
                         out.extend_from_slice(&frame);
@@ -142,7 +142,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn an_object_lives_and_dies() {
+fn object_is_created_read_patched_and_deleted() {
     let server = TestServer::new();
     let made = server.make("x", "");
     assert!(!made.str_at(&["metadata", "uid"]).is_empty());
@@ -158,7 +158,7 @@ fn an_object_lives_and_dies() {
 }
 
 #[test]
-fn a_write_with_an_old_revision_is_a_conflict_and_one_without_is_not() {
+fn stale_update_conflicts_and_unconditional_update_succeeds() {
     let server = TestServer::new();
     let made = server.make("x", "");
     server.call("PATCH", &format!("{MAPS}/x"), r#"{"data":{"k":"w"}}"#);
@@ -169,7 +169,7 @@ fn a_write_with_an_old_revision_is_a_conflict_and_one_without_is_not() {
 }
 
 #[test]
-fn nothing_is_made_in_a_namespace_that_is_not_there() {
+fn create_in_a_missing_namespace_is_not_found() {
     let body = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}"#;
     let (code, status) = TestServer::new().call("POST", "/api/v1/namespaces/nowhere/configmaps", body);
     assert_eq!((code, status.str_at(&["message"])), (404, "namespaces \"nowhere\" not found"));
@@ -233,7 +233,7 @@ fn apply_owns_fields_and_conflicts_name_the_owner() {
 }
 
 #[test]
-fn options_of_a_delete_come_in_the_version_of_any_group() {
+fn delete_options_are_accepted_in_the_version_of_any_group() {
     let server = TestServer::new();
     let schema = setpoint_api::schema::builtin().meta("DeleteOptions").unwrap();
     for (i, version) in ["v1", "meta.k8s.io/v1", "storage.k8s.io/v1"].into_iter().enumerate() {
@@ -258,7 +258,7 @@ fn options_of_a_delete_come_in_the_version_of_any_group() {
 }
 
 #[test]
-fn protobuf_is_spoken() {
+fn protobuf_is_supported() {
     let server = TestServer::new();
     let made = server.make("x", "");
     let wanted = [("accept", "application/vnd.kubernetes.protobuf")];
@@ -273,7 +273,7 @@ fn protobuf_is_spoken() {
 }
 
 #[test]
-fn bad_input_gets_a_status_and_changes_nothing() {
+fn invalid_input_gets_a_status_and_changes_nothing() {
     let server = TestServer::new();
     let deep = format!("{}1{}", "[".repeat(5000), "]".repeat(5000));
     let wrong_version = r#"{"kind":"ConfigMap","apiVersion":"v2"}"#;
@@ -317,7 +317,7 @@ fn managers(object: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn an_empty_list_of_owners_makes_them_forgotten() {
+fn empty_managed_fields_reset_ownership() {
     let server = TestServer::new();
     assert_eq!(managers(&server.make("x", "")), ["unknown"]);
     let (code, reset) = server.call("PUT", &format!("{MAPS}/x"), RESET);
@@ -325,7 +325,7 @@ fn an_empty_list_of_owners_makes_them_forgotten() {
 }
 
 #[test]
-fn an_empty_list_that_is_always_written_has_an_owner() {
+fn empty_list_that_is_always_encoded_has_an_owner() {
     let server = TestServer::new();
     let body = r#"{"kind":"CSINode","apiVersion":"storage.k8s.io/v1","metadata":{"name":"n"},"spec":{"drivers":[]}}"#;
     let (code, made) = server.call("POST", "/apis/storage.k8s.io/v1/csinodes", body);
@@ -339,7 +339,7 @@ fn an_empty_list_that_is_always_written_has_an_owner() {
 }
 
 #[test]
-fn a_commit_says_which_paths_it_changed() {
+fn commit_cause_names_the_changed_fields() {
     let store = Store::in_memory(Retention::default());
     let server = TestServer::over(store.clone());
     server.make("x", "");
@@ -357,11 +357,11 @@ fn a_commit_says_which_paths_it_changed() {
     assert_eq!(paths(), [".data.k", ".data.l", ".metadata.labels.a"]);
     let many: Vec<String> = (0..20).map(|i| format!(r#""many-{i}":"v""#)).collect();
     server.call("PATCH", &format!("{MAPS}/x"), &format!(r#"{{"data":{{{}}}}}"#, many.join(",")));
-    assert_eq!(paths(), ["."], "many changes are told as one of the whole");
+    assert_eq!(paths(), ["."], "many changed fields are recorded as the whole object");
 }
 
 #[test]
-fn the_namespaces_of_the_system_stay() {
+fn system_namespaces_cannot_be_deleted() {
     let server = TestServer::new();
     for name in ["default", "kube-system", "kube-public"] {
         let (code, status) = server.call("DELETE", &format!("/api/v1/namespaces/{name}"), "");
@@ -371,7 +371,7 @@ fn the_namespaces_of_the_system_stay() {
 }
 
 #[test]
-fn a_request_for_a_certificate_names_who_asks() {
+fn certificate_request_records_its_author() {
     let server = TestServer::new();
     let pem = include_str!("../../pki/tests/request.b64").trim();
     let body = format!(
@@ -380,11 +380,11 @@ fn a_request_for_a_certificate_names_who_asks() {
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let (code, made) = server.call("POST", path, &body);
     assert_eq!((code, made.str_at(&["spec", "username"])), (201, "ann"), "{}", json::to_text(&made));
-    assert_eq!(made.at(&["metadata", "managedFields"]), None, "nobody owns what is set back");
+    assert_eq!(made.at(&["metadata", "managedFields"]), None, "reset fields have no owner");
 }
 
 #[test]
-fn what_a_status_update_keeps_of_the_metadata_is_a_matter_of_the_kind() {
+fn metadata_kept_by_a_status_update_depends_on_the_kind() {
     let server = TestServer::new();
     let annotated = r#"{"metadata":{"annotations":{"a":"b"},"labels":{"c":"d"}},"status":{}}"#;
     let body =
@@ -406,7 +406,7 @@ fn what_a_status_update_keeps_of_the_metadata_is_a_matter_of_the_kind() {
 }
 
 #[test]
-fn a_refusal_carries_the_warnings_about_its_body() {
+fn error_response_has_the_warnings_of_its_body() {
     let server = TestServer::new();
     let body = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"Bad_Name"},"nonsense":1}"#;
     let (code, headers, _) = server.send("POST", MAPS, body, &[("content-type", "application/json")]);
@@ -417,7 +417,7 @@ fn a_refusal_carries_the_warnings_about_its_body() {
 }
 
 #[test]
-fn a_patch_that_says_a_field_twice_is_warned_of() {
+fn patch_with_duplicate_field_gets_a_warning() {
     let server = TestServer::new();
     server.make("x", "");
     let kind = [("content-type", "application/merge-patch+json")];
@@ -432,7 +432,7 @@ fn a_patch_that_says_a_field_twice_is_warned_of() {
 }
 
 #[test]
-fn a_name_is_taken_until_its_object_is_gone() {
+fn name_is_taken_until_its_object_is_removed() {
     let server = TestServer::new();
     server.make("x", r#","finalizers":["a.b/c"]"#);
     server.call("DELETE", &format!("{MAPS}/x"), "");
@@ -443,7 +443,7 @@ fn a_name_is_taken_until_its_object_is_gone() {
 }
 
 #[test]
-fn a_revision_that_is_missing_is_told_of_the_resource() {
+fn missing_resource_version_error_names_the_resource() {
     let server = TestServer::new();
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let body = r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l"}}"#;
@@ -454,7 +454,7 @@ fn a_revision_that_is_missing_is_told_of_the_resource() {
 }
 
 #[test]
-fn faults_of_an_event_are_those_of_the_stored_kind() {
+fn event_errors_are_those_of_the_stored_version() {
     let body = r#"{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"e"},"regarding":{"namespace":"default"}}"#;
     let path = "/apis/events.k8s.io/v1/namespaces/default/events";
     let (code, status) = TestServer::new().call("POST", path, body);

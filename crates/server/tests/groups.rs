@@ -1,4 +1,4 @@
-//! Second versions, subresources, namespaces that go, and reviews: what clients see of them, without sockets.
+//! Second API versions, subresources, terminating namespaces and reviews, without sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -95,7 +95,7 @@ fn number(value: &Value, path: &[&str]) -> Option<i64> {
     value.at(path).and_then(Value::as_i64)
 }
 
-/// The API versions of the entries that say who owns what.
+/// API versions of the managed fields entries.
 fn owners(object: &Value) -> Vec<String> {
     let entries = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap_or_default();
     let shown = |entry: &Value| {
@@ -110,7 +110,7 @@ const HPAS_2: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautos
 const HPA: &str = r#"{"metadata":{"name":"h"},"spec":{"maxReplicas":5,"targetCPUUtilizationPercentage":70,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}"#;
 
 #[test]
-fn an_autoscaler_is_one_object_in_two_versions() {
+fn autoscaler_is_one_object_in_two_versions() {
     let server = Server::new();
     let made = server.post(HPAS_1, HPA);
     assert_eq!(made.str_at(&["apiVersion"]), "autoscaling/v1");
@@ -128,14 +128,15 @@ fn an_autoscaler_is_one_object_in_two_versions() {
     let (code, patched) = server.patch(&format!("{HPAS_2}/h"), r#"{"spec":{"maxReplicas":9}}"#);
     assert_eq!((code, patched.str_at(&["apiVersion"])), (200, "autoscaling/v2"));
     assert_eq!(owners(&patched), ["tester autoscaling/v1", "tester autoscaling/v2"]);
-    // What the second write took over is no longer the first one's, although they speak different versions.
+    // Fields that the second write took over are removed from the first entry, although the entries have different
+    // versions.
     let entries = patched.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap();
     assert!(entries[0].at(&["fieldsV1", "f:spec", "f:maxReplicas"]).is_none());
     assert!(entries[1].at(&["fieldsV1", "f:spec", "f:maxReplicas"]).is_some());
 }
 
 #[test]
-fn an_autoscaler_is_listed_watched_and_shown_in_the_version_that_is_asked_for() {
+fn autoscaler_is_served_in_the_requested_version() {
     let server = Server::new();
     server.post(HPAS_1, HPA);
     let list = server.get(HPAS_1);
@@ -157,7 +158,7 @@ fn an_autoscaler_is_listed_watched_and_shown_in_the_version_that_is_asked_for() 
 }
 
 #[test]
-fn an_applied_configuration_counts_in_its_own_version() {
+fn applied_configuration_is_merged_in_its_own_version() {
     let server = Server::new();
     let config = HPA.replacen('{', r#"{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","#, 1);
     let apply = |manager: &str, config: &str| {
@@ -204,7 +205,7 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const DEPLOYMENT: &str = r#"{"metadata":{"name":"d"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
 #[test]
-fn a_scale_is_read_and_written_and_its_writer_owns_the_replicas() {
+fn scale_writer_owns_the_replicas() {
     let server = Server::new();
     server.post(DEPLOYMENTS, DEPLOYMENT);
     let path = format!("{DEPLOYMENTS}/d/scale");
@@ -247,7 +248,7 @@ fn pod(server: &Server) {
 const BINDING: &str = r#"{"metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}"#;
 
 #[test]
-fn a_pod_is_bound_once_through_either_path() {
+fn pod_is_bound_once_through_either_path() {
     for path in ["/api/v1/namespaces/default/pods/p/binding", "/api/v1/namespaces/default/bindings"] {
         let server = Server::new();
         pod(&server);
@@ -266,7 +267,7 @@ fn a_pod_is_bound_once_through_either_path() {
 }
 
 #[test]
-fn what_is_empty_is_not_always_absent() {
+fn empty_fields_that_count_are_validated() {
     let server = Server::new();
     let scaler = r#"{"metadata":{"name":"h"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"maxReplicas":3,"behavior":{"scaleUp":{"policies":[]}}}}"#;
     let (code, refused) = server.call(Method::POST, HPAS_2, scaler);
@@ -301,7 +302,7 @@ fn what_is_empty_is_not_always_absent() {
 
 const EVICTION: &str = r#"{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"p"}}"#;
 
-/// A pod that runs, and a budget over it.
+/// A running pod with a disruption budget.
 fn protected(server: &Server, status: &str) {
     pod(server);
     let path = format!("{PODS}/p/status");
@@ -318,7 +319,7 @@ fn protected(server: &Server, status: &str) {
 }
 
 #[test]
-fn an_eviction_deletes_a_pod_that_nothing_protects() {
+fn eviction_deletes_an_unprotected_pod() {
     let server = Server::new();
     pod(&server);
     let path = format!("{PODS}/p/eviction");
@@ -330,7 +331,7 @@ fn an_eviction_deletes_a_pod_that_nothing_protects() {
 }
 
 #[test]
-fn an_eviction_that_a_budget_forbids_is_refused() {
+fn eviction_over_budget_is_rejected() {
     let server = Server::new();
     protected(
         &server,
@@ -345,7 +346,7 @@ fn an_eviction_that_a_budget_forbids_is_refused() {
 }
 
 #[test]
-fn an_eviction_that_a_budget_allows_is_charged_to_it() {
+fn allowed_eviction_is_charged_to_its_budget() {
     let server = Server::new();
     protected(
         &server,
@@ -374,13 +375,13 @@ fn ephemeral_containers_are_added_and_nothing_else_changes() {
 }
 
 #[test]
-fn a_resize_changes_resources_and_nothing_else() {
+fn resize_changes_only_resources() {
     let server = Server::new();
     pod(&server);
     let cpu = r#"{"requests":{"cpu":"2"}}"#;
     let patch = format!(r#"{{"spec":{{"containers":[{{"name":"c","image":"other","resources":{cpu}}}]}}}}"#);
     let (code, refused) = server.patch(&format!("{PODS}/p/resize"), &patch);
-    // A pod that asked for nothing has another class of service once it asks for something.
+    // A BestEffort pod would change its QoS class.
     assert_eq!((code, refused.str_at(&["reason"])), (422, "Invalid"));
     let body = r#"{"metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]}}"#;
     server.post(PODS, body);
@@ -413,7 +414,7 @@ fn an_approval_sets_conditions_with_their_times() {
 }
 
 #[test]
-fn what_takes_a_node_says_so() {
+fn connect_requests_are_rejected_without_a_node_connection() {
     let server = Server::new();
     pod(&server);
     let message = |path: &str| {
@@ -431,7 +432,7 @@ fn what_takes_a_node_says_so() {
 }
 
 #[test]
-fn a_namespace_goes_when_its_finalizer_is_taken() {
+fn namespace_is_removed_with_its_last_finalizer() {
     let server = Server::new();
     server.post("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#);
     let (code, going) = server.call(Method::DELETE, "/api/v1/namespaces/n", "");
@@ -455,10 +456,10 @@ fn allowed(review: &Value) -> Option<bool> {
 }
 
 #[test]
-fn reviews_say_who_asks_and_what_may_be_done() {
+fn reviews_return_the_user_and_its_access() {
     let mut server = Server::new();
-    let who = server.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}");
-    assert_eq!(who.str_at(&["status", "userInfo", "username"]), "someone");
+    let review = server.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}");
+    assert_eq!(review.str_at(&["status", "userInfo", "username"]), "someone");
     let own = format!("{ACCESS}/selfsubjectaccessreviews");
     assert_eq!(allowed(&server.post(&own, QUESTION)), Some(true));
     assert_eq!(server.call(Method::POST, &own, r#"{"spec":{}}"#).0, 422);
@@ -477,7 +478,7 @@ fn reviews_say_who_asks_and_what_may_be_done() {
 }
 
 #[test]
-fn the_rules_of_an_administrator_are_everything() {
+fn rules_review_of_an_administrator_allows_everything() {
     let server = Server::new();
     let path = format!("{ACCESS}/selfsubjectrulesreviews");
     let text = json::to_text(&server.post(&path, r#"{"spec":{"namespace":"default"}}"#));

@@ -1,4 +1,4 @@
-//! What operators and clients ask a server about itself, and what it says when something cannot be: without sockets.
+//! Operational endpoints (metrics, health, version, OpenAPI) and errors for unsupported requests, without sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -96,7 +96,7 @@ impl Server {
         got.value()
     }
 
-    fn refusal(&self, method: &str, path: &str) -> (u16, String) {
+    fn error(&self, method: &str, path: &str) -> (u16, String) {
         let got = self.send(method, path, &[], "");
         (got.code, got.value().str_at(&["message"]).to_owned())
     }
@@ -110,7 +110,7 @@ fn map(name: &str) -> String {
 }
 
 #[test]
-fn health_is_told_whole_and_check_by_check() {
+fn health_is_reported_in_total_and_by_check() {
     let server = Server::new();
     for path in ["/healthz", "/livez", "/readyz"] {
         let got = server.get(path);
@@ -184,7 +184,7 @@ fn requests_watches_objects_and_the_process_are_measured() {
     families_are_whole(&text);
 }
 
-/// Each family comes once, before its samples.
+/// Each family appears once, before its samples.
 fn families_are_whole(text: &str) {
     let mut seen: Vec<&str> = Vec::new();
     for line in text.lines() {
@@ -199,7 +199,7 @@ fn families_are_whole(text: &str) {
 }
 
 #[test]
-fn requests_over_the_bound_are_refused_and_counted() {
+fn requests_over_the_limit_are_rejected_and_counted() {
     let mut server = Server::new();
     server.api = server.api.with_bounds(Inflight::new(1, 1, 1));
     let admit =
@@ -219,7 +219,7 @@ fn requests_over_the_bound_are_refused_and_counted() {
 }
 
 #[test]
-fn yaml_is_spoken_everywhere_but_in_watches() {
+fn yaml_is_supported_except_in_watches() {
     let server = Server::new();
     let made = server.post(MAPS, &map("a"));
     let got = server.accept(&format!("{MAPS}/a"), "application/yaml");
@@ -261,7 +261,7 @@ fn yaml_is_spoken_everywhere_but_in_watches() {
 }
 
 #[test]
-fn a_refusal_comes_in_protobuf_to_those_who_speak_it() {
+fn error_response_is_protobuf_if_accepted() {
     let server = Server::new();
     let answer =
         server.open("GET", &format!("{MAPS}/none"), &[("accept", "application/vnd.kubernetes.protobuf")], "");
@@ -320,7 +320,7 @@ fn schemas_have_addresses_that_change_with_them() {
 }
 
 #[test]
-fn components_are_as_the_checks_know_them() {
+fn component_statuses_follow_the_health_checks() {
     let mut server = Server::new();
     server.api = server.api.with_check(Check::new("scheduler", true, || Err("stuck".to_owned())));
     let got = server.get("/api/v1/componentstatuses");
@@ -341,7 +341,7 @@ fn components_are_as_the_checks_know_them() {
 }
 
 #[test]
-fn a_token_that_nobody_issued_is_nobodys() {
+fn foreign_token_is_unauthenticated() {
     let server = Server::new();
     let path = "/apis/authentication.k8s.io/v1/tokenreviews";
     let review = server.post(path, r#"{"spec":{"token":"secret"}}"#);
@@ -355,7 +355,7 @@ fn a_token_that_nobody_issued_is_nobodys() {
 }
 
 #[test]
-fn bad_options_of_lists_are_refused_in_words_that_people_know() {
+fn invalid_list_options_have_upstreams_messages() {
     let server = Server::new();
     for name in ["a", "b", "c"] {
         server.post(MAPS, &map(name));
@@ -376,7 +376,7 @@ fn bad_options_of_lists_are_refused_in_words_that_people_know() {
         ("limit=x".to_owned(), 400, "strconv.ParseInt: parsing \"x\": invalid syntax"),
         ("watch=1&timeoutSeconds=x".to_owned(), 400, "strconv.ParseInt: parsing \"x\": invalid syntax"),
     ] {
-        assert_eq!(server.refusal("GET", &format!("{MAPS}?{query}")), (code, message.to_owned()), "{query}");
+        assert_eq!(server.error("GET", &format!("{MAPS}?{query}")), (code, message.to_owned()), "{query}");
     }
     let items = |got: Got| got.value().get("items").and_then(Value::as_list).unwrap().len();
     assert_eq!(items(server.get(&format!("{MAPS}?limit=-1"))), 3, "a negative limit is none");
@@ -388,7 +388,7 @@ fn bad_options_of_lists_are_refused_in_words_that_people_know() {
 }
 
 #[test]
-fn what_takes_a_node_is_refused_for_the_right_reason() {
+fn connect_requests_are_validated_before_501() {
     let server = Server::new();
     let pod = |name: &str, more: &str| {
         let spec = format!(r#"{{"containers":[{{"name":"c","image":"i"}}]{more}}}"#);
@@ -398,7 +398,7 @@ fn what_takes_a_node_is_refused_for_the_right_reason() {
     pod("bound", r#","nodeName":"n""#);
     let service = r#"{"metadata":{"name":"web"},"spec":{"ports":[{"port":80}]}}"#;
     server.post("/api/v1/namespaces/default/services", service);
-    assert_eq!(server.get(&format!("{PODS}/free/log")).code, 200, "nothing was said yet");
+    assert_eq!(server.get(&format!("{PODS}/free/log")).code, 200, "the log is empty");
     let services = "/api/v1/namespaces/default/services";
     let not_yet =
         |what: &str| format!("{what} is not implemented: this server does not connect to nodes yet");
@@ -414,22 +414,22 @@ fn what_takes_a_node_is_refused_for_the_right_reason() {
         (format!("{services}/web:80/proxy"), 503, "no endpoints available for service \"web\"".to_owned()),
         (format!("{services}/web:81/proxy"), 503, "no service port 81 found for service \"web\"".to_owned()),
     ] {
-        assert_eq!(server.refusal("GET", &path), (code, message), "{path}");
+        assert_eq!(server.error("GET", &path), (code, message), "{path}");
     }
     let node =
         r#"{"metadata":{"name":"sim"},"status":{"nodeInfo":{"containerRuntimeVersion":"simulated://1"}}}"#;
     server.post("/api/v1/nodes", node);
-    let refused = server.refusal("GET", "/api/v1/nodes/sim/proxy/stats");
+    let refused = server.error("GET", "/api/v1/nodes/sim/proxy/stats");
     let why = "nodes/proxy: node sim is simulated: no kubelet runs, so there is nothing to connect to";
     assert_eq!(refused, (501, why.to_owned()));
     let slice = r#"{"metadata":{"name":"s","labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4",
         "endpoints":[{"addresses":["10.1.1.1"]}]}"#;
     server.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice);
-    assert_eq!(server.refusal("GET", &format!("{services}/web:80/proxy/")), (501, not_yet("services/proxy")));
+    assert_eq!(server.error("GET", &format!("{services}/web:80/proxy/")), (501, not_yet("services/proxy")));
 }
 
 #[test]
-fn a_table_that_is_watched_tells_ages_as_of_now() {
+fn watched_table_shows_current_ages() {
     let server = Server::new();
     server.post(MAPS, &map("a"));
     let table = [("accept", "application/json;as=Table;g=meta.k8s.io;v=v1")];

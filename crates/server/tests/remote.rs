@@ -1,4 +1,4 @@
-//! The loop in a process of its own, over real sockets, against a server that sometimes does not answer.
+//! Remote loop over real sockets, against a server that sometimes does not respond.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -32,7 +32,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A server that never answers the first requests to make `first`.
+/// A server that never responds to the first creates of `first`.
 struct Deaf {
     api: Api,
     left: AtomicUsize,
@@ -53,7 +53,7 @@ impl Service for Deaf {
     }
 }
 
-/// A server, and a kubeconfig for it.
+/// Starts a server. Returns its kubeconfig.
 async fn start(deaf: usize) -> String {
     let counter = AtomicU64::new(1);
     let options = Options {
@@ -112,7 +112,7 @@ async fn make(client: &Client, name: &str) {
     assert!(status.is_success());
 }
 
-/// Asks for an object until it is there, and gives its data.
+/// Polls until an object exists, and returns its data.
 async fn wait_for(client: &Client, name: &str, limit: Duration) -> Value {
     let waiting = async {
         loop {
@@ -127,7 +127,7 @@ async fn wait_for(client: &Client, name: &str, limit: Duration) -> Value {
     tokio::time::timeout(limit, waiting).await.unwrap_or_else(|_| panic!("{name} never came"))
 }
 
-/// Makes a copy of every map with a label.
+/// Creates a copy of every ConfigMap with a label.
 struct Copier;
 
 impl Planner for Copier {
@@ -162,18 +162,18 @@ fn copier() -> Engine {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_never_answered_is_tried_again() {
+async fn write_without_response_is_retried() {
     let kubeconfig = start(2).await;
     let user = client(&kubeconfig);
     run(&kubeconfig, Duration::from_millis(200), copier);
-    // The user's own request is not the one that hangs: the loop's are made of the copy.
+    // The loop's requests hang, not the user's: they create the copy.
     make(&user, "source").await;
     wait_for(&user, "copy-of-source", Duration::from_secs(30)).await;
     make_first(&user).await;
     wait_for(&user, "copy-of-first", Duration::from_secs(30)).await;
 }
 
-/// Makes `first` by a way on which the server does not go deaf.
+/// Creates `first` through a path on which the server responds.
 async fn make_first(client: &Client) {
     let body = value!({
         "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "first", "labels": {"source": "yes"}},
@@ -185,7 +185,7 @@ async fn make_first(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_hangs_stops_no_other() {
+async fn hanging_write_blocks_no_other() {
     let kubeconfig = start(usize::MAX).await;
     let user = client(&kubeconfig);
     run(&kubeconfig, REQUEST_TIMEOUT, copier);
@@ -196,10 +196,10 @@ async fn a_write_that_hangs_stops_no_other() {
     }
 }
 
-/// Asks everybody, and writes down the answers.
+/// Sends a query to every target, and writes the answers to a ConfigMap.
 struct Curious;
 
-const WHOM: [&str; 4] = ["access", "hmac-sha256", "metrics", "sign"];
+const TARGETS: [&str; 4] = ["access", "hmac-sha256", "metrics", "sign"];
 
 impl Planner for Curious {
     type Memo = ();
@@ -220,8 +220,8 @@ impl Planner for Curious {
             return plan;
         }
         let mut data = Value::map();
-        for whom in WHOM {
-            let answer = match seen.answers.get(whom).map(|answered| &answered.answer) {
+        for target in TARGETS {
+            let answer = match seen.answers.get(target).map(|answered| &answered.answer) {
                 Some(Ok(answer)) => json::to_text(answer),
                 Some(Err(error)) => format!("error: {error}"),
                 None => {
@@ -230,11 +230,11 @@ impl Planner for Curious {
                         "key": "k", "text": "t", "type": "Resource", "name": "cpu", "namespace": "default",
                         "selector": "app in (a, b)", "request": (REQUEST),
                     });
-                    plan.asks.push(Ask { whom, id: whom.to_owned(), question });
+                    plan.asks.push(Ask { whom: target, id: target.to_owned(), question });
                     continue;
                 }
             };
-            data.make_map().insert(whom, answer);
+            data.make_map().insert(target, answer);
         }
         if plan.asks.is_empty() {
             let map = value!({"metadata": {"name": "answers"}, "data": (data)});
@@ -247,18 +247,18 @@ impl Planner for Curious {
 const REQUEST: &str = include_str!("../../pki/tests/request.b64").trim_ascii();
 
 #[tokio::test(flavor = "multi_thread")]
-async fn questions_are_answered_by_the_server_or_here() {
+async fn queries_are_answered_by_the_server_or_locally() {
     let kubeconfig = start(0).await;
     let user = client(&kubeconfig);
     run(&kubeconfig, REQUEST_TIMEOUT, || Engine::new(vec![Box::new(Curious)], []));
     make(&user, "source").await;
-    let said = wait_for(&user, "answers", Duration::from_secs(30)).await;
-    assert_eq!(said.str_at(&["access"]), r#"{"allowed":true}"#);
-    assert_eq!(said.str_at(&["hmac-sha256"]), r#""5_y8FvgmrZZIXqzu_gOg2VRhbfq-H1I71ju3YhteC9U""#);
+    let data = wait_for(&user, "answers", Duration::from_secs(30)).await;
+    assert_eq!(data.str_at(&["access"]), r#"{"allowed":true}"#);
+    assert_eq!(data.str_at(&["hmac-sha256"]), r#""5_y8FvgmrZZIXqzu_gOg2VRhbfq-H1I71ju3YhteC9U""#);
     assert_eq!(
-        said.str_at(&["metrics"]),
+        data.str_at(&["metrics"]),
         "error: unable to fetch metrics from resource metrics API: the server could not find the requested resource \
          (get pods.metrics.k8s.io)"
     );
-    assert_eq!(said.str_at(&["sign"]), "error: this process has no key to sign certificates with");
+    assert_eq!(data.str_at(&["sign"]), "error: this process has no key to sign certificates with");
 }

@@ -23,7 +23,7 @@ use crate::x509::{CertificateRequest, SubjectAltNames};
 /// Default and maximum lifetime of a certificate.
 pub const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Minimum lifetime of a certificate.
-pub const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
+const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
 /// Certificates with a shorter lifetime expire at the requested time although they are backdated.
 const SHORT: Duration = Duration::from_secs(8 * 60 * 60);
 /// Last year that UTCTime can encode.
@@ -63,7 +63,7 @@ const PURPOSES: [(&str, &[u64]); 13] = [
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
     /// The CA certificate cannot be parsed.
-    #[error("the certificate of the authority cannot be read")]
+    #[error("cannot parse the CA certificate")]
     Authority,
     /// The CA has expired.
     #[error("refusing to sign a certificate that expired in the past: the authority ended at {0}")]
@@ -72,7 +72,7 @@ pub enum SignError {
     #[error("unrecognized usage values: {0:?}")]
     Usages(Vec<String>),
     /// The algorithm of the CA key is not supported.
-    #[error("the key of the authority is of a sort that is not known")]
+    #[error("the algorithm of the CA key is not supported")]
     Algorithm,
     /// The library failed to sign.
     #[error("failed to sign certificate: {0}")]

@@ -15,7 +15,7 @@ fn later(days: u32) -> Time {
 }
 
 #[test]
-fn certificates_are_used_again_and_are_private() {
+fn certificates_are_reused_and_private() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("pki");
     let first = Pki::load_or_create(&dir, &names(&[]), NOW, 1).unwrap();
@@ -28,7 +28,7 @@ fn certificates_are_used_again_and_are_private() {
 }
 
 #[test]
-fn certificates_are_renewed_in_the_last_third_of_their_life() {
+fn certificates_are_renewed_in_the_last_third_of_their_validity() {
     let dir = tempfile::tempdir().unwrap();
     let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
     assert!(first.renew_at() > later(242) && first.renew_at() < later(244));
@@ -39,7 +39,7 @@ fn certificates_are_renewed_in_the_last_third_of_their_life() {
 
 /// A client that trusts the old CA certificate accepts certificates signed by the extended one, and the reverse.
 #[test]
-fn an_old_authority_is_extended_and_all_credentials_stay_valid() {
+fn extended_ca_keeps_all_credentials_valid() {
     let dir = tempfile::tempdir().unwrap();
     let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
     let second = Pki::load_or_create(dir.path(), &names(&[]), later(3000), 2).unwrap();
@@ -57,7 +57,7 @@ fn an_old_authority_is_extended_and_all_credentials_stay_valid() {
 }
 
 #[test]
-fn a_new_name_makes_a_new_server_certificate_only() {
+fn new_name_reissues_only_the_serving_certificate() {
     let dir = tempfile::tempdir().unwrap();
     let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
     for extra in ["10.0.0.1", "fd00::1", "example"] {
@@ -82,7 +82,7 @@ fn halve(path: &Path) {
 }
 
 #[test]
-fn an_authority_that_cannot_be_used_is_reported_and_never_replaced() {
+fn unusable_ca_is_reported_and_never_replaced() {
     type Harm = fn(&Path);
     const GONE: fn(PathBuf) = |path| std::fs::remove_file(path).unwrap();
     const EMPTY: fn(PathBuf) = |path| std::fs::write(path, "").unwrap();
@@ -131,7 +131,7 @@ fn assert_refused(dir: &Path, now: Time, expected: &str) {
 }
 
 #[test]
-fn an_authority_survives_a_clock_that_is_wrong_at_the_start() {
+fn ca_survives_a_wrong_clock_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
     assert_refused(dir.path(), NOW.before(Duration::from_secs(3600)), "ca.crt is valid from ");
@@ -140,7 +140,7 @@ fn an_authority_survives_a_clock_that_is_wrong_at_the_start() {
 }
 
 #[test]
-fn no_authority_is_made_while_the_clock_is_plainly_wrong() {
+fn no_ca_is_created_with_a_wrong_clock() {
     let dir = tempfile::tempdir().unwrap();
     let error = Pki::load_or_create(dir.path(), &names(&[]), Time::from_seconds(86_400), 1)
         .err()
@@ -154,14 +154,14 @@ fn no_authority_is_made_while_the_clock_is_plainly_wrong() {
 }
 
 #[test]
-fn a_crash_of_the_first_start_leaves_nothing_in_the_way() {
+fn start_after_a_crash_of_the_first_start_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("ca.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
     assert!(Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap().ca.fits_together());
 }
 
 #[test]
-fn leaf_pairs_that_are_missing_damaged_or_foreign_are_issued_again() {
+fn missing_damaged_or_foreign_certificates_are_reissued() {
     let foreign = Pki::ephemeral(&names(&[]), NOW, 9).unwrap();
     for stem in ["apiserver", "admin"] {
         let files = [format!("{stem}.crt"), format!("{stem}.key")];
@@ -192,7 +192,7 @@ fn leaf_pairs_that_are_missing_damaged_or_foreign_are_issued_again() {
 }
 
 #[test]
-fn subjects_are_those_that_policies_know() {
+fn certificate_subjects_are_kubeadms() {
     let pki = Pki::ephemeral(&names(&[]), NOW, 1).unwrap();
     let subject =
         |pair: &CertifiedKey| inspect(&pair.certificate, |parsed| parsed.subject().to_string()).unwrap();

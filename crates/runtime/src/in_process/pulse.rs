@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loop_that_does_not_turn_is_not_alive_and_one_that_sleeps_is() {
+    fn stalled_loop_fails_its_check_and_a_sleeping_one_passes() {
         let pulse = Pulse::new();
         let second = Duration::from_secs(1);
         pulse.beat_at(Duration::ZERO, Duration::from_secs(3600));

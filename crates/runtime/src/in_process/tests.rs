@@ -236,7 +236,7 @@ fn clock_that_is_set_and_right_again_stops_no_renewal() {
 }
 
 #[test]
-fn loop_that_sleeps_or_turns_is_alive() {
+fn sleeping_or_turning_loop_passes_its_check() {
     let driven = Driven::start();
     let engine = Engine::new(Vec::new(), []);
     let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), Duration::from_secs(3600));
@@ -269,7 +269,7 @@ impl Planner for Endless {
 }
 
 #[test]
-fn plan_without_end_does_not_keep_the_process_from_stopping() {
+fn endless_plan_does_not_block_the_stop() {
     let driven = Driven::start();
     let (begun, begins) = channel();
     let released = Arc::new(AtomicBool::new(false));

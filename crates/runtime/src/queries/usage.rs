@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_uses_what_its_containers_use_together() {
+    fn pod_usage_is_the_sum_of_its_containers() {
         let answer = answer(&ask("Resource", "cpu", ""), &One).unwrap();
         let expected =
             r#"{"pods":{"web-1":{"value":1250,"timestamp":"2027-01-15T08:00:00Z","windowSeconds":90}}}"#;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_of_which_a_part_is_unknown_is_left_out() {
+    fn pod_with_an_unmeasured_container_is_left_out() {
         let of = |name: &str, container: &str| {
             json::to_text(&answer(&ask("ContainerResource", name, container), &One).unwrap())
         };
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_that_people_know() {
+    fn missing_metrics_have_upstreams_errors() {
         let unserved = |kind| answer(&ask(kind, "cpu", ""), &NoUsageSource).unwrap_err();
         assert_eq!(
             unserved("Resource"),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_read_as_go_writes_them() {
+    fn go_durations_are_parsed() {
         for (text, millis) in [("15s", 15_000), ("1m0s", 60_000), ("1h2m3.5s", 3_723_500), ("10ms", 10)] {
             assert_eq!(window(text).as_millis(), millis, "{text}");
         }

@@ -63,8 +63,8 @@ impl ResourceWatch {
     }
 
     async fn list(&self, path: &str, resource_type: &ResourceType) -> Option<(Vec<Object>, u64)> {
-        let asked = self.client.ask(Method::GET, path, None, Bytes::new());
-        let (status, body) = tokio::time::timeout(self.timeout, asked).await.ok()?.ok()?;
+        let sent_request = self.client.ask(Method::GET, path, None, Bytes::new());
+        let (status, body) = tokio::time::timeout(self.timeout, sent_request).await.ok()?.ok()?;
         if status.as_u16() == 404 {
             // The server does not serve the resource, so there are no objects.
             return Some((Vec::new(), 0));
@@ -83,8 +83,8 @@ impl ResourceWatch {
         after: &mut u64,
     ) -> Result<Ended, ClientError> {
         let path = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={after}");
-        let asked = self.client.send(Method::GET, &path, None, Bytes::new());
-        let Ok(Ok(response)) = tokio::time::timeout(self.timeout, asked).await else {
+        let sent_request = self.client.send(Method::GET, &path, None, Bytes::new());
+        let Ok(Ok(response)) = tokio::time::timeout(self.timeout, sent_request).await else {
             return Ok(Ended::Paused);
         };
         if response.status().as_u16() == 410 || !response.status().is_success() {
@@ -163,17 +163,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bookmark_says_how_far_a_resource_is_known() {
+    fn bookmark_advances_the_revision_of_a_resource() {
         let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
         let bookmark = value!({"kind": "ConfigMap", "metadata": {"resourceVersion": "42"}});
-        let told = report(
+        let decoded = report(
             "BOOKMARK",
             resource_type,
             &bookmark,
             Revision(42),
             &ManualClock::new(Time::from_seconds(1_800_000_000)),
         );
-        let Some(Report::Reached { resource, revision }) = told else { panic!("a bookmark tells nothing") };
+        let Some(Report::Reached { resource, revision }) = decoded else {
+            panic!("the bookmark is not decoded")
+        };
         let mut engine = setpoint_reconcile::Engine::new(Vec::new(), []);
         engine.reach_of(&resource, revision);
         assert_eq!(engine.world().revision_of(&resource_type.resource), Revision(42));
@@ -181,19 +183,19 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_with_what_became_of_the_object() {
+    fn watch_events_are_decoded_with_their_object() {
         let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
         let metadata = value!({"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"});
         let item = value!({"metadata": (metadata), "data": {"x": "y"}});
         for (kind, stays) in [("ADDED", true), ("MODIFIED", true), ("DELETED", false)] {
-            let told = report(
+            let decoded = report(
                 kind,
                 resource_type,
                 &item,
                 Revision(7),
                 &ManualClock::new(Time::from_seconds(1_800_000_000)),
             );
-            let Some(Report::Changed(observed)) = told else { panic!("{kind} tells nothing") };
+            let Some(Report::Changed(observed)) = decoded else { panic!("{kind} is not decoded") };
             assert_eq!((observed.after.is_some(), observed.key.name()), (stays, "a"), "{kind}");
         }
     }

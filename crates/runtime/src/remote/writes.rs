@@ -27,11 +27,11 @@ pub(super) async fn write(client: Arc<Client>, sent: Sent, timeout: Duration, re
 }
 
 async fn perform(client: &Client, sent: &Sent) -> Result<Outcome, ClientError> {
-    let asked = match whole(client, &sent.write).await {
-        Some(asked) => Some(asked),
+    let sent_request = match whole(client, &sent.write).await {
+        Some(sent_request) => Some(sent_request),
         None => request(sent),
     };
-    let Some((method, path, kind, body)) = asked else {
+    let Some((method, path, kind, body)) = sent_request else {
         return Ok(Outcome::Refused(Refusal {
             reason: "NotFound".to_owned(),
             message: format!("there is no resource {}", sent.write.resource()),
@@ -44,9 +44,9 @@ async fn perform(client: &Client, sent: &Sent) -> Result<Outcome, ClientError> {
 /// Requests the server's newest revision until it answers.
 async fn newest(client: &Client, timeout: Duration) -> Revision {
     loop {
-        let asked = client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new());
-        let asked = tokio::time::timeout(timeout, asked).await;
-        let revision = asked.ok().and_then(Result::ok).and_then(|(_, body)| {
+        let sent_request = client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new());
+        let sent_request = tokio::time::timeout(timeout, sent_request).await;
+        let revision = sent_request.ok().and_then(Result::ok).and_then(|(_, body)| {
             let list = json::parse(&body).ok()?;
             meta(&list, "resourceVersion").parse().ok()
         });

@@ -49,7 +49,7 @@ const IMPERSONATION: &str = "impersonate-";
 
 /// Rejects impersonation. Without RBAC nothing can authorize it, and serving the request as its sender would ignore
 /// what it requests.
-pub(crate) fn refuse_impersonation(headers: &HeaderMap, identity: &Identity) -> Result<(), Status> {
+fn reject_impersonation(headers: &HeaderMap, identity: &Identity) -> Result<(), Status> {
     let mut names = headers.keys().map(HeaderName::as_str);
     let Some(header) = names.find(|name| name.starts_with(IMPERSONATION)) else { return Ok(()) };
     let user = headers.get("impersonate-user").and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -63,7 +63,7 @@ pub(crate) fn refuse_impersonation(headers: &HeaderMap, identity: &Identity) -> 
 
 /// Authorizes a request.
 pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
-    refuse_impersonation(&request.headers, &request.identity)?;
+    reject_impersonation(&request.headers, &request.identity)?;
     if is_administrator(&request.identity) {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Estimated cost of requests, by their heads.
 //!
 //! Everything the pipeline does is `O(n log n)` in the bytes of the request and of the object it is about, and a list
-//! visits every object of its collection. So few numbers tell a request that may hold a reactor up: the bytes of its body
+//! visits every object of its collection. So a few numbers identify a request that may block a reactor: the bytes of its body
 //! (which the socket side looks at), those of the stored object, and the objects in the collection.
 
 use http::header::{ACCEPT, CONTENT_TYPE};

@@ -47,7 +47,7 @@ impl Api {
     pub(super) fn document(&self, request: &Request, parts: &[String]) -> Result<Response, Status> {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let measures = self.usage.get().is_some_and(|source| source.is_served());
-        // `/`, `/apis` and `/apis/GROUP` respond to every method, as upstream's do.
+        // `/`, `/apis` and `/apis/GROUP` respond to every method.
         if request.method != Method::GET && !matches!(parts[..], [] | ["apis"] | ["apis", _]) {
             let exists = discovery::document(&parts, &self.options.address, measures).is_some()
                 || matches!(parts[..], [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"]);
@@ -135,8 +135,8 @@ impl Api {
     fn third(&self, request: &Request, name: &str) -> Response {
         let Some(hash) = openapi::v3::hash(name) else { return nothing() };
         let query = Query::parse(&request.query);
-        let asked = query.get("hash");
-        if !asked.is_empty() && asked != hash {
+        let requested = query.get("hash");
+        if !requested.is_empty() && requested != hash {
             let mut response = responses::text(301, "");
             if let Ok(place) = HeaderValue::from_str(&format!("/openapi/v3/{name}?hash={hash}")) {
                 response.headers.insert(LOCATION, place);
@@ -148,7 +148,7 @@ impl Api {
         let response =
             if is_known(request, hash) { responses::json_bytes(200, Vec::new()) } else { document() };
         let mut response = tagged(response, hash, request);
-        if !asked.is_empty() {
+        if !requested.is_empty() {
             response.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
             let expires = http_date(self.options.clock.now().after(YEAR));
             if let Ok(expires) = HeaderValue::from_str(&expires) {
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_is_written_as_headers_have_it() {
+    fn date_is_formatted_for_http_headers() {
         assert_eq!(http_date(Time::from_seconds(784_111_777)), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(http_date(Time::EPOCH), "Thu, 01 Jan 1970 00:00:00 GMT");
     }

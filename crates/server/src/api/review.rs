@@ -82,9 +82,9 @@ impl Api {
                 if let Some(fault) = token_review_fault(&review) {
                     return Err(Status::bad_request(fault));
                 }
-                self.judge(&mut review);
+                self.review_token(&mut review);
             }
-            "SelfSubjectReview" => review = who(identity, &review, now),
+            "SelfSubjectReview" => review = self_review(identity, &review, now),
             "SelfSubjectAccessReview" => {
                 decide(&mut review, is_administrator(identity));
             }
@@ -109,12 +109,12 @@ impl Api {
 
 impl Api {
     /// Fills in the status of a TokenReview.
-    fn judge(&self, review: &mut Value) {
+    fn review_token(&self, review: &mut Value) {
         let list = review.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
         let audiences: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
         let verified = match self.verify(review.str_at(&["spec", "token"]), &audiences) {
             Ok(verified) => verified,
-            Err(error) => return doubt(review, &error.to_string()),
+            Err(error) => return reject_token(review, &error.to_string()),
         };
         let texts = |list: &[String]| list.iter().map(|text| Value::from(text.as_str())).collect::<Vec<_>>();
         let mut extra = Map::new();
@@ -145,7 +145,7 @@ impl Api {
 }
 
 /// Returns a SelfSubjectReview of the user.
-fn who(identity: &Identity, review: &Value, now: Time) -> Value {
+fn self_review(identity: &Identity, review: &Value, now: Time) -> Value {
     let mut response = Value::map();
     let map = response.make_map();
     for field in ["kind", "apiVersion"] {
@@ -162,7 +162,7 @@ fn who(identity: &Identity, review: &Value, now: Time) -> Value {
 }
 
 /// Fills in the status of a TokenReview whose token is invalid.
-fn doubt(review: &mut Value, why: &str) {
+fn reject_token(review: &mut Value, why: &str) {
     let mut status = Map::with_capacity(2);
     status.insert("user", Value::map());
     status.insert("error", why);

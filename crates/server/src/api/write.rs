@@ -459,11 +459,11 @@ fn delete_options(request: &Request, query: &Query) -> Result<(Value, Writer), S
         BodyError::Media => Status::unsupported_media_type(&media::ACCEPTED),
         BodyError::Unrecognized(why) => Status::bad_request(why),
     })?;
-    let said = |field, otherwise| match options.str_at(&[field]) {
+    let given = |field, otherwise| match options.str_at(&[field]) {
         "" => otherwise,
-        said => said,
+        given => given,
     };
-    let (version, kind) = (said("apiVersion", "meta.k8s.io/v1"), said("kind", "DeleteOptions"));
+    let (version, kind) = (given("apiVersion", "meta.k8s.io/v1"), given("kind", "DeleteOptions"));
     if kind != "DeleteOptions" {
         let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
         let why = format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");

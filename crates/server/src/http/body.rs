@@ -29,7 +29,7 @@ const CHUNKS_AHEAD: usize = 2;
 
 /// The body failed: the connection must not end it as if it were complete.
 #[derive(Debug, thiserror::Error)]
-#[error("the stream failed")]
+#[error("the response body failed")]
 pub(super) struct ResponseAborted;
 
 /// A request in progress. It ends with the last byte of its response, or with the connection.
@@ -151,7 +151,7 @@ impl http_body::Body for ResponseBody {
         this.held.active.connection.activity.moved();
         if let Err(ResponseAborted) = next {
             this.held.active.connection.shared.counters.panicked();
-            tracing::error!("the body of an answer made the server panic");
+            tracing::error!("panic in a response body");
         }
         if !matches!(next, Ok(Some(_))) {
             this.form = ResponseKind::Ended;

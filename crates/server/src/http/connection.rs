@@ -218,7 +218,7 @@ where
             biased;
             ended = served.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "connection ended");
+                    tracing::debug!(%error, "connection closed");
                 }
                 return;
             }

@@ -39,7 +39,7 @@ fn bare(head: &[u8]) -> Option<u16> {
 }
 
 /// An error response with a body.
-fn refusal(code: u16) -> Bytes {
+fn error_response(code: u16) -> Bytes {
     let (reason, status) = match code {
         414 => ("URI Too Long", Status::unclassified(code, "the path of the request is too long")),
         431 => (
@@ -64,7 +64,7 @@ impl<S: AsyncWrite + Unpin> ErrorBodyStream<S> {
     /// as written once the replacement is.
     fn replace(&mut self, context: &mut Context<'_>, head: &[u8]) -> Option<Poll<io::Result<usize>>> {
         if self.rest.is_empty() {
-            self.rest = refusal(bare(head)?);
+            self.rest = error_response(bare(head)?);
         }
         Some(self.finish(context).map_ok(|()| head.len()))
     }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_bare_refusal_is_replaced() {
+    fn only_a_bare_error_head_is_replaced() {
         let head = |text: &str| bare(text.as_bytes());
         assert_eq!(
             head("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"),

@@ -43,7 +43,7 @@ pub(super) async fn handle(
     let (method, now) = (parts.method.clone(), date::unix_seconds());
     let (response, held) = match admit(&connection, parts, now) {
         Ok((request, admission)) => answer(&connection, request, body, admission, active).await,
-        Err(refusal) => (*refusal, ResponseResources::new(active)),
+        Err(error) => (*error, ResponseResources::new(active)),
     };
     Ok(respond(response, &method, (id, now), accepts_gzip, held))
 }
@@ -112,7 +112,7 @@ async fn answer(
     let has_effect = !is_read && response.status.is_success();
     if !bytes.grow(response.body.held_bytes()) && !has_effect {
         let status =
-            Status::too_many_requests("Too many large answers in flight, please try again later.", 1);
+            Status::too_many_requests("Too many large responses in flight, please try again later.", 1);
         return (responses::status(&status), held);
     }
     held.bytes = Some(bytes);
@@ -159,9 +159,9 @@ async fn contained(shared: &Shared, request: Request, cost: Cost) -> Response {
             let (code, took) = (response.status.as_u16(), begun.elapsed());
             // 501 for unimplemented endpoints is not a failure.
             if code >= 500 && code != 501 {
-                tracing::warn!(%method, %path, code, ?took, "a request failed");
+                tracing::warn!(%method, %path, code, ?took, "request failed");
             } else if took >= SLOW {
-                tracing::info!(%method, %path, code, ?took, "a request was slow");
+                tracing::info!(%method, %path, code, ?took, "slow request");
             } else {
                 tracing::debug!(%method, %path, code, ?took, "request");
             }
@@ -169,9 +169,9 @@ async fn contained(shared: &Shared, request: Request, cost: Cost) -> Response {
         }
         None => {
             shared.counters.panicked();
-            tracing::error!(%method, %path, "the request made the server panic");
+            tracing::error!(%method, %path, "panic in a request");
             responses::status(&Status::internal_error(
-                "this request made the server panic: its log tells more",
+                "the server panicked while handling this request: see its log",
             ))
         }
     }

@@ -75,14 +75,14 @@ impl Chunks for Numbers {
 
 /// Sends one frame, then waits forever or panics; reports when it is dropped.
 struct Feed {
-    said: bool,
+    has_sent: bool,
     panics: bool,
     gone: Arc<Notify>,
 }
 
 impl Frames for Feed {
     fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if !std::mem::replace(&mut self.said, true) {
+        if !std::mem::replace(&mut self.has_sent, true) {
             return Poll::Ready(Some(Bytes::from_static(b"first")));
         }
         assert!(!self.panics, "a stream that panics");
@@ -130,7 +130,7 @@ impl Service for Sample {
                     Body::Whole((0..3000).map(|n| format!("{n:0>100}").into()).collect())
                 }
                 "/stream" | "/stream-panic" => Body::Stream(Box::new(Feed {
-                    said: false,
+                    has_sent: false,
                     panics: request.path == "/stream-panic",
                     gone: Arc::clone(&self.stream_gone),
                 })),
@@ -189,7 +189,7 @@ impl Running {
         self.connect_as(alpn, with_certificate.then_some(&self.pki.admin)).await
     }
 
-    async fn connect_as(&self, alpn: &str, who: Option<&CertifiedKey>) -> TlsStream<TcpStream> {
+    async fn connect_as(&self, alpn: &str, certified_key: Option<&CertifiedKey>) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pki.ca.certificate.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -197,9 +197,9 @@ impl Running {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
-        let mut config = if let Some(who) = who {
-            let chain = vec![CertificateDer::from_pem_slice(who.certificate.as_bytes()).unwrap()];
-            let key = PrivateKeyDer::from_pem_slice(who.key.as_bytes()).unwrap();
+        let mut config = if let Some(certified_key) = certified_key {
+            let chain = vec![CertificateDer::from_pem_slice(certified_key.certificate.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(certified_key.key.as_bytes()).unwrap();
             builder.with_client_auth_cert(chain, key).unwrap()
         } else {
             builder.with_no_client_auth()
@@ -307,7 +307,7 @@ async fn requests_carry_the_identity_of_the_certificate() {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_a_certificate() {
+async fn request_without_certificate_is_unauthorized() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         let mut client = Client::over(running.connect(alpn, false).await, alpn).await;
@@ -323,13 +323,13 @@ async fn nobody_gets_in_without_a_certificate() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_authority_or_for_another_use_is_nobodys() {
+async fn certificate_of_another_ca_or_usage_is_unauthenticated() {
     let running = start(Bounds::default()).await;
     // Another CA with the same name, so that only the signature differs.
     let foreign = Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 8).unwrap();
     for alpn in ["http/1.1", "h2"] {
-        for who in [&foreign.admin, &foreign.server, &running.pki.server] {
-            let mut client = Client::over(running.connect_as(alpn, Some(who)).await, alpn).await;
+        for certified_key in [&foreign.admin, &foreign.server, &running.pki.server] {
+            let mut client = Client::over(running.connect_as(alpn, Some(certified_key)).await, alpn).await;
             let (status, _, body) = client.get("/any").await;
             assert_eq!(status, 401, "{alpn}");
             assert!(String::from_utf8(body).unwrap().contains(r#""reason":"Unauthorized""#));
@@ -340,7 +340,7 @@ async fn a_certificate_of_another_authority_or_for_another_use_is_nobodys() {
 }
 
 #[tokio::test]
-async fn a_request_that_may_not_enter_is_refused_before_its_body_is_read() {
+async fn unadmitted_request_is_rejected_before_its_body_is_read() {
     let running = start(Bounds::default()).await;
     let mut client = running.client("http/1.1").await;
     let (status, headers, body) = client.send(request(Method::POST, "/full", "x".repeat(1000))).await;
@@ -351,7 +351,7 @@ async fn a_request_that_may_not_enter_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_and_the_next_request_served() {
+async fn oversized_body_is_rejected_and_the_next_request_served() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         for (bytes, expected) in
@@ -365,8 +365,8 @@ async fn a_body_over_the_limit_is_refused_and_the_next_request_served() {
             };
             assert_eq!(response.status().as_u16(), expected, "{alpn}, {bytes}");
             let body = String::from_utf8(read(response.into_body()).await.unwrap()).unwrap();
-            let refusal = r#""message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413"#;
-            assert_eq!(body.contains(refusal), expected == 413, "{body}");
+            let expected_status = r#""message":"Request entity too large: limit is 3145728","reason":"RequestEntityTooLarge","code":413"#;
+            assert_eq!(body.contains(expected_status), expected == 413, "{body}");
         }
         let mut client = running.client(alpn).await;
         assert_eq!(client.get("/").await.0, StatusCode::OK);
@@ -375,7 +375,7 @@ async fn a_body_over_the_limit_is_refused_and_the_next_request_served() {
 }
 
 #[tokio::test]
-async fn large_answers_are_compressed_for_those_who_ask() {
+async fn large_responses_are_compressed_if_accepted() {
     let running = start(Bounds::default()).await;
     let expected: String = (0..3000).map(|n| format!("{n:0>100}")).collect();
     for alpn in BOTH {
@@ -405,7 +405,7 @@ async fn large_answers_are_compressed_for_those_who_ask() {
 }
 
 #[tokio::test]
-async fn a_panic_costs_one_request() {
+async fn panic_fails_one_request() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         let mut client = running.client(alpn).await;
@@ -426,7 +426,7 @@ async fn a_panic_costs_one_request() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_client_goes() {
+async fn stream_ends_when_its_client_disconnects() {
     let running = start(Bounds::default()).await;
     for alpn in BOTH {
         let mut client = running.client(alpn).await;
@@ -440,7 +440,7 @@ async fn a_stream_ends_when_its_client_goes() {
 }
 
 #[tokio::test]
-async fn a_drain_ends_streams_and_lets_answers_finish() {
+async fn drain_ends_streams_and_finishes_responses() {
     for alpn in BOTH {
         let running = start(Bounds::default()).await;
         let (mut watching, mut waiting) = (running.client(alpn).await, running.client(alpn).await);
@@ -455,13 +455,13 @@ async fn a_drain_ends_streams_and_lets_answers_finish() {
         running.sample.release.notify_one();
         let (code, _, body) = waited.await.unwrap();
         assert_eq!((code, &body[..]), (StatusCode::OK, &b"waited"[..]));
-        assert!(running.served.await.unwrap(), "nobody was left behind");
+        assert!(running.served.await.unwrap(), "every connection is closed");
         assert!(TcpStream::connect(running.address).await.is_err());
     }
 }
 
 #[tokio::test]
-async fn a_drain_does_not_wait_for_ever() {
+async fn drain_times_out() {
     let running = start(Bounds::default()).await;
     let mut client = running.client("h2").await;
     let waiting =
@@ -485,7 +485,7 @@ fn hasty() -> Bounds {
 }
 
 #[tokio::test]
-async fn slow_writers_are_cut() {
+async fn slow_writers_are_disconnected() {
     let running = start(hasty()).await;
     // A connection without a TLS handshake.
     let mut silent = TcpStream::connect(running.address).await.unwrap();
@@ -497,21 +497,21 @@ async fn slow_writers_are_cut() {
     // An HTTP/2 connection without a request.
     let mut quiet = running.connect("h2", true).await;
     quiet.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    let mut said = Vec::new();
-    let _ = quiet.read_to_end(&mut said).await;
+    let mut received = Vec::new();
+    let _ = quiet.read_to_end(&mut received).await;
     assert!(running.counters.connections_cut() >= 2);
     // A connection with half a body.
     let mut slow = running.connect("http/1.1", true).await;
     slow.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhalf").await.unwrap();
-    let mut said = Vec::new();
-    let _ = slow.read_to_end(&mut said).await;
-    let said = String::from_utf8(said).unwrap();
-    assert!(said.starts_with("HTTP/1.1 408 ") && said.contains(r#""code":408"#), "{said}");
+    let mut received = Vec::new();
+    let _ = slow.read_to_end(&mut received).await;
+    let received = String::from_utf8(received).unwrap();
+    assert!(received.starts_with("HTTP/1.1 408 ") && received.contains(r#""code":408"#), "{received}");
     assert!(running.finish().await);
 }
 
 #[tokio::test]
-async fn a_quiet_watch_is_left_alone() {
+async fn quiet_watch_is_not_closed() {
     let running = start(hasty()).await;
     for alpn in BOTH {
         let mut client = running.client(alpn).await;
@@ -525,7 +525,7 @@ async fn a_quiet_watch_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_cut() {
+async fn client_that_does_not_read_is_disconnected() {
     let running = start(hasty()).await;
     let mut greedy = running.connect("http/1.1", true).await;
     for _ in 0..400 {
@@ -543,7 +543,7 @@ async fn a_client_that_does_not_read_is_cut() {
 }
 
 #[tokio::test]
-async fn connections_over_the_limit_are_closed_at_once() {
+async fn connections_over_the_limit_are_closed() {
     let running = start(Bounds { connections: 2, ..Bounds::default() }).await;
     let (mut one, mut two) = (running.client("h2").await, running.client("h2").await);
     assert_eq!((one.get("/").await.0, two.get("/").await.0), (StatusCode::OK, StatusCode::OK));
@@ -585,7 +585,7 @@ async fn headers_are_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused_with_a_status() {
+async fn malformed_http_gets_a_status() {
     let running = start(Bounds::default()).await;
     for bad in
         ["not http at all\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n", "GET \u{1} HTTP/1.1\r\n\r\n"]

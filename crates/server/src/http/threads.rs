@@ -65,7 +65,7 @@ impl Threads {
     /// Starts them.
     ///
     /// # Errors
-    /// If the system refuses a thread or an event queue.
+    /// If a thread or an event queue cannot be created.
     pub fn start(counts: ThreadCounts) -> io::Result<Threads> {
         let (running, until) = watch::channel(());
         let reactors = (0..counts.reactors.max(1)).map(|number| Reactor::start(number, until.clone()));

@@ -1,6 +1,6 @@
 //! TLS configuration, and identities of client certificates.
 //!
-//! As upstream does, the handshake accepts certificates of any CA, so that the client gets a readable 401 instead of
+//! As upstream does, the handshake accepts certificates of any CA, so that the client gets a readable error instead of
 //! a TLS alert. That is safe because the handshake only proves possession of the key:
 //! [`ClientCertificate::identity`], the only source of identities, verifies the certificate against the cluster CA.
 
@@ -42,7 +42,7 @@ pub enum TlsError {
     #[error("cannot use the certificates: {0}")]
     Rustls(#[from] rustls::Error),
     /// No client verifier can be built from the CA.
-    #[error("cannot verify clients by the certificate of the authority: {0}")]
+    #[error("cannot verify clients with the CA certificate: {0}")]
     Verifier(#[from] rustls::client::VerifierBuilderError),
 }
 
@@ -92,7 +92,7 @@ impl TlsState {
         match self.verifier.verify_client_cert(own, between, now) {
             Ok(_) => identity(own),
             Err(error) => {
-                tracing::debug!(%error, "a client's certificate is not accepted");
+                tracing::debug!(%error, "client certificate rejected");
                 None
             }
         }

@@ -62,7 +62,8 @@ impl ContinueToken {
     pub fn parse(text: &str) -> Result<ContinueToken, ContinueTokenError> {
         let bytes =
             BASE64.decode(text).map_err(|error| ContinueTokenError::Base64(position(&error, text)))?;
-        let value = json::parse(&bytes).map_err(|error| ContinueTokenError::Json(told(&error, &bytes)))?;
+        let value =
+            json::parse(&bytes).map_err(|error| ContinueTokenError::Json(error_message(&error, &bytes)))?;
         if value.as_map().is_none() {
             return Err(ContinueTokenError::Type("value into Go value of type storage.continueToken"));
         }
@@ -91,7 +92,7 @@ impl ContinueToken {
 
 /// Error message for malformed JSON. Upstream decodes tokens with another decoder than bodies: it shows a byte that
 /// is not text as its number.
-fn told(error: &json::JsonError, bytes: &[u8]) -> String {
+fn error_message(error: &json::JsonError, bytes: &[u8]) -> String {
     match error {
         json::JsonError::InvalidCharacter { byte, context, offset } if *byte >= 0x80 => {
             match bytes[*offset..].utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next()) {
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_comes_back() {
+    fn continue_token_round_trips() {
         for revision in [Some(Revision(7)), None] {
             let token = ContinueToken { revision, issued: Time(-3), after: "a/ü".into() };
             assert_eq!(ContinueToken::parse(&token.to_text()), Ok(token));
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_words_that_people_know() {
+    fn malformed_continue_tokens_have_upstreams_messages() {
         let encoded = |text: &str| BASE64.encode(text);
         for (text, expected) in [
             ("nonsense".to_owned(), "invalid character '\\x9e' looking for beginning of value"),

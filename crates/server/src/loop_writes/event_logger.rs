@@ -46,7 +46,7 @@ impl EventLogger {
         let second = now.whole(SECOND);
         if second != self.second {
             if self.left_out > 0 {
-                tracing::info!(component = manager, lines = self.left_out, "events were left out of the log");
+                tracing::info!(component = manager, lines = self.left_out, "event log lines suppressed");
             }
             *self = EventLogger { second, ..EventLogger::default() };
         }

@@ -268,7 +268,7 @@ impl Requests {
         text.family(
             name,
             MetricType::Counter,
-            "Requests, by what they asked for and the code of the answer.",
+            "Requests by verb, dry run, group, version, resource, scope, component and status code.",
         );
         for (labels, series) in self.all() {
             for (code, count) in CODES.iter().zip(&series.codes).filter(|(_, count)| load(count) > 0) {
@@ -278,7 +278,11 @@ impl Requests {
             }
         }
         let name = "apiserver_request_duration_seconds";
-        text.family(name, MetricType::Histogram, "How long answers took, by what was asked for.");
+        text.family(
+            name,
+            MetricType::Histogram,
+            "Response latency in seconds by verb, dry run, group, version, resource, scope and component.",
+        );
         for (labels, series) in self.all() {
             let labels: Vec<_> = labels.common().into_iter().chain([labels.trial()]).collect();
             write_histogram(text, name, &labels, series, 0);
@@ -287,18 +291,18 @@ impl Requests {
         text.family(
             name,
             MetricType::Histogram,
-            "How long answers took, without what others kept them waiting for.",
+            "Response latency in seconds without time spent in external calls.",
         );
         for (labels, series) in self.all().filter(|(labels, _)| labels.dry_run.is_empty()) {
             write_histogram(text, name, &labels.common(), series, COARSE);
         }
         let name = "apiserver_longrunning_requests";
-        text.family(name, MetricType::Gauge, "Watches and connections that last.");
+        text.family(name, MetricType::Gauge, "Long-running requests in progress.");
         for (labels, series) in self.all().filter(|(labels, _)| ["WATCH", "CONNECT"].contains(&labels.verb)) {
             text.sample(name, &labels.common(), load(&series.running));
         }
         let name = "apiserver_requested_deprecated_apis";
-        text.family(name, MetricType::Gauge, "Deprecated resources that somebody has asked for.");
+        text.family(name, MetricType::Gauge, "Deprecated resources that have been requested.");
         for (row, named) in self.0.iter().zip(RowLabels::all()) {
             let deprecated =
                 named.resource_type.filter(|resource_type| resource_type.deprecation().is_some());
@@ -411,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart_by_verb_scope_code_and_trial() {
+    fn requests_are_labeled_by_verb_scope_code_and_dry_run() {
         let requests = Requests::default();
         let pods = "/api/v1/namespaces/a/pods";
         requests.count(key(Method::GET, pods), 200);

@@ -1,8 +1,8 @@
-//! What the cluster adds to an object, and what it refuses because of other objects.
+//! Admission: built-in mutating and validating admission plugins.
 //!
-//! One file per rule, in upstream's order. [`admit`] runs after defaulting and may change the object; [`validate`]
-//! runs after the kind's own validation and only judges. Both are functions of the object and of the world
-//! alone. What they read is not guarded: a class that changes at the same moment is as if it had changed after.
+//! One file per plugin, in upstream's order. [`admit`] runs after defaulting and may change the object; [`validate`]
+//! runs after the kind's own validation. Both are functions of the object and the context. Objects that they read are
+//! not guarded: a class that changes concurrently counts as changed afterwards.
 
 pub mod certificate_request;
 pub mod claim_resize;
@@ -26,10 +26,10 @@ use setpoint_store::{Record, Snapshot, Table};
 use super::RequestContext;
 use crate::codec;
 
-/// Completes a new object, or refuses it.
+/// Runs mutating admission on a new object.
 ///
 /// # Errors
-/// If something that it names is not there, or contradicts it.
+/// If a referenced object is missing or contradicts it.
 pub fn admit(
     resource_type: &ResourceType,
     object: &mut Value,
@@ -75,7 +75,7 @@ fn admit_pod(pod: &mut Value, context: &RequestContext<'_>) -> Result<(), String
     runtime_class::admit(pod, snapshot)
 }
 
-/// Completes a changed object.
+/// Runs mutating admission on an update.
 pub fn admit_update(
     resource_type: &ResourceType,
     new: &mut Value,
@@ -88,7 +88,7 @@ pub fn admit_update(
     }
 }
 
-/// Complains about what an object says in encoded parts that its kind's own rules do not read.
+/// Validates encoded fields that the kind's own rules do not decode.
 pub fn inspect(resource_type: &ResourceType, object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     if resource_type.resource.as_str() == "certificatesigningrequests.certificates.k8s.io" {
         certificate_request::inspect(object, old, errors);
@@ -98,7 +98,7 @@ pub fn inspect(resource_type: &ResourceType, object: &Value, old: Option<&Value>
     }
 }
 
-/// Judges an object that is otherwise right.
+/// Runs validating admission on a valid object.
 ///
 /// # Errors
 /// If a limit of its namespace, or another object, forbids it.
@@ -126,10 +126,10 @@ pub fn validate(
     judged.map_err(|why| forbidden(resource_type, object, &why))
 }
 
-/// Judges the new resources of a pod.
+/// Runs validating admission on a pod resize.
 ///
 /// # Errors
-/// If a limit of its namespace forbids them.
+/// If a limit of its namespace forbids it.
 pub fn validate_resize(resource_type: &ResourceType, pod: &Value, snapshot: &Snapshot) -> Result<(), Status> {
     limit_range::validate_pod(pod, snapshot).map_err(|why| forbidden(resource_type, pod, &why))
 }
@@ -143,7 +143,7 @@ fn forbidden(resource_type: &ResourceType, object: &Value, why: &str) -> Status 
     Status::forbidden(resource_type.qualified(), name, why)
 }
 
-/// The objects of a resource that is kept under `name`.
+/// Objects of the resource `name`.
 pub(super) fn table<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a Table> {
     snapshot.table(&Resource::new(name).ok()?)
 }
@@ -153,20 +153,20 @@ fn all<'a>(snapshot: &'a Snapshot, name: &str) -> impl Iterator<Item = &'a Recor
     table(snapshot, name).into_iter().flat_map(Table::iter)
 }
 
-/// A cluster-wide object.
+/// Returns a cluster-scoped object.
 fn find(snapshot: &Snapshot, resource: &str, name: &str) -> Option<Value> {
     let key = Key::cluster(&Resource::new(resource).ok()?, name).ok()?;
     snapshot.get(&key).map(codec::object)
 }
 
-/// Whether the stored text says so anywhere: a cheap way to pass over objects that need no reading.
+/// `true` if the stored bytes contain the text: a cheap filter before decoding.
 fn mentions(record: &Record, text: &str) -> bool {
     memmem::find(&record.value(), text.as_bytes()).is_some()
 }
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! A world with some objects, for the tests of each rule.
+    //! Snapshots for the tests of plugins.
 
     use setpoint_api::{Time, Value, json};
     use setpoint_store::{Cause, Expect, Proposal, Retention, Snapshot, Store};

@@ -1,4 +1,4 @@
-//! Applying a configuration: what it says is merged in, and its manager owns it from then on.
+//! Server-side apply: merges a configuration into the object, and records its manager as owner of the fields.
 
 use setpoint_api::ResourceType;
 use setpoint_api::Value;
@@ -11,34 +11,34 @@ use super::update::{Subresource, update_live};
 use super::{Decision, DesiredObject, RequestContext, Writer, ownership, place};
 use crate::codec;
 
-/// What somebody applies.
+/// An applied configuration.
 #[derive(Clone, Copy)]
 pub struct Configuration<'a> {
-    /// All that it says, in the form in which the kind is served.
+    /// The configuration, in the served version.
     pub object: &'a Value,
-    /// Whether it takes what others own.
+    /// `true` to take over fields of other managers.
     pub force: bool,
-    /// The name of the object that it is applied to.
+    /// Name of the object.
     pub name: &'a str,
-    /// The namespace of that object; empty for kinds of the cluster.
+    /// Namespace of the object; empty for cluster-scoped kinds.
     pub namespace: &'a str,
 }
 
-/// Applies a configuration to what `record` holds; where there is nothing, the whole object is made.
+/// Applies a configuration to `record`, or creates the object.
 ///
 /// # Errors
-/// If it may not be.
+/// If there are conflicts, or the result is invalid.
 pub fn apply(
     resource_type: &ResourceType,
     subresource: Subresource,
-    Configuration { object: says, force, name, namespace }: Configuration<'_>,
+    Configuration { object: config, force, name, namespace }: Configuration<'_>,
     record: Option<&Record>,
     writer: &Writer,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
     let live = record.map(codec::object);
     let (object, owners) =
-        ownership::merge(resource_type, subresource, writer, context, live.as_ref(), says, force)?;
+        ownership::merge(resource_type, subresource, writer, context, live.as_ref(), config, force)?;
     let decoded = decode_request(object, resource_type.schema, &[])
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let mut object = resource_type.to_stored(decoded.value);

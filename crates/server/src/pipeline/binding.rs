@@ -1,4 +1,4 @@
-//! Giving a pod its node.
+//! Binding: assigns a pod to a node.
 
 mod in_place;
 
@@ -15,13 +15,13 @@ use super::update::Subresource;
 use super::{RequestContext, Step, Writer, precondition, unstorable};
 use crate::codec;
 
-/// Pods, as messages name them.
+/// Resource name for error messages.
 const PODS: Qualified<'static> = Qualified { group: "", name: "pods" };
 
-/// What is wrong with a binding.
+/// Validates a binding.
 ///
 /// # Errors
-/// If something is.
+/// If it is invalid.
 pub fn check(binding: &Value) -> Result<(), Status> {
     let mut errors = ErrorList::new();
     pod::validate_binding(binding, &mut errors);
@@ -31,10 +31,10 @@ pub fn check(binding: &Value) -> Result<(), Status> {
     Err(Status::invalid(Qualified { group: "", name: "Binding" }, metadata::name(binding), &errors))
 }
 
-/// Binds the pod of the binding's name in `namespace`.
+/// Binds the pod that the binding names.
 ///
 /// # Errors
-/// If there is no such pod, if it is another one, or if it has a node.
+/// If the pod does not exist, has another UID, or has a node already.
 pub fn bind(
     binding: &Value,
     namespace: &str,

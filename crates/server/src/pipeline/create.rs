@@ -1,4 +1,4 @@
-//! Making an object.
+//! Create: decides the creation of an object.
 
 use setpoint_api::ResourceType;
 use setpoint_api::Value;
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{codec, uuid};
 
-/// Makes what is wished for in `namespace`.
+/// Creates an object in `namespace`.
 ///
 /// # Errors
-/// If it may not be made.
+/// If it is invalid, forbidden, or its name is taken.
 pub fn create(
     resource_type: &ResourceType,
     namespace: &str,
@@ -63,16 +63,16 @@ pub fn create(
 pub(crate) struct NewObject {
     /// The object.
     pub object: Value,
-    /// What it takes of the service network.
+    /// Addresses and ports that it takes.
     claims: service_network::AddressClaims,
-    /// What to warn the writer of.
+    /// Warnings for the client.
     warnings: Vec<String>,
 }
 
-/// Completes and judges a new object whose namespace is known to be there.
+/// Completes and validates a new object whose namespace exists.
 ///
 /// # Errors
-/// If it may not be made.
+/// If it is invalid or forbidden.
 pub(crate) fn make(
     resource_type: &ResourceType,
     desired: DesiredObject,
@@ -102,7 +102,7 @@ pub(crate) fn make(
     Ok(NewObject { object, claims, warnings })
 }
 
-/// The name is taken; by an object that is about to go, perhaps.
+/// 409 for a name that is taken, perhaps by an object that is being deleted.
 fn taken(resource_type: &ResourceType, name: &str, record: &Record) -> Status {
     let mut status = Status::already_exists(resource_type.qualified(), name);
     if metadata::deletion_timestamp(&codec::object(record)).is_some() {
@@ -111,7 +111,7 @@ fn taken(resource_type: &ResourceType, name: &str, record: &Record) -> Status {
     status
 }
 
-/// A random uid (version 4).
+/// Returns a random UID (version 4).
 pub(crate) fn uid(entropy: [u64; 3]) -> String {
     uuid::text(entropy[0], entropy[1])
 }

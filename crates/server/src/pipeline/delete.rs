@@ -1,4 +1,4 @@
-//! Deleting an object.
+//! Delete: removes an object, or marks it as being deleted if finalizers or a grace period hold it.
 
 use setpoint_api::ResourceType;
 use setpoint_api::Value;
@@ -16,13 +16,13 @@ use super::update::Subresource;
 use super::{RequestContext, Step, Writer, service_network, unstorable};
 use crate::codec;
 
-/// The namespaces that a cluster cannot do without.
+/// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// Deletes what `record` holds, or marks it as deleted.
+/// Deletes the object of `record`.
 ///
 /// # Errors
-/// If it may not be deleted.
+/// If a precondition fails, or it is protected.
 pub fn delete(
     resource_type: &ResourceType,
     record: &Record,
@@ -34,10 +34,10 @@ pub fn delete(
     delete_object(resource_type, record, codec::object(record), options, writer, context)
 }
 
-/// Refuses options that cannot be.
+/// Validates delete options.
 ///
 /// # Errors
-/// If they cannot.
+/// If they are invalid.
 pub fn check_options(options: &DeleteOptions<'_>) -> Result<(), Status> {
     let mut errors = ErrorList::new();
     options.validate(&mut errors);
@@ -47,10 +47,10 @@ pub fn check_options(options: &DeleteOptions<'_>) -> Result<(), Status> {
     Err(Status::invalid(Qualified { group: "meta.k8s.io", name: "DeleteOptions" }, "", &errors))
 }
 
-/// Deletes what `record` holds, whose last state is to be `object`.
+/// Deletes the object of `record`, whose last state is `object`.
 ///
 /// # Errors
-/// If it may not be deleted.
+/// If a precondition fails, or it is protected.
 pub fn delete_object(
     resource_type: &ResourceType,
     record: &Record,
@@ -93,7 +93,7 @@ pub fn delete_object(
             Step::Commit(Box::new(proposal.put(key, expect, draft)))
         }
         Deletion::Remove(mut object) => {
-            // What held it is let go of in the same moment, and shown for the last time.
+            // The response shows the finalizers that the deletion removed.
             if let Some(held) = held {
                 object.ensure_map("metadata").insert("finalizers", held);
             }

@@ -1,4 +1,4 @@
-//! Deleting a pod if its budget allows it. The budget is charged in the same commit.
+//! Eviction: deletes a pod if its disruption budget allows it. The budget is charged in the same commit.
 
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::policy::eviction;
@@ -16,14 +16,14 @@ use super::update::Subresource;
 use super::{RequestContext, Step, Writer, ownership, unstorable};
 use crate::codec;
 
-/// How many evictions can be under way before whoever keeps the budget has seen them.
+/// Evictions that a budget can hold before the controller has observed them.
 const DISRUPTED_PODS_MAX: usize = 2000;
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// What is wrong with the wish to evict the pod of this name.
+/// Validates an eviction of the pod `name`.
 ///
 /// # Errors
-/// If something is.
+/// If it is invalid.
 pub fn check_eviction(eviction: &Value, name: &str) -> Result<(), Status> {
     if metadata::name(eviction) != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
@@ -37,10 +37,10 @@ pub fn check_eviction(eviction: &Value, name: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// Evicts the pod that `record` holds.
+/// Evicts the pod of `record`.
 ///
 /// # Errors
-/// If its budget does not allow it, or it may not be deleted.
+/// 429 if its budget does not allow it; other errors of a delete.
 pub fn evict(
     pods: &ResourceType,
     record: &Record,
@@ -62,7 +62,7 @@ pub fn evict(
     })
 }
 
-/// The budget that protects a pod. What has ended, has not begun or goes already is not protected.
+/// Disruption budget of a pod. Finished, pending and terminating pods have none.
 fn budget_of(
     pod: &Value,
     record: &Record,
@@ -103,7 +103,7 @@ impl BudgetCharge {
     }
 }
 
-/// Charges a budget; nothing where the pod does not count, since it is not ready.
+/// Charges a budget; `None` if the pod does not count, because it is not ready.
 fn charge(
     budgets: &ResourceType,
     record: &Record,
@@ -140,7 +140,7 @@ fn charge(
     Ok(Some(BudgetCharge { key, expect: Expect::Revision(record.revision()), draft }))
 }
 
-/// Refuses an eviction that a budget does not allow.
+/// 429 if a budget allows no disruption.
 fn check(budget: &Value) -> Result<(), Status> {
     let name = metadata::name(budget);
     let number = |field: &str| budget.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
@@ -197,7 +197,7 @@ fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready").is_some_and(|ready| ready.str_at(&["status"]) == "True")
 }
 
-/// Sets a condition in place of the one of its type. One that keeps its status keeps the time since when.
+/// Sets a condition in place of the one of its type. With an unchanged status it keeps its transition time.
 fn set_condition(object: &mut Value, mut fields: Vec<(&'static str, Value)>, now: &str) {
     let mut new: Value = fields.drain(..).collect::<Map>().into();
     let kind = new.str_at(&["type"]).to_owned();
@@ -216,7 +216,7 @@ fn set_condition(object: &mut Value, mut fields: Vec<(&'static str, Value)>, now
     }
 }
 
-/// Says on a budget that it allows no more.
+/// Sets the condition of a budget that allows no more disruptions.
 fn exhaust(budget: &mut Value, now: &str) {
     let generation = budget.at(&["status", "observedGeneration"]).cloned().unwrap_or_default();
     let fields = vec![
@@ -229,7 +229,7 @@ fn exhaust(budget: &mut Value, now: &str) {
     set_condition(budget, fields, now);
 }
 
-/// Says on a pod why it goes.
+/// Sets the DisruptionTarget condition of a pod.
 fn mark(pod: &mut Value, context: &RequestContext<'_>) {
     let fields = vec![
         ("type", "DisruptionTarget".into()),

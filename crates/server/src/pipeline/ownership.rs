@@ -1,4 +1,4 @@
-//! Who owns which field after a write.
+//! Field ownership: `metadata.managedFields` after a write.
 
 use setpoint_api::Value;
 use setpoint_api::apply::{self, Applied, Comparison, FieldSet, Filter, Updated, Versions};
@@ -9,17 +9,17 @@ use setpoint_api::status::Status;
 use super::update::Subresource;
 use super::{RequestContext, Writer};
 
-/// Who owns what after an apply.
+/// Field owners after an apply.
 #[derive(Clone, Debug)]
 pub struct Owners {
     /// The new `metadata.managedFields`; null if there are none.
     pub managed: Value,
-    /// What the apply changed.
+    /// Fields that the apply changed.
     pub changed: FieldSet,
 }
 
-/// Notes in `new` who owns what, after any write but an apply, and answers with what it changed; nothing of a create,
-/// which makes everything.
+/// Records the owners of fields in `new` after any write but an apply. Returns the changed fields; none for a create,
+/// which changes everything.
 pub fn note(
     resource_type: &ResourceType,
     subresource: Subresource,
@@ -40,11 +40,11 @@ pub fn note(
     changed.map(Comparison::changed).unwrap_or_default()
 }
 
-/// Merges an applied configuration into an object, and notes who owns what. The object comes as it is stored and is
-/// answered as it is served, like the configuration.
+/// Merges an applied configuration into an object, and records the owners. `live` is as stored; the result is in the
+/// served version, like the configuration.
 ///
 /// # Errors
-/// If it does not fit the kind, or others own what it changes.
+/// If it does not match the schema, or changes fields of other managers.
 pub fn merge(
     resource_type: &ResourceType,
     subresource: Subresource,
@@ -64,7 +64,7 @@ pub fn merge(
     Ok((object, Owners { managed, changed: changed.changed() }))
 }
 
-/// Sets the owners of an object.
+/// Sets the managed fields of an object.
 pub fn set(object: &mut Value, managed: Value) {
     let metadata = object.ensure_map("metadata");
     if managed.is_null() {
@@ -96,7 +96,7 @@ fn with_writer<T>(
     })
 }
 
-/// What a write of a part can own.
+/// Fields that a write of the subresource can own.
 fn filter(resource_type: &ResourceType, subresource: Subresource) -> Option<Filter> {
     Some(match subresource {
         Subresource::None if resource_type.rules.reset_fields().is_empty() => return None,
@@ -104,12 +104,12 @@ fn filter(resource_type: &ResourceType, subresource: Subresource) -> Option<Filt
         Subresource::Status => Filter::exclude(resource_type.rules.status_reset_fields()),
         Subresource::Finalize => Filter::exclude(&["status"]),
         Subresource::Approval => Filter::exclude(&["spec", "status.certificate"]),
-        // What such a write may not change it still asked for.
+        // These writes own everything they contain, including fields that they cannot change.
         Subresource::EphemeralContainers | Subresource::Resize => return None,
     })
 }
 
-/// All forms in which the objects of a resource are served.
+/// All served versions of a resource.
 struct Forms {
     forms: Vec<&'static ResourceType>,
     filter: Option<Filter>,

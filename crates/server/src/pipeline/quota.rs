@@ -1,13 +1,15 @@
-//! What the ResourceQuotas of a namespace let it use.
+//! ResourceQuota admission: charges writes to the quotas of their namespace.
 //!
-//! A write that makes a namespace use more is judged by `status` of its quotas, and the commit that it comes to
-//! raises `status.used` of each in the same moment, on condition that nobody has written them since: of two writes
-//! that saw the same quota one is decided again. So what is admitted never exceeds a quota, and the controller, which
-//! counts anew what there is, cannot undo a charge that it has not seen. Nothing is charged for what shrinks or goes:
-//! the controller lowers `status.used`.
+//! A write that increases usage is checked against `status` of the quotas, and its commit also raises `status.used`
+//! of each, on condition that the quota is unchanged: of two writes that read the same quota one is decided again. So
+//! admitted usage never exceeds a quota, and the controller, which recounts usage, cannot undo a charge that it has
+//! not observed. Decreases are not charged: the controller lowers `status.used`.
 //!
-//! A limit that is not in force yet, because the controller has not counted what it limits, lets everything pass. Its
-//! quota is then written as it is, so that a count which began before does not stand.
+//! A limit whose usage the controller has not counted yet is not enforced. Its quota is still written, without a
+//! change, so that a count which started before the write fails with a conflict.
+//!
+//! For example, with `hard.pods: 10` and `used.pods: 9` two concurrent creates both decide `used.pods: 10`; one
+//! commits, the other conflicts, reads 10, and is rejected with `exceeded quota`.
 
 use setpoint_api::apply::{FieldPath, FieldSet};
 use setpoint_api::resource_types::{self, ResourceType};
@@ -25,14 +27,14 @@ use super::update::Subresource;
 use super::{RequestContext, Writer, ownership, unstorable};
 use crate::codec;
 
-/// The most quotas that an object can be charged to: their commits and its own are made together.
-pub const QUOTAS_MAX: usize = CHAIN_COMMITS_MAX - 1;
+/// Maximum number of quotas that an object can be charged to: they are committed together with it.
+const QUOTAS_MAX: usize = CHAIN_COMMITS_MAX - 1;
 
-/// What a commit adds to the quotas of its namespace.
+/// Charges of a commit to the quotas of its namespace.
 #[derive(Debug, Default)]
 pub struct Charges(Vec<Charge>);
 
-/// A quota as it is to be.
+/// A quota with its new `status.used`.
 #[derive(Debug)]
 struct Charge {
     key: Key,
@@ -40,10 +42,10 @@ struct Charge {
     quota: Value,
 }
 
-/// Works out what a write adds to the quotas of its namespace.
+/// Computes the charges of a write.
 ///
 /// # Errors
-/// If it is too much, or cannot be known.
+/// If a quota is exceeded, or its usage is unknown.
 pub fn charge(
     resource_type: &ResourceType,
     subresource: Subresource,
@@ -72,10 +74,10 @@ pub fn charge(
 }
 
 impl Charges {
-    /// Adds to a commit what it is charged.
+    /// Adds the charges to a commit.
     ///
     /// # Errors
-    /// If a quota cannot be written down.
+    /// If a quota cannot be encoded.
     pub fn commit(
         self,
         proposal: Proposal,
@@ -98,20 +100,20 @@ impl Charges {
     }
 }
 
-/// The first quota that a commit is charged to, if it is to one.
+/// Returns the first quota that a commit charges.
 #[must_use]
 pub fn charged(proposal: &Proposal) -> Option<&Key> {
     let writes = proposal.ahead().iter().flat_map(Proposal::writes);
     writes.map(|write| &write.key).find(|key| is_quota(key))
 }
 
-/// Whether the key is that of a quota.
+/// `true` if the key is that of a quota.
 #[must_use]
 pub fn is_quota(key: &Key) -> bool {
     key.resource().as_str() == ResourceQuota::RESOURCE
 }
 
-/// Whether a write can make its namespace use more: it makes an object, or changes what is counted of one.
+/// `true` if a write can increase usage: it creates an object, or changes a counted field.
 fn may_use_more(
     resource_type: &ResourceType,
     subresource: Subresource,
@@ -132,14 +134,14 @@ fn has_deadline(pod: &Value) -> bool {
     pod.at(&["spec", "activeDeadlineSeconds"]).is_some_and(|seconds| !seconds.is_null())
 }
 
-/// A quota that counts objects of the resource in question.
+/// A quota that counts objects of one resource.
 struct Quota<'a> {
     record: &'a Record,
     object: Object,
-    /// Its limits that are in force and concern the resource, and what is used of all.
+    /// Enforced limits of the resource, and the usage of all.
     hard: Usage,
     used: Usage,
-    /// Its limits that concern the resource and are not in force yet.
+    /// Limits of the resource that are not enforced yet.
     awaited: Vec<String>,
 }
 
@@ -166,7 +168,7 @@ impl<'a> Quota<'a> {
         self.object.view::<ResourceQuota>().is_some_and(|quota| quota.spec.covers(object))
     }
 
-    /// Refuses an object that cannot be held against the quota.
+    /// Rejects an object that lacks counted requests, or a quota without usage.
     fn check(&self, object: &Object) -> Result<(), String> {
         let name = self.name();
         if let Some(why) = unstated(object, self.hard.keys().map(String::as_str)) {
@@ -179,7 +181,7 @@ impl<'a> Quota<'a> {
         Err(format!("status unknown for quota: {name}, resources: {}", names.join(",")))
     }
 
-    /// The quota with `more` used of it; nothing if that does not concern it.
+    /// Returns the quota with `more` usage; `None` if it does not count it.
     fn charge(&self, more: &Usage, subresource: Subresource) -> Result<Option<Charge>, String> {
         let requested: Usage = self
             .hard
@@ -194,7 +196,7 @@ impl<'a> Quota<'a> {
         }
         let exceeded: Vec<&String> =
             used.iter().filter(|(name, sum)| *sum > &self.hard[*name]).map(|(name, _)| name).collect();
-        // What a volume has grown to is a fact, and is counted even if it is too much.
+        // The size of a volume has already grown, so it is counted beyond the limit.
         if !exceeded.is_empty() && subresource != Subresource::Status {
             let show = |amounts: &Usage| {
                 let parts =
@@ -220,7 +222,7 @@ impl<'a> Quota<'a> {
     }
 }
 
-/// Judges an object by all quotas before anything is added to one.
+/// Checks an object against all quotas before charging one.
 fn add_up(
     quotas: &[Quota<'_>],
     new: &Object,
@@ -255,7 +257,7 @@ fn add_up(
         ));
     }
     for quota in concerned {
-        // What the quota did not count before, it counts as a whole.
+        // A quota that did not count the object before charges it in full.
         let grown = old.is_some_and(|old| quota.covers(old));
         charges.0.extend(quota.charge(if grown { &more } else { &uses }, subresource)?);
     }

@@ -1,11 +1,13 @@
-//! Addresses and ports of Services.
+//! Service network: allocation of cluster IPs and node ports.
 //!
-//! An address belongs to a Service while there is an `IPAddress` object with its name. That object is made and
-//! deleted in the commit that makes and deletes the Service, on condition that nobody else has made it, so that no
-//! two Services get the same address and none is lost; that of a second address, in a commit just before. Node ports are counted over all Services that have some,
-//! which takes time in proportion to them; commits that take a port also touch one common key, so that of two that
-//! count at the same time one counts again. A dry run looks for free addresses like any other, and takes none; what it
-//! asks for by number is not held against what others have.
+//! A cluster IP belongs to a Service while an `IPAddress` object has its name. That object is created and deleted in
+//! the commit of the Service, on condition that it is absent, so no two Services get the same address and none leaks;
+//! that of a second address, in a chained commit just before. Used node ports are counted over all Services that have
+//! some, in time proportional to them; commits that take a port also touch one common key, so of two concurrent ones
+//! one is decided again. A dry run searches free addresses and takes none; addresses that it requests by number are
+//! not checked against other Services.
+//!
+//! Start at [`allocate`].
 
 mod ports;
 pub mod ranges;
@@ -25,26 +27,26 @@ use self::ranges::Ranges;
 use super::{RequestContext, Writer, check, unstorable};
 use crate::codec;
 
-/// What a commit of a Service takes and gives back.
+/// Addresses and ports that a commit takes and releases.
 #[derive(Debug, Default)]
 pub struct AddressClaims {
-    /// The `IPAddress` objects to make.
+    /// `IPAddress` objects to create.
     taken: Vec<Value>,
-    /// The addresses to give back.
+    /// Addresses to release.
     released: Vec<String>,
     takes_port: bool,
 }
 
-/// Where addresses come from, and whether they are only looked at.
+/// Ranges to allocate from, and `true` for a dry run.
 struct AllocationRequest {
     ranges: Ranges,
     dry_run: bool,
 }
 
-/// Gives a Service its families, addresses and ports. Any other object is left as it is.
+/// Allocates IP families, addresses and ports of a Service. Other objects are left as they are.
 ///
 /// # Errors
-/// If it asks for what it cannot have, or nothing is left.
+/// If a requested value is unavailable, or a range is exhausted.
 pub fn allocate(
     resource_type: &ResourceType,
     service: &mut Value,
@@ -69,7 +71,7 @@ pub fn allocate(
     match old {
         Some(old) if is_headless(old) => {}
         Some(old) if !wanted => claims.released = addresses(old),
-        // What it had is kept; families come and go at the end of the list.
+        // Existing addresses stay; families are added and removed at the end of the list.
         Some(old) if has_address(old) => {
             claims.taken = take_addresses(resource_type, service, before, ranges, context)?;
             let kept = texts(service, "ipFamilies").len();
@@ -82,7 +84,7 @@ pub fn allocate(
     Ok(claims)
 }
 
-/// What goes with a Service that is deleted.
+/// Releases the addresses of a deleted Service.
 #[must_use]
 pub fn release(resource_type: &ResourceType, service: &Value) -> AddressClaims {
     let released = if is_service(resource_type) { addresses(service) } else { Vec::new() };
@@ -90,10 +92,10 @@ pub fn release(resource_type: &ResourceType, service: &Value) -> AddressClaims {
 }
 
 impl AddressClaims {
-    /// Adds to the commit of a Service what it takes and gives back.
+    /// Adds the claims to the commit of a Service.
     ///
     /// # Errors
-    /// If an address cannot be written down.
+    /// If an `IPAddress` cannot be encoded.
     pub fn commit(
         self,
         mut proposal: Proposal,
@@ -101,7 +103,7 @@ impl AddressClaims {
         context: &RequestContext<'_>,
     ) -> Result<Proposal, Status> {
         let mut is_first = true;
-        // A commit has one key of a resource; what is more goes just ahead of it.
+        // A commit has one key per resource; further keys are in chained commits before it.
         let mut add = |proposal: Proposal, change: &dyn Fn(Proposal) -> Proposal| {
             if std::mem::take(&mut is_first) {
                 return change(proposal);
@@ -146,12 +148,12 @@ fn has_address(service: &Value) -> bool {
     service.str_at(&["spec", "type"]) != "ExternalName" && !is_headless(service)
 }
 
-/// The addresses that a Service has.
+/// Addresses of a Service.
 fn addresses(service: &Value) -> Vec<String> {
     if has_address(service) { texts(service, "clusterIPs") } else { Vec::new() }
 }
 
-/// The texts in a list of the spec.
+/// A list of texts in the spec.
 fn texts(service: &Value, field: &str) -> Vec<String> {
     let list = service.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default();
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -161,7 +163,7 @@ fn address_key(ip: IpAddr) -> Option<Key> {
     Key::cluster(&Resource::new("ipaddresses.networking.k8s.io").ok()?, &ip.to_string()).ok()
 }
 
-/// The key that every commit which takes a port puts.
+/// Key that every commit which takes a port writes.
 fn port_key() -> Option<Key> {
     Key::cluster(&Resource::new("rangeallocations").ok()?, "servicenodeports").ok()
 }
@@ -170,7 +172,7 @@ fn is_free(ip: IpAddr, snapshot: &Snapshot) -> bool {
     address_key(ip).is_some_and(|key| snapshot.get(&key).is_none())
 }
 
-/// Gives a Service an address for each of its families but the first ones: those that it asks for, or others.
+/// Allocates an address for each family after the first `skipped` ones: the requested one, or a free one.
 fn take_addresses(
     resource_type: &ResourceType,
     service: &mut Value,
@@ -183,7 +185,7 @@ fn take_addresses(
     ips.resize(ips.len().max(families.len()), String::new());
     let mut taken = Vec::new();
     for (i, family) in families.iter().enumerate().skip(skipped) {
-        // One number serves both families: they have no address in common.
+        // One random number serves both families: their ranges are disjoint.
         let ip = if ips[i].is_empty() {
             let free =
                 wanted.ranges.find(family == "IPv6", context.entropy[2], |ip| is_free(ip, context.snapshot));
@@ -194,8 +196,8 @@ fn take_addresses(
                 ))
             })?
         } else {
-            asked(&ips[i], wanted, context)
-                .map_err(|fault| refusal(resource_type, service, &ips, i, &fault))?
+            requested_address(&ips[i], wanted, context)
+                .map_err(|fault| allocation_error(resource_type, service, &ips, i, &fault))?
         };
         if ips[i].is_empty() {
             ips[i] = ip.to_string();
@@ -210,8 +212,12 @@ fn take_addresses(
     Ok(taken)
 }
 
-/// The address that somebody asks for, or why it cannot be given.
-fn asked(text: &str, wanted: &AllocationRequest, context: &RequestContext<'_>) -> Result<IpAddr, String> {
+/// Returns a requested address, or the reason why it is unavailable.
+fn requested_address(
+    text: &str,
+    wanted: &AllocationRequest,
+    context: &RequestContext<'_>,
+) -> Result<IpAddr, String> {
     let ip = ranges::address(text);
     match ip.filter(|ip| wanted.ranges.hold(*ip)) {
         None if wanted.dry_run => {
@@ -230,7 +236,13 @@ fn asked(text: &str, wanted: &AllocationRequest, context: &RequestContext<'_>) -
     }
 }
 
-fn refusal(resource_type: &ResourceType, service: &Value, ips: &[String], at: usize, fault: &str) -> Status {
+fn allocation_error(
+    resource_type: &ResourceType,
+    service: &Value,
+    ips: &[String],
+    at: usize,
+    fault: &str,
+) -> Status {
     let mut errors = ErrorList::new();
     let root = Path::root("spec");
     let detail = format!("failed to allocate IP {}: {fault}", ips[at]);
@@ -262,7 +274,7 @@ fn ip_address(ip: IpAddr, n: u64, service: &Value, context: &RequestContext<'_>)
     object
 }
 
-/// Who owns the fields of an `IPAddress` that is made with a Service.
+/// Managed fields of an `IPAddress`.
 fn owned_by_server(context: &RequestContext<'_>) -> Value {
     value!([{
         "manager": "kube-apiserver",

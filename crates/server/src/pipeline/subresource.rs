@@ -1,4 +1,4 @@
-//! The parts of an object that have an endpoint of their own, beside its status.
+//! Rules of subresources that are views of the object, beside `status`.
 
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::certificates::signing_request;
@@ -8,7 +8,7 @@ use setpoint_api::{Time, Value};
 use super::update::Subresource;
 
 impl Subresource {
-    /// The part that an endpoint writes; nothing if it writes none.
+    /// Parses the last segment of a path; `None` if it is not such a subresource.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Subresource> {
         Some(match name {
@@ -22,7 +22,7 @@ impl Subresource {
         })
     }
 
-    /// The last word of its path.
+    /// Last segment of the path; empty for the main resource.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,8 @@ impl Subresource {
         }
     }
 
-    /// Sets back what a write of the part may not change. The whole and the status go by the rules of their kind.
+    /// Resets fields that a write of the subresource may not change. The main resource and the status follow the
+    /// rules of their kind.
     pub(super) fn prepare(self, new: &mut Value, old: &Value, now: Time) {
         match self {
             Subresource::None | Subresource::Status => {}
@@ -49,7 +50,7 @@ impl Subresource {
         }
     }
 
-    /// What is wrong with a write of the part.
+    /// Validates a write of the subresource.
     pub(super) fn validate(self, new: &Value, old: &Value, errors: &mut ErrorList) {
         match self {
             Subresource::None | Subresource::Status => {}
@@ -60,7 +61,7 @@ impl Subresource {
         }
     }
 
-    /// Whether a write of the part changes what is wanted of a pod.
+    /// `true` if a write of the subresource increments the generation of a pod.
     pub(super) fn counts_generation(self) -> bool {
         matches!(self, Subresource::EphemeralContainers | Subresource::Resize)
     }

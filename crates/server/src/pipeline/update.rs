@@ -1,4 +1,4 @@
-//! Changing an object.
+//! Update: decides a change of the object or of one of its subresources.
 
 use setpoint_api::ResourceType;
 use setpoint_api::apply::keep_times;
@@ -17,27 +17,27 @@ use super::{
 };
 use crate::codec;
 
-/// Which part of an object a write may change.
+/// Subresource of a write: the fields that it may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// All but the status.
+    /// The main resource: everything but the status.
     None,
-    /// The status alone.
+    /// `status`.
     Status,
-    /// The finalizers of a namespace.
+    /// `finalize` of a namespace.
     Finalize,
-    /// Whether a certificate is granted.
+    /// `approval` of a CertificateSigningRequest.
     Approval,
-    /// The containers that are added to a pod to look inside.
+    /// `ephemeralcontainers` of a pod.
     EphemeralContainers,
-    /// The resources of a pod's containers.
+    /// `resize` of a pod: resources of its containers.
     Resize,
 }
 
-/// Puts what is wished for in the place of what `record` holds.
+/// Replaces the object of `record` with the desired one.
 ///
 /// # Errors
-/// If it may not be.
+/// If it is invalid, forbidden, or conflicts.
 pub fn update(
     resource_type: &ResourceType,
     subresource: Subresource,
@@ -49,10 +49,10 @@ pub fn update(
     update_live(resource_type, subresource, desired, (record, codec::object(record)), writer, context)
 }
 
-/// As [`update`], for who has read the object of the record already; for a status also by [`codec::closed`].
+/// As [`update`], with the decoded object of the record; for a status it may be decoded by [`codec::closed`].
 ///
 /// # Errors
-/// If it may not be.
+/// If it is invalid, forbidden, or conflicts.
 pub fn update_live(
     resource_type: &ResourceType,
     subresource: Subresource,
@@ -71,7 +71,7 @@ pub fn update_live(
         admission::admit_update(resource_type, &mut new, &old, context);
         claims = service_network::allocate(resource_type, &mut new, Some(&old), writer.dry_run, context)?;
     }
-    let warnings = judge(resource_type, subresource, &mut new, &old, writer, context)?;
+    let warnings = prepare_and_validate(resource_type, subresource, &mut new, &old, writer, context)?;
     let charges = quota::charge(resource_type, subresource, &new, Some(&old), context)?;
     let key = resource_type
         .key(metadata::namespace(&old), &name)
@@ -99,8 +99,8 @@ pub fn update_live(
     decided(Step::Commit(Box::new(proposal)))
 }
 
-/// Sets back what a write of the part may not change, refuses what it may not say, and answers with warnings.
-fn judge(
+/// Resets fields that the write may not change, validates the rest, and returns warnings.
+fn prepare_and_validate(
     resource_type: &ResourceType,
     subresource: Subresource,
     new: &mut Value,
@@ -163,7 +163,7 @@ fn judge(
     })
 }
 
-/// Sets back what an update of a part does not change of the metadata. Who manages it changes in any case.
+/// Resets metadata that a subresource may not change. Managed fields change in any case.
 fn keep_metadata(new: &mut Value, old: &Value, reset: &[&str]) {
     for path in reset {
         if *path == "metadata" {
@@ -180,7 +180,7 @@ fn keep_metadata(new: &mut Value, old: &Value, reset: &[&str]) {
     }
 }
 
-/// An object to answer with, of which parts may have been left as they are written, see [`codec::closed`].
+/// Decodes fields that were left encoded, for a response; see [`codec::closed`].
 fn open(object: Value) -> Value {
     let spec = object.get("spec").and_then(Value::as_map);
     if spec.is_some_and(|spec| spec.iter().any(|(_, field)| matches!(field, Value::Raw(_)))) {
@@ -189,7 +189,7 @@ fn open(object: Value) -> Value {
     object
 }
 
-/// Whether nothing holds back any longer an object that was deleted. A namespace is also held by its contents.
+/// `true` if a deleted object has no finalizers left. A namespace is also held by its contents.
 fn released(resource_type: &ResourceType, new: &Value, old: &Value) -> bool {
     match resource_type.resource.as_str() {
         "namespaces" => namespace::is_released(new, old),

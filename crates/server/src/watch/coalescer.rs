@@ -1,4 +1,4 @@
-//! Watch coalescer: how long watches rest between writes, and encoded events that equal watches share.
+//! Watch coalescer: rests of watches between writes, and encoded events that equal watches share.
 //!
 //! Watches of the same objects in the same form are a [`Group`]. They rest until the same instants, so after a rest
 //! all of them continue at the same event, and the chunk that the first of them encodes serves the others.
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn watch_that_came_later_goes_on_with_the_others() {
+    fn later_watch_joins_the_chunks_of_its_group() {
         let mut chunks = SharedChunks::default();
         let chunk = |from, to| SharedChunk {
             from,

@@ -1,4 +1,4 @@
-//! Kinds that are stored and have no effect yet: each write says so.
+//! Kinds that are stored but not enforced: each write has a warning.
 
 use super::TestServer;
 
@@ -18,7 +18,7 @@ fn expected(kind: &str, instead: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_write_without_effect_is_answered_with_a_warning() {
+fn write_of_an_unenforced_kind_has_a_warning() {
     let server = TestServer::new();
     let hook = r#"{"metadata":{"name":"h"},"webhooks":[]}"#;
     let policy = r#"{"metadata":{"name":"np"},"spec":{"podSelector":{}}}"#;
@@ -58,7 +58,7 @@ fn a_write_without_effect_is_answered_with_a_warning() {
 }
 
 #[test]
-fn a_write_with_effect_has_no_such_warning() {
+fn write_of_an_enforced_kind_has_no_warning() {
     let server = TestServer::new();
     let map = r#"{"metadata":{"name":"m"}}"#;
     assert_eq!(warnings(&server, "POST", "/api/v1/namespaces/default/configmaps", map), (201, Vec::new()));

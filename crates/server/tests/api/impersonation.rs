@@ -1,19 +1,19 @@
-//! Requests that ask for another identity.
+//! Requests with impersonation headers.
 
 use setpoint_api::json;
 
 use super::TestServer;
 
 #[test]
-fn a_request_that_asks_for_another_identity_is_forbidden() {
+fn impersonation_is_forbidden() {
     let server = TestServer::new();
     for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
         for path in ["/api/v1/namespaces/default/configmaps", "/version", "/api", "/nothing"] {
             let (code, _, body) = server.send("GET", path, "", &[(header, "bob")]);
             assert_eq!(code, 403, "{header} {path}");
-            let refusal = json::parse(&body).unwrap();
-            assert_eq!(refusal.str_at(&["reason"]), "Forbidden");
-            let message = refusal.str_at(&["message"]);
+            let error = json::parse(&body).unwrap();
+            assert_eq!(error.str_at(&["reason"]), "Forbidden");
+            let message = error.str_at(&["message"]);
             assert!(
                 message.contains("does not support impersonation yet") && message.contains(header),
                 "{message}"

@@ -1,4 +1,4 @@
-//! Quotas under many who write at once: clients through the API, and the loop beside it.
+//! Quotas under concurrent writes: clients through the API, and the loop.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{MAPS, TestServer, request};
 
 const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas";
 
-/// A quota over ConfigMaps that is in force.
+/// Creates an enforced quota over ConfigMaps.
 fn limit(server: &TestServer, hard: usize) {
     let body = format!(r#"{{"metadata":{{"name":"q"}},"spec":{{"hard":{{"count/configmaps":"{hard}"}}}}}}"#);
     let (code, _) = server.call("POST", QUOTA, &body);
@@ -42,7 +42,7 @@ fn send(server: &TestServer, method: &str, path: &str, body: &str) -> u16 {
 }
 
 #[test]
-fn clients_that_come_at_once_get_what_there_is_and_hear_of_no_conflict() {
+fn concurrent_clients_use_up_a_quota_without_conflicts() {
     const HARD: usize = 50;
     let server = TestServer::new();
     limit(&server, HARD);
@@ -61,7 +61,7 @@ fn clients_that_come_at_once_get_what_there_is_and_hear_of_no_conflict() {
                 }
             });
         }
-        // Somebody who changes the quota itself gets on too.
+        // A concurrent update of the quota itself succeeds too.
         scope.spawn(move || {
             for n in 0..20 {
                 let body = format!(r#"{{"metadata":{{"labels":{{"n":"{n}"}}}}}}"#);
@@ -71,16 +71,16 @@ fn clients_that_come_at_once_get_what_there_is_and_hear_of_no_conflict() {
     });
     assert_eq!((made.into_inner(), refused.into_inner()), (HARD, 30));
     assert_eq!(used(&server), HARD.to_string());
-    let (code, refusal) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
-    assert_eq!((code, refusal.str_at(&["reason"])), (403, "Forbidden"));
+    let (code, error) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
+    assert_eq!((code, error.str_at(&["reason"])), (403, "Forbidden"));
     assert_eq!(
-        refusal.str_at(&["message"]),
+        error.str_at(&["message"]),
         "configmaps \"more\" is forbidden: exceeded quota: q, requested: count/configmaps=1, \
          used: count/configmaps=50, limited: count/configmaps=50"
     );
 }
 
-/// A namespace with `count` quotas over ConfigMaps that are in force.
+/// Creates `count` enforced quotas over ConfigMaps.
 fn limit_by_many(server: &TestServer, count: usize) {
     for n in 0..count {
         let body =
@@ -99,22 +99,22 @@ fn an_object_is_charged_to_any_of_two_hundred_quotas() {
         let (code, answer) = server.call("POST", MAPS, &format!(r#"{{"metadata":{{"name":"m-{n}"}}}}"#));
         assert_eq!(code, 201, "{}", json::to_text(&answer));
     }
-    let (code, refusal) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
+    let (code, error) = server.call("POST", MAPS, r#"{"metadata":{"name":"more"}}"#);
     assert_eq!(code, 403);
-    assert!(refusal.str_at(&["message"]).contains("exceeded quota: q-0000, "));
+    assert!(error.str_at(&["message"]).contains("exceeded quota: q-0000, "));
     let (_, quotas) = server.call("GET", QUOTA, "");
     let quotas = quotas.get("items").and_then(setpoint_api::Value::as_list).unwrap();
     assert!(quotas.iter().all(|quota| quota.str_at(&["status", "used", "count/configmaps"]) == "5"));
 }
 
 #[test]
-fn more_quotas_than_can_be_charged_at_once_are_a_clear_refusal() {
+fn too_many_quotas_are_a_clear_error() {
     let server = TestServer::new();
     limit_by_many(&server, 1024);
-    let (code, refusal) = server.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#);
-    assert_eq!((code, refusal.str_at(&["reason"])), (403, "Forbidden"), "{}", json::to_text(&refusal));
+    let (code, error) = server.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#);
+    assert_eq!((code, error.str_at(&["reason"])), (403, "Forbidden"), "{}", json::to_text(&error));
     assert_eq!(
-        refusal.str_at(&["message"]),
+        error.str_at(&["message"]),
         "configmaps \"m\" is forbidden: 1024 quotas of its namespace count it, at most 1023 are supported: \
          remove some of them"
     );
@@ -122,10 +122,10 @@ fn more_quotas_than_can_be_charged_at_once_are_a_clear_refusal() {
     assert_eq!(server.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#).0, 201);
 }
 
-/// How many ConfigMaps the loop is to make.
+/// ConfigMaps that the loop creates.
 const WANTED: usize = 60;
 
-/// Makes ConfigMaps until there are enough that are its own.
+/// Creates ConfigMaps until there are enough.
 struct Maker;
 
 impl Planner for Maker {
@@ -157,7 +157,7 @@ impl Planner for Maker {
 }
 
 #[test]
-fn a_loop_that_makes_many_objects_at_once_hears_of_no_conflict() {
+fn loop_creating_many_objects_sees_no_conflict() {
     const RIVALS: usize = 20;
     let store = Store::in_memory(Retention::default());
     let server = TestServer::over(store.clone());

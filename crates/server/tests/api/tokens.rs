@@ -1,4 +1,4 @@
-//! Tokens of service accounts: issued, checked, bound, ended; and what those may do who have one.
+//! Service account tokens: issuing, verification, binding, expiry, and their permissions.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn review(server: &TestServer, token: &str) -> Value {
 }
 
 #[test]
-fn a_token_names_its_account_until_its_time_is_over() {
+fn token_authenticates_its_service_account_until_it_expires() {
     let server = TestServer::new();
     account(&server);
     let (code, issued) = token(&server, r#"{"expirationSeconds":600}"#);
@@ -44,12 +44,12 @@ fn a_token_names_its_account_until_its_time_is_over() {
 }
 
 #[test]
-fn a_token_that_was_touched_or_is_for_others_does_not_hold() {
+fn tampered_or_misaddressed_token_is_invalid() {
     let server = TestServer::new();
     account(&server);
     let (_, issued) = token(&server, r#"{"audiences":["vault"]}"#);
     let token = issued.str_at(&["status", "token"]);
-    assert!(server.api.authenticate(token).is_none(), "it is meant for somebody else");
+    assert!(server.api.authenticate(token).is_none(), "it is for another audience");
     let body = format!(r#"{{"spec":{{"token":"{token}","audiences":["vault"]}}}}"#);
     let (_, checked) = server.call("POST", REVIEWS, &body);
     assert_eq!(checked.at(&["status", "authenticated"]), Some(&Value::Bool(true)));
@@ -61,7 +61,7 @@ fn a_token_that_was_touched_or_is_for_others_does_not_hold() {
 }
 
 #[test]
-fn a_bound_token_ends_with_what_it_is_bound_to() {
+fn bound_token_is_revoked_with_its_object() {
     let server = TestServer::new();
     account(&server);
     let pod = r#"{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","containers":[{"name":"c","image":"i"}]}}"#;
@@ -86,7 +86,7 @@ fn node(server: &TestServer, name: &str) {
 }
 
 #[test]
-fn a_token_that_is_bound_to_a_node_ends_with_it() {
+fn token_bound_to_a_node_is_revoked_with_it() {
     let server = TestServer::new();
     account(&server);
     node(&server, "n");
@@ -112,7 +112,7 @@ fn a_token_that_is_bound_to_a_node_ends_with_it() {
 }
 
 #[test]
-fn a_token_that_is_bound_to_a_pod_survives_the_node_of_the_pod() {
+fn token_bound_to_a_pod_survives_the_node_of_the_pod() {
     let server = TestServer::new();
     account(&server);
     node(&server, "n");
@@ -129,7 +129,7 @@ fn a_token_that_is_bound_to_a_pod_survives_the_node_of_the_pod() {
 }
 
 #[test]
-fn a_token_ends_a_minute_after_the_deletion_of_what_it_is_bound_to_was_due() {
+fn token_is_revoked_a_minute_after_deletion_was_due() {
     let server = TestServer::new();
     let body = r#"{"metadata":{"name":"robot","finalizers":["example.com/wait"]}}"#;
     assert_eq!(server.call("POST", ACCOUNTS, body).0, 201);
@@ -142,7 +142,7 @@ fn a_token_ends_a_minute_after_the_deletion_of_what_it_is_bound_to_was_due() {
 }
 
 #[test]
-fn who_is_no_administrator_may_ask_who_they_are_and_nothing_else() {
+fn non_administrator_can_only_review_itself() {
     let server = TestServer::new();
     let ask = |method: &str, path: &str, body: &str| {
         let identity = Identity { user: "bob".into(), groups: vec!["system:authenticated".into()] };

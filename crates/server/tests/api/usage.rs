@@ -1,4 +1,4 @@
-//! `metrics.k8s.io` over whoever measures: found by clients only where somebody does, and told in upstream's words.
+//! `metrics.k8s.io`: served only with a usage source, with upstream's messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn message(server: &TestServer, method: &str, path: &str) -> (u16, String) {
 }
 
 #[test]
-fn the_group_is_found_only_where_somebody_measures() {
+fn metrics_group_is_discovered_only_with_a_usage_source() {
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     for (server, is_there) in [(TestServer::new(), false), (server(), true)] {
         for path in ["/", "/apis"] {
@@ -90,7 +90,7 @@ fn the_group_is_found_only_where_somebody_measures() {
 }
 
 #[test]
-fn pods_and_nodes_are_told_one_by_one_and_together() {
+fn pod_and_node_metrics_are_served_singly_and_as_lists() {
     let server = server();
     let (code, pod) = get(&server, &format!("{GROUP}/namespaces/default/pods/web"));
     let expected = r#"{"kind":"PodMetrics","apiVersion":"metrics.k8s.io/v1beta1","metadata":{"name":"web","namespace":"default","creationTimestamp":"2023-11-14T22:13:20Z","labels":{"app":"web"}},"timestamp":"2023-11-14T22:13:20Z","window":"1m30s","containers":[{"name":"a","usage":{"cpu":"250m","memory":"1Mi"}},{"name":"b","usage":{"cpu":"1","memory":"1Ki"}}]}"#;
@@ -130,19 +130,19 @@ fn tables_have_a_column_for_each_resource() {
 }
 
 #[test]
-fn what_is_not_measured_or_not_offered_is_refused_in_upstreams_words() {
+fn unmeasured_objects_have_upstreams_messages() {
     let server = server();
-    let said = |method: &str, path: &str| message(&server, method, &format!("{GROUP}/{path}"));
-    assert_eq!(said("GET", "nodes/x"), (404, "node \"x\" not found".to_owned()));
-    assert_eq!(said("GET", "namespaces/default/pods/x"), (404, "pods \"x\" not found".to_owned()));
+    let response = |method: &str, path: &str| message(&server, method, &format!("{GROUP}/{path}"));
+    assert_eq!(response("GET", "nodes/x"), (404, "node \"x\" not found".to_owned()));
+    assert_eq!(response("GET", "namespaces/default/pods/x"), (404, "pods \"x\" not found".to_owned()));
     let json = [("content-type", "application/json")];
     let (code, ..) = server.send("POST", "/api/v1/nodes", r#"{"metadata":{"name":"x"}}"#, &json);
     assert_eq!(code, 201);
-    assert_eq!(said("GET", "nodes/x"), (404, "nodes.metrics.k8s.io \"x\" not found".to_owned()));
-    assert_eq!(said("POST", "nodes").0, 405);
-    let (code, watch) = said("GET", "pods?watch=true");
+    assert_eq!(response("GET", "nodes/x"), (404, "nodes.metrics.k8s.io \"x\" not found".to_owned()));
+    assert_eq!(response("POST", "nodes").0, 405);
+    let (code, watch) = response("GET", "pods?watch=true");
     assert_eq!((code, watch.contains("watch is not supported")), (405, true), "{watch}");
-    assert_eq!(said("GET", "pods?labelSelector=%3D%3D").0, 400);
+    assert_eq!(response("GET", "pods?labelSelector=%3D%3D").0, 400);
     let nobody = Identity { user: "ann".to_owned(), groups: vec!["system:authenticated".to_owned()] };
     let (code, refused) = server.send_as(nobody, "GET", &format!("{GROUP}/namespaces/a/pods"), "");
     let why = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource \"pods\" in API group \

@@ -1,11 +1,11 @@
-//! Watches: their order, their rests, and the chunks that equal watches share.
+//! Watches: order, rests, and chunks that equal watches share.
 
 use setpoint_server::exchange::Frames;
 
 use super::*;
 
 #[test]
-fn a_watch_tells_what_happened_since() {
+fn watch_sends_events_after_its_revision() {
     let server = TestServer::new();
     let made = server.make("a", "");
     let revision = made.str_at(&["metadata", "resourceVersion"]);
@@ -15,15 +15,15 @@ fn a_watch_tells_what_happened_since() {
     let (code, _, out) = server.send("GET", &path, "", &[]);
     let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let lines: Vec<Value> = lines.map(|line| json::parse(line).unwrap()).collect();
-    let told = |line: &Value| {
+    let received = |line: &Value| {
         (line.str_at(&["type"]).to_owned(), line.str_at(&["object", "metadata", "name"]).to_owned())
     };
     let expected = [("ADDED", "b"), ("DELETED", "a")].map(|(kind, name)| (kind.to_owned(), name.to_owned()));
-    assert_eq!((code, lines.iter().map(told).collect::<Vec<_>>()), (200, expected.to_vec()));
+    assert_eq!((code, lines.iter().map(received).collect::<Vec<_>>()), (200, expected.to_vec()));
 }
 
 #[test]
-fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() {
+fn first_event_is_sent_at_once_and_a_burst_together() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let server = TestServer { runtime, ..TestServer::new() };
@@ -32,7 +32,7 @@ fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() 
     );
     let answer = server.runtime.block_on(server.api.answer(request("GET", &path, "", &[])));
     let Body::Stream(mut frames) = answer.body else { panic!("a watch is a stream") };
-    let mut told = || {
+    let mut received = || {
         let mut context = Context::from_waker(Waker::noop());
         server.runtime.block_on(async {
             match frames.poll_frame(&mut context) {
@@ -42,21 +42,21 @@ fn a_change_after_a_quiet_while_is_told_at_once_and_those_of_a_burst_together() 
         })
     };
     let pass = |millis| server.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
-    assert_eq!(told(), 0);
+    assert_eq!(received(), 0);
     server.make("a", "");
-    assert_eq!(told(), 1, "the first at once");
+    assert_eq!(received(), 1, "the first at once");
     server.make("b", "");
     pass(1);
     server.make("c", "");
-    assert_eq!(told(), 0, "the others wait");
+    assert_eq!(received(), 0, "the others wait");
     pass(6);
-    assert_eq!(told(), 2, "and go together");
+    assert_eq!(received(), 2, "and go together");
     pass(20);
     server.make("d", "");
-    assert_eq!(told(), 1, "at once again");
+    assert_eq!(received(), 1, "at once again");
 }
 
-/// A server whose clock for rests the test moves.
+/// A server whose clock of rests is manual.
 fn paused() -> TestServer {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     TestServer { runtime: runtime.unwrap(), ..TestServer::new() }
@@ -70,7 +70,7 @@ fn open(server: &TestServer, path: &str, accept: &str) -> Box<dyn Frames> {
     }
 }
 
-/// Returns the pieces that are there at once.
+/// Returns the frames that are ready.
 fn pieces(server: &TestServer, frames: &mut Box<dyn Frames>) -> Vec<bytes::Bytes> {
     let mut context = Context::from_waker(Waker::noop());
     server.runtime.block_on(async {

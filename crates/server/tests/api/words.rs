@@ -1,4 +1,4 @@
-//! What is refused, and in which words: paths, methods, forms, names, patches. Clients and people know these texts.
+//! Error messages that clients and users know: paths, methods, media types, names, patches.
 
 use setpoint_api::{Value, json};
 
@@ -9,7 +9,7 @@ fn message(answer: &(u16, Value)) -> (u16, &str) {
 }
 
 #[test]
-fn methods_and_paths_that_are_not_there() {
+fn messages_for_unknown_methods_and_paths() {
     let server = TestServer::new();
     let not_allowed = "the server does not allow this method on the requested resource";
     for (method, path) in [
@@ -34,41 +34,41 @@ fn methods_and_paths_that_are_not_there() {
 }
 
 #[test]
-fn forms_that_are_not_offered() {
+fn messages_for_unsupported_media_types() {
     let server = TestServer::new();
     server.make("x", "");
     let one = format!("{MAPS}/x");
-    let said = |path: &str, accept: &str| {
+    let response = |path: &str, accept: &str| {
         let (code, _, body) = server.send("GET", path, "", &[("accept", accept)]);
         let body = json::parse(&body).unwrap();
         (code, body.str_at(&["apiVersion"]).to_owned(), body.str_at(&["message"]).to_owned())
     };
     let offered = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
                    application/vnd.kubernetes.protobuf";
-    assert_eq!(said(&one, "application/*").2, offered);
-    assert!(said(MAPS, "text/html").2.ends_with("application/vnd.kubernetes.protobuf;stream=watch"));
+    assert_eq!(response(&one, "application/*").2, offered);
+    assert!(response(MAPS, "text/html").2.ends_with("application/vnd.kubernetes.protobuf;stream=watch"));
     assert_eq!(
-        said("/version", "text/html").2,
+        response("/version", "text/html").2,
         "406: Not Acceptable\n\nAvailable representations: application/json"
     );
     let table = |version: &str| format!("application/json;as=Table;v={version};g=meta.k8s.io");
-    assert_eq!(said(&one, &table("v1beta1")).1, "meta.k8s.io/v1beta1");
+    assert_eq!(response(&one, &table("v1beta1")).1, "meta.k8s.io/v1beta1");
     let accepted = "only the following media types are accepted: application/json, application/yaml, \
                     application/vnd.kubernetes.protobuf";
-    assert_eq!(said(&one, &table("v2")).2, accepted);
-    assert_eq!(said("/apis/batch/v1", &table("v1")).2, accepted);
+    assert_eq!(response(&one, &table("v2")).2, accepted);
+    assert_eq!(response("/apis/batch/v1", &table("v1")).2, accepted);
     assert_eq!(
-        said(MAPS, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").2,
+        response(MAPS, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").2,
         "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)"
     );
     assert_eq!(
-        said(&one, "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io").2,
+        response(&one, "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io").2,
         "you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)"
     );
 }
 
 #[test]
-fn a_write_names_the_object_of_its_path() {
+fn write_must_match_the_name_in_its_path() {
     let server = TestServer::new();
     let uid = server.make("x", "").str_at(&["metadata", "uid"]).to_owned();
     let one = format!("{MAPS}/x");
@@ -106,7 +106,7 @@ fn a_write_names_the_object_of_its_path() {
 }
 
 #[test]
-fn configurations_that_cannot_be_applied() {
+fn messages_for_invalid_configurations() {
     let server = TestServer::new();
     let apply = |query: &str, body: &str| {
         let kind = [("content-type", "application/apply-patch+yaml")];
@@ -140,37 +140,37 @@ fn configurations_that_cannot_be_applied() {
 }
 
 #[test]
-fn bodies_that_are_no_objects() {
+fn messages_for_bodies_that_are_not_objects() {
     let server = TestServer::new();
-    let said = |body: &str| message(&server.call("POST", MAPS, body)).1.to_owned();
+    let response = |body: &str| message(&server.call("POST", MAPS, body)).1.to_owned();
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): ";
     let unversioned = format!("{unrecognized}couldn't get version/kind; json parse error: ");
     assert_eq!(
-        said(r#"{"apiVersion":"v1","kind":"ConfigMap",}"#),
+        response(r#"{"apiVersion":"v1","kind":"ConfigMap",}"#),
         format!(
             "{unversioned}invalid character '}}' looking for beginning of object key string \
              ({{\"apiVersion\":\"v1\",\"kind\":\"Con ...)"
         )
     );
     assert_eq!(
-        said(r#"{"kind":5}"#),
+        response(r#"{"kind":5}"#),
         format!(
             "{unversioned}json: cannot unmarshal number into Go struct field .kind of type string ({{\"kind\":5}})"
         )
     );
     assert_eq!(
-        said(r#"{"apiVersion":"a/b/c"}"#),
+        response(r#"{"apiVersion":"a/b/c"}"#),
         format!("{unrecognized}unexpected GroupVersion string: a/b/c ({{\"apiVersion\":\"a/b/c\"}})")
     );
-    assert!(said("null").starts_with("ConfigMap \"\" is invalid: metadata.name: Required value"));
+    assert!(response("null").starts_with("ConfigMap \"\" is invalid: metadata.name: Required value"));
 }
 
 #[test]
-fn what_a_delete_says() {
+fn delete_options_and_their_messages() {
     let server = TestServer::new();
     let one = format!("{MAPS}/none");
     let refused = server.call("DELETE", &format!("{one}?propagationPolicy=Nope"), "");
-    assert_eq!(refused.0, 422, "options are judged before anything is looked for");
+    assert_eq!(refused.0, 422, "options are validated before the object is read");
     let other = server.call("DELETE", &one, r#"{"kind":"Pod"}"#);
     assert!(message(&other).1.starts_with("no kind \"Pod\" is registered for version \"meta.k8s.io/v1\""));
     let (_, headers, _) = server.send("DELETE", "/apis/batch/v1/namespaces/default/jobs/j", "", &[]);
@@ -179,12 +179,12 @@ fn what_a_delete_says() {
     assert_eq!(server.call("DELETE", classes, "").0, 403);
     server.make("x", "");
     let (code, _) = server.call("DELETE", &format!("{MAPS}/x?dryRun=Bad"), r#"{"dryRun":["All"]}"#);
-    assert_eq!(code, 200, "what the query says does not count beside a body");
+    assert_eq!(code, 200, "the query is ignored if there is a body");
     assert_eq!(server.call("GET", &format!("{MAPS}/x"), "").0, 200);
 }
 
 #[test]
-fn lists_of_any_state_come_whole_and_numbers_are_numbers() {
+fn list_at_revision_zero_ignores_the_limit_and_numbers_are_validated() {
     let server = TestServer::new();
     for name in ["a", "b", "c"] {
         server.make(name, &format!(r#","labels":{{"n":"{name}"}}"#));
@@ -192,7 +192,7 @@ fn lists_of_any_state_come_whole_and_numbers_are_numbers() {
     let all = |query: &str| server.call("GET", &format!("{MAPS}?{query}"), "").1;
     assert_eq!(super::names(&all("limit=1&resourceVersion=0")).len(), 3);
     let page = all("limit=1&labelSelector=n%3Da");
-    assert!(!page.str_at(&["metadata", "continue"]).is_empty(), "the next page tells that nothing is left");
+    assert!(!page.str_at(&["metadata", "continue"]).is_empty(), "the next page is empty");
     let empty = server.call("GET", &format!("{MAPS}?limit="), "");
     assert_eq!(message(&empty), (400, "strconv.ParseInt: parsing \"\": invalid syntax"));
     assert_eq!(server.call("GET", &format!("{MAPS}/a?resourceVersion=abc"), "").0, 400);
@@ -201,7 +201,7 @@ fn lists_of_any_state_come_whole_and_numbers_are_numbers() {
 }
 
 #[test]
-fn a_service_that_is_only_tried_takes_nothing_from_others() {
+fn dry_run_of_a_service_takes_no_address() {
     let server = TestServer::new();
     let services = "/api/v1/namespaces/default/services";
     let body = r#"{"metadata":{"name":"s"},"spec":{"type":"NodePort","clusterIP":"10.0.9.9","ports":[{"port":1,"nodePort":1}]}}"#;

@@ -33,7 +33,7 @@ fn with<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> T {
 }
 
 #[test]
-fn a_certificate_chains_to_the_authority_and_names_all_groups() {
+fn signed_certificate_chains_to_the_ca_and_has_all_groups() {
     let pki = pki();
     let request = request();
     let wanted =
@@ -63,7 +63,7 @@ fn a_certificate_chains_to_the_authority_and_names_all_groups() {
 }
 
 #[test]
-fn lives_are_upstreams() {
+fn lifetimes_are_upstreams() {
     let life = |seconds: Option<u64>| {
         let pem = signed(&["client auth"], seconds, NOW).unwrap();
         let (begin, end) = with(&pem, life);
@@ -78,7 +78,7 @@ fn lives_are_upstreams() {
 }
 
 #[test]
-fn nothing_outlives_the_authority() {
+fn certificate_never_outlives_the_ca() {
     let end = with(&pki().ca.certificate, life).1;
     let pem = signed(&["client auth"], None, end.before(DAY)).unwrap();
     assert_eq!(with(&pem, life).1, end);
@@ -87,7 +87,7 @@ fn nothing_outlives_the_authority() {
 }
 
 #[test]
-fn every_use_has_its_bit_or_its_purpose() {
+fn every_usage_has_its_key_usage_bit_or_extended_usage() {
     let all: Vec<&str> =
         KEY_USAGES.iter().map(|(name, _)| *name).chain(PURPOSES.map(|(name, _)| name)).collect();
     let pem = signed(&all, None, NOW).unwrap();
@@ -105,7 +105,7 @@ fn every_use_has_its_bit_or_its_purpose() {
 }
 
 #[test]
-fn numbers_are_positive_whatever_chance_says() {
+fn serial_numbers_are_positive_for_any_entropy() {
     for entropy in [[0, 0], [u64::MAX, u64::MAX], [1 << 63, 0]] {
         let wanted = SigningRequest { request: &request(), usages: &["client auth"], life: None };
         let pem = Signer::new(&pki().ca).unwrap().sign(&wanted, NOW, entropy).unwrap();

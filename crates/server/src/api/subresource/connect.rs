@@ -78,9 +78,9 @@ impl Api {
     /// Checks that the proxied object exists. Returns its node, if it is known.
     fn check_proxy(&self, target: &Target, snapshot: &Snapshot) -> Result<Option<String>, Status> {
         let noun = target.resource_type.info.singular;
-        let asked = &target.name;
-        let Some((name, port)) = name_and_port(asked) else {
-            return Err(Status::bad_request(format!("invalid {noun} request {}", Quoted(asked))));
+        let requested = &target.name;
+        let Some((name, port)) = name_and_port(requested) else {
+            return Err(Status::bad_request(format!("invalid {noun} request {}", Quoted(requested))));
         };
         let object = |name: &str| {
             let key = target.resource_type.key(&target.namespace, name).ok()?;
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_proxy_may_have_a_scheme_and_a_port() {
+    fn proxy_name_can_have_a_scheme_and_a_port() {
         for (text, expected) in [
             ("web", Some(("web", ""))),
             ("web:80", Some(("web", "80"))),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_must_be_one_of_the_pod() {
+    fn unknown_container_is_rejected() {
         let pod = r#"{"spec":{"initContainers":[{"name":"i"}],"containers":[{"name":"a"},{"name":"b"}]}}"#;
         let pod = json::parse(pod.as_bytes()).unwrap();
         assert!(check_container(&pod, "p", "i").is_ok());

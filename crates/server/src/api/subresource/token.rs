@@ -28,58 +28,60 @@ impl Api {
     ) -> Result<Response, Status> {
         let form = wanted_whole(request)?;
         let definition = expected("authentication.k8s.io/v1", "TokenRequest")?;
-        let (mut wish, warnings) = object(request, target, query, definition)?;
+        let (mut token_request, warnings) = object(request, target, query, definition)?;
         let snapshot = self.store.snapshot();
         let account = codec::object(&self.find(target, &snapshot)?);
-        check_names(&wish, target, &account)?;
+        check_names(&token_request, target, &account)?;
         let rules = kinds::rules(KIND.group, KIND.name)
             .ok_or_else(|| Status::internal_error("there are no rules for TokenRequest"))?;
-        rules.default(&mut wish);
+        rules.default(&mut token_request);
         let mut errors = ErrorList::new();
-        rules.validate(&wish, &mut errors);
+        rules.validate(&token_request, &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid(KIND, "", &errors));
         }
-        let bound = bound(&wish, target, &snapshot)?;
+        let bound = bound(&token_request, target, &snapshot)?;
         let now = self.options.clock.now();
-        let seconds = wish.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or_default();
+        let seconds =
+            token_request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or_default();
         let end = now.after(Duration::from_secs(seconds.unsigned_abs()));
-        let said = wish.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
-        let mut audiences: Vec<String> = said.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let given = token_request.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
+        let mut audiences: Vec<String> = given.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         if audiences.is_empty() {
             audiences.push(ISSUER.to_owned());
         }
         let id = uid([(); 3].map(|()| (self.options.entropy)()));
         let claims = claims(&account, &audiences, &bound, (now, end), &id);
         let token = self.tokens.sign(&claims).map_err(Status::internal_error)?;
-        let spec = wish.ensure_map("spec");
+        let spec = token_request.ensure_map("spec");
         spec.insert("audiences", audiences.into_iter().map(Value::from).collect::<Vec<_>>());
-        let metadata = wish.ensure_map("metadata");
+        let metadata = token_request.ensure_map("metadata");
         metadata.insert("name", target.name.as_str());
         metadata.insert("namespace", target.namespace.as_str());
         metadata.insert("creationTimestamp", Seconds(now).to_string());
-        let status = wish.ensure_map("status");
+        let status = token_request.ensure_map("status");
         status.insert("token", token);
         status.insert("expirationTimestamp", Seconds(end).to_string());
-        let mut response = responses::value(201, definition, wish, form, query.flag("pretty") == Some(true));
+        let mut response =
+            responses::value(201, definition, token_request, form, query.flag("pretty") == Some(true));
         responses::warn(&mut response, &warnings);
         Ok(response)
     }
 }
 
 /// 400 if the request contradicts its ServiceAccount.
-fn check_names(wish: &Value, target: &Target, account: &Value) -> Result<(), Status> {
-    let said = metadata::name(wish);
-    if !said.is_empty() && said != target.name {
+fn check_names(token_request: &Value, target: &Target, account: &Value) -> Result<(), Status> {
+    let given = metadata::name(token_request);
+    if !given.is_empty() && given != target.name {
         let path = Path::root("metadata");
         let why = "must match the service account name if specified";
-        let errors = ErrorList::from(FieldError::invalid(&path.child("name"), said, why));
+        let errors = ErrorList::from(FieldError::invalid(&path.child("name"), given, why));
         return Err(Status::invalid(KIND, &target.name, &errors));
     }
-    let (said, is) = (metadata::text(wish, "uid"), metadata::text(account, "uid"));
-    if !said.is_empty() && said != is {
+    let (given, is) = (metadata::text(token_request, "uid"), metadata::text(account, "uid"));
+    if !given.is_empty() && given != is {
         let why = format!(
-            "the UID in the token request ({said}) does not match the UID of the service account ({is})"
+            "the UID in the token request ({given}) does not match the UID of the service account ({is})"
         );
         return Err(Status::conflict(KIND, &target.name, why));
     }
@@ -88,11 +90,11 @@ fn check_names(wish: &Value, target: &Target, account: &Value) -> Result<(), Sta
 
 /// Returns the object that the token is bound to, with the name of its claim, and the node of a bound pod.
 fn bound(
-    wish: &Value,
+    token_request: &Value,
     target: &Target,
     snapshot: &setpoint_store::Snapshot,
 ) -> Result<Vec<(&'static str, Value)>, Status> {
-    let Some(reference) = wish.at(&["spec", "boundObjectRef"]).filter(|one| !one.is_null()) else {
+    let Some(reference) = token_request.at(&["spec", "boundObjectRef"]).filter(|one| !one.is_null()) else {
         return Ok(Vec::new());
     };
     let text = |field: &str| reference.str_at(&[field]);
@@ -122,11 +124,11 @@ fn bound(
         );
         return Err(Status::bad_request(why));
     }
-    let (said, is) = (text("uid"), metadata::text(&object, "uid"));
-    if !said.is_empty() && said != is {
+    let (given, is) = (text("uid"), metadata::text(&object, "uid"));
+    if !given.is_empty() && given != is {
         let about = Qualified { group: "", name: plural };
         let why = format!(
-            "the UID in the bound object reference ({said}) does not match the UID in record. The object might have been deleted and then recreated"
+            "the UID in the bound object reference ({given}) does not match the UID in record. The object might have been deleted and then recreated"
         );
         return Err(Status::conflict(about, name, why));
     }

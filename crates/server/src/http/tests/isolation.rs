@@ -111,7 +111,7 @@ async fn bytes_of_bodies_in_flight_are_bounded() {
 }
 
 #[tokio::test]
-async fn bytes_of_answers_in_flight_are_bounded_but_no_commit_goes_unanswered() {
+async fn response_bytes_are_bounded_and_every_commit_is_answered() {
     let running = start(Bounds { responses_bytes: 100_000, ..Bounds::default() }).await;
     let mut client = running.client("h2").await;
     assert_eq!(client.get("/large").await.0, StatusCode::TOO_MANY_REQUESTS);

@@ -44,14 +44,14 @@ fn both(news: &News, snapshot: &Snapshot) -> (Option<String>, String) {
         entropy: [7, 8, 9],
         tolerations: Default::default(),
     };
-    let printed = create(events(), news, &writer(), &context).map(told);
+    let printed = create(events(), news, &writer(), &context).map(outcome_text);
     let made = typed(events(), news.to_value()).and_then(|event| {
         create::create(events(), news.namespace(), DesiredObject::new(event), &writer(), &context)
     });
-    (printed, told(made.map(|decided| decided.step)))
+    (printed, outcome_text(made.map(|decided| decided.step)))
 }
 
-fn told(step: Result<Step, Status>) -> String {
+fn outcome_text(step: Result<Step, Status>) -> String {
     match step {
         Ok(Step::Commit(proposal)) => written(&proposal),
         Ok(_) => "something else".to_owned(),
@@ -92,7 +92,7 @@ fn plain() -> News {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_what_the_pipeline_makes(
+    fn rendered_event_equals_the_pipelines(
         at in 0..=NAMESPACES.len(),
         name in "[a-z]{1,9}\\.[0-9a-f]{1,16}",
         words in prop::array::uniform2("(given-1|default|[a-zA-Z0-9<>&\"\\\\ \n\u{2028}ß日]{1,40})"),
@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn what_fits_no_form_takes_the_pipelines_way() {
+fn event_without_template_goes_through_the_pipeline() {
     let snapshot = snapshot(&[]);
     assert!(both(&plain(), &snapshot).0.is_some());
     for odd in [
@@ -123,7 +123,7 @@ fn what_fits_no_form_takes_the_pipelines_way() {
 }
 
 #[test]
-fn a_taken_name_is_for_the_pipeline_and_a_missing_namespace_is_refused_alike() {
+fn taken_name_and_missing_namespace_match_the_pipeline() {
     let taken = r#"{"metadata":{"name":"x.1","namespace":"shop"}}"#;
     assert_eq!(both(&plain(), &snapshot(&[("", "v1", "events", taken)])).0, None);
     let elsewhere = news(Some("gone"), ["x.1", "b", ""], [false, false, false]);

@@ -1,17 +1,17 @@
-//! Requests for certificates: they are well formed and signed, and nobody becomes an administrator by one.
+//! CertificateSigning and CertificateSubjectRestriction: requests are well formed and signed, and none is for
+//! `system:masters`.
 
 use setpoint_api::Value;
 use setpoint_api::field_error::{BadValue, ErrorList, FieldError, Path};
 
 use setpoint_pki::x509::{CertificateRequest, ParseX509Error, certificates_fault};
 
-/// Who signs certificates by which clients make themselves known.
+/// Signer of client certificates.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// Whom that signer makes nobody a member of.
+/// Group that no signed certificate may contain.
 const ADMINISTRATORS: &str = "system:masters";
 
-/// Complains about a new request that is none, and about new certificates that are none. That they are in their
-/// wrapping is the kind's own rule.
+/// Validates a new request, and new certificates. The kind's own rules check their PEM encoding.
 pub fn inspect(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let request = object.str_at(&["spec", "request"]);
     if old.is_none()
@@ -32,10 +32,10 @@ pub fn inspect(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     }
 }
 
-/// Refuses a request that would make an administrator.
+/// Rejects a client certificate request for `system:masters`.
 ///
 /// # Errors
-/// If it would.
+/// If it is one.
 pub fn validate(object: &Value) -> Result<(), String> {
     if object.str_at(&["spec", "signerName"]) != CLIENT_SIGNER {
         return Ok(());
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_becomes_an_administrator_by_a_certificate() {
+    fn certificate_request_for_masters_is_rejected() {
         let refused = validate(&object(&request("system:masters"), CLIENT_SIGNER, ""));
         let words =
             "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn only_new_faults_are_complained_about() {
+    fn only_new_errors_are_reported() {
         let faults = |new: &Value, old: Option<&Value>| {
             let mut errors = ErrorList::new();
             inspect(new, old, &mut errors);

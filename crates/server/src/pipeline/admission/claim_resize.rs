@@ -1,4 +1,4 @@
-//! A claim may ask for more only once it is bound, and if its class says that its volumes can grow.
+//! PersistentVolumeClaimResize: a claim may grow only if it is bound and its class allows expansion.
 
 use setpoint_api::quantity::Quantity;
 use setpoint_api::{Value, metadata};
@@ -6,10 +6,10 @@ use setpoint_store::Snapshot;
 
 use super::find;
 
-/// Judges what a changed claim asks for.
+/// Validates the requested size of an updated claim.
 ///
 /// # Errors
-/// If it asks for more and cannot get it.
+/// If it grows and may not.
 pub fn validate(claim: &Value, old: &Value, snapshot: &Snapshot) -> Result<(), String> {
     if size(claim) <= size(old) {
         return Ok(());
@@ -58,14 +58,14 @@ mod tests {
             ("storage.k8s.io", "v1", "storageclasses", &elastic),
             ("storage.k8s.io", "v1", "storageclasses", &stiff),
         ]);
-        let judge = |size: &str, class: &str, phase: &str| {
+        let resize = |size: &str, class: &str, phase: &str| {
             validate(&claim(size, class, phase), &claim("1Gi", class, phase), &snapshot)
         };
-        assert_eq!(judge("2Gi", "elastic", "Bound"), Ok(()));
-        assert_eq!(judge("1024Mi", "stiff", "Pending"), Ok(()), "that is as much");
-        assert!(judge("2Gi", "elastic", "Pending").unwrap_err().starts_with("Only bound"));
+        assert_eq!(resize("2Gi", "elastic", "Bound"), Ok(()));
+        assert_eq!(resize("1024Mi", "stiff", "Pending"), Ok(()), "that is as much");
+        assert!(resize("2Gi", "elastic", "Pending").unwrap_err().starts_with("Only bound"));
         for class in ["stiff", "absent", ""] {
-            assert!(judge("2Gi", class, "Bound").unwrap_err().starts_with("only dynamically provisioned"));
+            assert!(resize("2Gi", class, "Bound").unwrap_err().starts_with("only dynamically provisioned"));
         }
     }
 }

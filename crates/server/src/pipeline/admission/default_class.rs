@@ -1,5 +1,4 @@
-//! Claims and ingresses that name no class get the one that the cluster calls its default, the newest if there
-//! are several.
+//! DefaultStorageClass and DefaultIngressClass: sets the default class, the newest if there are several.
 
 use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
@@ -11,10 +10,10 @@ const STORAGE: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 const INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 
-/// Gives a claim its class.
+/// Sets the storage class of a claim.
 pub fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(claim, "annotations", "volume.beta.kubernetes.io/storage-class");
-    if by_annotation.is_some() || says(claim, "storageClassName") {
+    if by_annotation.is_some() || has_field(claim, "storageClassName") {
         return;
     }
     if let Some(name) = default_of(snapshot, "storageclasses.storage.k8s.io", &STORAGE) {
@@ -22,10 +21,10 @@ pub fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
     }
 }
 
-/// Gives an ingress its class.
+/// Sets the class of an ingress.
 pub fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(ingress, "annotations", "kubernetes.io/ingress.class");
-    if by_annotation.is_some() || says(ingress, "ingressClassName") {
+    if by_annotation.is_some() || has_field(ingress, "ingressClassName") {
         return;
     }
     if let Some(name) = default_of(snapshot, "ingressclasses.networking.k8s.io", &INGRESS) {
@@ -33,7 +32,7 @@ pub fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
     }
 }
 
-fn says(object: &Value, field: &str) -> bool {
+fn has_field(object: &Value, field: &str) -> bool {
     object.at(&["spec", field]).is_some_and(|value| !value.is_null())
 }
 
@@ -44,7 +43,7 @@ fn default_of(snapshot: &Snapshot, resource: &str, annotations: &[&str]) -> Opti
         let is_default =
             |annotation: &&str| metadata::entry(&class, "annotations", annotation) == Some("true");
         let made = metadata::text(&class, "creationTimestamp");
-        // Records come in the order of their names, and of two as old as each other the first name counts.
+        // Of two classes of the same age the first by name counts; records are in the order of names.
         if annotations.iter().any(is_default) && newest.as_ref().is_none_or(|(than, _)| made > than.as_str())
         {
             newest = Some((made.to_owned(), record.name().to_owned()));
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_without_class_gets_the_newest_default() {
+    fn claim_without_class_gets_the_newest_default() {
         let texts = [
             class("a", "2026-01-01T00:00:00Z", "true"),
             class("b", "2026-01-02T00:00:00Z", "true"),

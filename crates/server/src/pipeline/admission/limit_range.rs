@@ -1,4 +1,4 @@
-//! What containers, pods and claims of a namespace get and may ask for.
+//! LimitRanger: default requests and limits of a namespace, and their bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use setpoint_store::{CommitError, Refusal, Snapshot, Table};
 use crate::api::commit_status;
 use crate::codec;
 
-/// What was filled in, for people to see.
+/// Annotation that lists the defaults that were set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
-/// The largest amount whose thousandths can be counted.
+/// Largest quantity that can be counted in thousandths.
 const MILLI_MAX: i64 = i64::MAX / 1000;
 
 type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
-/// Gives the containers of a new pod the amounts that they do not state.
+/// Sets the missing requests and limits of a new pod's containers.
 ///
 /// # Errors
-/// If these make the pod larger than what can be stored: every container gets every default of the namespace.
+/// If the pod becomes larger than can be stored: every container gets every default of the namespace.
 pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
     let mut bytes = 0;
     for range in ranges(metadata::namespace(pod), snapshot) {
@@ -32,7 +32,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
             );
             limits.extend(item.get("default").and_then(Value::as_map).into_iter().flat_map(|map| map.iter()));
         }
-        let mut told = Vec::new();
+        let mut defaults_set = Vec::new();
         for (field, sort) in [("containers", "container"), ("initContainers", "init container")] {
             let Some(Value::List(containers)) = pod.at_mut(&["spec", field]) else { continue };
             for container in containers {
@@ -42,20 +42,20 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
                 {
                     let set = fill(container, field, amounts, &mut bytes)?;
                     if !set.is_empty() {
-                        told.push(format!("{} {what} for {sort} {name}", set.join(", ")));
+                        defaults_set.push(format!("{} {what} for {sort} {name}", set.join(", ")));
                     }
                 }
             }
         }
-        if !told.is_empty() {
-            let text = format!("LimitRanger plugin set: {}", told.join("; "));
+        if !defaults_set.is_empty() {
+            let text = format!("LimitRanger plugin set: {}", defaults_set.join("; "));
             pod.ensure_map("metadata").ensure_map("annotations").insert(ANNOTATION, text);
         }
     }
     Ok(())
 }
 
-/// Sets the amounts that a container does not state, and returns their names. `bytes` counts what was added to the pod.
+/// Sets the missing quantities of a container, and returns their names. `bytes` counts what was added to the pod.
 fn fill<'a>(
     container: &mut Value,
     field: &str,
@@ -71,7 +71,7 @@ fn fill<'a>(
         .filter(|(name, _)| !stated.contains(name))
         .map(|(name, amount)| (*name, *amount))
         .collect();
-    // The name stands in the container and in the annotation.
+    // The name is added to the container and to the annotation.
     let added = |(name, amount): &(&str, &Value)| 2 * name.len() + amount.as_str().map_or(0, str::len);
     *bytes += missing.iter().map(added).sum::<usize>();
     if *bytes > COMMIT_BYTES_MAX {
@@ -83,10 +83,10 @@ fn fill<'a>(
     Ok(missing.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Judges what a new pod asks for.
+/// Validates requests and limits of a new pod.
 ///
 /// # Errors
-/// If it is too much or too little.
+/// If one is out of bounds.
 pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
     for range in ranges(metadata::namespace(pod), snapshot) {
         let mut faults = Vec::new();
@@ -96,10 +96,10 @@ pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
                     let mut bounds = Bounds::of(item);
                     for container in containers(pod, "containers").chain(containers(pod, "initContainers")) {
                         let of = |field| amounts(container.at(&["resources", field]));
-                        bounds.judge(&of("requests"), &of("limits"), &mut faults);
+                        bounds.check(&of("requests"), &of("limits"), &mut faults);
                     }
                 }
-                "Pod" => Bounds::of(item).judge(&total(pod, "requests"), &total(pod, "limits"), &mut faults),
+                "Pod" => Bounds::of(item).check(&total(pod, "requests"), &total(pod, "limits"), &mut faults),
                 _ => {}
             }
         }
@@ -108,10 +108,10 @@ pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
     Ok(())
 }
 
-/// Judges what a claim asks for.
+/// Validates the request of a claim.
 ///
 /// # Errors
-/// If it is too much or too little.
+/// If it is out of bounds.
 pub fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> {
     for range in ranges(metadata::namespace(claim), snapshot) {
         let mut faults = Vec::new();
@@ -156,7 +156,7 @@ fn amounts(value: Option<&Value>) -> Amounts<'_> {
     entries.filter_map(|(name, value)| Some((name, Quantity::parse(value.as_str()?).ok()?))).collect()
 }
 
-/// What a whole pod asks for: its containers together, or what its hungriest init container needs.
+/// Resources of a pod: the sum of its containers, or the maximum of its init containers if that is larger.
 fn total<'a>(pod: &'a Value, field: &str) -> Amounts<'a> {
     let mut sum = Amounts::new();
     for container in containers(pod, "containers") {
@@ -169,7 +169,8 @@ fn total<'a>(pod: &'a Value, field: &str) -> Amounts<'a> {
         if is_sidecar {
             add(&mut sum, &needs);
         }
-        // Resources that the container does not name were raised when the last sidecar named them: amounts are not negative.
+        // Resources that the container does not name were raised when the last sidecar named them: quantities are not
+        // negative.
         for (name, amount) in &mut needs {
             if let Some(others) = beside.get(name) {
                 *amount += *others;
@@ -204,8 +205,9 @@ type Rule = fn(&str, &str, Quantity, &Amounts<'_>, &Amounts<'_>) -> Option<Strin
 /// Bounds of one kind for all containers of a pod, or for the pod.
 struct Bounds<'a> {
     sort: &'a str,
-    /// Rules, their bounds, and those names that no container has lacked yet. A lacking amount has the same fault in
-    /// every container, and is reported once: each container is compared with the bounds of what it states.
+    /// Rules, their bounds, and the names that no container has lacked so far. A missing quantity gives the same
+    /// error for every container and is reported once: each container is compared with the bounds of the resources it
+    /// names.
     rules: [(Rule, Amounts<'a>, BTreeSet<&'a str>); 3],
 }
 
@@ -221,7 +223,7 @@ impl<'a> Bounds<'a> {
         Bounds { sort: item.str_at(&["type"]), rules }
     }
 
-    fn judge(&mut self, requests: &Amounts<'_>, limits: &Amounts<'_>, faults: &mut Vec<String>) {
+    fn check(&mut self, requests: &Amounts<'_>, limits: &Amounts<'_>, faults: &mut Vec<String>) {
         for (rule, bounds, untold) in &mut self.rules {
             let is_stated = |name: &str| requests.contains_key(name) || limits.contains_key(name);
             let stated = requests.keys().chain(limits.keys()).filter_map(|name| bounds.get_key_value(name));
@@ -288,7 +290,7 @@ fn too_uneven(
     (ratio > bound.to_f64()).then(|| format!("{head}, but provided ratio is {ratio:.6}"))
 }
 
-/// All faults as one text, each once.
+/// Joins distinct errors into one message.
 fn together(mut faults: Vec<String>) -> Result<(), String> {
     let mut seen = std::collections::BTreeSet::new();
     faults.retain(|fault| seen.insert(fault.clone()));
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_gets_what_it_does_not_state() {
+    fn container_gets_default_requests_and_limits() {
         let snapshot = range(
             r#"{"type":"Container","default":{"cpu":"2","memory":"1Gi"},"defaultRequest":{"cpu":"1","memory":"1Gi"}}"#,
         );
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_many_containers_are_told_once() {
+    fn equal_errors_of_containers_are_reported_once() {
         let amounts: Vec<String> = (0..999).map(|at| format!(r#""example.com/r{at:06}":"2""#)).collect();
         let snapshot = range(&format!(r#"{{"type":"Container","min":{{{}}}}}"#, amounts.join(",")));
         let containers: Vec<String> = (0..10_000)
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_stays_within_the_bounds() {
+    fn pod_outside_of_limit_range_is_rejected() {
         let snapshot = range(
             r#"{"type":"Container","min":{"cpu":"100m"},"max":{"cpu":"1"},"maxLimitRequestRatio":{"cpu":"2"}}"#,
         );
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_counts_its_containers_together() {
+    fn pod_limit_applies_to_the_sum_of_containers() {
         let snapshot = range(r#"{"type":"Pod","max":{"cpu":"1"}}"#);
         let pod = object(
             r#"{"metadata":{"namespace":"a"},"spec":{"containers":[{"resources":{"limits":{"cpu":"600m"}}},
@@ -407,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_stays_within_the_bounds() {
+    fn claim_outside_of_limit_range_is_rejected() {
         let snapshot =
             range(r#"{"type":"PersistentVolumeClaim","min":{"storage":"1Gi"},"max":{"storage":"2Gi"}}"#);
         let claim = |storage: &str| {

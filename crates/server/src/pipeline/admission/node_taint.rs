@@ -1,10 +1,10 @@
-//! A new node takes no pods before it says that it is ready.
+//! TaintNodesByCondition: a new node is tainted as not ready.
 
 use setpoint_api::{Map, Value};
 
 use super::tolerations::{NOT_READY, list};
 
-/// Taints a new node as not ready.
+/// Taints a new node as not ready, unless it has the taint.
 pub fn admit(node: &mut Value) {
     let taints = list(node, "taints");
     let is_there =
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_node_is_tainted_once() {
+    fn new_node_is_tainted_once() {
         let mut node = object(r#"{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}"#);
         admit(&mut node);
         let tainted = node.clone();

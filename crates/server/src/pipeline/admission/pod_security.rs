@@ -1,7 +1,7 @@
-//! The Pod Security Standards: what the labels of a namespace let its pods do.
+//! PodSecurity: Pod Security Standards by the labels of a namespace.
 //!
-//! A pod that the level in force forbids is refused; whoever makes something that the level to warn of forbids, be it a
-//! pod or a template of pods, is told. A policy of an older version is judged by today's rules.
+//! A pod that violates the `enforce` level is rejected; a pod or pod template that violates the `warn` level causes a
+//! warning. Policies of older versions are evaluated with the current rules.
 
 mod checks;
 
@@ -15,7 +15,7 @@ use crate::codec;
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
-/// How much pods may do, from all to little.
+/// Levels of the Pod Security Standards, from permissive to strict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Privileged,
@@ -49,7 +49,7 @@ struct Policy {
 }
 
 impl Policy {
-    /// What a namespace says for a mode. What cannot be read is as strict as can be.
+    /// Policy of a namespace for a mode. A malformed label counts as `restricted:latest`, as upstream.
     fn of(namespace: &Value, mode: &str) -> Policy {
         let label = |name: String| namespace.at(&["metadata", "labels", &name]).and_then(Value::as_str);
         let level = label(format!("{PREFIX}{mode}"));
@@ -58,7 +58,7 @@ impl Policy {
         Policy { level, version }
     }
 
-    /// Why a pod of this metadata and spec is against it, in the words that people know.
+    /// Violations by a pod with this metadata and spec, in upstream's words.
     fn violation(&self, metadata: &Value, spec: &Value) -> Option<String> {
         let found = checks::violations(self.level, metadata, spec);
         let name = self.level.name();
@@ -67,7 +67,7 @@ impl Policy {
     }
 }
 
-/// Complains about labels of a namespace that say no policy, unless they were there before.
+/// Validates policy labels of a namespace, unless they are unchanged.
 pub fn inspect(namespace: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let Some(labels) = namespace.at(&["metadata", "labels"]).and_then(Value::as_map) else { return };
     let root = Path::root("metadata");
@@ -78,11 +78,11 @@ pub fn inspect(namespace: &Value, old: Option<&Value>, errors: &mut ErrorList) {
             ("-version", "must be \"latest\" or \"v1.x\""),
         ] {
             let label = format!("{PREFIX}{mode}{suffix}");
-            let Some(said) = labels.get(&label).and_then(Value::as_str) else { continue };
-            let is_known = if suffix.is_empty() { Level::parse(said).is_some() } else { is_version(said) };
+            let Some(given) = labels.get(&label).and_then(Value::as_str) else { continue };
+            let is_known = if suffix.is_empty() { Level::parse(given).is_some() } else { is_version(given) };
             let before = old.and_then(|old| old.at(&["metadata", "labels", &label])).and_then(Value::as_str);
-            if !is_known && before != Some(said) {
-                errors.push(FieldError::invalid(&path.key(&label), said, detail));
+            if !is_known && before != Some(given) {
+                errors.push(FieldError::invalid(&path.key(&label), given, detail));
             }
         }
     }
@@ -97,10 +97,10 @@ fn is_version(text: &str) -> bool {
             .is_some_and(|minor| is_number(minor) && (minor == "0" || !minor.starts_with('0')))
 }
 
-/// Judges a pod.
+/// Validates a pod.
 ///
 /// # Errors
-/// If its namespace forbids it.
+/// If it violates the level that its namespace enforces.
 pub fn validate(pod: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result<(), String> {
     let Some(namespace) = namespace_of(pod, snapshot) else { return Ok(()) };
     if old.is_some_and(|old| !has_new_images(pod, old)) {
@@ -112,7 +112,7 @@ pub fn validate(pod: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result
     violation.map_or(Ok(()), |text| Err(text.replacen("violate ", "violates ", 1)))
 }
 
-/// What to warn whoever makes or changes an object with pods in it of.
+/// Warnings for an object with a pod spec.
 pub fn warnings(
     resource_type: &ResourceType,
     object: &Value,
@@ -138,14 +138,14 @@ pub fn warnings(
     violation.map(|text| format!("would {text}")).into_iter().collect()
 }
 
-/// The namespace of an object, if it says anything about pods.
+/// Namespace of an object, if it has policy labels.
 fn namespace_of(object: &Value, snapshot: &Snapshot) -> Option<Value> {
     let key = Key::cluster(&Resource::new("namespaces").ok()?, metadata::namespace(object)).ok()?;
-    let says = |record: &&Record| mentions(record, PREFIX);
-    snapshot.get(&key).filter(says).map(codec::object)
+    let has_policy = |record: &&Record| mentions(record, PREFIX);
+    snapshot.get(&key).filter(has_policy).map(codec::object)
 }
 
-/// Whether a change of a pod is one that is judged again: what it runs is another.
+/// `true` if an update changes images, so that the pod is evaluated again.
 fn has_new_images(pod: &Value, old: &Value) -> bool {
     let images = |pod: &Value, field: &str| -> Vec<(String, String)> {
         let list = pod.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How important a pod is: a number, from the class that it names.
+//! Priority: resolves the priority class of a pod.
 
 use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
@@ -9,10 +9,10 @@ use crate::codec;
 const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 const PREEMPTS: &str = "PreemptLowerPriority";
 
-/// Gives a new pod its priority.
+/// Sets the priority of a new pod.
 ///
 /// # Errors
-/// If its class is not there, or the pod says another number or policy than its class.
+/// If its class does not exist, or the pod has another value or preemption policy than its class.
 pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     let named = pod.str_at(&["spec", "priorityClassName"]).to_owned();
     let class = if named.is_empty() {
@@ -24,20 +24,20 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     let priority = class.as_ref().map_or(0, value);
     let policy = class.as_ref().map_or(PREEMPTS, |class| class.str_at(&["preemptionPolicy"]));
     let spec = pod.ensure_map("spec");
-    if let Some(said) = spec.get("priority").and_then(Value::as_i64)
-        && said != priority
+    if let Some(given) = spec.get("priority").and_then(Value::as_i64)
+        && given != priority
     {
         return Err(format!(
-            "the integer value of priority ({said}) must not be provided in pod spec; priority admission \
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
              controller computed {priority} from the given PriorityClass name"
         ));
     }
-    if let Some(said) = spec.get_str("preemptionPolicy")
+    if let Some(given) = spec.get_str("preemptionPolicy")
         && !policy.is_empty()
-        && said != policy
+        && given != policy
     {
         return Err(format!(
-            "the string value of PreemptionPolicy ({said}) must not be provided in pod spec; priority \
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority \
              admission controller computed {policy} from the given PriorityClass name"
         ));
     }
@@ -51,7 +51,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     Ok(())
 }
 
-/// A pod keeps the priority that it got, where an update leaves it out.
+/// Keeps the priority of a pod if an update omits it.
 pub fn keep(new: &mut Value, old: &Value) {
     let spec = new.ensure_map("spec");
     for field in ["priority", "preemptionPolicy"] {
@@ -63,7 +63,7 @@ pub fn keep(new: &mut Value, old: &Value) {
     }
 }
 
-/// Refuses a second class that is to be the default.
+/// Rejects a second default class.
 ///
 /// # Errors
 /// If there is another default class.
@@ -80,7 +80,7 @@ pub fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -
     }
 }
 
-/// The class of pods that name none. Where there are two, the less important one.
+/// Class of pods without one: of several defaults that with the lowest value.
 fn default_class(snapshot: &Snapshot) -> Option<Value> {
     all(snapshot, CLASSES)
         .filter(|record| mentions(record, "\"globalDefault\":true"))
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_gets_the_priority_of_its_class_or_of_the_default() {
+    fn pod_gets_the_priority_of_its_class_or_the_default() {
         let none = admitted(r#"{"spec":{}}"#, &[]).unwrap();
         assert_eq!(none, object(r#"{"priority":0,"preemptionPolicy":"PreemptLowerPriority"}"#));
         let named = admitted(r#"{"spec":{"priorityClassName":"high"}}"#, &[HIGH, USUAL]).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_the_class_is_refused() {
+    fn pod_that_contradicts_its_class_is_rejected() {
         let missing = admitted(r#"{"spec":{"priorityClassName":"x"}}"#, &[]).unwrap_err();
         assert_eq!(missing, "no PriorityClass with name x was found");
         let other = admitted(r#"{"spec":{"priority":5}}"#, &[]).unwrap_err();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_default_class() {
+    fn second_default_priority_class_is_rejected() {
         let second = object(&USUAL.replace("usual", "second"));
         let refused = validate_class(&second, None, &classes(&[USUAL])).unwrap_err();
         assert_eq!(refused, "PriorityClass usual is already marked as default. Only one default can exist");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_that_leaves_the_priority_out_keeps_it() {
+    fn update_without_priority_keeps_it() {
         let mut new = object(r#"{"spec":{}}"#);
         keep(&mut new, &object(r#"{"spec":{"priority":4,"preemptionPolicy":"Never"}}"#));
         assert_eq!(new, object(r#"{"spec":{"priority":4,"preemptionPolicy":"Never"}}"#));

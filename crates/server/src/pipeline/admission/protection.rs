@@ -1,16 +1,16 @@
-//! A volume or claim that is in use does not go: from the start it has a finalizer, which a controller takes away.
+//! StorageObjectInUseProtection: volumes and claims get a finalizer, which a controller removes when they are unused.
 
 use setpoint_api::{Value, metadata};
 
-/// The finalizer of a claim.
+/// Finalizer of claims.
 pub const CLAIM: &str = "kubernetes.io/pvc-protection";
-/// The finalizer of a volume.
+/// Finalizer of volumes.
 pub const VOLUME: &str = "kubernetes.io/pv-protection";
 
-/// The finalizer of a class of attributes.
+/// Finalizer of VolumeAttributesClasses.
 pub const ATTRIBUTES_CLASS: &str = "kubernetes.io/vac-protection";
 
-/// Adds the finalizer where it is not there.
+/// Adds the finalizer unless it is present.
 pub fn admit(object: &mut Value, finalizer: &str) {
     if metadata::finalizers(object).contains(&finalizer) {
         return;
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_finalizer_is_added_once() {
+    fn protection_finalizer_is_added_once() {
         let mut volume = object(r#"{"metadata":{"finalizers":["a/b"]}}"#);
         admit(&mut volume, VOLUME);
         admit(&mut volume, VOLUME);

@@ -1,4 +1,4 @@
-//! What it takes to run a pod the way it wants to be run: overhead, and which nodes can.
+//! RuntimeClass: sets overhead and scheduling constraints of a pod.
 
 use setpoint_api::Value;
 use setpoint_api::quantity::Quantity;
@@ -9,15 +9,15 @@ use super::tolerations::list;
 
 const CLASSES: &str = "runtimeclasses.node.k8s.io";
 
-/// Gives a pod what its runtime class says.
+/// Applies the runtime class of a pod.
 ///
 /// # Errors
-/// If the class is not there, or contradicts the pod.
+/// If the class does not exist, or contradicts the pod.
 pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     let Some(class) = class_of(pod, snapshot)? else { return Ok(()) };
     if let Some(overhead) = overhead(&class) {
-        let said = pod.at(&["spec", "overhead"]);
-        if said.is_some_and(|said| !said.is_empty() && !same_amounts(said, overhead)) {
+        let given = pod.at(&["spec", "overhead"]);
+        if given.is_some_and(|given| !given.is_empty() && !same_amounts(given, overhead)) {
             return Err(
                 "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned()
             );
@@ -31,17 +31,17 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses overhead that no class speaks of.
+/// Rejects overhead without a class that has overhead.
 ///
 /// # Errors
-/// If there is such.
+/// If the pod has such overhead.
 pub fn validate(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
     if pod.at(&["spec", "overhead"]).is_none_or(Value::is_null) {
         return Ok(());
     }
     let class = class_of(pod, snapshot)?;
     match class.as_ref().and_then(overhead) {
-        // That it is the same was seen to when the pod was admitted.
+        // Mutating admission has checked that it is equal.
         Some(_) => Ok(()),
         None => {
             Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
@@ -76,9 +76,9 @@ fn select_nodes(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
     for (key, value) in wanted.iter() {
         let value = value.as_str().unwrap_or_default();
         match selector.get_str(key) {
-            Some(said) if said != value => {
+            Some(given) if given != value => {
                 return Err(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {said}"
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {given}"
                 ));
             }
             Some(_) => {}
@@ -88,11 +88,11 @@ fn select_nodes(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Tolerations up to which those that another one covers are looked for. The search compares each with each, and what it
-/// leaves out changes nothing but the length of the list.
+/// Tolerations up to which redundant ones are removed. The search is quadratic, and redundant tolerations only make
+/// the list longer.
 const COMPARED_MAX: usize = 256;
 
-/// Adds the tolerations of the class. Those that another one covers are left out.
+/// Adds the tolerations of the class, without redundant ones.
 fn merge_tolerations(pod: &mut Value, scheduling: &Value) {
     let Some(more) = scheduling.get("tolerations").and_then(Value::as_list) else { return };
     let tolerations = list(pod, "tolerations");
@@ -112,7 +112,7 @@ fn merge_tolerations(pod: &mut Value, scheduling: &Value) {
     *tolerations = merged;
 }
 
-/// Whether `one` tolerates all that `other` does.
+/// `true` if `one` tolerates everything that `other` does.
 fn covers(one: &Value, other: &Value) -> bool {
     if one == other {
         return true;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_gets_what_its_class_says() {
+    fn pod_gets_overhead_and_scheduling_of_its_runtime_class() {
         let spec =
             admitted(r#"{"runtimeClassName":"vm","overhead":{"cpu":"0.25"},"tolerations":[{"key":"vm"}]}"#)
                 .unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_the_class_is_refused() {
+    fn pod_that_contradicts_its_class_is_rejected() {
         assert_eq!(
             admitted(r#"{"runtimeClassName":"x"}"#).unwrap_err(),
             "pod rejected: RuntimeClass \"x\" not found"

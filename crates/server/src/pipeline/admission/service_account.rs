@@ -1,8 +1,8 @@
-//! As whom a pod runs.
+//! ServiceAccount: sets the service account of a pod, its image pull secrets and its token volume.
 //!
-//! A pod that names no account runs as `default`. Nothing makes that account in a new namespace yet, so that a pod
-//! may run as `default` before it is there; any other account must exist. Unless the pod or the account says otherwise,
-//! every container gets a volume with a token, the cluster's certificate and the name of the namespace.
+//! The default is `default`, which may be missing: in a new namespace the controller creates it later. Any other
+//! account must exist. Unless the pod or the account opts out, every container mounts a volume with a token, the
+//! cluster CA and the namespace.
 
 use setpoint_api::names::generate::generated_name;
 use setpoint_api::{Key, Map, Resource, Value, json, metadata};
@@ -14,17 +14,17 @@ use crate::codec;
 const DEFAULT: &str = "default";
 const SECRETS: &str = "imagePullSecrets";
 const AUTOMOUNT: &str = "automountServiceAccountToken";
-/// How volumes with tokens are called, before some letters of chance.
+/// Prefix of the generated names of token volumes.
 const VOLUME_PREFIX: &str = "kube-api-access-";
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// What such a volume has. Tokens are good for an hour, and a little more to tell them from others.
+/// Sources of the token volume. Tokens are valid for an hour, plus seven seconds that mark them as injected.
 const SOURCES: &str = r#"[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}]"#;
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Gives a pod its account, and what the account says of pulling images.
+/// Sets the service account of a pod.
 ///
 /// # Errors
-/// If the pod names an account that is not there, or is a mirror and names one.
+/// If the account does not exist, or a mirror pod names one.
 pub fn admit(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), String> {
     let named = pod.str_at(&["spec", "serviceAccountName"]).to_owned();
     if metadata::entry(pod, "annotations", MIRROR).is_some() {
@@ -46,11 +46,11 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), S
         spec.insert("serviceAccountName", name);
         spec.insert("serviceAccount", name);
     }
-    // Most accounts say nothing of either, and need no reading.
+    // Most accounts have neither field, and are not decoded.
     let account = account.filter(|account| mentions(account, AUTOMOUNT) || mentions(account, SECRETS));
     let account = account.map(codec::object).unwrap_or_default();
-    let said = spec.get(AUTOMOUNT).and_then(Value::as_bool);
-    if said.or_else(|| account.get(AUTOMOUNT)?.as_bool()).unwrap_or(true) {
+    let given = spec.get(AUTOMOUNT).and_then(Value::as_bool);
+    if given.or_else(|| account.get(AUTOMOUNT)?.as_bool()).unwrap_or(true) {
         mount_token(spec, entropy);
     }
     if let Some(secrets) = account.get(SECRETS).filter(|secrets| !secrets.is_empty())
@@ -61,7 +61,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), S
     Ok(())
 }
 
-/// Mounts a token where a container has nothing in that place.
+/// Mounts the token volume in each container without a mount at its path.
 fn mount_token(spec: &mut Map, entropy: u64) {
     let named = |volume: &Value| volume.str_at(&["name"]).starts_with(VOLUME_PREFIX);
     let volumes = spec.get("volumes").and_then(Value::as_list).unwrap_or_default();
@@ -111,7 +111,7 @@ mod tests {
         "imagePullSecrets":[{"name":"s"}]}"#;
 
     #[test]
-    fn a_pod_without_account_runs_as_the_default_one() {
+    fn pod_without_service_account_uses_the_default() {
         let mut pod = object(r#"{"metadata":{"namespace":"a"},"spec":{}}"#);
         admit(&mut pod, &snapshot_with(&[]), 1).unwrap();
         assert_eq!(pod.str_at(&["spec", "serviceAccountName"]), "default");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_account_must_exist_and_lends_its_secrets() {
+    fn named_service_account_must_exist_and_adds_pull_secrets() {
         let text = r#"{"metadata":{"namespace":"a"},"spec":{"serviceAccountName":"robot"}}"#;
         let mut pod = object(text);
         let refused = admit(&mut pod, &snapshot_with(&[]), 1).unwrap_err();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_get_a_token_unless_somebody_says_otherwise() {
+    fn containers_mount_a_token_unless_they_opt_out() {
         let pod = |more: &str, mounts: &str| {
             let spec = format!(r#"{{"containers":[{{"name":"a"{mounts}}}]{more}}}"#);
             let mut pod = object(&format!(r#"{{"metadata":{{"namespace":"a"}},"spec":{spec}}}"#));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_pod_has_no_account() {
+    fn mirror_pod_has_no_service_account() {
         let text = r#"{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{}}"#;
         let mut pod = object(text);
         admit(&mut pod, &snapshot_with(&[]), 1).unwrap();

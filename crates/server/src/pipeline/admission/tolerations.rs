@@ -1,17 +1,17 @@
-//! A pod stays for a while on a node that does not answer, unless it says how long.
+//! DefaultTolerationSeconds: bounds the time that a pod stays on an unready or unreachable node.
 
 use setpoint_api::{Map, Value};
 
-/// The taint of a node that is not ready.
+/// Taint of a node that is not ready.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// For how long a pod stays that does not say, in seconds.
+/// Default toleration seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerations {
-    /// On a node that says it is not ready.
+    /// On a node that is not ready.
     pub not_ready: i64,
-    /// On a node that says nothing.
+    /// On a node that is unreachable.
     pub unreachable: i64,
 }
 
@@ -21,12 +21,12 @@ impl Default for Tolerations {
     }
 }
 
-/// Adds the usual tolerations where the pod says nothing of them.
+/// Adds the default tolerations unless the pod has others for the same taints.
 pub fn admit(pod: &mut Value, usual: Tolerations) {
     let tolerations = list(pod, "tolerations");
     for (key, seconds) in [(NOT_READY, usual.not_ready), (UNREACHABLE, usual.unreachable)] {
         let speaks_of = |toleration: &Value| {
-            matches!(toleration.str_at(&["key"]), said if said == key || said.is_empty())
+            matches!(toleration.str_at(&["key"]), given if given == key || given.is_empty())
                 && matches!(toleration.str_at(&["effect"]), "NoExecute" | "")
         };
         if !tolerations.iter().any(speaks_of) {
@@ -40,7 +40,7 @@ pub fn admit(pod: &mut Value, usual: Tolerations) {
     }
 }
 
-/// A list in the spec, made if it is not there.
+/// Returns a list in the spec, created if it is missing.
 pub(super) fn list<'a>(object: &'a mut Value, field: &str) -> &'a mut Vec<Value> {
     let value = object.ensure_map("spec").ensure(field, || Value::List(Vec::new()));
     if value.as_list().is_none() {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_gets_the_tolerations_it_does_not_speak_of() {
+    fn pod_gets_missing_default_tolerations() {
         assert_eq!(count(r#"{"spec":{}}"#), 2);
         assert_eq!(count(r#"{"spec":{"tolerations":[{"operator":"Exists"}]}}"#), 1);
         let own = r#"{"spec":{"tolerations":[{"key":"node.kubernetes.io/not-ready","effect":"NoExecute"}]}}"#;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_it_stays_is_for_whoever_runs_the_server_to_say() {
+    fn toleration_seconds_are_configurable() {
         let mut pod = object(r#"{"spec":{}}"#);
         admit(&mut pod, Tolerations { not_ready: 7, unreachable: 0 });
         let tolerations = pod.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap();

@@ -1,4 +1,4 @@
-//! Which way a binding takes cannot be told from what is stored.
+//! The fast path and the pod's rules store the same bytes.
 
 use proptest::prelude::*;
 use setpoint_api::decode::decode;
@@ -13,7 +13,7 @@ fn pods() -> &'static resource_types::ResourceType {
     resource_types::find("", "v1", "pods").unwrap()
 }
 
-/// What the store makes of a draft.
+/// Returns the stored record of a draft.
 fn stored_as(draft: Draft) -> Record {
     let (store, now) = (Store::in_memory(Retention::default()), Time::from_seconds(1_800_000_000));
     let key: Key = pods().key("a", "x").unwrap();
@@ -26,7 +26,7 @@ fn record(pod: Value) -> Record {
     stored_as(codec::draft(pods(), pod, Time::EPOCH).unwrap())
 }
 
-/// The binding as the rules of pods have it.
+/// Binds a pod through its rules.
 fn by_the_rules(record: &Record, binding: &Value) -> Option<Record> {
     let mut pod = codec::closed(pods(), record);
     pod::bind(&mut pod, binding, NOW).ok()?;
@@ -37,7 +37,7 @@ fn binding(metadata: Value) -> Value {
     value!({"metadata": (metadata), "target": {"kind": "Node", "name": "n-1"}})
 }
 
-/// A pod with these parts beside what all have.
+/// A pod with these fields.
 fn a_pod(metadata: Value, spec: Value, status: Value) -> Value {
     let mut pod = value!({
         "kind": "Pod", "apiVersion": "v1",
@@ -53,7 +53,7 @@ fn a_pod(metadata: Value, spec: Value, status: Value) -> Value {
     pod
 }
 
-/// Some of these fields.
+/// A random subset of these fields.
 fn some_of(fields: Value) -> impl Strategy<Value = Value> {
     let fields: Vec<(String, Value)> =
         fields.as_map().unwrap().iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
@@ -80,7 +80,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_binding_in_place_is_that_of_the_rules(pod in any_pod(), uid in prop_oneof![Just(""), Just("u")]) {
+    fn binding_in_place_equals_binding_by_the_rules(pod in any_pod(), uid in prop_oneof![Just(""), Just("u")]) {
         let (record, binding) = (record(pod), binding(value!({"uid": (uid)})));
         let ours = in_place::bound(pods(), &record, &binding, NOW).map(stored_as).expect("it is a plain one");
         let theirs = by_the_rules(&record, &binding).unwrap();
@@ -92,7 +92,7 @@ proptest! {
 }
 
 #[test]
-fn where_there_is_more_to_it_the_rules_are_asked() {
+fn pods_that_are_not_plain_are_bound_by_the_rules() {
     let none = Value::map;
     let plain = binding(value!({"uid": "u"}));
     let scheduled = value!({"conditions": [{"type": "PodScheduled", "status": "False"}]});

@@ -1,4 +1,4 @@
-//! Claims about what quotas are charged, and that no race gets around them.
+//! Tests of quota charges, also under concurrent writes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -64,7 +64,7 @@ fn pod(name: &str, resources: Value) -> Value {
     })
 }
 
-/// Makes an object and says why not.
+/// Creates an object, or returns the error message.
 fn make(store: &Store, plural: &str, object: Value) -> Result<(), String> {
     let resource_type = resource_types::find("", "v1", plural).unwrap();
     let object = testing::object(&json::to_text(&object));
@@ -106,7 +106,7 @@ fn used(store: &Store, name: &str) -> String {
 }
 
 #[test]
-fn what_is_too_much_is_refused_with_all_its_amounts() {
+fn exceeded_quota_error_lists_all_amounts() {
     let hard = value!({"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi", "services": "0"});
     let before = value!({"pods": "1", "requests.cpu": "900m", "limits.memory": "512Mi", "services": "0"});
     let store = store(&[quota("q", value!({}), hard, before)]);
@@ -131,7 +131,7 @@ fn what_is_too_much_is_refused_with_all_its_amounts() {
 }
 
 #[test]
-fn a_pod_must_state_what_is_limited() {
+fn pod_without_limited_resources_is_rejected() {
     let hard =
         value!({"cpu": "1", "requests.memory": "1Gi", "limits.cpu": "1", "requests.ephemeral-storage": "1"});
     let none =
@@ -152,7 +152,7 @@ fn a_pod_must_state_what_is_limited() {
 }
 
 #[test]
-fn a_quota_that_was_not_counted_lets_nothing_pass() {
+fn quota_without_usage_rejects_writes() {
     let store = store(&[quota("q", value!({}), value!({"secrets": "9", "count/secrets": "9"}), value!({}))]);
     let secret = value!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s", "namespace": "a"}});
     assert_eq!(
@@ -162,7 +162,7 @@ fn a_quota_that_was_not_counted_lets_nothing_pass() {
 }
 
 #[test]
-fn a_limit_that_is_not_in_force_yet_forestalls_a_count_that_began_before() {
+fn unenforced_limit_makes_a_concurrent_count_conflict() {
     let mut fresh = quota("q", value!({}), value!({"configmaps": "0"}), value!({}));
     fresh.make_map().remove("status");
     let store = store(&[fresh]);
@@ -172,7 +172,7 @@ fn a_limit_that_is_not_in_force_yet_forestalls_a_count_that_began_before() {
     let after = get(&store, "resourcequotas", "q");
     assert_ne!(before.at(&["metadata", "resourceVersion"]), after.at(&["metadata", "resourceVersion"]));
     assert_eq!(before.get("status"), after.get("status"));
-    // What it does not count is no concern of it.
+    // The quota does not count this pod.
     assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
     assert_eq!(get(&store, "resourcequotas", "q"), after);
 }
@@ -200,7 +200,7 @@ fn every_quota_that_counts_an_object_is_charged_or_none() {
 }
 
 #[test]
-fn a_quota_may_limit_quotas() {
+fn quota_can_limit_quotas() {
     let store =
         store(&[quota("q", value!({}), value!({"resourcequotas": "2"}), value!({"resourcequotas": "1"}))]);
     let another = |name: &str| quota(name, value!({}), value!({"pods": "1"}), value!({}));
@@ -213,7 +213,7 @@ fn a_quota_may_limit_quotas() {
 }
 
 #[test]
-fn a_change_is_charged_for_what_grows() {
+fn update_is_charged_for_its_increase() {
     let hard = value!({"services": "1", "services.nodeports": "2", "services.loadbalancers": "0"});
     let none = value!({"services": "0", "services.nodeports": "0", "services.loadbalancers": "0"});
     let store = store(&[quota("q", value!({}), hard, none)]);
@@ -237,7 +237,7 @@ fn a_change_is_charged_for_what_grows() {
         "services \"s\" is forbidden: exceeded quota: q, requested: services.loadbalancers=1, \
          used: services.loadbalancers=0, limited: services.loadbalancers=0"
     );
-    // What shrinks is for the controller to count.
+    // Decreases are left to the controller.
     assert_eq!(become_sort("ClusterIP"), Ok(()));
     assert_eq!(
         used(&store, "q"),
@@ -246,7 +246,7 @@ fn a_change_is_charged_for_what_grows() {
 }
 
 #[test]
-fn a_pod_that_is_resized_is_charged_the_difference() {
+fn resized_pod_is_charged_the_difference() {
     let store =
         store(&[quota("q", value!({}), value!({"requests.cpu": "1"}), value!({"requests.cpu": "0"}))]);
     assert_eq!(make(&store, "pods", pod("x", value!({"requests": {"cpu": "400m"}}))), Ok(()));
@@ -268,7 +268,7 @@ fn a_pod_that_is_resized_is_charged_the_difference() {
 }
 
 #[test]
-fn a_pod_that_comes_into_a_scope_is_charged_as_a_whole() {
+fn pod_entering_a_quota_scope_is_charged_in_full() {
     let scope = value!({"scopes": ["Terminating"]});
     let store = store(&[quota("q", scope, value!({"pods": "1"}), value!({"pods": "0"}))]);
     assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
@@ -280,7 +280,7 @@ fn a_pod_that_comes_into_a_scope_is_charged_as_a_whole() {
 }
 
 #[test]
-fn a_claim_is_charged_to_its_class_too() {
+fn claim_is_charged_to_its_storage_class_too() {
     let hard = value!({
         "persistentvolumeclaims": "2", "requests.storage": "10Gi",
         "gold.storageclass.storage.k8s.io/requests.storage": "4Gi",
@@ -307,7 +307,7 @@ fn a_claim_is_charged_to_its_class_too() {
          used: gold.storageclass.storage.k8s.io/requests.storage=3Gi, \
          limited: gold.storageclass.storage.k8s.io/requests.storage=4Gi"
     );
-    // A volume that has grown is counted, though it is too much.
+    // The grown volume is counted beyond the limit.
     let mut grown = get(&store, "persistentvolumeclaims", "v");
     grown.ensure_map("status").insert("allocatedResources", value!({"storage": "5Gi"}));
     assert_eq!(change(&store, "persistentvolumeclaims", Subresource::Status, grown), Ok(()));
@@ -315,7 +315,7 @@ fn a_claim_is_charged_to_its_class_too() {
 }
 
 #[test]
-fn a_dry_run_is_judged_and_charged_nothing() {
+fn dry_run_is_checked_and_not_charged() {
     let store = store(&[quota("q", value!({}), value!({"pods": "1"}), value!({"pods": "0"}))]);
     let resource_type = resource_types::find("", "v1", "pods").unwrap();
     let snapshot = store.snapshot();
@@ -328,7 +328,7 @@ fn a_dry_run_is_judged_and_charged_nothing() {
     assert!(create(resource_type, "a", desired, &writer(true), &context(&snapshot)).is_err());
 }
 
-/// Makes a pod as a server does: decided again for as long as others are faster.
+/// Creates a pod as a server does: decides again on each conflict.
 fn insist(store: &Store, resource_type: &ResourceType, pod: &Value) -> Result<(), String> {
     loop {
         let snapshot = store.snapshot();
@@ -347,7 +347,7 @@ fn insist(store: &Store, resource_type: &ResourceType, pod: &Value) -> Result<()
 }
 
 #[test]
-fn many_who_come_at_once_get_what_there_is_and_not_more() {
+fn concurrent_creates_never_exceed_a_quota() {
     const HARD: usize = 100;
     let hard = HARD.to_string();
     let one = quota("one", value!({}), value!({"pods": (hard.as_str())}), value!({"pods": "0"}));
@@ -374,7 +374,7 @@ fn many_who_come_at_once_get_what_there_is_and_not_more() {
                 }
             });
         }
-        // Whatever is seen meanwhile, what is used is what there is.
+        // At every snapshot the usage equals the number of pods.
         let pods = &resource_type.resource;
         loop {
             let snapshot = store.snapshot();
@@ -395,7 +395,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_used_is_the_sum_of_what_was_admitted(
+    fn used_is_the_sum_of_admitted_usage(
         cpus in proptest::collection::vec(1_u32..900, 1..20), hard in 100_u32..4000,
     ) {
         let limit = Quantity::milli(i64::from(hard), Format::DecimalSi).to_string();

@@ -1,4 +1,4 @@
-//! Node ports: the ports by which every node lets a Service be reached.
+//! Node ports of Services.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use setpoint_store::Snapshot;
 use super::super::{RequestContext, check};
 use crate::codec;
 
-/// The range, as people write it.
+/// Range of node ports.
 pub const RANGE: &str = "30000-32767";
 const FIRST: i64 = 30000;
 const LAST: i64 = 32767;
 
-/// Gives a Service its ports, and says whether it took any that it did not have.
+/// Allocates the node ports of a Service. Returns `true` if it took new ones.
 pub(super) fn allocate(
     resource_type: &ResourceType,
     service: &mut Value,
@@ -36,20 +36,21 @@ pub(super) fn allocate(
         check(resource_type, service, &errors)?;
     }
     if wants_check {
-        let asked = int(service, &["spec", "healthCheckNodePort"]);
-        let port = match asked {
+        let requested = int(service, &["spec", "healthCheckNodePort"]);
+        let port = match requested {
             0 => used.next().map_err(|why| {
                 Status::internal_error(format!("failed to allocate a HealthCheck NodePort 0: {why}"))
             })?,
             _ => {
                 let mut errors = ErrorList::new();
-                if let Err(why) = used.take(asked) {
-                    let detail = format!("failed to allocate requested HealthCheck NodePort {asked}: {why}");
+                if let Err(why) = used.take(requested) {
+                    let detail =
+                        format!("failed to allocate requested HealthCheck NodePort {requested}: {why}");
                     let path = Path::root("spec");
-                    errors.push(FieldError::invalid(&path.child("healthCheckNodePort"), asked, detail));
+                    errors.push(FieldError::invalid(&path.child("healthCheckNodePort"), requested, detail));
                 }
                 check(resource_type, service, &errors)?;
-                asked
+                requested
             }
         };
         service.ensure_map("spec").insert("healthCheckNodePort", port);
@@ -68,7 +69,7 @@ fn give_ports(
         || service.str_at(&["spec", "type"]) == "NodePort";
     let before: BTreeSet<i64> = old.map(of_ports).unwrap_or_default().into_iter().collect();
     let Some(Value::List(ports)) = service.at_mut(&["spec", "ports"]) else { return Ok(()) };
-    // The same port of two protocols gets one node port, in a new Service.
+    // In a new Service, one port number with two protocols gets one node port.
     let mut shared: BTreeMap<i64, i64> = BTreeMap::new();
     if old.is_none() {
         for port in ports.iter().rev().filter(|port| int(port, &["nodePort"]) != 0) {
@@ -79,16 +80,16 @@ fn give_ports(
     let root = Path::root("spec");
     let path = root.child("ports");
     for (i, port) in ports.iter_mut().enumerate() {
-        let (number, asked) = (int(port, &["port"]), int(port, &["nodePort"]));
-        if asked == 0 && !gives {
+        let (number, requested) = (int(port, &["port"]), int(port, &["nodePort"]));
+        if requested == 0 && !gives {
             continue;
         }
-        let wanted = if asked == 0 { shared.get(&number).copied().unwrap_or(0) } else { asked };
+        let wanted = if requested == 0 { shared.get(&number).copied().unwrap_or(0) } else { requested };
         let given = if wanted == 0 {
             let failed = |why| Status::internal_error(format!("failed to allocate a nodePort: {why}"));
             used.next().map_err(failed)?
         } else {
-            // A change may name one node port for several ports, a new Service only for one port number.
+            // An update may use one node port for several ports, a new Service only for one port number.
             let scope = if old.is_none() { number } else { 0 };
             let is_new = !before.contains(&wanted) && taken.insert((scope, wanted));
             if is_new && let Err(why) = used.take(wanted) {
@@ -106,17 +107,17 @@ fn give_ports(
     Ok(())
 }
 
-/// The ports that are in use, by whomever.
+/// Node ports in use.
 struct PortsInUse {
     ports: BTreeSet<i64>,
     chance: u64,
     taken: bool,
-    /// Whether nothing is taken, so that nothing is refused either.
+    /// `true` for a dry run: no conflict is an error.
     dry_run: bool,
 }
 
 impl PortsInUse {
-    /// Those of all Services. What the old state of this Service has is among them.
+    /// Ports of all Services, including the old state of this one.
     fn of(context: &RequestContext<'_>, old: Option<&Value>) -> PortsInUse {
         let mut ports: BTreeSet<i64> = in_use(context.snapshot).collect();
         ports.extend(old.map(of_service).unwrap_or_default());
@@ -137,7 +138,7 @@ impl PortsInUse {
         Ok(())
     }
 
-    /// Some free port, from a random place on.
+    /// Returns a free port, searching from a random one.
     fn next(&mut self) -> Result<i64, &'static str> {
         let size = LAST - FIRST + 1;
         let start = i64::try_from(self.chance % size.unsigned_abs()).unwrap_or(0);

@@ -1,7 +1,7 @@
-//! The networks that addresses of Services come from.
+//! Service CIDRs: ranges of cluster IPs.
 //!
-//! They are said by `ServiceCIDR` objects, so a snapshot holds all there is to know. That which is named `kubernetes`
-//! says which families of addresses the cluster has, and which comes first; others add room.
+//! Ranges are `ServiceCIDR` objects, so a snapshot contains them all. The one named `kubernetes` defines the IP
+//! families of the cluster and their order; others add addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,32 +13,31 @@ use thiserror::Error;
 
 use crate::codec;
 
-/// The name of the range that the cluster is made with.
+/// Name of the default ServiceCIDR.
 pub const DEFAULT_NAME: &str = "kubernetes";
-/// The network of Services where nobody says another.
+/// Service CIDR if none is configured.
 const DEFAULT: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), prefix_bits: 16 };
-/// The largest network of IPv6 addresses.
+/// Largest IPv6 range, as a prefix length.
 const IPV6_PREFIX_MIN: u8 = 64;
 
-/// Why networks cannot be those of Services.
+/// Invalid Service CIDRs.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RangeError {
-    /// It is no network.
-    #[error("{0:?} is no network such as 10.0.0.0/16 or fd00::/108")]
+    /// Not a CIDR.
+    #[error("{0:?} is not a CIDR such as 10.0.0.0/16 or fd00::/108")]
     NoNetwork(String),
-    /// It is too small or too large.
-    #[error("{0} has no room for addresses, or more than fits: a network of IPv6 addresses begins at /64")]
+    /// Too small or too large.
+    #[error("{0} is too small or too large: the largest IPv6 range is /64")]
     Size(Cidr),
-    /// There are too many, or two of one family.
-    #[error("there is one network of Services, or one of each family of addresses")]
+    /// More than one CIDR of a family.
+    #[error("at most one Service CIDR per IP family is allowed")]
     Families,
 }
 
-/// Reads networks of Services: one, or one of each family with a comma in between. The first family is that of Services
-/// that do not say.
+/// Parses one CIDR, or one of each family separated by a comma. The first is the primary family.
 ///
 /// # Errors
-/// If they cannot be those of Services.
+/// If one is invalid.
 pub fn parse_ranges(text: &str) -> Result<Vec<Cidr>, RangeError> {
     let parse = |text: &str| {
         let cidr = Cidr::parse(text.trim()).ok_or_else(|| RangeError::NoNetwork(text.to_owned()))?;
@@ -54,19 +53,19 @@ pub fn parse_ranges(text: &str) -> Result<Vec<Cidr>, RangeError> {
     }
 }
 
-/// Where addresses of Services come from.
+/// Ranges of a cluster.
 pub struct Ranges {
-    /// The families of addresses that the cluster has.
+    /// IP families of the cluster.
     pub families: Families,
-    /// The networks that the cluster is made with.
+    /// CIDRs of the default ServiceCIDR.
     cluster: Vec<Cidr>,
-    /// Whether the cluster is made.
+    /// `true` if the default ServiceCIDR exists.
     is_made: bool,
     networks: Vec<Network>,
 }
 
 impl Ranges {
-    /// Those of a store.
+    /// Reads the ranges of a snapshot.
     #[must_use]
     pub fn of(snapshot: &Snapshot) -> Ranges {
         let table = Resource::new("servicecidrs.networking.k8s.io").ok().and_then(|it| snapshot.table(&it));
@@ -91,27 +90,27 @@ impl Ranges {
         Ranges { families, cluster, is_made, networks }
     }
 
-    /// The networks that the cluster is made with, the primary one first.
+    /// CIDRs of the default ServiceCIDR, the primary one first.
     #[must_use]
     pub fn cluster(&self) -> &[Cidr] {
         &self.cluster
     }
 
-    /// The same once a server starts to which others may have been said. Those that are there can get a second family,
-    /// and stay what they are otherwise.
+    /// CIDRs after a start with the configured ones. An existing cluster can gain a second family; its other CIDRs
+    /// stay.
     #[must_use]
-    pub fn cluster_with<'a>(&'a self, said: &'a [Cidr]) -> &'a [Cidr] {
-        let can_be = !self.is_made || said.starts_with(&self.cluster);
-        if can_be && !said.is_empty() { said } else { &self.cluster }
+    pub fn cluster_with<'a>(&'a self, given: &'a [Cidr]) -> &'a [Cidr] {
+        let can_be = !self.is_made || given.starts_with(&self.cluster);
+        if can_be && !given.is_empty() { given } else { &self.cluster }
     }
 
-    /// Whether an address can be one of a Service.
+    /// `true` if an address is in a range.
     pub(super) fn hold(&self, ip: IpAddr) -> bool {
         self.networks.iter().any(|network| network.holds(ip))
     }
 
-    /// An address of a family that is free: some in the upper band of a network, from a random place on, or else one in
-    /// the lower band.
+    /// Returns a free address of a family: in the upper band of a range, searching from a random one, else in the
+    /// lower band.
     pub(super) fn find(
         &self,
         is_ipv6: bool,
@@ -123,37 +122,37 @@ impl Ranges {
     }
 }
 
-/// The networks of a `ServiceCIDR`.
+/// CIDRs of a `ServiceCIDR`.
 pub fn cidrs(range: &Value) -> Vec<Cidr> {
     let texts = range.at(&["spec", "cidrs"]).and_then(Value::as_list).unwrap_or_default();
     texts.iter().filter_map(|text| Cidr::parse(text.as_str()?)).collect()
 }
 
-/// The first address of a network, which is that of the API itself.
+/// First address of a range, which is that of the `kubernetes` Service.
 #[must_use]
 pub fn first_address(cidr: Cidr) -> Option<IpAddr> {
     Network::of(cidr).map(|network| network.address(network.first))
 }
 
-/// The address that a text says, whatever its form.
+/// Parses an address in any notation.
 pub(super) fn address(text: &str) -> Option<IpAddr> {
     parse_ip(text).map(|ip| ip.to_canonical())
 }
 
-/// The addresses of a network that Services can have.
+/// Usable addresses of a CIDR.
 #[derive(Clone, Copy)]
 struct Network {
     is_ipv6: bool,
     first: u128,
     last: u128,
-    /// Addresses below are left to those who ask for a certain one, while there are others.
+    /// Offset of the upper band. Addresses below it are reserved for static requests while there are others.
     dynamic: u128,
 }
 
 impl Network {
-    /// Nothing if there is no room in it.
+    /// `None` if the CIDR has no usable address.
     fn of(cidr: Cidr) -> Option<Network> {
-        /// The bounds of the lower band, and its share of the network.
+        /// Minimum and maximum size of the lower band, and its divisor of the range.
         const BAND: (u128, u128, u128) = (16, 256, 16);
         let (base, bits) = match cidr.network().to_canonical() {
             IpAddr::V4(ip) => (u128::from(ip.to_bits()), 32),
@@ -161,7 +160,7 @@ impl Network {
         };
         let size = 1_u128.checked_shl(bits - u32::from(cidr.prefix_bits)).filter(|size| *size > 2)?;
         let band = if size <= BAND.0 { 0 } else { (size / BAND.2).clamp(BAND.0, BAND.1) };
-        // The last address of an IPv4 network is for all, and for no Service.
+        // The last address of an IPv4 network is its broadcast address.
         let last = base.checked_add(size - 1)? - u128::from(bits == 32);
         Some(Network { is_ipv6: bits == 128, first: base + 1, last, dynamic: base + 1 + band })
     }
@@ -174,7 +173,7 @@ impl Network {
         ip.is_ipv6() == self.is_ipv6 && (self.first..=self.last).contains(&bits)
     }
 
-    /// All addresses, from a random place on in each band.
+    /// All addresses, upper band first, each band from a random address on.
     fn from(self, chance: u64) -> impl Iterator<Item = IpAddr> {
         let band = move |first: u128, end: u128| {
             let size = end.saturating_sub(first);
@@ -203,17 +202,17 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_services_are_one_or_one_of_each_family() {
+    fn service_cidrs_are_one_or_one_of_each_family() {
         for good in ["10.0.0.0/16", "fd00::/108", "10.0.0.0/16,fd00::/108", "fd00::/64, 10.0.0.0/30"] {
             assert!(parse_ranges(good).is_ok(), "{good}");
         }
         for (bad, why) in [
-            ("", "is no network"),
-            ("10.0.0.0", "is no network"),
-            ("10.0.0.0/31", "no room"),
-            ("fd00::/63", "begins at /64"),
-            ("10.0.0.0/16,10.1.0.0/16", "one of each family"),
-            ("10.0.0.0/16,fd00::/64,fd01::/64", "one of each family"),
+            ("", "is not a CIDR"),
+            ("10.0.0.0", "is not a CIDR"),
+            ("10.0.0.0/31", "too small"),
+            ("fd00::/63", "largest IPv6 range is /64"),
+            ("10.0.0.0/16,10.1.0.0/16", "at most one Service CIDR per IP family"),
+            ("10.0.0.0/16,fd00::/64,fd01::/64", "at most one Service CIDR per IP family"),
         ] {
             assert!(parse_ranges(bad).unwrap_err().to_string().contains(why), "{bad}");
         }
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_a_network_are_for_no_service() {
+    fn network_and_broadcast_addresses_are_not_allocated() {
         let old = network("10.0.0.0/24");
         let ip = |text: &str| text.parse().unwrap();
         assert!(old.holds(ip("10.0.0.1")) && old.holds(ip("10.0.0.254")));
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_band_grows_with_the_network() {
+    fn lower_band_grows_with_the_range() {
         for (text, band) in
             [("10.0.0.0/28", 0), ("10.0.0.0/27", 16), ("10.0.0.0/21", 128), ("fd00::/64", 256)]
         {
@@ -243,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_address_of_a_network_is_tried_once(chance: u64, prefix in 20_u8..=30, six: bool) {
+        fn every_address_of_a_range_is_tried_once(chance: u64, prefix in 20_u8..=30, six: bool) {
             let ip = if six { "fd00::" } else { "10.0.0.0" }.parse().unwrap();
             let prefix_bits = if six { prefix + 96 } else { prefix };
             let network = Network::of(Cidr { ip, prefix_bits }).unwrap();

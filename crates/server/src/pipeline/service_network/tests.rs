@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of address and port allocation.
 
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::resource_types;
@@ -12,7 +12,7 @@ use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Subresource, update};
 use crate::pipeline::{Decision, DesiredObject, Step, Writer};
 
-/// A store with a namespace, and what a client does to Services in it.
+/// A store with a namespace, and a client's operations on Services in it.
 struct Cluster {
     store: Store,
     writer: Writer,
@@ -29,7 +29,7 @@ impl Cluster {
         cluster
     }
 
-    /// One whose Services have addresses from these networks.
+    /// A cluster with these ServiceCIDRs.
     fn with_ranges(cidrs: &[(&str, &str)]) -> Cluster {
         let mut cluster = Cluster::new();
         for (name, cidrs) in cidrs {
@@ -142,7 +142,7 @@ fn node_port(service: &Value) -> i64 {
 }
 
 #[test]
-fn a_service_has_its_address_as_long_as_it_lives() {
+fn service_keeps_its_address_until_deleted() {
     let mut cluster = Cluster::new();
     let service = cluster.service("x", r#"{"ports":[{"port":80}]}"#).unwrap();
     let given = ip(&service);
@@ -155,7 +155,7 @@ fn a_service_has_its_address_as_long_as_it_lives() {
 }
 
 #[test]
-fn an_address_is_given_once() {
+fn address_is_allocated_once() {
     let mut cluster = Cluster::new();
     let spec = r#"{"clusterIP":"10.0.7.7","ports":[{"port":80}]}"#;
     cluster.service("x", spec).unwrap();
@@ -189,7 +189,7 @@ fn headless_and_external_services_have_no_address() {
 }
 
 #[test]
-fn node_ports_are_given_once_and_kept() {
+fn node_ports_are_unique_and_kept() {
     let mut cluster = Cluster::new();
     let spec = r#"{"type":"NodePort","ports":[{"port":80,"nodePort":30080}]}"#;
     assert_eq!(node_port(&cluster.service("x", spec).unwrap()), 30080);
@@ -207,7 +207,7 @@ fn node_ports_are_given_once_and_kept() {
 }
 
 #[test]
-fn a_port_of_two_protocols_has_one_node_port() {
+fn port_of_two_protocols_has_one_node_port() {
     let mut cluster = Cluster::new();
     let spec =
         r#"{"type":"NodePort","ports":[{"name":"a","port":53},{"name":"b","port":53,"protocol":"UDP"}]}"#;
@@ -217,7 +217,7 @@ fn a_port_of_two_protocols_has_one_node_port() {
 }
 
 #[test]
-fn of_two_that_decide_at_once_one_decides_again() {
+fn of_two_concurrent_decisions_one_conflicts() {
     let cluster = Cluster::new();
     let resource_type = resource_types::find("", "v1", "services").unwrap();
     let snapshot = cluster.store.snapshot();
@@ -258,13 +258,13 @@ fn ips(service: &Value) -> Vec<String> {
     texts(service, "clusterIPs")
 }
 
-/// The families, policy and number of addresses of a Service.
+/// Families, policy and number of addresses of a Service.
 fn stacks(service: &Value) -> (Vec<String>, &str, usize) {
     (texts(service, "ipFamilies"), service.str_at(&["spec", "ipFamilyPolicy"]), ips(service).len())
 }
 
 #[test]
-fn a_service_has_the_families_it_asks_for() {
+fn service_gets_the_requested_ip_families() {
     let mut cluster = Cluster::with_ranges(DUAL);
     let families = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
     for (i, (spec, wanted, policy)) in [
@@ -295,7 +295,7 @@ fn a_service_has_the_families_it_asks_for() {
 }
 
 #[test]
-fn a_second_address_comes_and_goes() {
+fn second_address_is_added_and_removed() {
     let mut cluster = Cluster::with_ranges(DUAL);
     let one = ip(&cluster.service("x", r#"{"ports":[{"port":80}]}"#).unwrap());
     let spec = |policy: &str| {
@@ -316,7 +316,7 @@ fn a_second_address_comes_and_goes() {
 }
 
 #[test]
-fn addresses_of_both_families_are_given_once() {
+fn dual_stack_addresses_are_unique() {
     let mut cluster = Cluster::with_ranges(DUAL);
     let spec = r#"{"ipFamilyPolicy":"RequireDualStack","clusterIP":"10.0.7.7","clusterIPs":["10.0.7.7","fd00::7"],"ports":[{"port":80}]}"#;
     assert_eq!(ips(&cluster.service("x", spec).unwrap()), ["10.0.7.7", "fd00::7"]);
@@ -330,7 +330,7 @@ fn addresses_of_both_families_are_given_once() {
 }
 
 #[test]
-fn a_cluster_of_one_family_has_no_second_address() {
+fn single_stack_cluster_has_no_second_address() {
     let mut cluster = Cluster::with_ranges(&[("kubernetes", "fd00::/108")]);
     let service =
         cluster.service("x", r#"{"ipFamilyPolicy":"PreferDualStack","ports":[{"port":80}]}"#).unwrap();
@@ -346,7 +346,7 @@ fn a_cluster_of_one_family_has_no_second_address() {
 }
 
 #[test]
-fn further_ranges_add_room() {
+fn further_service_cidrs_add_addresses() {
     let mut cluster = Cluster::with_ranges(&[("kubernetes", "10.0.0.0/30")]);
     let spec = r#"{"ports":[{"port":80}]}"#;
     for name in ["a", "b"] {

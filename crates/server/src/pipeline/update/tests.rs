@@ -1,4 +1,4 @@
-//! Claims about the module above, held by tests.
+//! Tests of status updates over partly decoded objects.
 
 use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types;
@@ -47,7 +47,7 @@ impl Cluster {
         })
     }
 
-    /// Writes a status, on what `read` makes of the record.
+    /// Writes a status over the object that `read` decodes.
     fn report(
         &self,
         resource_type: &ResourceType,
@@ -93,7 +93,7 @@ fn pod_spec() -> Value {
 }
 
 #[test]
-fn a_status_written_without_a_look_at_the_rest_is_stored_as_one_written_with_it() {
+fn status_update_of_a_partly_decoded_object_stores_the_same_bytes() {
     let template = value!({"metadata": {"labels": {"a": "b"}}, "spec": (pod_spec())});
     let set = value!({"selector": {"matchLabels": {"a": "b"}}, "template": (template)});
     let counts = value!({"replicas": 3, "readyReplicas": 2, "observedGeneration": 1});
@@ -142,7 +142,7 @@ fn a_status_written_without_a_look_at_the_rest_is_stored_as_one_written_with_it(
 }
 
 #[test]
-fn who_is_answered_with_an_object_gets_all_of_it_open() {
+fn response_objects_are_fully_decoded() {
     let resource_type = resource_types::find("", "v1", "pods").unwrap();
     let mut cluster = Cluster::new();
     let object = value!({

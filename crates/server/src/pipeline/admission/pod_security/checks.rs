@@ -1,4 +1,4 @@
-//! What each level forbids: one function per rule, in the order in which people are told of them.
+//! Checks of the Pod Security Standards: one function per check, in upstream's order of messages.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use setpoint_api::Value;
 
 use super::Level;
 
-/// Everything that a level forbids of what a pod does.
+/// All violations of a level.
 pub(super) fn violations(level: Level, metadata: &Value, spec: &Value) -> Vec<String> {
     let pod = Pod { metadata, spec };
     let is_restricted = level == Level::Restricted;
@@ -38,13 +38,13 @@ pub(super) fn violations(level: Level, metadata: &Value, spec: &Value) -> Vec<St
     found
 }
 
-/// What a pod is made of, be it one or a template.
+/// Metadata and spec of a pod or a pod template.
 struct Pod<'a> {
     metadata: &'a Value,
     spec: &'a Value,
 }
 
-/// Names in quotes, with commas in between.
+/// Quotes and joins names.
 fn quoted<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("\"{}\"", name.as_ref())).collect();
     names.join(", ")
@@ -59,16 +59,16 @@ fn containers_named(names: &[&str]) -> String {
     format!("{} {}", plural("container", "containers", names.len()), quoted(names))
 }
 
-/// Who sets something: the pod, some containers, or both.
+/// Origin of a setting: the pod, some containers, or both.
 fn setters(pod: bool, containers: &[&str]) -> Option<String> {
-    let mut who = Vec::new();
+    let mut setter = Vec::new();
     if pod {
-        who.push("pod".to_owned());
+        setter.push("pod".to_owned());
     }
     if !containers.is_empty() {
-        who.push(containers_named(containers));
+        setter.push(containers_named(containers));
     }
-    (!who.is_empty()).then(|| who.join(" and "))
+    (!setter.is_empty()).then(|| setter.join(" and "))
 }
 
 impl<'a> Pod<'a> {
@@ -77,7 +77,7 @@ impl<'a> Pod<'a> {
         ["initContainers", "containers", "ephemeralContainers"].map(of).into_iter().flatten()
     }
 
-    /// The names of the containers that are so.
+    /// Names of the containers that match.
     fn named(&self, is_so: impl Fn(&Value) -> bool) -> Vec<&'a str> {
         self.containers().filter(|it| is_so(it)).map(|it| it.str_at(&["name"])).collect()
     }
@@ -90,7 +90,7 @@ impl<'a> Pod<'a> {
         self.spec.str_at(&["os", "name"]) == "windows"
     }
 
-    /// Whether its users are nobody on the node.
+    /// `true` if the pod has a user namespace.
     fn has_own_users(&self) -> bool {
         self.spec.get("hostUsers").and_then(Value::as_bool) == Some(false)
     }
@@ -152,8 +152,8 @@ impl<'a> Pod<'a> {
 
     fn privileged(&self) -> Option<String> {
         let bad = self.named(|it| is_true(it, &["securityContext", "privileged"]));
-        let who = setters(false, &bad)?;
-        Some(format!("privileged ({who} must not set securityContext.privileged=true)"))
+        let setter = setters(false, &bad)?;
+        Some(format!("privileged ({setter} must not set securityContext.privileged=true)"))
     }
 
     fn proc_mount(&self) -> Option<String> {
@@ -162,8 +162,8 @@ impl<'a> Pod<'a> {
         let bad: Vec<&str> =
             self.containers().filter(|it| is_bad(it)).map(|it| it.str_at(&["name"])).collect();
         let sorts: BTreeSet<&str> = self.containers().filter(|it| is_bad(it)).map(mount).collect();
-        let who = setters(false, &bad)?;
-        Some(format!("procMount ({who} must not set securityContext.procMount to {})", quoted(sorts)))
+        let setter = setters(false, &bad)?;
+        Some(format!("procMount ({setter} must not set securityContext.procMount to {})", quoted(sorts)))
     }
 
     fn selinux(&self) -> Option<String> {
@@ -173,14 +173,14 @@ impl<'a> Pod<'a> {
             .containers()
             .filter_map(|it| Some((it.str_at(&["name"]), it.at(&["securityContext", "seLinuxOptions"])?)));
         let of_containers: Vec<(&str, &Value)> = of_containers.collect();
-        let says = |options: &Value, field| !options.str_at(&[field]).is_empty();
+        let is_set = |options: &Value, field| !options.str_at(&[field]).is_empty();
         let is_bad = |options: &Value| {
-            !TYPES.contains(&options.str_at(&["type"])) || says(options, "user") || says(options, "role")
+            !TYPES.contains(&options.str_at(&["type"])) || is_set(options, "user") || is_set(options, "role")
         };
         let own = self.own(&["seLinuxOptions"]);
         let bad: Vec<&str> =
             of_containers.iter().filter(|(_, it)| is_bad(it)).map(|(name, _)| *name).collect();
-        let who = setters(own.is_some_and(is_bad), &bad)?;
+        let setter = setters(own.is_some_and(is_bad), &bad)?;
         let all: Vec<&Value> = own.into_iter().chain(of_containers.into_iter().map(|(_, it)| it)).collect();
         let types: BTreeSet<&str> =
             all.iter().map(|it| it.str_at(&["type"])).filter(|it| !TYPES.contains(it)).collect();
@@ -189,12 +189,12 @@ impl<'a> Pod<'a> {
             what.push(format!("{} {}", plural("type", "types", types.len()), quoted(&types)));
         }
         for field in ["user", "role"] {
-            if all.iter().any(|it| says(it, field)) {
+            if all.iter().any(|it| is_set(it, field)) {
                 what.push(format!("{field} may not be set"));
             }
         }
         let what = what.join("; ");
-        Some(format!("seLinuxOptions ({who} set forbidden securityContext.seLinuxOptions: {what})"))
+        Some(format!("seLinuxOptions ({setter} set forbidden securityContext.seLinuxOptions: {what})"))
     }
 
     fn sysctls(&self) -> Option<String> {
@@ -224,8 +224,8 @@ impl<'a> Pod<'a> {
         let path = ["windowsOptions", "hostProcess"];
         let own = self.own(&path).and_then(Value::as_bool) == Some(true);
         let bad = self.named(|it| is_true(it, &["securityContext", path[0], path[1]]));
-        let who = setters(own, &bad)?;
-        Some(format!("hostProcess ({who} must not set securityContext.windowsOptions.hostProcess=true)"))
+        let setter = setters(own, &bad)?;
+        Some(format!("hostProcess ({setter} must not set securityContext.windowsOptions.hostProcess=true)"))
     }
 
     fn app_armor(&self) -> Option<String> {
@@ -245,19 +245,19 @@ impl<'a> Pod<'a> {
             .filter(|(_, it)| !it.is_empty() && *it != "runtime/default" && !it.starts_with("localhost/"))
             .map(|(key, value)| format!("{key}={value:?}"))
             .collect();
-        let mut who: Vec<String> = setters(own.is_some(), &bad).into_iter().collect();
+        let mut setter: Vec<String> = setters(own.is_some(), &bad).into_iter().collect();
         if !forbidden.is_empty() {
-            who.push(plural("annotation", "annotations", forbidden.len()).to_owned());
+            setter.push(plural("annotation", "annotations", forbidden.len()).to_owned());
         }
         let values: Vec<String> = values.into_iter().map(str::to_owned).chain(forbidden).collect();
-        (!who.is_empty()).then(|| {
+        (!setter.is_empty()).then(|| {
             let reason = plural("forbidden AppArmor profile", "forbidden AppArmor profiles", values.len());
-            let who = who.join(" and ");
-            format!("{reason} ({who} must not set AppArmor profile type to {})", quoted(&values))
+            let setter = setter.join(" and ");
+            format!("{reason} ({setter} must not set AppArmor profile type to {})", quoted(&values))
         })
     }
 
-    /// The containers that add capabilities other than these, and which.
+    /// Containers that add other capabilities than these, and which.
     fn adding(&self, allowed: &[&str]) -> Option<String> {
         let added = |it: &'a Value| -> Vec<&'a str> {
             let list = it.at(&["securityContext", "capabilities", "add"]).and_then(Value::as_list);
@@ -267,8 +267,8 @@ impl<'a> Pod<'a> {
         let with = self.containers().filter(|it| !added(it).is_empty());
         let bad: Vec<&str> = with.map(|it| it.str_at(&["name"])).collect();
         let names: BTreeSet<&str> = self.containers().flat_map(added).collect();
-        let who = setters(false, &bad)?;
-        Some(format!("{who} must not include {} in securityContext.capabilities.add", quoted(names)))
+        let setter = setters(false, &bad)?;
+        Some(format!("{setter} must not include {} in securityContext.capabilities.add", quoted(names)))
     }
 
     fn added_capabilities(&self) -> Option<String> {
@@ -296,7 +296,7 @@ impl<'a> Pod<'a> {
             !dropped.unwrap_or_default().iter().any(|name| name.as_str() == Some("ALL"))
         });
         let must_drop = setters(false, &keeps)
-            .map(|who| format!("{who} must set securityContext.capabilities.drop=[\"ALL\"]"));
+            .map(|setter| format!("{setter} must set securityContext.capabilities.drop=[\"ALL\"]"));
         let details: Vec<String> = must_drop.into_iter().chain(self.adding(&["NET_BIND_SERVICE"])).collect();
         (!details.is_empty()).then(|| format!("unrestricted capabilities ({})", details.join("; ")))
     }
@@ -304,9 +304,9 @@ impl<'a> Pod<'a> {
     fn escalation(&self) -> Option<String> {
         let path = ["securityContext", "allowPrivilegeEscalation"];
         let bad = self.named(|it| it.at(&path).and_then(Value::as_bool) != Some(false));
-        let who = setters(false, &bad)?;
+        let setter = setters(false, &bad)?;
         Some(format!(
-            "allowPrivilegeEscalation != false ({who} must set securityContext.allowPrivilegeEscalation=false)"
+            "allowPrivilegeEscalation != false ({setter} must set securityContext.allowPrivilegeEscalation=false)"
         ))
     }
 
@@ -342,38 +342,38 @@ impl<'a> Pod<'a> {
     fn non_root(&self) -> Option<String> {
         let path = ["securityContext", "runAsNonRoot"];
         let own = self.own(&["runAsNonRoot"]).and_then(Value::as_bool);
-        let said = |it: &Value| it.at(&path).and_then(Value::as_bool);
-        let denied = self.named(|it| said(it) == Some(false));
-        if let Some(who) = setters(own == Some(false), &denied) {
+        let given = |it: &Value| it.at(&path).and_then(Value::as_bool);
+        let denied = self.named(|it| given(it) == Some(false));
+        if let Some(setter) = setters(own == Some(false), &denied) {
             return Some(format!(
-                "runAsNonRoot != true ({who} must not set securityContext.runAsNonRoot=false)"
+                "runAsNonRoot != true ({setter} must not set securityContext.runAsNonRoot=false)"
             ));
         }
-        let silent = if own == Some(true) { Vec::new() } else { self.named(|it| said(it).is_none()) };
-        let who = setters(false, &silent)?;
-        Some(format!("runAsNonRoot != true (pod or {who} must set securityContext.runAsNonRoot=true)"))
+        let unset = if own == Some(true) { Vec::new() } else { self.named(|it| given(it).is_none()) };
+        let setter = setters(false, &unset)?;
+        Some(format!("runAsNonRoot != true (pod or {setter} must set securityContext.runAsNonRoot=true)"))
     }
 
     fn user(&self) -> Option<String> {
         let is_root = |user: Option<&Value>| user.and_then(Value::as_i64) == Some(0);
         let bad = self.named(|it| is_root(it.at(&["securityContext", "runAsUser"])));
-        let who = setters(is_root(self.own(&["runAsUser"])), &bad)?;
-        Some(format!("runAsUser=0 ({who} must not set runAsUser=0)"))
+        let setter = setters(is_root(self.own(&["runAsUser"])), &bad)?;
+        Some(format!("runAsUser=0 ({setter} must not set runAsUser=0)"))
     }
 
-    /// What a profile may be; where one is `needed`, also who has none.
+    /// Seccomp violations: forbidden profiles and, if `needed`, missing ones.
     fn seccomp(&self, needed: bool) -> Option<String> {
         let is_bad = |profile: &Value| !matches!(profile.str_at(&["type"]), "RuntimeDefault" | "Localhost");
         let of = |it: &'a Value| it.at(&["securityContext", "seccompProfile"]);
         let own = self.own(&["seccompProfile"]);
         let with = self.containers().filter(|it| of(it).is_some_and(is_bad));
         let bad: Vec<&str> = with.map(|it| it.str_at(&["name"])).collect();
-        if let Some(who) = setters(own.is_some_and(is_bad), &bad) {
+        if let Some(setter) = setters(own.is_some_and(is_bad), &bad) {
             let profiles = own.into_iter().chain(self.containers().filter_map(of)).filter(|it| is_bad(it));
             let sorts: BTreeSet<&str> = profiles.map(|it| it.str_at(&["type"])).collect();
             let sorts = quoted(sorts);
             return Some(format!(
-                "seccompProfile ({who} must not set securityContext.seccompProfile.type to {sorts})"
+                "seccompProfile ({setter} must not set securityContext.seccompProfile.type to {sorts})"
             ));
         }
         if !needed || own.is_some() {
@@ -381,9 +381,9 @@ impl<'a> Pod<'a> {
         }
         let without = self.containers().filter(|it| of(it).is_none());
         let without: Vec<&str> = without.map(|it| it.str_at(&["name"])).collect();
-        let who = setters(false, &without)?;
+        let setter = setters(false, &without)?;
         Some(format!(
-            "seccompProfile (pod or {who} must set securityContext.seccompProfile.type to \"RuntimeDefault\" \
+            "seccompProfile (pod or {setter} must set securityContext.seccompProfile.type to \"RuntimeDefault\" \
              or \"Localhost\")"
         ))
     }

@@ -1,4 +1,4 @@
-//! Tests of what the labels of a namespace let pods do.
+//! Tests of policy labels and their effect on pods.
 
 use setpoint_api::Value;
 use setpoint_api::field_error::ErrorList;
@@ -21,7 +21,7 @@ fn judged(level: &str, spec: &str) -> Result<(), String> {
 }
 
 #[test]
-fn the_baseline_keeps_pods_off_their_node() {
+fn baseline_level_forbids_host_access() {
     for (spec, why) in [
         (r#","hostNetwork":true,"hostIPC":true"#, "host namespaces (hostNetwork=true, hostIPC=true)"),
         (r#","volumes":[{"name":"h","hostPath":{"path":"/x"}}]"#, "hostPath volumes (volume \"h\")"),
@@ -58,7 +58,7 @@ fn the_baseline_keeps_pods_off_their_node() {
 }
 
 #[test]
-fn the_restricted_level_wants_everything_said() {
+fn restricted_level_requires_explicit_settings() {
     let error = judged("restricted", r#","volumes":[{"name":"v","nfs":{"server":"s"}}]"#).unwrap_err();
     assert_eq!(
         error,
@@ -76,7 +76,7 @@ fn the_restricted_level_wants_everything_said() {
 }
 
 #[test]
-fn who_makes_templates_is_warned_and_only_new_images_are_judged_again() {
+fn templates_get_warnings_and_only_new_images_are_checked_again() {
     let namespace = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"n","labels":{"pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/warn":"baseline","pod-security.kubernetes.io/warn-version":"v1.30"}}}"#;
     let snapshot = snapshot_with(&[("", "v1", "namespaces", namespace)]);
     let deployment = object(
@@ -95,7 +95,7 @@ fn who_makes_templates_is_warned_and_only_new_images_are_judged_again() {
 }
 
 #[test]
-fn labels_that_say_no_policy_are_refused_unless_they_were_there() {
+fn invalid_policy_labels_are_rejected_unless_unchanged() {
     let namespace = |level: &str, version: &str| {
         object(&format!(
             r#"{{"metadata":{{"name":"n","labels":{{"pod-security.kubernetes.io/enforce":"{level}","pod-security.kubernetes.io/warn-version":"{version}"}}}}}}"#
