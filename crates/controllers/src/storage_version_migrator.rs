@@ -91,7 +91,7 @@ impl Look<'_> {
         } else {
             match resource(&migration.spec.resource) {
                 Ok(resource) if self.status.resource_version.is_empty() => {
-                    // Objects that are not up to date in the world may be older than they seem.
+                    // Revision that is visible here: objects that are not visible yet are newer.
                     let known = world.revision_of(&resource);
                     self.status.resource_version = known.max(Revision(1)).to_string();
                 }
