@@ -20,7 +20,7 @@ use crate::indexes::{SLICES_BY_SERVICE, path};
 use crate::pods::Owner;
 use crate::service_pods::TRIGGER_TIME;
 
-/// Maximum number of mirrored addresses per subset.
+/// Maximum number of mirrored addresses per set of ports and address family.
 const ADDRESSES_MAX: usize = 1000;
 /// Value of the label `managed-by` in mirrored slices.
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
@@ -149,7 +149,7 @@ fn wanted(endpoints: &Endpoints) -> (Vec<(Group, Vec<Value>)>, usize) {
                 continue;
             }
             let endpoint = endpoint(&id.0, address, ready);
-            // An address that is ready in any subset is ready.
+            // Ready addresses of a subset come first, so an address in both of its lists is ready.
             members.entry(id).or_insert(endpoint);
         }
     }

@@ -16,7 +16,7 @@ pub(crate) fn storage(amounts: &Pairs) -> Quantity {
     amounts.get("storage").and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
 }
 
-/// The volume that is reserved for a claim, or the smallest available one that fits. A claim with
+/// The volume that is reserved for a claim, or else the best available one. A claim with
 /// `WaitForFirstConsumer` takes only a reserved volume.
 pub(super) fn best<'a>((object, claim): Claim<'_>, waits: bool, world: &'a World) -> Option<Volume<'a>> {
     let meta = object.meta();
@@ -33,7 +33,7 @@ pub(super) fn best<'a>((object, claim): Claim<'_>, waits: bool, world: &'a World
             && same_attributes(claim, volume)
             && allows(claim, volume)
     };
-    // Of equally large volumes, the one with the fewest access modes first.
+    // Fewest access modes first, then smallest capacity.
     let order = |(seen, volume): &Volume<'a>| {
         (volume.spec.access_modes.len(), storage(&volume.spec.capacity), &seen.meta().name)
     };

@@ -150,7 +150,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Recycling is not supported. The Event is delayed while pods still use the volume.
+    /// Recycling is not supported: the volume fails once no pod uses it.
     fn recycle(&self, plan: &mut Plan<String>, said: &str) {
         let Some(of) = &self.volume.spec.claim_ref else { return };
         let at = path(&of.namespace, &of.name);
