@@ -1,9 +1,9 @@
-//! Who serves the metrics of resources: the APIService by which people and tools see that they are there.
+//! APIService of the resource metrics that the server provides.
 //!
-//! Upstream's API server keeps such an object for what it serves itself, so this runs beside a server, whichever
-//! controllers are chosen. One that somebody else made for another server is left alone. What simulated containers use
-//! follows from their rules; so metrics are served where simulated nodes run beside the server, also before the first
-//! and after the last of them, and elsewhere for as long as there is one, wherever it is played.
+//! In upstream the API server maintains such objects for its own groups, so this controller runs in every
+//! server, whichever controllers are enabled. An APIService that a user created for another server is left
+//! alone. The usage of simulated containers follows from their rules. Metrics are therefore always served
+//! where simulated nodes run in the server, and otherwise for as long as there is a simulated node.
 
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, value};
@@ -12,15 +12,15 @@ use setpoint_reconcile::views::node::SIMULATED;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
-/// The version of the group that has the metrics of resources.
+/// Group version of resource metrics.
 const METRICS: &str = "v1beta1.metrics.k8s.io";
-/// The label of those that the server itself keeps.
+/// Label of APIServices that the server maintains.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
-/// Keeps the APIService for the metrics of resources.
+/// Maintains the APIService of resource metrics.
 pub struct MetricsService {
-    /// Whether nodes run beside the server. Clients remember for long which groups they found, so these are served
-    /// whether or not there is a node just now.
+    /// `true` if simulated nodes run in the server. Clients cache discovery for long, so the group is then
+    /// served even without a node.
     pub has_nodes: bool,
 }
 

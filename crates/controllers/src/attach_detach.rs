@@ -1,12 +1,12 @@
-//! Volumes of drivers are on the nodes whose pods use them, and on no others.
+//! Attach/detach controller: CSI volumes are attached to the nodes whose pods use them, and to no others.
 //!
-//! A VolumeAttachment asks the driver to bring a volume to a node, and its deletion to take it away. The key of a
-//! volume decides where it is to be, over all nodes at once, so that one which can be on one node only is never asked
-//! for on two. The key of a node takes away what no pod there uses, and says in the node's status what is there: a
-//! volume is no longer reported before it goes, and only goes when the node has let go of it, unless the node does not
-//! work and has had its time, or will not come back.
+//! A VolumeAttachment requests the attachment of a volume to a node, its deletion the detachment. The key of
+//! a volume decides about attachments on all nodes at once, so a single-node volume is never requested on two
+//! nodes. The key of a node detaches the volumes that no pod on it uses, and maintains
+//! `status.volumesAttached`. A volume leaves that list before it is detached, and is detached only once it is
+//! no longer in `status.volumesInUse`, unless the node has been unhealthy for too long or is out of service.
 //!
-//! Volumes that need not be attached (directories, those of drivers that say so) are not touched.
+//! Volumes that need no attachment (host paths, drivers with `attachRequired: false`) are ignored.
 
 mod attach;
 mod detach;
@@ -28,18 +28,18 @@ use crate::indexes::{
 use crate::sha256;
 use crate::volume_protection::{is_terminated, uses};
 
-/// What stands before the name of a driver's volume in the status of a node.
+/// Prefix of CSI volumes in the status of a node.
 const PLUGIN: &str = "kubernetes.io/csi/";
 
-/// The controller.
+/// The attach/detach controller.
 pub struct AttachDetach;
 
-/// What is remembered of a volume or a node.
+/// Memo of a volume or a node.
 #[derive(Clone, Default)]
 pub struct Memory {
-    /// Since when attachments are to go that the node holds on to, by name.
+    /// Start of the wait for a node to unmount, by name of the attachment.
     unwanted: BTreeMap<Box<str>, Time>,
-    /// What was said, so that it is not said again.
+    /// Events emitted by the last plan, so they are not repeated.
     said: Vec<Note>,
 }
 
@@ -87,44 +87,43 @@ impl Planner for AttachDetach {
     }
 }
 
-/// What a driver's volume is called everywhere: several objects may mean the same volume.
+/// Identity of a CSI volume. Several PersistentVolumes may refer to the same volume.
 #[must_use]
 pub fn handle(csi: &Csi) -> String {
     format!("{}^{}", csi.driver, csi.volume_handle)
 }
 
-/// The name of what attaches a volume to a node.
+/// Name of the VolumeAttachment of a volume and a node.
 fn attachment_name(csi: &Csi, node: &str) -> String {
     let text = format!("{}{}{node}", csi.volume_handle, csi.driver);
     let hash = sha256::digest(text.as_bytes());
     hash.iter().fold("csi-".to_owned(), |name, word| format!("{name}{word:08x}"))
 }
 
-/// Whether an object speaks for its volume: the first of those that mean the same.
+/// `true` if the object is the first of those that refer to the same volume: its key plans the volume.
 fn is_first(object: &Object, world: &World) -> bool {
     let csi = object.view::<PersistentVolume>().and_then(|volume| volume.spec.csi.as_ref());
     let first = csi.and_then(|csi| world.indexed(VOLUMES_BY_HANDLE, &handle(csi)).next());
     first.is_some_and(|first| first.key() == object.key())
 }
 
-/// Whether volumes of a driver must be attached; they must if nobody says otherwise.
+/// `true` if volumes of a driver must be attached. This is the default without a CSIDriver object.
 fn is_attachable(driver: &str, world: &World) -> bool {
     world.view::<CsiDriver>("", driver).is_none_or(|(_, driver)| driver.spec.attach_required != Some(false))
 }
 
-/// A pod that uses a volume.
+/// Pod that uses a volume.
 struct User<'a> {
-    /// The pod.
     pod: &'a Object,
-    /// The node that it is on.
+    /// Node of the pod.
     node: &'a str,
-    /// The object that means the volume to it.
+    /// PersistentVolume, or pod with an inline volume, that refers to the volume.
     volume: &'a Object,
-    /// Whether the volume can be on several nodes.
+    /// `true` if the volume can be attached to several nodes.
     shares: bool,
 }
 
-/// The pods that use a volume and have a node, the oldest first.
+/// Pods with a node that use a volume, oldest first.
 fn users<'a>(csi: &Csi, world: &'a World) -> Vec<User<'a>> {
     let mut users = Vec::new();
     if !is_attachable(&csi.driver, world) {
@@ -153,13 +152,13 @@ fn users<'a>(csi: &Csi, world: &'a World) -> Vec<User<'a>> {
     users
 }
 
-/// Whether a volume can be on several nodes, as far as is known.
+/// `true` if the access modes allow a volume on several nodes.
 fn shares(volume: &PersistentVolume) -> bool {
     let modes = &volume.spec.access_modes;
     modes.is_empty() || modes.iter().any(|mode| mode == "ReadWriteMany" || mode == "ReadOnlyMany")
 }
 
-/// Wakes who speaks for a volume, and the nodes that it is on.
+/// Enqueues the key that plans a volume, and the nodes that the volume is attached to.
 fn of_volume(volume: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(csi) = volume.view::<PersistentVolume>().and_then(|volume| volume.spec.csi.as_ref()) else {
         return;
@@ -210,7 +209,7 @@ fn of_driver(driver: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// What attaches something to a node.
+/// VolumeAttachments of a node.
 fn attachments_on<'a>(
     node: &str,
     world: &'a World,

@@ -1,7 +1,7 @@
-//! Bootstrap tokens: those that have run out go, and those that may sign sign what new nodes read first.
+//! Bootstrap tokens: deletes expired tokens, and signs `cluster-info` with valid ones.
 //!
-//! New nodes trust `cluster-info` because it is signed with a secret that they were given. The signature itself is
-//! asked for, so that no secret arithmetic happens in a planner.
+//! Joining nodes trust `cluster-info` because it is signed with a secret that they have. Signatures are
+//! queries, so no planner computes with secrets.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,32 +12,32 @@ use setpoint_reconcile::views::config_map::ConfigMap;
 use setpoint_reconcile::views::secret::Secret;
 use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
-/// Where tokens are.
+/// Namespace of tokens.
 const TOKENS: &str = "kube-system";
-/// The sort of Secrets that are tokens.
+/// Type of Secrets that are tokens.
 const TOKEN: &str = "bootstrap.kubernetes.io/token";
-/// How the names of tokens begin.
+/// Prefix of the names of tokens.
 const PREFIX: &str = "bootstrap-token-";
-/// Where that is which is signed.
+/// Namespace and name of the signed ConfigMap.
 const SIGNED: (&str, &str) = ("kube-public", "cluster-info");
-/// The entry that is signed.
+/// Signed entry.
 const CONTENT: &str = "kubeconfig";
-/// How the entries with signatures begin.
+/// Prefix of entries with signatures.
 const SIGNATURE: &str = "jws-kubeconfig-";
 
-/// Whether a Secret is a token.
+/// The Secret as a token; `None` if it is none.
 fn token(object: &Object) -> Option<&Secret> {
     let secret = object.view::<Secret>()?;
     (&*object.meta().namespace == TOKENS && secret.kind == TOKEN).then_some(secret)
 }
 
-/// When a token runs out: nothing if never. One whose end cannot be read has run out already.
+/// Expiration of a token; `None` if it does not expire. A token with an invalid expiration is expired.
 fn ends_at(token: &Secret) -> Option<Time> {
     let text = token.text("expiration");
     (!text.is_empty()).then(|| rfc3339::parse(&text).unwrap_or(Time::EPOCH))
 }
 
-/// The controller that deletes tokens that have run out.
+/// Token cleaner: deletes expired tokens.
 pub struct TokenCleaner;
 
 impl Planner for TokenCleaner {
@@ -77,7 +77,7 @@ impl Planner for TokenCleaner {
     }
 }
 
-/// The controller that signs.
+/// Bootstrap signer: signs `cluster-info`.
 pub struct BootstrapSigner;
 
 impl Planner for BootstrapSigner {
@@ -139,7 +139,7 @@ impl Planner for BootstrapSigner {
                 }),
             }
         }
-        // Signatures are written together, so that one that is still asked for is not taken for one that is gone.
+        // Signatures are written together, so a pending one is not removed as stale.
         if plan.asks.is_empty() {
             let patch = changed_signatures(map, signatures);
             if !patch.is_empty() {
@@ -150,7 +150,7 @@ impl Planner for BootstrapSigner {
     }
 }
 
-/// What must be written so that there are these signatures and no others.
+/// Changes that leave exactly the wanted signatures.
 fn changed_signatures(map: &ConfigMap, wanted: Map) -> Map {
     let mut patch = Map::new();
     for (entry, _) in map.data.iter().filter(|(entry, _)| entry.starts_with(SIGNATURE)) {
@@ -166,7 +166,7 @@ fn changed_signatures(map: &ConfigMap, wanted: Map) -> Map {
     patch
 }
 
-/// The tokens that may sign: each with its id, its secret and its end.
+/// ID, secret and expiration of the tokens that can sign.
 fn signing_tokens(world: &World, now: Time) -> Vec<(String, String, Option<Time>)> {
     let mut tokens: Vec<(String, String, Option<Time>)> = Vec::new();
     for object in world.in_namespace("secrets", TOKENS) {
@@ -187,7 +187,7 @@ fn header(id: &str) -> String {
     format!(r#"{{"alg":"HS256","kid":{}}}"#, json_string(id))
 }
 
-/// Tells questions apart: FNV-1a.
+/// FNV-1a hash that distinguishes queries.
 fn fingerprint(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -224,7 +224,7 @@ mod tests {
         cluster.create("secrets", TOKENS, token);
     }
 
-    /// Answers what is asked, and says how much that was.
+    /// Answers all pending queries, and returns their number.
     fn answer(cluster: &mut Cluster) -> usize {
         cluster.settle();
         let asked = cluster.reply(|_| Ok(Value::from("signed")));

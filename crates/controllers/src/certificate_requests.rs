@@ -1,8 +1,7 @@
-//! Certificate requests: those of nodes for themselves are approved, approved ones are signed, and all go when nobody
-//! needs them any more.
+//! CertificateSigningRequest controllers: approve requests of nodes for themselves, sign approved ones,
+//! delete old ones.
 //!
-//! What a request says in its own bytes, whether who asks may ask, and the signature are questions to the world
-//! outside; the rules are here.
+//! Decoding a request, access reviews and signatures are queries; the rules are here.
 
 pub mod rules;
 pub mod signer;
@@ -15,18 +14,18 @@ use setpoint_reconcile::views::certificate_signing_request::CertificateSigningRe
 use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
-/// How long a request stays that was granted or denied.
+/// Time after which an approved or denied request is deleted.
 pub const DECIDED: Duration = Duration::from_secs(60 * 60);
-/// How long a request stays that waits.
+/// Time after which a pending request is deleted.
 pub const PENDING: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Who signs the certificates by which nodes make themselves known.
+/// Signer of kubelet client certificates.
 const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
 const WATCHES: [Watch; 1] = [Watch::itself(CertificateSigningRequest::RESOURCE)];
 const USER: &str = "system:serviceaccount:kube-system:certificate-controller";
 
-/// The controller that deletes requests that nobody needs any more.
+/// Cleaner: deletes expired requests.
 pub struct RequestCleaner;
 
 impl Planner for RequestCleaner {
@@ -57,7 +56,7 @@ impl Planner for RequestCleaner {
     }
 }
 
-/// When a request goes.
+/// Time at which a request is deleted.
 fn ends_at(object: &Object, request: &CertificateSigningRequest) -> Option<Time> {
     let status = &request.status;
     if status.conditions.is_empty() {
@@ -73,11 +72,11 @@ fn ends_at(object: &Object, request: &CertificateSigningRequest) -> Option<Time>
     ends.min()
 }
 
-/// The controller that approves requests of nodes.
+/// Approver of kubelet client certificates.
 pub struct RequestApprover;
 
-/// Which requests are approved of those who may make them: whether the node asks for itself, the subresource that
-/// stands for the permission, and what is said.
+/// Recognized requests: `true` if the node makes the request for itself, the subresource of the access
+/// review, and the message of the approval.
 const RECOGNIZED: [(bool, &str, &str); 2] = [
     (true, "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
     (false, "nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
@@ -115,7 +114,7 @@ impl Planner for RequestApprover {
         let is_own = read.str_at(&["commonName"]) == request.spec.username;
         for (_, part, message) in RECOGNIZED.into_iter().filter(|(own, _, _)| is_own || !own) {
             match seen.answers.get(&id(part)).map(|answered| &answered.answer) {
-                // Who could not be asked is asked again, when the loop lets it.
+                // A failed query is repeated after its backoff.
                 None | Some(Err(_)) => {
                     let question = access(request, part);
                     plan.asks.push(Ask { whom: "access", id: id(part), question });
@@ -137,12 +136,12 @@ impl Planner for RequestApprover {
     }
 }
 
-/// The id of a question about a request: one that was made again under the same name is another.
+/// ID of a query about a request: a recreated request of the same name has another one.
 fn about(object: &Object, what: &str) -> String {
     format!("{what} {}", object.meta().uid)
 }
 
-/// What a request says in its bytes; nothing if that is still asked for, or nobody can read it.
+/// Decoded content of a request; `None` if the query is pending, or the request cannot be decoded.
 fn facts<'a>(
     object: &Object,
     request: &CertificateSigningRequest,
@@ -150,7 +149,7 @@ fn facts<'a>(
     plan: &mut Plan,
 ) -> Option<&'a Value> {
     match seen.answers.get(&about(object, "request")) {
-        // Bytes that are no request do not become one.
+        // Invalid bytes stay invalid.
         Some(read) => read.answer.as_ref().ok(),
         None => {
             let question = value!({"request": (request.spec.request.as_str())});
@@ -160,7 +159,7 @@ fn facts<'a>(
     }
 }
 
-/// The question whether who asks may.
+/// Access review of the requester.
 fn access(request: &CertificateSigningRequest, part: &str) -> Value {
     let spec = &request.spec;
     value!({
@@ -199,7 +198,7 @@ mod tests {
         cluster.create(REQUESTS, "", value!({"metadata": {"name": (name)}, "spec": (spec)}));
     }
 
-    /// Answers what is asked, until nothing is. Says how often something was.
+    /// Answers all pending queries, and returns their number.
     fn answer(cluster: &mut Cluster, common_name: &str, allowed: bool) -> usize {
         let mut asked = 0;
         cluster.settle();

@@ -1,4 +1,4 @@
-//! ClusterRole aggregation: a role with an aggregation rule allows what the roles allow that it selects.
+//! ClusterRole aggregation: combines the rules of the roles that an aggregation rule selects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +11,11 @@ use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World, 
 
 use crate::indexes::AGGREGATING_ROLES;
 
-/// Maximum number of comparisons of roles with selectors in one plan. A selector by a label that few roles have is
-/// compared with those roles only; where every selector may select every role, nothing less than all pairs will do.
+/// Maximum number of comparisons of roles with selectors in one plan. A selector that requires a rare label
+/// is compared with the roles that have it; if every selector may match every role, all pairs are compared.
 const COMPARISONS_MAX: usize = 200_000;
 
-/// The controller.
+/// The ClusterRole aggregation controller.
 pub struct ClusterRoleAggregation;
 
 impl Planner for ClusterRoleAggregation {
@@ -59,7 +59,8 @@ impl Planner for ClusterRoleAggregation {
                 }
             }
         }
-        // Rules stand in the order of the selectors, then of the roles; a role that several select adds nothing later.
+        // Rules are in the order of the selectors, then of the roles; each role counts for its first selector
+        // only.
         selected.sort_by_key(|(selector, _)| *selector);
         let mut seen = BTreeSet::new();
         let all = selected.iter().flat_map(|(_, view)| &view.rules);
@@ -71,14 +72,14 @@ impl Planner for ClusterRoleAggregation {
     }
 }
 
-/// Selectors by a label that they require: a role is compared with those that its labels can meet.
+/// Selectors by a label that they require: a role is compared with those that its labels can match.
 struct SelectorIndex<'a> {
     selectors: &'a [RoleSelector],
     by_label: BTreeMap<(&'a str, &'a str), Vec<usize>>,
     by_name: BTreeMap<&'a str, Vec<usize>>,
-    /// Those that require no label, only that some are missing; equal ones once.
+    /// Selectors that require no label; equal ones once.
     others: Vec<usize>,
-    /// Comparisons that are left.
+    /// Number of comparisons left.
     left: usize,
 }
 
@@ -93,7 +94,7 @@ impl<'a> SelectorIndex<'a> {
         };
         let mut seen = BTreeSet::new();
         for (at, RoleSelector(selector)) in selectors.iter().enumerate() {
-            // A selector of nothing prints as one of everything.
+            // `Selector::Nothing` prints like a selector of everything.
             if matches!(selector, Selector::Nothing) || !seen.insert(selector.to_string()) {
                 continue;
             }
@@ -117,10 +118,10 @@ impl<'a> SelectorIndex<'a> {
         index
     }
 
-    /// Place of the first selector that selects these labels.
+    /// Position of the first selector that matches these labels.
     ///
     /// # Errors
-    /// If that takes too many comparisons.
+    /// If this takes too many comparisons.
     fn first(&mut self, labels: &Pairs) -> Result<Option<usize>, TooCostly> {
         let SelectorIndex { selectors, by_label, by_name, others, left } = self;
         let mut first = None;
@@ -128,7 +129,7 @@ impl<'a> SelectorIndex<'a> {
         let by_name = labels.iter().filter_map(|(name, _)| by_name.get(name));
         for candidates in by_label.chain(by_name).chain([&*others]) {
             for at in candidates {
-                // Places are in order, so that those behind the first that is found need not be compared.
+                // Positions are sorted, so those after the first match need not be compared.
                 if first.is_some_and(|first| *at >= first) {
                     break;
                 }
@@ -145,14 +146,14 @@ impl<'a> SelectorIndex<'a> {
 /// Too many comparisons of roles with selectors.
 struct TooCostly;
 
-/// Any role may be one that others select.
+/// Enqueues all aggregating roles: each of them may select the role.
 fn of_role(_: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     for role in world.indexed(AGGREGATING_ROLES, "") {
         wake(role.key().clone());
     }
 }
 
-/// Finds the roles that gather rules: for the index.
+/// Index function: roles with an aggregation rule.
 pub(crate) fn is_aggregating(object: &Object, found: &mut dyn FnMut(&str)) {
     if object.view::<ClusterRole>().is_some_and(|role| role.aggregation_rule.is_some()) {
         found("");

@@ -1,8 +1,8 @@
-//! Conditions in a status.
+//! Conditions of a status.
 
 use setpoint_reconcile::views::Condition;
 
-/// Sets a condition. The time since when it is so stays if it only gets other words.
+/// Sets a condition. The transition time stays if the status does not change.
 pub fn set(conditions: &mut Vec<Condition>, new: Condition) {
     match conditions.iter_mut().find(|old| old.kind == new.kind) {
         Some(old) => {

@@ -1,7 +1,7 @@
-//! CronJob: a Job again and again, by a schedule.
+//! CronJob controller: creates Jobs by a schedule.
 //!
-//! The name of a Job follows from the time it was due, so a time that was met is never met twice, whatever is
-//! lost on the way. Of times that were missed only the last one is made up for.
+//! The name of a Job follows from its scheduled time, so no time starts two Jobs, whichever state is lost. Of
+//! missed times only the last one is started.
 
 mod clock;
 mod zone;
@@ -22,16 +22,16 @@ use crate::said;
 use clock::Clock;
 use zone::Zone;
 
-/// The annotation of a Job with the time at which it was due.
+/// Annotation of a Job with its scheduled time.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// How long after a time it is looked whether it is due.
+/// Delay after a scheduled time before it is checked.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// The controller.
+/// The CronJob controller.
 pub struct CronJobController;
 
 impl Planner for CronJobController {
-    /// What was said the last time: it is not said again for as long as it stays true.
+    /// Events emitted by the last plan: they are not repeated while they hold.
     type Memo = Vec<Note>;
 
     fn name(&self) -> &'static str {
@@ -74,7 +74,7 @@ impl Planner for CronJobController {
     }
 }
 
-/// One look at a CronJob.
+/// Sync context of one CronJob.
 struct Look<'a> {
     world: &'a World,
     owner: Owner<'a>,
@@ -108,15 +108,15 @@ impl<'a> Look<'a> {
         self.said.push(self.owner.subject().normal(reason, message));
     }
 
-    /// The name of the Job that is due at a time.
+    /// Name of the Job of a scheduled time.
     fn job_name(&self, time: Time) -> String {
         format!("{}-{}", self.owner.object.meta().name, time.0.div_euclid(60_000_000))
     }
 
-    /// Brings the list of running Jobs up to date.
+    /// Updates the list of active Jobs.
     fn track(&mut self) {
         let newest = self.status.last_schedule_time.map(|time| self.job_name(time));
-        // The status may list many.
+        // The status may list many Jobs.
         let listed: BTreeSet<String> = self.status.active.iter().map(|one| one.uid.clone()).collect();
         let mut finished: BTreeSet<&str> = BTreeSet::new();
         for (object, job) in self.jobs.clone() {
@@ -151,7 +151,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Starts what is due.
+    /// Starts the Job that is due.
     fn schedule(&mut self, plan: &mut Plan<Vec<Note>>) {
         let Some((clock, zone)) = self.clock() else { return };
         if let Some(next) = clock.next(self.now) {
@@ -179,7 +179,7 @@ impl<'a> Look<'a> {
         }
         let namespace = &self.owner.object.meta().namespace;
         if let Some(job) = self.world.find(Job::RESOURCE, namespace, &name) {
-            // It was made before a crash; if it is a stranger's, the time passes.
+            // The Job was created before a crash. If it belongs to another owner, the time is skipped.
             if job.meta().is_controlled_by(&self.owner.object.meta().uid) {
                 self.status.last_schedule_time = Some(due);
                 self.said.retain(|note| note.reason != "UnexpectedJob" || !note.message.ends_with(&name));
@@ -198,7 +198,7 @@ impl<'a> Look<'a> {
         self.status.last_schedule_time = Some(due);
     }
 
-    /// The schedule on its clock; nothing if it rests or cannot be read.
+    /// Schedule and time zone; `None` if the CronJob is suspended or invalid.
     fn clock(&mut self) -> Option<(Clock, Zone)> {
         let text = &self.spec.schedule;
         let inside = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ="));
@@ -257,7 +257,7 @@ impl<'a> Look<'a> {
             .on_failed(subject.warning("FailedDelete", "Deleted job: {error}"))
     }
 
-    /// The finished Jobs that are more than are to be kept, the oldest first.
+    /// Finished Jobs beyond the history limits, oldest first.
     fn surplus(&self) -> Vec<Act> {
         let mut acts = Vec::new();
         for (kind, limit) in [
@@ -279,7 +279,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// A Job as the status names it.
+/// Reference to a Job in the status.
 fn reference(job: &Object) -> Reference {
     let meta = job.meta();
     Reference {

@@ -1,7 +1,7 @@
-//! DaemonSet: one pod on every node that it fits, and none elsewhere.
+//! DaemonSet controller: one pod on every eligible node, and none elsewhere.
 //!
-//! Which node a pod is for is written into its affinity; the scheduler binds it there. [`nodes`] says which nodes are
-//! to have one and what is there, [`rolling`] which pods are replaced by those of a later template.
+//! The target node of a pod is in its node affinity; the scheduler binds it there. [`nodes`] decides which
+//! nodes are eligible, [`rolling`] which pods are replaced by those of a newer template.
 
 mod nodes;
 mod rolling;
@@ -21,24 +21,25 @@ use crate::pods;
 use crate::revisions::{self, Latest, Past};
 use nodes::{Fit, Nodes};
 
-/// The label of revisions and pods that holds the hash of the template.
+/// Label of revisions and pods with the hash of the template.
 const HASH: &str = "controller-revision-hash";
-/// How often the template has changed, as it was told before there were revisions. Pods still say it.
+/// Annotation and label with the generation of the template, from before there were revisions. Pods still
+/// carry it.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-/// The resource.
 const SETS: &str = "daemonsets.apps";
-/// The first wait before a pod that failed on a node is replaced.
+/// Minimum delay before a failed pod is replaced on its node.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
-/// The longest.
+/// Maximum delay.
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// Maximum number of pods that one plan makes, and that it deletes, as upstream's burst. The set is planned again at once.
+/// Maximum number of pods that one plan creates, and that it deletes, as upstream's burst. The set is planned
+/// again at once.
 pub const BURST_REPLICAS: usize = 250;
 
-/// The controller.
+/// The DaemonSet controller.
 pub struct DaemonSetController;
 
-/// When a failed pod was last replaced on each node, and how long the next one has to wait.
+/// Time of the last replacement of a failed pod by node, and the delay of the next one.
 type Memo = BTreeMap<String, (Time, Duration)>;
 
 impl Planner for DaemonSetController {
@@ -49,7 +50,7 @@ impl Planner for DaemonSetController {
     }
 
     fn user(&self) -> String {
-        // The account is spelled otherwise than the controller.
+        // The name of the account differs from that of the controller.
         "system:serviceaccount:kube-system:daemon-set-controller".to_owned()
     }
 
@@ -79,7 +80,7 @@ impl Planner for DaemonSetController {
         let selects = |pod: &Object| set.spec.selector.matches(|name| pod.meta().labels.get(name));
         let claimed = pods::claim_where(world, &owner, selects, |_| true);
         if !past.acts.is_empty() || !claimed.acts.is_empty() {
-            // What is adopted or released changes, and what follows depends on how it is then.
+            // The next plan starts from the adoptions and releases.
             plan.stage(past.acts);
             plan.stage(claimed.acts);
             return plan.with_memo(seen.memo.clone());
@@ -92,7 +93,7 @@ impl Planner for DaemonSetController {
     }
 }
 
-/// All that a plan for a set goes by.
+/// Inputs of a plan of one set.
 struct Rollout<'a> {
     owner: &'a Owner<'a>,
     set: &'a DaemonSet,
@@ -115,7 +116,7 @@ impl Rollout<'_> {
         let mut steps = Steps::default();
         nodes::keep(self, &mut steps, &mut memo, &mut plan);
         if steps.is_empty() && self.set.spec.update_strategy.kind == "RollingUpdate" {
-            // Counts hold only when every node has what it is to have.
+            // Counts are valid only when every node has its pod.
             rolling::replace(self, &mut steps);
         }
         for waiting in [steps.creations.len(), steps.deletions.len()] {
@@ -168,12 +169,12 @@ impl Rollout<'_> {
         pod.is_available(self.set.spec.min_ready_seconds, self.now)
     }
 
-    /// Whether a pod is of the latest template.
+    /// `true` if a pod is of the latest template.
     fn is_latest(&self, (pod, _): &pods::Seen<'_>) -> bool {
         pod.meta().labels.get(HASH) == Some(&self.latest.hash)
     }
 
-    /// A new pod for a node.
+    /// New pod for a node.
     fn pod(&self, node: &str) -> Value {
         let mut template = self.set.spec.template.0.clone();
         let spec = template.ensure_map("spec");
@@ -193,12 +194,12 @@ impl Rollout<'_> {
     }
 }
 
-/// What is to be done.
+/// Creations and deletions of a plan.
 #[derive(Default)]
 struct Steps<'a> {
-    /// The nodes that are to get a pod.
+    /// Nodes that get a pod.
     creations: Vec<&'a str>,
-    /// The pods that are to go.
+    /// Pods to delete.
     deletions: Vec<&'a Object>,
 }
 
@@ -218,8 +219,8 @@ fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     );
 }
 
-/// A node concerns the sets that are to have a pod on it and have none, or the other way round. Most changes of a
-/// node, such as its heartbeats, concern none.
+/// Enqueues the sets that should have a pod on a node and have none, or the other way round. Most changes of
+/// a node, such as heartbeats, concern no set.
 fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let is_gone = world.get(node.key()).is_none();
     for (object, set) in world.views::<DaemonSet>() {

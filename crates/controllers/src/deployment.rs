@@ -1,10 +1,10 @@
-//! Deployment: from one template of pods to the next, within bounds.
+//! Deployment controller: rolls pods from one template to the next, within bounds.
 //!
-//! Each template has a ReplicaSet of its own, named by the template's hash; the number of its revision is noted on
-//! it. A plan decides how large each set is to be: [`sets`] says which sets there are, [`sizes`] how large each may
-//! be, [`status`] what people read, [`rollback`] does what the old annotation for it asks. Sizes are counted by what
-//! sets are to have, and availability never by more than that, so that a status that lags behind cannot make a plan
-//! take away too much.
+//! Each template has a ReplicaSet, named by the template's hash and annotated with its revision. A plan
+//! decides the size of each set: [`sets`] finds the sets, [`sizes`] computes their sizes, [`status`] the
+//! status, [`rollback`] handles the deprecated annotation. Sizes are computed from the desired sizes of the
+//! sets, and a set never counts as available with more pods than that, so a stale status cannot cause the
+//! deletion of too many pods.
 
 mod rollback;
 mod sets;
@@ -21,10 +21,9 @@ use crate::indexes::ORPHAN_REPLICA_SETS;
 use crate::owners::{self, Owner};
 use sets::{REVISION, Sets};
 
-/// The resource of the sets.
 const SETS: &str = "replicasets.apps";
 
-/// The controller.
+/// The Deployment controller.
 pub struct DeploymentController;
 
 impl Planner for DeploymentController {
@@ -54,7 +53,7 @@ impl Planner for DeploymentController {
         let selects = |set: &Object| deployment.spec.selector.matches(|name| set.meta().labels.get(name));
         let (claimed, acts) = owners::claim(world, &owner, SETS, ORPHAN_REPLICA_SETS, selects, |_| true);
         if !acts.is_empty() {
-            // What is adopted or released changes, and what follows depends on how it is then.
+            // The next plan starts from the adoptions and releases.
             plan.stage(acts);
             return plan;
         }
@@ -76,7 +75,7 @@ impl Planner for DeploymentController {
     }
 }
 
-/// Goes one step further with the sets as they are.
+/// Plans the next step of the sets.
 fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &World, seen: &Seen<'_, ()>, now: Time) {
     let paused = sets.deployment.spec.paused;
     sets.note_revision();
@@ -116,7 +115,7 @@ fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &World, seen: &Seen<'_, (
     let revision = missing.as_ref().map_or_else(|| sets.revision(), |set| Some(set.revision.to_string()));
     let mut written = write_status(&sets, status, revision);
     if let Some(set) = missing {
-        // The failure is told before the next attempt, the success after it.
+        // The failure is reported before the next attempt, the success after it.
         if failure.is_some() {
             plan.stage(written.take());
         }
@@ -129,7 +128,7 @@ fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &World, seen: &Seen<'_, (
     }
 }
 
-/// Writes the status, and the revision that people look for beside it, if either is not so yet.
+/// Writes the status and the revision annotation, if either changes.
 fn write_status(sets: &Sets<'_>, status: DeploymentStatus, revision: Option<String>) -> Option<Act> {
     let object = sets.owner.object;
     let revision = revision.filter(|revision| object.meta().annotations.get(REVISION) != Some(revision));
@@ -144,7 +143,7 @@ fn write_status(sets: &Sets<'_>, status: DeploymentStatus, revision: Option<Stri
     Some(Write::merge(object, "status", patch).into())
 }
 
-/// Whether pods of old sets still run, or a set says so.
+/// `true` if pods of old sets still run, or the status of a set counts some.
 fn old_pods_run(sets: &Sets<'_>, world: &World) -> bool {
     sets.old.iter().any(|old| {
         let pods = world.owned(&old.object.meta().uid, "pods");
@@ -163,7 +162,7 @@ fn of_set(set: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     );
 }
 
-/// A pod concerns the Deployment of its set only where new pods wait for the end of old ones.
+/// Enqueues the Deployment of a pod if it has the strategy `Recreate`: new pods wait for the end of old ones.
 fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let namespace = &*pod.meta().namespace;
     let set = pod.meta().controller().filter(|owner| &*owner.kind == "ReplicaSet");
@@ -177,7 +176,7 @@ fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Whether a pod that ran does not any more, or belongs to another: nothing else lets new ones start.
+/// `true` if a pod stopped running, or changed its owner: only this lets new pods start.
 fn counts_otherwise(before: &Object, after: &Object) -> bool {
     let is_over = |object: &Object| object.view::<Pod>().is_some_and(Pod::is_finished);
     is_over(before) != is_over(after) || before.meta().owner_references != after.meta().owner_references

@@ -1,8 +1,9 @@
-//! Pods that use devices which nobody should use any more go, at once or when the patience of their claims ends.
+//! Device taint eviction: deletes pods that use devices with a `NoExecute` taint, at once or after the
+//! toleration ends.
 //!
-//! A device is tainted by its driver, in a ResourceSlice, or by people, in a DeviceTaintRule. The key of a pod looks at
-//! the devices of the claims that it may use. The key of a rule tells how far evicting on its behalf has come, at most
-//! every ten seconds; for a rule without effect it tells once what the rule would do.
+//! A device is tainted by its driver in a ResourceSlice, or by users in a DeviceTaintRule. The key of a pod
+//! checks the devices of the claims that are reserved for it. The key of a rule reports the progress of its
+//! eviction, at most every ten seconds; for a rule without effect it reports once what the rule would evict.
 
 mod rules;
 
@@ -23,20 +24,20 @@ use crate::indexes::{DEVICE_CLAIMS_BY_POOL, DEVICE_SLICES_BY_POOL, PODS_BY_DEVIC
 use crate::taint_eviction::mark;
 
 const NO_EXECUTE: &str = "NoExecute";
-/// Why pods go, in their status.
+/// Reason and message of the condition `DisruptionTarget`.
 const WHY: (&str, &str) =
     ("DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint");
 const EVICTION: &str = "DeviceTaintManagerEviction";
 
-/// The controller.
+/// The device taint eviction controller.
 pub struct DeviceTaintEviction;
 
-/// What is remembered.
+/// Memo of a pod or a rule.
 #[derive(Clone, Default)]
 pub struct Memory {
-    /// Whether a pod was to go.
+    /// `true` if the eviction of the pod was pending.
     is_waiting: bool,
-    /// How far a rule has come.
+    /// Progress of a rule.
     progress: Option<rules::Progress>,
 }
 
@@ -92,13 +93,13 @@ fn plan_pod(object: &Object, pod: &Pod, world: &World, memory: &Memory, now: Tim
     plan
 }
 
-/// When a pod has to go, and on behalf of which rules.
+/// Time of a pod's eviction, and the rules that cause it.
 struct Eviction<'a> {
     at: Time,
     rules: BTreeSet<&'a str>,
 }
 
-/// When a pod has to go, if at all.
+/// Computes the eviction of a pod, if any.
 fn eviction<'a>(
     object: &Object,
     pod: &Pod,
@@ -127,12 +128,12 @@ fn eviction<'a>(
     found
 }
 
-/// A taint that makes pods go, and the identity of the rule that it comes from.
+/// Taint that evicts pods, and the UID of its rule, if it comes from one.
 type Tainting<'a> = (&'a Taint, Option<&'a str>);
-/// Driver, pool and device that a rule selects; all where it names none.
+/// Driver, pool and device that a rule selects; `None` selects all.
 type Selected<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
-/// Taints of devices that make pods go. Pools are read when the first of their devices is asked for.
+/// Taints of devices that evict pods. Pools are read when the first of their devices is looked up.
 struct DeviceTaints<'a> {
     world: &'a World,
     pools: BTreeMap<(String, String), BTreeMap<&'a str, Vec<&'a Taint>>>,
@@ -140,7 +141,7 @@ struct DeviceTaints<'a> {
 }
 
 impl<'a> DeviceTaints<'a> {
-    /// Those of a world. A rule may be tried out as if it had effect.
+    /// Taints of a world. The rule `trial` is evaluated as if it had effect.
     fn of_world(world: &'a World, trial: Option<&Object>) -> DeviceTaints<'a> {
         let mut rules: BTreeMap<Selected<'a>, Vec<Tainting<'a>>> = BTreeMap::new();
         for (object, rule) in world.views::<DeviceTaintRule>() {
@@ -154,7 +155,7 @@ impl<'a> DeviceTaints<'a> {
         DeviceTaints { world, pools: BTreeMap::new(), rules }
     }
 
-    /// Those of a device: its own, then those of rules.
+    /// Taints of a device: its own, then those of rules.
     fn of(&mut self, device: &AllocatedDevice) -> Vec<Tainting<'a>> {
         let world = self.world;
         let pool = self.pools.entry((device.driver.clone(), device.pool.clone())).or_insert_with(|| {
@@ -180,7 +181,7 @@ impl<'a> DeviceTaints<'a> {
     }
 }
 
-/// The slices of a pool that count: those of its last generation.
+/// Slices of a pool's latest generation.
 fn current_slices<'a>(world: &'a World, driver: &str, pool: &str) -> Vec<&'a ResourceSlice> {
     let slices = world.indexed(DEVICE_SLICES_BY_POOL, &path(driver, pool));
     let mut slices: Vec<&ResourceSlice> = slices.filter_map(|object| object.view()).collect();
@@ -189,9 +190,9 @@ fn current_slices<'a>(world: &'a World, driver: &str, pool: &str) -> Vec<&'a Res
     slices
 }
 
-/// When the patience of a claim with a taint of its device ends; never if it puts up with it.
+/// End of the claim's toleration of a taint; `None` if it tolerates the taint for ever.
 fn end(device: &AllocatedDevice, taint: &Taint) -> Option<Time> {
-    // A rule that is tried out is taken for one that makes pods go.
+    // A rule on trial is evaluated as `NoExecute`.
     let taint = Taint { effect: NO_EXECUTE.to_owned(), ..taint.clone() };
     let added = taint.time_added.unwrap_or(Time::EPOCH);
     let fitting = device.tolerations.iter().filter(|one| one.effect == NO_EXECUTE && one.tolerates(&taint));
@@ -203,7 +204,7 @@ fn end(device: &AllocatedDevice, taint: &Taint) -> Option<Time> {
     Some(added.after(Duration::from_secs(u64::try_from(least.unwrap_or(0)).unwrap_or(0))))
 }
 
-/// A pod concerns itself if it claims devices, and the rules that make pods go.
+/// Enqueues a pod with claims, and the rules that evict pods.
 fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
         wake(object.key().clone());
@@ -211,7 +212,7 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// A claim concerns the pods that it is kept for, and the rules that make pods go.
+/// Enqueues the pods that a claim is reserved for, and the rules that evict pods.
 fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     wake_users(claim, world, wake);
     wake_rules(world, wake);
@@ -243,7 +244,7 @@ fn of_slice(slice: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// A rule may concern every claim; rules change seldom.
+/// Enqueues the pods of all claims: a rule may concern every claim, and rules change seldom.
 fn of_rule(rule: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     wake(rule.key().clone());
     for claim in world.all(ResourceClaim::RESOURCE) {

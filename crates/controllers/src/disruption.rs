@@ -1,8 +1,8 @@
-//! Disruption budgets: how many pods may be taken away by choice.
+//! Disruption controller: status of PodDisruptionBudgets.
 //!
-//! The status says how many pods there should be, how many can serve, and how many may go. A pod whose eviction was
-//! granted is taken for gone until it is, or for two minutes. A pod that was announced to be disrupted and still is
-//! there after two minutes is announced no longer.
+//! The status has the expected, the desired and the current healthy pods, and the number of allowed
+//! disruptions. A pod whose eviction was granted counts as gone until it is deleted, or for two minutes. The
+//! condition `DisruptionTarget` of a pod that is not deleted within two minutes is reset.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,16 +17,16 @@ use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Wat
 use crate::indexes::DISRUPTION_TARGETS;
 use crate::{conditions, pods, said, scale};
 
-/// How long a pod may take to go after its eviction was granted.
+/// Time for a pod to be deleted after its eviction was granted.
 const DELETION_MAX: Duration = Duration::from_secs(120);
-/// How long a pod may be announced to be disrupted without being deleted.
+/// Maximum age of the condition `DisruptionTarget` of a pod that is not deleted.
 const ANNOUNCED_MAX: Duration = Duration::from_secs(120);
 
-/// The controller.
+/// The disruption controller.
 pub struct DisruptionController;
 
 impl Planner for DisruptionController {
-    /// What was said the last time.
+    /// Events emitted by the last plan.
     type Memo = Vec<Note>;
 
     fn name(&self) -> &'static str {
@@ -73,7 +73,7 @@ impl Planner for DisruptionController {
         if status != budget.status {
             let mut patch = value_of(&status);
             if !status.disrupted_pods.is_empty() {
-                // A merge keeps what it does not name, so those that are waited for no longer are named.
+                // A merge patch keeps keys that it does not name, so expired pods are removed by `null`.
                 let gone = budget.status.disrupted_pods.keys();
                 for name in gone.filter(|name| !status.disrupted_pods.contains_key(*name)) {
                     patch.ensure_map("disruptedPods").insert(name.as_str(), Value::Null);
@@ -88,20 +88,20 @@ impl Planner for DisruptionController {
     }
 }
 
-/// Whether a pod is announced to be disrupted, and nothing has come of it: since when.
+/// Time of the condition `DisruptionTarget`, if the pod is not deleted.
 pub(crate) fn announced_since(object: &Object, pod: &Pod) -> Option<Time> {
     if object.meta().is_deleted() || pod.is_finished() {
         return None;
     }
     let target = condition(&pod.status.conditions, "DisruptionTarget").filter(|target| target.is_true())?;
-    // What its node announces, its node carries out.
+    // The kubelet carries out its own terminations.
     if target.reason == "TerminationByKubelet" {
         return None;
     }
     Some(target.last_transition_time.unwrap_or(Time::EPOCH))
 }
 
-/// Announces no longer that a pod will be disrupted, when it has not been for too long.
+/// Resets a stale condition `DisruptionTarget`.
 fn call_off(object: &Object, pod: &Pod, now: Time) -> Plan<Vec<Note>> {
     let mut plan = Plan::default();
     let Some(end) = announced_since(object, pod).map(|since| since.after(ANNOUNCED_MAX)) else { return plan };
@@ -119,7 +119,7 @@ fn call_off(object: &Object, pod: &Pod, now: Time) -> Plan<Vec<Note>> {
     plan
 }
 
-/// A pod concerns the budgets that select it, and itself when it is announced to be disrupted.
+/// Enqueues the budgets that select a pod, and the pod itself if it has the condition `DisruptionTarget`.
 fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if pod.view::<Pod>().is_some_and(|view| announced_since(pod, view).is_some()) {
         wake(pod.key().clone());
@@ -133,14 +133,14 @@ fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// What owns pods concerns the budgets beside it.
+/// Enqueues the budgets in the namespace of an owner of pods.
 fn of_owner(owner: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     for budget in world.in_namespace(PodDisruptionBudget::RESOURCE, &owner.meta().namespace) {
         wake(budget.key().clone());
     }
 }
 
-/// One look at a budget.
+/// Sync context of one budget.
 struct Look<'a> {
     world: &'a World,
     object: &'a Object,
@@ -151,7 +151,7 @@ struct Look<'a> {
     now: Time,
 }
 
-/// How many pods there should be, and how many of them able to serve.
+/// Expected number of pods, and desired number of healthy ones.
 struct Wanted {
     expected: i64,
     healthy: i64,
@@ -206,7 +206,7 @@ impl<'a> Look<'a> {
         status
     }
 
-    /// When it is not known how many pods there should be, none may go.
+    /// Allows no disruptions if the expected number of pods is unknown.
     fn fail_safe(&mut self, error: &str) -> PodDisruptionBudgetStatus {
         let message = format!("Failed to calculate the number of expected pods: {error}");
         self.said.push(self.subject().warning("CalculateExpectedPodCountFailed", message));
@@ -243,7 +243,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// How many pods those are to have that own the pods, and whether some pods have no owner.
+    /// Sum of the scales of the pods' controllers, and `true` if some pods have no controller.
     fn expected(&self) -> Result<(i64, bool), String> {
         let mut scales: BTreeMap<Box<str>, i64> = BTreeMap::new();
         let mut known: BTreeSet<&str> = BTreeSet::new();
@@ -263,7 +263,7 @@ impl<'a> Look<'a> {
         Ok((int32::saturate(scales.values().sum()), unmanaged))
     }
 
-    /// The owner that decides how many pods there are: that of a ReplicaSet is its Deployment.
+    /// Controller that decides the number of pods: of a ReplicaSet, its Deployment.
     fn scale_of(
         &self,
         owner: &'a setpoint_reconcile::Owner,
@@ -278,7 +278,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The pods whose eviction was granted and that are still there. Those that should be gone are counted again.
+    /// Pods whose eviction was granted and that still exist. Pods past [`DELETION_MAX`] are healthy again.
     fn disrupted(&mut self) -> BTreeMap<String, String> {
         let known = &self.budget.status.disrupted_pods;
         let mut still = BTreeMap::new();

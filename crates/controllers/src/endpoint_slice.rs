@@ -1,8 +1,8 @@
-//! EndpointSlice: who serves a Service, in slices that change as little as possible.
+//! EndpointSlice controller: endpoints of a Service, in slices that change as little as possible.
 //!
-//! Endpoints with the same ports share slices of at most [`ENDPOINTS_MAX`]. An endpoint stays in its slice while it
-//! serves; new ones go first to slices that change anyway, then fill new slices, and the rest goes where it fits
-//! best. A Service that nobody serves has one empty slice per family of addresses.
+//! Endpoints with the same ports share slices of at most [`ENDPOINTS_MAX`]. An endpoint stays in its slice
+//! while it serves; new ones go first to slices that change anyway, then fill new slices, and the rest goes
+//! to the slice with the best fit. A Service without endpoints has one empty slice per address family.
 
 mod packing;
 
@@ -20,16 +20,16 @@ use crate::pods::Owner;
 use crate::service_pods::{self, HEADLESS, TRIGGER_TIME, TargetPorts};
 use packing::Packed;
 
-/// How many endpoints a slice has at the most.
+/// Maximum number of endpoints of a slice.
 pub const ENDPOINTS_MAX: usize = 100;
-/// The label that names the Service.
+/// Label with the name of the Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The label that names who keeps a slice.
+/// Label with the name of the managing controller.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// What it says here.
+/// Value of [`MANAGED_BY`] in slices of this controller.
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
-/// The controller.
+/// The EndpointSlice controller.
 pub struct EndpointSliceController;
 
 impl Planner for EndpointSliceController {
@@ -53,7 +53,7 @@ impl Planner for EndpointSliceController {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(service) = object.view::<Service>() else { return plan };
-        // Whoever has no selector is told by somebody else who serves; a name elsewhere is served there.
+        // Endpoints of a Service without a selector are managed by others; an ExternalName has none.
         if service.spec.selector.is_none()
             || service.spec.kind == "ExternalName"
             || object.meta().is_deleted()
@@ -76,7 +76,7 @@ impl Planner for EndpointSliceController {
     }
 }
 
-/// A slice concerns the Service that it names, if it is one of ours.
+/// Enqueues the Service of a slice that this controller manages.
 fn of_slice(slice: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     let labels = &slice.meta().labels;
     if labels.get(MANAGED_BY) == Some(MANAGER)
@@ -87,14 +87,14 @@ fn of_slice(slice: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// A node concerns the Services of its pods: it has their zone.
+/// Enqueues the Services of the pods on a node: endpoints carry its zone.
 fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     for pod in world.indexed(crate::indexes::PODS_BY_NODE, &node.meta().name) {
         service_pods::wake_services(pod, world, wake);
     }
 }
 
-/// Endpoints that share ports, and the slices with these ports.
+/// Endpoints with equal ports, and the slices with these ports.
 #[derive(Default)]
 struct Group<'a> {
     ports: Vec<Value>,
@@ -102,7 +102,7 @@ struct Group<'a> {
     slices: Vec<Existing<'a>>,
 }
 
-/// Ports as a slice has them.
+/// Ports in the form of EndpointSlices.
 fn slice_ports(ports: &[(&ServicePort, i64)]) -> Vec<Value> {
     let ports = ports.iter().map(|(port, number)| {
         let mut found = Map::new();
@@ -121,8 +121,8 @@ fn text(ports: &[Value]) -> String {
     ports.iter().map(json::to_text).collect::<Vec<_>>().join(",")
 }
 
-/// Has slices that would be deleted take the place of slices that would be created, as upstream does: watchers of a
-/// slice then see one change instead of two objects. Both are of one Service and one family of addresses.
+/// Reuses slices that would be deleted for slices that would be created, as upstream does: watchers then see
+/// one change instead of two objects. Both have the same Service and address family.
 fn reuse<'a>(slices: &mut [packing::Slice<'a>], goes: &mut Vec<&Existing<'a>>) {
     let new = slices.iter_mut().rev().filter(|slice| slice.was.is_none());
     let reused = new.zip(goes.iter()).map(|(slice, (was, _))| {
@@ -135,7 +135,7 @@ fn reuse<'a>(slices: &mut [packing::Slice<'a>], goes: &mut Vec<&Existing<'a>>) {
 
 type Existing<'a> = (&'a Object, &'a EndpointSlice);
 
-/// What is needed to work on one Service.
+/// Sync context of one Service.
 struct Desk<'a> {
     world: &'a World,
     object: &'a Object,
@@ -161,7 +161,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// The slices of the Service that are ours.
+    /// Slices of the Service that this controller manages.
     fn existing(&self) -> Vec<Existing<'a>> {
         let meta = self.object.meta();
         let all = self.world.owned(&meta.uid, "endpointslices.discovery.k8s.io");
@@ -170,11 +170,11 @@ impl<'a> Desk<'a> {
             .collect()
     }
 
-    /// What to do about the slices of one family of addresses.
+    /// Plans the slices of one address family.
     fn family(&self, family: &'static str, existing: &[Existing<'a>]) -> Vec<Act> {
         let existing: Vec<Existing<'a>> =
             existing.iter().filter(|(_, slice)| slice.address_type == family).copied().collect();
-        // By the text of their ports: pods and slices may be many, and so may sets of ports.
+        // Keyed by encoded ports: pods, slices and sets of ports may be many.
         let (mut groups, mut places) = (Vec::<Group<'a>>::new(), BTreeMap::<String, usize>::new());
         let mut target_ports = TargetPorts::of(self.service);
         for seen in self.selected.iter().filter(|seen| service_pods::serves(seen, true)) {
@@ -202,7 +202,7 @@ impl<'a> Desk<'a> {
         let mut goes: Vec<&Existing<'a>> =
             existing.iter().filter(|(slice, _)| !kept.contains(&slice.key())).collect();
         if packed.slices.is_empty() {
-            // Somebody may wait for a slice, even if nobody serves.
+            // Clients may wait for a slice, even without endpoints.
             match goes.iter().position(|(_, slice)| slice.endpoints.is_empty() && slice.ports.is_empty()) {
                 Some(place) => {
                     let (was, _) = goes.remove(place);
@@ -220,7 +220,7 @@ impl<'a> Desk<'a> {
         written.chain(goes.into_iter().map(|(slice, _)| Act::from(Write::delete(slice)))).collect()
     }
 
-    /// A pod as an endpoint of a family of addresses; none if it has no such address, or its node is not known.
+    /// Endpoint of a pod in an address family; `None` without such an address, or if its node is unknown.
     fn endpoint(&self, (object, pod): &crate::pods::Seen<'_>, family: &str) -> Option<Value> {
         let is_of_family = |ip: &str| ip.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6() == (family == "IPv6"));
         let addresses: Vec<&str> =
@@ -259,7 +259,7 @@ impl<'a> Desk<'a> {
         Some(endpoint)
     }
 
-    /// For whom an endpoint is meant first.
+    /// Topology hints of an endpoint.
     fn hints(&self, ready: bool, zone: Option<&str>, node: &str) -> Option<Value> {
         let zones = || zone.map(|zone| value!([{"name": (zone)}]));
         match self.service.spec.traffic_distribution.as_deref()? {
@@ -275,7 +275,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Makes or changes a slice, if it is not as it should be.
+    /// Creates or updates a slice, if it differs.
     fn write(&self, family: &str, slice: &packing::Slice<'_>) -> Option<Act> {
         let labels = self.labels();
         let time = self.time.map(|time| Seconds(time).to_string());
@@ -317,7 +317,7 @@ impl<'a> Desk<'a> {
         Some(Write::merge(was, "", patch).into())
     }
 
-    /// The labels of its slices: those of the Service, and our own.
+    /// Labels of the slices: those of the Service, and our own.
     fn labels(&self) -> Value {
         let reserved = [SERVICE_NAME, MANAGED_BY, HEADLESS];
         let meta = self.object.meta();

@@ -1,7 +1,7 @@
-//! Endpoints: who serves a Service, in the old form that some clients still read.
+//! Endpoints controller: endpoints of a Service in the legacy form.
 //!
-//! Addresses that serve the same ports share a subset. What was made for a Service that is gone goes too; what
-//! somebody else made is left alone.
+//! Addresses with the same ports share a subset. Endpoints of a deleted Service are deleted; those that
+//! another manager created are left alone.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, W
 use crate::pods;
 use crate::service_pods::{self, HEADLESS, TRIGGER_TIME, TargetPorts};
 
-/// How many addresses are told at the most.
+/// Maximum number of addresses in one object.
 pub const ADDRESSES_MAX: usize = 1000;
-/// The annotation that says that there would be more.
+/// Annotation of Endpoints with more addresses than the maximum.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// The label that names who keeps them.
+/// Label with the name of the managing controller.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-/// What it says here.
+/// Value of [`MANAGED_BY`] in Endpoints of this controller.
 const MANAGER: &str = "endpoint-controller";
 
-/// The controller.
+/// The Endpoints controller.
 pub struct EndpointsController;
 
 impl Planner for EndpointsController {
@@ -72,14 +72,14 @@ impl Planner for EndpointsController {
     }
 }
 
-/// Endpoints concern the Service of their name.
+/// Enqueues the Service of the same name.
 fn of_endpoints(endpoints: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     if let Some(key) = key_of("services", &endpoints.meta().namespace, &endpoints.meta().name) {
         wake(key);
     }
 }
 
-/// Endpoints as they should be.
+/// Desired Endpoints.
 struct Wanted<'a> {
     object: &'a Object,
     subsets: Vec<Value>,
@@ -89,7 +89,7 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Makes or changes them, if they are not as they should be.
+    /// Creates or updates the Endpoints, if they differ.
     fn write(self, current: Option<&Object>) -> Option<Write> {
         let over = self.truncated.then_some("truncated");
         let Some(current) = current else {
@@ -130,7 +130,7 @@ fn annotations(over: Option<&str>, time: Option<String>) -> Value {
     Value::Map([(OVER_CAPACITY, Value::from(over)), (TRIGGER_TIME, Value::from(time))].into_iter().collect())
 }
 
-/// The labels of the Service, and our own.
+/// Labels of the Service, and our own.
 fn labels(object: &Object, service: &Service) -> Value {
     let mut labels: Map =
         object.meta().labels.iter().map(|(name, value)| (name, Value::from(value))).collect();
@@ -141,7 +141,7 @@ fn labels(object: &Object, service: &Service) -> Value {
     Value::Map(labels)
 }
 
-/// Addresses that serve the same ports.
+/// Addresses with equal ports.
 #[derive(Default)]
 struct Subset {
     ready: Vec<Value>,
@@ -163,7 +163,7 @@ impl Subset {
     }
 }
 
-/// Who serves, by the ports they serve.
+/// Groups the addresses of the pods by their ports.
 fn subsets(object: &Object, service: &Service, selected: &[pods::Seen<'_>]) -> Vec<Subset> {
     let publishes = service.spec.publish_not_ready_addresses;
     let (mut subsets, mut places) = (Vec::<Subset>::new(), BTreeMap::<String, usize>::new());
@@ -172,7 +172,7 @@ fn subsets(object: &Object, service: &Service, selected: &[pods::Seen<'_>]) -> V
         let (pod_object, pod) = seen;
         let Some(ip) = address(service, pod) else { continue };
         let place = target_ports.on(pod, |ports| {
-            // A Service with ports of which the pod has none is not served by it.
+            // A pod without any of the ports of the Service is no endpoint.
             if ports.is_empty() && (!service.spec.ports.is_empty() || service.has_ip()) {
                 return None;
             }
@@ -198,7 +198,7 @@ fn subsets(object: &Object, service: &Service, selected: &[pods::Seen<'_>]) -> V
     subsets
 }
 
-/// Ports as a subset has them.
+/// Ports in the form of Endpoints.
 fn subset_ports(ports: &[(&ServicePort, i64)]) -> Vec<Value> {
     let ports = ports.iter().map(|(port, number)| {
         let mut found = Map::new();
@@ -215,7 +215,7 @@ fn subset_ports(ports: &[(&ServicePort, i64)]) -> Vec<Value> {
     ports.collect()
 }
 
-/// The address of a pod in the first family of the Service.
+/// Address of a pod in the primary family of the Service.
 fn address<'a>(service: &Service, pod: &'a setpoint_reconcile::views::pod::Pod) -> Option<&'a str> {
     let wants_v6 = match service.spec.ip_families.first() {
         Some(family) => family == "IPv6",
@@ -250,7 +250,7 @@ fn endpoint_address(
     Value::Map(address)
 }
 
-/// Keeps as many addresses as may be told: those that are ready first. Says whether any are left out.
+/// Truncates to [`ADDRESSES_MAX`], ready addresses first. Returns `true` if addresses are dropped.
 fn truncate(mut subsets: Vec<Subset>) -> (Vec<Subset>, bool) {
     let ready: usize = subsets.iter().map(|subset| subset.ready.len()).sum();
     let not_ready: usize = subsets.iter().map(|subset| subset.not_ready.len()).sum();

@@ -1,7 +1,7 @@
-//! Claims that live as long as the pod they are made for.
+//! Ephemeral volume controller: claims that live as long as their pod.
 //!
-//! A volume of a pod may carry a template of a claim: the claim is made when the pod is there, belongs to it, and
-//! goes with it. A claim of that name which somebody else made is left alone, and people are told.
+//! A pod volume may contain a claim template: the claim is created for the pod, owned by it, and collected
+//! with it. A claim of that name without this owner is left alone, and reported in an Event.
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
@@ -11,11 +11,11 @@ use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, W
 use crate::indexes::{PODS_BY_CLAIM, ephemeral_claim, path};
 use crate::pods::Owner;
 
-/// The controller.
+/// The ephemeral volume controller.
 pub struct EphemeralVolumes;
 
 impl Planner for EphemeralVolumes {
-    /// What was last said about a pod, so that it is not said at every look.
+    /// Last Event of a pod, so it is not repeated.
     type Memo = String;
 
     fn name(&self) -> &'static str {
@@ -80,7 +80,7 @@ impl Planner for EphemeralVolumes {
     }
 }
 
-/// Whether a pod wants claims of its own.
+/// `true` if a pod has ephemeral volumes.
 fn asks(pod: &Object) -> bool {
     pod.view::<Pod>().is_some_and(|pod| pod.spec.volumes.iter().any(|volume| volume.ephemeral.is_some()))
 }

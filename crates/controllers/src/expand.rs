@@ -1,9 +1,8 @@
-//! Claims that ask for more than they have get it.
+//! Volume expansion: grows volumes of claims that request more than their capacity.
 //!
-//! Volumes of the built-in provisioner are directories, which hold what the disk holds: their size is what they say, so
-//! that growing them is a matter of writing it down. First the claim says that it is being resized, then the volume
-//! gets its new size, then the claim says that it has it. All other volumes are made to grow by somebody else, who is
-//! waited for.
+//! Volumes of the built-in provisioner are directories without a limit, so growing them only changes the
+//! recorded size. First the claim gets the condition `Resizing`, then the volume its new capacity, then the
+//! claim. All other volumes are grown by an external resizer, which the claim waits for.
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
@@ -16,18 +15,18 @@ use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, Wo
 use crate::migrated_plugins;
 use crate::volume_binder::{PRE_RESIZE_CAPACITY, PROVISIONED_BY, host_path, storage, tell};
 
-/// Names who makes a claim grow.
+/// Annotation with the resizer of a claim.
 const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
-/// The conditions that tell of growing. Each but the first is of others' making.
+/// Conditions of a resize. All but the first are set by other components.
 const RESIZING: [&str; 4] =
     ["Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError"];
 const EXTERNAL: &str = "ExternalExpanding";
 
-/// The controller.
+/// The volume expansion controller.
 pub struct Expander;
 
 impl Planner for Expander {
-    /// What was last said about a claim, so that it is not said at every look.
+    /// Last Event of a claim, so it is not repeated.
     type Memo = String;
 
     fn name(&self) -> &'static str {
@@ -72,13 +71,13 @@ impl Planner for Expander {
     }
 }
 
-/// Whether the status says that a claim is being made to grow.
+/// `true` if the status of a claim has a resize in progress.
 fn is_under_way(claim: &PersistentVolumeClaim) -> bool {
     condition(&claim.status.conditions, RESIZING[0]).is_some()
         || claim.status.allocated_resource_statuses.get("storage").is_some()
 }
 
-/// Makes a volume of ours grow.
+/// Grows a volume of the built-in provisioner.
 fn grow(
     (object, claim): (&Object, &PersistentVolumeClaim),
     (seen, volume): (&Object, &PersistentVolume),
@@ -118,7 +117,7 @@ fn grow(
     plan.stages
 }
 
-/// Waits for whoever makes other volumes grow.
+/// Waits for the external resizer.
 fn wait(object: &Object, seen: &Object, volume: &PersistentVolume, said: &str, plan: &mut Plan<String>) {
     let subject = Subject::of(object, "v1", "PersistentVolumeClaim");
     if volume.spec.csi.is_none()
@@ -140,7 +139,7 @@ fn wait(object: &Object, seen: &Object, volume: &PersistentVolume, said: &str, p
     tell(plan, said, note);
 }
 
-/// Names in a claim who makes it grow.
+/// Sets the resizer annotation of a claim.
 fn set_resizer(object: &Object, name: &str) -> Option<Act> {
     let patch = value!({"metadata": {"annotations": {"volume.kubernetes.io/storage-resizer": (name)}}});
     (object.meta().annotations.get(RESIZER) != Some(name)).then(|| Write::merge(object, "", patch).into())

@@ -1,9 +1,9 @@
-//! Finalizers: what must be done before an object goes.
+//! Addition and removal of finalizers.
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::{Act, Object, Write};
 
-/// Adds a finalizer; nothing if it is there.
+/// Adds a finalizer; `None` if it is present.
 #[must_use]
 pub fn add(object: &Object, name: &str) -> Option<Act> {
     let meta = object.meta();
@@ -14,7 +14,7 @@ pub fn add(object: &Object, name: &str) -> Option<Act> {
     Some(write(object, all.collect()))
 }
 
-/// Takes a finalizer away; nothing if it is not there.
+/// Removes a finalizer; `None` if it is missing.
 #[must_use]
 pub fn remove(object: &Object, name: &str) -> Option<Act> {
     let meta = object.meta();
@@ -25,7 +25,7 @@ pub fn remove(object: &Object, name: &str) -> Option<Act> {
     Some(write(object, others.map(|one| Value::from(&**one)).collect()))
 }
 
-/// The list is replaced, so it must be as it was seen.
+/// Replaces the list, at the seen version of the object.
 fn write(object: &Object, finalizers: Vec<Value>) -> Act {
     Write::merge(object, "", value!({"metadata": {"finalizers": (finalizers)}})).into()
 }

@@ -1,8 +1,8 @@
-//! How requests share the server: the objects that every cluster has for it, and whether each schema's priority is
-//! there.
+//! API Priority and Fairness: bootstrap FlowSchemas and PriorityLevelConfigurations, and the status of
+//! FlowSchemas.
 //!
-//! Upstream's API server does this itself, so these run in every server, whichever controllers are chosen: see
-//! [`own`].
+//! In upstream this is part of the API server, so these controllers run in every server, whichever
+//! controllers are enabled: see [`own`].
 
 use setpoint_api::kinds::flowcontrol::builtin;
 use setpoint_api::{Key, Time, Value, value};
@@ -16,13 +16,13 @@ use setpoint_reconcile::{Controller, Object, Plan, Planner, Seed, Seen, Watch, W
 const DANGLING: &str = "Dangling";
 const USER: &str = "system:apiserver";
 
-/// What a server does about it.
+/// Controllers that are part of the server.
 #[must_use]
 pub fn own() -> Vec<Box<dyn Controller>> {
     vec![Box::new(Producer), Box::new(Consumer)]
 }
 
-/// Keeps what every cluster has.
+/// Maintains the bootstrap objects.
 pub struct Producer;
 
 impl Planner for Producer {
@@ -72,7 +72,7 @@ impl Planner for Producer {
                 let patch = revision(object, spec, is_level);
                 plan.stage(patch.map(|patch| Write::merge(object, "", patch).strategic().into()));
             }
-            // What follows us was ours once, and is no longer wanted.
+            // An object with automatic updates that is no bootstrap object any more.
             (Some(object), None) if says(object) == Some(true) => plan.act(Write::delete_unchanged(object)),
             _ => {}
         }
@@ -80,7 +80,7 @@ impl Planner for Producer {
     }
 }
 
-/// Whether an object says that it follows what every cluster has; nothing if it does not say.
+/// Value of the annotation for automatic updates; `None` without a valid one.
 fn says(object: &Object) -> Option<bool> {
     match object.meta().annotations.get(builtin::AUTO_UPDATE)? {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -89,7 +89,7 @@ fn says(object: &Object) -> Option<bool> {
     }
 }
 
-/// What must change of an object that every cluster has; nothing if it is as it should be.
+/// Update of a bootstrap object; `None` if it is up to date.
 fn revision(object: &Object, mut wanted: Value, is_level: bool) -> Option<Value> {
     let said = says(object);
     let changed_by_none = object.meta().generation == 1;
@@ -100,7 +100,7 @@ fn revision(object: &Object, mut wanted: Value, is_level: bool) -> Option<Value>
     }
     let value = object.value();
     let spec = value.get("spec");
-    // Whoever is exempt may be tuned.
+    // Users can tune the exempt priority level.
     let is_tuned = is_level && object.key().name() == "exempt" && value.at(&["spec", "exempt"]).is_some();
     if follows && !is_tuned && spec != Some(&wanted) {
         wanted.make_map().insert("$patch", "replace");
@@ -109,7 +109,7 @@ fn revision(object: &Object, mut wanted: Value, is_level: bool) -> Option<Value>
     patch.as_map().is_some_and(|patch| !patch.is_empty()).then_some(patch)
 }
 
-/// Says of each schema whether its priority is there.
+/// Sets the condition `Dangling` of FlowSchemas.
 pub struct Consumer;
 
 impl Planner for Consumer {
@@ -138,7 +138,7 @@ impl Planner for Consumer {
         let Some(object) = world.get(key) else { return plan };
         let Some(schema) = object.view::<FlowSchema>() else { return plan };
         let level = &*schema.spec.priority_level_configuration.name;
-        // Those that are mandatory hold even while they are not there.
+        // Mandatory levels are in force even while their objects are missing.
         let is_there = builtin::is_mandatory(level) || world.find(PRIORITY_LEVELS, "", level).is_some();
         let (status, reason, end) = match is_there {
             true => ("False", "Found", "and it exists"),
@@ -157,7 +157,7 @@ impl Planner for Consumer {
     }
 }
 
-/// A priority concerns the schemas that name it.
+/// Enqueues the schemas that refer to a priority level.
 fn concerns(level: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let names = |schema: &FlowSchema| *schema.spec.priority_level_configuration.name == *level.meta().name;
     let schemas = world.views::<FlowSchema>().filter(|(_, schema)| names(schema));

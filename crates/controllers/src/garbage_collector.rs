@@ -1,10 +1,11 @@
-//! Garbage collection: what nobody owns any longer goes, and what is deleted takes along what it owns, as it was told.
+//! Garbage collector: deletes objects whose owners are gone, and carries out foreground, background and
+//! orphan deletion.
 //!
-//! Every object is a key. An object plans its own end when all its owners are gone; when an owner waits for it; when
-//! it waits for what it owns itself (`foregroundDeletion`); or when it is to leave behind what it owns (`orphan`).
-//! Owners are found by their identity and count only where the reference says where they are: kind, name, namespace.
-//! An object that refers to a kind that is not served is left alone. Cycles of owners that wait for each other are
-//! cut, whoever deleted them in whatever order.
+//! Every object is a key. A key plans the deletion of its own object when all owners are gone or an owner
+//! waits for it, and handles the finalizers `foregroundDeletion` and `orphan` of its own object. Owners are
+//! resolved by UID, and only at the place that the reference names: kind, name, namespace. Objects with an
+//! owner of an unserved kind are kept. Cycles of owners that wait for each other are broken, in whatever
+//! order they were deleted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,10 +18,10 @@ use setpoint_reconcile::{Act, Note, Object, Owner, Plan, Planner, Seed, Seen, Wa
 use crate::horizon::{SOON, is_recent};
 use crate::{horizon, kinds};
 
-/// For how long after it was written an object is told that its owner cannot be one.
+/// Time after the commit of an object in which an Event about an invalid owner reference is emitted.
 const TELL_WITHIN: Duration = Duration::from_secs(1);
 
-/// The controller.
+/// The garbage collector.
 pub struct GarbageCollector;
 
 impl Planner for GarbageCollector {
@@ -67,7 +68,7 @@ impl Planner for GarbageCollector {
     }
 }
 
-/// Whether there can be anything to do about an object: it has owners, or it was told what to do with what it owns.
+/// `true` if an object can need the collector: it has owners, or a finalizer that concerns its dependents.
 fn has_business(object: &Object) -> bool {
     let meta = object.meta();
     !meta.owner_references.is_empty()
@@ -75,8 +76,8 @@ fn has_business(object: &Object) -> bool {
             && (meta.has_finalizer(FINALIZER_FOREGROUND) || meta.has_finalizer(FINALIZER_ORPHAN))
 }
 
-/// Whether all owners of an object are there and nobody wants it gone, as is so of nearly everything at any time. The
-/// namespace and owner of the last solid bond are kept in mind: what one owner owns mostly stands side by side.
+/// `true` if all owners of an object exist and none waits for it, the common case. The namespace and owner of
+/// the last `Solid` reference are cached: dependents of one owner are mostly adjacent.
 fn is_settled<'w>(
     object: &'w Object,
     world: &World,
@@ -94,7 +95,7 @@ fn is_settled<'w>(
     !object.meta().is_deleted() && object.meta().owner_references.iter().all(is_solid)
 }
 
-/// Whether an object is another than it was in anything that decides what goes with what.
+/// `true` if a change concerns owners, finalizers or deletion.
 fn is_other(before: &Object, after: &Object) -> bool {
     let (before, after) = (before.meta(), after.meta());
     before.uid != after.uid
@@ -103,19 +104,20 @@ fn is_other(before: &Object, after: &Object) -> bool {
         || before.owner_references != after.owner_references
 }
 
-/// Whether it goes as soon as all is gone that it owns and that holds it back.
+/// `true` if the object is in foreground deletion, waiting for its blocking dependents.
 fn is_waiting(object: &Object) -> bool {
     object.meta().is_deleted() && object.meta().has_finalizer(FINALIZER_FOREGROUND)
 }
 
-/// Whether the world shows all that an object owned when it was deleted: what is missed would be lost or left behind.
-/// A world that lags for long is taken as it is, because what waits must not wait for ever.
+/// `true` if the world shows all dependents that existed when the object was deleted. Dependents that are not
+/// seen would be lost or left behind. After a bounded wait the world is taken as it is, so no deletion waits
+/// for ever.
 fn is_whole(object: &Object, world: &World, now: Time) -> bool {
     let reached = |resource| world.revision_of(resource) >= object.revision();
     world.revision() >= object.revision() || !is_recent(object, now) || world.resources().all(reached)
 }
 
-/// A change concerns the object; what it owns, if it is gone or waits for that; and owners that wait for it.
+/// Enqueues the object, its dependents if it is gone or waits for them, and owners that wait for it.
 fn concerns(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if object.key().resource().as_str() == "events" {
         return;
@@ -137,27 +139,28 @@ fn concerns(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// What a reference to an owner comes to.
+/// State of an owner reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bond {
-    /// The owner is there.
+    /// The owner exists.
     Solid,
-    /// The owner is there, and goes as soon as the object is gone.
+    /// The owner exists and is in foreground deletion, waiting for the object.
     Waiting,
-    /// There is no such owner. If it is in another namespace, people should know.
+    /// The owner does not exist. `elsewhere`: an object with its UID is in another namespace, which is worth
+    /// an Event.
     Dangling { elsewhere: bool },
-    /// Nobody can say: the kind is not served.
+    /// Cannot be resolved: the kind is not served.
     Unknown,
-    /// Nobody can say yet: the world is not known as far as the object is.
+    /// Cannot be resolved yet: the world is older than the object.
     Unseen,
-    /// An object without a namespace cannot have an owner in one.
+    /// A cluster-scoped object cannot have a namespaced owner.
     Impossible { elsewhere: bool },
 }
 
 fn bond(object: &Object, owner: &Owner, world: &World, now: Time) -> Bond {
     let Some(kind) = kinds::of(world, &owner.api_version, &owner.kind) else { return Bond::Unknown };
     let namespace = if kind.namespaced { object.key().namespace() } else { None };
-    // An Event is known by its place alone.
+    // An Event is identified by its place alone.
     let at_its_place = || world.find(kind.resource, namespace.unwrap_or_default(), &owner.name);
     let is_same = |found: &&Object| found.meta().uid == owner.uid;
     let found = world.identified(&owner.uid).or_else(|| at_its_place().filter(is_same));
@@ -176,7 +179,7 @@ fn bond(object: &Object, owner: &Owner, world: &World, now: Time) -> Bond {
         Some(found) if is_waiting(found) => Bond::Waiting,
         Some(_) => Bond::Solid,
         None => match world.resources().find(|known| known.as_str() == kind.resource) {
-            // The world would show an owner that was there when the object was written, if it is known that far.
+            // An owner that existed when the object was written is visible, if the world is recent enough.
             Some(_) if !horizon::reaches(world, kind.resource, object, now) => Bond::Unseen,
             Some(_) => Bond::Dangling { elsewhere },
             None => Bond::Unknown,
@@ -184,7 +187,7 @@ fn bond(object: &Object, owner: &Owner, world: &World, now: Time) -> Bond {
     }
 }
 
-/// Collects an object that nobody deleted, if its owners are gone or wait for it.
+/// Deletes an object that is not being deleted, if its owners are gone or wait for it.
 fn collect(object: &Object, world: &World, now: Time, plan: &mut Plan) {
     let owners = &object.meta().owner_references;
     let bonds: Vec<Bond> = owners.iter().map(|owner| bond(object, owner, world, now)).collect();
@@ -193,7 +196,7 @@ fn collect(object: &Object, world: &World, now: Time, plan: &mut Plan) {
         plan.look_again_at(now.after(SOON));
         return;
     }
-    // What cannot be judged is left alone; it is told once, because telling changes nothing.
+    // Unresolvable references are left alone. One Event is enough, because nothing changes.
     let told_already = now.since(object.committed()) > TELL_WITHIN;
     if bonds.iter().all(|bond| *bond == Bond::Solid) || bonds.iter().any(cannot) && told_already {
         return;
@@ -237,11 +240,11 @@ fn is_blocking(owner: &Owner) -> bool {
     owner.block_owner_deletion
 }
 
-/// Lets an object go that waits for what it owns, if nothing of that holds it back; cuts a cycle of such objects.
+/// Completes a foreground deletion if no dependent blocks it, and breaks cycles of such deletions.
 fn finish_waiting(object: &Object, world: &World) -> Option<Act> {
     let uid = &object.meta().uid;
     let blocks = |dependent: &Object| {
-        // An object without a namespace cannot be owned from within one, so it holds nothing back.
+        // A cluster-scoped object cannot have a namespaced owner, so it does not block one.
         let possible = object.key().namespace().is_none() || dependent.key().namespace().is_some();
         possible
             && dependent.meta().owner_references.iter().any(|owner| owner.uid == *uid && is_blocking(owner))
@@ -252,7 +255,7 @@ fn finish_waiting(object: &Object, world: &World) -> Option<Act> {
     waits_for_itself(object, world).then(|| unblock(object))
 }
 
-/// Whether an object that waits is waited for by something that it waits for.
+/// `true` if the object, in foreground deletion, is part of a cycle of objects that wait for each other.
 fn waits_for_itself(object: &Object, world: &World) -> bool {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut next: Vec<&Object> = vec![object];
@@ -271,14 +274,14 @@ fn waits_for_itself(object: &Object, world: &World) -> bool {
     false
 }
 
-/// Takes owners from an object.
+/// Removes owner references from an object.
 fn release(object: &Object, uids: &[&str]) -> Act {
     let gone = uids.iter().map(|uid| value!({"$patch": "delete", "uid": (*uid)}));
     let patch = value!({"metadata": {"ownerReferences": (gone.collect::<Vec<Value>>())}});
     Write::merge(object, "", patch).strategic().at_any_revision().into()
 }
 
-/// Lets the owners of an object go before it.
+/// Clears `blockOwnerDeletion` in the owner references of an object.
 fn unblock(object: &Object) -> Act {
     let blocking = object.meta().owner_references.iter().filter(|owner| is_blocking(owner));
     let freed = blocking.map(|owner| value!({"uid": (&*owner.uid), "blockOwnerDeletion": false}));

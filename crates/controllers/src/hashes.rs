@@ -1,13 +1,13 @@
-//! Short names made from what something looks like: the same for the same, whatever the order of its fields.
+//! Short hashes of templates for names: independent of the order of fields.
 
 use setpoint_api::{Value, json};
 
-/// Letters and digits that spell no words and are not mistaken for each other.
+/// Characters without vowels or look-alikes, so hashes spell no words.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const FNV_OFFSET: u32 = 0x811c_9dc5;
 const FNV_PRIME: u32 = 0x0100_0193;
 
-/// The hash of a pod template, told apart from others of the same by the number of collisions so far.
+/// Hash of a pod template, salted with the number of collisions so far.
 #[must_use]
 pub fn of_template(template: &Value, collisions: Option<i64>) -> String {
     let mut text = canonical(template);
@@ -17,7 +17,7 @@ pub fn of_template(template: &Value, collisions: Option<i64>) -> String {
     spelled(text.iter().fold(FNV_OFFSET, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(FNV_PRIME)))
 }
 
-/// The hash of what a revision holds, told apart from others of the same by the number of collisions so far.
+/// Hash of the content of a revision, salted with the number of collisions so far.
 #[must_use]
 pub fn of_data(data: &Value, collisions: i64) -> String {
     let mut text = canonical(data);
@@ -25,7 +25,7 @@ pub fn of_data(data: &Value, collisions: i64) -> String {
     spelled(text.iter().fold(FNV_OFFSET, |hash, byte| hash.wrapping_mul(FNV_PRIME) ^ u32::from(*byte)))
 }
 
-/// The decimal digits of a number, in letters that may stand in any name.
+/// Decimal digits of a number, in characters that are valid in any name.
 fn spelled(number: u32) -> String {
     let digits = number.to_string();
     digits.bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()

@@ -1,7 +1,7 @@
-//! Who runs the loop, for those who ask: the Lease of a loop that needs no election.
+//! Leader election Lease of a loop that needs no election.
 //!
-//! A loop beside an exclusive store is the leader by the lock on the store. It takes the Lease over at once and
-//! renews it, so that loops elsewhere wait, and so that people see who acts.
+//! A loop next to an exclusive store is the leader by the lock on the store. It takes the Lease over at once
+//! and renews it, so external loops wait, and the holder is visible.
 
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Time, Value, value};
@@ -11,11 +11,11 @@ use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write, in
 
 const NAMESPACE: &str = "kube-system";
 
-/// Keeps a Lease in the name of this process.
+/// Maintains a Lease in the name of this process.
 pub struct Holder {
-    /// The name of the Lease, which is also that of the component.
+    /// Name of the Lease, and of the component.
     pub lease: &'static str,
-    /// Who holds it, as `host_id`.
+    /// Holder identity, as `host_id`.
     pub identity: String,
 }
 
@@ -23,7 +23,7 @@ impl Planner for Holder {
     type Memo = ();
 
     fn name(&self) -> &'static str {
-        // One process may hold several.
+        // One process may hold several Leases.
         if self.lease == "kube-scheduler" { "scheduler-lease" } else { "leader-lease" }
     }
 
@@ -47,7 +47,7 @@ impl Planner for Holder {
 
     fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
-        // Leases of others wake us too: what they say is theirs.
+        // Leases of others enqueue their keys too, and are left alone.
         if key.name() != self.lease || world.find("namespaces", "", NAMESPACE).is_none() {
             return plan;
         }
@@ -63,7 +63,7 @@ impl Planner for Holder {
                 "leaseTransitions": (transitions),
             })
         };
-        // As nodes do it: whoever renews at the same moment shares a sync.
+        // Renewals at the same multiple of the interval share a sync, as those of nodes.
         let last = now.whole(renew_deadline);
         plan.look_again_at(last.after(renew_deadline));
         let Some(lease) = world.get(key) else {
@@ -84,7 +84,7 @@ impl Planner for Holder {
     }
 }
 
-/// The namespace of the Lease concerns every Lease that is kept in it.
+/// Enqueues all Leases of the namespace.
 fn of_namespace(namespace: &setpoint_reconcile::Object, _: &World, wake: &mut dyn FnMut(Key)) {
     if &*namespace.meta().name == NAMESPACE {
         let leases = ["kube-controller-manager", "kube-scheduler"];

@@ -1,25 +1,25 @@
-//! How far the world is known: what is not seen may only be not seen yet.
+//! Staleness checks: an object that is missing in the world may only be not visible yet.
 //!
-//! Changes of different resources arrive on their own ways. An object that names another may be here before it; who
-//! takes the other for gone would destroy what is in use.
+//! Changes of different resources arrive independently. A reference may be visible before the object that it
+//! names; treating that object as deleted would destroy objects in use.
 
 use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::{Object, World};
 
-/// How long to wait before looking again at what is not known yet.
+/// Delay before a plan that needs a more recent world is repeated.
 pub const SOON: Duration = Duration::from_millis(100);
-/// For how long an object waits that the world be known as far as it is itself: what waits must not wait for ever.
+/// Maximum age of an object whose plan waits for a more recent world, so no object waits for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether an object was written so recently that the world may not be known that far.
+/// `true` if an object was written so recently that the world may not be as recent.
 #[must_use]
 pub fn is_recent(object: &Object, now: Time) -> bool {
     now.since(object.committed()) <= PATIENCE
 }
 
-/// Whether the world shows all of a resource that was there when an object was written.
+/// `true` if the world shows all objects of a resource that existed when an object was written.
 #[must_use]
 pub fn reaches(world: &World, resource: &str, object: &Object, now: Time) -> bool {
     let known = world.resources().find(|known| known.as_str() == resource);

@@ -1,8 +1,8 @@
-//! Horizontal autoscaling: as many pods as the numbers ask for.
+//! HorizontalPodAutoscaler: scales a target to the number of pods that its metrics require.
 //!
-//! Every fifteen seconds each metric is asked for; when all answers are there, the highest number that one of them
-//! asks for is taken, held back by what was asked for lately, bounded by the pace and the range, and written to the
-//! target. A number of pods outside of the range is mended at once, without asking.
+//! Every 15 seconds each metric is queried. When all answers are there, the highest proposal is stabilized,
+//! limited by the scaling policies and by `minReplicas` and `maxReplicas`, and written to the target. A
+//! number of pods outside of that range is corrected at once, without metrics.
 
 mod metrics;
 mod overlap;
@@ -31,23 +31,23 @@ use metrics::{Fault, Proposal};
 use pace::{Past, Range};
 use usage::{Crowd, Tolerances};
 
-/// How often the metrics are asked for.
+/// Interval of metric queries.
 const PERIOD: Duration = Duration::from_secs(15);
-/// How far numbers may be off where nobody says how far.
+/// Default tolerance.
 const TOLERANCE: f64 = 0.1;
 
-/// The controller.
+/// The horizontal pod autoscaler.
 pub struct HorizontalPodAutoscalerController;
 
-/// What is remembered of an autoscaler.
+/// Memo of an autoscaler.
 #[derive(Clone, Default)]
 pub struct Memory {
     past: Past,
-    /// When the metrics were last asked for, and of which generation.
+    /// Time of the last metric queries, and the generation they were made for.
     asked: Option<(Time, i64)>,
-    /// When the answers were last weighed.
+    /// Time of the last evaluation of the answers.
     weighed: Option<Time>,
-    /// What was said the last time.
+    /// Events emitted by the last plan.
     said: Vec<Note>,
 }
 
@@ -93,7 +93,7 @@ impl Planner for HorizontalPodAutoscalerController {
     }
 }
 
-/// What is scaled concerns its autoscalers.
+/// Enqueues the autoscalers of a changed scale target.
 fn of_target(target: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     for autoscaler in world.in_namespace(HorizontalPodAutoscaler::RESOURCE, &target.meta().namespace) {
         let is_its = |one: &HorizontalPodAutoscaler| *one.spec.scale_target_ref.name == *target.meta().name;
@@ -103,7 +103,7 @@ fn of_target(target: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// One look at an autoscaler.
+/// Sync context of one autoscaler.
 struct Look<'a> {
     world: &'a World,
     object: &'a Object,
@@ -114,15 +114,15 @@ struct Look<'a> {
     now: Time,
 }
 
-/// What the metrics come to together.
+/// Combined result of all metrics.
 struct Sum {
     replicas: Option<i64>,
-    /// The metric that asks for the most.
+    /// Metric with the highest proposal.
     name: String,
     statuses: Vec<Value>,
 }
 
-/// What is to be done about the number of pods.
+/// Decision about the number of pods.
 struct Step {
     replicas: i64,
     why: String,
@@ -155,14 +155,14 @@ impl<'a> Look<'a> {
             plan.stage([Act::from(Write::status(self.object, status))]);
         }
         plan.notes = said::news(&self.said, &self.memo.said);
-        // Between two rounds nothing is said, and nothing is forgotten.
+        // Between two evaluations no Event is emitted, and the memo stays.
         if !self.said.is_empty() || self.memo.weighed == Some(self.now) {
             self.memo.said = self.said;
         }
         plan.memo = self.memo;
     }
 
-    /// Decides how many pods there are to be; nothing if that stays as it is, or is not known yet.
+    /// Decides the number of pods; `None` if it does not change, or is not known yet.
     fn decide(
         &mut self,
         plan: &mut Plan<Memory>,
@@ -218,7 +218,7 @@ impl<'a> Look<'a> {
         found.ok_or_else(|| format!("{resource} \"{}\" not found", reference.name))
     }
 
-    /// Whether a target without pods may get some: only if this autoscaler took the last one away.
+    /// `true` if a target with zero replicas may be scaled up: only if this autoscaler scaled it to zero.
     fn may_wake(&self, min: i64) -> bool {
         let zero = setpoint_reconcile::views::condition(&self.status.conditions, "ScaledToZero");
         zero.is_some_and(Condition::is_true) && (min != 0 || self.has_outside_metric())
@@ -229,7 +229,7 @@ impl<'a> Look<'a> {
         metrics.iter().any(|metric| matches!(metric.kind.as_str(), "Object" | "External"))
     }
 
-    /// Asks for the metrics when it is time, and weighs the answers when all are there.
+    /// Queries the metrics when they are due, and evaluates the answers when they are complete.
     fn weigh(
         &mut self,
         target: &Scale<'_>,
@@ -260,7 +260,7 @@ impl<'a> Look<'a> {
             plan.asks.extend(metrics.map(|(at, metric)| metrics::ask(id(at), metric, namespace, &selector)));
             return None;
         };
-        // What is not yet answered is waited for, and what was weighed is not weighed twice.
+        // Waits for missing answers, and evaluates each set of answers once.
         if self.memo.weighed.is_some_and(|weighed| weighed >= asked) {
             plan.look_again = Some(asked.after(PERIOD));
             return None;
@@ -280,7 +280,7 @@ impl<'a> Look<'a> {
         Some(self.sum_up(proposals, target.replicas))
     }
 
-    /// Returns `true` if other autoscalers control pods of the target too, and says so.
+    /// Returns `true` if other autoscalers control pods of the target too, and sets the condition.
     fn is_ambiguous(&mut self, selector: &Selector, current: i64) -> bool {
         let all = overlap::controlling(self.world, &self.object.meta().namespace, selector);
         if all.len() < 2 {
@@ -315,7 +315,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Takes the highest proposal. If some metrics are unknown, the number may only rise.
+    /// Takes the highest proposal. If some metrics are unknown, the target may only be scaled up.
     fn sum_up(&mut self, proposals: Vec<Result<Proposal, Fault>>, current: i64) -> Sum {
         let count = proposals.len();
         let mut sum = Sum { replicas: None, name: String::new(), statuses: Vec::new() };
@@ -351,7 +351,7 @@ impl<'a> Look<'a> {
         sum
     }
 
-    /// Follows the metrics, within bounds.
+    /// Scales to the proposal, within the limits.
     fn follow(&mut self, target: &Scale<'_>, sum: Sum, range: Range) -> Option<(Object, Step)> {
         let Range { current, min, .. } = range;
         let Some(proposed) = sum.replicas else {
@@ -381,7 +381,7 @@ impl<'a> Look<'a> {
         Some((target.object.clone(), Step { replicas: wanted, why }))
     }
 
-    /// Writes down that the number changes.
+    /// Sets the status and Event of a rescale.
     fn change(&mut self, current: i64, wanted: i64, min: i64, statuses: Vec<Value>) {
         self.memo.past.note_change(current, wanted, self.autoscaler.spec.behavior.as_ref(), self.now);
         let message = format!("the HPA controller was able to update the target scale to {wanted}");
@@ -397,7 +397,7 @@ impl<'a> Look<'a> {
         self.settle(current, wanted, statuses);
     }
 
-    /// Writes down what was seen and is wanted.
+    /// Sets the observed and the desired number of pods.
     fn settle(&mut self, current: i64, desired: i64, statuses: Vec<Value>) {
         self.status.observed_generation = Some(self.object.meta().generation);
         self.status.current_replicas = (current > 0).then_some(current);

@@ -1,4 +1,4 @@
-//! The questions that controllers ask of the world, beside who owns what.
+//! Indexes of the world that controllers use, besides the index of owners.
 
 use setpoint_api::Key;
 use setpoint_reconcile::planner::key_of;
@@ -17,84 +17,84 @@ use crate::cluster_role_aggregation::is_aggregating;
 use crate::kinds::definition_kind;
 use crate::node_lifecycle::zones;
 
-/// Roles that gather their rules from others, all under the empty text.
+/// ClusterRoles with an aggregation rule, all under the empty value.
 pub const AGGREGATING_ROLES: &str = "aggregating roles";
-/// Definitions of custom resources by the kind that they define.
+/// CustomResourceDefinitions by the kind that they define.
 pub const DEFINITIONS_BY_KIND: &str = "definitions by kind";
-/// Namespaces that are on their way out, by name.
+/// Terminating namespaces by name.
 pub const DELETED_NAMESPACES: &str = "deleted namespaces";
-/// Pods that are announced to be disrupted and run on, all under the empty value.
+/// Pods with the condition `DisruptionTarget` that are not being deleted, all under the empty value.
 pub const DISRUPTION_TARGETS: &str = "pods to be disrupted";
-/// Pods that have ended, all under the empty value.
+/// Terminated pods, all under the empty value.
 pub const ENDED_PODS: &str = "pods that ended";
-/// Pods that a Job has yet to count, all under the empty value.
+/// Pods with the finalizer of a Job, all under the empty value.
 pub const JOB_TRACKED_PODS: &str = "pods that a job tracks";
-/// Nodes that count by whether they are well, see [`crate::node_lifecycle`].
+/// Counted nodes by health, see [`crate::node_lifecycle`].
 pub const NODES_BY_STATE: &str = "nodes by state";
-/// Nodes by the zone that they are in.
+/// Nodes by zone.
 pub const NODES_BY_ZONE: &str = "nodes by zone";
-/// Pods that nobody manages, by namespace.
+/// Pods without a controller, by namespace.
 pub const ORPHAN_PODS: &str = "orphan pods";
-/// Replica sets that nobody manages, by namespace.
+/// ReplicaSets without a controller, by namespace.
 pub const ORPHAN_REPLICA_SETS: &str = "orphan replica sets";
-/// Revisions that nobody manages, by namespace.
+/// ControllerRevisions without a controller, by namespace.
 pub const ORPHAN_REVISIONS: &str = "orphan revisions";
 /// Pods by the node they are bound to.
 pub const PODS_BY_NODE: &str = BY_NODE.name;
 
 /// Pods by each of their labels, within a namespace: see [`labelled`].
 pub const PODS_BY_LABEL: &str = "pods by label";
-/// Services by the first label that they select, within a namespace: see [`labelled`].
+/// Services by the first label of their selector, within a namespace: see [`labelled`].
 pub const SERVICES_BY_SELECTOR: &str = "services by selector";
 
-/// Attachments of volumes by the node that they are for.
+/// VolumeAttachments by node.
 pub const ATTACHMENTS_BY_NODE: &str = "attachments by node";
-/// Attachments of volumes by the volume that they name.
+/// VolumeAttachments by PersistentVolume.
 pub const ATTACHMENTS_BY_VOLUME: &str = "attachments by volume";
-/// Claims by each class of attributes that they have or want.
+/// PersistentVolumeClaims by each VolumeAttributesClass that they have or request.
 pub const CLAIMS_BY_ATTRIBUTES: &str = "claims by attributes class";
-/// Claims by the volume that they name.
+/// PersistentVolumeClaims by the volume that they name.
 pub const CLAIMS_BY_VOLUME: &str = "claims by volume";
-/// Claims for devices by the identity of each pod that may use them.
+/// ResourceClaims by the UID of each pod that they are reserved for.
 pub const DEVICE_CLAIMS_BY_POD: &str = "device claims by pod";
-/// Claims for devices by the pool of each device that they have: see [`path`].
+/// ResourceClaims by the pool of each allocated device: see [`path`].
 pub const DEVICE_CLAIMS_BY_POOL: &str = "device claims by pool";
-/// Slices of devices by their pool: see [`path`].
+/// ResourceSlices by pool: see [`path`].
 pub const DEVICE_SLICES_BY_POOL: &str = "device slices by pool";
-/// Volumes that no claim has, by class.
+/// PersistentVolumes without a claim, by class.
 pub const FREE_VOLUMES: &str = "free volumes by class";
-/// Pods by each claim that they use: see [`path`].
+/// Pods by each PersistentVolumeClaim that they use: see [`path`].
 pub const PODS_BY_CLAIM: &str = "pods by claim";
-/// Pods by each claim for devices that they use: see [`path`].
+/// Pods by each ResourceClaim that they use: see [`path`].
 pub const PODS_BY_DEVICE_CLAIM: &str = "pods by device claim";
-/// Pods by each template of claims for devices that they name: see [`path`].
+/// Pods by each ResourceClaimTemplate that they name: see [`path`].
 pub const PODS_BY_DEVICE_TEMPLATE: &str = "pods by device template";
-/// EndpointSlices by the Service that they name: see [`path`].
+/// EndpointSlices by Service: see [`path`].
 pub const SLICES_BY_SERVICE: &str = "slices by service";
-/// Volumes by their class of attributes.
+/// PersistentVolumes by VolumeAttributesClass.
 pub const VOLUMES_BY_ATTRIBUTES: &str = "volumes by attributes class";
-/// Volumes by the claim that they name: see [`path`].
+/// PersistentVolumes by the claim that they refer to: see [`path`].
 pub const VOLUMES_BY_CLAIM: &str = "volumes by claim";
-/// Volumes of drivers by what these call them.
+/// CSI volumes by driver and handle.
 pub const VOLUMES_BY_HANDLE: &str = "volumes by handle";
-/// Nodes that are down and have not been given up, by zone.
+/// Nodes that are down and not yet tainted for eviction, by zone.
 pub const WAITING_NODES_BY_ZONE: &str = "waiting nodes by zone";
-/// Claims that have no volume, by class.
+/// PersistentVolumeClaims without a volume, by class.
 pub const WAITING_CLAIMS: &str = "waiting claims by class";
 
-/// The place of a name in a namespace.
+/// Index value of a name in a namespace.
 #[must_use]
 pub fn path(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// The place of a label in a namespace.
+/// Index value of a label in a namespace.
 #[must_use]
 pub fn labelled(namespace: &str, name: &str, value: &str) -> String {
     format!("{namespace}/{name}={value}")
 }
 
-/// All of them.
+/// All indexes.
 #[must_use]
 pub fn all() -> Vec<Index> {
     vec![
@@ -165,7 +165,7 @@ fn job_tracked(object: &Object, found: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The zone of a node, with its region.
+/// Zone of a node, with its region.
 #[must_use]
 pub fn zone_of(node: &Object) -> String {
     let label = |name: &str| node.meta().labels.get(name).unwrap_or_default();
@@ -191,7 +191,7 @@ fn first_selected(object: &Object, found: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The names of the claims that a pod uses, those made for it among them.
+/// Names of the claims that a pod uses, including those of ephemeral volumes.
 pub fn pod_claims(object: &Object, found: &mut dyn FnMut(&str)) {
     let Some(pod) = object.view::<Pod>() else { return };
     for volume in &pod.spec.volumes {
@@ -203,7 +203,7 @@ pub fn pod_claims(object: &Object, found: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The name of the claim that is made for a volume of a pod.
+/// Name of the claim of a pod's ephemeral volume.
 #[must_use]
 pub fn ephemeral_claim(pod: &str, volume: &str) -> String {
     format!("{pod}-{volume}")
@@ -213,7 +213,7 @@ fn claims_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
     pod_claims(object, &mut |name| found(&path(&object.meta().namespace, name)));
 }
 
-/// Wakes the claims that a pod uses.
+/// Enqueues the claims that a pod uses.
 pub fn wake_claims(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     pod_claims(pod, &mut |name| {
         if let Some(key) = key_of("persistentvolumeclaims", &pod.meta().namespace, name) {
@@ -222,13 +222,13 @@ pub fn wake_claims(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     });
 }
 
-/// The classes of attributes that a claim has or wants.
+/// VolumeAttributesClasses that a claim has or requests.
 pub fn claim_attributes(object: &Object, found: &mut dyn FnMut(&str)) {
     let claim = object.view::<PersistentVolumeClaim>();
     claim.iter().flat_map(|claim| claim.attributes_classes()).for_each(found);
 }
 
-/// The class of attributes that a volume has.
+/// VolumeAttributesClass of a volume.
 pub fn volume_attributes(object: &Object, found: &mut dyn FnMut(&str)) {
     let volume = object.view::<PersistentVolume>();
     let name = volume.and_then(|volume| volume.spec.volume_attributes_class_name.as_deref());

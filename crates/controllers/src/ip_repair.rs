@@ -1,7 +1,7 @@
-//! Every address of a Service is allocated to it, and every allocated address belongs to a Service that has it.
+//! Service IP repair: every address of a Service has an IPAddress object, and every IPAddress has its
+//! Service.
 //!
-//! The allocation of an address is an IPAddress object. The API makes both in one commit; what people or restored
-//! backups tear apart is mended here.
+//! The API creates both in one commit; inconsistencies by user edits or restored backups are repaired here.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, Wo
 
 use crate::service_cidr::{allocates, cidrs};
 
-/// How old an address must be before it counts as leaked.
+/// Minimum age of an IPAddress before it counts as leaked.
 const LEAK_GRACE: Duration = Duration::from_secs(60);
 const ADDRESSES: &str = "ipaddresses.networking.k8s.io";
 
-/// The controller.
+/// The Service IP repair controller.
 pub struct IpRepair;
 
 impl Planner for IpRepair {
-    /// What was last said about a Service, so that it is not said at every look.
+    /// Last Event of a Service, so it is not repeated.
     type Memo = String;
 
     fn name(&self) -> &'static str {
@@ -67,7 +67,7 @@ impl Planner for IpRepair {
     }
 }
 
-/// A Service concerns its addresses.
+/// Enqueues the addresses of a Service.
 fn of_service(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     let Some(service) = object.view::<Service>() else { return };
     for key in service.spec.cluster_ips.iter().filter_map(|ip| key_of(ADDRESSES, "", ip)) {
@@ -75,7 +75,7 @@ fn of_service(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// An address concerns its Service; the Service that should have it is woken by the resync.
+/// Enqueues the Service of an address; another Service that should have the address is found by the resync.
 fn of_address(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     let Some(parent) = object.view::<IpAddress>().and_then(|address| address.spec.parent_ref.as_ref()) else {
         return;
@@ -85,7 +85,7 @@ fn of_address(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Allocates an address of a Service, if it is not. Gives what is wrong and cannot be mended.
+/// Allocates an address of a Service, if needed. Returns an Event about a problem that cannot be repaired.
 fn allocate(plan: &mut Plan<String>, object: &Object, text: &str, world: &World) -> Option<Note> {
     let subject = Subject::of(object, "v1", "Service");
     let meta = object.meta();
@@ -147,7 +147,7 @@ fn new(name: &str, family: &str, service: &Object) -> Value {
     })
 }
 
-/// Deletes an address that no Service has.
+/// Deletes an IPAddress that no Service has.
 fn release(plan: &mut Plan<String>, object: &Object, address: &IpAddress, world: &World, now: Time) {
     let subject = Subject::of(object, "networking.k8s.io/v1", "IPAddress");
     let name = &object.meta().name;
@@ -164,7 +164,7 @@ fn release(plan: &mut Plan<String>, object: &Object, address: &IpAddress, world:
         return;
     }
     let is_external = service.is_some_and(|(_, service)| service.spec.kind == "ExternalName");
-    // A Service that is not there yet may be on its way.
+    // A missing Service may be not visible yet.
     let leaked = object.meta().created().after(LEAK_GRACE);
     if (service.is_none() || is_external) && now < leaked {
         return plan.look_again_at(leaked);

@@ -1,11 +1,12 @@
-//! Job: pods that run to their end, until enough of them have.
+//! Job controller: runs pods until enough of them have succeeded.
 //!
-//! Every pod carries a finalizer until it is counted. A pod that has ended is first named in the status as not yet
-//! counted; then its finalizer is taken off; then its name gives way to a number. Whatever stops the loop in
-//! between, no pod is counted twice and none is lost. The verdict is written down (`SuccessCriteriaMet`,
-//! `FailureTarget`) before pods are deleted for it, and becomes final (`Complete`, `Failed`) when none is left.
+//! Every pod has a finalizer until it is counted. A finished pod is first listed in
+//! `status.uncountedTerminatedPods`; then its finalizer is removed; then the entry is replaced by an
+//! increment of the count. Wherever the loop stops in between, no pod is counted twice and none is lost. The
+//! decision (`SuccessCriteriaMet`, `FailureTarget`) is written before pods are deleted for it, and becomes
+//! final (`Complete`, `Failed`) when none is left.
 //!
-//! A pod with the finalizer whose Job is gone or finished is a key of its own: it is set free.
+//! A pod with the finalizer whose Job is gone or finished is a key of its own: its finalizer is removed.
 
 mod backoff;
 mod indexes;
@@ -25,30 +26,30 @@ use crate::pods;
 pub use backoff::Failures;
 use sync::Sync;
 
-/// The finalizer of a pod that is not counted yet.
+/// Finalizer of a pod that is not counted yet.
 pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
-/// The annotation and label with a pod's index.
+/// Annotation and label with a pod's index.
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// The annotation with the number of failures of a pod's index before it.
+/// Annotation with the number of earlier failures of a pod's index.
 const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
-/// The annotation with the number of those that do not count.
+/// Annotation with the number of earlier failures that do not count.
 const INDEX_IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
-/// How many pods may wait in a status to be counted.
+/// Maximum number of uncounted pods in a status.
 const UNCOUNTED_MAX: usize = 500;
-/// How many pods are made or deleted in one plan.
+/// Maximum number of pods that one plan creates or deletes.
 const PODS_PER_PLAN_MAX: usize = 500;
 
-/// The controller.
+/// The Job controller.
 pub struct JobController;
 
-/// A pod of a Job.
+/// Pod of a Job.
 #[derive(Clone, Copy)]
 struct TrackedPod<'a> {
     object: &'a Object,
     pod: &'a Pod,
-    /// Whether it has the finalizer, or will have when it is adopted.
+    /// `true` if it has the finalizer, or gets it by adoption.
     is_tracked: bool,
-    /// Its index; nothing if it has none.
+    /// Completion index; `None` without one.
     index: Option<i64>,
 }
 
@@ -75,7 +76,7 @@ impl<'a> TrackedPod<'a> {
         &self.object.meta().uid
     }
 
-    /// How often its index had failed before it, whether that counted or not.
+    /// Number of earlier failures of its index, counted or ignored.
     fn failures_before(&self) -> i64 {
         self.counted_failures_before() + self.ignored_failures_before()
     }
@@ -89,7 +90,7 @@ impl<'a> TrackedPod<'a> {
     }
 }
 
-/// A number of things in an annotation.
+/// Value of a numeric annotation.
 fn number(object: &Object, annotation: &str) -> Option<i64> {
     let number: i64 = object.meta().annotations.get(annotation)?.parse().ok()?;
     (0..=i64::from(i32::MAX)).contains(&number).then_some(number)
@@ -138,7 +139,7 @@ impl Planner for JobController {
     }
 }
 
-/// Whether a pod waits to be counted by a Job that will not do it.
+/// `true` if a pod has the finalizer and no Job will count it.
 fn is_stray(pod: &Object, world: &World) -> bool {
     let meta = pod.meta();
     if !meta.has_finalizer(TRACKING) {
@@ -153,7 +154,7 @@ fn is_stray(pod: &Object, world: &World) -> bool {
     owner.is_none_or(|(_, job)| !job.spec.is_managed_elsewhere() && job.status.finish().is_some())
 }
 
-/// Whether a Job is about to adopt a pod.
+/// `true` if a Job is about to adopt a pod.
 fn is_wanted(pod: &Object, world: &World) -> bool {
     let jobs = world.in_namespace(Job::RESOURCE, &pod.meta().namespace);
     let mut live = jobs.filter(|job| !job.meta().is_deleted()).filter_map(|job| job.view::<Job>());
@@ -164,7 +165,7 @@ fn is_wanted(pod: &Object, world: &World) -> bool {
     })
 }
 
-/// A Job concerns the pods that it may leave behind.
+/// Enqueues the pods that a finished or deleted Job may leave behind.
 fn strays(job: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     for pod in world.owned(&job.meta().uid, Pod::RESOURCE) {
         if is_stray(pod, world) {
@@ -173,7 +174,7 @@ fn strays(job: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// A pod concerns the Job that manages it; one that nobody manages, every Job that selects it; and itself.
+/// Enqueues the Job that controls a pod, or every Job that selects an orphan, and the pod itself.
 fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if is_stray(pod, world) {
         wake(pod.key().clone());

@@ -1,6 +1,6 @@
-//! Which resource a kind is kept as: what `apiVersion` and `kind` of a reference mean.
+//! Mapping from `apiVersion` and `kind` of a reference to the resource.
 //!
-//! Built-in kinds are known from a table; custom ones from their definitions in the world.
+//! Built-in kinds are in a table; custom kinds are found by their CustomResourceDefinitions in the world.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,16 +11,16 @@ use setpoint_reconcile::{Object, World};
 
 use crate::indexes::DEFINITIONS_BY_KIND;
 
-/// The resource that objects of a kind are kept as.
+/// Resource of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind<'a> {
-    /// Its name, as keys have it.
+    /// Name of the resource, as in keys.
     pub resource: &'a str,
-    /// Whether objects live in namespaces.
+    /// `true` if the resource is namespaced.
     pub namespaced: bool,
 }
 
-/// The resource of a kind that is served; nothing if there is none.
+/// Resource of a served kind; `None` if the kind is not served.
 #[must_use]
 pub fn of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Option<Kind<'a>> {
     if let Some(kind) = BUILT_IN.kinds.get(kind).and_then(|versions| versions.get(api_version)) {
@@ -32,17 +32,17 @@ pub fn of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Option<Kind
         definitions.filter_map(|object| Some((object, object.view::<CustomResourceDefinition>()?)));
     let (object, definition) =
         views.find(|(_, definition)| definition.spec.group == group && definition.serves(version))?;
-    // A definition is named as its resource is.
+    // A CustomResourceDefinition is named after its resource.
     Some(Kind { resource: &object.meta().name, namespaced: definition.spec.scope == "Namespaced" })
 }
 
-/// Group version and kind of the objects of a built-in resource, as they are stored.
+/// Storage group version and kind of a built-in resource.
 #[must_use]
 pub fn stored_as(resource: &str) -> Option<(&'static str, &'static str)> {
     BUILT_IN.stored.get(resource).map(|(api_version, kind)| (api_version.as_str(), *kind))
 }
 
-/// Finds a definition by the kind that it defines: for the index.
+/// Index function: kind of a CustomResourceDefinition.
 pub(crate) fn definition_kind(object: &Object, found: &mut dyn FnMut(&str)) {
     if let Some(definition) = object.view::<CustomResourceDefinition>() {
         found(&definition.spec.names.kind);
@@ -57,7 +57,7 @@ struct Known {
 struct BuiltIn {
     /// By kind, then by group version.
     kinds: BTreeMap<&'static str, BTreeMap<String, Known>>,
-    /// By resource: group version and kind.
+    /// Group version and kind, by resource.
     stored: BTreeMap<String, (String, &'static str)>,
 }
 
@@ -72,7 +72,7 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
         };
         let known = Known { resource: resource.clone(), namespaced: info.namespaced };
         built_in.kinds.entry(info.kind).or_default().insert(api_version.clone(), known);
-        // Of the two groups of events the first is the stored one; of two versions the newest is.
+        // Of the two groups of Events the core one is stored; of several versions the newest is.
         if info.group != "events.k8s.io" {
             built_in.stored.insert(resource, (api_version, info.kind));
         }
@@ -80,7 +80,7 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
     built_in
 });
 
-/// The resource under which objects are stored.
+/// Resource under which objects are stored.
 fn resource_of(info: &ResourceInfo) -> String {
     match info.group {
         "" | "events.k8s.io" => info.plural.to_owned(),

@@ -1,7 +1,8 @@
-//! Legacy service account tokens: those that nobody has used for a year are first marked and, a year later, deleted.
+//! Legacy service account token cleaner: tokens unused for a year are marked invalid and, a year later,
+//! deleted.
 //!
-//! Only tokens that were made for an account without being asked for are touched: the account names them, and no pod
-//! of the namespace does.
+//! Only auto-generated tokens are affected: the service account refers to them, and no pod of the namespace
+//! does.
 
 use std::time::Duration;
 
@@ -12,20 +13,20 @@ use setpoint_reconcile::views::secret::Secret;
 use setpoint_reconcile::views::service_account::ServiceAccount;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
-/// For how long nobody may use a token.
+/// Time without use after which a token is marked, and again after which it is deleted.
 pub const UNUSED: Duration = Duration::from_secs(365 * DAY);
 const DAY: u64 = 24 * 60 * 60;
 
-/// The sort of Secrets that are tokens.
+/// Type of Secrets that are tokens.
 const TOKEN: &str = "kubernetes.io/service-account-token";
-/// The label with the day of the last use.
+/// Label with the date of the last use.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
-/// The label with the day from which the token is not good any more.
+/// Label with the date from which on the token is invalid.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-/// The ConfigMap that says since when uses are noted.
+/// ConfigMap with the date since which uses are recorded.
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
-/// The controller.
+/// The legacy token cleaner.
 pub struct LegacyTokenCleaner;
 
 impl Planner for LegacyTokenCleaner {
@@ -93,7 +94,7 @@ fn is_day(text: &str) -> bool {
     text.len() == 10 && rfc3339::parse(&format!("{text}T00:00:00Z")).is_ok()
 }
 
-/// The day after that from which on uses are noted: by then the notes are whole.
+/// Day after the start of the recording: from then on the record is complete.
 fn tracked_since(world: &World) -> Option<Time> {
     let (_, map) = world.view::<ConfigMap>("kube-system", TRACKING)?;
     let day = rfc3339::parse(&format!("{}T00:00:00Z", map.data.get("since")?)).ok()?;
@@ -110,7 +111,8 @@ fn is_made_for_account(object: &Object, world: &World) -> bool {
     })
 }
 
-/// Whether a pod of the namespace may use a Secret. Any mention of its name counts: a token too many does no harm.
+/// `true` if a pod of the namespace may use a Secret. Any mention of its name counts: keeping a token is
+/// harmless.
 fn is_mounted(object: &Object, world: &World) -> bool {
     let mut pods = world.in_namespace("pods", &object.meta().namespace);
     pods.any(|pod| pod.value().get("spec").is_some_and(|spec| mentions(spec, &object.meta().name)))

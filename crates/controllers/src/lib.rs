@@ -1,10 +1,10 @@
-//! What should follow: the built-in controllers, one file each, planners only.
+//! Built-in controllers, one file each, planners only.
 //!
-//! A controller is a [`Planner`](setpoint_reconcile::Planner): a pure function of the world. [`all`] lists them;
-//! [`indexes`] are the questions they ask of the world; [`kinds`] says which resource a kind is; [`owners`] whose an
-//! object is; [`pods`] is what those have in common that manage pods, [`service_pods`] those that look behind Services,
-//! [`revisions`] those that keep their past; [`horizon`] says what may only be not seen yet. To add one, write its file,
-//! add what it reads to the views, and name it in [`all`].
+//! A controller is a [`Planner`](setpoint_reconcile::Planner): a pure function of the world. [`all`] lists
+//! them; [`indexes`] are the lookups that they need; [`kinds`] maps kinds to resources; [`owners`] adopts and
+//! releases; [`pods`] is shared by controllers that manage pods, [`service_pods`] by those of endpoints,
+//! [`revisions`] by those with a history; [`horizon`] detects a stale world. To add a controller, write its
+//! file, add what it reads to the views, and name it in [`all`].
 
 pub mod api_services;
 pub mod attach_detach;
@@ -68,20 +68,20 @@ mod testing;
 
 use setpoint_reconcile::Controller;
 
-/// What controllers are told beside the world.
+/// Settings of the controllers.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The certificates that pods trust the API server by, in PEM; nothing is published if there are none.
+    /// CA certificates of the API server in PEM, for pods; if empty, nothing is published.
     pub root_ca: String,
-    /// Where the addresses of pods come from; nodes get none from us if there are none.
+    /// CIDR ranges of pods; if empty, nodes get no `podCIDRs`.
     pub pod_ranges: Vec<node_ipam::Range>,
-    /// Addresses that no pod gets: those of Services.
+    /// CIDR ranges of Services, which are not given to pods.
     pub service_cidrs: Vec<node_ipam::Cidr>,
-    /// Where the built-in provisioner has its volumes, on every node.
+    /// Directory of the built-in provisioner's volumes, on every node.
     pub volumes: String,
-    /// How long nodes are waited for, and how fast they are given up.
+    /// Grace periods of nodes, and the rate of eviction.
     pub patience: node_lifecycle::Patience,
-    /// How many pods that ended are kept; all if it is zero.
+    /// Maximum number of terminated pods to keep (0 keeps all).
     pub ended_pods_max: usize,
 }
 
@@ -98,7 +98,7 @@ impl Default for Settings {
     }
 }
 
-/// Every controller.
+/// All controllers.
 #[must_use]
 pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut all: Vec<Box<dyn Controller>> = vec![

@@ -1,15 +1,15 @@
-//! Plugins of old, and the drivers that took over from them.
+//! In-tree volume plugins, and the CSI drivers that replace them.
 
 use setpoint_reconcile::Object;
 
-/// A plugin of old.
+/// In-tree volume plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Plugin {
-    /// The field of a volume that is of it.
+    /// Field of a volume source.
     pub field: &'static str,
-    /// What it was called.
+    /// Name of the plugin.
     pub name: &'static str,
-    /// Who took over.
+    /// Name of the CSI driver.
     pub driver: &'static str,
 }
 
@@ -27,13 +27,13 @@ const PLUGINS: [Plugin; 7] = [
     plugin("vsphereVolume", "kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
 ];
 
-/// The plugin of old that is called so.
+/// Finds a plugin by name.
 #[must_use]
 pub fn named(name: &str) -> Option<Plugin> {
     PLUGINS.into_iter().find(|plugin| plugin.name == name)
 }
 
-/// The plugin of old that a volume is of.
+/// Finds the plugin of a volume.
 #[must_use]
 pub fn of_volume(volume: &Object) -> Option<Plugin> {
     let volume = volume.value();

@@ -1,7 +1,8 @@
-//! Namespace: when one is deleted, everything in it goes, in order, and then it goes itself.
+//! Namespace controller: deletes the content of a terminating namespace in order, then the namespace.
 //!
-//! Pods go first, with their grace; when none is left, all the rest goes at once. What is still there and why is
-//! said in the conditions. A resource that cannot be deleted holds back the namespace, never other resources.
+//! Pods are deleted first, with their grace period; when none is left, everything else is deleted. The
+//! conditions report the remaining content. A resource that cannot be deleted blocks the namespace, never
+//! other resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,15 +17,15 @@ use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, W
 
 use crate::indexes::DELETED_NAMESPACES;
 
-/// The finalizer of namespaces that this controller takes away.
+/// Finalizer of namespaces that this controller removes.
 const FINALIZER: &str = "kubernetes";
-/// How long finalizers are thought to take.
+/// Assumed time of other finalizers, in seconds.
 const FINALIZERS_TAKE: i64 = 15;
 
-/// The controller.
+/// The namespace controller.
 pub struct NamespaceController;
 
-/// The resources of which something could not be deleted: they are tried after all others.
+/// Resources with failed deletions, and the error: they are retried after all others.
 pub type Stubborn = BTreeMap<Resource, String>;
 
 impl Planner for NamespaceController {
@@ -61,7 +62,7 @@ impl Planner for NamespaceController {
         "Terminating".clone_into(&mut status.phase);
         let deletes = content.deletes(&plan.memo, seed);
         let is_held = namespace.spec.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
-        // While deletes are on their way the conditions would be old before they are read.
+        // While deletions are in flight the conditions would be outdated at once.
         if is_held && (deletes.is_empty() || !plan.memo.is_empty()) {
             set_conditions(&mut status, &content, &plan.memo, now);
         }
@@ -83,10 +84,11 @@ impl Planner for NamespaceController {
     }
 }
 
-/// A change concerns the namespace that is being emptied if it left something to delete, or the last of its kind.
+/// Enqueues a terminating namespace if a change left something to delete, or the last object of a resource is
+/// gone.
 fn of_content(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(name) = object.key().namespace() else { return };
-    // Nearly always there is none, and then this costs nothing.
+    // Fast path: almost always no namespace is terminating.
     if world.indexed(DELETED_NAMESPACES, name).next().is_none() {
         return;
     }
@@ -99,7 +101,7 @@ fn of_content(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// What is left in a namespace.
+/// Remaining content of a namespace.
 struct Content<'a> {
     by_resource: BTreeMap<&'a str, Vec<&'a Object>>,
 }
@@ -124,8 +126,8 @@ impl<'a> Content<'a> {
         self.by_resource.get("pods").into_iter().flatten().copied()
     }
 
-    /// What to delete now: pods alone while there are any, then what can be expected to go, then what could not be
-    /// deleted before, beginning anywhere, so that no object is behind a bad one for ever.
+    /// Objects to delete now: only pods while there are any, then resources without failures, then those with
+    /// failures, starting at a random object, so no object is blocked by a bad one for ever.
     fn deletes(&self, stubborn: &Stubborn, seed: Seed) -> Vec<Vec<Act>> {
         let pods_left = self.by_resource.contains_key("pods");
         let mut willing = Vec::new();
@@ -146,13 +148,13 @@ impl<'a> Content<'a> {
             unwilling.rotate_left(usize::try_from(start).unwrap_or(0));
         }
         let delete = |object: &&Object| Act::from(Write::delete(object).propagating("Background"));
-        // One more than fits into a plan, so that a plan that leaves some out is planned again.
+        // One more than fits into a plan, so a plan that leaves some out is planned again.
         let stages = [willing, unwilling]
             .map(|stage| stage.into_iter().take(PLAN_ACTIONS_MAX + 1).map(delete).collect::<Vec<Act>>());
         stages.into_iter().filter(|stage| !stage.is_empty()).collect()
     }
 
-    /// How long to wait before looking again at what takes its time.
+    /// Delay before a check of pods and finalizers that need time.
     fn wait(&self, namespace: &Object, now: Time) -> Duration {
         let running = self.pods().filter_map(|pod| pod.view::<Pod>()).filter(|pod| !pod.is_finished());
         let grace = running.filter_map(|pod| pod.spec.termination_grace_period_seconds).max().unwrap_or(0);
@@ -188,7 +190,7 @@ fn sorted(start: &str, mut lines: Vec<String>) -> Option<String> {
     (!lines.is_empty()).then(|| format!("{start}{}", lines.join(", ")))
 }
 
-/// Says in the conditions what is left and why.
+/// Sets the conditions about the remaining content.
 fn set_conditions(status: &mut NamespaceStatus, content: &Content<'_>, stubborn: &Stubborn, now: Time) {
     let failures = sorted("", stubborn.values().cloned().collect()).map(|failures| {
         format!("Failed to delete all resource types, {} remaining: {failures}", stubborn.len())
@@ -229,7 +231,7 @@ fn set_conditions(status: &mut NamespaceStatus, content: &Content<'_>, stubborn:
     }
 }
 
-/// Puts a condition in the place of that of its type. One that stays as it is keeps its time.
+/// Sets a condition. One that does not change keeps its transition time.
 fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
     match conditions.iter_mut().find(|condition| condition.kind == new.kind) {
         Some(old) => {

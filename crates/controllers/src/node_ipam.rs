@@ -1,7 +1,7 @@
-//! Node IPAM: every node gets addresses of its own for its pods, from ranges that it is told.
+//! Node IPAM controller: assigns `podCIDRs` to nodes from the cluster's ranges.
 //!
-//! All nodes are one key, so that no two can be given the same block in one plan. Blocks are given from the lowest;
-//! those that nodes have, whoever gave them, and those of Services are never given.
+//! All nodes are one key, so no two nodes get the same block in one plan. The lowest free blocks are assigned
+//! first; blocks that nodes have, assigned by whichever controller, and Service ranges are never assigned.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,17 +15,17 @@ use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
 use thiserror::Error;
 
-/// Addresses that begin alike.
+/// Network in CIDR form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    /// The first, as a number.
+    /// First address, as a number.
     first: u128,
-    /// How many bits they have in common.
+    /// Prefix length.
     prefix: u32,
     is_v4: bool,
 }
 
-/// A text that does not name addresses, or too many or too few of them.
+/// Invalid CIDR, or one with too many or too few addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no range of addresses")]
 pub struct NoCidr {
@@ -37,13 +37,13 @@ impl Cidr {
         if self.is_v4 { 32 } else { 128 }
     }
 
-    /// The last of the addresses.
+    /// Last address.
     fn last(self) -> u128 {
         let free = self.bits() - self.prefix;
         self.first | 1_u128.checked_shl(free).map_or(u128::MAX, |size| size - 1)
     }
 
-    /// Whether there are addresses that both have.
+    /// `true` if the networks overlap.
     #[must_use]
     pub fn overlaps(self, other: Cidr) -> bool {
         self.is_v4 == other.is_v4 && self.first <= other.last() && other.first <= self.last()
@@ -79,7 +79,7 @@ impl fmt::Display for Cidr {
     }
 }
 
-/// A range that is cut into one block per node.
+/// Range that is divided into one block per node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     all: Cidr,
@@ -87,12 +87,12 @@ pub struct Range {
 }
 
 impl Range {
-    /// A range cut into blocks whose addresses have so many bits in common.
+    /// Divides a range into blocks with the prefix length `node_prefix`.
     ///
     /// # Errors
-    /// If the blocks would be larger than the range, or there would be too many of them to count.
+    /// If the blocks are larger than the range, or there are too many of them.
     pub fn new(all: Cidr, node_prefix: u32) -> Result<Range, NoCidr> {
-        /// The most bits that tell the blocks of a range of the newer sort apart.
+        /// Maximum number of bits that distinguish the blocks of an IPv6 range.
         const BLOCK_BITS_MAX: u32 = 16;
         let fits = (all.prefix..=all.bits()).contains(&node_prefix);
         if !fits || !all.is_v4 && node_prefix - all.prefix > BLOCK_BITS_MAX {
@@ -110,14 +110,14 @@ impl Range {
         Cidr { first: self.all.first | offset, prefix: self.node_prefix, is_v4: self.all.is_v4 }
     }
 
-    /// The first and the last block that have addresses in common with others.
+    /// First and last block that overlap with a network.
     fn touched(self, other: Cidr) -> Option<(u128, u128)> {
         let (first, last) = (other.first.max(self.all.first), other.last().min(self.all.last()));
         let index = |address: u128| (address - self.all.first).checked_shr(self.shift()).unwrap_or(0);
         self.all.overlaps(other).then(|| (index(first), index(last)))
     }
 
-    /// The blocks that are not taken, the lowest first.
+    /// Free blocks, lowest first.
     fn free(self, taken: &BTreeSet<(u128, u128)>) -> impl Iterator<Item = u128> {
         let count = 1_u128 << (self.node_prefix - self.all.prefix);
         let (mut taken, mut next) = (taken.iter().peekable(), 0);
@@ -132,17 +132,18 @@ impl Range {
     }
 }
 
-/// The controller.
+/// The node IPAM controller.
 pub struct NodeIpam {
     ranges: Vec<Range>,
     services: Vec<Cidr>,
 }
 
 impl NodeIpam {
-    /// What it is called.
+    /// Name of the controller.
     pub const NAME: &str = "node-ipam-controller";
 
-    /// One that gives each node a block of every range, and none that has addresses of Services.
+    /// Creates a controller that assigns to each node one block of every range, none of which overlaps
+    /// `services`.
     #[must_use]
     pub fn new(ranges: Vec<Range>, services: Vec<Cidr>) -> NodeIpam {
         NodeIpam { ranges, services }
@@ -155,7 +156,7 @@ impl NodeIpam {
     }
 }
 
-/// The one key: all nodes.
+/// The only key: all nodes.
 fn all_nodes() -> Option<Key> {
     key_of("nodes", "", "all nodes")
 }
@@ -178,7 +179,7 @@ impl Planner for NodeIpam {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 1] = [Watch::via("nodes", |object, world, wake| {
             let needs = |node: &Node| node.spec.pod_cidrs.is_empty();
-            // A node that is gone leaves a block that another may wait for.
+            // The deletion of a node frees a block that another node may wait for.
             if world.get(object.key()).is_none() || object.view::<Node>().is_some_and(needs) {
                 all_nodes().into_iter().for_each(wake);
             }
@@ -202,7 +203,7 @@ impl Planner for NodeIpam {
             self.ranges.iter().zip(&taken).map(|(range, taken)| range.free(taken)).collect();
         let mut acts: Vec<Act> = Vec::new();
         for (object, _) in nodes {
-            // Where one range has no block left, it has none for later nodes either.
+            // A range without a free block has none for later nodes either.
             let Some(blocks) = free.iter_mut().map(Iterator::next).collect::<Option<Vec<u128>>>() else {
                 let message = format!("Node {} status is now: CIDRNotAvailable", object.meta().name);
                 let subject = Subject::of(object, "v1", "Node");

@@ -1,9 +1,9 @@
-//! Node life cycle: nodes that fall silent become `Unknown`, and nodes that are not well are tainted.
+//! Node lifecycle controller: sets conditions of silent nodes to `Unknown`, and taints unhealthy nodes.
 //!
-//! The age of a heartbeat is that of the commit of the node's Lease, by the clock of the store; what a node writes
-//! as its time is never trusted. Taints against scheduling follow the conditions at once. Taints that evict come one
-//! node after the other, zone by zone ([`zones`]), and not at all while no node anywhere is well: then it is more
-//! likely that the observer is blind than that everything is dead.
+//! The age of a heartbeat is that of the commit of the node's Lease, by the clock of the store; timestamps
+//! written by nodes are never trusted. `NoSchedule` taints follow the conditions at once. `NoExecute` taints
+//! are added one node after the other, zone by zone ([`zones`]), and not at all while no node is healthy:
+//! then a network failure of the control plane is more likely than the failure of all nodes.
 
 pub mod zones;
 
@@ -19,18 +19,18 @@ use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, Wo
 use self::zones::Pace;
 use crate::indexes::PODS_BY_NODE;
 
-/// Where nodes renew their Leases.
+/// Namespace of node Leases.
 const LEASES: &str = "kube-node-lease";
-/// The taint of a node that says it is not ready.
+/// Taint of a node with `Ready=False`.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// The taint of a node that says nothing.
+/// Taint of a node with `Ready=Unknown`.
 pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-/// The taint of a node that gets no new pods.
+/// Taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// What turns unknown when a node falls silent.
+/// Conditions that become `Unknown` when a node is silent.
 const HEARD: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// The taints that follow conditions: type, status, key.
+/// Taints that follow conditions: type, status, key.
 const TAINTED: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -40,20 +40,20 @@ const TAINTED: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Labels that have an older name, which follows.
+/// Labels and their deprecated names, which are kept equal.
 const LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
-/// How long nodes are waited for, and how fast they are given up.
+/// Grace periods of nodes, and the rate of eviction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patience {
-    /// How long a node may be silent.
+    /// Maximum age of a heartbeat.
     pub monitor_grace: Duration,
-    /// How long a new node may take to say anything.
+    /// Time for a new node to send its first heartbeat.
     pub startup_grace: Duration,
-    /// How often a node is looked at that is not well.
+    /// Interval at which unhealthy nodes are checked.
     pub monitor_period: Duration,
-    /// How fast nodes are given up.
+    /// Rate at which nodes are tainted for eviction.
     pub pace: Pace,
 }
 
@@ -68,12 +68,12 @@ impl Default for Patience {
     }
 }
 
-/// The controller.
+/// The node lifecycle controller.
 #[derive(Default)]
 pub struct NodeLifecycle(pub Patience);
 
-/// What is remembered of a node: since when it is watched, when its status was last heard, and which version of its
-/// Lease was seen when.
+/// Memo of a node: start of the observation, time of the last status, and the last seen version of its Lease
+/// with the time at which it was first seen.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     uid: Box<str>,
@@ -99,7 +99,8 @@ impl Planner for NodeLifecycle {
     }
 
     fn clock_jumped(&self, memo: &mut Watched, jump: Jump, now: Time) {
-        // While the loop did not watch, silence does not count; and commits are dated by the clock that was wrong.
+        // Silence counts only while the loop observes, and commits before the jump are dated by the wrong
+        // clock.
         memo.since = memo.since.map(|_| now);
         memo.heard = memo.heard.map(|heard| jump.shift(heard));
         memo.renewed = memo.renewed.map(|(revision, seen)| (revision, jump.shift(seen)));
@@ -134,7 +135,7 @@ impl Planner for NodeLifecycle {
                 let message = format!("Node {} status is now: NodeNotReady", key.name());
                 act = act.on_done(subject.normal("NodeNotReady", message));
             }
-            // Taints follow the conditions, so they are planned when these are seen.
+            // Taints follow the conditions, so they are planned once these are visible.
             plan.stage([act]);
             return plan;
         }
@@ -152,7 +153,7 @@ impl Planner for NodeLifecycle {
     }
 }
 
-/// A pod that is ready on a node that is silent concerns the node.
+/// Enqueues the silent node of a pod that is ready.
 fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>().filter(|pod| !pod.spec.node_name.is_empty() && pod.is_ready())
     else {
@@ -191,8 +192,9 @@ fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::Note> {
 }
 
 impl NodeLifecycle {
-    /// When a node was last heard, and how long it may be silent. While the loop did not watch, silence does not count.
-    /// A Lease was renewed when it was committed, but not after it was first seen: the clock may have been set back.
+    /// Time of the last heartbeat, and the grace period that applies. Silence before the loop started does
+    /// not count. A Lease was renewed at its commit, but not after it was first seen: the clock may have been
+    /// set back.
     fn last_heard(
         &self,
         object: &Object,
@@ -203,7 +205,7 @@ impl NodeLifecycle {
         let lease = lease.map(Object::committed);
         let lease = lease.map(|at| watched.renewed.map_or(at, |(_, seen)| at.min(seen)));
         if node.condition("Ready").is_none() {
-            // A creation in the future is one from before the clock was set back.
+            // A creation in the future is from before the clock was set back.
             let made = object.meta().created();
             let made = watched.since.map_or(made, |since| made.min(since));
             return (lease.map_or(made, |renewed| renewed.max(made)), self.0.startup_grace);
@@ -213,7 +215,7 @@ impl NodeLifecycle {
     }
 }
 
-/// The conditions of a silent node that must change.
+/// Conditions of a silent node that must change.
 fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
     let unknown = |kind: &str| match node.condition(kind) {
         None => Some(NodeCondition {
@@ -235,13 +237,13 @@ fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
         Some(_) => None,
     };
     let mut changed: Vec<NodeCondition> = HEARD.into_iter().filter_map(unknown).collect();
-    // What is known stays in its place, and what is missing follows.
+    // Existing conditions keep their positions, and missing ones follow.
     let place = |one: &NodeCondition| node.status.conditions.iter().position(|known| known.kind == one.kind);
     changed.sort_by_key(|one| place(one).unwrap_or(usize::MAX));
     changed
 }
 
-/// Brings taints and labels in line with the conditions, in one write.
+/// Updates taints and labels in one write.
 fn mend(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -> Option<Act> {
     let mut patch = Value::map();
     let taints = taints(object, node, world, now, pace);
@@ -258,7 +260,7 @@ fn mend(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -> 
     (!patch.is_empty()).then(|| Write::merge(object, "", patch).into())
 }
 
-/// The taints that a node should have: those of others as they are, ours as the conditions say.
+/// Desired taints of a node: those of other controllers unchanged, ours according to the conditions.
 fn taints(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -> Vec<Taint> {
     let is_so = |kind: &str, status: &str| node.condition(kind).is_some_and(|known| known.status == status);
     let mut wanted: Vec<(&str, &str)> = TAINTED
@@ -275,7 +277,7 @@ fn taints(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -
         "NoExecute" => taint.key == NOT_READY || taint.key == UNREACHABLE,
         _ => false,
     };
-    // A node that never said anything keeps what it was registered with.
+    // A node that never posted a status keeps the taints of its registration.
     let silent = |taint: &Taint| taint.effect == "NoExecute" && node.readiness().is_none();
     let is_wanted = |taint: &Taint| wanted.iter().any(|(key, effect)| taint.is(key, effect));
     let kept = node.spec.taints.iter().filter(|taint| !ours(taint) || is_wanted(taint) || silent(taint));
@@ -293,7 +295,7 @@ fn taints(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -
     taints
 }
 
-/// Says of the pods of a silent node that they are not ready.
+/// Sets `Ready=False` on the pods of a silent node.
 fn mark_pods(object: &Object, world: &World, now: Time) -> Vec<Act> {
     let mut acts = Vec::new();
     for pod in world.indexed(PODS_BY_NODE, object.key().name()) {

@@ -1,17 +1,17 @@
-//! Node TTL: how long a node may use Secrets and ConfigMaps before it asks again; the longer, the more nodes there are.
+//! Node TTL: cache time of Secrets and ConfigMaps on nodes, which grows with the number of nodes.
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::{Plan, Planner, Seed, Seen, Watch, World, Write};
 
-/// The annotation that nodes read.
+/// Annotation that kubelets read.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 
-/// From so many nodes to so many, so many seconds. The ranges overlap, so that a node that comes and goes changes
-/// nothing.
+/// Minimum and maximum number of nodes, and the TTL in seconds. The ranges overlap, so a node that is added
+/// and removed changes nothing.
 const STEPS: [(usize, usize, &str); 5] =
     [(0, 100, "0"), (90, 500, "15"), (450, 1000, "30"), (900, 2000, "60"), (1800, usize::MAX, "300")];
 
-/// The controller.
+/// The node TTL controller.
 pub struct NodeTtl;
 
 impl Planner for NodeTtl {
@@ -39,7 +39,7 @@ impl Planner for NodeTtl {
     }
 }
 
-/// The seconds for so many nodes: those that are known if they will do.
+/// TTL for a number of nodes: the current one if it is still in range.
 fn wanted(nodes: usize, known: Option<&str>) -> &'static str {
     let fits = |(least, most, _): &&(usize, usize, &str)| *least <= nodes && nodes <= *most;
     let as_known = STEPS.iter().find(|step| fits(step) && Some(step.2) == known);

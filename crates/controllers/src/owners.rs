@@ -1,4 +1,4 @@
-//! Whose an object is: owners, and how they come by what they own.
+//! Controller references: adoption and release of dependents.
 
 use setpoint_api::labels::Selector;
 use setpoint_api::{Key, Value, value};
@@ -6,18 +6,18 @@ use setpoint_reconcile::plan::{PLAN_ACTIONS_MAX, Subject};
 use setpoint_reconcile::planner::wake_controller;
 use setpoint_reconcile::{Act, Object, World, Write};
 
-/// An owner of pods, or of what makes pods.
+/// Owner of pods, or of objects that own pods.
 pub struct Owner<'a> {
-    /// It.
+    /// The object.
     pub object: &'a Object,
-    /// Group and version of its kind.
+    /// API version of its kind.
     pub api_version: &'static str,
     /// Its kind.
     pub kind: &'static str,
 }
 
 impl Owner<'_> {
-    /// How it is named in what it manages.
+    /// Controller reference to the owner.
     #[must_use]
     pub fn reference(&self) -> Value {
         let meta = self.object.meta();
@@ -31,20 +31,20 @@ impl Owner<'_> {
         })
     }
 
-    /// It as the subject of notes.
+    /// The owner as the subject of Events.
     #[must_use]
     pub fn subject(&self) -> Subject {
         Subject::of(self.object, self.api_version, self.kind)
     }
 }
 
-/// Maximum number of adoptions and releases at a time: one more than fits into a plan, so that a plan that leaves some
-/// out is planned again.
+/// Maximum number of adoptions and releases at a time: one more than fits into a plan, so a plan that leaves
+/// some out is planned again.
 pub(crate) const ACTS_MAX: usize = PLAN_ACTIONS_MAX + 1;
 
-/// Finds what an owner has of a resource: what it manages and still selects, and orphans, found in an index by
-/// namespace, that it selects and adopts. What it manages and selects no longer is released. An owner on its way out
-/// neither adopts nor releases. The acts make it so.
+/// Claims the dependents of an owner: controlled objects that match, and orphans, found in an index by
+/// namespace, that match and are adopted. Controlled objects that no longer match are released. An owner that
+/// is being deleted neither adopts nor releases. The acts are the adoptions and releases.
 #[must_use]
 pub fn claim<'a>(
     world: &'a World,
@@ -90,8 +90,8 @@ fn release(object: &Object, uid: &str) -> Act {
     Write::merge(object, "", patch).strategic().into()
 }
 
-/// Wakes those whom an object concerns: the owner of a kind that manages it; if nobody does, every one that selects
-/// it. `selector` reads the selector of an owner.
+/// Enqueues the owner of a kind that controls an object, or every owner of that kind that selects an orphan.
+/// `selector` reads the selector of an owner.
 pub fn wake(
     member: &Object,
     world: &World,

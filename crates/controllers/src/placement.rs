@@ -1,4 +1,4 @@
-//! Whether a pod may be on a node: by the node's labels and name, and by what it puts up with.
+//! Placement of a pod on nodes: node selector, node affinity and tolerations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,24 +6,24 @@ use setpoint_api::{Map, Value};
 use setpoint_reconcile::Object;
 use setpoint_reconcile::views::node::Taint;
 
-/// Nodes that a pod's spec allows: by its node selector, and by what its affinity requires.
+/// Nodes that a pod's spec allows: node selector and required node affinity.
 pub struct Placement<'a> {
     selector: Option<&'a Map>,
     terms: Option<Terms<'a>>,
 }
 
-/// Terms of a node affinity, one of which must hold, by what a node must have to meet them.
+/// Node affinity terms, one of which must match, indexed by what a node must have to match them.
 #[derive(Default)]
 struct Terms<'a> {
-    /// Names of nodes that meet a term which says nothing else.
+    /// Node names of terms with nothing but one name.
     names: BTreeSet<&'a str>,
-    /// Terms that require one of several values of a label, by label and value.
+    /// Terms that require a value of a label, by label and value.
     by_label: BTreeMap<(&'a str, &'a str), Vec<&'a Value>>,
     others: Vec<&'a Value>,
 }
 
 impl<'a> Placement<'a> {
-    /// That of a pod's spec.
+    /// Placement of a pod's spec.
     #[must_use]
     pub fn of(spec: &'a Value) -> Placement<'a> {
         let terms = required_terms(spec.get("affinity")).map(|list| {
@@ -34,7 +34,7 @@ impl<'a> Placement<'a> {
         Placement { selector: spec.get("nodeSelector").and_then(Value::as_map), terms }
     }
 
-    /// `true` if it allows a node.
+    /// `true` if a node is allowed.
     #[must_use]
     pub fn allows(&self, node: &Object) -> bool {
         let selects = self.selector.is_none_or(|wanted| {
@@ -73,12 +73,12 @@ fn part<'a>(term: &'a Value, name: &str) -> &'a [Value] {
     term.get(name).and_then(Value::as_list).unwrap_or_default()
 }
 
-/// The values of an expression.
+/// Values of an expression.
 fn texts(expression: &Value) -> impl Iterator<Item = &str> {
     part(expression, "values").iter().filter_map(Value::as_str)
 }
 
-/// What a pod's affinity requires of nodes, one of which must hold; nothing if it requires nothing.
+/// Required terms of a node affinity, one of which must match; `None` without a requirement.
 #[must_use]
 pub fn required_terms(affinity: Option<&Value>) -> Option<&[Value]> {
     let path = ["nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
@@ -88,7 +88,7 @@ pub fn required_terms(affinity: Option<&Value>) -> Option<&[Value]> {
 fn matches_term(term: &Value, node: &Object) -> bool {
     let (expressions, fields) = (part(term, "matchExpressions"), part(term, "matchFields"));
     let is_field = |key: &str| (key == "metadata.name").then_some(&*node.meta().name);
-    // A term that says nothing matches no node.
+    // An empty term matches no node.
     !(expressions.is_empty() && fields.is_empty())
         && matches_all(expressions, |key| node.meta().labels.get(key))
         && matches_all(fields, is_field)
@@ -116,11 +116,11 @@ fn matches_all<'a>(expressions: &[Value], label: impl Fn(&str) -> Option<&'a str
     })
 }
 
-/// Tolerations of a pod's spec by key, so that a taint is not compared with each.
+/// Tolerations by key, so a taint is not compared with each.
 pub struct Tolerations<'a>(BTreeMap<&'a str, Vec<&'a Value>>);
 
 impl<'a> Tolerations<'a> {
-    /// Index of a list.
+    /// Indexes a list of tolerations.
     #[must_use]
     pub fn of(list: &'a [Value]) -> Tolerations<'a> {
         let mut by_key: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();

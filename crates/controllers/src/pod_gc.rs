@@ -1,7 +1,7 @@
-//! Pods that nobody else will clean up: those whose node is gone, those that were deleted before they had a node,
-//! those that ended long ago when there are too many.
+//! Pod garbage collector: deletes pods of missing nodes, deleted pods that were never bound, and terminated
+//! pods above a threshold.
 //!
-//! Each pod is a key of its own. One more key, which names no pod, stands for the number of pods that ended.
+//! Each pod is a key. One more key, which names no pod, stands for the number of terminated pods.
 
 use std::time::Duration;
 
@@ -12,25 +12,26 @@ use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, View, Wat
 
 use crate::indexes::{ENDED_PODS, PODS_BY_NODE};
 
-/// How long a node must be missing before its pods go.
+/// Time for which a node must be missing before its pods are deleted.
 const QUARANTINE: Duration = Duration::from_secs(40);
-/// How often pods that ended are counted at the most.
+/// Minimum interval between two counts of terminated pods.
 const COUNT_EVERY: Duration = Duration::from_secs(20);
-/// How many pods that ended are kept unless somebody says otherwise.
+/// Default number of terminated pods to keep.
 pub const ENDED_MAX: usize = 12_500;
-/// The taint of a node that will not come back.
+/// Taint of a node that is out of service.
 pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// What stands in the place of a pod's name in the key for the pods that ended.
+/// Name in the key for all terminated pods.
 const ENDED: &str = "ended";
 
-/// The controller.
+/// The pod garbage collector.
 pub struct PodGcController {
-    /// How many pods that ended are kept; all if it is zero.
+    /// Maximum number of terminated pods to keep (0 keeps all).
     pub ended_max: usize,
 }
 
 impl Planner for PodGcController {
-    /// For a pod, since when its node is missing; for the pods that ended, when they were last counted.
+    /// Of a pod, the time since which its node is missing; of the key for terminated pods, the time of the
+    /// last count.
     type Memo = Option<Time>;
 
     fn name(&self) -> &'static str {
@@ -93,13 +94,13 @@ impl Planner for PodGcController {
 }
 
 impl PodGcController {
-    /// Deletes what is too much of the pods that ended: evicted ones first, then the oldest.
+    /// Deletes terminated pods above the threshold: evicted ones first, then the oldest.
     fn plan_ended(&self, world: &World, counted: Option<Time>, now: Time) -> Plan<Option<Time>> {
         let mut plan = Plan { memo: counted, ..Plan::default() };
         if self.ended_max == 0 {
             return plan;
         }
-        // Counting takes time, and pods end all the time.
+        // Counting is not cheap, and pods terminate all the time.
         if let Some(next) = counted.map(|counted| counted.after(COUNT_EVERY)).filter(|next| *next > now) {
             plan.look_again_at(next);
             return plan;
@@ -118,19 +119,19 @@ impl PodGcController {
         let going = ended.iter().take(surplus).filter(|(pod, _)| !is_gone(pod));
         plan.stage(going.map(|(pod, _)| Act::from(Write::delete(pod).within(0))));
         if plan.deferred > 0 {
-            // The rest goes at once, and not only when pods are counted again.
+            // The rest is planned at once, not at the next count.
             plan.memo = None;
         }
         plan
     }
 }
 
-/// Whether nothing is left to do about a pod but what its finalizers wait for.
+/// `true` if the pod is deleted and only waits for its finalizers.
 fn is_gone(pod: &Object) -> bool {
     pod.meta().is_deleted() && pod.meta().deletion_grace_period_seconds == Some(0)
 }
 
-/// Says that a pod failed, if it has not ended, and takes it away at once.
+/// Sets the phase `Failed` unless the pod is terminated, and deletes it with a grace period of zero.
 fn remove(object: &Object, pod: &Pod, why: Option<&str>, now: Time, plan: &mut Plan<Option<Time>>) {
     if !pod.is_finished() {
         let mut status = value!({"phase": "Failed"});
@@ -150,7 +151,7 @@ fn remove(object: &Object, pod: &Pod, why: Option<&str>, now: Time, plan: &mut P
     }
 }
 
-/// Whether a node does not work, and people have said that it will not come back.
+/// `true` if a node is not ready and has the out-of-service taint.
 fn is_out_of_service(node: &Object) -> bool {
     let node = node.value();
     let list =
@@ -160,7 +161,7 @@ fn is_out_of_service(node: &Object) -> bool {
     !list(&["status", "conditions"]).iter().any(is_ready) && list(&["spec", "taints"]).iter().any(is_out)
 }
 
-/// A pod concerns itself, if it has a node or was deleted; one that ended, the number of them.
+/// Enqueues a pod that has a node or was deleted, and the key for terminated pods if the pod is terminated.
 fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>() else { return };
     if is_left(object, pod, world) {
@@ -173,15 +174,15 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Whether a pod may be left over: it was deleted, or its node is not there.
+/// `true` if a pod may be orphaned: it was deleted, or its node does not exist.
 fn is_left(object: &Object, pod: &Pod, world: &World) -> bool {
     let node = pod.spec.node_name.as_str();
     object.meta().is_deleted() || !node.is_empty() && world.find("nodes", "", node).is_none()
 }
 
-/// A node concerns the pods on it when it goes, or is said not to come back.
+/// Enqueues the pods of a node that is deleted or out of service.
 fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    // Nodes are written all the time, so their bytes are searched before they are read.
+    // Nodes are written often, so the encoded bytes are searched before they are decoded.
     let is_named =
         || node.bytes().windows(OUT_OF_SERVICE.len()).any(|part| part == OUT_OF_SERVICE.as_bytes());
     if world.get(node.key()).is_some() && !is_named() {

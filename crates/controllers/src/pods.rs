@@ -1,4 +1,4 @@
-//! What controllers have in common that manage pods: whose a pod is, what a new one looks like, which goes first.
+//! Shared functions of controllers that manage pods: adoption, creation from a template, deletion order.
 
 use std::cmp::Reverse;
 
@@ -11,20 +11,21 @@ use crate::indexes::{ORPHAN_PODS, PODS_BY_LABEL, labelled};
 use crate::owners;
 pub use crate::owners::Owner;
 
-/// A pod with what is known of it.
+/// Pod as object and as view.
 pub type Seen<'a> = (&'a Object, &'a Pod);
 
-/// The pods of an owner, and what must be written to make them so.
+/// Pods of an owner, and the adoptions and releases.
 #[derive(Default)]
 pub struct Claimed<'a> {
-    /// The pods that are the owner's now, or will be when the acts are done.
+    /// Pods that the owner controls, or will control after the acts.
     pub pods: Vec<Seen<'a>>,
     /// Adoptions and releases.
     pub acts: Vec<Act>,
 }
 
-/// Finds the pods of an owner: those it manages that it still selects, and orphans that it selects. What it manages
-/// and selects no longer is released. An owner on its way out neither adopts nor releases.
+/// Claims the pods of an owner: controlled pods that match the selector, and orphans that match it.
+/// Controlled pods that no longer match are released. An owner that is being deleted neither adopts nor
+/// releases.
 #[must_use]
 pub fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
     let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
@@ -32,7 +33,7 @@ pub fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Cl
     claim_where(world, owner, selects, adopts)
 }
 
-/// The same for an owner that has its own way to tell which pods are its own, and which it adopts.
+/// Like [`claim`], with predicates for pods to keep and orphans to adopt.
 #[must_use]
 pub fn claim_where<'a>(
     world: &'a World,
@@ -44,8 +45,8 @@ pub fn claim_where<'a>(
     Claimed { pods: objects.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect(), acts }
 }
 
-/// The same for an owner that puts a finalizer on its pods: it is added when one is adopted and taken off when one
-/// is released. Such an owner counts ended pods, so it adopts them too.
+/// Like [`claim`], for an owner with a finalizer on its pods: adoption adds it and release removes it. Such
+/// an owner counts finished pods, so it adopts them too.
 #[must_use]
 pub fn claim_tracked<'a>(
     world: &'a World,
@@ -83,7 +84,7 @@ pub fn claim_tracked<'a>(
     claimed
 }
 
-/// The pods of a namespace that a selector finds, in the order of their names.
+/// Pods of a namespace that match a selector, sorted by name.
 #[must_use]
 pub fn selected<'a>(world: &'a World, namespace: &'a str, selector: &Selector) -> Vec<Seen<'a>> {
     let matches = |pod: &&'a Object| selector.matches(|name| pod.meta().labels.get(name));
@@ -117,13 +118,13 @@ fn release(object: &Object, uid: &str, finalizer: Option<&str>) -> Act {
     Write::merge(object, "", patch).strategic().into()
 }
 
-/// Takes a finalizer off a pod, whatever else has become of it.
+/// Removes a finalizer of a pod, at any version of the pod.
 #[must_use]
 pub fn remove_finalizer(object: &Object, finalizer: &str) -> Act {
     without_finalizer(object, finalizer).at_any_revision().into()
 }
 
-/// Takes a finalizer off a pod, if nothing has become of it since it was seen.
+/// Removes a finalizer of a pod, if the pod has not changed since it was seen.
 #[must_use]
 pub fn remove_finalizer_unchanged(object: &Object, finalizer: &str) -> Act {
     without_finalizer(object, finalizer).into()
@@ -134,7 +135,7 @@ fn without_finalizer(object: &Object, finalizer: &str) -> Write {
     Write::merge(object, "", patch).strategic()
 }
 
-/// A new pod of a template, under a name that starts as its owner's.
+/// Pod from a template, with a generated name.
 #[must_use]
 pub fn from_template(template: &Value, owner: &Owner<'_>) -> Value {
     let part = |name: &str| template.at(&["metadata", name]).cloned().unwrap_or_default();
@@ -150,14 +151,14 @@ pub fn from_template(template: &Value, owner: &Owner<'_>) -> Value {
     })
 }
 
-/// How the names of an owner's pods begin: with a dash behind it, if that can begin a name.
+/// Prefix of generated pod names: the owner's name with a dash, if that is valid.
 fn prefix(name: &str) -> String {
-    /// The longest name that a generated one may begin with.
+    /// Maximum length of a prefix.
     const PREFIX_MAX: usize = 253;
     if name.len() < PREFIX_MAX { format!("{name}-") } else { name.to_owned() }
 }
 
-/// Makes a pod, and says so.
+/// Creates a pod, with an Event.
 #[must_use]
 pub fn create(pod: Value, owner: &Owner<'_>) -> Act {
     let subject = owner.subject();
@@ -166,7 +167,7 @@ pub fn create(pod: Value, owner: &Owner<'_>) -> Act {
         .on_failed(subject.warning("FailedCreate", "Error creating: {error}"))
 }
 
-/// Deletes a pod, and says so.
+/// Deletes a pod, with an Event.
 #[must_use]
 pub fn delete(pod: &Object, owner: &Owner<'_>) -> Act {
     let subject = owner.subject();
@@ -175,13 +176,13 @@ pub fn delete(pod: &Object, owner: &Owner<'_>) -> Act {
         .on_failed(subject.warning("FailedDelete", "Error deleting: {error}"))
 }
 
-/// Whether a pod runs, or is going to.
+/// `true` if a pod is neither finished nor being deleted.
 #[must_use]
 pub fn is_active((object, pod): &Seen<'_>) -> bool {
     !pod.is_finished() && !object.meta().is_deleted()
 }
 
-/// Has a plan look again when the next of the pods will have been ready for long enough.
+/// Requeues the plan for when the next pod reaches `minReadySeconds`.
 pub fn look_again<M>(plan: &mut Plan<M>, pods: &[Seen<'_>], min_ready_seconds: i64, now: Time) {
     for (_, pod) in pods {
         if let Some(at) = pod.available_at(min_ready_seconds).filter(|at| *at > now) {
@@ -190,8 +191,8 @@ pub fn look_again<M>(plan: &mut Plan<M>, pods: &[Seen<'_>], min_ready_seconds: i
     }
 }
 
-/// By what pods are ordered when some must go: those whose loss costs least come first. `crowding` is how many pods
-/// of the same sort are on the pod's node.
+/// Sort key of surplus pods: the pod whose deletion costs least comes first. `crowding` is the number of
+/// related pods on the pod's node.
 #[must_use]
 pub fn deletion_order<'a>((object, pod): &Seen<'a>, crowding: usize) -> impl Ord + use<'a> {
     let phase = match pod.status.phase.as_str() {
@@ -200,7 +201,7 @@ pub fn deletion_order<'a>((object, pod): &Seen<'a>, crowding: usize) -> impl Ord
         _ => 2,
     };
     let ready = pod.is_ready();
-    // Times are compared by magnitude, because many pods are made in the same moment.
+    // Durations are compared by magnitude, because many pods are created at the same time.
     let ready_since = pod.ready_since().map_or(Reverse(Time(i64::MAX)), Reverse);
     (
         !pod.spec.node_name.is_empty(),
@@ -215,7 +216,7 @@ pub fn deletion_order<'a>((object, pod): &Seen<'a>, crowding: usize) -> impl Ord
     )
 }
 
-/// What people say the loss of a pod costs.
+/// Value of the annotation `pod-deletion-cost`.
 fn deletion_cost(object: &Object) -> i64 {
     let said = object.meta().annotations.get("controller.kubernetes.io/pod-deletion-cost");
     said.and_then(|text| text.parse::<i32>().ok()).unwrap_or(0).into()

@@ -1,7 +1,7 @@
-//! ReplicaSet: so many pods of one template, no more, no less.
+//! ReplicaSet controller: maintains the desired number of pods of one template.
 //!
-//! It adopts what it selects and releases what it no longer does; the status tells what was observed, before what
-//! the plan will change.
+//! Adopts orphans that match the selector, and releases pods that no longer do. The status is what was
+//! observed, before the changes of the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,23 +15,24 @@ use crate::indexes::PODS_BY_NODE;
 use crate::owners::{self, Owner};
 use crate::pods;
 
-/// The condition that says that pods could not be made or deleted.
+/// Condition of failed creations and deletions.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Maximum number of pods that one plan makes or deletes, as upstream's burst. The set is planned again at once.
+/// Maximum number of pods that one plan creates or deletes, as upstream's burst. The set is planned again at
+/// once.
 pub const BURST_REPLICAS: usize = 500;
 
-/// A kind that is a set of pods of one template: ReplicaSet, and what came before it.
+/// Kind of pod set: ReplicaSet or ReplicationController.
 pub(crate) struct Kind {
-    /// The group and version.
+    /// Group and version.
     pub api_version: &'static str,
-    /// Its name.
+    /// Name of the kind.
     pub name: &'static str,
-    /// The resource.
+    /// Resource of the kind.
     pub resource: &'static str,
-    /// How its objects are read.
+    /// View of its objects.
     pub view: fn(&Object) -> Option<&ReplicaSet>,
-    /// Whether its status counts pods on their way out.
+    /// `true` if its status counts terminating pods.
     pub counts_terminating: bool,
 }
 
@@ -43,7 +44,7 @@ const KIND: Kind = Kind {
     counts_terminating: true,
 };
 
-/// The controller.
+/// The ReplicaSet controller.
 pub struct ReplicaSetController;
 
 impl Planner for ReplicaSetController {
@@ -68,7 +69,7 @@ fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 impl Kind {
-    /// What to do about a set of this kind.
+    /// Plans a set of this kind.
     pub fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
@@ -93,7 +94,7 @@ impl Kind {
         plan
     }
 
-    /// Wakes the sets of this kind that a pod concerns.
+    /// Enqueues the sets of this kind that a pod concerns.
     pub fn wake(&self, pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
         owners::wake(
             pod,
@@ -105,7 +106,7 @@ impl Kind {
     }
 }
 
-/// Makes what is missing, or deletes what is too much, at most [`BURST_REPLICAS`] at a time.
+/// Creates missing pods, or deletes surplus ones, at most [`BURST_REPLICAS`] at a time.
 fn scale(
     plan: &mut Plan,
     owner: &Owner<'_>,
@@ -130,7 +131,7 @@ fn scale(
     plan.stage_at_most(BURST_REPLICAS, surplus);
 }
 
-/// How many running pods of the set and of its siblings each node has: pods are taken from where they crowd.
+/// Active pods of the set and its siblings per node: nodes with more of them lose pods first.
 fn crowding<'a>(owner: &Owner<'_>, active: &[pods::Seen<'a>], world: &World) -> BTreeMap<&'a str, usize> {
     let siblings: BTreeSet<&str> = match owner.object.meta().controller() {
         Some(parent) => world.owned(&parent.uid, "replicasets.apps").map(|set| &*set.meta().uid).collect(),
@@ -149,7 +150,7 @@ fn crowding<'a>(owner: &Owner<'_>, active: &[pods::Seen<'a>], world: &World) -> 
     crowding
 }
 
-/// How the set stands.
+/// Computes the status.
 fn status(
     object: &Object,
     set: &ReplicaSet,
@@ -165,7 +166,7 @@ fn status(
         })
     };
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    // A count of zero is not stored, but that of the pods that there are always is.
+    // Counts of zero are omitted, except `replicas`.
     let some = |number: usize| (number > 0).then(|| count(number));
     ReplicaSetStatus {
         replicas: count(active.len()),
@@ -180,7 +181,7 @@ fn status(
     }
 }
 
-/// The conditions with or without that of failure, which keeps its words for as long as pods fail.
+/// Conditions with or without the failure, whose message stays while pods fail.
 fn conditions(before: &[Condition], failure: Option<(&str, &str)>, now: Time) -> Vec<Condition> {
     let others = before.iter().filter(|condition| condition.kind != REPLICA_FAILURE).cloned();
     let known = condition(before, REPLICA_FAILURE).cloned();

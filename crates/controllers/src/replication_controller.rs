@@ -1,4 +1,4 @@
-//! ReplicationController: what ReplicaSet is, under its first name.
+//! ReplicationController: the predecessor of ReplicaSet, with the same rules.
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::views::replication_controller::ReplicationController;
@@ -14,7 +14,7 @@ const KIND: Kind = Kind {
     counts_terminating: false,
 };
 
-/// The controller.
+/// The ReplicationController controller.
 pub struct ReplicationControllerController;
 
 impl Planner for ReplicationControllerController {

@@ -1,9 +1,10 @@
-//! Claims for devices: made from templates for the pods that ask for them, kept for those who use them, given back
-//! when nobody does.
+//! ResourceClaim controller: creates claims from templates, reserves them for pods, and deallocates unused
+//! ones.
 //!
-//! The key of a pod makes its claims, says in its status which they are, and sees to it that a pod which has a node may
-//! use them. The key of a claim strikes out pods that are gone or done; when the last one is struck out the devices are
-//! free again, and a claim that was made for a pod goes with it. Claims of groups of pods are nobody's affair here.
+//! The key of a pod creates its claims, lists them in `status.resourceClaimStatuses`, and reserves allocated
+//! claims for a pod that has a node. The key of a claim removes deleted and finished pods from `reservedFor`;
+//! after the last one the claim is deallocated, and a claim that was created for a pod is deleted. Claims of
+//! pod groups are not handled.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +18,19 @@ use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Wat
 use crate::indexes::{DEVICE_CLAIMS_BY_POD, PODS_BY_DEVICE_CLAIM, PODS_BY_DEVICE_TEMPLATE, path};
 use crate::{horizon, pods, said};
 
-/// Keeps a claim that has devices.
+/// Finalizer of an allocated claim.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// What the pod calls a claim that was made for it.
+/// Annotation of a generated claim: its name in the spec of the pod.
 const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 const TEMPLATES: &str = "resourceclaimtemplates.resource.k8s.io";
-/// How long the beginning of a generated name may be, so that a dash and five letters still fit.
+/// Maximum length of the base of a generated name, so a dash and five characters still fit.
 const BASE_MAX: usize = 57;
 
-/// The controller.
+/// The ResourceClaim controller.
 pub struct ResourceClaims;
 
 impl Planner for ResourceClaims {
-    /// What was said about a pod, so that it is not said at every look.
+    /// Events emitted by the last plan of a pod, so they are not repeated.
     type Memo = Vec<Note>;
 
     fn name(&self) -> &'static str {
@@ -79,12 +80,12 @@ impl Planner for ResourceClaims {
     }
 }
 
-/// Whether nothing of a pod runs, or ever will.
+/// `true` if no container of a pod runs or ever will.
 fn is_done(object: &Object, pod: &Pod) -> bool {
     pod.is_finished() || object.meta().is_deleted() && pod.spec.node_name.is_empty()
 }
 
-/// A pod concerns itself if it claims devices, and the claims that are kept or were made for it.
+/// Enqueues a pod with claims, and the claims that are reserved or were created for it.
 fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
         wake(object.key().clone());
@@ -97,7 +98,7 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     claims.for_each(|claim| wake(claim.key().clone()));
 }
 
-/// A claim concerns itself, the pods that use it and the pod that it was made for.
+/// Enqueues a claim, the pods that use it, and the pod that it was created for.
 fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     wake(claim.key().clone());
@@ -107,17 +108,17 @@ fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     owner(claim).and_then(|(name, _)| key_of("pods", &meta.namespace, name)).into_iter().for_each(wake);
 }
 
-/// Name and identity of the pod that a claim was made for.
+/// Name and UID of the pod that a claim was created for.
 fn owner(claim: &Object) -> Option<(&str, &str)> {
     let owner =
         claim.meta().controller().filter(|owner| &*owner.api_version == "v1" && &*owner.kind == "Pod")?;
     Some((&owner.name, &owner.uid))
 }
 
-/// Makes the claims of a pod that are to be made, names them, and keeps those that have devices for it.
+/// Creates the missing claims of a pod, lists them in its status, and reserves those that are allocated.
 fn plan_pod(object: &Object, pod: &Pod, world: &World, before: &[Note], now: Time) -> Plan<Vec<Note>> {
     let mut plan = Plan::<Vec<Note>> { memo: before.to_vec(), ..Plan::default() };
-    // A claim that the pod names and that is not here may only be not seen yet: it is not made twice.
+    // A claim in the status that is missing here may only be not seen yet; it is not created twice.
     let is_missing = |(name, _): (&str, bool)| {
         world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name).is_none()
     };
@@ -168,7 +169,7 @@ fn subject(pod: &Object) -> Subject {
     Subject::of(pod, "v1", "Pod")
 }
 
-/// Whether a pod lacks a claim that is to be made for it. One that was there and vanished is made anew.
+/// `true` if a generated claim of a pod is missing. A claim that was deleted is created again.
 fn lacks(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &World) -> bool {
     let Some(status) = status else { return true };
     status.resource_claim_name.as_deref().is_some_and(|name| {
@@ -177,8 +178,8 @@ fn lacks(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &Wor
     })
 }
 
-/// The claims that were made for a pod, by their names in its spec, though its status may not list them. The first of
-/// equal names counts.
+/// Claims that were created for a pod, by their names in its spec, even if its status does not list them. The
+/// first of equal names counts.
 fn made_for<'a>(object: &Object, world: &'a World) -> BTreeMap<&'a str, &'a Object> {
     let uid = &object.meta().uid;
     let mut by_name = BTreeMap::new();
@@ -194,7 +195,7 @@ fn made_for<'a>(object: &Object, world: &'a World) -> BTreeMap<&'a str, &'a Obje
     by_name
 }
 
-/// Makes a claim of a template.
+/// Creates a claim from a template.
 fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Act {
     let meta = object.meta();
     let template = template.value();
@@ -221,7 +222,7 @@ fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Act {
     act.on_failed(subject(object).warning("FailedResourceClaimCreation", refused))
 }
 
-/// How the name of a claim begins. If that is too long, both parts are cut in proportion.
+/// Base of a generated name. If it is too long, both parts are cut in proportion.
 fn base(pod: &str, claim: &str) -> String {
     let whole = format!("{pod}-{claim}-");
     if whole.len() <= BASE_MAX {
@@ -231,12 +232,12 @@ fn base(pod: &str, claim: &str) -> String {
     format!("{}-{}", cut(pod), cut(claim))
 }
 
-/// Keeps a claim that has devices for a pod that uses it.
+/// Reserves an allocated claim for a pod that uses it.
 fn reserve(object: &Object, (name, is_made): (&str, bool), world: &World) -> Option<Act> {
     let meta = object.meta();
     let (claim, view) = world.view::<ResourceClaim>(&meta.namespace, name)?;
     let is_its = !is_made || claim.meta().is_controlled_by(&meta.uid);
-    // A claim on its way out takes nobody in.
+    // A claim that is being deleted gets no new consumers.
     let takes = view.status.allocation.is_some() && !claim.meta().is_deleted();
     if !is_its || !takes || view.is_reserved_for(&meta.uid) {
         return None;
@@ -251,7 +252,8 @@ fn reserve(object: &Object, (name, is_made): (&str, bool), world: &World) -> Opt
     Some(Write::status(claim, value!({"reservedFor": (value_of(&consumers))})).into())
 }
 
-/// Strikes out pods that no longer use a claim; gives the devices back after the last, and lets the claim go.
+/// Removes pods that no longer use a claim; after the last one, deallocates the claim and removes its
+/// finalizer.
 fn plan_claim(object: &Object, claim: &ResourceClaim, world: &World, now: Time) -> Plan<Vec<Note>> {
     let mut plan = Plan::<Vec<Note>>::default();
     let kept = &claim.status.reserved_for;
@@ -264,7 +266,8 @@ fn plan_claim(object: &Object, claim: &ResourceClaim, world: &World, now: Time) 
     let (is_free, has_devices) = (left.is_empty(), claim.status.allocation.is_some());
     let is_ours = object.meta().has_finalizer(FINALIZER);
     let struck = left.len() < kept.len();
-    // Devices may be given before anybody is to use them, so they are only taken when the last user goes, or the claim.
+    // A claim may be allocated before it is reserved, so it is deallocated only when the last consumer goes,
+    // or the claim.
     let frees = is_ours && is_free && (struck || object.meta().is_deleted());
     if struck || frees && has_devices {
         let consumers = (!is_free).then(|| value_of(&left));
@@ -283,7 +286,7 @@ fn plan_claim(object: &Object, claim: &ResourceClaim, world: &World, now: Time) 
     plan
 }
 
-/// Whether somebody for whom a claim is kept still uses it. About others than pods nobody can say.
+/// `true` if a consumer still uses a claim. Consumers other than pods always do.
 fn still_uses(claim: &Object, consumer: &Consumer, world: &World) -> bool {
     if !consumer.is_pod() {
         return true;
@@ -292,7 +295,8 @@ fn still_uses(claim: &Object, consumer: &Consumer, world: &World) -> bool {
     pod.is_some_and(|(object, pod)| *object.meta().uid == *consumer.uid && !is_done(object, pod))
 }
 
-/// Whether the pod that a claim was made for does not need it any more. If it is gone, the claim is collected with it.
+/// `true` if the pod that a claim was created for is finished. If the pod is gone, the garbage collector
+/// deletes the claim.
 fn is_orphan(claim: &Object, world: &World) -> bool {
     owner(claim).is_some_and(|(name, uid)| {
         let pod = world.view::<Pod>(&claim.meta().namespace, name);

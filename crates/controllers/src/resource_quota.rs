@@ -1,9 +1,9 @@
-//! ResourceQuota: its status says which limits are in force, and what is used of them.
+//! ResourceQuota controller: maintains the enforced limits and the usage in the status.
 //!
-//! What objects use is worked out by [`setpoint_reconcile::quota`], as at admission, which raises what is used in the
-//! moment in which it admits an object. So this controller is needed to count what was there before a limit, and to
-//! take back what shrank or went. It writes only on the quota that it saw, and takes nothing back while objects may
-//! have been admitted that it does not see yet: what is used is never less than what there is.
+//! Usage is computed by [`setpoint_reconcile::quota`], as at admission, which charges the usage in the commit
+//! that creates an object. This controller counts objects that are older than a limit, and releases usage of
+//! objects that shrank or were deleted. It writes only to the version of the quota that it saw, and releases
+//! nothing while admitted objects may not be visible yet: the recorded usage is never below the actual usage.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use setpoint_reconcile::quota::{self, Usage, amounts};
 use setpoint_reconcile::views::resource_quota::ResourceQuota;
 use setpoint_reconcile::{Jump, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
-/// How many pods a namespace has at the least in which counting is spread out.
+/// Number of pods in a namespace from which on recounts are rate-limited.
 const MANY_PODS: usize = 1000;
-/// How long to let pass for each pod before it is counted again, where there are many.
+/// Minimum time between two counts, per pod in the namespace.
 const REST: Duration = Duration::from_micros(20);
-/// How long to wait for what was charged to show.
+/// Interval of checks while charged objects are not visible yet.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The controller.
+/// The ResourceQuota controller.
 pub struct ResourceQuotaController;
 
 impl Planner for ResourceQuotaController {
-    /// When it last counted.
+    /// Time of the last count.
     type Memo = Option<Time>;
 
     fn name(&self) -> &'static str {
@@ -65,14 +65,14 @@ impl Planner for ResourceQuotaController {
         }
         plan.memo = Some(now);
         let known = amounts(&quota.status.used);
-        // What nothing is known of stays as somebody else may have counted it.
+        // Unknown resources keep the usage that another controller may have set.
         let mut used = known.clone();
         used.retain(|name, _| hard.contains_key(name));
         for (name, amount) in quota::used(world, namespace, &quota.spec, now) {
             let known = known.get(&name).copied();
             if known.is_none_or(|known| amount < known) && !is_whole(world, &name, object) {
                 plan.look_again_at(now.after(PATIENCE));
-                // What was made before a limit is in force is charged to nobody, so it must all have been seen.
+                // Objects older than a limit were not charged, so all of them must be visible.
                 if known.is_none() {
                     return plan;
                 }
@@ -94,13 +94,13 @@ impl Planner for ResourceQuotaController {
     }
 }
 
-/// Whether the world shows everything that was charged to a limit of the quota as it is seen.
+/// `true` if the world shows all objects that were charged to the quota as it is seen.
 fn is_whole(world: &World, name: &str, quota: &Object) -> bool {
     let mut counted = world.resources().filter(|resource| quota::is_counted_of(name, resource.as_str()));
     counted.all(|resource| world.revision_of(resource) >= quota.revision())
 }
 
-/// An object concerns the quotas of its namespace that count objects of its resource.
+/// Enqueues the quotas in the namespace of an object that count its resource.
 fn of_object(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(namespace) = object.key().namespace() else { return };
     for quota in world.in_namespace(ResourceQuota::RESOURCE, namespace) {
@@ -111,7 +111,7 @@ fn of_object(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// When the grace of the next deleted pod runs out, after which it uses nothing though it is still there.
+/// End of the next grace period of a deleted pod, from which on it uses nothing although it still exists.
 fn next_end(world: &World, namespace: &str, now: Time) -> Option<Time> {
     let ends = world.in_namespace("pods", namespace).filter_map(|pod| {
         let grace = u64::try_from(pod.meta().deletion_grace_period_seconds?).ok()?;
@@ -121,7 +121,7 @@ fn next_end(world: &World, namespace: &str, now: Time) -> Option<Time> {
     ends.filter(|end| *end > now).min()
 }
 
-/// Amounts to write in the place of others, which go if they are not among them.
+/// Merge patch that replaces the amounts; amounts that are gone become `null`.
 fn written(amounts: &Usage, before: &Pairs) -> Value {
     let mut map = Map::new();
     for (name, _) in before.iter().filter(|(name, _)| !amounts.contains_key(*name)) {

@@ -1,4 +1,4 @@
-//! The past of a workload: ControllerRevisions, one for each template it ever had, numbered by when it had it.
+//! ControllerRevisions: history of the templates of a workload, numbered by last use.
 
 use std::collections::BTreeSet;
 
@@ -11,36 +11,35 @@ use crate::hashes;
 use crate::indexes::ORPHAN_REVISIONS;
 use crate::owners::{self, Owner};
 
-/// The resource.
 const REVISIONS: &str = "controllerrevisions.apps";
-/// How much of a workload's name goes into the name of a revision.
+/// Maximum length of the workload's name in the name of a revision.
 const NAME_BYTES_MAX: usize = 223;
 
-/// A revision with what is known of it.
+/// ControllerRevision as object and as view.
 pub type Seen<'a> = (&'a Object, &'a ControllerRevision);
 
-/// The revisions of a workload.
+/// ControllerRevisions of a workload.
 pub struct Past<'a> {
-    /// They, the oldest first.
+    /// All revisions, oldest first.
     pub all: Vec<Seen<'a>>,
     /// Adoptions and releases.
     pub acts: Vec<Act>,
 }
 
-/// The revision of the template that is wanted now.
+/// Revision of the current template.
 pub struct Latest {
-    /// Its name.
+    /// Name of the revision.
     pub name: String,
-    /// What it is labelled with.
+    /// Value of its hash label.
     pub hash: String,
-    /// What makes it be there and be the latest.
+    /// Write that creates it or makes it the latest, if it is needed.
     pub act: Option<Act>,
-    /// How often names were taken so far.
+    /// Number of name collisions so far.
     pub collisions: i64,
 }
 
 impl<'a> Past<'a> {
-    /// Finds the revisions of a workload.
+    /// Claims the revisions of a workload.
     #[must_use]
     pub fn of(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Past<'a> {
         let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
@@ -50,14 +49,14 @@ impl<'a> Past<'a> {
         Past { all, acts }
     }
 
-    /// The revision of a name.
+    /// Finds a revision by name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<Seen<'a>> {
         self.all.iter().find(|(object, _)| &*object.meta().name == name).copied()
     }
 
-    /// The revision of a template, and what must be done so that it is there, and later than all others. `label` is
-    /// the label of revisions that holds their hash, `collisions` how often names were taken so far.
+    /// Revision of a template, and the write that makes it exist with the highest number. `label` is the hash
+    /// label of revisions, `collisions` the number of name collisions so far.
     #[must_use]
     pub fn latest(
         &self,
@@ -83,14 +82,14 @@ impl<'a> Past<'a> {
             let mut name = owner.object.meta().name.to_string();
             name.truncate(NAME_BYTES_MAX);
             let name = format!("{name}-{hash}");
-            // A name that is taken belongs to somebody else, or to another template.
+            // A name that exists belongs to another workload or another template.
             if world.find(REVISIONS, &owner.object.meta().namespace, &name).is_none() {
                 break (name, hash);
             }
-            // A status may say anything: beyond the last number comes the first.
+            // A status can hold any number: the salt wraps around.
             salt = if salt >= i64::from(i32::MAX) { 0 } else { salt + 1 };
         };
-        // The count never goes down.
+        // The count never decreases.
         let collisions = if salt < collisions { i64::from(i32::MAX) } else { salt };
         let mut labels = template.at(&["metadata", "labels"]).cloned().unwrap_or_default();
         labels.make_map().insert(label, &*hash);
@@ -109,8 +108,8 @@ impl<'a> Past<'a> {
     }
 }
 
-/// What a revision holds of a template: a patch that makes a workload have it. Clients compare its bytes with what
-/// they make of a template themselves, so its fields are in the order of their names.
+/// Content of a revision: a patch that sets the template. Clients compare its bytes with their own encoding
+/// of a template, so its fields are sorted by name.
 fn data(template: &Value) -> Value {
     let mut template = template.clone();
     template.make_map().insert("$patch", "replace");
@@ -118,18 +117,18 @@ fn data(template: &Value) -> Value {
     value!({"spec": {"template": (template)}})
 }
 
-/// Whether a revision holds a template.
+/// `true` if a revision holds a template.
 #[must_use]
 pub fn holds(revision: &ControllerRevision, template: &Value) -> bool {
     let held = revision.data.at(&["spec", "template"]).and_then(Value::as_map);
     let (Some(held), Some(template)) = (held, template.as_map()) else { return false };
-    // One more than in the template: the word that says how to patch.
+    // One field more than the template: `$patch`.
     held.len() == template.len() + 1
         && held.contains("$patch")
         && template.iter().all(|(name, value)| held.get(name) == Some(value))
 }
 
-/// The template that a revision holds.
+/// Template of a revision.
 #[must_use]
 pub fn template(revision: &ControllerRevision) -> Value {
     let mut template = revision.data.at(&["spec", "template"]).cloned().unwrap_or_default();
@@ -137,7 +136,7 @@ pub fn template(revision: &ControllerRevision) -> Value {
     template
 }
 
-/// Deletes the oldest of the revisions that nobody uses, so that no more than `limit` of them are kept.
+/// Deletes the oldest unused revisions, so at most `limit` of them remain.
 #[must_use]
 pub fn surplus(past: &Past<'_>, used: &BTreeSet<&str>, limit: Option<i64>) -> Vec<Act> {
     let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };

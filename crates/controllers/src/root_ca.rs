@@ -1,4 +1,4 @@
-//! The certificate that pods trust the API server by: the same ConfigMap in every namespace.
+//! Root CA publisher: the ConfigMap with the API server's CA certificates in every namespace.
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
@@ -6,22 +6,22 @@ use setpoint_reconcile::views::config_map::ConfigMap;
 use setpoint_reconcile::views::namespace::Namespace;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
-/// The ConfigMap.
+/// Name of the ConfigMap.
 const NAME: &str = "kube-root-ca.crt";
-/// The entry in it.
+/// Key of the certificates.
 const ENTRY: &str = "ca.crt";
-/// The annotation that says what it is for.
+/// Annotation with a description.
 const DESCRIBED: &str = "kubernetes.io/description";
-/// What it is for.
+/// The description, as in upstream.
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 
-/// The controller.
+/// The root CA publisher.
 pub struct RootCaPublisher {
     ca: String,
 }
 
 impl RootCaPublisher {
-    /// One that publishes these certificates, in PEM.
+    /// Creates a publisher of these certificates, in PEM.
     #[must_use]
     pub fn new(ca: impl Into<String>) -> RootCaPublisher {
         RootCaPublisher { ca: ca.into() }

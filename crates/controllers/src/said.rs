@@ -1,14 +1,14 @@
-//! What is said once is not said again for as long as it stays true.
+//! Deduplication of Events: an Event is not repeated while its cause holds.
 //!
-//! A planner that remembers what it said the last time tells people only the news. If the memory is lost, it says
-//! things twice, which harms nobody.
+//! A planner keeps the Events of the last plan in its memo. If the memo is lost, an Event is emitted twice,
+//! which is harmless.
 
 use std::collections::BTreeSet;
 
 use setpoint_api::Key;
 use setpoint_reconcile::Note;
 
-/// What is to be said now, of all that is true, after what was said before.
+/// Events of `all` that are not in `before`.
 #[must_use]
 pub fn news(all: &[Note], before: &[Note]) -> Vec<Note> {
     fn identity(note: &Note) -> (&Key, &str, &str) {

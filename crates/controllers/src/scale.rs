@@ -1,4 +1,4 @@
-//! What can be scaled: any object whose kind has the subresource `scale`, read by its form.
+//! Scale subresource: reads any scalable object by its fields.
 
 use setpoint_api::labels::{Expression, Selector};
 use setpoint_api::{Value, resources};
@@ -6,27 +6,27 @@ use setpoint_reconcile::{Object, World};
 
 use crate::kinds;
 
-/// Something that can be scaled.
+/// Scale of an object.
 pub struct Scale<'a> {
-    /// It.
+    /// The object.
     pub object: &'a Object,
-    /// How many pods it is to have.
+    /// Desired number of pods.
     pub replicas: i64,
-    /// How many it has.
+    /// Current number of pods.
     pub current: i64,
-    /// Which pods are its own; nothing if that cannot be read.
+    /// Selector of its pods; `None` if it cannot be parsed.
     pub selector: Option<Selector>,
 }
 
-/// The resource of a kind.
+/// Resource of a kind.
 ///
 /// # Errors
-/// In the words for people, if there is no such kind, or its objects cannot be scaled.
+/// A message for the user, if the kind does not exist or has no scale.
 pub fn resource_of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Result<&'a str, String> {
     let found = kinds::of(world, api_version, kind);
     let resource =
         found.ok_or_else(|| format!("no matches for kind \"{kind}\" in version \"{api_version}\""))?.resource;
-    // What custom kinds have is not in the table; their objects are taken by their form.
+    // Custom kinds are not in the table; their objects are read by their fields.
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let mut built_in = resources::all().iter().filter(|info| info.group == group && info.kind == kind);
     if built_in.next().is_some_and(|info| info.subresource("scale").is_none()) {
@@ -35,10 +35,10 @@ pub fn resource_of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Re
     Ok(resource)
 }
 
-/// Finds what is to be scaled; nothing if it is not there.
+/// Finds the scale of an object; `None` if the object does not exist.
 ///
 /// # Errors
-/// In the words for people, if there is no such kind, or its objects cannot be scaled.
+/// A message for the user, if the kind does not exist or has no scale.
 pub fn find<'a>(
     world: &'a World,
     api_version: &str,
@@ -58,7 +58,7 @@ pub fn find<'a>(
     }))
 }
 
-/// Reads a label selector, or the plain labels that the oldest kinds have instead.
+/// Parses a label selector, or the plain labels of the oldest kinds.
 fn selector(value: &Value) -> Option<Selector> {
     let map = value.as_map()?;
     let labels = map.get("matchLabels");

@@ -1,14 +1,14 @@
-//! Service accounts: every namespace has one with the name `default`, for pods that name none.
+//! Service account controller: creates the account `default` in every namespace.
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::namespace::Namespace;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
-/// The account that every namespace has.
+/// Name of the account.
 const DEFAULT: &str = "default";
 
-/// The controller.
+/// The service account controller.
 pub struct ServiceAccountController;
 
 impl Planner for ServiceAccountController {

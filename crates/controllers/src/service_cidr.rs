@@ -1,7 +1,7 @@
-//! Ranges of Service addresses: ready while they are there, and not gone before their addresses are.
+//! ServiceCIDR controller: the `Ready` condition, and protection of ranges with allocated addresses.
 //!
-//! A range that is deleted stays until each of its addresses is in another one too. Ten seconds pass before it goes,
-//! so that whoever allocates has heard of it.
+//! A deleted range stays until each of its addresses is also in another range. It is kept for ten more
+//! seconds, so all allocators have observed the deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,13 +17,13 @@ use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, W
 
 use crate::finalizers;
 
-/// Keeps a range while addresses depend on it.
+/// Finalizer of a range.
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// How long a range that may go stays.
+/// Time for which a range without own addresses is kept after its deletion.
 const GRACE: Duration = Duration::from_secs(10);
 const READY: &str = "Ready";
 
-/// The controller.
+/// The ServiceCIDR controller.
 pub struct ServiceCidrController;
 
 impl Planner for ServiceCidrController {
@@ -36,7 +36,7 @@ impl Planner for ServiceCidrController {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
             Watch::itself("servicecidrs.networking.k8s.io"),
-            // One range concerns the others: they may contain each other. There are few.
+            // Ranges may contain each other, so a change enqueues all deleted ones. There are few.
             Watch::via("servicecidrs.networking.k8s.io", |_, world, wake| wake_deleted(world, wake)),
             Watch::via("ipaddresses.networking.k8s.io", |_, world, wake| wake_deleted(world, wake)),
         ];
@@ -75,7 +75,7 @@ fn wake_deleted(world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Writes a condition, unless it says what is known.
+/// Sets a condition, unless it is equal to the current one.
 fn tell(object: &Object, range: &ServiceCidr, new: Condition) -> Option<Act> {
     let same = |known: &Condition| {
         (&known.status, &known.reason, &known.message) == (&new.status, &new.reason, &new.message)
@@ -86,11 +86,11 @@ fn tell(object: &Object, range: &ServiceCidr, new: Condition) -> Option<Act> {
     let others = range.status.conditions.iter().filter(|one| one.kind != READY);
     let all: Vec<_> = others.map(value_of).chain([value_of(&new)]).collect();
     let status = setpoint_api::value!({"conditions": (all)});
-    // The finalizer may just have been written by ourselves.
+    // This plan may just have written the finalizer.
     Some(Write::status(object, status).at_any_revision().into())
 }
 
-/// Whether no address would be left without a range.
+/// `true` if every address of the range is also in another range.
 fn may_go(object: &Object, range: &ServiceCidr, world: &World) -> bool {
     let others = world.views::<ServiceCidr>().filter(|(other, _)| other.key() != object.key());
     let others = Networks::of(others.flat_map(|(_, other)| cidrs(other)));
@@ -105,7 +105,7 @@ fn may_go(object: &Object, range: &ServiceCidr, world: &World) -> bool {
     !ips.any(|ip| ours(ip) && !theirs(ip))
 }
 
-/// Networks by the number of bits that name them, so that an address is looked up once for each such number.
+/// Networks by prefix length: a lookup takes one step per length.
 struct Networks(BTreeMap<u8, BTreeSet<IpAddr>>);
 
 impl Networks {
@@ -117,7 +117,7 @@ impl Networks {
         Networks(by_bits)
     }
 
-    /// Networks that hold an address and are named by no more than so many bits.
+    /// Networks that contain an address, with at most `bits_max` bits of prefix.
     fn around(&self, ip: IpAddr, bits_max: u8) -> impl Iterator<Item = Cidr> {
         let bits_max = bits_max.min(if ip.is_ipv4() { 32 } else { 128 });
         self.0.range(..=bits_max).filter_map(move |(bits, networks)| {
@@ -127,7 +127,7 @@ impl Networks {
     }
 }
 
-/// The networks of a range.
+/// Networks of a range.
 pub(crate) fn cidrs(range: &ServiceCidr) -> impl Iterator<Item = Cidr> {
     range.spec.cidrs.iter().filter_map(|text| Cidr::parse(text))
 }
@@ -137,7 +137,8 @@ fn holds(cidr: &Cidr, ip: IpAddr) -> bool {
         && Cidr { ip, prefix_bits: cidr.prefix_bits }.network() == cidr.network()
 }
 
-/// Whether an address can come from a network: the first one cannot, nor the last one of an old network.
+/// `true` if an address can be allocated from a network: not the first one, nor the last one of an IPv4
+/// network.
 pub(crate) fn allocates(cidr: &Cidr, ip: IpAddr) -> bool {
     let is_last = match (cidr.network(), ip) {
         (IpAddr::V4(first), IpAddr::V4(ip)) => {

@@ -1,4 +1,4 @@
-//! Which pods serve a Service, and how: what the controllers of endpoints have in common.
+//! Pods and ports of Services, shared by the controllers of endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use setpoint_reconcile::{Object, World};
 use crate::indexes::{PODS_BY_LABEL, SERVICES_BY_SELECTOR, labelled};
 use crate::pods::Seen;
 
-/// The annotation that tells when what led to a change of endpoints happened.
+/// Annotation with the time of the change that caused an update of endpoints.
 pub const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// The label of what belongs to a Service without an address.
+/// Label of endpoints of a headless Service.
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// The pods that a Service selects, in the order of their names.
+/// Pods that a Service selects, sorted by name.
 pub fn selected<'a>(world: &'a World, object: &Object, service: &Service) -> Vec<Seen<'a>> {
     let Some(selector) = &service.spec.selector else { return Vec::new() };
     let namespace = &object.meta().namespace;
@@ -32,7 +32,7 @@ pub fn selected<'a>(world: &'a World, object: &Object, service: &Service) -> Vec
     found.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect()
 }
 
-/// Wakes the Services that may select a pod.
+/// Enqueues the Services that may select a pod.
 pub fn wake_services(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let meta = pod.meta();
     if !world.has_indexed(SERVICES_BY_SELECTOR) {
@@ -46,7 +46,7 @@ pub fn wake_services(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Whether a pod is to be found behind a Service: it has an address and has not come to its end.
+/// `true` if a pod is an endpoint: it has an address and is not finished.
 #[must_use]
 pub fn serves((object, pod): &Seen<'_>, even_terminating: bool) -> bool {
     !pod.is_finished()
@@ -54,19 +54,19 @@ pub fn serves((object, pod): &Seen<'_>, even_terminating: bool) -> bool {
         && (even_terminating || !object.meta().is_deleted())
 }
 
-/// Ports of a pod that a Service leads to by name, with their protocols and numbers.
+/// Numbers of a pod's named ports that are target ports, by name and protocol.
 type NamedPorts = BTreeMap<(Box<str>, Box<str>), i64>;
 
-/// What the ports of a Service lead to on its pods. Pods mostly have the same ports, and what comes of them is made once.
+/// Target ports of a Service on its pods. Most pods have equal ports; results are cached by ports.
 pub struct TargetPorts<'s, T> {
     service: &'s Service,
-    /// Names and protocols of the ports that it leads to by name.
+    /// Names and protocols of the named target ports.
     named: BTreeSet<(&'s str, &'s str)>,
     made: BTreeMap<NamedPorts, T>,
 }
 
 impl<'s, T: Clone> TargetPorts<'s, T> {
-    /// Those of a Service.
+    /// Target ports of a Service.
     #[must_use]
     pub fn of(service: &'s Service) -> TargetPorts<'s, T> {
         let named = service.spec.ports.iter().filter_map(|port| match port.target_port.as_ref()? {
@@ -76,8 +76,8 @@ impl<'s, T: Clone> TargetPorts<'s, T> {
         TargetPorts { service, named: named.collect(), made: BTreeMap::new() }
     }
 
-    /// What is made of the ports of the Service, each with the port of a pod that it leads to; those that lead nowhere
-    /// are left out.
+    /// Result of `make` for the ports of the Service with the port numbers of a pod; target ports that the
+    /// pod does not have are omitted.
     pub fn on(&mut self, pod: &Pod, make: impl FnOnce(&[(&'s ServicePort, i64)]) -> T) -> T {
         let named = self.named_ports(pod);
         if let Some(made) = self.made.get(&named) {
@@ -94,7 +94,7 @@ impl<'s, T: Clone> TargetPorts<'s, T> {
         made
     }
 
-    /// Ports of a pod by name and protocol, as far as the Service leads to them; the first of equal ones counts.
+    /// Named target ports of a pod by name and protocol; the first of equal ones counts.
     fn named_ports(&self, pod: &Pod) -> NamedPorts {
         let mut ports = NamedPorts::new();
         if self.named.is_empty() {
@@ -111,14 +111,14 @@ impl<'s, T: Clone> TargetPorts<'s, T> {
     }
 }
 
-/// The name under which a pod is known behind a Service, if it has one of its own.
+/// Hostname of a pod behind a Service, if the pod has a subdomain of that name.
 #[must_use]
 pub fn hostname<'a>(pod: &'a Pod, service: &Object) -> Option<&'a str> {
     let has = !pod.spec.hostname.is_empty() && *pod.spec.subdomain == *service.meta().name;
     has.then_some(pod.spec.hostname.as_str())
 }
 
-/// The newest of what may have led to a change: the Service itself, or a pod that became ready or stopped being so.
+/// Time of the newest change that affects the endpoints: of the Service, or of the readiness of a pod.
 #[must_use]
 pub fn trigger_time(service: &Object, pods: &[Seen<'_>]) -> Option<Time> {
     let readiness = pods.iter().filter_map(|(_, pod)| {

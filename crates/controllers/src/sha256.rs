@@ -1,8 +1,9 @@
-//! SHA-256 (FIPS 180-4), for names that others compute too.
+//! SHA-256 (FIPS 180-4), for names that other programs compute too.
 //!
-//! It is here so that planners stay free of what is built from C. No secret goes through it.
+//! It is implemented here so planners stay free of dependencies that are built from C. No secret is hashed
+//! with it.
 
-/// The fractional parts of the cube roots of the first 64 primes.
+/// Fractional parts of the cube roots of the first 64 primes.
 const ROUNDS: [u32; 64] = [
     0x428a_2f98,
     0x7137_4491,
@@ -70,14 +71,14 @@ const ROUNDS: [u32; 64] = [
     0xc671_78f2,
 ];
 
-/// The fractional parts of the square roots of the first 8 primes.
+/// Fractional parts of the square roots of the first 8 primes.
 const START: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
 const BLOCK_BYTES: usize = 64;
 const LENGTH_BYTES: usize = 8;
 
-/// The digest of a text, in eight words.
+/// Digest of a text, in eight words.
 #[must_use]
 pub fn digest(text: &[u8]) -> [u32; 8] {
     let mut padded = text.to_vec();

@@ -1,7 +1,7 @@
-//! EndpointSlices for those who still write Endpoints by hand.
+//! EndpointSlice mirroring: slices for Endpoints that users write.
 //!
-//! Endpoints of a Service without selector are copied into slices, one for each set of ports and family of
-//! addresses, with their labels and annotations. Slices of Endpoints that are not to be mirrored go.
+//! Endpoints of a Service without a selector are copied into slices, one for each set of ports and address
+//! family, with their labels and annotations. Slices of Endpoints that are not mirrored are deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,23 +20,23 @@ use crate::indexes::{SLICES_BY_SERVICE, path};
 use crate::pods::Owner;
 use crate::service_pods::TRIGGER_TIME;
 
-/// How many addresses of Endpoints with the same ports are mirrored.
+/// Maximum number of mirrored addresses per set of ports and address family.
 const ADDRESSES_MAX: usize = 1000;
-/// What the label says that names who keeps a slice.
+/// Value of the label `managed-by` in mirrored slices.
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-/// The label of Endpoints that are not to be mirrored.
+/// Label of Endpoints that are not mirrored.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// The annotation of Endpoints that are no more than a lock.
+/// Annotation of Endpoints that are a leader election lock.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// Annotations that stay with the Endpoints.
+/// Annotations that are not mirrored.
 const KEPT: [&str; 2] = [TRIGGER_TIME, "kubectl.kubernetes.io/last-applied-configuration"];
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 
-/// The controller.
+/// The EndpointSlice mirroring controller.
 pub struct SliceMirroring;
 
 impl Planner for SliceMirroring {
-    /// How many addresses were said to be too many.
+    /// Number of skipped addresses in the last Event.
     type Memo = usize;
 
     fn name(&self) -> &'static str {
@@ -74,7 +74,7 @@ impl Planner for SliceMirroring {
         let mut acts = Vec::new();
         if let Some((object, endpoints)) = mirrored(world, namespace, key.name()) {
             let (wanted, skipped) = wanted(endpoints);
-            // Places of the slices of each group, the first last.
+            // Positions of the slices of each group, the first one last.
             let mut places: BTreeMap<(String, Vec<u8>), Vec<usize>> = BTreeMap::new();
             for (place, (_, slice)) in existing.iter().enumerate().rev() {
                 let ports = encoded(&sorted(slice.ports.clone()));
@@ -106,7 +106,7 @@ impl Planner for SliceMirroring {
     }
 }
 
-/// Endpoints that are to be mirrored: a person wrote them for a Service that selects nothing.
+/// Endpoints to mirror: written by a user for a Service without a selector.
 fn mirrored<'a>(world: &'a World, namespace: &str, name: &str) -> Option<(&'a Object, &'a Endpoints)> {
     let (object, endpoints) = world.view::<Endpoints>(namespace, name)?;
     let meta = object.meta();
@@ -115,12 +115,12 @@ fn mirrored<'a>(world: &'a World, namespace: &str, name: &str) -> Option<(&'a Ob
     (!skips && !meta.is_deleted() && service.spec.selector.is_none()).then_some((object, endpoints))
 }
 
-/// A family of addresses and a set of ports.
+/// Address family and set of ports.
 type Group = (&'static str, Vec<Value>);
-/// Endpoints by address and the identity behind it.
+/// Endpoints by address and UID of the target.
 type Members = BTreeMap<(String, String), Value>;
 
-/// The endpoints of each family and set of ports, in the order of their addresses, and how many were too many.
+/// Endpoints of each group, sorted by address, and the number of skipped addresses.
 fn wanted(endpoints: &Endpoints) -> (Vec<(Group, Vec<Value>)>, usize) {
     let mut groups: Vec<(Group, Members)> = Vec::new();
     let mut places: BTreeMap<(&str, Vec<u8>), usize> = BTreeMap::new();
@@ -129,7 +129,7 @@ fn wanted(endpoints: &Endpoints) -> (Vec<(Group, Vec<Value>)>, usize) {
         let list = |name: &str| subset.get(name).and_then(Value::as_list).unwrap_or_default();
         let ports = sorted(list("ports").iter().map(port).collect());
         let ports_encoded = encoded(&ports);
-        // Places of the groups of this subset by family.
+        // Positions of the groups of this subset, by address family.
         let mut own: BTreeMap<&str, usize> = BTreeMap::new();
         let ready = list("addresses").iter().map(|address| (address, true));
         let unready = list("notReadyAddresses").iter().map(|address| (address, false));
@@ -149,7 +149,7 @@ fn wanted(endpoints: &Endpoints) -> (Vec<(Group, Vec<Value>)>, usize) {
                 continue;
             }
             let endpoint = endpoint(&id.0, address, ready);
-            // Who is ready anywhere is ready.
+            // Ready addresses of a subset come first, so an address in both of its lists is ready.
             members.entry(id).or_insert(endpoint);
         }
     }
@@ -180,7 +180,7 @@ fn port(port: &Value) -> Value {
     Value::Map(found)
 }
 
-/// Ports in the order of their names and numbers.
+/// Ports sorted by name and number.
 fn sorted(mut ports: Vec<Value>) -> Vec<Value> {
     ports.sort_by_cached_key(|port| {
         (port.str_at(&["name"]).to_owned(), port.get("port").and_then(Value::as_i64))
@@ -188,14 +188,14 @@ fn sorted(mut ports: Vec<Value>) -> Vec<Value> {
     ports
 }
 
-/// Ports as text that is equal for equal ports.
+/// Encoding of ports that is equal for equal ports.
 fn encoded(ports: &[Value]) -> Vec<u8> {
     let mut ports = ports.to_vec();
     ports.iter_mut().filter_map(Value::as_map_mut).for_each(Map::sort);
     json::to_vec(&Value::List(ports))
 }
 
-/// Makes or changes a slice, if it is not as it should be.
+/// Creates or updates a slice, if it differs.
 fn write(
     object: &Object,
     family: &str,
@@ -239,7 +239,7 @@ fn write(
     Some(Write::merge(seen, "", patch).into())
 }
 
-/// A merge patch that makes the one the other.
+/// Merge patch from `before` to `after`.
 fn changed(before: &Pairs, after: &Pairs) -> Map {
     let gone = before.iter().filter(|(name, _)| after.get(name).is_none());
     let gone = gone.map(|(name, _)| (name, Value::Null));

@@ -1,8 +1,8 @@
-//! StatefulSet: pods with names of their own, each with claims of its own, made and replaced in order.
+//! StatefulSet controller: pods with stable names and claims, created and updated in order.
 //!
-//! A pod's name is the set's and a number; it is the same from one pod to the next, so there are never two of them.
-//! [`members`] are the pods by their numbers, [`claims`] what each of them keeps, [`update`] says which of them go
-//! because they are of an old revision.
+//! The name of a pod is that of the set and an ordinal. It is reused by its replacement, so there are never
+//! two pods of one ordinal. [`members`] are the pods by ordinal, [`claims`] their PersistentVolumeClaims,
+//! [`update`] chooses the pods of an old revision to delete.
 
 mod claims;
 mod members;
@@ -20,12 +20,11 @@ use crate::pods;
 use crate::revisions::{self, Latest, Past};
 use members::{Members, REVISION};
 
-/// The label of revisions that holds their hash.
+/// Label of revisions with their hash.
 const HASH: &str = "controller.kubernetes.io/hash";
-/// The resource.
 const SETS: &str = "statefulsets.apps";
 
-/// The controller.
+/// The StatefulSet controller.
 pub struct StatefulSetController;
 
 impl Planner for StatefulSetController {
@@ -53,7 +52,7 @@ impl Planner for StatefulSetController {
         let past = Past::of(world, &owner, &set.spec.selector);
         let claimed = members::claim(world, &owner, &set.spec.selector);
         if !past.acts.is_empty() || !claimed.acts.is_empty() {
-            // What is adopted or released changes, and what follows depends on how it is then.
+            // The next plan starts from the adoptions and releases.
             plan.stage(past.acts);
             plan.stage(claimed.acts);
             return plan;
@@ -66,7 +65,7 @@ impl Planner for StatefulSetController {
     }
 }
 
-/// All that a plan for a set goes by.
+/// Inputs of a plan of one set.
 struct Rollout<'a> {
     world: &'a World,
     owner: &'a Owner<'a>,
@@ -103,7 +102,7 @@ impl Rollout<'_> {
         plan.stage(revisions::surplus(self.past, &used, self.set.spec.revision_history_limit));
     }
 
-    /// The revision that the set comes from.
+    /// Revision before the current rollout.
     fn current_revision(&self) -> &str {
         let name = &*self.set.status.current_revision;
         if self.past.named(name).is_some() { name } else { &self.latest.name }
@@ -140,7 +139,7 @@ impl Rollout<'_> {
         status
     }
 
-    /// Pods are made and deleted one after the other.
+    /// `true` for `OrderedReady`: pods are created and deleted one after the other.
     fn is_ordered(&self) -> bool {
         self.set.spec.pod_management_policy != "Parallel"
     }
@@ -149,12 +148,12 @@ impl Rollout<'_> {
         self.owner.subject()
     }
 
-    /// Deletes a pod, and says so.
+    /// Deletes a pod, with an Event.
     fn delete(&self, pod: &Object) -> Act {
         self.told(Write::delete(pod).into(), ["Delete", "SuccessfulDelete", "FailedDelete"], &pod.meta().name)
     }
 
-    /// An act on a pod that says what became of it.
+    /// Act on a pod with Events of its outcome.
     fn told(&self, act: Act, [verb, done, failed]: [&'static str; 3], pod: &str) -> Act {
         let subject = self.subject();
         let what = format!("{verb} Pod {pod} in StatefulSet {}", self.owner.object.meta().name);
@@ -163,14 +162,14 @@ impl Rollout<'_> {
     }
 }
 
-/// What is to be done, in two steps.
+/// Writes of a plan, in two stages.
 #[derive(Default)]
 struct Steps {
-    /// What pods need before they are made, and what does not wait for them.
+    /// Writes that precede the creation of pods, or do not depend on it.
     before: Vec<Act>,
-    /// Pods that are made or deleted.
+    /// Creations and deletions of pods.
     pods: Vec<Act>,
-    /// Pods to be made or deleted by the next plans.
+    /// Number of pods that the next plans create or delete.
     deferred: usize,
 }
 
@@ -184,7 +183,7 @@ fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     );
 }
 
-/// A claim concerns the set by whose template it is named.
+/// Enqueues the set of a claim, by the claim's name.
 fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let name = &*claim.meta().name;
     for object in world.in_namespace(SETS, &claim.meta().namespace) {

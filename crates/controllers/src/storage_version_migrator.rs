@@ -1,8 +1,8 @@
-//! Storage version migration: all objects of a resource are written anew, so that none is kept in an old form.
+//! Storage version migrator: rewrites all objects of a resource in the current storage version.
 //!
-//! Of several migrations of a resource one runs at a time, the oldest first. It notes the revision at which it began;
-//! whatever is older is written without a change, which stores it in the form of today. What became newer meanwhile
-//! was written by somebody else, and needs nothing.
+//! Of several migrations of a resource one runs at a time, oldest first. It records the revision at which it
+//! began, and rewrites every older object without a change, which stores it in the current version. Newer
+//! objects were written in the current version already.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use setpoint_reconcile::{Act, Failure, Object, Plan, Planner, Seed, Seen, View, 
 
 use crate::conditions;
 
-/// How long a resource may be unknown before its migration fails.
+/// Time for which a resource may be unknown before its migration fails.
 const UNKNOWN: Duration = Duration::from_secs(60);
-/// How long to wait for the world to reach the revision of a migration.
+/// Interval of checks while the world has not reached the revision of a migration.
 const BEHIND: Duration = Duration::from_secs(1);
 const FAILED: &str = "StorageVersionMigrationFailed";
-/// Refusals that may be another answer the next time.
+/// Reasons of rejections that may be temporary.
 const PASSING: [&str; 6] =
     ["InternalError", "ServerTimeout", "ServiceUnavailable", "Timeout", "TooManyRequests", "Unknown"];
 
-/// The controller.
+/// The storage version migrator.
 pub struct StorageVersionMigrator;
 
 impl Planner for StorageVersionMigrator {
@@ -39,7 +39,7 @@ impl Planner for StorageVersionMigrator {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
             Watch::itself(StorageVersionMigration::RESOURCE),
-            // One that ends lets the next begin.
+            // The end of a migration enqueues the next one.
             Watch::via(StorageVersionMigration::RESOURCE, |object, world, wake| {
                 let Some(migration) = object.view::<StorageVersionMigration>() else { return };
                 for (other, of) in world.views::<StorageVersionMigration>() {
@@ -65,7 +65,7 @@ impl Planner for StorageVersionMigrator {
     }
 }
 
-/// One look at a migration.
+/// Sync context of one migration.
 struct Look<'a> {
     object: &'a Object,
     status: MigrationStatus,
@@ -91,7 +91,7 @@ impl Look<'_> {
         } else {
             match resource(&migration.spec.resource) {
                 Ok(resource) if self.status.resource_version.is_empty() => {
-                    // What is not known to have happened may be older than it seems.
+                    // Revision that is visible here: objects that are not visible yet are newer.
                     let known = world.revision_of(&resource);
                     self.status.resource_version = known.max(Revision(1)).to_string();
                 }
@@ -127,7 +127,7 @@ impl Look<'_> {
             return;
         }
         plan.stage(old().map(|object| Act::from(Write::merge(object, "", Value::map()))).collect::<Vec<_>>());
-        // Only when all are written is this written too.
+        // Written only after all objects are.
         self.run(&running(0, total));
         self.set("Succeeded", "True", "StorageVersionMigrationSucceeded", "Migration completed");
     }
@@ -143,7 +143,7 @@ impl Look<'_> {
     }
 }
 
-/// How far a migration has come.
+/// Message with the progress of a migration.
 fn running(left: usize, total: usize) -> String {
     match (left, total) {
         (_, 0) => "The migration is running".to_owned(),
@@ -160,7 +160,7 @@ fn has_ended(status: &MigrationStatus) -> bool {
     is(status, "Succeeded") || is(status, "Failed")
 }
 
-/// Whether a migration is the next of its resource to run.
+/// `true` if a migration is the next of its resource to run.
 fn is_next(object: &Object, migration: &StorageVersionMigration, world: &World) -> bool {
     let rank = |object: &Object| (object.meta().created(), object.meta().name.to_string());
     let others = world.views::<StorageVersionMigration>().filter(|(other, of)| {
@@ -170,14 +170,14 @@ fn is_next(object: &Object, migration: &StorageVersionMigration, world: &World) 
     others.all(|(other, of)| !is(&of.status, "Running") && rank(object) < rank(other))
 }
 
-/// Why a resource cannot be migrated.
+/// Reason why a resource cannot be migrated.
 struct Fault {
     words: String,
-    /// Whether it may be known later.
+    /// `true` if the resource may become known later.
     may_pass: bool,
 }
 
-/// The resource that is meant, if its objects can be listed and written.
+/// Resolves the resource, if its objects can be listed and updated.
 fn resource(wanted: &GroupResource) -> Result<Resource, Fault> {
     let unknown = || Fault { words: "resource does not exist in discovery".to_owned(), may_pass: true };
     let mut known = resources::all().iter();

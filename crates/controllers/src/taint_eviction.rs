@@ -1,8 +1,8 @@
-//! Taint eviction: pods that do not put up with a `NoExecute` taint of their node go, at once or when their patience
-//! ends.
+//! Taint eviction: deletes pods that do not tolerate a `NoExecute` taint of their node, at once or when
+//! `tolerationSeconds` have passed.
 //!
-//! The key is the node: one look at its taints decides about all its pods. Patience counts from when the taint was
-//! added, as the taint says, and for pods that came later from when they came.
+//! The key is the node: one plan decides about all its pods. Toleration starts at `timeAdded` of the taint,
+//! and for later pods at their start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,18 +17,18 @@ use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, Wo
 
 use crate::indexes::PODS_BY_NODE;
 
-/// Why pods go, in their status.
+/// Reason and message of the condition `DisruptionTarget`.
 const WHY: (&str, &str) = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
 
-/// The controller.
+/// The taint eviction controller.
 pub struct TaintEviction;
 
-/// What is remembered of a node with such taints.
+/// Memo of a node with such taints.
 #[derive(Clone, Debug, Default)]
 pub struct Tainted {
-    /// When taints were first seen that do not say when they were added.
+    /// First observation of taints without `timeAdded`.
     first_seen: BTreeMap<String, Time>,
-    /// Pods whose patience is running out.
+    /// Pods with a pending eviction.
     waiting: BTreeSet<Key>,
 }
 
@@ -99,7 +99,7 @@ fn evicting(node: &Node) -> impl Iterator<Item = &Taint> {
     node.spec.taints.iter().filter(|taint| taint.effect == "NoExecute")
 }
 
-/// A pod concerns its node if that has such taints.
+/// Enqueues the node of a pod if it has such taints.
 fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>().filter(|pod| !pod.spec.node_name.is_empty()) else { return };
     let tainted = |(_, node): (&Object, &Node)| evicting(node).next().is_some();
@@ -110,7 +110,7 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// When a pod has to go: at the beginning of time if it does not put up with a taint, never if it does for ever.
+/// Time of a pod's eviction: the epoch if it does not tolerate a taint, `None` if it tolerates all for ever.
 fn ends_at(object: &Object, pod: &Pod, taints: &[&Taint], memo: &Tainted) -> Option<Time> {
     let scheduled =
         condition(&pod.status.conditions, "PodScheduled").and_then(|one| one.last_transition_time);
@@ -128,7 +128,7 @@ fn ends_at(object: &Object, pod: &Pod, taints: &[&Taint], memo: &Tainted) -> Opt
     taints.iter().filter_map(end).min()
 }
 
-/// Says in the pod's status why it goes.
+/// Sets the condition `DisruptionTarget` of a pod.
 pub(crate) fn mark(object: &Object, pod: &Pod, (reason, message): (&str, &str), now: Time) -> Option<Act> {
     let kind = "DisruptionTarget";
     let known = condition(&pod.status.conditions, kind);

@@ -1,22 +1,22 @@
-//! What the tests of several controllers ask of a cluster.
+//! Shared test helpers of the controllers.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
-/// A request for a certificate, PEM and that in base64.
+/// Certificate signing request in base64 of PEM.
 pub const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISU1IQUNBUUF3RGpFTU1Bb0dBMVVFQXd3RFlXNXVNRmt3RXdZSEtvWkl6ajBDQVFZSUtvWkl6ajBEQVFjRApRZ0FFOUJVNnF4YXdPYUNudlAzRDVrdkp6RElUWGcva3J4QUJJNFl0dlRvYWlKR2kwR3JpT1RxNndrRWJpYjB5ClRkRExjTWF1aW5hYXpFa1Y4clIzM29MTjRhQUFNQW9HQ0NxR1NNNDlCQU1DQTBnQU1FVUNJRkJvQXpyWldlVUIKSEtnbTZZeGpXa3o5YVdWSExLaFFlVXpSdFpIelFBWitBaUVBOUJjWmpFMUk3MDBLb01WVlhpV0ZPUVBsMDh2SgpOTmt0dVltazJ1cE5CSjQ9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
-/// A certificate in PEM.
+/// Certificate in PEM.
 pub const CERTIFICATE_PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIBcjCCARmgAwIBAgIUbeG3/+/zoXPumXN8EYFu1obPf/4wCgYIKoZIzj0EAwIw\nDjEMMAoGA1UEAwwDYW5uMCAXDTI2MTExNjAzMTMwNloYDzIxMjYxMDIzMDMxMzA2\nWjAOMQwwCgYDVQQDDANhbm4wWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAT0FTqr\nFrA5oKe8/cPmS8nMMhNeD+SvEAEjhi29OhqIkaLQauI5OrrCQRuJvTJN0Mtwxq6K\ndprMSRXytHfegs3ho1MwUTAdBgNVHQ4EFgQUjqt0GBc/zIAgXRUfLEpSaRMTYDsw\nHwYDVR0jBBgwFoAUjqt0GBc/zIAgXRUfLEpSaRMTYDswDwYDVR0TAQH/BAUwAwEB\n/zAKBggqhkjOPQQDAgNHADBEAiAB02/BMjUW+K6tfgaS1VikDmFKi1r1vUhlJxQ5\nVNW/qAIgIjd9WkGzZuOUS/7q/7VnCDWc3aeU9sX7H2Ctgjz30Ec=\n-----END CERTIFICATE-----\n";
-/// The same in base64.
+/// The same certificate in base64 of PEM.
 pub const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJjakNDQVJtZ0F3SUJBZ0lVYmVHMy8rL3pvWFB1bVhOOEVZRnUxb2JQZi80d0NnWUlLb1pJemowRUF3SXcKRGpFTU1Bb0dBMVVFQXd3RFlXNXVNQ0FYRFRJMk1URXhOakF6TVRNd05sb1lEekl4TWpZeE1ESXpNRE14TXpBMgpXakFPTVF3d0NnWURWUVFEREFOaGJtNHdXVEFUQmdjcWhrak9QUUlCQmdncWhrak9QUU1CQndOQ0FBVDBGVHFyCkZyQTVvS2U4L2NQbVM4bk1NaE5lRCtTdkVBRWpoaTI5T2hxSWthTFFhdUk1T3JyQ1FSdUp2VEpOME10d3hxNksKZHByTVNSWHl0SGZlZ3MzaG8xTXdVVEFkQmdOVkhRNEVGZ1FVanF0MEdCYy96SUFnWFJVZkxFcFNhUk1UWURzdwpId1lEVlIwakJCZ3dGb0FVanF0MEdCYy96SUFnWFJVZkxFcFNhUk1UWURzd0R3WURWUjBUQVFIL0JBVXdBd0VCCi96QUtCZ2dxaGtqT1BRUURBZ05IQURCRUFpQUIwMi9CTWpVVytLNnRmZ2FTMVZpa0RtRktpMXIxdlVobEp4UTUKVk5XL3FBSWdJamQ5V2tHelp1T1VTLzdxLzdWbkNEV2MzYWVVOXNYN0gyQ3RnanozMEVjPQotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==";
 
-/// A number of the status of an object; 0 if it is not there.
+/// Number in the status of an object; 0 if it is missing.
 pub fn number(cluster: &Cluster, resource: &str, path: &str, field: &str) -> i64 {
     let object = cluster.get(resource, path).unwrap();
     object.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// A condition of an object as `status reason message`; empty if it is not there.
+/// Condition of an object as `status reason message`; empty if it is missing.
 pub fn condition(cluster: &Cluster, resource: &str, path: &str, kind: &str) -> String {
     let object = cluster.get(resource, path).unwrap();
     let conditions =
@@ -28,18 +28,18 @@ pub fn condition(cluster: &Cluster, resource: &str, path: &str, kind: &str) -> S
     })
 }
 
-/// Whether somebody was told this, for this reason.
+/// `true` if an Event with this reason and message was emitted.
 pub fn was_told(cluster: &Cluster, reason: &str, message: &str) -> bool {
     let events = cluster.list("events");
     events.iter().any(|event| event.str_at(&["reason"]) == reason && event.str_at(&["message"]) == message)
 }
 
-/// The names of all objects of a resource.
+/// Names of all objects of a resource.
 pub fn names(cluster: &Cluster, resource: &str) -> Vec<String> {
     cluster.list(resource).iter().map(|object| object.str_at(&["metadata", "name"]).to_owned()).collect()
 }
 
-/// A template of pods with the label `app`, told apart by its image.
+/// Pod template with the label `app` and an image.
 pub fn template(app: &str, image: &str) -> Value {
     value!({
         "metadata": {"labels": {"app": (app)}},
@@ -47,19 +47,19 @@ pub fn template(app: &str, image: &str) -> Value {
     })
 }
 
-/// A pod that somebody deleted and that has not gone yet.
+/// `true` if a pod is being deleted.
 pub fn is_going(pod: &Value) -> bool {
     pod.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// Whether a pod can serve.
+/// `true` if a pod is ready.
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
     !is_going(pod)
         && conditions.iter().any(|it| it.str_at(&["type"]) == "Ready" && it.str_at(&["status"]) == "True")
 }
 
-/// Binds every pod to some node, so that it needs time to go when it is deleted.
+/// Binds every pod to a node, so its deletion is graceful.
 pub fn bind_all(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {
         let path = format!("default/{}", pod.str_at(&["metadata", "name"]));

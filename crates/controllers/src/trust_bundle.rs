@@ -1,29 +1,29 @@
-//! The certificates by which the API server is known, as a ClusterTrustBundle that pods can mount.
+//! Trust bundle publisher: CA certificates of the API server as a ClusterTrustBundle that pods can mount.
 //!
-//! The bundle is named after its content, so that a new authority is a new bundle; those that came before it go. The
-//! digest in the name is asked for.
+//! The bundle is named after its content, so a new CA is a new bundle; earlier bundles are deleted. The
+//! digest in the name is a query.
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::cluster_trust_bundle::ClusterTrustBundle;
 use setpoint_reconcile::{Act, Ask, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
-/// Whose certificates they are.
+/// Signer of the certificates.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
-/// How the names of its bundles begin.
+/// Prefix of the names of its bundles.
 const PREFIX: &str = "kubernetes.io:kube-apiserver-serving:";
-/// How many digits of the digest the name has.
+/// Number of hexadecimal digits of the digest in the name.
 const DIGITS: usize = 24;
-/// What stands for the one bundle there is to look after, because it is always there.
+/// The only key: an object that always exists.
 const KEY: (&str, &str) = ("namespaces", "kube-system");
 
-/// The controller.
+/// The trust bundle publisher.
 pub struct TrustBundlePublisher {
     ca: String,
 }
 
 impl TrustBundlePublisher {
-    /// One that publishes these certificates, in PEM.
+    /// Creates a publisher of these certificates, in PEM.
     #[must_use]
     pub fn new(ca: impl Into<String>) -> TrustBundlePublisher {
         TrustBundlePublisher { ca: ca.into() }

@@ -1,4 +1,4 @@
-//! A finished Job goes when its time to live is over, with everything it owns.
+//! TTL after finished: deletes finished Jobs and their dependents after `ttlSecondsAfterFinished`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use setpoint_api::{Key, Time};
 use setpoint_reconcile::views::job::Job;
 use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
-/// The controller.
+/// The TTL-after-finished controller.
 pub struct TtlAfterFinishedController;
 
 impl Planner for TtlAfterFinishedController {
@@ -28,14 +28,14 @@ impl Planner for TtlAfterFinishedController {
         if end > now {
             plan.look_again_at(end);
         } else {
-            // Whoever changes the time to live in this very moment is heard.
+            // A concurrent change of the TTL makes the delete conflict.
             plan.stage([Act::from(Write::delete_unchanged(object).propagating("Foreground"))]);
         }
         plan
     }
 }
 
-/// When a Job is to go.
+/// Time at which a Job is deleted.
 fn expiry(job: &Job) -> Option<Time> {
     let ttl = u64::try_from(job.spec.ttl_seconds_after_finished?).ok()?;
     Some(job.status.finish()?.last_transition_time?.after(Duration::from_secs(ttl)))

@@ -1,9 +1,10 @@
-//! Volumes and claims find each other, and part again.
+//! PersistentVolume binder: binds claims to volumes, and handles released volumes.
 //!
-//! A claim takes the smallest free volume that will do, or the one that was kept for it; if there is none its class
-//! says who makes one. A claim whose class waits for the first consumer is bound when the scheduler has chosen a
-//! node. First the volume names the claim, then the claim the volume: whoever sees both knows that they are bound.
-//! When the claim goes, the volume is kept or deleted, as its policy says.
+//! A claim takes the best available volume, or the one that is reserved for it; if there is none, the
+//! provisioner of its class creates one. A claim with `WaitForFirstConsumer` is bound when the scheduler has
+//! selected a node. First the volume refers to the claim, then the claim to the volume: with both references
+//! they are bound. When the claim is deleted, the volume is retained or deleted, according to its reclaim
+//! policy.
 
 mod claim;
 pub mod host_path;
@@ -21,27 +22,27 @@ use crate::migrated_plugins;
 
 pub(crate) use matching::storage;
 
-/// Says that we and no person bound a volume and a claim.
+/// Annotation: the binder, not a user, bound the volume or the claim.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// Says that a claim once was bound.
+/// Annotation of a claim that was bound.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Names who made a volume.
+/// Annotation with the provisioner of a volume.
 pub(crate) const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// Names who took over a volume from a plugin of old.
+/// Annotation with the CSI driver that replaces the in-tree plugin.
 const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
-/// How much a volume held before it is known to hold more.
+/// Annotation with the capacity before a resize.
 pub(crate) const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
-/// Names the node that the scheduler chose for the first consumer of a claim.
+/// Annotation with the node that the scheduler selected for the first consumer of a claim.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// The controller.
+/// The PersistentVolume binder.
 pub struct VolumeBinder {
-    /// Where volumes of the built-in provisioner are, on each node.
+    /// Directory of the built-in provisioner's volumes, on each node.
     directory: Box<str>,
 }
 
 impl VolumeBinder {
-    /// A binder whose own volumes are directories below this one.
+    /// Creates a binder with this directory for its own volumes.
     #[must_use]
     pub fn new(directory: impl Into<Box<str>>) -> VolumeBinder {
         VolumeBinder { directory: directory.into() }
@@ -49,7 +50,7 @@ impl VolumeBinder {
 }
 
 impl Planner for VolumeBinder {
-    /// What was last said about a claim, so that it is not said at every look.
+    /// Last Event of a claim or volume, so it is not repeated.
     type Memo = String;
 
     fn name(&self) -> &'static str {
@@ -86,7 +87,7 @@ impl Planner for VolumeBinder {
     }
 }
 
-/// A claim concerns the volumes that name it, and the one that it names.
+/// Enqueues the volumes that refer to a claim, and the one that it names.
 fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     for volume in world.indexed(indexes::VOLUMES_BY_CLAIM, &indexes::path(&meta.namespace, &meta.name)) {
@@ -99,7 +100,8 @@ fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// A volume concerns the claim that it names, those that name it, and if it is free those that wait for one.
+/// Enqueues the claim of a volume, the claims that name it, and for an available volume those that wait for
+/// one.
 fn of_volume(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(volume) = object.view::<PersistentVolume>() else { return };
     for claim in world.indexed(CLAIMS_BY_VOLUME, &object.meta().name) {
@@ -115,7 +117,7 @@ fn of_volume(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// A class concerns the claims that wait for a volume of it, or for any class.
+/// Enqueues the claims that wait for a volume of a class, or for a default class.
 fn of_class(class: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     wake_waiting(world, &class.meta().name, wake);
     wake_waiting(world, "", wake);
@@ -127,7 +129,7 @@ fn wake_waiting(world: &World, class: &str, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Says who took over from the plugin of old that an object names, or no longer that somebody did.
+/// Sets the migration annotation of an object, or removes a stale one.
 fn migration(object: &Object, made_by: Option<&str>) -> Option<Act> {
     let driver = migrated_plugins::named(made_by?).map(|plugin| plugin.driver);
     let known = object.meta().annotations.get(MIGRATED_TO).filter(|known| !known.is_empty());
@@ -135,7 +137,7 @@ fn migration(object: &Object, made_by: Option<&str>) -> Option<Act> {
     (known != driver).then(|| Write::merge(object, "", patch).into())
 }
 
-/// Says something, unless it was the last thing said.
+/// Emits an Event, unless it was the last one.
 pub(crate) fn tell(plan: &mut Plan<String>, said: &str, note: Note) {
     let words = format!("{}: {}", note.reason, note.message);
     if words != said {

@@ -1,7 +1,8 @@
-//! What is in use does not go: claims that pods use, volumes that claims have, classes of attributes that either has.
+//! Storage object protection: claims used by pods, volumes bound to claims, and VolumeAttributesClasses in
+//! use.
 //!
-//! A finalizer keeps each of them until its last user is gone. For claims the status says besides whether any pod
-//! uses them, and since when not.
+//! A finalizer keeps each of them until its last user is gone. The condition `Unused` of a claim is
+//! maintained too.
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::value_of;
@@ -15,17 +16,17 @@ use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, W
 use crate::indexes::{self, CLAIMS_BY_ATTRIBUTES, PODS_BY_CLAIM, VOLUMES_BY_ATTRIBUTES, path};
 use crate::{finalizers, horizon};
 
-/// Keeps a claim.
+/// Finalizer of a claim.
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
-/// Keeps a volume.
+/// Finalizer of a volume.
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
-/// Keeps a class of attributes.
+/// Finalizer of a VolumeAttributesClass.
 const ATTRIBUTES_FINALIZER: &str = "kubernetes.io/vac-protection";
-/// The condition that no pod uses a claim.
+/// Condition of a claim that no pod uses.
 const UNUSED: &str = "Unused";
 
-/// The finalizer is there from the start, and goes when the object is to go and nobody uses it, as far as those are
-/// known who were there when it was deleted.
+/// Adds the finalizer to a live object, and removes it from a deleted one that is not used. `is_used` is
+/// `None` if not all users that existed at the deletion are visible.
 fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> Option<bool>) -> Option<Act> {
     if !object.meta().is_deleted() {
         return finalizers::add(object, finalizer);
@@ -33,7 +34,7 @@ fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> Option<bo
     (is_used() == Some(false)).then(|| finalizers::remove(object, finalizer)).flatten()
 }
 
-/// Whether the world shows all who might use an object. If not, it is looked at again soon.
+/// `true` if the world shows all possible users of an object. If not, the plan is requeued soon.
 fn shows(plan: &mut Plan, world: &World, users: &[&str], object: &Object, now: Time) -> bool {
     let shows = users.iter().all(|users| horizon::reaches(world, users, object, now));
     if !shows {
@@ -42,7 +43,7 @@ fn shows(plan: &mut Plan, world: &World, users: &[&str], object: &Object, now: T
     shows
 }
 
-/// Keeps claims that pods use.
+/// PVC protection: keeps claims that pods use.
 pub struct ClaimProtection;
 
 impl Planner for ClaimProtection {
@@ -78,7 +79,7 @@ impl Planner for ClaimProtection {
     }
 }
 
-/// Whether a pod has ended, or its containers have.
+/// `true` if a pod is finished, or all its containers are.
 pub(crate) fn is_terminated(object: &Object, pod: &Pod) -> bool {
     let ended = |status: &setpoint_reconcile::views::pod::ContainerStatus| {
         status.state.terminated.is_some() || status.state.waiting.is_some()
@@ -87,7 +88,7 @@ pub(crate) fn is_terminated(object: &Object, pod: &Pod) -> bool {
     pod.is_finished() || (object.meta().is_deleted() && all.all(ended))
 }
 
-/// Whether a pod names a claim; one that was made for a pod is used by that pod alone.
+/// `true` if a pod uses a claim. A claim of an ephemeral volume is used by its own pod alone.
 pub(crate) fn uses(object: &Object, pod: &Pod, claim: &Object) -> bool {
     named(pod, claim) || made_for(object, pod, claim)
 }
@@ -104,14 +105,15 @@ fn made_for(object: &Object, pod: &Pod, claim: &Object) -> bool {
         && made.any(|volume| name(&volume.name) == *claim.meta().name)
 }
 
-/// Whether a pod on a node keeps a claim: one made for it no longer when the pod has shut down.
+/// `true` if a pod on a node keeps a claim. A claim of an ephemeral volume is released once its pod has shut
+/// down.
 fn keeps(object: &Object, pod: &Pod, claim: &Object) -> bool {
     let meta = object.meta();
     let shut_down = meta.is_deleted() && meta.deletion_grace_period_seconds == Some(0);
     named(pod, claim) || (!shut_down && made_for(object, pod, claim))
 }
 
-/// Says in the status whether pods use a claim, if that is news.
+/// Updates the condition `Unused`, if it changes.
 fn unused(object: &Object, claim: &PersistentVolumeClaim, used: bool, now: Time) -> Option<Act> {
     let known = condition(&claim.status.conditions, UNUSED);
     let (status, reason, message) = if used {
@@ -126,7 +128,7 @@ fn unused(object: &Object, claim: &PersistentVolumeClaim, used: bool, now: Time)
     Some(Write::status(object, value!({"conditions": [(told)]})).strategic().into())
 }
 
-/// Keeps volumes that claims have.
+/// PV protection: keeps volumes that are bound to claims.
 pub struct VolumeProtection;
 
 impl Planner for VolumeProtection {
@@ -150,7 +152,7 @@ impl Planner for VolumeProtection {
     }
 }
 
-/// Keeps classes of attributes that volumes or claims have.
+/// VolumeAttributesClass protection: keeps classes that volumes or claims use.
 pub struct AttributesClassProtection;
 
 impl Planner for AttributesClassProtection {

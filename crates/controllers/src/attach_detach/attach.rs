@@ -1,4 +1,4 @@
-//! Where a volume is to be.
+//! Volume side of the attach/detach controller: creation of VolumeAttachments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use super::{Memory, User, attachment_name, handle, users};
 use crate::indexes::{ATTACHMENTS_BY_VOLUME, VOLUMES_BY_HANDLE};
 use crate::{horizon, said};
 
-/// Maximum number of pods that a note to another pod names: every pod that waits gets such a note.
+/// Maximum number of pods in an Event about a volume in use: every waiting pod gets such an Event.
 const PODS_NAMED_MAX: usize = 20;
 
-/// Asks for a volume on the nodes whose pods use it.
+/// Plans the attachments of a volume to the nodes whose pods use it.
 pub(super) fn plan(csi: &Csi, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
     let users = users(csi, world);
@@ -41,7 +41,7 @@ pub(super) fn plan(csi: &Csi, world: &World, memory: &Memory, now: Time) -> Plan
         } else if !user.shares && !taken.nodes.is_empty() {
             notes.extend(here.iter().map(|user| waits(user, &taken)));
         } else if world.find("nodes", "", node).is_none() {
-            // A node may come later than the pods on it.
+            // A node may become visible after the pods on it.
             plan.look_again_at(now.after(horizon::SOON * 100));
         } else {
             acts.push(attach(&name, csi, user));
@@ -54,14 +54,14 @@ pub(super) fn plan(csi: &Csi, world: &World, memory: &Memory, now: Time) -> Plan
     plan
 }
 
-/// The nodes that a volume is on, or is being taken to or from.
+/// Nodes that a volume is attached to, or being attached to or detached from.
 fn nodes_of<'a>(csi: &Csi, world: &'a World) -> impl Iterator<Item = &'a str> {
     let twins = world.indexed(VOLUMES_BY_HANDLE, &handle(csi));
     let attachments = twins.flat_map(|twin| world.indexed(ATTACHMENTS_BY_VOLUME, &twin.meta().name));
     attachments.filter_map(|object| Some(object.view::<VolumeAttachment>()?.spec.node_name.as_str()))
 }
 
-/// Nodes that a volume is on or goes to, and the pods there.
+/// Nodes that a volume is attached to or being attached to, and the pods on them.
 #[derive(Default)]
 struct Taken<'a> {
     nodes: BTreeSet<&'a str>,
@@ -100,7 +100,7 @@ fn attach(name: &str, csi: &Csi, user: &User<'_>) -> Act {
     act.on_failed(Subject::of(user.pod, "v1", "Pod").warning("FailedAttachVolume", failed))
 }
 
-/// What to say to a pod whose volume could not be attached.
+/// Event for a pod whose volume could not be attached.
 fn failure(user: &User<'_>, object: &Object, attachment: &VolumeAttachment) -> Option<Note> {
     let error = attachment.status.attach_error.as_ref().filter(|_| !attachment.status.attached)?;
     let why = if object.meta().is_deleted() { "volume attachment is being deleted" } else { &error.message };
@@ -108,8 +108,8 @@ fn failure(user: &User<'_>, object: &Object, attachment: &VolumeAttachment) -> O
     Some(Subject::of(user.pod, "v1", "Pod").warning("FailedAttachVolume", message))
 }
 
-/// What to say to a pod whose volume is on another node, and can be on one only. Who may see the names of pods in one
-/// namespace need not be able to see those in others.
+/// Event for a pod whose single-node volume is on another node. Users who can see pods of one namespace need
+/// not be allowed to see those of others, so only pods of the same namespace are named.
 fn waits(user: &User<'_>, taken: &Taken<'_>) -> Note {
     let (near, names) = taken.by_namespace.get(&*user.pod.meta().namespace).cloned().unwrap_or_default();
     let mut shown = names.join(", ");
@@ -130,7 +130,7 @@ fn waits(user: &User<'_>, taken: &Taken<'_>) -> Note {
     Subject::of(user.pod, "v1", "Pod").warning("FailedAttachVolume", message)
 }
 
-/// What happened to a volume, in the words that people look for.
+/// Message of an attach or detach Event, as upstream formats it.
 pub(super) fn message(what: &str, user: &User<'_>, why: &str) -> String {
     format!("{what} for volume \"{}\" {why}", user.volume.meta().name)
 }

@@ -1,4 +1,4 @@
-//! What a node has, and what is to leave it.
+//! Node side of the attach/detach controller: `status.volumesAttached` and detachment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,16 +16,16 @@ use super::{Memory, PLUGIN, User, attachment_name, attachments_on, handle, users
 use crate::horizon;
 use crate::pod_gc::OUT_OF_SERVICE;
 
-/// How long a node that does not work is given to let go of a volume.
+/// Time that an unhealthy node has to unmount a volume before it is detached by force.
 const UNMOUNT_WITHIN: Duration = Duration::from_secs(6 * 60);
 
-/// Something that is attached to the node, or is to be.
+/// Volume that is attached to the node, or being attached.
 struct Attached<'a> {
     object: &'a Object,
     view: &'a VolumeAttachment,
-    /// What the node calls it; nothing if nobody knows any more.
+    /// Name in the status of the node; `None` if it cannot be determined any more.
     name: Option<String>,
-    /// Who uses it on the node.
+    /// Pods on the node that use the volume.
     users: Vec<User<'a>>,
 }
 
@@ -35,7 +35,7 @@ impl Attached<'_> {
     }
 }
 
-/// Takes away what no pod uses, and says what is there.
+/// Detaches unused volumes, and updates the list of attached volumes.
 pub(super) fn plan(key: &Key, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
     let node = world.get(key).and_then(|object| Some((object, object.view::<Node>()?)));
@@ -76,16 +76,16 @@ pub(super) fn plan(key: &Key, world: &World, memory: &Memory, now: Time) -> Plan
     plan
 }
 
-/// Volumes that a node names in its status.
+/// Volumes in the status of a node.
 struct Known<'a> {
     key: &'a Key,
     status: Option<&'a NodeStatus>,
-    /// Their names by those of their attachments; made for the first volume that is gone.
+    /// Volume names by attachment name; built when the first volume without a PersistentVolume is met.
     by_attachment: Option<BTreeMap<String, &'a str>>,
 }
 
 impl<'a> Known<'a> {
-    /// What the node calls the volume of an attachment.
+    /// Name of an attachment's volume in the status of the node.
     fn name(&mut self, attachment: &str) -> Option<String> {
         let Known { key, status, by_attachment } = self;
         let by_attachment = by_attachment.get_or_insert_with(|| {
@@ -97,7 +97,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What an attachment is about; nothing if it is somebody else's.
+/// Resolves an attachment; `None` if another attacher owns it.
 fn read<'a>(
     (object, view): (&'a Object, &'a VolumeAttachment),
     known: &mut Known<'_>,
@@ -114,18 +114,18 @@ fn read<'a>(
         }
         Some(_) => None,
         None if found.is_some() || !object.meta().name.starts_with("csi-") => None,
-        // The volume is gone. What the node knows of may tell which one it was.
+        // The PersistentVolume is gone; the status of the node may still identify the volume.
         None => Some(Attached { object, view, name: known.name(&object.meta().name), users: Vec::new() }),
     }
 }
 
-/// The volume that a node calls so.
+/// CSI volume of a name in the status of a node.
 fn named(name: &str) -> Option<Csi> {
     let (driver, volume) = name.strip_prefix(PLUGIN)?.split_once('^')?;
     Some(Csi { driver: driver.to_owned(), volume_handle: volume.to_owned() })
 }
 
-/// Says that a volume is there, if it is news.
+/// Adds a volume to the list of attached volumes, if it is missing.
 fn report(
     reported: &mut Vec<AttachedVolume>,
     listed: &BTreeSet<String>,
@@ -134,7 +134,7 @@ fn report(
     plan: &mut Plan<Memory>,
 ) {
     let Some(name) = one.name.as_ref().filter(|_| has_node && one.is_there()) else { return };
-    // A volume has one attachment to a node, so none is reported twice.
+    // A volume has one attachment per node, so none is listed twice.
     if listed.contains(name) {
         return;
     }
@@ -145,15 +145,15 @@ fn report(
     }));
 }
 
-/// Whether the world shows all who might use something that is attached.
+/// `true` if the world is recent enough to show all possible users of an attachment.
 fn is_known(one: &Attached<'_>, world: &World, now: Time) -> bool {
     ["pods", PersistentVolumeClaim::RESOURCE, PersistentVolume::RESOURCE]
         .iter()
         .all(|resource| horizon::reaches(world, resource, one.object, now))
 }
 
-/// Whether a volume that nobody uses may leave: the node has let go of it, or is not asked any more. `holds` is
-/// whether the node says that it uses it.
+/// `true` if an unused volume may be detached: the node has unmounted it, or the wait for the node is over.
+/// `holds` is `true` if the volume is in `status.volumesInUse`.
 fn may_leave(
     one: &Attached<'_>,
     holds: bool,
@@ -163,7 +163,7 @@ fn may_leave(
     plan: &mut Plan<Memory>,
 ) -> bool {
     let is_out = |node: &Node| node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
-    // A node that is gone can no longer say what it holds.
+    // A deleted node can no longer report volumes in use.
     if node.is_some_and(|node| !holds || is_out(node)) {
         return true;
     }

@@ -1,11 +1,11 @@
-//! What a request must be like for the signers that are built in, in upstream's order and words.
+//! Rules of the built-in signers, in the order and with the messages of upstream.
 
 use setpoint_api::Value;
 
-/// What kubelets make themselves known to the server with.
+/// Checks a request for a kubelet client certificate.
 ///
 /// # Errors
-/// In the words of the condition, if the request is not for that.
+/// The message of the condition, if the request is not permitted.
 pub fn kubelet_client(read: &Value, usages: &[String]) -> Result<(), String> {
     of_nodes(read)?;
     for (field, fault) in [
@@ -20,10 +20,10 @@ pub fn kubelet_client(read: &Value, usages: &[String]) -> Result<(), String> {
     exactly(usages, "client auth", ["client auth", "digital signature", "key encipherment"])
 }
 
-/// What kubelets serve with.
+/// Checks a request for a kubelet serving certificate.
 ///
 /// # Errors
-/// In the words of the condition, if the request is not for that.
+/// The message of the condition, if the request is not permitted.
 pub fn kubelet_serving(read: &Value, usages: &[String]) -> Result<(), String> {
     of_nodes(read)?;
     if is_empty(read, "dnsNames") && is_empty(read, "ipAddresses") {
@@ -35,10 +35,10 @@ pub fn kubelet_serving(read: &Value, usages: &[String]) -> Result<(), String> {
     named_as_node(read)
 }
 
-/// What anybody makes themselves known to the server with.
+/// Checks a request for a client certificate.
 ///
 /// # Errors
-/// In the words of the condition, if the request is not for that.
+/// The message of the condition, if the request is not permitted.
 pub fn client(usages: &[String]) -> Result<(), String> {
     let known = ["client auth", "digital signature", "key encipherment"];
     if let Some(other) = usages.iter().find(|usage| !known.contains(&usage.as_str())) {
@@ -69,7 +69,8 @@ fn is_empty(read: &Value, field: &str) -> bool {
     read.get(field).is_none_or(Value::is_empty)
 }
 
-/// Demands a purpose and signing, and allows encipherment, which only some sorts of keys can do.
+/// Requires a purpose and digital signature, and allows key encipherment, which only some types of keys
+/// support.
 fn exactly(usages: &[String], purpose: &str, all: [&str; 3]) -> Result<(), String> {
     let mut usages: Vec<&str> = usages.iter().map(String::as_str).collect();
     usages.sort_unstable();

@@ -1,4 +1,4 @@
-//! Requests that were approved get their certificate, if they are what their signer is for.
+//! Certificate signer: signs approved requests that satisfy the rules of their signer.
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
@@ -8,14 +8,14 @@ use setpoint_reconcile::{Ask, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use super::{KUBELET, USER, WATCHES, about, facts, rules};
 
-/// Signs what clients of any sort make themselves known with.
+/// Signer of client certificates.
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// Signs what kubelets serve with.
+/// Signer of kubelet serving certificates.
 const SERVING: &str = "kubernetes.io/kubelet-serving";
-/// Signs anything.
+/// Signer without rules.
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
-/// The controller that signs requests.
+/// The certificate signer.
 pub struct RequestSigner;
 
 impl Planner for RequestSigner {
@@ -57,7 +57,7 @@ impl Planner for RequestSigner {
             Some(Ok(certificate)) => {
                 plan.stage([Write::status(object, value!({"certificate": (certificate.clone())})).into()]);
             }
-            // Who could not sign is asked again, when the loop lets it.
+            // A failed query is repeated after its backoff.
             None | Some(Err(_)) => {
                 let question = value!({
                     "request": (spec.request.as_str()),
@@ -71,7 +71,7 @@ impl Planner for RequestSigner {
     }
 }
 
-/// Demands that a request is what its signer is for.
+/// Checks a request against the rules of its signer.
 fn check(request: &CertificateSigningRequest, read: &Value) -> Result<(), String> {
     let usages = &request.spec.usages;
     match request.spec.signer_name.as_str() {
@@ -91,7 +91,7 @@ mod tests {
     use crate::testing;
 
     const REQUESTS: &str = CertificateSigningRequest::RESOURCE;
-    /// A certificate, in PEM and that in base64.
+    /// Certificate in base64 of PEM.
     const CERTIFICATE: &str = testing::CERTIFICATE;
 
     fn cluster() -> Cluster {
@@ -115,7 +115,7 @@ mod tests {
         cluster.patch(REQUESTS, "r", "approval", patch).unwrap();
     }
 
-    /// Answers what is asked; says what was.
+    /// Answers all pending queries, and returns them.
     fn answer(cluster: &mut Cluster, signed: &Result<Value, String>) -> Vec<Value> {
         let mut asked = Vec::new();
         loop {

@@ -1,6 +1,6 @@
-//! When a schedule is next due, by the clock on the wall of a time zone.
+//! Cron schedules: next and last scheduled time in the local time of a zone.
 //!
-//! A time that the clock skips never comes; one that it shows twice comes twice.
+//! A local time that is skipped never occurs; one that is repeated occurs twice.
 
 use setpoint_api::Time;
 use setpoint_api::kinds::batch::schedule::{CronFields, Schedule};
@@ -10,10 +10,10 @@ use super::zone::Zone;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
-/// A schedule that is not due within five years never is.
+/// Search limit: a schedule without a time within five years has none.
 const HORIZON: i64 = 5 * 366 * DAY;
 
-/// A schedule on the clock of a zone.
+/// Schedule in a time zone.
 pub(super) struct Clock {
     schedule: Schedule,
     zone: Zone,
@@ -24,7 +24,7 @@ impl Clock {
         Clock { schedule, zone }
     }
 
-    /// The first time after `time`; nothing if there is none for years.
+    /// First scheduled time after `time`; `None` if there is none for years.
     pub fn next(&self, time: Time) -> Option<Time> {
         let now = seconds(time);
         match &self.schedule {
@@ -39,7 +39,7 @@ impl Clock {
             let local = at + self.zone.offset(at);
             let of_day = local.rem_euclid(DAY);
             if !fits_day(fields, local.div_euclid(DAY)) {
-                // The clock may be changed at night, so the day's last hours are walked one by one.
+                // The offset may change at night, so the last hours of a day are walked one by one.
                 at += if of_day < 22 * HOUR { 22 * HOUR - of_day } else { HOUR - of_day % HOUR };
             } else if fields.hour & (1 << (of_day / HOUR)) == 0 {
                 at += HOUR - of_day % HOUR;
@@ -52,7 +52,7 @@ impl Clock {
         None
     }
 
-    /// The last time after `since` and not after `now`, and whether more than a hundred were missed.
+    /// Last scheduled time after `since` and not after `now`, and `true` if more than a hundred were missed.
     pub fn last(&self, since: Time, now: Time) -> Option<(Time, bool)> {
         let first = self.next(since).filter(|first| *first <= now)?;
         let Some(second) = self.next(first).filter(|second| *second <= now) else {
@@ -60,7 +60,7 @@ impl Clock {
         };
         let gap = (seconds(second) - seconds(first)).max(1);
         let missed = (seconds(now) - seconds(first)) / gap + 1;
-        // Gaps differ, so the search goes back further until it finds a time.
+        // Intervals differ, so the search goes back further until it finds a time.
         let mut span = 2 * gap;
         let mut last = loop {
             let from = Time::from_seconds(seconds(now) - span).max(first);
@@ -77,7 +77,7 @@ impl Clock {
     }
 }
 
-/// Whether a schedule is due on a day, counted from the epoch.
+/// `true` if a schedule is due on a day, counted from the epoch.
 fn fits_day(fields: &CronFields, day: i64) -> bool {
     let (_, month, of_month) = civil(day);
     let of_week = (day + 4).rem_euclid(7);
@@ -93,9 +93,9 @@ fn fits_day(fields: &CronFields, day: i64) -> bool {
     }
 }
 
-/// The year, the month (1 to 12) and the day in it of a day since the epoch, in the proleptic Gregorian calendar.
+/// Year, month (1 to 12) and day of the month of a day since the epoch, in the proleptic Gregorian calendar.
 pub(super) fn civil(day: i64) -> (i64, i64, i64) {
-    // Years begin in March here, so that the leap day is the last one.
+    // Years begin in March here, so the leap day is the last one.
     let (era, of_era) = ((day + 719_468).div_euclid(146_097), (day + 719_468).rem_euclid(146_097));
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
@@ -104,7 +104,7 @@ pub(super) fn civil(day: i64) -> (i64, i64, i64) {
     (era * 400 + year + i64::from(month <= 2), month, of_year - (153 * march + 2) / 5 + 1)
 }
 
-/// The day since the epoch of a date.
+/// Day since the epoch of a date.
 pub(super) fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -155,7 +155,7 @@ mod tests {
             ("0 9 * * *", "Europe/Berlin", "2026-12-01T00:00:00Z", "2026-12-01T08:00:00Z"),
             // The hour from two to three is skipped.
             ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z"),
-            // It comes twice.
+            // It occurs twice.
             ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"),
             ("0 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00:00Z", "2018-11-05T02:00:00Z"),
             ("15 10 * * *", "Asia/Kathmandu", "2026-11-15T00:00:00Z", "2026-11-15T04:30:00Z"),

@@ -1,7 +1,7 @@
-//! Time zones: how far the clock on the wall is ahead of UTC, at any time.
+//! Time zones: UTC offset of local time at any time.
 //!
-//! The tables are those of the time zone database, in its compiled form (RFC 9636). Up to the last change that is
-//! listed the list decides, after it the rule at the table's end.
+//! The tables are those of the time zone database, in its compiled form (RFC 9636). Up to the last listed
+//! transition the list decides, after it the POSIX rule in the footer.
 
 use setpoint_api::Time;
 use setpoint_api::rfc3339::Seconds;
@@ -9,28 +9,28 @@ use setpoint_api::rfc3339::Seconds;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
-/// How long the head of a table is.
+/// Length of a table's header.
 const HEAD_BYTES: usize = 44;
 
-/// A time zone.
+/// Time zone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Zone {
-    /// How far the clock is ahead before the first change.
+    /// UTC offset before the first transition, in seconds.
     first: i64,
-    /// When the clock is changed, and how far it is ahead from then on.
+    /// Time of each transition, and the UTC offset from then on.
     changes: Vec<(i64, i64)>,
     rule: Option<Rule>,
 }
 
-/// What holds after the last change of the list.
+/// POSIX rule after the last listed transition.
 #[derive(Clone, Debug)]
 struct Rule {
     standard: i64,
-    /// How far the clock is ahead in summer, when that begins and when it ends.
+    /// Daylight saving time: its UTC offset, start and end.
     summer: Option<(i64, Edge, Edge)>,
 }
 
-/// A moment of every year, by the clock before it is changed.
+/// Yearly transition, in local time before the transition.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     day: Day,
@@ -39,16 +39,16 @@ struct Edge {
 
 #[derive(Clone, Copy, Debug)]
 enum Day {
-    /// A day of the week in a month: the first to the fourth, or the last.
+    /// Day of the week in a month: the first to the fourth, or the last (5).
     Week { month: i64, week: i64, day: i64 },
-    /// A day of the year from 1, of a year without a leap day.
+    /// Day of the year from 1; February 29 is not counted.
     Julian(i64),
-    /// A day of the year from 0.
+    /// Day of the year from 0; February 29 is counted.
     Zero(i64),
 }
 
 impl Zone {
-    /// The zone of a name; nothing if there is none. No name stands for UTC.
+    /// Finds a zone by name; `None` if there is none. Without a name it is UTC.
     pub fn find(name: Option<&str>) -> Option<Zone> {
         match name {
             None | Some("" | "UTC" | "Local") => Some(Zone::default()),
@@ -57,7 +57,7 @@ impl Zone {
     }
 
     fn read(data: &[u8]) -> Option<Zone> {
-        // The first table has short numbers, for readers of long ago.
+        // The first table has 32-bit times, for old readers.
         let data = data.get(HEAD_BYTES + Counts::read(data)?.bytes(4)..)?;
         let counts = Counts::read(data)?;
         let (body, rule) = data.get(HEAD_BYTES..)?.split_at_checked(counts.bytes(8))?;
@@ -74,7 +74,7 @@ impl Zone {
         Some(Zone { first: offset(0)?, changes: changes?, rule })
     }
 
-    /// How far the clock is ahead of UTC, in seconds.
+    /// UTC offset at a time, in seconds.
     pub fn offset(&self, seconds: i64) -> i64 {
         let passed = self.changes.partition_point(|(time, _)| *time <= seconds);
         if passed == self.changes.len()
@@ -85,7 +85,7 @@ impl Zone {
         passed.checked_sub(1).map_or(self.first, |last| self.changes[last].1)
     }
 
-    /// A time as people in the zone write it.
+    /// Formats a time as local time.
     pub fn write(&self, time: Time) -> String {
         let seconds = time.0.div_euclid(1_000_000);
         let offset = self.offset(seconds);
@@ -98,7 +98,7 @@ impl Zone {
     }
 }
 
-/// How many entries of each sort a table has.
+/// Number of entries of each section of a table.
 struct Counts {
     universal: usize,
     standard: usize,
@@ -125,7 +125,7 @@ impl Counts {
         })
     }
 
-    /// How long the table is with times of so many bytes.
+    /// Length of the table in bytes, with times of `time` bytes.
     fn bytes(&self, time: usize) -> usize {
         self.changes * (time + 1)
             + self.kinds * 6
@@ -137,7 +137,7 @@ impl Counts {
 }
 
 impl Rule {
-    /// Reads a rule such as `CET-1CEST,M3.5.0,M10.5.0/3`.
+    /// Parses a rule such as `CET-1CEST,M3.5.0,M10.5.0/3`.
     fn parse(text: &str) -> Option<Rule> {
         let mut parts = text.split(',');
         let rest = skip_name(parts.next()?)?;
@@ -162,7 +162,7 @@ impl Rule {
 }
 
 impl Edge {
-    /// Reads `M3.5.0/2`, `J60/0` or `59`.
+    /// Parses `M3.5.0/2`, `J60/0` or `59`.
     fn parse(text: &str) -> Option<Edge> {
         let (day, time) = text.split_once('/').unwrap_or((text, "2"));
         let day = if let Some(day) = day.strip_prefix('M') {
@@ -176,7 +176,7 @@ impl Edge {
         Some(Edge { day, seconds: clock(time)?.0 })
     }
 
-    /// The moment in a year, in seconds since the epoch by the clock.
+    /// Time of the transition in a year, in local seconds since the epoch.
     fn at(&self, year: i64) -> i64 {
         let january = super::clock::days(year, 1, 1);
         let day = match self.day {
@@ -201,7 +201,7 @@ impl Edge {
     }
 }
 
-/// What comes after the name of a clock: `CET`, `<-03>`.
+/// Skips the abbreviation of a zone: `CET`, `<-03>`.
 fn skip_name(text: &str) -> Option<&str> {
     match text.strip_prefix('<') {
         Some(quoted) => quoted.split_once('>').map(|(_, rest)| rest),
@@ -209,7 +209,7 @@ fn skip_name(text: &str) -> Option<&str> {
     }
 }
 
-/// Reads hours, minutes and seconds at the beginning of a text, and gives the rest.
+/// Parses hours, minutes and seconds at the start of a text, and returns the rest.
 fn clock(text: &str) -> Option<(i64, &str)> {
     let is_part = |letter: char| letter.is_ascii_digit() || matches!(letter, '+' | '-' | ':');
     let end = text.find(|letter| !is_part(letter)).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Which nodes are to have a pod of a DaemonSet, and which pods are there.
+//! Nodes of a DaemonSet: which should run a pod, and which pods they have.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{BACKOFF_MAX, BACKOFF_MIN, Memo, Rollout, Steps};
 use crate::placement::{self, Placement, Tolerations};
 use crate::pods::Seen;
 
-/// What a node's troubles are that a daemon puts up with, because it may be what mends them.
+/// Node taints that every daemon pod tolerates, because it may be needed to repair the node.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -21,17 +21,17 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-/// What those put up with in addition that use the node's own network.
+/// Taint that daemon pods with `hostNetwork` tolerate in addition.
 const TOLERATED_ON_HOST: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// What a pod of a template puts up with: what the template says, and what every daemon does.
+/// Tolerations of a pod: those of the template, and the default ones of daemon pods.
 pub(super) fn tolerations(template: &Value) -> Vec<Value> {
     let said = template.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap_or_default();
     let on_host = template.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
     let mut all = said.to_vec();
     for (key, effect) in TOLERATED.into_iter().chain(on_host.then_some(TOLERATED_ON_HOST)) {
         let added = value!({"key": (key), "operator": "Exists", "effect": (effect)});
-        // One for the same taint, as narrow as this one, gives way to it.
+        // Replaces a toleration of the same taint.
         let same = |one: &Value| {
             one.str_at(&["key"]) == key
                 && one.str_at(&["effect"]) == effect
@@ -46,19 +46,20 @@ pub(super) fn tolerations(template: &Value) -> Vec<Value> {
     all
 }
 
-/// Whether a node is to have a pod.
+/// Eligibility of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It is.
+    /// The node should run a pod.
     Runs,
-    /// It is not to get one, but one that is there may stay.
+    /// The node gets no new pod, but a running one may stay.
     MayStay,
-    /// It is not.
+    /// The node must not run a pod.
     No,
 }
 
 impl Fit {
-    /// How a node suits the pods of a set, whose places and tolerations are read once for all nodes.
+    /// Determines the eligibility of a node. Placement and tolerations of the set are parsed once for all
+    /// nodes.
     pub fn of(
         set: &DaemonSet,
         placement: &Placement<'_>,
@@ -83,23 +84,23 @@ impl Fit {
     }
 }
 
-/// A node, or what there was one, and the pods that are for it.
+/// Node, possibly deleted, and the pods that are assigned to it.
 #[derive(Default)]
 pub(super) struct Place<'a> {
-    /// The node; nothing if there is none of the name.
+    /// The node; `None` if it does not exist.
     pub node: Option<(&'a Object, Fit)>,
-    /// The pods for it: those that are bound first, then the oldest.
+    /// Pods of the node: bound ones first, then oldest first.
     pub pods: Vec<Seen<'a>>,
 }
 
 impl<'a> Place<'a> {
-    /// The pods that nobody deleted.
+    /// Pods that are not being deleted.
     pub fn staying(&self) -> impl Iterator<Item = &Seen<'a>> {
         self.pods.iter().filter(|(pod, _)| !pod.meta().is_deleted())
     }
 }
 
-/// Every node, by its name.
+/// All nodes, by name.
 pub(super) struct Nodes<'a> {
     pub places: BTreeMap<&'a str, Place<'a>>,
 }
@@ -132,7 +133,7 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// The node that a pod is for: the one it is bound to, or the one its affinity names.
+/// Target node of a pod: the one it is bound to, or the one in its node affinity.
 fn target<'a>((_, pod): &Seen<'a>) -> Option<&'a str> {
     if !pod.spec.node_name.is_empty() {
         return Some(&pod.spec.node_name);
@@ -147,7 +148,7 @@ fn target<'a>((_, pod): &Seen<'a>) -> Option<&'a str> {
     }
 }
 
-/// Gives every node what it is to have: one pod, or none.
+/// Plans creations and deletions: one pod on each eligible node, none elsewhere.
 pub(super) fn keep<'a>(
     rollout: &'a Rollout<'a>,
     steps: &mut Steps<'a>,
@@ -156,7 +157,7 @@ pub(super) fn keep<'a>(
 ) {
     for (name, place) in &rollout.nodes.places {
         match place.node.map(|(_, fit)| fit) {
-            // A pod that waits for a node that is gone would wait for ever.
+            // A pending pod of a deleted node would be pending for ever.
             None => {
                 let waiting = place.staying().filter(|(_, pod)| pod.spec.node_name.is_empty());
                 steps.deletions.extend(waiting.map(|(pod, _)| *pod));
@@ -172,7 +173,7 @@ pub(super) fn keep<'a>(
     }
 }
 
-/// Deletes the pods of a node that have come to their end, and gives the others.
+/// Deletes the finished pods of a node, and returns the others.
 fn without_finished<'a>(
     rollout: &Rollout<'a>,
     node: &str,
@@ -208,7 +209,7 @@ fn without_finished<'a>(
     running
 }
 
-/// Leaves one pod on a node; while one replaces another, one of each template.
+/// Keeps one pod on a node; during a surge, one of each template.
 fn keep_one<'a>(
     rollout: &Rollout<'a>,
     node: &'a str,
@@ -221,7 +222,7 @@ fn keep_one<'a>(
         return;
     }
     if is_bare {
-        // With room for two there is no need to wait for the end of the one that goes.
+        // With surge the new pod does not wait for the end of the old one.
         steps.creations.push(node);
     }
     if running.len() < 2 {

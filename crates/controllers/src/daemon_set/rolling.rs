@@ -1,4 +1,4 @@
-//! Which pods of a DaemonSet are replaced by those of a later template, node by node, within bounds.
+//! Rolling update of a DaemonSet: which old pods are replaced, within the bounds.
 
 use setpoint_reconcile::views::{IntOrString, RollingUpdate};
 
@@ -6,7 +6,7 @@ use super::nodes::{Fit, Place};
 use super::{Rollout, Steps};
 use crate::pods::Seen;
 
-/// How many nodes may have a second pod while one replaces the other.
+/// Resolved `maxSurge`: number of nodes that may run a second pod during the update.
 pub(super) fn surge(rollout: &Rollout<'_>, nodes: i64) -> i64 {
     bound(rollout, nodes, |rolling| rolling.max_surge.as_ref())
 }
@@ -17,7 +17,7 @@ fn bound(rollout: &Rollout<'_>, nodes: i64, which: fn(&RollingUpdate) -> Option<
     rolling.and_then(which).and_then(|bound| bound.scaled(nodes, true)).unwrap_or(0)
 }
 
-/// Deletes pods of an old template, or makes those of the latest beside them, as many as may be now.
+/// Deletes old pods, or creates new ones beside them, within the bounds.
 pub(super) fn replace<'a>(rollout: &'a Rollout<'a>, steps: &mut Steps<'a>) {
     let places = rollout.nodes.places.values();
     let wanted = places.filter(|place| place.node.is_some_and(|(_, fit)| fit == Fit::Runs)).count();
@@ -26,7 +26,7 @@ pub(super) fn replace<'a>(rollout: &'a Rollout<'a>, steps: &mut Steps<'a>) {
     if surge > 0 {
         return replace_by_surge(rollout, wanted, surge, steps);
     }
-    // With neither bound it could not move.
+    // With both bounds zero the update could not proceed.
     let allowed = bound(rollout, wanted, |rolling| rolling.max_unavailable.as_ref()).max(1);
     let (mut unavailable, mut candidates) = (0, Vec::new());
     for place in rollout.nodes.places.values().filter(|place| counts(place)) {
@@ -34,7 +34,7 @@ pub(super) fn replace<'a>(rollout: &'a Rollout<'a>, steps: &mut Steps<'a>) {
             Some((Some(new), None)) => unavailable += i64::from(!rollout.is_available(new)),
             Some((None, Some(old))) if rollout.is_available(old) => candidates.push(old.0),
             Some((None, Some(old))) => {
-                // One that cannot serve anyway is no further loss.
+                // An unavailable pod is no further loss.
                 unavailable += 1;
                 steps.deletions.push(old.0);
             }
@@ -45,12 +45,12 @@ pub(super) fn replace<'a>(rollout: &'a Rollout<'a>, steps: &mut Steps<'a>) {
     steps.deletions.extend(candidates.into_iter().take(left));
 }
 
-/// Whether a node has pods, or is to have one.
+/// `true` if a node has pods, or should run one.
 fn counts(place: &Place<'_>) -> bool {
     !place.pods.is_empty() || place.node.is_some_and(|(_, fit)| fit == Fit::Runs)
 }
 
-/// The pods of a node that stay: one of the latest template, one of an old one. Nothing if there are more.
+/// New and old pod of a node that are not being deleted; `None` if there are more.
 fn pair<'p, 'a>(
     rollout: &Rollout<'_>,
     place: &'p Place<'a>,
@@ -86,7 +86,7 @@ fn replace_by_surge<'a>(rollout: &'a Rollout<'a>, wanted: i64, surge: i64, steps
             (None, Some(_)) => candidates.push(*name),
         }
     }
-    // Pods that may stay on nodes that get no new one go as far as enough others serve.
+    // Pods on nodes that get no new pod are deleted as far as enough other pods are available.
     let spare = usize::try_from(available - wanted).unwrap_or(0);
     steps.deletions.extend(unwanted.into_iter().take(spare));
     let left = usize::try_from(surge - surging).unwrap_or(0);

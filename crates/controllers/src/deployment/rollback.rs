@@ -1,21 +1,20 @@
-//! Going back to an earlier revision, as an annotation of old asks for it. Clients of today write the earlier
-//! template themselves.
+//! Rollback by the deprecated annotation. Current clients write the earlier template themselves.
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::{Act, Object, Plan, Write};
 
 use super::sets::{HASH, Sets, copied, is_same_template};
 
-/// The annotation that asks for it: the number of a revision, or 0 for the last one.
+/// Annotation with the revision to roll back to, 0 for the previous one.
 pub(super) const ANNOTATION: &str = "deprecated.deployment.rollback.to";
 const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
 
-/// The revision that is asked for.
+/// Requested revision.
 pub(super) fn wanted(deployment: &Object) -> Option<i64> {
     deployment.meta().annotations.get(ANNOTATION)?.parse().ok()
 }
 
-/// Gives the Deployment the template of a revision, and takes the wish away in any case.
+/// Sets the template of a revision, and removes the annotation in any case.
 pub(super) fn roll_back(plan: &mut Plan, sets: &Sets<'_>, revision: i64) {
     let about = sets.owner.subject();
     let name = &sets.owner.object.meta().name;
@@ -42,7 +41,7 @@ pub(super) fn roll_back(plan: &mut Plan, sets: &Sets<'_>, revision: i64) {
     }
     let mut patch = wish_gone;
     let annotations = patch.ensure_map("metadata").ensure_map("annotations");
-    // The set's annotations come back with it, so that what was said about the change still belongs to it.
+    // The annotations of the set are restored too, so a change cause stays with its template.
     for (name, _) in copied(sets.owner.object) {
         annotations.insert(name, Value::Null);
     }
@@ -57,7 +56,7 @@ pub(super) fn roll_back(plan: &mut Plan, sets: &Sets<'_>, revision: i64) {
     plan.stage([write(patch).on_done(about.normal("DeploymentRollback", message))]);
 }
 
-/// The revision before the newest.
+/// Revision before the newest.
 fn last(sets: &Sets<'_>) -> Option<i64> {
     let mut revisions: Vec<i64> = sets.all().filter_map(|set| set.revision()).collect();
     revisions.sort_unstable();

@@ -1,4 +1,4 @@
-//! The replica sets of a Deployment: which is the new one, what is noted on each, what must be written.
+//! ReplicaSets of a Deployment: the new set, revision annotations, and the writes that they need.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use super::sizes::Bounds;
 use crate::hashes;
 use crate::owners::Owner;
 
-/// The label that tells the sets of a Deployment and their pods apart.
+/// Label that distinguishes the sets of a Deployment and their pods.
 pub(super) const HASH: &str = "pod-template-hash";
-/// The number of the rollout that a set was made or taken up again for.
+/// Annotation with the revision of the rollout for which a set was created or reused.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// The numbers of the earlier rollouts that a set was taken up for.
+/// Annotation with the earlier revisions of a reused set.
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// How many pods the Deployment wanted when the set got its size.
+/// Annotation with `spec.replicas` of the Deployment when the set was last scaled.
 pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-/// How many it could have had at the most.
+/// Annotation with `spec.replicas` plus `maxSurge` when the set was last scaled.
 pub(super) const MAX: &str = "deployment.kubernetes.io/max-replicas";
-/// What an annotation on a set may grow to.
+/// Maximum size of the history annotation.
 const HISTORY_BYTES_MAX: usize = 2000;
-/// The longest name of a set.
+/// Maximum length of a set's name.
 const NAME_BYTES_MAX: usize = 253;
-/// The annotations that are not copied from a Deployment to its sets, nor back.
+/// Annotations that are copied neither from a Deployment to its sets nor back.
 pub(super) const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -37,14 +37,14 @@ pub(super) const NOT_COPIED: [&str; 6] = [
     super::rollback::ANNOTATION,
 ];
 
-/// A set as it is, and as it is to be.
+/// Current and desired state of a ReplicaSet.
 pub(super) struct Member<'a> {
     pub object: &'a Object,
     pub set: &'a ReplicaSet,
-    /// How many pods it is to have.
+    /// Desired number of pods.
     pub replicas: i64,
     min_ready_seconds: i64,
-    /// The annotations that it is to get.
+    /// Annotations to set.
     notes: BTreeMap<String, String>,
 }
 
@@ -56,22 +56,23 @@ impl<'a> Member<'a> {
         Some(Member { object, set, replicas, min_ready_seconds, notes: BTreeMap::new() })
     }
 
-    /// By what sets are ordered in time.
+    /// Sort key: creation time.
     pub fn age(&self) -> impl Ord + use<'a> {
         (self.object.meta().created(), &*self.object.meta().name)
     }
 
-    /// How many pods can serve, of those that it is to keep: who takes away begins with those that cannot.
+    /// Available pods among those that the set keeps: a ReplicaSet that scales down deletes unavailable pods
+    /// first.
     pub fn available(&self) -> i64 {
         self.set.status.available_replicas.unwrap_or(0).min(self.replicas)
     }
 
-    /// The number of its rollout; nothing for one that cannot be read, zero for one that is not there.
+    /// Revision of the set: `None` if the annotation cannot be parsed, zero if it is missing.
     pub fn revision(&self) -> Option<i64> {
         self.object.meta().annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
     }
 
-    /// A number that is noted on it.
+    /// Value of a numeric annotation.
     pub fn noted(&self, name: &str) -> Option<i64> {
         let number = self.object.meta().annotations.get(name)?.parse::<i32>().ok()?;
         (number >= 0).then(|| number.into())
@@ -83,14 +84,14 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Gives it a size, and notes by which wishes.
+    /// Sets the desired size, and the annotations with the Deployment's sizes.
     pub fn resize(&mut self, replicas: i64, bounds: &Bounds) {
         self.replicas = replicas;
         self.note(DESIRED, &bounds.replicas.to_string());
         self.note(MAX, &bounds.most().to_string());
     }
 
-    /// What makes it as it is to be; nothing if it is.
+    /// Patch from the current to the desired state; `None` if they are equal.
     fn patch(&self, about: &Subject) -> Option<Act> {
         let (from, to) = (self.set.spec.replicas, self.replicas);
         let mut patch = Value::map();
@@ -117,25 +118,24 @@ fn scaled(about: &Subject, name: &str, from: i64, to: i64) -> setpoint_reconcile
     about.normal("ScalingReplicaSet", format!("Scaled {way} replica set {name} from {from} to {to}"))
 }
 
-/// A set that there should be.
+/// ReplicaSet to create.
 pub(super) struct Missing {
-    /// Its name.
     pub name: String,
-    /// The number of its rollout.
+    /// Revision of its rollout.
     pub revision: i64,
     hash: String,
 }
 
-/// The sets of a Deployment.
+/// ReplicaSets of a Deployment.
 pub(super) struct Sets<'a> {
     pub owner: &'a Owner<'a>,
     pub deployment: &'a Deployment,
     pub bounds: Bounds,
-    /// The set of the template that is wanted now.
+    /// Set of the current template.
     pub new: Option<Member<'a>>,
-    /// All others, the oldest first.
+    /// All other sets, oldest first.
     pub old: Vec<Member<'a>>,
-    /// How many pods the new set is to have if it must be made first.
+    /// Size of the new set if it has to be created.
     pub created_size: i64,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Sets<'a> {
         let mut old: Vec<Member<'a>> = claimed.into_iter().filter_map(Member::new).collect();
         old.sort_by_key(Member::age);
         let template = &deployment.spec.template.0;
-        // The oldest of the same template, so that all rounds agree on one.
+        // The oldest set of the template, so all plans choose the same one.
         let new = old.iter().position(|member| is_same_template(&member.set.spec.template.0, template));
         let new = new.map(|at| old.remove(at));
         Sets { owner, deployment, bounds: Bounds::of(&deployment.spec), new, old, created_size: 0 }
@@ -155,23 +155,23 @@ impl<'a> Sets<'a> {
         self.old.iter().chain(&self.new)
     }
 
-    /// All sets that are to have pods.
+    /// Sets with a desired size above zero.
     pub fn active_mut(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
         self.old.iter_mut().chain(&mut self.new).filter(|member| member.replicas > 0)
     }
 
-    /// How many pods all sets are to have.
+    /// Sum of the desired sizes.
     pub fn total(&self) -> i64 {
         self.all().map(|member| member.replicas).sum::<i64>() + self.created_size
     }
 
-    /// The number of the next rollout.
+    /// Revision of the next rollout.
     fn next_revision(&self) -> i64 {
         self.old.iter().filter_map(Member::revision).max().unwrap_or(0).max(0).saturating_add(1)
     }
 
-    /// Notes on the new set what belongs there: the annotations of the Deployment, and the number of the rollout,
-    /// which is the highest of all. A set that is taken up again keeps its earlier numbers as its history.
+    /// Sets the annotations of the new set: those of the Deployment, and the revision, which is the highest
+    /// of all sets. A reused set keeps its earlier revisions as its history.
     pub fn note_revision(&mut self) {
         let next = self.next_revision();
         let Some(new) = &mut self.new else { return };
@@ -188,14 +188,14 @@ impl<'a> Sets<'a> {
         new.note(REVISION, &next.to_string());
     }
 
-    /// The number of the rollout, as it is noted on the new set or will be.
+    /// Revision of the rollout: the annotation of the new set, as it is or will be.
     pub fn revision(&self) -> Option<String> {
         let new = self.new.as_ref()?;
         let noted = new.notes.get(REVISION).map(String::as_str);
         noted.or(new.object.meta().annotations.get(REVISION)).map(str::to_owned)
     }
 
-    /// The set that there should be.
+    /// Returns the ReplicaSet to create.
     pub fn missing(&self) -> Missing {
         let hash =
             hashes::of_template(&self.deployment.spec.template.0, self.deployment.status.collision_count);
@@ -204,7 +204,7 @@ impl<'a> Sets<'a> {
         Missing { name: format!("{name}-{hash}"), revision: self.next_revision(), hash }
     }
 
-    /// Makes the set that there should be.
+    /// Creates the new ReplicaSet.
     pub fn create(&self, missing: Missing) -> Act {
         let Missing { name, revision, hash } = missing;
         let object = self.owner.object.value();
@@ -241,13 +241,13 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// What makes the sets as they are to be; the new one first, because it can only grow into room that is there.
+    /// Patches to the desired states, the new set first: it only grows into room that exists already.
     pub fn patches(&self) -> Vec<Act> {
         let about = self.owner.subject();
         self.new.iter().chain(&self.old).filter_map(|member| member.patch(&about)).collect()
     }
 
-    /// Deletes old sets that nobody needs to go back to: those beyond the limit, by revision, that are empty.
+    /// Deletes empty old sets beyond `revisionHistoryLimit`, lowest revision first.
     pub fn surplus(&self) -> Vec<Act> {
         let limit = self.deployment.spec.revision_history_limit.filter(|limit| *limit != i64::from(i32::MAX));
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };
@@ -264,12 +264,12 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// The annotations of an object that go over to another.
+/// Annotations that are copied between a Deployment and its sets.
 pub(super) fn copied(object: &Object) -> impl Iterator<Item = (&str, &str)> {
     object.meta().annotations.iter().filter(|(name, _)| !NOT_COPIED.contains(name))
 }
 
-/// The numbers of earlier rollouts with one more; the oldest go when they become too many.
+/// Appends a revision to the history, and drops the oldest ones above [`HISTORY_BYTES_MAX`].
 fn with_history(history: &str, revision: i64) -> String {
     let revision = revision.to_string();
     let mut rest = history;
@@ -279,7 +279,7 @@ fn with_history(history: &str, revision: i64) -> String {
     if rest.is_empty() { revision } else { format!("{rest},{revision}") }
 }
 
-/// Whether two templates make the same pods, whatever set they are of.
+/// `true` if two templates are equal apart from the label [`HASH`].
 pub(super) fn is_same_template(one: &Value, other: &Value) -> bool {
     let metadata = (one.get("metadata"), other.get("metadata"));
     let labels = (one.at(&["metadata", "labels"]), other.at(&["metadata", "labels"]));
@@ -288,7 +288,7 @@ pub(super) fn is_same_template(one: &Value, other: &Value) -> bool {
         && is_same_but(labels, HASH)
 }
 
-/// Whether two objects have the same fields, but for one.
+/// `true` if two objects have equal fields, apart from `but`.
 fn is_same_but((one, other): (Option<&Value>, Option<&Value>), but: &str) -> bool {
     let fields = |value: Option<&'_ Value>| {
         let map = value.and_then(Value::as_map);

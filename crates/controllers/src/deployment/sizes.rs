@@ -1,4 +1,4 @@
-//! How large each replica set of a Deployment may be.
+//! Sizes of the ReplicaSets of a Deployment: proportional scaling, rolling update and Recreate.
 
 use std::cmp::Reverse;
 
@@ -7,16 +7,16 @@ use setpoint_reconcile::views::deployment::DeploymentSpec;
 
 use super::sets::{DESIRED, MAX, Member, Sets};
 
-/// What a Deployment allows on the way from one template to the next.
+/// Bounds of the deployment strategy.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
-    /// How many pods it wants.
+    /// Desired number of pods.
     pub replicas: i64,
-    /// Whether pods are replaced bit by bit.
+    /// `true` for the strategy `RollingUpdate`.
     pub is_rolling: bool,
-    /// How many pods there may be too many.
+    /// Resolved `maxSurge`.
     surge: i64,
-    /// How many may be missing.
+    /// Resolved `maxUnavailable`.
     unavailable: i64,
 }
 
@@ -30,26 +30,26 @@ impl Bounds {
         };
         let surge = scaled(rolling.and_then(|rolling| rolling.max_surge.as_ref()), true);
         let unavailable = scaled(rolling.and_then(|rolling| rolling.max_unavailable.as_ref()), false);
-        // With neither it could not move; that one may be missing is safer than one too many, for which there may
-        // be no room.
+        // With both bounds zero the rollout could not proceed. An unavailable pod is safer than a surge pod,
+        // for which there may be no room.
         let stuck = is_rolling && surge == 0 && unavailable == 0;
         let unavailable = unavailable.max(i64::from(stuck)).min(replicas);
         Bounds { replicas, is_rolling, surge, unavailable }
     }
 
-    /// How many pods there may be.
+    /// Maximum number of pods.
     pub fn most(&self) -> i64 {
         self.replicas + self.surge
     }
 
-    /// How many pods must be able to serve.
+    /// Minimum number of available pods.
     pub fn least_available(&self) -> i64 {
         self.replicas - self.unavailable
     }
 }
 
-/// Whether the Deployment wants another number of pods than when its sets got their sizes. Then they are scaled in
-/// proportion before the rollout goes on. Where pods are not replaced bit by bit there is no proportion to keep.
+/// `true` if `spec.replicas` has changed since the sets were last scaled. The sets are then scaled in
+/// proportion before the rollout continues. Only rolling updates have a proportion to keep.
 pub(super) fn was_scaled(sets: &Sets<'_>) -> bool {
     let active = || sets.all().filter(|member| member.replicas > 0);
     let wanted = sets.bounds.replicas;
@@ -57,7 +57,7 @@ pub(super) fn was_scaled(sets: &Sets<'_>) -> bool {
     scaled && (sets.bounds.is_rolling || active().count() == 1)
 }
 
-/// Shares out a new number of pods among the sets, as they share the present one.
+/// Distributes a changed number of pods among the sets in proportion to their sizes.
 pub(super) fn scale(sets: &mut Sets<'_>) {
     let bounds = sets.bounds;
     let new_is_full = sets.new.as_ref().is_some_and(|new| is_full(new, &bounds));
@@ -80,7 +80,7 @@ pub(super) fn scale(sets: &mut Sets<'_>) {
     }
 }
 
-/// Whether a set has all pods that are wanted, and knew what was wanted.
+/// `true` if a set has all desired pods available, and was scaled to the current `spec.replicas`.
 fn is_full(set: &Member<'_>, bounds: &Bounds) -> bool {
     let wanted = bounds.replicas;
     let available = set.set.status.available_replicas.unwrap_or(0);
@@ -91,7 +91,7 @@ fn share_out(mut active: Vec<&mut Member<'_>>, bounds: &Bounds, replicas_before:
     let total: i64 = active.iter().map(|member| member.replicas).sum();
     let allowed = if bounds.replicas > 0 { bounds.most() } else { 0 };
     let to_add = allowed - total;
-    // The largest first. Of the same size, newer ones grow first and older ones shrink first.
+    // Largest first. Of equal sizes, newer sets grow first and older sets shrink first.
     if to_add > 0 {
         active.sort_by_key(|member| (Reverse(member.replicas), Reverse(member.age())));
     } else {
@@ -114,7 +114,7 @@ fn share_out(mut active: Vec<&mut Member<'_>>, bounds: &Bounds, replicas_before:
     }
 }
 
-/// By how much a set grows if it keeps its part of the whole.
+/// Change of a set's size that keeps its proportion.
 fn share(member: &Member<'_>, bounds: &Bounds, replicas_before: i64) -> i64 {
     let size = member.replicas;
     if bounds.replicas == 0 {
@@ -124,12 +124,12 @@ fn share(member: &Member<'_>, bounds: &Bounds, replicas_before: i64) -> i64 {
     if most_before == 0 {
         return 0;
     }
-    // Rounded to the nearest. Two numbers of 31 bits and more do not fit into 64.
+    // Rounded to the nearest integer. The product of the sizes can exceed 64 bits.
     let (whole, most, before) = (i128::from(size), i128::from(bounds.most()), i128::from(most_before));
     i64::try_from((2 * whole * most + before) / (2 * before)).unwrap_or(i64::MAX).saturating_sub(size)
 }
 
-/// Grows the new set into the room there is, and shrinks the old ones as far as enough pods can serve.
+/// Rolling update: scales the new set up within `maxSurge`, and the old sets down within `maxUnavailable`.
 pub(super) fn roll(sets: &mut Sets<'_>) {
     let bounds = sets.bounds;
     let room = bounds.most() - sets.total();
@@ -147,7 +147,7 @@ pub(super) fn roll(sets: &mut Sets<'_>) {
 fn shrink_old(sets: &mut Sets<'_>, bounds: &Bounds, new_size: i64) {
     let new_available = sets.new.as_ref().map_or(0, Member::available);
     let spare = sets.total() - bounds.least_available() - (new_size - new_available);
-    // First those that cannot serve anyway: they would be in the way for ever.
+    // Unhealthy pods first: they would block the rollout for ever.
     let mut left = spare.max(0);
     for old in &mut sets.old {
         let unhealthy = (old.replicas - old.available()).min(left);
@@ -157,7 +157,7 @@ fn shrink_old(sets: &mut Sets<'_>, bounds: &Bounds, new_size: i64) {
         }
     }
     let available: i64 = sets.old.iter().map(Member::available).sum::<i64>() + new_available;
-    // This is no more than what is left of the spare ones, because no set has more available pods than pods.
+    // At most the rest of the spare pods, because no set has more available pods than pods.
     let mut left = available - bounds.least_available();
     for old in &mut sets.old {
         let fewer = old.replicas.min(left);
@@ -168,7 +168,8 @@ fn shrink_old(sets: &mut Sets<'_>, bounds: &Bounds, new_size: i64) {
     }
 }
 
-/// Empties the old sets, and fills the new one when no old pod runs any more. Says whether it came to that.
+/// Recreate: scales the old sets to zero, and the new set up once no old pod runs. Returns `true` in the
+/// second case.
 pub(super) fn recreate(sets: &mut Sets<'_>, old_pods_run: bool) -> bool {
     let bounds = sets.bounds;
     let mut old_are_empty = true;

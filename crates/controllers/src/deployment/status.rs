@@ -1,4 +1,4 @@
-//! What people read of a Deployment: its counts and its conditions, in the words they know.
+//! Status of a Deployment: counts and conditions, with the reasons and messages of upstream.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use super::sets::{Member, Sets};
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
-/// Why [`PROGRESSING`] holds when a rollout is done.
+/// Reason of [`PROGRESSING`] when a rollout is complete.
 const DONE: &str = "NewReplicaSetAvailable";
-/// Why it does not when nothing has moved for too long.
+/// Reason when nothing has progressed for `progressDeadlineSeconds`.
 const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 const PAUSED: &str = "DeploymentPaused";
 
-/// What a plan is about to do, as far as it concerns how progress is judged.
+/// Kind of step in a plan, as far as it concerns the condition [`PROGRESSING`].
 pub(super) enum Progress<'a> {
-    /// It makes a set, which may have failed before.
+    /// Creates a set, which may have failed before.
     Creates { set: &'a str, failure: Option<&'a str> },
-    /// It shares out pods, which is no rollout.
+    /// Scales in proportion; this is no rollout.
     Scales,
-    /// It rolls on.
+    /// Continues the rollout.
     Rolls,
 }
 
-/// The counts, with these conditions and the one of availability.
+/// Counts, with the given conditions and `Available`.
 pub(super) fn counted(sets: &Sets<'_>, conditions: Vec<Condition>, now: Time) -> DeploymentStatus {
     let sum = |count: fn(&Member<'_>) -> i64| int32::saturate(sets.all().map(count).sum());
     let available = sum(|set| set.set.status.available_replicas.unwrap_or(0));
@@ -52,14 +52,14 @@ pub(super) fn counted(sets: &Sets<'_>, conditions: Vec<Condition>, now: Time) ->
     status
 }
 
-/// How many pods are on their way out; nothing if a set does not say.
+/// Number of terminating pods; `None` if a set does not report it.
 fn terminating(sets: &Sets<'_>) -> Option<i64> {
     let said = sets.all().map(|set| &set.set.status);
     let said = said.filter(|status| status.observed_generation.is_some());
     said.map(|status| status.terminating_replicas).sum::<Option<i64>>().map(int32::saturate)
 }
 
-/// How the Deployment stands.
+/// Computes the status.
 pub(super) fn status(sets: &Sets<'_>, progress: Progress<'_>, now: Time) -> DeploymentStatus {
     let spec = &sets.deployment.spec;
     let mut conditions = sets.deployment.status.conditions.clone();
@@ -101,12 +101,12 @@ fn created(name: &str) -> String {
     format!("Created new replica set \"{name}\"")
 }
 
-/// Whether anybody wants to know that nothing moves.
+/// `true` if the Deployment has a progress deadline.
 fn has_deadline(deployment: &Deployment) -> bool {
     deployment.spec.progress_deadline_seconds.is_some_and(|seconds| seconds != i64::from(i32::MAX))
 }
 
-/// Says that the Deployment is paused, or no longer, so that the pause does not count as lack of progress.
+/// Records pause and resumption in the condition, so a pause does not count as lack of progress.
 fn note_pause(conditions: &mut Vec<Condition>, paused: bool, now: Time) {
     let reason = condition(conditions, PROGRESSING).map_or("", |condition| condition.reason.as_str());
     let said = reason == PAUSED;
@@ -121,7 +121,7 @@ fn note_pause(conditions: &mut Vec<Condition>, paused: bool, now: Time) {
     set(conditions, known(PROGRESSING, "Unknown", reason, message, now));
 }
 
-/// Judges whether the rollout moves, is done, or is stuck.
+/// Sets the condition to progressing, complete or timed out.
 fn judge(status: &mut DeploymentStatus, sets: &Sets<'_>, now: Time) {
     let current = condition(&status.conditions, PROGRESSING).cloned();
     let name = sets.new.as_ref().map(|new| &*new.object.meta().name);
@@ -141,7 +141,7 @@ fn judge(status: &mut DeploymentStatus, sets: &Sets<'_>, now: Time) {
     } else if let Some(name) = name
         && (current.is_none() || (was_done && !is_about_this))
     {
-        // It was made, and nobody came to say so; what is said is about another set.
+        // The set exists although its creation was not recorded; the condition is about another set.
         let message = format!("Found new replica set \"{name}\"");
         known(PROGRESSING, "True", "FoundNewReplicaSet", &message, now)
     } else if !was_done
@@ -153,13 +153,13 @@ fn judge(status: &mut DeploymentStatus, sets: &Sets<'_>, now: Time) {
     } else {
         return;
     };
-    // Other than most conditions this one is written anew for the same reason: each step is progress.
+    // Unlike other conditions, this one is updated for an unchanged reason: each step is progress.
     status.conditions.retain(|condition| condition.kind != PROGRESSING);
     let since = current.filter(Condition::is_true).and_then(|current| current.last_transition_time);
     status.conditions.push(Condition { last_transition_time: since.or(said.last_transition_time), ..said });
 }
 
-/// Whether all pods that are wanted, and no others, are there and can serve.
+/// `true` if all desired pods, and no others, are updated and available.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus, generation: i64) -> bool {
     let wanted = deployment.spec.replicas;
     status.updated_replicas == wanted
@@ -176,37 +176,37 @@ fn has_moved(before: &DeploymentStatus, after: &DeploymentStatus) -> bool {
         || after.available_replicas > before.available_replicas
 }
 
-/// When a rollout counts as stuck of which this was last said.
+/// Time at which a rollout with this condition times out.
 fn timeout(deployment: &Deployment, progressing: &Condition) -> Option<Time> {
     let seconds = deployment.spec.progress_deadline_seconds?;
     let since = progressing.last_update_time.or(progressing.last_transition_time)?;
     Some(since.after(Duration::from_secs(seconds.unsigned_abs())))
 }
 
-/// When to look whether the rollout is stuck.
+/// Time to check the progress deadline.
 pub(super) fn deadline(sets: &Sets<'_>, status: &DeploymentStatus, is_complete: bool) -> Option<Time> {
     let current = condition(&status.conditions, PROGRESSING)?;
     let waits = has_deadline(sets.deployment) && !is_complete && !sets.deployment.spec.paused;
     if !waits || [TIMED_OUT, DONE].contains(&current.reason.as_str()) {
         return None;
     }
-    // Times in a status are whole seconds; a second later there is no doubt.
+    // Times in a status are whole seconds; one more second makes sure that the deadline has passed.
     timeout(sets.deployment, current).map(|at| at.after(Duration::from_secs(1)))
 }
 
-/// Why a set cannot make its pods; the new set counts most.
+/// `ReplicaFailure` of the sets; that of the new set takes precedence.
 fn failure(sets: &Sets<'_>) -> Option<Condition> {
     let of = |set: &Member<'_>| condition(&set.set.status.conditions, REPLICA_FAILURE).cloned();
     let failure = sets.new.iter().chain(&sets.old).find_map(of)?;
     Some(Condition { last_update_time: failure.last_transition_time, ..failure })
 }
 
-/// A condition as Deployments have them, which also say when they were last looked at.
+/// Condition with `lastUpdateTime`, as Deployments have it.
 fn known(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Condition {
     Condition { last_update_time: Some(now), ..Condition::new(kind, status, reason, message, now) }
 }
 
-/// Puts a condition in its place. One that says the same for the same reason stays as it was.
+/// Sets a condition. If status and reason are equal, the existing one stays.
 fn set(conditions: &mut Vec<Condition>, mut new: Condition) {
     if let Some(known) = condition(conditions, &new.kind)
         && known.status == new.status

@@ -1,4 +1,4 @@
-//! How far a rule has come: a condition in its status.
+//! Status of DeviceTaintRules: progress of the eviction, as a condition.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use setpoint_reconcile::{Act, Object, Plan, World, Write};
 use super::{DeviceTaints, Memory, NO_EXECUTE, WHY, current_slices, eviction};
 
 const IN_PROGRESS: &str = "EvictionInProgress";
-/// The least time between two words about the same rule.
+/// Minimum time between two status writes of one rule.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What is remembered of a rule: whom it made go.
+/// Memo of a rule: the pods that it evicts.
 #[derive(Clone, Default)]
 pub struct Progress {
-    /// Pods that were still to go, by identity.
+    /// UIDs of pods that are not yet evicted.
     pending: BTreeSet<Box<str>>,
-    /// Pods that went and are counted, for as long as they are seen.
+    /// UIDs of evicted pods that are counted, for as long as they exist.
     counted: BTreeSet<Box<str>>,
-    /// How many went.
+    /// Number of evicted pods.
     evicted: usize,
 }
 
-/// Tells how far a rule has come.
+/// Plans the status of a rule.
 pub(super) fn plan(
     object: &Object,
     rule: &DeviceTaintRule,
@@ -42,7 +42,7 @@ pub(super) fn plan(
     let known = condition(&rule.status.conditions, IN_PROGRESS);
     let current = known.filter(|known| known.observed_generation == Some(generation));
     let effect = rule.spec.taint.effect.as_str();
-    // Only what a rule makes go can change without the rule.
+    // Without `NoExecute` the status depends on the rule alone.
     if current.is_some() && effect != NO_EXECUTE {
         return plan;
     }
@@ -69,11 +69,11 @@ pub(super) fn plan(
     plan
 }
 
-/// The pods that a rule concerns.
+/// Pods that a rule affects.
 struct Scan<'a> {
-    /// Those that are to go, or would be.
+    /// Pods to evict; for a rule without effect, pods that it would evict.
     pending: Vec<&'a Object>,
-    /// Those that are going on behalf of it, or of its like.
+    /// Terminating pods that were evicted for this or another device taint.
     going: Vec<&'a Object>,
 }
 
@@ -117,7 +117,7 @@ fn is_for(rule: &DeviceTaintRule, device: &AllocatedDevice) -> bool {
     rule.matches(&device.driver, &device.pool, &device.device)
 }
 
-/// Whom a rule has made go. If nothing is remembered, what was told last counts.
+/// Updates the progress. Without a memo, the count in the last condition is the base.
 fn progress(
     scan: &Scan<'_>,
     known: Option<&Condition>,
@@ -132,11 +132,11 @@ fn progress(
     let is_gone = |uid: &str| world.identified(uid).is_none();
     let gone: BTreeSet<Box<str>> = before.pending.iter().filter(|uid| is_gone(uid)).cloned().collect();
     let new = going.union(&gone).filter(|uid| !before.counted.contains(*uid)).count();
-    // Who is gone needs not be known any longer: it is never seen pending again.
+    // Deleted pods can be dropped: they never become pending again.
     Progress { pending, counted: going, evicted: before.evicted + new }
 }
 
-/// How many pods a message says were evicted.
+/// Parses the number of evicted pods in a message.
 fn said(message: &str) -> usize {
     let words: Vec<&str> = message.split(' ').collect();
     let at = words.iter().position(|word| *word == "evicted").filter(|at| *at >= 2);
@@ -144,7 +144,7 @@ fn said(message: &str) -> usize {
     at.filter(is_count).and_then(|at| words[at - 2].parse().ok()).unwrap_or(0)
 }
 
-/// What to tell about a rule, but for when.
+/// Condition of a rule, without its transition time.
 fn told(rule: &DeviceTaintRule, scan: &Scan<'_>, progress: &Progress, world: &World) -> Condition {
     let pods = scan.pending.len();
     let namespaces: BTreeSet<&str> = scan.pending.iter().map(|pod| &*pod.meta().namespace).collect();
@@ -196,7 +196,7 @@ fn plural(word: &str, count: usize) -> String {
     if count == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
-/// How many devices a rule is for: of those that there are, and of those that somebody has.
+/// Number of devices that a rule selects: published ones, and allocated ones.
 fn devices(rule: &DeviceTaintRule, world: &World) -> (usize, usize) {
     let pools: BTreeSet<(&str, &str)> = world
         .views::<ResourceSlice>()

@@ -1,4 +1,4 @@
-//! Which endpoint goes into which slice.
+//! Assignment of endpoints to slices.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use setpoint_reconcile::Object;
 
 use super::{ENDPOINTS_MAX, Existing};
 
-/// A slice as it should be.
+/// Desired slice.
 #[derive(Default)]
 pub(super) struct Slice<'a> {
-    /// The slice that is there; none for one to be made.
+    /// Existing slice; `None` if it has to be created.
     pub was: Option<&'a Object>,
     pub endpoints: Vec<Value>,
     pub ports: Vec<Value>,
-    /// Whether it is not as it was.
+    /// `true` if it differs from the existing slice.
     pub changed: bool,
 }
 
-/// All slices of a Service and a family of addresses.
+/// All slices of a Service and an address family.
 #[derive(Default)]
 pub(super) struct Packed<'a> {
     pub slices: Vec<Slice<'a>>,
 }
 
 impl<'a> Packed<'a> {
-    /// Packs endpoints that share ports, starting from the slices that are there.
+    /// Packs endpoints with equal ports, starting from the existing slices.
     pub fn pack(&mut self, ports: Vec<Value>, mut wanted: Vec<Value>, existing: Vec<Existing<'a>>) {
         let mut slices: Vec<Slice<'a>> = Vec::new();
         let mut places: BTreeMap<String, usize> =
@@ -34,7 +34,7 @@ impl<'a> Packed<'a> {
             let mut endpoints = Vec::with_capacity(slice.endpoints.len());
             let mut changed = false;
             for endpoint in &slice.endpoints {
-                // What serves still stays where it is, in its present form.
+                // Endpoints that still serve stay in their slice, with updated content.
                 match places.remove(&identity(endpoint)) {
                     Some(place) => {
                         let new = std::mem::take(&mut wanted[place]);
@@ -68,7 +68,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Fills the slices that must be written anyway, the fullest first.
+/// Fills slices that have to be written anyway, fullest first.
 fn fill_changed(slices: &mut [Slice<'_>], wanted: &mut Vec<Value>) {
     let mut changed: Vec<&mut Slice<'_>> = slices.iter_mut().filter(|slice| slice.changed).collect();
     changed.sort_by_key(|slice| std::cmp::Reverse(slice.endpoints.len()));
@@ -78,7 +78,7 @@ fn fill_changed(slices: &mut [Slice<'_>], wanted: &mut Vec<Value>) {
     }
 }
 
-/// Identity of an endpoint: the uid of its pod, and its addresses.
+/// Identity of an endpoint: the UID of its pod, and its addresses.
 fn identity(endpoint: &Value) -> String {
     let addresses = endpoint.get("addresses").map(json::to_text).unwrap_or_default();
     format!("{} {addresses}", endpoint.str_at(&["targetRef", "uid"]))

@@ -1,8 +1,9 @@
-//! What is asked about each metric, and what the answers come to.
+//! Metric queries of the autoscaler, and the proposals that follow from their answers.
 //!
-//! A question is `{"type", "namespace", "selector", "name"}` with `container`, `metricSelector` or `describedObject`
-//! where the type has them. The answer about pods is `{"pods": {NAME: {"value", "timestamp", "windowSeconds"}}}`,
-//! about an object `{"value"}`, about something outside `{"values"}`; all values are in thousandths.
+//! A query is `{"type", "namespace", "selector", "name"}` with `container`, `metricSelector` or
+//! `describedObject` where the type has them. The answer about pods is `{"pods": {NAME: {"value",
+//! "timestamp", "windowSeconds"}}}`, about an object `{"value"}`, about an external metric `{"values"}`; all
+//! values are in thousandths.
 
 use std::time::Duration;
 
@@ -14,25 +15,25 @@ use setpoint_reconcile::views::horizontal_pod_autoscaler::{Metric, Source};
 
 use super::usage::{Crowd, Sample, Samples, Usage, milli};
 
-/// What a metric comes to.
+/// Proposal of one metric.
 pub(super) struct Proposal {
     pub replicas: i64,
-    /// What it is called.
+    /// Name of the metric.
     pub name: String,
-    /// What the status says about it.
+    /// Entry of `status.currentMetrics`.
     pub status: Value,
 }
 
-/// Why a metric comes to nothing.
+/// Failure of one metric.
 pub(super) struct Fault {
     pub reason: &'static str,
-    /// What exactly went wrong.
+    /// Underlying error.
     pub cause: String,
-    /// The same, with what was tried.
+    /// Error with the failed operation.
     pub message: String,
 }
 
-/// The question about a metric.
+/// Builds the query of a metric.
 pub(super) fn ask(id: String, metric: &Metric, namespace: &str, selector: &str) -> Ask {
     let empty = Source::default();
     let source = metric.source().unwrap_or(&empty);
@@ -53,7 +54,7 @@ pub(super) fn ask(id: String, metric: &Metric, namespace: &str, selector: &str) 
     Ask { whom: "metrics", id, question }
 }
 
-/// What the answer about a metric comes to. `status_replicas` is how many pods there are, as their owner says.
+/// Evaluates the answer of a metric. `status_replicas` is the number of pods in the status of the target.
 pub(super) fn propose(
     metric: &Metric,
     answered: &Answered,
@@ -129,7 +130,7 @@ fn resource(
     Ok(Proposal { replicas, name: called, status })
 }
 
-/// How much of a resource pods use, as the status shows it.
+/// Current usage of a resource, as in `status.currentMetrics`.
 fn current(resource: &str, usage: &Usage) -> Value {
     let format = if resource == "memory" { Format::BinarySi } else { Format::DecimalSi };
     let mut current = value!({"averageValue": (Quantity::milli(usage.average, format).to_string())});
@@ -215,7 +216,7 @@ fn from_outside(
     })
 }
 
-/// How many pods share a number so that each has its target, and how much each has now.
+/// Number of pods at which each has the target average, and the current average.
 fn per_pod(used: i64, target: i64, pods: i64, crowd: &Crowd<'_>) -> (i64, i64) {
     let ratio = used as f64 / (target as f64 * pods as f64);
     let wanted = (used as f64 / target as f64).ceil() as i64;
@@ -244,7 +245,7 @@ fn quantity(text: Option<&String>) -> Option<i64> {
     text.and_then(|text| milli(text))
 }
 
-/// What pods told.
+/// Parses the samples of an answer.
 fn samples(answered: &Answered) -> Result<Samples, String> {
     let answer = answered.answer.as_ref().map_err(Clone::clone)?;
     let pods = answer.get("pods").and_then(Value::as_map).into_iter().flat_map(|pods| pods.iter());

@@ -1,4 +1,5 @@
-//! Autoscalers that control the same pods: none of them may scale, or they would undo each other's work.
+//! Overlapping autoscalers: those that control the same pods do not scale, or they would undo each other's
+//! changes.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +13,12 @@ use setpoint_reconcile::{View, World};
 
 use crate::{pods, scale};
 
-/// Maximum number of comparisons of selectors with sets of labels. A selector that requires a label is compared with the
-/// sets that have it; those of autoscalers beyond the bound are not compared.
+/// Maximum number of comparisons of selectors with label sets. A selector that requires a label is compared
+/// with the label sets that have it; autoscalers beyond the bound are not compared.
 const COMPARISONS_MAX: usize = 200_000;
 
-/// Returns the autoscalers, as `namespace/name`, that control any of the pods that `selector` selects. As upstream does,
-/// pods with the same labels are looked at once, and autoscalers of targets without pods control none.
+/// Returns the autoscalers, as `namespace/name`, that control any of the pods that `selector` selects. As in
+/// upstream, pods with equal labels are compared once, and autoscalers of targets without pods control none.
 pub(super) fn controlling(world: &World, namespace: &str, selector: &Selector) -> Vec<String> {
     let pods = pods::selected(world, namespace, selector);
     let labels: BTreeSet<BTreeMap<&str, &str>> =
@@ -38,7 +39,7 @@ pub(super) fn controlling(world: &World, namespace: &str, selector: &Selector) -
         let Some(autoscaler) = object.view::<HorizontalPodAutoscaler>() else { continue };
         let controls = |selector: &Selector| {
             let required = selector.requirements().iter().filter_map(required);
-            // The sets that have the label of which there are the fewest.
+            // The label sets with the rarest required label.
             let with_label = required.map(|label| by_label.get(&label).map_or(&[][..], Vec::as_slice));
             let candidates = with_label.min_by_key(|sets| sets.len()).unwrap_or(&all);
             let affordable = candidates.iter().take_while(|_| {
@@ -55,14 +56,14 @@ pub(super) fn controlling(world: &World, namespace: &str, selector: &Selector) -
     found
 }
 
-/// The one label that meets a requirement, if there is only one.
+/// The label that a requirement demands, if there is only one.
 fn required(one: &Requirement) -> Option<(&str, &str)> {
     let is_one = matches!(one.operator(), Operator::Equals | Operator::DoubleEquals | Operator::In);
     one.values().next().filter(|_| is_one && one.values().len() == 1).map(|value| (one.key(), value))
 }
 
-/// Applies a predicate to the selector of a target; `false` if the target is not there or has no pods. The views of
-/// built-in kinds are decoded once per commit, so that many autoscalers in a namespace cost little.
+/// Applies a predicate to the selector of a target; `false` if the target is missing or has no pods. The
+/// views of built-in kinds are decoded once per commit, so many autoscalers in a namespace cost little.
 fn is_any(world: &World, namespace: &str, target: &TargetReference, is: &dyn Fn(&Selector) -> bool) -> bool {
     let name = &*target.name;
     match (&*target.api_version, &*target.kind) {

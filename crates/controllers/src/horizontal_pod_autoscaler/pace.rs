@@ -1,6 +1,6 @@
-//! How fast the number of pods may change: what was proposed lately is weighed, and policies bound each step.
+//! Stabilization window and scaling policies of an autoscaler.
 //!
-//! All this is remembered, not written down: who forgets it may change the number sooner.
+//! The history is kept in memory only: losing it can only allow an earlier change.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use setpoint_api::Time;
 use setpoint_reconcile::Jump;
 use setpoint_reconcile::views::horizontal_pod_autoscaler::{Behavior, Rules};
 
-/// How long lower proposals are held back where nobody says how long.
+/// Default stabilization window for scaling down.
 const CALM_DOWN: Duration = Duration::from_secs(300);
-/// How often changes are remembered, at the most.
+/// Maximum number of remembered changes.
 const REMEMBERED_MAX: usize = 1000;
 
-/// What was proposed and done lately.
+/// Recent proposals and changes.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
     proposals: Vec<(i64, Time)>,
@@ -22,7 +22,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Keeps every proposal and change as old as it was.
+    /// Shifts all times, so every proposal and change keeps its age.
     pub(super) fn clock_jumped(&mut self, jump: Jump) {
         for (_, at) in self.proposals.iter_mut().chain(&mut self.ups).chain(&mut self.downs) {
             *at = jump.shift(*at);
@@ -30,14 +30,14 @@ impl Past {
     }
 }
 
-/// A number of pods, with the reason and the words for it.
+/// Number of pods, with reason and message of the condition.
 pub(super) struct Bounded {
     pub replicas: i64,
     pub reason: &'static str,
     pub message: &'static str,
 }
 
-/// What the number of pods is and may be.
+/// Current number of pods, and the allowed range.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub current: i64,
@@ -64,14 +64,14 @@ fn seconds(seconds: i64) -> Duration {
 }
 
 impl Past {
-    /// The number there is when looking begins counts as proposed.
+    /// Records the current number as the first proposal.
     pub fn begin(&mut self, current: i64, now: Time) {
         if self.proposals.is_empty() {
             self.proposals.push((current, now));
         }
     }
 
-    /// What a proposal comes to after those of late; what is said if that is not itself.
+    /// Stabilizes a proposal by the recent ones; the reason and message if that changes it.
     pub(super) fn stabilize(
         &mut self,
         proposed: i64,
@@ -84,7 +84,7 @@ impl Past {
         };
         let up = window(behavior.and_then(|behavior| behavior.scale_up.as_ref()), Duration::ZERO);
         let down = window(behavior.and_then(|behavior| behavior.scale_down.as_ref()), CALM_DOWN);
-        // Where behavior is set, a proposal of exactly so long ago is an old one; where it is not, it counts.
+        // With `behavior`, a proposal exactly as old as the window is outside of it; without, it is inside.
         let edge = i64::from(behavior.is_some());
         let since = |window: Duration| {
             let recent = self.proposals.iter().filter(move |(_, at)| at.0 >= now.before(window).0 + edge);
@@ -112,7 +112,7 @@ impl Past {
         bounded(stable, ("ScaleDownStabilized", message))
     }
 
-    /// What a number comes to within the bounds and the pace.
+    /// Limits a number by the range and the scaling policies.
     pub(super) fn limit(&self, wanted: i64, range: Range, behavior: Option<&Behavior>, now: Time) -> Bounded {
         let Range { current, min, max } = range;
         let Some(behavior) = behavior else {
@@ -140,7 +140,7 @@ impl Past {
         bounded(wanted, WITHIN)
     }
 
-    /// The number of pods that policies allow at the most, or at the least.
+    /// Maximum number of pods that the policies allow when scaling up, minimum when scaling down.
     fn fastest(&self, current: i64, rules: Option<&Rules>, is_up: bool, now: Time) -> i64 {
         let Some(rules) = rules.filter(|rules| rules.select_policy != "Disabled") else { return current };
         let changed = |changes: &[(i64, Time)], period: i64| -> i64 {
@@ -162,7 +162,7 @@ impl Past {
         chosen.unwrap_or(current)
     }
 
-    /// Notes that the number was changed.
+    /// Records a change of the number.
     pub(super) fn note_change(&mut self, from: i64, to: i64, behavior: Option<&Behavior>, now: Time) {
         let Some(behavior) = behavior else { return };
         let (changes, rules) = if to > from {

@@ -1,7 +1,7 @@
-//! From what pods use to how many there should be.
+//! Replica calculator: desired number of pods from the usage that metrics report.
 //!
-//! Pods that tell nothing are taken for what would change least: when pods are to be added they use nothing, when
-//! pods are to be taken away they use all they should.
+//! Pods without metrics are assumed to have the usage that changes the result least: zero when scaling up,
+//! the full target when scaling down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,25 +13,26 @@ use setpoint_reconcile::views::pod::{Container, Pod};
 
 use crate::pods;
 
-/// How long a new pod may burn more CPU than it will.
+/// Time after the start of a pod in which CPU samples count only if the pod is ready for a whole window.
 const START_UP: Duration = Duration::from_secs(300);
-/// How long a pod that was never ready is not asked for its CPU.
+/// Time after the start in which a pod that was never ready counts as unready, and its CPU samples are
+/// ignored.
 const FIRST_READINESS: Duration = Duration::from_secs(30);
 
-/// What a pod told.
+/// Metric sample of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    /// In thousandths.
+    /// Value in thousandths.
     pub value: i64,
-    /// When it was taken.
+    /// Time of the sample.
     pub at: Time,
-    /// Over which time.
+    /// Window of the sample.
     pub window: Duration,
 }
 
 pub(super) type Samples = BTreeMap<String, Sample>;
 
-/// How far numbers may be off before anything is done.
+/// Relative deviations from the target within which nothing is scaled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerances {
     pub down: f64,
@@ -44,17 +45,17 @@ impl Tolerances {
     }
 }
 
-/// How much is used, compared with the target.
+/// Usage compared with the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
     pub ratio: f64,
-    /// In percent of what pods ask for, where that is the target.
+    /// Usage in percent of the requests, for utilization targets.
     pub percent: Option<i64>,
-    /// For each pod, in thousandths.
+    /// Average per pod, in thousandths.
     pub average: i64,
 }
 
-/// What there is to know about the pods that are scaled.
+/// Pods of the scale target, and the settings to evaluate them.
 pub(super) struct Crowd<'a> {
     pub pods: Vec<pods::Seen<'a>>,
     pub current: i64,
@@ -63,7 +64,7 @@ pub(super) struct Crowd<'a> {
 }
 
 impl Crowd<'_> {
-    /// How many pods a target in percent of their requests needs.
+    /// Number of pods for a target in percent of the requests.
     pub fn for_percent(
         &self,
         samples: Samples,
@@ -81,7 +82,7 @@ impl Crowd<'_> {
             _ => 0,
         };
         let measure = |samples: &Samples| {
-            // A pod that asks for nothing has no share of it.
+            // A pod without a request has no utilization.
             for request in requests.values() {
                 request.as_ref().map_err(Clone::clone)?;
             }
@@ -102,7 +103,7 @@ impl Crowd<'_> {
         self.weigh(samples, resource == "cpu", measure, |name| of(name).saturating_mul(target.max(100)) / 100)
     }
 
-    /// How many pods a target for each of them needs, in thousandths.
+    /// Number of pods for a target average per pod, in thousandths.
     pub fn for_average(&self, samples: Samples, is_cpu: bool, target: i64) -> Result<(i64, Usage), String> {
         let measure = |samples: &Samples| {
             let used = samples.values().fold(0i64, |sum, sample| sum.saturating_add(sample.value));
@@ -154,7 +155,7 @@ impl Crowd<'_> {
         Ok((if is_against { self.current } else { wanted }, usage))
     }
 
-    /// How many pods a number about something else needs, given as its ratio to the target.
+    /// Number of pods for a metric of another object, given as its ratio to the target.
     pub fn for_ratio(&self, ratio: f64) -> Result<i64, String> {
         if self.current == 0 {
             return Ok(ratio.ceil() as i64);
@@ -194,7 +195,7 @@ impl Crowd<'_> {
         groups
     }
 
-    /// Whether what a pod burns now says nothing about what it will.
+    /// `true` if the CPU usage of a pod still includes its start.
     fn is_starting(&self, pod: &Pod, sample: &Sample) -> bool {
         let Some(ready) = condition(&pod.status.conditions, "Ready") else { return true };
         let Some(start) = pod.status.start_time else { return true };
@@ -210,15 +211,15 @@ impl Crowd<'_> {
 #[derive(Default)]
 struct Groups {
     ready: usize,
-    /// They have just started, or have not.
+    /// Pods that are pending, starting or not ready.
     unready: BTreeSet<String>,
-    /// They tell nothing.
+    /// Pods without a sample.
     missing: BTreeSet<String>,
-    /// They are on their way out.
+    /// Pods that are failed or being deleted.
     ignored: BTreeSet<String>,
 }
 
-/// What a pod, or one container of it, asks for, in thousandths.
+/// Request of a pod, or of one of its containers, in thousandths.
 fn request(name: &str, pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
     let as_a_whole = pod.spec.resources.as_ref().and_then(|whole| whole.get("requests"));
     if let Some(whole) = as_a_whole.filter(|_| container.is_empty()).and_then(Value::as_map)
@@ -243,7 +244,7 @@ fn request(name: &str, pod: &Pod, container: &str, resource: &str) -> Result<i64
     Ok(sum)
 }
 
-/// A quantity in thousandths.
+/// Parses a quantity into thousandths.
 pub(super) fn milli(text: &str) -> Option<i64> {
     Quantity::parse(text).ok().map(Quantity::milli_value)
 }

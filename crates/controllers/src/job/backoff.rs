@@ -1,8 +1,8 @@
-//! How long a Job waits before it replaces pods that failed: ten seconds, doubled with every failure since the last
-//! success, up to ten minutes.
+//! Backoff of pod replacement in a Job: ten seconds, doubled with every failure since the last success, up to
+//! ten minutes.
 //!
-//! Failures are remembered by the identity of the pod, so that looking twice counts once, and what is still there
-//! to be seen need not be remembered: a loop that forgot everything waits for almost as long.
+//! Failures are remembered by the UID of the pod, so repeated plans count a failure once. Failed pods that
+//! still exist are counted again after a restart: without the memo the backoff is almost as long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use setpoint_reconcile::views::condition;
 
 use super::TrackedPod;
 
-/// The wait after the first failure.
+/// Backoff after the first failure.
 pub const BACKOFF_MIN: Duration = Duration::from_secs(10);
-/// The longest wait.
+/// Maximum backoff.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(600);
-/// How many failures are worth remembering: with so many the wait is the longest there is.
+/// Maximum number of remembered failures: with as many the backoff is at its maximum.
 const REMEMBERED_MAX: usize = 8;
 
-/// The failures since the last success.
+/// Failures since the last success.
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
     last_success: Option<Time>,
@@ -27,7 +27,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// With what the pods show.
+    /// Adds the finished pods.
     pub(super) fn noted<'a>(
         mut self,
         succeeded: impl Iterator<Item = &'a TrackedPod<'a>>,
@@ -45,20 +45,20 @@ impl Failures {
         self
     }
 
-    /// Until when to wait; nothing if nothing failed.
+    /// End of the backoff; `None` without failures.
     pub fn wait_until(&self) -> Option<Time> {
         let last = self.failed.values().max()?;
         Some(last.after(wait(self.failed.len())))
     }
 }
 
-/// How long to wait after so many failures.
+/// Backoff after a number of failures.
 pub(super) fn wait(failures: usize) -> Duration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
     if failures == 0 { Duration::ZERO } else { (BACKOFF_MIN * (1 << doublings)).min(BACKOFF_MAX) }
 }
 
-/// When a pod came to its end: as its containers tell, or its readiness, or its deletion.
+/// Finish time of a pod: from its containers, else its `Ready` condition, else its deletion.
 pub(super) fn finished_at(tracked: &TrackedPod<'_>) -> Time {
     let (meta, pod) = (tracked.object.meta(), tracked.pod);
     let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");

@@ -1,13 +1,13 @@
-//! Sets of completion indexes, written as `0-3,5`: intervals in order that neither touch nor overlap.
+//! Sets of completion indexes, written as `0-3,5`: sorted intervals that neither touch nor overlap.
 
 use std::fmt;
 
-/// A set of indexes.
+/// Set of indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(i64, i64)>);
 
 impl Indexes {
-    /// Reads a set, as far as it is below `completions`. What is no interval is passed over.
+    /// Parses a set, limited to indexes below `completions`. Invalid intervals are skipped.
     pub fn parse(text: &str, completions: i64) -> Indexes {
         let intervals = text.split(',').filter_map(|part| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -17,28 +17,28 @@ impl Indexes {
         intervals.collect()
     }
 
-    /// How many there are.
+    /// Number of indexes.
     pub fn total(&self) -> i64 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Whether an index is in the set.
+    /// `true` if an index is in the set.
     pub fn has(&self, index: i64) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// This set and another.
+    /// Union with the given indexes.
     pub fn with(&self, more: impl IntoIterator<Item = i64>) -> Indexes {
         self.0.iter().copied().chain(more.into_iter().map(|index| (index, index))).collect()
     }
 
-    /// This set and another.
+    /// Union with another set.
     pub fn union(&self, other: &Indexes) -> Indexes {
         self.0.iter().chain(&other.0).copied().collect()
     }
 
-    /// How many are in both.
+    /// Number of indexes in both sets.
     pub fn shared(&self, other: &Indexes) -> i64 {
         let overlaps = self.0.iter().flat_map(|(first, last)| {
             let start = other.0.partition_point(|(_, end)| end < first);

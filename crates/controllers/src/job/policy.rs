@@ -1,4 +1,4 @@
-//! What people say that failures and successes of pods mean for a Job.
+//! Pod failure policy and success policy of a Job.
 
 use setpoint_reconcile::views::job::{ExitCodes, PodFailurePolicy, SuccessPolicy};
 use setpoint_reconcile::views::pod::{ContainerStatus, PodStatus};
@@ -6,20 +6,20 @@ use setpoint_reconcile::views::pod::{ContainerStatus, PodStatus};
 use super::TrackedPod;
 use super::indexes::Indexes;
 
-/// What the failure of a pod means.
+/// Action on a failed pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It counts towards the limit.
+    /// It counts towards `backoffLimit`.
     Counts,
     /// It does not count.
     Ignored,
-    /// Its index has failed.
+    /// Its index fails.
     FailsIndex,
-    /// The whole Job has failed, in these words.
+    /// The Job fails, with this message.
     FailsJob(String),
 }
 
-/// What the failure of a pod means: the first rule that fits decides.
+/// Action on a failed pod: the first rule that matches decides.
 pub(super) fn meaning(policy: Option<&PodFailurePolicy>, failed: &TrackedPod<'_>) -> Meaning {
     let rules = policy.into_iter().flat_map(|policy| &policy.rules);
     let status = &failed.pod.status;
@@ -55,7 +55,7 @@ pub(super) fn meaning(policy: Option<&PodFailurePolicy>, failed: &TrackedPod<'_>
     Meaning::Counts
 }
 
-/// The first container that ended with one of the codes.
+/// First container that terminated with one of the exit codes.
 fn exited<'a>(status: &'a PodStatus, codes: &ExitCodes) -> Option<(&'a ContainerStatus, i64)> {
     let all = status.container_statuses.iter().chain(&status.init_container_statuses);
     let named = all.filter(|one| codes.container_name.as_ref().is_none_or(|name| *name == one.name));
@@ -72,7 +72,7 @@ fn exited<'a>(status: &'a PodStatus, codes: &ExitCodes) -> Option<(&'a Container
     failed.find(|(_, code)| fits(*code))
 }
 
-/// Why the successes are enough; nothing if they are not.
+/// Message of the first success criterion that is met; `None` if none is.
 pub(super) fn success(
     policy: Option<&SuccessPolicy>,
     completions: i64,

@@ -1,4 +1,4 @@
-//! How many pods of a Job run: new ones are made, those too many go.
+//! Creation and deletion of a Job's pods.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use super::{
 };
 use crate::pods;
 
-/// The variable that tells a container the index of its pod.
+/// Environment variable with the completion index.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
-/// The longest prefix of a generated name.
+/// Maximum length of the prefix of a generated name.
 const PREFIX_MAX: usize = 58;
 
 impl<'a> Sync<'a> {
-    /// Makes as many pods run as are wanted. In one plan pods are deleted or made, not both.
+    /// Scales the active pods to the desired number. One plan deletes or creates pods, not both.
     pub fn manage(&self) -> Work {
         let spec = &self.job.spec;
         let active: Vec<TrackedPod<'a>> = self.active().copied().collect();
@@ -27,7 +27,7 @@ impl<'a> Sync<'a> {
         let want = match spec.completions {
             _ if spec.suspend => 0,
             Some(completions) => (completions - self.succeeded).min(spec.parallelism).max(0),
-            // After a success the others are let run, and none is added.
+            // After the first success running pods continue, and none is added.
             None if self.succeeded > 0 => count,
             None => spec.parallelism,
         };
@@ -39,7 +39,7 @@ impl<'a> Sync<'a> {
             let tracked = removed.iter().filter(|pod| pod.is_tracked);
             return Work {
                 deferred,
-                // One that has ended meanwhile must be counted, so that it may not be let go.
+                // A pod that has finished meanwhile must be counted, so the write conflicts.
                 removals: tracked.map(|pod| pods::remove_finalizer_unchanged(pod.object, TRACKING)).collect(),
                 deletions: removed.iter().map(|pod| pods::delete(pod.object, &self.owner)).collect(),
                 ..Work::default()
@@ -55,9 +55,9 @@ impl<'a> Sync<'a> {
         Work { deferred: missing - now, ..self.add(now) }
     }
 
-    /// The pods that go: those that have no place, or share it with another, and so many more as are too many.
+    /// Pods to delete: those without a valid or unique index, and as many more as are surplus.
     fn surplus(&self, active: Vec<TrackedPod<'a>>, at_least: usize) -> Vec<TrackedPod<'a>> {
-        // One that was let go and not yet deleted goes first: whatever comes of it is not counted any more.
+        // Pods without the finalizer first: their outcome is not counted any more.
         let order = |pod: &TrackedPod<'a>| (pod.is_tracked, pods::deletion_order(&(pod.object, pod.pod), 0));
         let (mut left, mut removed) = (active, Vec::new());
         if self.job.spec.is_indexed() {
@@ -82,7 +82,7 @@ impl<'a> Sync<'a> {
         removed
     }
 
-    /// Makes pods, unless they must wait because others failed.
+    /// Creates pods, unless they are backing off after failures.
     fn add(&self, count: usize) -> Work {
         let is_by_index = self.job.spec.backoff_limit_per_index.is_some();
         let wait_until = self.failures.wait_until().filter(|until| !is_by_index && *until > self.now);
@@ -112,7 +112,7 @@ impl<'a> Sync<'a> {
         work
     }
 
-    /// The indexes that need no new pod.
+    /// Indexes that need no new pod.
     fn pending(&self, state: &IndexState) -> Indexes {
         let has_pod = |pod: &&TrackedPod<'_>| {
             pod.is_active() || self.job.spec.replaces_only_failed() && pod.is_terminating()
@@ -121,7 +121,7 @@ impl<'a> Sync<'a> {
         state.failed.as_ref().map_or(taken.clone(), |failed| taken.union(failed))
     }
 
-    /// What every new pod looks like.
+    /// Template of new pods.
     fn template(&self) -> Value {
         let mut pod = pods::from_template(&self.job.spec.template.0, &self.owner);
         let finalizers = pod.ensure_map("metadata").ensure("finalizers", || Value::List(Vec::new()));
@@ -139,7 +139,7 @@ impl<'a> Sync<'a> {
         pod
     }
 
-    /// A new pod of an index.
+    /// New pod of an index.
     fn indexed(&self, mut pod: Value, index: i64, replaced: Option<&TrackedPod<'_>>) -> Value {
         let name = &self.object.meta().name;
         let metadata = pod.ensure_map("metadata");
@@ -169,7 +169,7 @@ impl<'a> Sync<'a> {
     }
 }
 
-/// Tells the containers their index, unless they set the variable themselves.
+/// Sets the index variable of the containers, unless they define it.
 fn tell_index(pod: &mut Value) {
     for list in ["initContainers", "containers"] {
         let containers = pod.at_mut(&["spec", list]).and_then(Value::as_list_mut);

@@ -1,4 +1,4 @@
-//! One look at a Job: what its pods come to, and what follows.
+//! Sync of one Job: counts its pods, decides about its end, creates and deletes pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,12 +15,12 @@ use super::policy::{self, Meaning};
 use super::{PODS_PER_PLAN_MAX, TRACKING, TrackedPod};
 use crate::pods::{self, Owner};
 
-/// One look at a Job.
+/// Sync context of one Job.
 pub(super) struct Sync<'a> {
     pub owner: Owner<'a>,
     pub object: &'a Object,
     pub job: &'a Job,
-    /// Its pods, by index.
+    /// Pods of the Job, sorted by index.
     pub pods: Vec<TrackedPod<'a>>,
     pub uncounted: Uncounted,
     pub succeeded: i64,
@@ -31,18 +31,18 @@ pub(super) struct Sync<'a> {
     adoptions: Vec<Act>,
 }
 
-/// How the indexes of an indexed Job stand.
+/// State of the completion indexes of an indexed Job.
 pub(super) struct IndexState {
     pub completions: i64,
     pub succeeded: Indexes,
-    /// Those that failed, if indexes fail by themselves.
+    /// Failed indexes, if the Job has `backoffLimitPerIndex`.
     pub failed: Option<Indexes>,
-    /// The pods that keep their finalizer until they are replaced, because they know how often their index failed;
-    /// by index, as a position among the pods.
+    /// Failed pods that keep their finalizer until they are replaced, because they carry the failure count of
+    /// their index. Index to position in the pods.
     pub last_failed: BTreeMap<i64, usize>,
 }
 
-/// How a Job ends.
+/// Terminal state of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub is_success: bool,
@@ -68,16 +68,16 @@ impl Verdict {
     }
 }
 
-/// What is to be done about pods.
+/// Pods to create and to delete.
 #[derive(Default)]
 pub(super) struct Work {
-    /// Pods that go without being counted: they lose their finalizer, then they are deleted.
+    /// Pods that are removed without being counted: the finalizer is removed before the pod is deleted.
     pub removals: Vec<Act>,
     pub deletions: Vec<Act>,
     pub creations: Vec<Act>,
-    /// Pods that later plans create or delete.
+    /// Number of pods that later plans create or delete.
     pub deferred: usize,
-    /// When pods can be made that must wait now.
+    /// Time at which pods that are backing off can be created.
     pub wait_until: Option<Time>,
 }
 
@@ -109,10 +109,10 @@ impl<'a> Sync<'a> {
         &self.job.spec
     }
 
-    /// Counts successes and failures: those in the status, those about to be, and those that just ended.
+    /// Counts successes and failures: in the status, uncounted, and newly finished.
     fn count(&mut self) {
         let (status, uncounted) = (&self.job.status, &self.uncounted);
-        // The status may name many pods.
+        // The status may list many pods.
         let named = |uids: &'_ [Box<str>]| uids.iter().cloned().collect::<BTreeSet<Box<str>>>();
         let (known_succeeded, known_failed) = (named(&uncounted.succeeded), named(&uncounted.failed));
         let unknown = |pod: &TrackedPod<'_>, known: &BTreeSet<Box<str>>| {
@@ -125,7 +125,7 @@ impl<'a> Sync<'a> {
         let failed = new_failed.filter(|pod| self.meaning(pod) != Meaning::Ignored).count();
         self.succeeded = status.succeeded.unwrap_or(0) + size(succeeded + uncounted.succeeded.len());
         self.failed = status.failed.unwrap_or(0) + size(failed + uncounted.failed.len());
-        // A pod that was taken away on purpose is no failure, whatever became of it.
+        // A pod that was removed by the controller is no failure, whatever its phase.
         let is_failure = |pod: &&TrackedPod<'_>| {
             let is_plain = pod.pod.status.phase == "Failed" && !pod.object.meta().is_deleted();
             if pod.is_tracked { self.has_failed(pod) } else { is_plain }
@@ -147,7 +147,7 @@ impl<'a> Sync<'a> {
         let succeeded = known(&self.job.status.completed_indexes).with(succeeded);
         let failed = spec.backoff_limit_per_index.map(|limit| {
             let failed = valid().filter(|pod| self.fails_index(pod, limit)).filter_map(|pod| pod.index);
-            // An index that succeeded stays so, even if another pod of it failed for good.
+            // A succeeded index stays so, even if another pod of it failed the index.
             let failed = failed.filter(|index| !succeeded.has(*index));
             known(&self.job.status.failed_indexes).with(failed)
         });
@@ -179,13 +179,13 @@ impl<'a> Sync<'a> {
         last
     }
 
-    /// Whether a pod has a place in the Job: in one with indexes, an index of it.
+    /// `true` if the pod belongs to the Job: in an indexed Job, if its index is in range.
     pub fn is_valid(&self, pod: &TrackedPod<'_>) -> bool {
         let completions = self.spec().completions.unwrap_or(0);
         !self.spec().is_indexed() || pod.index.is_some_and(|index| index < completions)
     }
 
-    /// Whether a pod has failed, or counts as failed because it is being deleted.
+    /// `true` if a pod has failed, or counts as failed because it is being deleted.
     pub fn has_failed(&self, pod: &TrackedPod<'_>) -> bool {
         pod.pod.status.phase == "Failed"
             || !self.spec().replaces_only_failed() && pod.object.meta().is_deleted() && !pod.has_succeeded()
@@ -204,7 +204,7 @@ impl<'a> Sync<'a> {
             }
     }
 
-    /// The pods that run or are going to.
+    /// Pods that are pending or running.
     pub fn active(&self) -> impl Iterator<Item = &TrackedPod<'a>> {
         self.pods.iter().filter(|pod| pod.is_active())
     }
@@ -241,7 +241,7 @@ impl<'a> Sync<'a> {
             plan.stage(self.adoptions);
         }
         plan.stage(tracked.counted.into_iter().chain(work.removals));
-        // Where pods wait for a backoff, nothing is planned at once.
+        // While pods are backing off, the Job is not requeued at once.
         if !work.deletions.is_empty() || !work.creations.is_empty() {
             plan.defer(work.deferred);
         }
@@ -256,7 +256,8 @@ impl<'a> Sync<'a> {
         plan
     }
 
-    /// How the Job ends, if it does: what was decided before stands; failures come before successes.
+    /// Terminal state of the Job, if it is reached. An earlier decision stands; failures come before
+    /// successes.
     fn verdict(&self) -> Option<Verdict> {
         let known = |kind| condition(&self.job.status.conditions, kind).filter(|one| one.is_true());
         if let Some(decided) = known("SuccessCriteriaMet").or_else(|| known("FailureTarget")) {
@@ -297,7 +298,7 @@ impl<'a> Sync<'a> {
         Some(Verdict::success("SuccessPolicy", &message))
     }
 
-    /// Whether containers that are restarted in place have used up the limit.
+    /// `true` if container restarts have reached `backoffLimit`, for `restartPolicy: OnFailure`.
     fn restarted_too_often(&self) -> bool {
         if self.spec().template.0.str_at(&["spec", "restartPolicy"]) != "OnFailure" {
             return false;
@@ -310,7 +311,7 @@ impl<'a> Sync<'a> {
         restarts > 0 && restarts >= self.spec().backoff_limit
     }
 
-    /// Whether enough pods have succeeded and none is left, once the work is done.
+    /// `true` if enough pods have succeeded and none is active, once the work is done.
     fn is_complete(&self, work: &Work) -> bool {
         let is_enough = match self.spec().completions {
             Some(completions) => self.succeeded >= completions,
@@ -320,7 +321,7 @@ impl<'a> Sync<'a> {
     }
 }
 
-/// When a Job has been active for too long; one at rest is not active.
+/// End of `activeDeadlineSeconds`; `None` while the Job is suspended.
 fn deadline(job: &Job, start: Option<Time>) -> Option<Time> {
     let limit = job.spec.active_deadline_seconds.filter(|_| !job.spec.suspend)?;
     Some(start?.after(Duration::from_secs(u64::try_from(limit).unwrap_or(0))))

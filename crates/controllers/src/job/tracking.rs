@@ -1,4 +1,4 @@
-//! Counting pods without loss, and what the status says.
+//! Counting of pods without loss, and the status of a Job.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +13,20 @@ use super::{TRACKING, TrackedPod, UNCOUNTED_MAX};
 use crate::owners::ACTS_MAX;
 use crate::pods;
 
-/// What counting comes to.
+/// Result of counting.
 pub(super) struct Tracked {
-    /// How the Job stands.
+    /// New status.
     pub status: JobStatus,
-    /// What to say when that is written.
+    /// Event to emit when the status is written.
     pub said: Option<Note>,
-    /// What to say in any case.
+    /// Events to emit in any case.
     pub notes: Vec<Note>,
-    /// Pods that lose their finalizer once that is written.
+    /// Pods that lose their finalizer once the status is written.
     pub counted: Vec<Act>,
 }
 
 impl Sync<'_> {
-    /// Counts the pods that have ended, and says how the Job stands.
+    /// Counts finished pods, and computes the status.
     pub fn track(&self, verdict: Option<&Verdict>) -> Tracked {
         let mut status = self.observed();
         let mut said = None;
@@ -44,8 +44,8 @@ impl Sync<'_> {
         Tracked { status, said, notes, counted }
     }
 
-    /// Takes the finalizer off a pod that is counted. One that goes uncounted may have ended meanwhile, and then it
-    /// must be counted after all.
+    /// Removes the finalizer of a counted pod. A pod that is removed uncounted may have finished meanwhile;
+    /// then the write conflicts, and the pod is counted.
     fn let_go(&self, pod: &TrackedPod<'_>) -> Act {
         if pod.has_succeeded() || self.has_failed(pod) {
             pods::remove_finalizer(pod.object, TRACKING)
@@ -54,7 +54,7 @@ impl Sync<'_> {
         }
     }
 
-    /// The old status with what is seen now.
+    /// Previous status with the current observations.
     fn observed(&self) -> JobStatus {
         let mut status = self.job.status.clone();
         let size = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
@@ -75,7 +75,7 @@ impl Sync<'_> {
         status
     }
 
-    /// Says whether the Job rests. The clock of a Job that goes on starts anew.
+    /// Sets the condition `Suspended`. A resumed Job gets a new start time.
     fn note_rest(&self, status: &mut JobStatus) -> Option<Note> {
         let subject = self.owner.subject();
         if self.job.spec.suspend {
@@ -92,7 +92,7 @@ impl Sync<'_> {
         })
     }
 
-    /// Turns the names of pods that have lost their finalizer into numbers.
+    /// Converts uncounted pods that have lost their finalizer into counts.
     fn settle(&self, status: &mut JobStatus) {
         let tracked: BTreeSet<&str> =
             self.pods.iter().filter(|pod| pod.is_tracked).map(TrackedPod::uid).collect();
@@ -109,7 +109,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Names the pods that have ended. Gives those that can lose their finalizer, and whether these are all.
+    /// Lists finished pods as uncounted. Returns those that can lose their finalizer, and `true` if these are
+    /// all.
     fn count_ended(&self, status: &mut JobStatus, verdict: Option<&Verdict>) -> (Vec<TrackedPod<'_>>, bool) {
         let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
         let named = |uids: &'_ [Box<str>]| uids.iter().cloned().collect::<BTreeSet<Box<str>>>();
@@ -145,7 +146,8 @@ impl Sync<'_> {
         (counted, true)
     }
 
-    /// `true` if a counted pod no longer needs its finalizer. A pod that awaits its replacement still needs it.
+    /// `true` if a counted pod no longer needs its finalizer. A pod that awaits its replacement still needs
+    /// it.
     fn can_go(&self, pod: &TrackedPod<'_>, awaits_replacement: bool, is_decided: bool) -> bool {
         if self.object.meta().is_deleted() || is_decided || pod.has_succeeded() {
             return true;
@@ -153,14 +155,14 @@ impl Sync<'_> {
         self.has_failed(pod) && !awaits_replacement
     }
 
-    /// Whether no pod is left that the end has to wait for.
+    /// `true` if the Job can become final: no pod is left to wait for.
     fn is_empty(&self, status: &JobStatus) -> bool {
         let uncounted = status.uncounted_terminated_pods.as_ref();
         let is_counted = uncounted.is_none_or(|names| names.succeeded.is_empty() && names.failed.is_empty());
         is_counted && status.active.is_none() && status.terminating == Some(0)
     }
 
-    /// Writes down how the Job ends: first that it is decided, and when nothing is left, that it is so.
+    /// Sets the interim condition, and the final one when no pod is left.
     fn conclude(
         &self,
         status: &mut JobStatus,
@@ -183,7 +185,8 @@ impl Sync<'_> {
         if !verdict.is_success {
             return Some(subject.warning(known_reason(reason), message.clone()));
         }
-        // A start in the future is from before the clock was set back, and no Job is admitted that ended before it began.
+        // A start in the future is from before the clock was set back. Validation rejects a completion before
+        // the start.
         status.completion_time = Some(status.start_time.map_or(self.now, |start| start.max(self.now)));
         if self.job.spec.completions.is_some_and(|wanted| status.succeeded.unwrap_or(0) > wanted) {
             let message = "Too many succeeded pods running after completion count reached";
@@ -193,7 +196,7 @@ impl Sync<'_> {
     }
 }
 
-/// Sets a condition, if that changes anything. One that does not hold is not added.
+/// Sets a condition, and returns `true` if it changes. A condition with status `False` is not added.
 fn ensure(status: &mut JobStatus, kind: &str, is: &str, reason: &str, message: &str, now: Time) -> bool {
     let new = Condition { last_probe_time: Some(now), ..Condition::new(kind, is, reason, message, now) };
     match status.conditions.iter_mut().find(|condition| condition.kind == kind) {
@@ -210,7 +213,7 @@ fn ensure(status: &mut JobStatus, kind: &str, is: &str, reason: &str, message: &
     }
 }
 
-/// The reasons for which a Job fails, as words that live for ever.
+/// Static string of a failure reason.
 fn known_reason(reason: &str) -> &'static str {
     const REASONS: [&str; 5] = [
         "BackoffLimitExceeded",

@@ -1,7 +1,8 @@
-//! How fast nodes are given up: one after the other, zone by zone, slower where much is down, never when all is.
+//! Rate of `NoExecute` taints: node by node in each zone, slower in disrupted zones, paused if all nodes are
+//! down.
 //!
-//! What was done is read from the taints themselves: the last one that was added in a zone says when the next may be.
-//! So nothing is remembered, and two loops would agree.
+//! The state is in the taints themselves: the newest taint of a zone determines the time of the next one.
+//! Nothing is remembered, so the rate holds over restarts and for two loops.
 
 use std::time::Duration;
 
@@ -12,16 +13,16 @@ use setpoint_reconcile::{Object, World};
 use super::{NOT_READY, UNREACHABLE};
 use crate::indexes::{NODES_BY_STATE, NODES_BY_ZONE, WAITING_NODES_BY_ZONE, zone_of};
 
-/// How fast nodes are given up.
+/// Rate at which nodes are tainted for eviction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pace {
-    /// How long after one node of a healthy zone the next one is given up; none ever is if it is not said.
+    /// Interval between two nodes of a healthy zone; `None` never taints.
     pub interval: Option<Duration>,
-    /// How long after one node of a large zone in which much is down; none ever is if it is not said.
+    /// Interval between two nodes of a large disrupted zone; `None` never taints.
     pub interval_disrupted: Option<Duration>,
-    /// The most nodes of a zone that is not large.
+    /// Maximum number of nodes of a small zone.
     pub large_zone: usize,
-    /// The share of nodes that are down from which much is down.
+    /// Share of unhealthy nodes from which on a zone is disrupted.
     pub unhealthy_share: f64,
 }
 
@@ -36,14 +37,14 @@ impl Default for Pace {
     }
 }
 
-/// The label of nodes that do not count when the state of a zone is judged.
+/// Label of nodes that are ignored when the state of a zone is determined.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
-/// The states of nodes in [`NODES_BY_STATE`].
+/// Values of the index [`NODES_BY_STATE`].
 const DOWN: &str = "down";
 const WELL: &str = "well";
 
-/// The key of the taint that evicts the pods of a node, if it is to have one now.
+/// Key of the `NoExecute` taint that a node should have now, if any.
 pub(super) fn evicting_taint(
     object: &Object,
     node: &Node,
@@ -60,11 +61,11 @@ pub(super) fn evicting_taint(
         return None;
     }
     let has = |key: &str| node.spec.taints.iter().any(|taint| taint.is(key, "NoExecute"));
-    // One reason for the other: the node was given up already.
+    // A change from one key to the other needs no rate limit: the node was tainted before.
     (has(key) || has(opposite) || is_next(object, world, now, pace)).then_some(key)
 }
 
-/// Whether no node that counts is well.
+/// `true` if no counted node is healthy.
 fn all_are_down(world: &World) -> bool {
     let is_any = |state: &str| world.indexed(NODES_BY_STATE, state).next().is_some();
     is_any(DOWN) && !is_any(WELL)
@@ -74,14 +75,14 @@ fn counts(object: &Object) -> bool {
     object.meta().labels.get(EXCLUDED).is_none()
 }
 
-/// Finds a node that counts by whether it is well: for the index.
+/// Index function: health of counted nodes.
 pub(crate) fn state(object: &Object, found: &mut dyn FnMut(&str)) {
     if let Some(node) = object.view::<Node>().filter(|_| counts(object)) {
         found(if node.is_ready() { WELL } else { DOWN });
     }
 }
 
-/// Finds a node that is down and was not given up by its zone: for the index.
+/// Index function: zone of nodes that are down and not yet tainted.
 pub(crate) fn zone_if_waiting(object: &Object, found: &mut dyn FnMut(&str)) {
     let is_down = |node: &&Node| node.readiness().is_some_and(|ready| ready != "True");
     if object.view::<Node>().filter(is_down).is_some_and(|node| given_up(node).is_none()) {
@@ -89,7 +90,7 @@ pub(crate) fn zone_if_waiting(object: &Object, found: &mut dyn FnMut(&str)) {
     }
 }
 
-/// When a node was given up; nothing if it was not.
+/// Time of the `NoExecute` taint; `None` without one.
 fn given_up(node: &Node) -> Option<Time> {
     let mut evicting =
         node.spec.taints.iter().filter(|taint| {
@@ -98,13 +99,13 @@ fn given_up(node: &Node) -> Option<Time> {
     evicting.next().map(|taint| taint.time_added.unwrap_or(Time::EPOCH))
 }
 
-/// Since when a node is as it is. Who is down for longest is given up first.
+/// Sort key: time since which a node is in its state. The node that is down for longest is tainted first.
 fn place(object: &Object) -> (Option<Time>, &Key) {
     let ready = object.view::<Node>().and_then(|node| node.condition("Ready"));
     (ready.and_then(|ready| ready.last_transition_time), object.key())
 }
 
-/// Whether a node is the next of its zone to be given up, and the time has come.
+/// `true` if a node is the next of its zone to be tainted, and the interval has passed.
 fn is_next(object: &Object, world: &World, now: Time, pace: &Pace) -> bool {
     let zone = zone_of(object);
     let own = place(object);
@@ -125,9 +126,9 @@ fn is_next(object: &Object, world: &World, now: Time, pace: &Pace) -> bool {
 }
 
 impl Pace {
-    /// How long to wait between two nodes of a zone; nothing if none is to be given up.
+    /// Interval between two nodes of a zone; `None` if none is to be tainted.
     fn between(&self, down: usize, all: usize) -> Option<Duration> {
-        // In single precision, where 55 of 100 are no less than 0.55.
+        // In single precision, as upstream: 55 of 100 nodes reach a share of 0.55.
         let share = down as f32 / all as f32;
         let much = down > 2 && down < all && share >= self.unhealthy_share as f32;
         match (much, all > self.large_zone) {

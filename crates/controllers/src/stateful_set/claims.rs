@@ -1,5 +1,6 @@
-//! The claims of a StatefulSet's pods: one per template and number. They outlive the pods, unless the set says
-//! otherwise; then the set, or a pod that is too many, owns them, and they are collected with it.
+//! Claims of a StatefulSet's pods: one per template and ordinal. They outlive the pods, unless
+//! `persistentVolumeClaimRetentionPolicy` makes the set or a surplus pod their owner; then they are collected
+//! with it.
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::object::Owner as Reference;
@@ -10,7 +11,7 @@ use super::Rollout;
 const CLAIMS: &str = "persistentvolumeclaims";
 const DELETE: &str = "Delete";
 
-/// The names of the volumes and claims of the pod of a number.
+/// Volume and claim names of an ordinal.
 pub(super) fn names(rollout: &Rollout<'_>, number: i64) -> impl Iterator<Item = (String, String)> {
     let set = &rollout.owner.object.meta().name;
     rollout.set.spec.volume_claim_templates.iter().map(move |template| {
@@ -23,7 +24,7 @@ fn find<'a>(rollout: &Rollout<'a>, name: &str) -> Option<&'a Object> {
     rollout.world.find(CLAIMS, &rollout.owner.object.meta().namespace, name)
 }
 
-/// Whether a claim of this number is on its way out, or will be collected with a pod that is no more.
+/// `true` if a claim of this ordinal is being deleted, or will be collected with a pod that is gone.
 pub(super) fn are_going(rollout: &Rollout<'_>, number: i64) -> bool {
     let pod = format!("{}-{number}", rollout.owner.object.meta().name);
     let is_stale = |reference: &Reference| {
@@ -34,7 +35,7 @@ pub(super) fn are_going(rollout: &Rollout<'_>, number: i64) -> bool {
         .any(|claim| claim.meta().is_deleted() || claim.meta().owner_references.iter().any(is_stale))
 }
 
-/// Makes the claims of a number that are not there.
+/// Creates the missing claims of an ordinal.
 pub(super) fn missing(rollout: &Rollout<'_>, number: i64) -> Vec<Act> {
     let missing = names(rollout, number).zip(&rollout.set.spec.volume_claim_templates);
     let missing = missing.filter(|((_, name), _)| find(rollout, name).is_none());
@@ -75,13 +76,13 @@ pub(super) fn missing(rollout: &Rollout<'_>, number: i64) -> Vec<Act> {
     acts.collect()
 }
 
-/// Gives the claims of a pod the owner that the set's policy wants for them.
+/// Sets the owners of a pod's claims according to the retention policy.
 pub(super) fn retain(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Vec<Act> {
     let claims = names(rollout, number).filter_map(|(_, name)| find(rollout, &name));
     claims.filter_map(|claim| retain_one(rollout, number, pod, claim)).collect()
 }
 
-/// Who is to own the claims of a pod.
+/// Owner of a pod's claims.
 #[derive(Clone, Copy, PartialEq)]
 enum Keeper {
     Nobody,
@@ -101,7 +102,7 @@ fn retain_one(rollout: &Rollout<'_>, number: i64, pod: &Object, claim: &Object) 
     let is_set = |reference: &Reference| is_set(reference) && reference.name == set.meta().name;
     let is_pod = |reference: &Reference| is_pod(reference) && reference.name == pod.meta().name;
     let references = &claim.meta().owner_references;
-    // A claim of an owner that is gone, but had the same name, will be collected; it must not be kept.
+    // A claim of a deleted owner of the same name will be collected and cannot be reused.
     let is_stale = |reference: &Reference| {
         (is_set(reference) && reference.uid != set.meta().uid)
             || (is_pod(reference) && reference.uid != pod.meta().uid)
@@ -140,7 +141,7 @@ fn is_pod(reference: &Reference) -> bool {
     (&*reference.api_version, &*reference.kind) == ("v1", "Pod")
 }
 
-/// A reference as it is written.
+/// Owner reference in its stored form.
 fn written(reference: &Reference) -> Value {
     let mut value = value!({
         "apiVersion": (&*reference.api_version),

@@ -1,4 +1,4 @@
-//! The pods of a StatefulSet by their numbers: which are missing, which are too many, who waits for whom.
+//! Pods of a StatefulSet by ordinal: creation, deletion and order.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,26 +17,26 @@ use crate::owners::Owner;
 use crate::pods::{self, Claimed, Seen};
 use crate::revisions;
 
-/// The label that names the revision that a pod was made from.
+/// Label with the revision of a pod.
 pub(super) const REVISION: &str = "controller-revision-hash";
-/// The label that names the pod, so that a service can select one.
+/// Label with the name of the pod, for Services that select one.
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
-/// The label that holds the pod's number.
+/// Label with the ordinal of a pod.
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 
-/// Maximum number of pods that one plan makes, and that it deletes, where pods do not wait for each other. Upstream has no
-/// bound here; this is that of a ReplicaSet. The set is planned again at once.
+/// Maximum number of pods that one plan creates, and that it deletes, for parallel pod management. Upstream
+/// has no bound here; this is that of a ReplicaSet. The set is planned again at once.
 pub const BURST_REPLICAS: usize = 500;
 
-/// The number in the name of a set's pod; nothing if it is no name of the set's.
+/// Ordinal of a pod; `None` if the name is not one of the set.
 pub(super) fn ordinal(set: &str, pod: &str) -> Option<i64> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
     let number: i32 = digits.parse().ok()?;
-    // There is one name for each number.
+    // Each ordinal has one name: no leading zeros or signs.
     (number.to_string() == digits && number >= 0).then(|| number.into())
 }
 
-/// Finds the pods of a set: those that bear its name, and that it selects.
+/// Claims the pods of a set, by name and selector.
 pub(super) fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
     let selects = |pod: &Object| {
         ordinal(&owner.object.meta().name, &pod.meta().name).is_some()
@@ -45,18 +45,18 @@ pub(super) fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector
     pods::claim_where(world, owner, selects, |_| true)
 }
 
-/// Whether a pod runs and can serve.
+/// `true` if a pod is running and ready.
 pub(super) fn runs(pod: &Pod) -> bool {
     pod.status.phase == "Running" && pod.is_ready()
 }
 
-/// The pods of a set by their ordinals. Only pods that exist take space: `replicas` may be any number.
+/// Pods of a set by ordinal. Only existing pods take space: `replicas` may be any number.
 pub(super) struct Members<'a> {
-    /// Ordinals that there should be.
+    /// Ordinals of the set.
     range: Range<i64>,
     /// Pods with such an ordinal.
     pub present: BTreeMap<i64, Seen<'a>>,
-    /// Pods that are too many, the greatest ordinal first.
+    /// Surplus pods, highest ordinal first.
     surplus: Vec<(i64, Seen<'a>)>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Members<'a> {
         let range = start..start.saturating_add(set.spec.replicas);
         let (mut present, mut surplus) = (BTreeMap::new(), Vec::new());
         for pod in pods {
-            // The number was read when the pod was claimed; the name ends in it.
+            // The ordinal was validated when the pod was claimed; the name ends in it.
             let number = pod.0.meta().name.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
             let Some(number) = number else { continue };
             if range.contains(&number) {
@@ -79,18 +79,18 @@ impl<'a> Members<'a> {
         Members { range, present, surplus }
     }
 
-    /// Number of ordinals that there should be.
+    /// Number of ordinals of the set.
     pub fn wanted(&self) -> i64 {
         self.range.end.saturating_sub(self.range.start).max(0)
     }
 
-    /// Number of ordinals that have no pod.
+    /// Number of ordinals without a pod.
     fn missing(&self) -> i64 {
         self.wanted().saturating_sub(i64::try_from(self.present.len()).unwrap_or(i64::MAX))
     }
 
-    /// The ordinals that there should be in order, with their pods. Of those without a pod it shows the first `missing`.
-    /// It takes as many steps as it has items.
+    /// Ordinals in order, with their pods. Of those without a pod it yields the first `missing`. It takes as
+    /// many steps as it has items.
     fn in_order(&self, missing: usize) -> impl Iterator<Item = (i64, Option<Seen<'a>>)> {
         let mut present = self.present.iter().map(|(number, pod)| (*number, *pod)).peekable();
         let (mut next, end, mut left) = (self.range.start, self.range.end, missing);
@@ -109,7 +109,7 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// The first pod that cannot serve: that one may go though others must wait for all to be well.
+    /// First unavailable pod: it may be deleted although others wait for all to be healthy.
     fn first_unavailable(&self, rollout: &Rollout<'_>) -> Option<i64> {
         let surplus = self.surplus.iter().rev().map(|(number, pod)| (*number, Some(*pod)));
         let mut all = self.in_order(1).chain(surplus);
@@ -117,18 +117,19 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Whether a pod does not count as one that serves.
+/// `true` if a pod does not count as available.
 pub(super) fn is_unavailable(rollout: &Rollout<'_>, (object, pod): &Seen<'_>) -> bool {
     object.meta().is_deleted() || !pod.is_available(rollout.set.spec.min_ready_seconds, rollout.now)
 }
 
-/// Number of pods that one plan makes at most: [`BURST_REPLICAS`], or fewer if their claims would fill half of the plan.
+/// Maximum number of pods that one plan creates: [`BURST_REPLICAS`], or fewer if their claims would fill half
+/// of the plan.
 fn burst(rollout: &Rollout<'_>) -> usize {
     let claims = rollout.set.spec.volume_claim_templates.len().max(1);
     (PLAN_ACTIONS_MAX / 2 / claims).clamp(1, BURST_REPLICAS)
 }
 
-/// Makes what is missing and deletes what is too much, at most [`BURST_REPLICAS`] pods of either sort. Returns `true` if
+/// Creates missing pods and deletes surplus ones, at most [`BURST_REPLICAS`] of either. Returns `true` if
 /// pods of an old revision can be replaced.
 pub(super) fn keep(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut Steps) -> bool {
     let burst = burst(rollout);
@@ -172,7 +173,7 @@ pub(super) fn keep(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut Ste
     true
 }
 
-/// Does what a pod needs that is there. Says whether all is well with it, so that the next need not wait.
+/// Plans an existing pod. Returns `true` if the next pod need not wait for it.
 fn keep_one(rollout: &Rollout<'_>, number: i64, pod: &Seen<'_>, steps: &mut Steps) -> bool {
     let (object, view) = pod;
     if view.is_finished() {
@@ -192,7 +193,7 @@ fn keep_one(rollout: &Rollout<'_>, number: i64, pod: &Seen<'_>, steps: &mut Step
     is_well
 }
 
-/// Gives a pod the labels that name it, if it has not got them.
+/// Sets the identity labels of a pod, if they are missing.
 fn name(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Option<Act> {
     let name = &*pod.meta().name;
     if pod.meta().labels.get(POD_NAME) == Some(name) {
@@ -206,7 +207,7 @@ fn name(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Option<Act> {
     Some(rollout.told(act, ["Update", "SuccessfulUpdate", "FailedUpdate"], name))
 }
 
-/// Makes a pod, after its claims. It waits for claims of its name that are on their way out.
+/// Creates a pod, after its claims. It waits for claims of its name that are being deleted.
 fn make(rollout: &Rollout<'_>, number: i64, steps: &mut Steps) {
     if claims::are_going(rollout, number) {
         return;
@@ -217,7 +218,7 @@ fn make(rollout: &Rollout<'_>, number: i64, steps: &mut Steps) {
     steps.pods.push(rollout.told(act.into(), ["Create", "SuccessfulCreate", "FailedCreate"], &name));
 }
 
-/// A new pod, of the revision that its number is to have.
+/// New pod, of the revision of its ordinal.
 fn new(rollout: &Rollout<'_>, number: i64, name: &str) -> Value {
     let spec = &rollout.set.spec;
     let rolling = spec.update_strategy.rolling_update.as_ref();

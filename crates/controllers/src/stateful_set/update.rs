@@ -1,10 +1,10 @@
-//! Which pods of a StatefulSet go because they are of an old revision: those of the greatest numbers first, and
-//! never so many that more cannot serve than the set allows.
+//! Rolling update of a StatefulSet: deletes pods of an old revision, highest ordinal first, within
+//! `maxUnavailable`.
 
 use super::members::{BURST_REPLICAS, Members, REVISION, is_unavailable};
 use super::{Rollout, Steps};
 
-/// Deletes pods of an old revision, as many as may go now; they come back as what is wanted.
+/// Deletes pods of an old revision, as many as allowed now; they are recreated at the new one.
 pub(super) fn replace(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut Steps) {
     let strategy = &rollout.set.spec.update_strategy;
     if strategy.kind == "OnDelete" {
@@ -27,7 +27,7 @@ pub(super) fn replace(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut 
         if !is_old || object.meta().is_deleted() || view.is_finished() {
             continue;
         }
-        // Where pods need not wait for each other, one that cannot serve anyway is no loss.
+        // With parallel pod management an unavailable pod is no further loss.
         let costs_nothing = !rollout.is_ordered() && is_unavailable(rollout, pod);
         if !costs_nothing && left == 0 {
             continue;

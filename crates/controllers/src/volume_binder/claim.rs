@@ -1,4 +1,4 @@
-//! What to do about a claim.
+//! PersistentVolumeClaim side of the binder: binding and provisioning.
 
 use setpoint_api::{Map, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
@@ -16,11 +16,11 @@ use crate::indexes::{PODS_BY_CLAIM, path};
 use crate::volume_protection::is_terminated;
 use crate::{horizon, migrated_plugins};
 
-/// Names who makes the volume of a claim, now and in time past.
+/// Annotations with the provisioner of a claim, current and deprecated.
 const STORAGE_PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
-/// What is needed to work on one claim.
+/// Sync context of one claim.
 pub(super) struct Desk<'a> {
     pub object: &'a Object,
     pub claim: &'a PersistentVolumeClaim,
@@ -34,7 +34,7 @@ impl<'a> Desk<'a> {
         let mut plan = Plan::default();
         let annotation = |name: &&str| self.object.meta().annotations.get(name);
         if let Some(act) = migration(self.object, STORAGE_PROVISIONER.iter().find_map(annotation)) {
-            // What follows is planned on what is written now.
+            // The next plan starts from this write.
             plan.stage([act]);
             return plan;
         }
@@ -56,7 +56,7 @@ impl<'a> Desk<'a> {
         self.world.view::<PersistentVolume>("", name)
     }
 
-    /// A claim that once was bound keeps its volume, or has lost it.
+    /// Plans a claim that was bound: it keeps its volume, or has lost it.
     fn bound(&self, plan: &mut Plan<String>) {
         let volume = self.volume(&self.claim.spec.volume_name);
         let lost = match volume {
@@ -84,7 +84,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// A claim that asks for a volume by name gets that one or none.
+    /// Plans a claim that names a volume: it gets that one or none.
     fn by_name(&self, plan: &mut Plan<String>, said: &str) {
         let waits = |plan: &mut Plan<String>, note: Option<Note>| {
             plan.stage(self.unbound_status("Pending").map(Act::from));
@@ -108,7 +108,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// A claim that takes any volume gets the best; if there is none, somebody may make one.
+    /// Plans a claim without a volume name: it gets the best volume, or one is provisioned.
     fn seek(&self, plan: &mut Plan<String>, said: &str) {
         let name = self.claim.class(self.object);
         let class = self.world.view::<StorageClass>("", name);
@@ -138,7 +138,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// The class that a claim gets which names none: the newest of those that are called default.
+    /// Default class: the newest of those with the annotation.
     fn default_class(&self) -> Option<&'a str> {
         if self.claim.names_class(self.object) {
             return None;
@@ -149,7 +149,7 @@ impl<'a> Desk<'a> {
         classes.max_by_key(newest).map(|class| &*class.meta().name)
     }
 
-    /// For whom a claim waits whose class binds for the first consumer.
+    /// Event of a claim that waits for its first consumer.
     fn waits_for(&self) -> Note {
         let meta = self.object.meta();
         let pods = self.world.indexed(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
@@ -168,7 +168,7 @@ impl<'a> Desk<'a> {
         self.subject().normal("WaitForPodScheduled", message)
     }
 
-    /// Makes a volume, or leaves it to whoever does.
+    /// Provisions a volume, or waits for the external provisioner.
     fn provision(&self, plan: &mut Plan<String>, said: &str, class: &Object, view: &StorageClass) {
         let provisioner = &*view.provisioner;
         let failed = |message: String| self.subject().warning("ProvisioningFailed", message);
@@ -206,7 +206,7 @@ impl<'a> Desk<'a> {
             return tell(plan, said, failed(format!("Failed to get target node: node \"{name}\" not found")));
         }
         let name = host_path::volume_name(self.object);
-        // A claim on its way out needs none; a volume that has the name and will not do is somebody else's affair.
+        // A deleted claim needs no volume; an existing volume of that name that does not fit is left alone.
         if self.object.meta().is_deleted() || self.volume(&name).is_some() {
             return;
         }
@@ -224,7 +224,7 @@ impl<'a> Desk<'a> {
         plan.stage([act]);
     }
 
-    /// Names in the claim who makes its volume.
+    /// Sets the provisioner annotation of the claim.
     fn set_provisioner(&self, name: &str) -> Option<Act> {
         let known = self.object.meta().annotations.get(STORAGE_PROVISIONER[0]);
         let patch = value!({"metadata": {"annotations": {
@@ -234,14 +234,14 @@ impl<'a> Desk<'a> {
         (known != Some(name)).then(|| Write::merge(self.object, "", patch).into())
     }
 
-    /// Binds a volume and the claim: the volume names the claim, the claim the volume, the status says so.
+    /// Binds a volume and the claim: sets the claim reference, then the volume name, then the status.
     fn bind(&self, plan: &mut Plan<String>, (object, volume): Volume<'_>) {
         let meta = self.object.meta();
         let is_named = volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *meta.uid);
         if !volume.is_for(self.object) || !is_named {
             plan.stage([Act::from(self.name_claim(object, volume))]);
         }
-        // Only a volume that is known to be bound is protected, so that comes before the claim relies on it.
+        // Only a volume that is seen as bound is protected, so this comes before the claim relies on it.
         if volume.status.phase != "Bound" {
             let status = value!({"phase": "Bound", "message": null});
             plan.stage([Act::from(Write::status(object, status).at_any_revision())]);
@@ -261,7 +261,7 @@ impl<'a> Desk<'a> {
             plan.stage([Act::from(Write::merge(self.object, "", Value::Map(patch)))]);
         }
         let status = self.bound_status(object, volume);
-        // The claim has just been written by ourselves, so that it is no longer as it was seen.
+        // This plan has just written the claim, so the seen revision is outdated.
         plan.stage(status.map(|write| Act::from(if named { write } else { write.at_any_revision() })));
     }
 
@@ -292,7 +292,7 @@ impl<'a> Desk<'a> {
         }
         if was.phase != "Bound" {
             status.insert("phase", "Bound");
-            // Later growth is told by whoever makes the volume grow.
+            // Later growth is reported by the resizer.
             let before = object.meta().annotations.get(PRE_RESIZE_CAPACITY);
             let has = storage(&was.capacity);
             match before.or(volume.spec.capacity.get("storage")) {
@@ -309,7 +309,7 @@ impl<'a> Desk<'a> {
         (!status.is_empty()).then(|| Write::status(self.object, Value::Map(status)))
     }
 
-    /// The status of a claim without volume, if it does not say so already.
+    /// Status of a claim without a volume, if it changes.
     fn unbound_status(&self, phase: &str) -> Option<Write> {
         let was = &self.claim.status;
         let same = was.phase == phase

@@ -1,6 +1,6 @@
-//! The built-in provisioner: a claim of its class gets a directory on the node, so that claims bind out of the box.
+//! Built-in provisioner: directories on the node, so claims bind without an external provisioner.
 //!
-//! Only the API part is here: the volume as an object. Whoever runs the pods makes the directory and clears it.
+//! Only the PersistentVolume object is created here. The node creates and removes the directory.
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
@@ -10,25 +10,25 @@ use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write}
 
 use super::volume::FINALIZER;
 
-/// Its name, in classes and volumes.
+/// Name in classes and volumes.
 pub const PROVISIONER: &str = "kubernetes.io/host-path";
-/// Where volumes are if nobody says otherwise.
+/// Default directory of volumes.
 pub const DIRECTORY: &str = "/var/lib/setpoint/volumes";
-/// The class that is there from the start.
+/// Name of the initial StorageClass.
 const CLASS: &str = "standard";
 
-/// The name of the volume that is made for a claim.
+/// Name of the volume that is provisioned for a claim.
 pub(super) fn volume_name(claim: &Object) -> String {
     format!("pvc-{}", claim.meta().uid)
 }
 
-/// Whether a path is strictly below a directory.
+/// `true` if a path is strictly below a directory.
 pub(super) fn is_below(path: &str, directory: &str) -> bool {
     let rest = path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.split('/').any(|part| part == ".."))
 }
 
-/// A volume for a claim, on a node if one was chosen.
+/// Volume for a claim, on the selected node, if any.
 pub(super) fn volume(
     object: &Object,
     claim: &PersistentVolumeClaim,
@@ -75,7 +75,7 @@ pub(super) fn volume(
     })
 }
 
-/// Keeps the class of the built-in provisioner in being, and the default unless somebody says otherwise.
+/// Creates the StorageClass of the built-in provisioner, as the default class.
 pub struct DefaultStorageClass;
 
 impl Planner for DefaultStorageClass {
@@ -88,7 +88,7 @@ impl Planner for DefaultStorageClass {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
             Watch::via("storageclasses.storage.k8s.io", |_, _, wake| wake_class(wake)),
-            // The first namespace is there before anybody can claim anything.
+            // The first namespace exists before any claim.
             Watch::via("namespaces", |_, _, wake| wake_class(wake)),
         ];
         &WATCHES
@@ -96,7 +96,7 @@ impl Planner for DefaultStorageClass {
 
     fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
-        // Whoever has classes of their own does not want ours back when they delete it.
+        // Users with classes of their own may delete this one.
         if world.get(key).is_some() || world.count("storageclasses.storage.k8s.io") > 0 {
             return plan;
         }

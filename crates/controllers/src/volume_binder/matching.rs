@@ -1,4 +1,4 @@
-//! Which volume will do for a claim.
+//! Volume matching: the best volume for a claim.
 
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::object::Pairs;
@@ -11,17 +11,17 @@ use crate::indexes::{FREE_VOLUMES, VOLUMES_BY_CLAIM, path};
 pub(super) type Claim<'a> = (&'a Object, &'a PersistentVolumeClaim);
 pub(super) type Volume<'a> = (&'a Object, &'a PersistentVolume);
 
-/// How much storage is meant; none if nothing is said.
+/// Amount of storage; zero if it is not set.
 pub(crate) fn storage(amounts: &Pairs) -> Quantity {
     amounts.get("storage").and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
 }
 
-/// The volume that is kept for a claim, or else the smallest free one that will do. A claim that waits for its
-/// first consumer takes only what was kept for it.
+/// The volume that is reserved for a claim, or else the best available one. A claim with
+/// `WaitForFirstConsumer` takes only a reserved volume.
 pub(super) fn best<'a>((object, claim): Claim<'_>, waits: bool, world: &'a World) -> Option<Volume<'a>> {
     let meta = object.meta();
     let view = |volume: &'a Object| Some((volume, volume.view::<PersistentVolume>()?));
-    // What was begun is finished: a volume that is protected for the claim's sake would wait for it for ever.
+    // A started binding is completed: a volume whose finalizer waits for the claim would wait for ever.
     let is_begun = |volume: &PersistentVolume| {
         let names = volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *meta.uid);
         names && volume.status.phase == "Bound"
@@ -33,7 +33,7 @@ pub(super) fn best<'a>((object, claim): Claim<'_>, waits: bool, world: &'a World
             && same_attributes(claim, volume)
             && allows(claim, volume)
     };
-    // Of volumes that will do as well, those go first that can do least beside.
+    // Fewest access modes first, then smallest capacity.
     let order = |(seen, volume): &Volume<'a>| {
         (volume.spec.access_modes.len(), storage(&volume.spec.capacity), &seen.meta().name)
     };
@@ -52,7 +52,7 @@ pub(super) fn best<'a>((object, claim): Claim<'_>, waits: bool, world: &'a World
     .min_by_key(order)
 }
 
-/// Why a volume will not do for a claim that asks for it by name.
+/// Reason why a volume does not fit a claim that names it.
 pub(super) fn misfit((object, claim): Claim<'_>, (seen, volume): Volume<'_>) -> Option<String> {
     let name = &seen.meta().name;
     let why = if seen.meta().is_deleted() {
@@ -73,7 +73,7 @@ pub(super) fn misfit((object, claim): Claim<'_>, (seen, volume): Volume<'_>) -> 
     Some(why.to_owned())
 }
 
-/// Whether both are meant as a file system, or both as a device.
+/// `true` if both have the same volume mode.
 pub(super) fn same_mode(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     let mode = |said: &Option<String>| said.as_deref().unwrap_or("Filesystem") == "Block";
     mode(&claim.spec.volume_mode) == mode(&volume.spec.volume_mode)
@@ -84,7 +84,7 @@ fn same_attributes(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> 
     one.as_deref().unwrap_or_default() == other.as_deref().unwrap_or_default()
 }
 
-/// Whether the volume may be used in every way that the claim asks for.
+/// `true` if the volume has all access modes of the claim.
 fn allows(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
 }

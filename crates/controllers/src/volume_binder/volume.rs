@@ -1,4 +1,4 @@
-//! What to do about a volume.
+//! PersistentVolume side of the binder: binding, release, reclaim policy.
 
 use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::plan::Subject;
@@ -12,10 +12,10 @@ use crate::indexes::{PODS_BY_CLAIM, path};
 use crate::volume_protection::is_terminated;
 use crate::{finalizers, horizon};
 
-/// Keeps a volume of ours until what it stands for is gone.
+/// Finalizer that keeps a volume of the built-in provisioner until its storage is deleted.
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
 
-/// What is needed to work on one volume.
+/// Sync context of one volume.
 pub(super) struct Desk<'a> {
     pub object: &'a Object,
     pub volume: &'a PersistentVolume,
@@ -24,13 +24,13 @@ pub(super) struct Desk<'a> {
     pub now: Time,
 }
 
-/// What becomes of a volume that is to be deleted.
+/// Deletion of a released volume.
 enum Fate {
-    /// We delete it.
+    /// The built-in provisioner deletes it.
     Ours,
-    /// Somebody else does.
+    /// An external provisioner deletes it.
     Others,
-    /// Nobody can.
+    /// No provisioner can delete it.
     Nobodys(String),
 }
 
@@ -38,7 +38,7 @@ impl Desk<'_> {
     pub fn plan(&self, said: &str) -> Plan<String> {
         let mut plan = Plan::default();
         if let Some(act) = migration(self.object, self.annotation(PROVISIONED_BY)) {
-            // What follows is planned on what is written now.
+            // The next plan starts from this write.
             plan.stage([act]);
             return plan;
         }
@@ -61,7 +61,8 @@ impl Desk<'_> {
             Some((_, claim)) if claim.spec.volume_name == *self.object.meta().name => {
                 plan.stage(self.phase("Bound"));
             }
-            // The claim has another volume. One that was made for it goes; any other is free again.
+            // The claim is bound to another volume. A volume that was provisioned for it is deleted; any
+            // other becomes available.
             Some(_) if self.is_made() && self.deletes() => self.release(&mut plan, said),
             Some(_) => plan.stage([self.unbind()]),
         }
@@ -90,7 +91,8 @@ impl Desk<'_> {
             .then(|| Write::status(self.object, status).at_any_revision().into())
     }
 
-    /// Gives a volume of ours the finalizer while it is to be deleted after its claim, and takes it otherwise.
+    /// Adds the finalizer to a volume of the built-in provisioner with the policy `Delete`, and removes it
+    /// otherwise.
     fn finalizer(&self) -> Option<Act> {
         let meta = self.object.meta();
         if self.annotation(PROVISIONED_BY) != Some(host_path::PROVISIONER) {
@@ -104,7 +106,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Tells people on both sides that the volume cannot be what the claim wants it to be.
+    /// Emits Events on the volume and the claim that they do not fit.
     fn tell_mismatch(&self, claim: &Object, plan: &mut Plan<String>, said: &str) {
         let about_volume = format!(
             "Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{}\" due to incompatible volumeMode.",
@@ -121,10 +123,10 @@ impl Desk<'_> {
         }
     }
 
-    /// Nobody claims it any more.
+    /// Releases a volume whose claim is gone.
     fn release(&self, plan: &mut Plan<String>, said: &str) {
         if !matches!(self.volume.status.phase.as_str(), "Released" | "Failed") {
-            // What follows is planned on what is written now.
+            // The next plan starts from this write.
             return plan.stage(self.phase("Released"));
         }
         match self.volume.spec.persistent_volume_reclaim_policy.as_str() {
@@ -148,7 +150,7 @@ impl Desk<'_> {
         }
     }
 
-    /// There is nobody who could empty a volume. Pods that still use it are told of first.
+    /// Recycling is not supported: the volume fails once no pod uses it.
     fn recycle(&self, plan: &mut Plan<String>, said: &str) {
         let Some(of) = &self.volume.spec.claim_ref else { return };
         let at = path(&of.namespace, &of.name);
@@ -171,7 +173,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Who deletes it.
+    /// Determines the provisioner that deletes the volume.
     fn fate(&self) -> Fate {
         let name = &self.object.meta().name;
         if let Some(maker) = self.annotation(PROVISIONED_BY).filter(|maker| !maker.is_empty()) {
@@ -199,7 +201,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Forgets the claim: wholly if we chose it, else only its identity, because a person keeps the volume for it.
+    /// Removes the claim reference if the binder set it, else only its UID, because a user reserved the
+    /// volume for the claim.
     fn unbind(&self) -> Act {
         let patch = if self.annotation(BOUND_BY_CONTROLLER).is_some() {
             let annotations = value!({"pv.kubernetes.io/bound-by-controller": null});
