@@ -1,4 +1,5 @@
-//! Simulated nodes in a whole control plane: the real pipeline and store, on a clock of our own.
+//! Tests of simulated nodes in a whole control plane: the real request pipeline and store, on a simulated
+//! clock.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ mod power;
 mod resizing;
 mod stopping;
 
-/// Nodes that start pods at once, with the controllers that nodes need.
+/// Returns the planners of a fleet without start delay, and the controllers that nodes need.
 fn planners_of(fleet: Fleet) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let mut all = planners(fleet);
     all.push(Box::new(setpoint_controllers::node_lifecycle::NodeLifecycle::default()));
@@ -33,7 +34,7 @@ fn slowly() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     planners_of(Fleet { count: 2, zones: vec!["a".to_owned(), "b".to_owned()], ..Fleet::default() })
 }
 
-/// A cluster whose nodes have become ready.
+/// Returns a cluster whose nodes are ready.
 fn cluster(controllers: setpoint_sim::cluster::Controllers) -> Cluster {
     let mut cluster = Cluster::new(controllers, 1);
     cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
@@ -41,7 +42,7 @@ fn cluster(controllers: setpoint_sim::cluster::Controllers) -> Cluster {
     cluster
 }
 
-/// Makes a pod on a node.
+/// Creates a pod on a node.
 fn pod(cluster: &mut Cluster, name: &str, spec: &str) {
     let mut spec = setpoint_sim::cluster::parsed(spec);
     spec.make_map().insert("nodeName", "node-0");
@@ -53,7 +54,7 @@ fn get(cluster: &Cluster, name: &str) -> Value {
     cluster.get("pods", &format!("default/{name}")).unwrap()
 }
 
-/// `phase | state of each container, those that run first among them`.
+/// Formats a pod: `phase | state of each container, init containers first`.
 fn shown(cluster: &Cluster, name: &str) -> String {
     let pod = get(cluster, name);
     let list = |field: &str| pod.at(&["status", field]).and_then(Value::as_list).unwrap_or_default().to_vec();
@@ -361,7 +362,7 @@ fn people_see_that_a_pod_stops() {
     pod(&mut cluster, "slow", &grace(60));
     pod(&mut cluster, "hasty", &grace(1));
     seconds(&mut cluster, 5);
-    // However late in a second it is asked to.
+    // The stop is requested late within a second.
     cluster.now = cluster.now.after(Duration::from_millis(990));
     for name in ["slow", "hasty"] {
         assert_eq!(shown(&cluster, name), "Running | ready");

@@ -1,4 +1,4 @@
-//! Pods that somebody put on a node that cannot hold them.
+//! Tests of kubelet admission: pods that are bound to a node that cannot run them.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn small() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     planners_of(fleet)
 }
 
-/// `phase reason: message`.
+/// Formats a pod: `phase reason: message`.
 fn fate(cluster: &Cluster, name: &str) -> String {
     let status = get(cluster, name).get("status").cloned().unwrap_or_default();
     let words = ["phase", "reason", "message"].map(|field| status.str_at(&[field]).to_owned());
@@ -32,7 +32,7 @@ fn a_pod_that_asks_for_more_than_is_left_fails() {
     assert_eq!(fate(&cluster, "slow"), format!("Failed OutOfcpu: Pod was rejected: {cpu}"));
     assert_eq!(events(&cluster, "OutOfcpu"), [cpu]);
     assert!(fate(&cluster, "big").starts_with("Failed OutOfmemory: "), "{}", fate(&cluster, "big"));
-    // What has ended takes nothing.
+    // A finished pod holds no resources.
     cluster.delete("pods", "default/fits", &value!({"gracePeriodSeconds": 0})).unwrap();
     cluster.settle();
     let rare = r#"{"example.com/unknown-to-nodes":"1"}"#;

@@ -1,4 +1,4 @@
-//! The pods of what runs in this process.
+//! Tests of the mirror pods of in-process components.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ fn fleet(names: &[&'static str], since: i64) -> (Vec<Box<dyn Controller>>, Vec<I
 }
 
 thread_local! {
-    /// Whether the process that runs is another one than the first.
+    /// `true` if the planners belong to the second process.
     static IS_SECOND: Cell<bool> = const { Cell::new(false) };
 }
 

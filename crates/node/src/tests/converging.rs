@@ -1,4 +1,4 @@
-//! From any status, the life cycle comes to rest, and loses nothing on the way.
+//! Property test: from any status, the life cycle reaches a fixed point and loses no restart.
 
 use proptest::prelude::*;
 use setpoint_api::{Key, Resource, Revision, Time};
@@ -98,7 +98,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
     })
 }
 
-/// One look at a pod, and all that comes of it at that moment.
+/// Syncs a pod once, and applies all results at that time.
 fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
     let none = |_: &str| false;
     let (booted, written) = (Time::EPOCH, Time::EPOCH);
@@ -165,7 +165,7 @@ proptest! {
             prop_assert!(!pod.status.is_final() || status.phase == pod.status.phase, "an end is an end");
             let ends = status.is_final();
             pod.status = status.clone();
-            // What was written is read again, and then there is nothing more to do at this moment.
+            // After a round trip through JSON, nothing more is to be done at this time.
             let mut written = setpoint_reconcile::plan::value_of(&pod.status);
             written.make_map().retain(|_, value| !value.is_null());
             pod.status = serde_json::from_slice(&setpoint_api::json::to_vec(&written)).unwrap();

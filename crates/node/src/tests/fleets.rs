@@ -1,23 +1,23 @@
-//! More than one fleet with nodes of the same names.
+//! Tests of several fleets with nodes of the same names.
 
 use setpoint_sim::cluster::Parked;
 
 use super::*;
 use crate::fleet::FLEET;
 
-/// What the fleet beside the server is like.
+/// Planners of the fleet in the server process.
 fn first() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     at_once()
 }
 
-/// Another one, of other nodes.
+/// Planners of another fleet, with other capacity.
 fn second() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let mut fleet = Fleet { count: 3, owner: "setpoint-nodes-node".to_owned(), ..Fleet::default() };
     fleet.set("cpu", "2");
     (planners(fleet), indexes())
 }
 
-/// Lets both run for so many seconds, by turns.
+/// Runs both fleets in turn for a number of seconds.
 fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
     for _ in 0..span / 4 {
         for _ in 0..2 {
@@ -27,14 +27,14 @@ fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
     }
 }
 
-/// `fleet cpu` of a node.
+/// Formats a node: `fleet cpu`.
 fn whose(cluster: &Cluster, node: &str) -> String {
     let node = cluster.get("nodes", node).unwrap();
     let capacity = node.str_at(&["status", "capacity", "cpu"]);
     format!("{} {capacity}", node.str_at(&["metadata", "annotations", FLEET]))
 }
 
-/// The fleet beside the server runs, and the other has been started.
+/// Returns a cluster with the first fleet, and the second one just started.
 fn begin() -> (Cluster, Parked) {
     let mut cluster = cluster(first);
     let mut other = Cluster::another(second, &[]);
@@ -73,7 +73,7 @@ fn nodes_whose_fleet_is_gone_are_taken_over_and_not_given_back() {
     assert_eq!(condition(&cluster.get("nodes", "node-0").unwrap(), "Ready"), "True KubeletReady");
     assert_eq!(shown(&cluster, "a"), "Running | ready");
     assert_eq!(shown(&cluster, "b"), "Succeeded | Completed 0", "its new fleet looks after it");
-    // The first comes back, with all that it remembers or with nothing.
+    // The first fleet returns, with its memos or without.
     for starts_anew in [false, true] {
         cluster.swap(&mut other);
         if starts_anew {

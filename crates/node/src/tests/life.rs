@@ -1,4 +1,4 @@
-//! The life of a pod, as people see it from outside: states, events and their order.
+//! Tests of the pod life cycle as clients see it: states, Events and their order.
 
 use super::*;
 
@@ -10,14 +10,14 @@ fn annotated(cluster: &mut Cluster, name: &str, annotations: Value, spec: &str) 
     cluster.settle();
 }
 
-/// How often people were told something.
+/// Returns the sum of the counts of Events with a reason.
 fn counted(cluster: &Cluster, reason: &str) -> i64 {
     let all = cluster.list("events");
     let about = all.iter().filter(|event| event.str_at(&["reason"]) == reason);
     about.map(|event| event.get("count").and_then(Value::as_i64).unwrap_or(1)).sum()
 }
 
-/// What each tenth of a second shows, without repetitions.
+/// Returns the distinct states of a pod, sampled each tenth of a second.
 fn seen(cluster: &mut Cluster, name: &str, tenths: u32) -> Vec<String> {
     let mut seen = vec![shown(cluster, name)];
     for _ in 0..tenths {
@@ -136,7 +136,7 @@ fn a_container_with_another_image_is_stopped_and_started_again() {
     cluster.assert_quiet();
 }
 
-/// A pod with containers that take 25 s to stop.
+/// Creates a pod with containers that take 25 s to stop.
 fn slow_to_stop(cluster: &mut Cluster, containers: Value) {
     let object = value!({
         "metadata": {"name": "a", "annotations": {"simulate.setpoint.dev/stop-takes": "25s"}},
@@ -280,7 +280,7 @@ fn a_container_to_look_around_in_ends_with_the_reason_that_there_is_none() {
     assert_eq!((first.str_at(&["startedAt"]), first.str_at(&["finishedAt"])), (&*now, &*now));
     assert_eq!(shown(&cluster, "a"), "Running | ready");
     cluster.assert_quiet();
-    // Whatever else becomes of the pod later, this one ended then.
+    // Later changes of the pod do not change this end time.
     seconds(&mut cluster, 60);
     cluster.patch("pods", "default/a", "", value!({"metadata": {"labels": {"seen": "later"}}})).unwrap();
     cluster.settle();
@@ -399,7 +399,7 @@ fn an_image_that_is_never_pulled_must_be_on_the_node() {
     assert_eq!(events(&cluster, "ErrImageNeverPull"), [told]);
     annotated(&mut cluster, "b", value!({"simulate.setpoint.dev/image-present": "true"}), never);
     assert_eq!(shown(&cluster, "b"), "Running | ready");
-    // Once a pod of the node runs the image, it is there for others too.
+    // Once a pod of the node runs the image, it is present for others too.
     pod(&mut cluster, "d", never);
     assert_eq!(shown(&cluster, "d"), "Running | ready");
     seconds(&mut cluster, 70);

@@ -1,4 +1,4 @@
-//! Pods that name ConfigMaps and Secrets.
+//! Tests of pods that reference ConfigMaps and Secrets.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn a_volume_that_cannot_be_made_holds_a_pod_back_until_it_can() {
     cluster.settle();
     assert_eq!(shown(&cluster, "item"), "Running | ready");
     cluster.assert_quiet();
-    // Who runs does not care what becomes of it.
+    // A running pod is not affected by the deletion.
     cluster.delete("configmaps", "default/missing", &value!({})).unwrap();
     cluster.settle();
     assert_eq!(shown(&cluster, "map"), "Running | ready");

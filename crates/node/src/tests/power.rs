@@ -1,4 +1,4 @@
-//! Nodes that people switch off, cut off and start again.
+//! Tests of nodes that are powered off, partitioned and rebooted.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn ready(cluster: &Cluster) -> String {
     condition(&cluster.get("nodes", "node-0").unwrap(), "Ready")
 }
 
-/// Says of the node what is said of one that nobody heard for long.
+/// Marks the node as unreachable, as the node life cycle controller does.
 fn give_up(cluster: &mut Cluster) {
     let conditions = value!([{
         "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "silent",
@@ -141,14 +141,14 @@ fn a_process_that_stood_still_takes_its_pods_up_again() {
 fn a_silent_node_that_is_deleted_lets_its_pods_go_at_once() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
-    // Somebody has yet to clean up after the node, so it does not go at once.
+    // A finalizer keeps the deleted node.
     let kept = value!({"metadata": {"finalizers": ["example.com/kept"]}});
     cluster.patch("nodes", "node-0", "", kept).unwrap();
     cluster.settle();
     give_up(&mut cluster);
     cluster.delete("pods", "default/a", &value!({"gracePeriodSeconds": 1})).unwrap();
-    // The others have said all they have to say of the pod, so only the node can wake it now. That wants to say that it is
-    // there, but it is deleted first; from then on it says nothing.
+    // Other controllers are done with the pod, so only its node can enqueue it. The node is deleted before it
+    // reports its return; from then on it does not report.
     for _ in 0..5 {
         cluster.observe();
         cluster.plan();
@@ -161,7 +161,7 @@ fn a_silent_node_that_is_deleted_lets_its_pods_go_at_once() {
     assert!(cluster.get("pods", "default/a").is_none(), "{:#?}", cluster.history);
 }
 
-/// Those who watch nodes, without the nodes.
+/// Controllers that watch nodes, without the nodes' own planners.
 fn only_watchers() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let watcher = setpoint_controllers::node_lifecycle::NodeLifecycle::default();
     (vec![Box::new(watcher)], setpoint_controllers::indexes::all())

@@ -1,4 +1,4 @@
-//! Pods that ask for other resources while they run.
+//! Tests of in-place resize.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn asking(cpu: &str, policy: &str) -> String {
     )
 }
 
-/// `given / had | pending | in progress`.
+/// Formats a pod: `allocated / actual | pending | in progress`.
 fn state(cluster: &Cluster, name: &str) -> String {
     let pod = get(cluster, name);
     let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
@@ -56,7 +56,7 @@ fn more_than_the_node_has_is_never_had() {
     let why = "Node didn't have enough capacity: cpu, requested: 100000, capacity: 16000";
     assert!(told[0].ends_with(&format!("\"generation\":2,\"error\":\"{why}\"}}")), "{told:?}");
     cluster.assert_quiet();
-    // Another finds the room that it does not have.
+    // Another pod uses the free resources.
     pod(&mut cluster, "b", &asking("15", "NotRequired"));
     assert_eq!(shown(&cluster, "b"), "Running | ready");
     resize(&mut cluster, "a", "1");

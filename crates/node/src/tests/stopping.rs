@@ -1,8 +1,8 @@
-//! How the containers of a pod end: what is done before, in which order, and when.
+//! Tests of container termination: hooks, order and times.
 
 use super::*;
 
-/// A pod whose main container ends with it after some time, with two sidecars that do something before they end.
+/// Creates a pod whose main container exits with the pod, and two sidecars with preStop hooks.
 fn with_sidecars(cluster: &mut Cluster, main: Value, hooks: [u64; 2]) {
     let sidecar = |name: &str, seconds: u64| {
         value!({
@@ -22,7 +22,7 @@ fn with_sidecars(cluster: &mut Cluster, main: Value, hooks: [u64; 2]) {
     seconds(cluster, 1);
 }
 
-/// When each container ended, in seconds since a time: those that run first, then the others.
+/// Returns the end times of containers in seconds since a time, init containers first.
 fn ends(cluster: &Cluster, since: setpoint_api::Time) -> Vec<u64> {
     let pod = get(cluster, "a");
     let list = |field: &str| pod.at(&["status", field]).and_then(Value::as_list).unwrap_or_default().to_vec();
@@ -80,7 +80,7 @@ fn what_is_done_before_the_end_takes_no_less_than_it_says() {
     for (name, grace, what) in hooks {
         pod(&mut cluster, name, &hook(name, grace, what));
     }
-    // However late in a second it begins.
+    // The stop begins late within a second.
     cluster.now = crate::lifecycle::whole(cluster.now).after(Duration::from_millis(1990));
     for (name, ..) in hooks {
         cluster.delete("pods", &format!("default/{name}"), &value!({})).unwrap();

@@ -1,4 +1,4 @@
-//! What scripts come to.
+//! Tests of script evaluation.
 
 use super::*;
 use crate::rules::env::Value;
@@ -84,7 +84,7 @@ fn of_a_loop_that_says_much_the_newest_lines_are_kept() {
     assert_eq!((said.len(), said.last()), (LINES_MAX, Some(&(years, "x"))));
     assert_eq!(said.first(), Some(&(years - turn * (lines - 1), "x")));
     assert_eq!(next, Some(years + turn));
-    // The first line, and one at the beginning of each turn.
+    // One line at the start, and one at the beginning of each iteration.
     assert_eq!(hasty.dropped_by(years), 2 + 10 * 365 * 86_400 * 1_000_000 - LINES_MAX);
     assert_eq!(hasty.dropped_by(turn), 0);
     assert_eq!(hasty.said_by(Duration::MAX).0.len(), LINES_MAX, "as far as any clock goes");
@@ -124,7 +124,7 @@ fn words_go_into_files() {
     assert_eq!((course.log.len(), course.end), (0, Some((Duration::ZERO, 0))));
 }
 
-/// When a script ends and with which code, and what it says.
+/// Run time and exit code of a script, and its output.
 fn told(script: &str) -> (Option<(u64, i64)>, Vec<String>) {
     let course = course(&["sh", "-c", script]);
     let end = course.end.map(|(at, code)| (at.as_secs(), code));
