@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_address_is_given_twice_until_all_are() {
+    fn addresses_are_not_reused_before_the_range_is_exhausted() {
         let ranges = ["10.1.2.0/28".to_owned(), "fd00::/64".to_owned()];
         let mut taken = BTreeSet::new();
         for chance in 0..13 {

@@ -26,7 +26,7 @@ const CONTAINERS_MAX: usize = 512;
 pub struct Refusal {
     /// Reason.
     pub reason: Cow<'static, str>,
-    /// Message for people.
+    /// Human-readable message.
     pub message: String,
 }
 

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_are_the_same_both_ways() {
+    fn node_names_and_numbers_round_trip() {
         let fleet = Fleet { count: 12, zones: vec!["a".to_owned(), "b".to_owned()], ..Fleet::default() };
         for number in 0..12 {
             assert_eq!(fleet.number(&fleet.name(number)), Some(number));

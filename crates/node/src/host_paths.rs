@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_must_be_what_its_type_says() {
+    fn host_path_must_match_its_type() {
         let fault =
             |path: &str, kind: &str| fault(&HostPath { path: path.to_owned(), kind: kind.to_owned() });
         for (path, kind) in [

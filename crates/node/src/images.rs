@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_names_may_exist() {
+    fn ordinary_image_names_may_exist() {
         for image in [
             "nginx",
             "nginx:1.27",
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_and_hosts_that_lead_nowhere_are_impossible() {
+    fn invalid_names_and_reserved_hosts_are_impossible() {
         for image in ["", "Nginx", "a b", "nginx:", "nginx:-x", "a//b", "a@sha256:12", "-a", "a..b", "a___b"]
         {
             assert_eq!(impossible(image), Some(Impossible::Invalid), "{image}");

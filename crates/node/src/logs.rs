@@ -34,7 +34,7 @@ pub fn node(object: &Object) -> Option<String> {
 /// Returns the log of a container's current or previous run.
 ///
 /// # Errors
-/// If the container has not run, with a message for people.
+/// If the container has not run, with a human-readable message.
 pub fn said(
     (rules, memo): (&[Rule], &ScriptMemo),
     object: &Object,

@@ -160,7 +160,9 @@ impl Nodes {
         let seconds = i64::try_from(self.0.lease.as_secs()).unwrap_or(i64::MAX);
         plan.look_again_at(next);
         let spec = value!({
-            "holderIdentity": (name), "leaseDurationSeconds": (seconds), "renewTime": (Micros(now).to_string()),
+            "holderIdentity": (name),
+            "leaseDurationSeconds": (seconds),
+            "renewTime": (Micros(now).to_string()),
         });
         match world.find(LEASE, LEASES, name) {
             None => {
@@ -229,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renewals_are_spread_in_steps_and_come_once_in_a_period() {
+    fn lease_renewals_are_spread_in_steps_once_per_interval() {
         let now = Time::from_seconds(1_800_000_003);
         let renewal = Fleet::default().renewal();
         let mut steps = std::collections::BTreeSet::new();

@@ -402,7 +402,7 @@ pub struct Status {
     /// Reason of the phase.
     #[serde(serialize_with = "text")]
     pub reason: String,
-    /// Message for people.
+    /// Human-readable message.
     #[serde(serialize_with = "text")]
     pub message: String,
     /// Conditions, including those of other writers.
@@ -532,7 +532,7 @@ pub struct Waiting {
     /// Reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Message for people.
+    /// Human-readable message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -579,7 +579,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_user_who_is_known_to_be_root_breaks_a_promise_and_containers_say_it_before_their_pod() {
+    fn run_as_non_root_rejects_explicit_root_and_containers_override_their_pod() {
         let context = |user, non_root| SecurityContext { run_as_user: user, run_as_non_root: non_root };
         let none = SecurityContext::default();
         for (own, all, is_broken) in [

@@ -31,7 +31,7 @@ pub enum Verdict {
     Refused {
         /// `Infeasible` if the node can never satisfy it, `Deferred` if there is not enough room now.
         reason: &'static str,
-        /// Message for people.
+        /// Human-readable message.
         message: String,
     },
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_when_it_was_given_something_else() {
+    fn resize_is_pending_when_requests_differ_from_the_allocation() {
         let asks = |allocated: &str| {
             let object = object(allocated);
             let pod = object.view::<Pod>().unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_the_same_however_they_are_written() {
+    fn quantities_compare_by_value() {
         let same = |one: &[(&'static str, &'static str)], other: &[(&'static str, &'static str)]| {
             are_same(one.iter().copied(), other.iter().copied())
         };

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         let read = |text: &str| duration(text).map(|time| time.as_millis());
         assert_eq!(
             (read("10s"), read("1m30s"), read("250ms"), read("7")),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_override_rules_and_rules_the_command() {
+    fn annotations_override_rules_and_rules_override_the_command() {
         let rules = file::read(b"rules:\n- match: {image: x}\n  exit-after: 5s\n  exit-code: 3\n").unwrap();
         let sleeping = container("a", &["sleep", "1"]);
         let end = |rules: &[Rule], annotations: &str| {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_a_shell_ends_at_once_without_a_command() {
+    fn shell_image_without_a_command_exits_at_once() {
         let end = |image: &str, stdin: bool| {
             let container = Container { image: image.to_owned(), stdin, ..Container::default() };
             script((&[], &ScriptMemo::default()), &container, 0, &Pod::default(), &Meta::default(), 1)
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_leaves_on_a_volume_the_next_one_finds() {
+    fn files_on_volumes_outlive_a_run() {
         let text = "if [[ -r /data/foo ]]\n then exit 0\n else touch /data/foo\n exit 1\n fi";
         let mut container = container("a", &["sh", "-c", text]);
         let code = |container: &Container, restarts| {
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn however_often_a_container_was_started_its_run_is_found_at_once() {
+    fn run_with_a_high_restart_count_is_found_quickly() {
         let of = |text: &str| Container {
             volume_mounts: vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }],
             ..container("a", &["sh", "-c", text])
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_a_long_script_are_followed_as_far_as_its_share_goes() {
+    fn runs_of_a_long_script_are_bounded_by_its_share() {
         let words = (0..40).map(|i| i.to_string()).collect::<Vec<_>>().join(" ");
         let text = format!("echo x >> /data/a; for i in {words}; do a=$i; done; exit 3");
         let mut grows = container("a", &["sh", "-c", &text]);
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn invalid_settings_are_rejected_by_name() {
         let mut said = Said::default();
         assert!(said.say("exit-code", "999").unwrap_err().to_string().contains("exit-code"));
         assert!(said.say("exits", "1").unwrap_err().to_string().contains("nothing of that name"));
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_says_and_cannot_be_is_told() {
+    fn invalid_annotations_are_reported() {
         let pod: Pod = serde_json::from_str(r#"{"spec":{"containers":[{"name":"a"}]}}"#).unwrap();
         let said = meta(
             r#"{"simulate.setpoint.dev/exit-after":"soon","a.simulate.setpoint.dev/exits":"1","x/y":"z",
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_knows_the_variables_of_its_container() {
+    fn commands_expand_environment_variables() {
         let mut container = container("a", &["sh", "-c", "sleep $(N); exit $CODE"]);
         container.env = serde_json::from_str(
             r#"[{"name":"N","value":"4"},{"name":"CODE","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['code']"}}}]"#,

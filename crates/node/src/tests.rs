@@ -98,7 +98,7 @@ fn seconds(cluster: &mut Cluster, seconds: u64) {
 }
 
 #[test]
-fn nodes_register_and_say_that_they_are_simulated() {
+fn nodes_register_as_simulated() {
     let mut cluster = cluster(slowly);
     let nodes = cluster.list("nodes");
     assert_eq!(nodes.len(), 2);
@@ -128,7 +128,7 @@ fn leases_are_renewed_every_ten_seconds_and_statuses_every_five_minutes() {
 }
 
 #[test]
-fn a_node_that_was_deleted_stays_away_until_the_next_start() {
+fn deleted_node_stays_deleted_until_the_next_start() {
     let mut cluster = cluster(slowly);
     cluster.delete("nodes", "node-1", &value!({})).unwrap();
     seconds(&mut cluster, 60);
@@ -139,7 +139,7 @@ fn a_node_that_was_deleted_stays_away_until_the_next_start() {
 }
 
 #[test]
-fn that_a_node_is_closed_or_opened_is_told_once() {
+fn cordon_and_uncordon_emit_one_event_each() {
     let mut cluster = cluster(slowly);
     let told = |cluster: &Cluster| {
         ["NodeNotSchedulable", "NodeSchedulable"].map(|reason| events(cluster, reason).join(", "))
@@ -166,7 +166,7 @@ fn that_a_node_is_closed_or_opened_is_told_once() {
 }
 
 #[test]
-fn a_pod_is_created_for_a_second_and_then_runs() {
+fn pod_is_creating_for_a_second_and_then_runs() {
     let mut cluster = cluster(slowly);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     assert_eq!(shown(&cluster, "a"), "Pending | ContainerCreating");
@@ -195,7 +195,7 @@ fn a_pod_is_created_for_a_second_and_then_runs() {
 }
 
 #[test]
-fn no_two_pods_of_a_node_have_the_same_address() {
+fn pods_of_a_node_have_distinct_ips() {
     let mut cluster = cluster(at_once);
     for number in 0..60 {
         let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]});
@@ -212,7 +212,7 @@ fn no_two_pods_of_a_node_have_the_same_address() {
 }
 
 #[test]
-fn what_others_say_that_a_node_has_is_there_for_pods_while_they_say_so() {
+fn patched_capacity_is_allocatable_until_it_is_removed() {
     let mut cluster = cluster(at_once);
     let amount = |cluster: &Cluster, sort: &str| {
         let node = cluster.get("nodes", "node-0").unwrap();
@@ -231,7 +231,7 @@ fn what_others_say_that_a_node_has_is_there_for_pods_while_they_say_so() {
 }
 
 #[test]
-fn a_container_that_ends_makes_a_pod_succeed_or_fail_or_loop() {
+fn terminated_container_makes_a_pod_succeed_fail_or_crash_loop() {
     let mut cluster = cluster(at_once);
     let spec = |policy: &str, script: &str| {
         format!(
@@ -262,7 +262,7 @@ fn a_container_that_ends_makes_a_pod_succeed_or_fail_or_loop() {
 }
 
 #[test]
-fn what_runs_first_runs_one_after_the_other_and_sidecars_beside_the_rest() {
+fn init_containers_run_in_order_and_sidecars_keep_running() {
     let mut cluster = cluster(at_once);
     pod(
         &mut cluster,
@@ -289,7 +289,7 @@ fn what_runs_first_runs_one_after_the_other_and_sidecars_beside_the_rest() {
 }
 
 #[test]
-fn an_init_container_that_fails_for_good_fails_the_pod() {
+fn permanently_failed_init_container_fails_the_pod() {
     let mut cluster = cluster(at_once);
     pod(
         &mut cluster,
@@ -308,7 +308,7 @@ fn an_init_container_that_fails_for_good_fails_the_pod() {
 }
 
 #[test]
-fn an_image_that_cannot_be_stays_away() {
+fn impossible_image_is_never_pulled() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"registry.invalid/x:1"}]}"#);
     assert_eq!(shown(&cluster, "a"), "Pending | ErrImagePull");
@@ -325,7 +325,7 @@ fn an_image_that_cannot_be_stays_away() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_stops_and_goes() {
+fn deleted_pod_terminates_and_is_removed() {
     let mut cluster = cluster(at_once);
     let hangs = value!({"simulate.setpoint.dev/hangs": "true"});
     for (name, annotations, grace) in [("quick", value!({}), 30), ("slow", hangs, 20)] {
@@ -352,7 +352,7 @@ fn a_pod_that_is_deleted_stops_and_goes() {
 }
 
 #[test]
-fn people_see_that_a_pod_stops() {
+fn termination_is_visible_to_clients() {
     let mut cluster = cluster(slowly);
     let grace = |seconds: i64| {
         format!(
@@ -378,7 +378,7 @@ fn people_see_that_a_pod_stops() {
 }
 
 #[test]
-fn a_pod_that_goes_shows_its_end_while_finalizers_hold_it() {
+fn deleted_pod_with_finalizers_reports_its_termination() {
     let mut cluster = cluster(at_once);
     let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]});
     let pod = value!({"metadata": {"name": "a", "finalizers": ["x.y/z"]}, "spec": (spec)});
@@ -394,7 +394,7 @@ fn a_pod_that_goes_shows_its_end_while_finalizers_hold_it() {
 }
 
 #[test]
-fn a_deadline_ends_a_pod() {
+fn active_deadline_terminates_a_pod() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"activeDeadlineSeconds":5,"containers":[{"name":"c","image":"nginx"}]}"#);
     assert_eq!(shown(&cluster, "a"), "Running | ready");
@@ -406,7 +406,7 @@ fn a_deadline_ends_a_pod() {
 }
 
 #[test]
-fn liveness_restarts_and_readiness_gates_wait() {
+fn liveness_restarts_and_readiness_gates_delay_readiness() {
     let mut cluster = cluster(at_once);
     let script = "echo ok >/tmp/health; sleep 10; rm -rf /tmp/health; sleep 600";
     let spec = format!(
@@ -437,7 +437,7 @@ fn liveness_restarts_and_readiness_gates_wait() {
 }
 
 #[test]
-fn last_words_and_host_addresses_are_shown() {
+fn termination_message_and_host_ips_are_reported() {
     let mut cluster = cluster(at_once);
     pod(
         &mut cluster,
@@ -454,7 +454,7 @@ fn last_words_and_host_addresses_are_shown() {
 }
 
 #[test]
-fn nodes_write_as_themselves() {
+fn nodes_write_with_their_own_identity() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let events = cluster.list("events");
@@ -469,7 +469,7 @@ fn nodes_write_as_themselves() {
 }
 
 #[test]
-fn containers_say_what_their_scripts_say() {
+fn logs_follow_container_scripts() {
     let mut cluster = cluster(at_once);
     let script = "echo one; sleep 5; echo two; exit 1";
     pod(
@@ -495,7 +495,7 @@ fn containers_say_what_their_scripts_say() {
 }
 
 #[test]
-fn what_an_annotation_says_and_cannot_be_is_told_once() {
+fn invalid_annotation_emits_one_event() {
     let mut cluster = cluster(at_once);
     let object = value!({
         "metadata": {"name": "a", "annotations": {"simulate.setpoint.dev/exit-after": "soon"}},

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_counted_and_found_again() {
+    fn ticks_are_counted_without_overflow() {
         let ticks = Ticks { begin: Duration::from_millis(500), period: Duration::from_secs(2) };
         let next = |millis| ticks.next(Duration::from_millis(millis));
         assert_eq!([0, 500, 501, 2_500, 2_501].map(next), [0, 0, 1, 1, 2]);

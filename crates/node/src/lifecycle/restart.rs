@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_of_container_and_pod_and_rules_decide() {
+    fn restart_follows_rules_then_container_policy_then_pod_policy() {
         let spec = |policy: &str| Spec { restart_policy: policy.to_owned(), ..Spec::default() };
         assert!(is_due(&container(None), &spec("Always"), 0));
         assert!(!is_due(&container(None), &spec("Never"), 1));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_from_ten_seconds_to_five_minutes_and_are_forgiven() {
+    fn back_off_doubles_from_ten_seconds_to_five_minutes_and_resets() {
         let (mut now, mut last, mut waits) = (0, None, Vec::new());
         for restarts in 0..9 {
             let end = ended(now, now + 1);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_pause_is_no_wait() {
+    fn node_downtime_is_not_back_off() {
         let run = Run {
             restarts: 1,
             id: String::new(),

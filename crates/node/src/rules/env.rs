@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_expanded_as_nodes_do_it() {
+    fn commands_are_expanded_as_by_a_kubelet() {
         let env = env(
             r#"{"env":[{"name":"A","value":"1"},{"name":"B","value":"$(A)2"},{"name":"S","valueFrom":{"secretKeyRef":{}}}]}"#,
         );
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_says_of_itself_is_known_and_what_others_say_is_not() {
+    fn pod_fields_are_known_and_external_values_are_not() {
         let field = |name: &str, path: &str| {
             format!(r#"{{"name":"{name}","valueFrom":{{"fieldRef":{{"fieldPath":"{path}"}}}}}}"#)
         };
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_grow_without_end_are_left_out() {
+    fn exponentially_growing_values_are_bounded() {
         let doubling =
             (1..40).map(|at| format!(r#"{{"name":"V{at}","value":"$(V{})$(V{})"}}"#, at - 1, at - 1));
         let all: Vec<String> =

@@ -1,4 +1,4 @@
-//! Rules in a file: which containers they select, and what they say of them.
+//! Rules file: selectors of containers, and the overrides for them.
 //!
 //! ```yaml
 //! rules:
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_fit() {
+    fn patterns_match() {
         for (pattern, text, expected) in [
             ("nginx", "nginx", true),
             ("nginx", "nginx:1", false),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_select_by_image_command_and_labels() {
+    fn rules_match_image_command_and_labels() {
         let text = br#"
 rules:
 - match: {image: "busybox*", command: "*--once*", labels: {app: "web*"}}
@@ -242,7 +242,7 @@ rules:
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_path_and_line() {
         for (text, place) in [
             ("rules: 1", "rules"),
             ("rulez: []", "rulez"),

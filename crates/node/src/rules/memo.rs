@@ -14,8 +14,9 @@ use super::env::Env;
 use super::shell::budget::Budget;
 use super::shell::{Course, read_within};
 
-/// Earlier runs of a container that are simulated. Each is a whole script, and their number is read from a status that any
-/// client may write. If the volume still changes after that many, further runs are taken to equal the last.
+/// Maximum number of earlier runs that are simulated. Each is a whole script, and their number comes from a
+/// status that any client may write. If volumes still change after that many, further runs are taken to equal
+/// the last.
 const RUNS_MAX: u32 = 32;
 /// Estimated bytes of scripts, variables and courses in the memo.
 const BYTES_MAX: usize = 64 << 20;
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn memo_keeps_what_is_used_and_no_more_than_its_bound() {
+    fn memo_keeps_used_entries_within_its_bound() {
         let mut memo = Memo::default();
         for at in 0..1_000 {
             memo.insert(runs(at), entry(1 << 20));

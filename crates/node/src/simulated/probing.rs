@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_comes_after_the_first_delay_and_what_the_script_says() {
+    fn readiness_follows_the_initial_delay_and_the_script() {
         let mut container = Container::default();
         let plain = Script::default();
         assert!(at(&container, &plain, 0).ready);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_goes_condemns_a_container() {
+    fn removed_file_fails_the_liveness_probe() {
         let words = ["sh", "-c", "echo ok >/tmp/health; sleep 10; rm /tmp/health; sleep 600"];
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let course = shell::read(&words, Default::default(), &Default::default());
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_never_comes_ends_and_one_that_comes_is_waited_for() {
+    fn startup_probe_kills_after_its_threshold_and_delays_the_others() {
         let mut startup = Probe {
             period_seconds: Some(2),
             failure_threshold: Some(3),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_succeeds() {
+    fn unknown_probe_command_succeeds() {
         for (words, is_ready) in
             [(&["pg_isready"][..], true), (&["cat", "/tmp/up"], true), (&["false"], false)]
         {
@@ -417,7 +417,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_found_is_what_asking_every_time_finds(
+        fn probe_results_equal_those_of_probing_every_period(
             probe in some_probe(),
             script in some_script(),
             begin in 0_u64..5_000,
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_comes_and_goes_thousands_of_times_is_followed_to_the_end() {
+    fn file_that_toggles_thousands_of_times_is_followed_to_the_end() {
         let turns = "sleep 1; touch /tmp/f; sleep 1; rm /tmp/f";
         let loops = |name: &str, times: usize| format!("for {name} in {}; do ", "1 ".repeat(times));
         let text = format!("{}{}{turns}; done; done", loops("a", 50), loops("b", 40));
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_whose_files_never_are_as_they_were_is_asked_so_often_and_no_more() {
+    fn evaluations_of_a_probe_with_ever_changing_files_are_bounded() {
         let mut script = Script::default();
         let file = |at: u64| (Duration::from_secs(at), "/tmp/f".to_owned(), Some(at.to_string()));
         course_of(&mut script).files = (1..5_000).map(file).collect();
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_for_ever_is_found_at_once() {
+    fn probe_results_in_the_far_future_are_computed_quickly() {
         let patient = Probe {
             period_seconds: Some(1),
             failure_threshold: Some(i64::from(i32::MAX)),

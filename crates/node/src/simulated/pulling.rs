@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_cannot_be_is_tried_again_and_again() {
+    fn impossible_image_is_retried_with_back_off() {
         let (bad, said) = (of("registry.invalid/x"), Said::default());
         let shown: Vec<String> = [0, 3, 10, 13, 29, 30, 33].iter().map(|at| seen(&bad, &said, *at)).collect();
         let (err, off) = ("ErrImagePull", "ImagePullBackOff");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_never_pulled_must_be_on_the_node() {
+    fn pull_policy_never_requires_the_image_on_the_node() {
         let never = Container { image_pull_policy: "Never".to_owned(), ..of("x") };
         assert_eq!(seen(&never, &Said::default(), 5), "ErrImageNeverPull");
         let present = Said { image_present: Some(true), ..Said::default() };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_takes_its_time_and_may_recover() {
+    fn pull_takes_its_configured_time_and_may_recover() {
         let slow = Said { pull_takes: Some(Duration::from_secs(5)), ..Said::default() };
         assert_eq!(
             (seen(&of("x"), &slow, 4), seen(&of("x"), &slow, 5)),

@@ -147,7 +147,7 @@ fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
 
 proptest! {
     #[test]
-    fn from_any_status_it_comes_to_rest_and_loses_no_restart(value in any_pod()) {
+    fn any_status_converges_and_loses_no_restart(value in any_pod()) {
         let object = object(&value);
         let mut pod = Pod::read(&object).unwrap();
         let mut now = Time::from_seconds(2600);

@@ -45,7 +45,7 @@ fn begin() -> (Cluster, Parked) {
 }
 
 #[test]
-fn two_fleets_of_one_name_never_write_the_same_node() {
+fn fleets_with_the_same_node_names_never_write_the_same_node() {
     let (mut cluster, mut other) = begin();
     cluster.history.clear();
     both(&mut cluster, &mut other, 200);
@@ -59,7 +59,7 @@ fn two_fleets_of_one_name_never_write_the_same_node() {
 }
 
 #[test]
-fn nodes_whose_fleet_is_gone_are_taken_over_and_not_given_back() {
+fn nodes_with_expired_leases_are_claimed_and_not_returned() {
     let (mut cluster, mut other) = begin();
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let sleeps =
@@ -86,7 +86,7 @@ fn nodes_whose_fleet_is_gone_are_taken_over_and_not_given_back() {
 }
 
 #[test]
-fn a_node_that_is_switched_off_is_not_taken_over() {
+fn powered_off_node_is_not_claimed() {
     let (mut cluster, mut other) = begin();
     let off = value!({"metadata": {"annotations": {"simulate.setpoint.dev/power": "off"}}});
     cluster.patch("nodes", "node-0", "", off).unwrap();
@@ -95,7 +95,7 @@ fn a_node_that_is_switched_off_is_not_taken_over() {
 }
 
 #[test]
-fn a_node_that_says_nothing_of_fleets_is_claimed_unless_something_real_runs_it() {
+fn node_without_owner_is_claimed_unless_a_real_kubelet_runs_it() {
     let mut cluster = Cluster::new(first, 1);
     cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
     for (name, runtime) in [("node-0", "simulated://0.1.0"), ("node-1", "containerd://2.0.0")] {
@@ -111,7 +111,7 @@ fn a_node_that_says_nothing_of_fleets_is_claimed_unless_something_real_runs_it()
 }
 
 #[test]
-fn the_rules_of_a_fleet_elsewhere_are_published() {
+fn rules_of_a_remote_fleet_are_published() {
     let controllers: setpoint_sim::cluster::Controllers = || {
         let published = Some("rules:\n- log: [hello]\n".to_owned());
         let owner = "setpoint-nodes-sim".to_owned();

@@ -18,7 +18,7 @@ fn waiting(cluster: &Cluster, name: &str) -> String {
 }
 
 #[test]
-fn an_environment_that_cannot_be_made_holds_a_container_back_until_it_can() {
+fn missing_environment_source_delays_the_container() {
     let mut cluster = cluster(at_once);
     let from = |from: &str| format!(r#"{{"containers":[{{"name":"c","image":"i",{from}}}]}}"#);
     pod(&mut cluster, "whole", &from(r#""envFrom":[{"configMapRef":{"name":"missing"}}]"#));
@@ -49,7 +49,7 @@ fn an_environment_that_cannot_be_made_holds_a_container_back_until_it_can() {
 }
 
 #[test]
-fn a_volume_that_cannot_be_made_holds_a_pod_back_until_it_can() {
+fn missing_volume_source_delays_the_pod() {
     let mut cluster = cluster(at_once);
     let volume = |source: &str| {
         format!(r#"{{"volumes":[{{"name":"v",{source}}}],"containers":[{{"name":"c","image":"i"}}]}}"#)
@@ -85,7 +85,7 @@ fn a_volume_that_cannot_be_made_holds_a_pod_back_until_it_can() {
 }
 
 #[test]
-fn a_pod_has_no_address_before_its_volumes_can_be_made() {
+fn pod_has_no_ip_before_its_volumes_are_mounted() {
     for controllers in [at_once, slowly] {
         let mut cluster = cluster(controllers);
         let spec = |host: bool| {

@@ -26,7 +26,7 @@ fn give_up(cluster: &mut Cluster) {
 }
 
 #[test]
-fn a_node_without_power_falls_silent_and_loses_its_containers() {
+fn powered_off_node_becomes_unreachable_and_loses_its_containers() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let boot = cluster.get("nodes", "node-0").unwrap().str_at(&["status", "nodeInfo", "bootID"]).to_owned();
@@ -46,7 +46,7 @@ fn a_node_without_power_falls_silent_and_loses_its_containers() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_runs_on_and_tells_later() {
+fn partitioned_node_keeps_running_and_reports_later() {
     let mut cluster = cluster(at_once);
     pod(
         &mut cluster,
@@ -68,7 +68,7 @@ fn a_node_that_is_cut_off_runs_on_and_tells_later() {
 }
 
 #[test]
-fn a_pod_begins_anew_on_a_node_that_was_started_again() {
+fn pod_restarts_in_a_new_sandbox_after_a_reboot() {
     let mut cluster = cluster(at_once);
     let first = r#"[{"name":"one","image":"b","command":["sleep","3"]},{"name":"two","image":"b","command":["sleep","3"]}]"#;
     let spec = |policy: &str| {
@@ -95,7 +95,7 @@ fn a_pod_begins_anew_on_a_node_that_was_started_again() {
 }
 
 #[test]
-fn a_node_that_returns_is_ready_before_its_pods_are_and_these_become_so_once() {
+fn returning_node_is_ready_before_its_pods_which_become_ready_once() {
     for booted in [true, false] {
         let mut cluster = cluster(at_once);
         pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
@@ -119,7 +119,7 @@ fn a_node_that_returns_is_ready_before_its_pods_are_and_these_become_so_once() {
 }
 
 #[test]
-fn a_process_that_stood_still_takes_its_pods_up_again() {
+fn suspended_process_resumes_its_pods() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let mut other = Cluster::another(only_watchers, &[]);
@@ -138,7 +138,7 @@ fn a_process_that_stood_still_takes_its_pods_up_again() {
 }
 
 #[test]
-fn a_silent_node_that_is_deleted_lets_its_pods_go_at_once() {
+fn deleted_unreachable_node_terminates_its_pods_at_once() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     // A finalizer keeps the deleted node.

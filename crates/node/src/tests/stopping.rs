@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Creates a pod whose main container exits with the pod, and two sidecars with preStop hooks.
+/// Creates a pod with a main container and two sidecars whose preStop hooks take `hooks` seconds.
 fn with_sidecars(cluster: &mut Cluster, main: Value, hooks: [u64; 2]) {
     let sidecar = |name: &str, seconds: u64| {
         value!({
@@ -34,7 +34,7 @@ fn ends(cluster: &Cluster, since: setpoint_api::Time) -> Vec<u64> {
 }
 
 #[test]
-fn sidecars_do_beside_the_rest_what_is_to_be_done_before_they_end_and_end_after_it() {
+fn sidecar_pre_stop_hooks_run_in_parallel_and_sidecars_terminate_last() {
     for (hooks, expected) in [([5, 6], [14, 14, 10]), ([20, 12], [21, 17, 10])] {
         let mut cluster = cluster(at_once);
         with_sidecars(&mut cluster, value!({"name": "c", "image": "i"}), hooks);
@@ -48,7 +48,7 @@ fn sidecars_do_beside_the_rest_what_is_to_be_done_before_they_end_and_end_after_
 }
 
 #[test]
-fn sidecars_that_nobody_needs_any_more_begin_to_stop_together() {
+fn sidecars_of_a_finished_pod_start_to_stop_together() {
     let mut cluster = cluster(at_once);
     let main = value!({"name": "c", "image": "i", "command": ["sleep", "10"]});
     let since = crate::lifecycle::whole(cluster.now);
@@ -68,7 +68,7 @@ fn sidecars_that_nobody_needs_any_more_begin_to_stop_together() {
 }
 
 #[test]
-fn what_is_done_before_the_end_takes_no_less_than_it_says() {
+fn pre_stop_hook_gets_its_full_duration() {
     let mut cluster = cluster(at_once);
     let hook = |name: &str, seconds: i64, hook: &str| {
         format!(

@@ -97,13 +97,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_taken_out() {
+    fn escape_sequences_are_expanded() {
         assert_eq!(unescape(r"a\tb\n\\c\x41\0101\q"), ("a\tb\n\\cAA\\q".to_owned(), false));
         assert_eq!(unescape(r"a\cb"), ("a".to_owned(), true));
     }
 
     #[test]
-    fn a_format_is_said_as_often_as_there_are_words_for_it() {
+    fn printf_repeats_its_format_until_arguments_are_used_up() {
         assert_eq!(printf(&["hello\\n"], 9).as_deref(), Some("hello\n"));
         assert_eq!(printf(&["%s=%d;", "a", "1", "b"], 9).as_deref(), Some("a=1;b=0;"));
         assert_eq!(printf(&["100%%\\n", "x"], 9).as_deref(), Some("100%\n"));
