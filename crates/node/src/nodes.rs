@@ -242,6 +242,6 @@ mod tests {
         }
         assert_eq!(steps.len(), 100);
         let together = |name| step(name, 20, renewal, now);
-        assert_eq!(together("node-1"), together("node-2"), "a few nodes share a moment");
+        assert_eq!(together("node-1"), together("node-2"), "nodes share a step");
     }
 }

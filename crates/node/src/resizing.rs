@@ -142,7 +142,7 @@ mod tests {
         };
         assert_eq!(asks(r#"{"cpu":"1"}"#), (true, 1000));
         assert_eq!(asks(r#"{"cpu":"2000m"}"#), (false, 2000));
-        assert_eq!(asks("{}"), (false, 2000), "its node does not say");
+        assert_eq!(asks("{}"), (false, 2000), "no allocation is reported");
     }
 
     #[test]

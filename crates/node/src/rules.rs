@@ -428,13 +428,17 @@ mod tests {
             );
             script.end().map(|end| end.code)
         };
-        assert_eq!((code(&container, 0), code(&container, 1)), (Some(1), Some(1)), "its own files are gone");
+        assert_eq!(
+            (code(&container, 0), code(&container, 1)),
+            (Some(1), Some(1)),
+            "files outside of volumes do not outlive a run"
+        );
         container.volume_mounts =
             vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }];
         assert_eq!(
             [0, 1, 2, 9].map(|restarts| code(&container, restarts)),
             [Some(1), Some(0), Some(0), Some(0)],
-            "also what a run only finds is there for the next"
+            "unchanged files on volumes outlive a run, too"
         );
     }
 
@@ -463,7 +467,7 @@ mod tests {
             assert_eq!(code(&toggles, restarts), Some(expected), "{restarts}");
             assert_eq!(code(&grows, restarts), Some(3), "{restarts}");
         }
-        assert_eq!(code(&toggles, i64::MIN), Some(2), "fewer than none are none");
+        assert_eq!(code(&toggles, i64::MIN), Some(2), "a negative restart count counts as zero");
     }
 
     #[test]
@@ -478,7 +482,7 @@ mod tests {
                 .map(|end| end.code)
         };
         assert_eq!((end(1, "a"), end(5, "a")), (Some(3), Some(3)), "1,600 commands are few for a small pod");
-        assert_eq!(end(300, "a"), None, "one of many goes on for longer than it is followed");
+        assert_eq!(end(300, "a"), None, "each of many scripts gets a small share");
         let short = container("a", &["sh", "-c", "echo a; sleep 1; exit 4"]);
         let short =
             script((&[], &ScriptMemo::default()), &short, 0, &Pod::default(), &Meta::default(), 1_000);

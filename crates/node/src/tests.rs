@@ -156,7 +156,7 @@ fn cordon_and_uncordon_emit_one_event_each() {
     cluster.assert_quiet();
     cluster.crash();
     seconds(&mut cluster, 600);
-    assert_eq!(told(&cluster), [&*closed, ""], "nobody did anything");
+    assert_eq!(told(&cluster), [&*closed, ""], "no change, no Event");
     set(&mut cluster, false);
     assert_eq!(told(&cluster), [&*closed, &*message("NodeSchedulable")]);
     let counts: Vec<i64> =
@@ -191,7 +191,7 @@ fn pod_is_creating_for_a_second_and_then_runs() {
     cluster.crash();
     cluster.settle();
     cluster.assert_quiet();
-    assert_eq!(get(&cluster, "a"), running, "a restart finds containers as they were");
+    assert_eq!(get(&cluster, "a"), running, "a restarted process keeps the status");
 }
 
 #[test]
@@ -342,12 +342,12 @@ fn deleted_pod_terminates_and_is_removed() {
     assert!(cluster.get("pods", "default/quick").is_none());
     assert_eq!(shown(&cluster, "slow"), "Running | ready");
     let killing = events(&cluster, "Killing");
-    assert_eq!(killing, ["Stopping container c"; 2], "it is told when they begin to stop");
+    assert_eq!(killing, ["Stopping container c"; 2], "Events are emitted when the stop begins");
     seconds(&mut cluster, 19);
     assert_eq!(shown(&cluster, "slow"), "Running | ready");
     seconds(&mut cluster, 2);
     assert!(cluster.get("pods", "default/slow").is_none());
-    assert_eq!(events(&cluster, "Killing"), killing, "and not when they have");
+    assert_eq!(events(&cluster, "Killing"), killing, "no Event at the end of the stop");
     cluster.assert_quiet();
 }
 
@@ -370,8 +370,8 @@ fn termination_is_visible_to_clients() {
     }
     cluster.settle();
     cluster.run(Duration::from_millis(900));
-    assert!(cluster.get("pods", "default/slow").is_some(), "it takes its time");
-    assert!(cluster.get("pods", "default/hasty").is_none(), "but no longer than it has");
+    assert!(cluster.get("pods", "default/slow").is_some(), "the stop takes its time");
+    assert!(cluster.get("pods", "default/hasty").is_none(), "the grace period bounds the stop");
     seconds(&mut cluster, 2);
     assert!(cluster.get("pods", "default/slow").is_none());
     cluster.assert_quiet();

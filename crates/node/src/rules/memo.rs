@@ -215,8 +215,8 @@ mod tests {
         let (second, same) = memo.share().follow(once.clone());
         assert!(Arc::ptr_eq(&first, &second) && left == same && left != once.budget);
         assert_eq!((first.end, first.log.len()), (Some((Duration::ZERO, 7)), 3));
-        assert_eq!(once.follow(), ((*first).clone(), left), "it is the same without the memo");
+        assert_eq!(once.follow(), ((*first).clone(), left), "the memo does not change the course");
         let (other, _) = memo.clone().follow(once);
-        assert!(!Arc::ptr_eq(&first, &other), "another fleet shares nothing");
+        assert!(!Arc::ptr_eq(&first, &other), "fleets do not share a memo");
     }
 }

@@ -475,7 +475,7 @@ mod tests {
         for (probe, most) in [(quick, ASKED_MAX), (slow_probe(), 6)] {
             let mut answers = Answers::new(&probe, &script);
             let found: Vec<bool> = (0..6_000).map(|at| answers.at(Duration::from_secs(at))).collect();
-            assert!(!found[0] && found[1..].iter().all(|succeeds| *succeeds), "the last answer holds");
+            assert!(!found[0] && found[1..].iter().all(|succeeds| *succeeds), "the last result holds");
             assert_eq!(answers.asked, most);
         }
     }

@@ -137,7 +137,7 @@ mod tests {
             Image::Failed { reason, until, .. } => {
                 assert!(
                     until.is_none_or(|until| until > Time::from_seconds(seconds)),
-                    "the past is no time to look"
+                    "requeue time is in the past"
                 );
                 reason.to_owned()
             }
@@ -155,7 +155,7 @@ mod tests {
         let (err, off) = ("ErrImagePull", "ImagePullBackOff");
         assert_eq!(shown, [err, off, err, off, off, err, off]);
         let tries = (0..86_400).filter(|at| seen(&bad, &said, *at) == err).count();
-        assert_eq!(tries / 2, 6 + (86_400 - 310) / 300, "every five minutes in the end");
+        assert_eq!(tries / 2, 6 + (86_400 - 310) / 300, "the back-off ends at five minutes");
         assert_eq!(seen(&of("Not An Image"), &said, 5), "InvalidImageName");
     }
 

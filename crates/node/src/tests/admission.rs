@@ -108,7 +108,7 @@ fn pod_without_a_free_ip_emits_an_event_and_waits() {
     cluster.assert_quiet();
     cluster.delete("pods", "default/first", &value!({})).unwrap();
     cluster.settle();
-    assert_eq!(fate(&cluster, "second"), "Running", "it has the address now, and waited for no resync");
+    assert_eq!(fate(&cluster, "second"), "Running", "it gets the address without a resync");
     cluster.assert_quiet();
 }
 

@@ -58,7 +58,7 @@ fn every_component_has_a_ready_mirror_pod_on_the_first_node() {
     assert_eq!((owner.str_at(&["kind"]), owner.str_at(&["name"])), ("Node", "node-0"));
     let container = &pod.at(&["spec", "containers"]).and_then(Value::as_list).unwrap()[0];
     assert!(container.str_at(&["image"]).contains("in-process"));
-    assert!(container.at(&["resources", "requests"]).is_none(), "it takes nothing from anybody");
+    assert!(container.at(&["resources", "requests"]).is_none(), "a mirror pod has no requests");
     assert_eq!(pod.str_at(&["status", "qosClass"]), "BestEffort");
     cluster.assert_quiet();
 }

@@ -142,7 +142,7 @@ fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
             return (outlook.status, again, outlook.is_over);
         }
     }
-    panic!("no rest at one moment: {pod:?}");
+    panic!("sync does not converge: {pod:?}");
 }
 
 proptest! {
@@ -162,7 +162,7 @@ proptest! {
                 let states = [new.state.waiting.is_some(), new.state.running.is_some(), new.state.terminated.is_some()];
                 prop_assert_eq!(states.iter().filter(|is| **is).count(), 1);
             }
-            prop_assert!(!pod.status.is_final() || status.phase == pod.status.phase, "an end is an end");
+            prop_assert!(!pod.status.is_final() || status.phase == pod.status.phase, "a final phase changed");
             let ends = status.is_final();
             pod.status = status.clone();
             // After a round trip through JSON, nothing more is to be done at this time.
@@ -170,8 +170,8 @@ proptest! {
             written.make_map().retain(|_, value| !value.is_null());
             pod.status = serde_json::from_slice(&setpoint_api::json::to_vec(&written)).unwrap();
             let (same, _, _) = step(&object, &pod, now);
-            prop_assert_eq!(&same, &pod.status, "not quiet");
-            prop_assert!(again.is_none_or(|again| again > now), "the past is no time to look");
+            prop_assert_eq!(&same, &pod.status, "the second sync changed the status");
+            prop_assert!(again.is_none_or(|again| again > now), "requeue time is in the past");
             if is_over {
                 prop_assert!(ends, "over, but not ended: {:?}", pod.status);
             }

@@ -52,7 +52,7 @@ fn fleets_with_the_same_node_names_never_write_the_same_node() {
     assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16");
     assert_eq!(whose(&cluster, "node-2"), "setpoint-nodes-node 2");
     let writes = cluster.history.iter().filter(|line| line.contains("patch nodes/node-0")).count();
-    assert!(writes <= 1, "a node that nobody touches is written for its heartbeat only: {writes}");
+    assert!(writes <= 1, "an unchanged node is written for its heartbeat only: {writes}");
     let told = events(&cluster, "NodeOfAnotherFleet");
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].contains("leaves this one to fleet setpoint-up"), "{told:?}");
@@ -72,7 +72,7 @@ fn nodes_with_expired_leases_are_claimed_and_not_returned() {
     assert_eq!(whose(&cluster, "node-0"), "setpoint-nodes-node 2");
     assert_eq!(condition(&cluster.get("nodes", "node-0").unwrap(), "Ready"), "True KubeletReady");
     assert_eq!(shown(&cluster, "a"), "Running | ready");
-    assert_eq!(shown(&cluster, "b"), "Succeeded | Completed 0", "its new fleet looks after it");
+    assert_eq!(shown(&cluster, "b"), "Succeeded | Completed 0", "the new fleet syncs the pod");
     // The first fleet returns, with its memos or without.
     for starts_anew in [false, true] {
         cluster.swap(&mut other);
@@ -127,6 +127,6 @@ fn rules_of_a_remote_fleet_are_published() {
     assert_eq!(text(&cluster), "rules:\n- log: [hello]\n");
     cluster.patch("configmaps", place, "", value!({"data": {"rules.yaml": "x"}})).unwrap();
     cluster.settle();
-    assert_eq!(text(&cluster), "rules:\n- log: [hello]\n", "edits do not last");
+    assert_eq!(text(&cluster), "rules:\n- log: [hello]\n", "edits are reverted");
     cluster.assert_quiet();
 }

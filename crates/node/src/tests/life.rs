@@ -65,7 +65,7 @@ fn killing_event_is_emitted_once_when_the_stop_begins() {
     assert_eq!(events(&cluster, "Unhealthy"), ["Liveness probe failed: simulated"]);
     seconds(&mut cluster, 20);
     assert_eq!(shown(&cluster, "a"), "Running | ready x1");
-    assert_eq!(counted(&cluster, "Killing"), 1, "it was told");
+    assert_eq!(counted(&cluster, "Killing"), 1, "Event already emitted");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn container_changed_during_another_stop_gets_its_full_grace_period() {
     assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready");
     assert_eq!(counted(&cluster, "Killing"), 2);
     seconds(&mut cluster, 20);
-    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready", "it takes as long as the other");
+    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready", "it gets its full stop duration");
     seconds(&mut cluster, 7);
     assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready x1");
     assert_eq!(counted(&cluster, "Killing"), 2);
@@ -349,7 +349,7 @@ fn slow_pull_emits_an_event_at_its_start_and_happens_once() {
         assert!(events(&cluster, "Pulled")[0].starts_with(pulled), "{:?}", events(&cluster, "Pulled"));
         annotated(&mut cluster, "b", slow, spec);
         seconds(&mut cluster, 5);
-        assert_eq!(shown(&cluster, "b"), "Running | ready", "it is there");
+        assert_eq!(shown(&cluster, "b"), "Running | ready", "the image is present");
         assert_eq!(counted(&cluster, "Pulling"), 1);
     }
 }

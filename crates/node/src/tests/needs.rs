@@ -32,7 +32,7 @@ fn missing_environment_source_delays_the_container() {
     let error = |why: &str| format!("CreateContainerConfigError: {why}");
     assert_eq!(waiting(&cluster, "whole"), error("configmap \"missing\" not found"));
     assert_eq!(waiting(&cluster, "key"), error("secret \"missing\" not found"));
-    assert_eq!(shown(&cluster, "any"), "Running | ready", "it may be missing");
+    assert_eq!(shown(&cluster, "any"), "Running | ready", "the reference is optional");
     let told = events(&cluster, "Failed");
     assert!(told.contains(&"Error: configmap \"missing\" not found".to_owned()), "{told:?}");
     cluster.assert_quiet();
@@ -70,7 +70,7 @@ fn missing_volume_source_delays_the_pod() {
     make(&mut cluster, "configmaps", "missing", value!({}));
     assert_eq!(shown(&cluster, "map"), "Running | ready");
     assert_eq!(condition(&get(&cluster, "map"), "PodReadyToStartContainers"), "True");
-    assert_eq!(shown(&cluster, "item"), "Pending | ContainerCreating", "it is still empty");
+    assert_eq!(shown(&cluster, "item"), "Pending | ContainerCreating", "the ConfigMap has no such key yet");
     make(&mut cluster, "secrets", "missing", value!({}));
     assert_eq!(shown(&cluster, "some"), "Running | ready");
     cluster.patch("configmaps", "default/missing", "", value!({"data": {"k": ""}})).unwrap();

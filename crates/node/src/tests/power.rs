@@ -127,7 +127,7 @@ fn suspended_process_resumes_its_pods() {
     cluster.crash();
     give_up(&mut cluster);
     seconds(&mut cluster, 20);
-    assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False", "the others gave it up");
+    assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False", "the node was marked unreachable");
     cluster.swap(&mut other);
     cluster.settle();
     assert_eq!(

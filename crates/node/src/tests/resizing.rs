@@ -80,7 +80,7 @@ fn deferred_resize_is_granted_when_another_pod_ends_or_shrinks() {
     cluster.settle();
     assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ");
     resize(&mut cluster, "b", "3");
-    assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ", "not enough yet");
+    assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ", "still deferred");
     resize(&mut cluster, "b", "2");
     assert_eq!(state(&cluster, "a"), "8 / 8 |  | ");
     resize(&mut cluster, "a", "12");

@@ -60,7 +60,7 @@ fn sidecars_of_a_finished_pod_start_to_stop_together() {
         told.sort();
         told
     };
-    assert_eq!(told(&cluster), killing, "it is told when they begin to");
+    assert_eq!(told(&cluster), killing, "Events are emitted when the stop begins");
     seconds(&mut cluster, 30);
     assert_eq!(ends(&cluster, since), [20, 18, 10]);
     assert_eq!(told(&cluster), killing);

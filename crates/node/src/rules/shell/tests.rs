@@ -72,7 +72,7 @@ fn loops_repeat_their_output() {
     assert_eq!(next, Some(Duration::from_secs(9)));
     let endless = self::course(&["sh", "-c", "while :; do echo x; done"]);
     let (said, next) = endless.said_by(Duration::MAX);
-    assert_eq!((said.len(), next), (0, None), "one that takes no time would never end");
+    assert_eq!((said.len(), next), (0, None), "a loop without duration has no output");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn latest_lines_of_a_verbose_loop_are_kept() {
     // One line at the start, and one at the beginning of each iteration.
     assert_eq!(hasty.dropped_by(years), 2 + 10 * 365 * 86_400 * 1_000_000 - LINES_MAX);
     assert_eq!(hasty.dropped_by(turn), 0);
-    assert_eq!(hasty.said_by(Duration::MAX).0.len(), LINES_MAX, "as far as any clock goes");
+    assert_eq!(hasty.said_by(Duration::MAX).0.len(), LINES_MAX, "latest representable time");
     let script = format!("x={}; while true; do echo $x; sleep 1; done", "a".repeat(100_000));
     let wordy = course(&["sh", "-c", &script]);
     let (said, next) = wordy.said_by(years);
@@ -285,7 +285,7 @@ fn deep_nesting_is_unknown_and_does_not_overflow_the_stack() {
         |depth: usize| format!("{} exit 3; {}", "if true; then ".repeat(depth), "fi; ".repeat(depth));
     env.set("X", Value::sure(&nested(60).replace("exit 3", "sh -c \"$X\"")));
     let words = ["sh", "-c", "sh -c \"$X\""].map(str::to_owned);
-    assert_eq!(read(&words, BTreeMap::new(), &env).end, None, "many levels in each of many shells");
+    assert_eq!(read(&words, BTreeMap::new(), &env).end, None, "nesting across shells");
     assert_eq!((told(&nested(64)).0, told(&nested(65)).0), (Some((0, 3)), None));
     let nested = |depth: usize| vec!["exec"; depth].into_iter().chain(["false"]).collect::<Vec<&str>>();
     assert_eq!(end(&nested(9)), Some((0, 1)));
@@ -366,5 +366,5 @@ fn background_jobs_are_waited_for_by_pid() {
         assert_eq!(told(script).0, None, "{script}");
     }
     let script = format!("{} wait {}", "true & ".repeat(2000), "$! ".repeat(20_000));
-    assert_eq!(told(&script).0, Some((0, 0)), "however many they are");
+    assert_eq!(told(&script).0, Some((0, 0)), "many background jobs");
 }
