@@ -47,7 +47,7 @@ const DIRECTORIES: [&str; 41] = [
     "/var/run",
     "/var/tmp",
 ];
-/// Data directory of the kubelet; every path below it exists.
+/// Data directory of the kubelet; it and every path below it are directories.
 const KUBELET: &str = "/var/lib/kubelet";
 /// Files that exist on every node.
 const FILES: [&str; 9] = [

@@ -280,7 +280,7 @@ fn of_needed(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Enqueues the pods of a node whose simulation annotations changed.
+/// Enqueues the pods of a changed node that has simulation annotations.
 fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if is_played_with(node) {
         for pod in world.indexed(BY_NODE.name, &node.meta().name) {

@@ -1,7 +1,7 @@
 //! Node ownership among fleets that have nodes of the same name.
 //!
 //! An annotation of the node names its fleet, and only that fleet writes the node. A node without an owner is
-//! claimed at once. A node whose Lease has expired is claimed by another fleet; the former owner learns that
+//! claimed at once. A node whose Lease has expired is claimed by another fleet; the former owner detects that
 //! from the annotation. Expiry is counted from when this process first saw the Lease, so that a restarted
 //! server does not take nodes from fleets that could not reach it.
 

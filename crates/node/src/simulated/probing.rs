@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn startup_probe_kills_after_its_threshold_and_delays_the_others() {
+    fn startup_probe_kills_after_its_threshold_and_delays_readiness() {
         let mut startup = Probe {
             period_seconds: Some(2),
             failure_threshold: Some(3),
