@@ -1,7 +1,7 @@
-//! Addresses for pods, from the ranges that a node was given.
+//! Pod IP allocation from the ranges of a node.
 //!
-//! A pod gets its address with the place that it runs in: when it is taken up, or, if its volumes cannot be made then, as
-//! soon as they can. Until then it shows none, and holds none.
+//! A pod gets its IP with its sandbox: at admission, or once its volumes can be mounted. Until then it has
+//! none.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use setpoint_reconcile::views::pod::Pod as PodView;
 use setpoint_reconcile::{Index, Object, View};
 
-/// Addresses that no pod gets: the range's own, its router's, and the last one.
+/// Reserved addresses of a range: network, gateway, and broadcast.
 const KEPT: u128 = 3;
 
-/// Pods that were taken up and have no address yet, by their node.
+/// Admitted pods without an IP, by node.
 pub const WITHOUT_ADDRESS_BY_NODE: Index = Index {
     name: "pods without address by node",
     resource: PodView::RESOURCE,
@@ -26,7 +26,7 @@ pub const WITHOUT_ADDRESS_BY_NODE: Index = Index {
     },
 };
 
-/// Whether a pod was taken up and has no address yet.
+/// `true` if the pod is admitted and has no IP yet.
 #[must_use]
 pub fn is_without(object: &Object, pod: &PodView) -> bool {
     let (spec, status) = (&pod.spec, &pod.status);
@@ -34,7 +34,7 @@ pub fn is_without(object: &Object, pod: &PodView) -> bool {
     is_taken_up && status.pod_ip.is_empty() && !spec.host_network && !object.meta().is_deleted()
 }
 
-/// A range of addresses.
+/// IP range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     first: u128,
@@ -64,8 +64,8 @@ impl Range {
     }
 }
 
-/// Free addresses, one of each range, at the same place in all; nothing if there are none. `chance` says where the
-/// search begins, so that an address that was just given back is not given out at once.
+/// Returns one free IP per range, at the same offset in each; `None` if there is none. The search starts at
+/// `chance`, so that a released IP is not reused at once.
 #[must_use]
 pub fn free(ranges: &[String], taken: &BTreeSet<Cow<'_, str>>, chance: u64) -> Option<Vec<String>> {
     let ranges: Vec<Range> = ranges.iter().filter_map(|text| range(text)).collect();
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_address_is_given_twice_until_all_are() {
+    fn addresses_are_not_reused_before_the_range_is_exhausted() {
         let ranges = ["10.1.2.0/28".to_owned(), "fd00::/64".to_owned()];
         let mut taken = BTreeSet::new();
         for chance in 0..13 {

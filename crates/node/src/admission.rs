@@ -1,7 +1,7 @@
-//! Whether a node takes up a pod that was given to it, as a kubelet decides it: whoever chose the node may have known
-//! less than the node does.
+//! Kubelet admission of pods that are bound to a node.
 //!
-//! The rules are the scheduler's own, so that both agree. A pod that is refused fails, and stays so.
+//! A binding may rest on older information than the node has, so the node checks again. The checks are those
+//! of the scheduler, so that both agree. A rejected pod has phase Failed and stays so.
 
 use std::borrow::Cow;
 
@@ -21,29 +21,29 @@ use crate::resizing::{Verdict, held_by, is_asking, wanted_by};
 /// Maximum number of containers in a pod.
 const CONTAINERS_MAX: usize = 512;
 
-/// Why a node refuses a pod.
+/// Rejection of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// In one word.
+    /// Reason.
     pub reason: Cow<'static, str>,
-    /// In many.
+    /// Human-readable message.
     pub message: String,
 }
 
-/// What is left of a node.
+/// Admission state of a node: free resources and admitted pods.
 pub struct Room<'a> {
     seat: &'a Seat<'a>,
     offer: ResourceAmounts,
     pods_max: i64,
     admitted: Vec<(&'a Object, &'a PodView)>,
-    /// What they take together; only known once somebody asks for anything.
+    /// Sum of the admitted pods' resources; computed on first use.
     taken: Option<ResourceAmounts>,
     /// Host ports of the admitted pods; computed when a pod first needs one.
     ports: Option<HostPorts>,
 }
 
 impl<'a> Room<'a> {
-    /// What these pods of a node leave of it, as far as it has taken them up.
+    /// Returns the state of a node with the admitted ones among `pods`.
     #[must_use]
     pub fn of(seat: &'a Seat<'a>, pods: &[(&'a Object, &'a PodView)]) -> Room<'a> {
         let (offer, pods_max) = ResourceAmounts::parse(seat.node.status.allocatable.iter());
@@ -53,10 +53,11 @@ impl<'a> Room<'a> {
         Room { seat, offer, pods_max, admitted, taken: None, ports: None }
     }
 
-    /// Takes a pod up, or refuses it.
+    /// Admits or rejects a pod.
     ///
     /// # Errors
-    /// If the node cannot hold it, or it does not want to be there.
+    /// If the node lacks resources or ports for the pod, or does not match its node selector, affinity or
+    /// tolerations.
     pub fn admit(&mut self, object: &'a Object, pod: &'a PodView) -> Result<(), Refusal> {
         check_containers(pod)?;
         let asked = ResourceAmounts::requested_by(pod);
@@ -70,7 +71,7 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
-    /// Gives a pod that was taken up what it asks for now, if there is room for it.
+    /// Grants the resize of an admitted pod if the node has room for it.
     pub fn resize(&mut self, object: &Object, pod: &PodView) -> Verdict {
         let (asked, held) = (wanted_by(pod), held_by(object, pod));
         let (cpu, memory) = (self.offer.milli_cpu, self.offer.memory);
@@ -79,7 +80,7 @@ impl<'a> Room<'a> {
             ("cpu", asked.milli_cpu, held.milli_cpu, taken.milli_cpu, cpu),
             ("memory", asked.memory, held.memory, taken.memory, memory),
         ];
-        // Who asks for no more than it has gets it, however full the node is.
+        // Shrinking a request always succeeds.
         let grows = || own.into_iter().filter(|(_, asked, held, _, _)| asked > held);
         if let Some((name, asked, _, _, offer)) = grows().find(|(_, asked, _, _, offer)| asked > offer) {
             let message =
@@ -96,11 +97,11 @@ impl<'a> Room<'a> {
         Verdict::Granted
     }
 
-    /// What those that were taken up have together.
+    /// Returns the sum of the admitted pods' resources.
     fn taken(&mut self) -> &mut ResourceAmounts {
         let admitted = &self.admitted;
         self.taken.get_or_insert_with(|| {
-            // Hardly anybody asks for anything else than it has.
+            // Few pods have a pending resize; all others are summed up in one pass.
             let settled = admitted.iter().filter(|(object, pod)| !is_asking(object, pod));
             let mut taken = ResourceAmounts::requested_by_all(settled.map(|(_, pod)| *pod));
             let asking = admitted.iter().filter(|(object, pod)| is_asking(object, pod));
@@ -124,7 +125,7 @@ impl<'a> Room<'a> {
             ("memory", asked.memory, taken.memory, offer.memory),
             ("ephemeral-storage", asked.ephemeral_storage, taken.ephemeral_storage, offer.ephemeral_storage),
         ];
-        // What a node does not know at all may be given by somebody else.
+        // The node does not report this resource; another component may provide it.
         let known =
             asked.scalars.iter().filter(|(name, _)| !name.contains('/') || offer.scalars.contains_key(*name));
         let others = known.map(|(name, amount)| (&**name, *amount, taken.scalar(name), offer.scalar(name)));
@@ -136,7 +137,7 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
-    /// Whether the pod wants this node, and puts up with what drives others away.
+    /// Checks node selector, node affinity and NoExecute taints.
     fn check_node(&self, pod: &PodView) -> Result<(), Refusal> {
         let Seat { object: node, node: view, .. } = self.seat;
         let is_choosy = !pod.spec.node_selector.is_empty() || pod.spec.affinity.is_some();
@@ -170,13 +171,13 @@ impl<'a> Room<'a> {
             let why = "node(s) didn't have free ports for the requested pod ports";
             return Err(predicate("NodePorts", why));
         }
-        // Nothing is checked after the ports, so the pod is taken up.
+        // Ports are the last check, so the pod is admitted.
         ports.add(&wanted);
         Ok(())
     }
 }
 
-/// Syncing a pod is quadratic in the number of its containers.
+/// Limits the number of containers: syncing a pod is quadratic in it.
 fn check_containers(pod: &PodView) -> Result<(), Refusal> {
     let count = pod.spec.containers.len() + pod.spec.init_containers.len();
     if count <= CONTAINERS_MAX {
@@ -205,7 +206,7 @@ fn predicate(name: &'static str, why: &str) -> Refusal {
     Refusal { reason: name.into(), message: format!("Predicate {name} failed: {why}") }
 }
 
-/// What is written of a pod that was refused.
+/// Returns the status write of a rejected pod.
 #[must_use]
 pub fn refuse(object: &Object, refusal: &Refusal, now: Time) -> Option<Act> {
     let known = Pod::read(object)?.status;
@@ -218,7 +219,7 @@ pub fn refuse(object: &Object, refusal: &Refusal, now: Time) -> Option<Act> {
         start_time: Some(whole(now)),
         ..Status::default()
     };
-    // The words of notes are known beforehand; the rare resource is named in the message.
+    // Event reasons must be constants; the message names the resource.
     let reason = match &refusal.reason {
         Cow::Borrowed(reason) => reason,
         Cow::Owned(_) => "UnexpectedAdmissionError",

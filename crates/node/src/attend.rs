@@ -1,5 +1,5 @@
-//! A simulated node attends to one of its pods: the life cycle and the runtime in turn, until neither has anything to
-//! say, then the status in one write.
+//! Pod sync of a simulated node: alternates life cycle and runtime until neither changes, then writes the
+//! status once.
 
 mod telling;
 
@@ -22,19 +22,19 @@ use crate::rules;
 use crate::runtime::Deed;
 use crate::simulated::{Host, Simulated};
 
-/// How large an image is that nobody has seen, for messages and node statuses.
+/// Assumed image size, for Events and node statuses.
 pub const IMAGE_BYTES: u64 = 64 << 20;
 
-/// What the key of a node has decided about one of its pods.
+/// Decisions of a node's admission key about one of its pods.
 #[derive(Default)]
 pub struct Decided {
-    /// The addresses that it has, if they are new.
+    /// Newly allocated pod IPs.
     pub addresses: Option<Vec<String>>,
-    /// Whether it gets the resources that it asks for, if it asks for others than it has.
+    /// Result of a resize request, if the pod has one.
     pub resize: Option<Verdict>,
 }
 
-/// What a node does about a pod. Stages and the next look go into the plan.
+/// Syncs a pod: adds its writes, Events and requeue time to the plan.
 pub fn attend<M>(
     fleet: &Fleet,
     world: &World,
@@ -49,7 +49,7 @@ pub fn attend<M>(
     let known = || pod.status.pod_ips.iter().map(|ip| ip.ip.clone()).collect();
     let pod_ips =
         if pod.spec.host_network { host_ips.to_vec() } else { decided.addresses.unwrap_or_else(known) };
-    // What runs in this process has started already, and nobody is told that it did.
+    // Components of this process are already running: no start delay, no Events.
     let runs_already = fleet.component(object).is_some();
     let (pause, rules) =
         if runs_already { (Duration::ZERO, &[][..]) } else { (fleet.pod_start, &fleet.rules[..]) };
@@ -61,8 +61,8 @@ pub fn attend<M>(
         host_ips: &host_ips,
         pod_ips: &pod_ips,
         taken_up,
-        // When it was taken up is known to the second. Whoever writes the pod later must not move its beginning, so it
-        // counts from the middle of that second: give or take half of one, a pod takes as long as it should.
+        // `startTime` has a precision of one second. Later writes of the pod must not move `begin`, so it
+        // counts from the middle of that second: the start delay is exact to half a second.
         begin: taken_up.after(pause.min(Duration::from_secs(1)) / 2).after(pause),
         written: object.committed(),
         resize: Resize {
@@ -75,7 +75,8 @@ pub fn attend<M>(
     };
     let has_image = |image: &str| has_image(world, seat, object, image);
     let written = object.committed();
-    // A boot in the future was written before the clock was set back: whatever is started now would be older than it.
+    // A boot time in the future was written before the clock was set back. Containers started now would seem
+    // to precede the boot, so it is ignored.
     let booted = Some(seat.booted()).filter(|booted| *booted <= now).unwrap_or(Time::EPOCH);
     let host = Host { rules, memo: &fleet.memo, booted, written, pause, has_image: &has_image };
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
@@ -96,24 +97,24 @@ pub fn attend<M>(
         act.done = notes;
         plan.act(act);
     }
-    // One that waits for finalizers only has been removed already, as far as its node can.
+    // A pod with grace period 0 waits for finalizers only; its node has already removed it.
     let meta = object.meta();
     if outlook.is_over && meta.is_deleted() && meta.deletion_grace_period_seconds != Some(0) {
         plan.stage([Act::from(Write::delete(object).within(0))]);
     }
 }
 
-/// Lets life cycle and runtime act by turns.
+/// Alternates life cycle and runtime until no action changes anything.
 fn settle(case: &Case<'_>, runtime: &mut Simulated<'_>, subject: &Subject) -> (Outlook, Vec<Note>) {
     let (mut notes, mut stopping) = (Vec::new(), Vec::new());
-    // Each round starts or ends a container, and none is started more than twice at one moment.
+    // Each round starts or terminates a container, and none starts more than twice at one time.
     let rounds = 4 * case.pod.spec.all().count() + 4;
     for _ in 0..rounds {
         let outlook = look(case, runtime);
         let mut has_changed = false;
         for deed in &outlook.deeds {
             has_changed |= runtime.perform(deed);
-            // What takes longer than this moment is wanted in every round of it.
+            // A stop that takes time is requested again in every round.
             let is_news = match deed {
                 Deed::Start { .. } => true,
                 Deed::Stop { container, begins, .. } => *begins && !stopping.contains(container),
@@ -133,7 +134,7 @@ fn settle(case: &Case<'_>, runtime: &mut Simulated<'_>, subject: &Subject) -> (O
     (look(case, runtime), notes)
 }
 
-/// Whether an image is on a node: some other pod there has it.
+/// `true` if another pod on the node has already run the image.
 fn has_image(world: &World, seat: &Seat<'_>, pod: &Object, image: &str) -> bool {
     world.indexed(BY_NODE.name, seat.object.key().name()).any(|other| {
         let ran = |view: &PodView| !view.status.pod_ip.is_empty() && view.status.phase != "Pending";

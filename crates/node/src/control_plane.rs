@@ -1,8 +1,8 @@
-//! The control plane shows itself: a pod for each of its components that run in this process, on the first node.
+//! Mirror pods of the control plane components that run in this process, on the first node.
 //!
-//! They are mirror pods, as a kubelet makes them for what it runs by itself: whoever deletes one sees it come back, and
-//! nothing evicts them. They ask for nothing, because no container runs them: the image and an annotation say so. One
-//! that tells of an earlier process is replaced, so that its age is that of what it stands for.
+//! As with a kubelet's static pods, a deleted mirror pod is recreated, and nothing evicts it. The pods have
+//! no requests, because no container runs them: the image and an annotation show that. The pod of an earlier
+//! process is replaced, so that its age is that of the component.
 
 use std::sync::Arc;
 
@@ -14,26 +14,26 @@ use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, World, 
 use crate::fleet::{Fleet, KUBELET, Seat};
 use crate::images::hex;
 
-/// Where they are.
+/// Namespace of the pods.
 pub const NAMESPACE: &str = "kube-system";
-/// The components there can be, by the names that upstream gives them.
+/// All component names, as upstream spells them.
 pub const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
-/// The annotation of a pod that stands for what a node runs by itself.
+/// Annotation of mirror pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The annotation that says what is behind such a pod.
+/// Annotation of pods whose component runs in the control plane process.
 const IN_PROCESS: &str = "setpoint.dev/in-process";
 
-/// The components that run in this process.
+/// Components that run in this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Components {
-    /// Which.
+    /// Component names.
     pub names: Vec<&'static str>,
-    /// Since when.
+    /// Start time.
     pub since: Time,
 }
 
 impl Fleet {
-    /// The component that a pod stands for; nothing for every other pod.
+    /// Returns the component of a mirror pod; `None` for every other pod.
     #[must_use]
     pub fn component(&self, pod: &Object) -> Option<&'static str> {
         let meta = pod.meta();
@@ -48,7 +48,7 @@ impl Fleet {
     }
 }
 
-/// Keeps the pods of the components.
+/// Planner of the mirror pods.
 pub struct ControlPlane(pub Arc<Fleet>);
 
 impl Planner for ControlPlane {
@@ -91,7 +91,7 @@ impl Planner for ControlPlane {
                 None if is_wanted => {
                     plan.act(Write::create("pods", NAMESPACE, self.pod(component, &seat)));
                 }
-                // One that goes is gone at once: there is nothing in it that would have to stop.
+                // The pod is deleted with grace period 0: it has no container to stop.
                 Some(pod) if !is_wanted || !self.is_current(pod, component) || pod.meta().is_deleted() => {
                     plan.act(Write::delete(pod).within(0));
                 }
@@ -103,14 +103,14 @@ impl Planner for ControlPlane {
 }
 
 impl ControlPlane {
-    /// What tells the pod of one process from that of another.
+    /// Returns the value of the mirror annotation, which identifies the process.
     fn identity(&self, component: &str) -> String {
         let text = format!("{component} {} {}", env!("CARGO_PKG_VERSION"), self.0.components.since.0);
         hex(&text)[..32].to_owned()
     }
 
     fn is_current(&self, pod: &Object, component: &str) -> bool {
-        // A pod that somebody made under that name is none of ours, and is in the way.
+        // A pod of that name with another annotation was created by a user, and is replaced.
         pod.meta().annotations.get(MIRROR) == Some(&self.identity(component))
     }
 
@@ -149,7 +149,7 @@ impl ControlPlane {
     }
 }
 
-/// A pod of a component concerns the node it is on.
+/// Enqueues the node of a component's pod.
 fn of_pod(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     if &*pod.meta().namespace != NAMESPACE {
         return;
@@ -161,7 +161,7 @@ fn of_pod(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// The namespace of the pods concerns every node.
+/// Enqueues every node when the namespace of the pods changes.
 fn of_namespace(namespace: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if &*namespace.meta().name == NAMESPACE {
         world.all("nodes").for_each(|node| wake(node.key().clone()));

@@ -1,4 +1,4 @@
-//! Which simulated nodes there are, and what each is like.
+//! Fleet: the set of simulated nodes that one process runs, and their configuration.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,50 +13,50 @@ use crate::rules::PREFIX;
 use crate::rules::file::Rule;
 use crate::rules::memo::ScriptMemo;
 
-/// In whose name everything on a node is done.
+/// Identity of all writes of a node.
 pub(crate) const KUBELET: Role = Role { user: "system:nodes", manager: "kubelet", source: "kubelet" };
 
-/// Where the addresses of nodes begin.
+/// First node IP of the default fleet.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
-/// Where those of nodes begin that are called otherwise, so that no two fleets of a cluster have the same; and how many
-/// places there are to begin.
+/// First node IP of fleets with another prefix, and the number of /24 ranges among which they are distributed
+/// by a hash of the prefix.
 const FIRST_OTHER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 const OTHER_SHARES: u64 = 512;
-/// What the names of nodes begin with where nobody says otherwise.
+/// Default prefix of node names.
 pub const DEFAULT_PREFIX: &str = "node-";
-/// Where the addresses of pods come from on nodes that nobody gives any.
+/// First pod IP range of nodes without a `podCIDR`.
 const OWN_RANGE: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
-/// How long a node waits to be given addresses.
+/// Time that a node waits for its `podCIDR`.
 pub const NETWORK_GRACE: Duration = Duration::from_secs(10);
 
-/// Simulated nodes.
+/// Configuration of a fleet.
 #[derive(Clone, Debug)]
 pub struct Fleet {
-    /// What their names begin with; a number follows.
+    /// Prefix of node names; a number follows.
     pub prefix: String,
-    /// How many there are.
+    /// Number of nodes.
     pub count: u32,
-    /// What each has: resources with their amounts.
+    /// Capacity of each node: resource names and quantities.
     pub capacity: Vec<(String, String)>,
-    /// Labels of each, beside those that every node has.
+    /// Additional labels of each node.
     pub labels: Vec<(String, String)>,
     /// Taints of each.
     pub taints: Vec<Taint>,
-    /// The zones that they are spread over.
+    /// Zones that the nodes are distributed over.
     pub zones: Vec<String>,
-    /// How containers behave.
+    /// Rules for the behavior of containers.
     pub rules: Vec<Rule>,
-    /// How long a pod takes to start.
+    /// Start delay of a pod.
     pub pod_start: Duration,
-    /// For how long each takes its Lease.
+    /// Lease duration of each node.
     pub lease: Duration,
-    /// The components of the control plane that run in this process.
+    /// Control plane components that run in this process.
     pub components: Components,
-    /// What it is called among fleets, as its nodes say in the annotation [`FLEET`].
+    /// Fleet name, in the annotation [`FLEET`] of its nodes.
     pub owner: String,
-    /// The text of its rules, if others are to know them.
+    /// Text of the rules, if they are published for other processes.
     pub published: Option<String>,
-    /// What is known of the scripts of its containers. It may be lost.
+    /// Memo of container scripts.
     pub memo: ScriptMemo,
 }
 
@@ -89,7 +89,7 @@ impl Default for Fleet {
 }
 
 impl Fleet {
-    /// Says how much of a resource each node has.
+    /// Sets the capacity of each node for a resource.
     pub fn set(&mut self, resource: &str, amount: &str) {
         match self.capacity.iter_mut().find(|(name, _)| name == resource) {
             Some((_, known)) => amount.clone_into(known),
@@ -97,28 +97,28 @@ impl Fleet {
         }
     }
 
-    /// How often nodes renew their Leases.
+    /// Returns the renewal interval of Leases.
     #[must_use]
     pub fn renewal(&self) -> Duration {
         self.lease / 4
     }
 
-    /// The name of a node.
+    /// Returns the name of a node.
     #[must_use]
     pub fn name(&self, number: u32) -> String {
         format!("{}{number}", self.prefix)
     }
 
-    /// The number of a node; nothing if it is none of these.
+    /// Returns the number of a node; `None` if it is not in the fleet.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u32> {
         let digits = name.strip_prefix(&self.prefix)?;
         let number: u32 = digits.parse().ok().filter(|number| *number < self.count)?;
-        // Only one way to write a number names a node.
+        // Other spellings of the number, such as `01`, name no node.
         (digits == "0" || !digits.starts_with(['0', '+'])).then_some(number)
     }
 
-    /// The address of a node.
+    /// Returns the node IP.
     #[must_use]
     pub fn address(&self, number: u32) -> String {
         let first = if self.prefix == DEFAULT_PREFIX {
@@ -130,21 +130,21 @@ impl Fleet {
         Ipv4Addr::from(first.saturating_add(number)).to_string()
     }
 
-    /// The zone of a node.
+    /// Returns the zone of a node.
     #[must_use]
     pub fn zone(&self, number: u32) -> Option<&str> {
         let at = usize::try_from(number).unwrap_or(0).checked_rem(self.zones.len())?;
         Some(&self.zones[at])
     }
 
-    /// Whether a node says that it is one of these. Nobody else writes it, or what is on it.
+    /// `true` if the node's annotation names this fleet. Only the owner writes a node and its pods.
     #[must_use]
     pub fn owns(&self, node: &Object) -> bool {
         node.meta().annotations.get(FLEET) == Some(self.owner.as_str())
     }
 
-    /// A node that is one of these, registered, switched on, and not taken for silent. One that returns says so first:
-    /// what it said of its pods before would be taken back.
+    /// Returns a registered node of this fleet that is powered on and not marked unreachable. A node that
+    /// returns must first renew its status: pod statuses that it wrote before would be overwritten.
     #[must_use]
     pub fn running<'a>(&self, name: &str, world: &'a World) -> Option<Seat<'a>> {
         let number = self.number(name)?;
@@ -153,13 +153,13 @@ impl Fleet {
         (seat.power() == Power::On && is_heard(object)).then_some(seat)
     }
 
-    /// The addresses that pods on a node get: those it was given, or its own if nobody gives any.
+    /// Returns the pod IP ranges of a node: its `podCIDRs`, or a range of its own if it gets none in time.
     #[must_use]
     pub fn pod_ranges(&self, seat: &Seat<'_>, now: Time) -> Vec<String> {
         if !seat.node.spec.pod_cidrs.is_empty() {
             return seat.node.spec.pod_cidrs.clone();
         }
-        // A node from the future was registered before the clock was set back, and has waited long enough.
+        // A creation time in the future was written before the clock was set back; the wait is over.
         let created = seat.object.meta().created();
         if created <= now && now < created.after(NETWORK_GRACE) {
             return Vec::new();
@@ -169,19 +169,19 @@ impl Fleet {
     }
 }
 
-/// Whether a node works, as somebody said who plays with it.
+/// Simulated power state of a node, set by an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
-    /// It works.
+    /// The node works.
     On,
-    /// It does not run.
+    /// The node is off.
     Off,
-    /// It runs, and reaches nobody.
+    /// The node runs without a network connection.
     Partitioned,
 }
 
 impl Power {
-    /// What was said of a node.
+    /// Returns the power state of a node.
     #[must_use]
     pub fn of(node: &Object) -> Power {
         match node.meta().annotations.get(POWER) {
@@ -192,33 +192,33 @@ impl Power {
     }
 }
 
-/// The annotation by which a node says to which fleet it belongs.
+/// Annotation with the name of the fleet that owns a node.
 pub const FLEET: &str = "setpoint.dev/fleet";
-/// What the fleet beside the server is called.
+/// Name of the fleet that runs in the server process.
 pub const BESIDE_SERVER: &str = "setpoint-up";
-/// The annotation that says whether a node works.
+/// Annotation with the power state of a node.
 pub const POWER: &str = "simulate.setpoint.dev/power";
-/// The annotation that says when a node was last started.
+/// Annotation with the time of a node's last boot.
 pub const BOOTED: &str = "simulate.setpoint.dev/booted";
 
 /// A registered node of a fleet.
 pub struct Seat<'a> {
-    /// The object.
+    /// Node object.
     pub object: &'a Object,
-    /// What is read of it.
+    /// Decoded view of the object.
     pub node: &'a Node,
-    /// Its number.
+    /// Number in the fleet.
     pub number: u32,
 }
 
 impl Seat<'_> {
-    /// Whether it works.
+    /// Returns the power state.
     #[must_use]
     pub fn power(&self) -> Power {
         Power::of(self.object)
     }
 
-    /// Since when it runs.
+    /// Returns the boot time.
     #[must_use]
     pub fn booted(&self) -> Time {
         let said =
@@ -227,13 +227,14 @@ impl Seat<'_> {
     }
 }
 
-/// Whether a node is not taken for silent. One that goes says nothing more, but lets its pods go.
+/// `true` if the node is not marked unreachable. A node under deletion no longer reports, but still
+/// terminates its pods.
 #[must_use]
 pub fn is_heard(node: &Object) -> bool {
     node.meta().is_deleted() || !node.view::<Node>().is_some_and(Node::is_silent)
 }
 
-/// Whether somebody said anything of a node that its containers feel.
+/// `true` if the node has simulation annotations.
 #[must_use]
 pub fn is_played_with(node: &Object) -> bool {
     node.meta().annotations.iter().any(|(name, _)| name.starts_with(PREFIX))
@@ -244,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_are_the_same_both_ways() {
+    fn node_names_and_numbers_round_trip() {
         let fleet = Fleet { count: 12, zones: vec!["a".to_owned(), "b".to_owned()], ..Fleet::default() };
         for number in 0..12 {
             assert_eq!(fleet.number(&fleet.name(number)), Some(number));

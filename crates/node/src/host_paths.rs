@@ -1,8 +1,9 @@
-//! Paths of a simulated node, which has no files: those that every node has are there, and what a pod asks to be created.
+//! Host paths of a simulated node, which has no file system: the usual paths of a node exist, and paths whose
+//! type creates them.
 
 use crate::pod::HostPath;
 
-/// Directories of every node.
+/// Directories that exist on every node.
 const DIRECTORIES: [&str; 41] = [
     "/",
     "/bin",
@@ -46,9 +47,9 @@ const DIRECTORIES: [&str; 41] = [
     "/var/run",
     "/var/tmp",
 ];
-/// Below this a kubelet keeps what it makes, plugins among it.
+/// Data directory of the kubelet; it and every path below it are directories.
 const KUBELET: &str = "/var/lib/kubelet";
-/// Files of every node.
+/// Files that exist on every node.
 const FILES: [&str; 9] = [
     "/etc/group",
     "/etc/hostname",
@@ -60,9 +61,9 @@ const FILES: [&str; 9] = [
     "/etc/passwd",
     "/etc/resolv.conf",
 ];
-/// Sockets of every node.
+/// Sockets that exist on every node.
 const SOCKETS: [&str; 2] = ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"];
-/// Character devices of every node.
+/// Character devices that exist on every node.
 const CHAR_DEVICES: [&str; 8] = [
     "/dev/fuse",
     "/dev/full",
@@ -74,7 +75,7 @@ const CHAR_DEVICES: [&str; 8] = [
     "/dev/zero",
 ];
 
-/// What is at a path of a node.
+/// Type of a path on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Directory,
@@ -95,7 +96,7 @@ fn kind(path: &str) -> Option<Kind> {
     kinds.into_iter().find(|(paths, _)| paths.contains(&path)).map(|(_, kind)| kind)
 }
 
-/// Why a path cannot be mounted, in the words of a kubelet; nothing if it can.
+/// Returns the kubelet's error if a host path cannot be mounted.
 #[must_use]
 pub fn fault(wanted: &HostPath) -> Option<String> {
     let there = kind(&wanted.path);
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_must_be_what_its_type_says() {
+    fn host_path_must_match_its_type() {
         let fault =
             |path: &str, kind: &str| fault(&HostPath { path: path.to_owned(), kind: kind.to_owned() });
         for (path, kind) in [

@@ -1,29 +1,29 @@
-//! Names of images: which can be any, and which can never be found.
+//! Image names: validation, and names that can never be pulled.
 
-/// Why an image can never be had.
+/// Reason why an image can never be pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Impossible {
-    /// It has no name that an image can have.
+    /// The name is not a valid image reference.
     Invalid,
-    /// Its registry has a name that is promised never to be found.
+    /// The registry host is in a reserved domain that never resolves.
     NoSuchHost(String),
-    /// Its own name says that there is none.
+    /// The name marks the image as missing.
     NotFound,
 }
 
-/// Names that are promised to lead nowhere (RFC 2606, RFC 6761).
+/// Reserved top-level domains that never resolve (RFC 2606, RFC 6761).
 const NOWHERE: [&str; 3] = [".invalid", ".test", ".example"];
 
-/// How people call an image of which they want to see that it is missing.
+/// Name parts that mark an image or program as missing.
 const MISSING: [&str; 5] = ["nonexistent", "non-existent", "does-not-exist", "doesnotexist", "not-found"];
 
-/// `true` if the name of an image, or of a program, says that there is none.
+/// `true` if the name of an image or program marks it as missing.
 #[must_use]
 pub fn is_named_missing(name: &str) -> bool {
     MISSING.iter().any(|word| name.contains(word))
 }
 
-/// Why an image can never be had; nothing if it may exist.
+/// Returns the reason why an image can never be pulled; `None` if it may exist.
 #[must_use]
 pub fn impossible(image: &str) -> Option<Impossible> {
     let Some((host, path, tag)) = parts(image) else { return Some(Impossible::Invalid) };
@@ -31,12 +31,12 @@ pub fn impossible(image: &str) -> Option<Impossible> {
     if NOWHERE.iter().any(|end| name.ends_with(end)) {
         return Some(Impossible::NoSuchHost(name.to_owned()));
     }
-    // A registry answers 404 for what it does not have: as a tag, the number says so by itself.
+    // The tag `404` marks a missing image, after the status code of a registry.
     let is_missing = tag == "404" || is_named_missing(path) || is_named_missing(tag);
     is_missing.then_some(Impossible::NotFound)
 }
 
-/// What an image is called for short: the last part of its path.
+/// Returns the last part of an image's path.
 #[must_use]
 pub fn short_name(image: &str) -> &str {
     let path = image.split_once('@').map_or(image, |(path, _)| path);
@@ -44,7 +44,7 @@ pub fn short_name(image: &str) -> &str {
     last.split_once(':').map_or(last, |(name, _)| name)
 }
 
-/// The registry of an image (empty for the usual one), its path and its tag; nothing if the name is none.
+/// Splits an image name into registry (empty for the default), path and tag; `None` if it is invalid.
 fn parts(image: &str) -> Option<(&str, &str, &str)> {
     let (rest, digest) = image.split_once('@').map_or((image, None), |(rest, digest)| (rest, Some(digest)));
     if digest.is_some_and(|digest| !is_digest(digest)) {
@@ -68,7 +68,8 @@ fn is_host(host: &str) -> bool {
     host.is_empty() || name.split('.').all(is_label) && port.is_none_or(is_port)
 }
 
-/// Small letters and digits, with single dots, one or two underscores, or dashes between them.
+/// Path component: lower-case letters and digits, separated by single dots, one or two underscores, or
+/// dashes.
 fn is_part(part: &str) -> bool {
     let is_word = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = part.as_bytes();
@@ -93,17 +94,17 @@ fn is_digest(digest: &str) -> bool {
     })
 }
 
-/// A number that stands for a text, the same in every process.
+/// Returns a stable hash of a text.
 #[must_use]
 pub fn hash(text: &str) -> u64 {
-    // FNV-1a, then a round of mixing so that names that differ in their last letter land far apart.
+    // FNV-1a, then a mixing step so that names with different last letters are far apart.
     let plain = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     setpoint_reconcile::Seed(plain).draw(0)
 }
 
-/// Sixty-four hexadecimal digits that stand for a text.
+/// Returns 64 hexadecimal digits derived from a text, in place of a digest.
 #[must_use]
 pub fn hex(text: &str) -> String {
     let seed = setpoint_reconcile::Seed(hash(text));
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usual_names_may_exist() {
+    fn ordinary_image_names_may_exist() {
         for image in [
             "nginx",
             "nginx:1.27",
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_and_hosts_that_lead_nowhere_are_impossible() {
+    fn invalid_names_and_reserved_hosts_are_impossible() {
         for image in ["", "Nginx", "a b", "nginx:", "nginx:-x", "a//b", "a@sha256:12", "-a", "a..b", "a___b"]
         {
             assert_eq!(impossible(image), Some(Impossible::Invalid), "{image}");

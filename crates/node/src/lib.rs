@@ -1,13 +1,17 @@
-//! What is really running: nodes and the pods on them.
+//! Kubelet and simulated nodes: the pod life cycle, a simulated container runtime, and the planners of a
+//! fleet.
 //!
-//! - [`lifecycle`]: the life of a pod on its node, a pure function of what is wanted, what a runtime shows, and the
-//!   time. Every runtime uses it.
-//! - [`runtime`]: what the life cycle asks of a runtime, and what it tells it to do.
-//! - [`simulated`]: a runtime that runs nothing. [`rules`]: how its containers behave. [`images`]: which can exist.
-//!   [`logs`]: what they say. [`ticks`]: what comes again and again.
-//! - [`fleet`]: which simulated nodes there are. [`nodes`], [`pods`], [`attend`]: their planners. [`admission`]: which pods
-//!   a node takes up. [`resizing`]: which it gives what they ask for later. [`needs`]: what they wait for.
-//!   [`control_plane`]: the pods of what runs in this process. [`published`]: the rules of a fleet that runs elsewhere.
+//! - [`lifecycle`]: pod life cycle, a pure function of the pod, the state of the runtime, and the time. It
+//!   works with any runtime.
+//! - [`runtime`]: container runtime interface of the life cycle.
+//! - [`simulated`]: runtime that starts no processes. [`rules`]: behavior of its containers. [`images`]:
+//!   image names. [`logs`]: container logs and usage. [`ticks`]: periodic times.
+//! - [`fleet`]: configuration of simulated nodes. [`nodes`], [`pods`], [`attend`]: their planners.
+//!   [`admission`]: kubelet admission of pods. [`resizing`]: in-place resize. [`needs`]: ConfigMaps and
+//!   Secrets that pods reference. [`control_plane`]: mirror pods of in-process components. [`published`]:
+//!   rules of a fleet that runs in another process.
+//!
+//! Start with [`lifecycle::look`], then [`mod@attend`].
 
 pub mod addresses;
 pub mod admission;
@@ -39,7 +43,7 @@ use setpoint_reconcile::{Controller, Index};
 
 pub use fleet::Fleet;
 
-/// The planners of a fleet of simulated nodes.
+/// Returns the planners of a fleet of simulated nodes.
 #[must_use]
 pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
     let fleet = Arc::new(fleet);
@@ -55,7 +59,7 @@ pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
     planners
 }
 
-/// The questions that they ask of the world.
+/// Returns the world indexes that the planners read.
 #[must_use]
 pub fn indexes() -> Vec<Index> {
     vec![

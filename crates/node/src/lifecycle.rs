@@ -1,8 +1,9 @@
-//! The life of a pod on its node, whatever runs its containers.
+//! Pod life cycle of a kubelet, for any container runtime.
 //!
-//! [`look`] is pure: what is wanted, what the runtime shows and the time go in; what the runtime shall do, the status
-//! to report and when to look again come out. Init containers run one after the other, sidecars start before what
-//! follows them and end last, and what ended is started again as its policy says.
+//! [`look`] is a pure function: the pod, the state of the runtime and the time go in; actions for the
+//! runtime, the new status and the time of the next sync come out. Init containers run in order; sidecars
+//! start before the containers that follow them and terminate last; terminated containers restart according
+//! to their policy.
 
 pub mod change;
 pub mod conditions;
@@ -20,74 +21,74 @@ use crate::needs::CONFIG_ERROR;
 use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status, Terminated};
 use crate::runtime::{Deed, Image, POST_START, Run, Runtime};
 
-/// How long a pod is given to stop that does not say.
+/// Default of `terminationGracePeriodSeconds`.
 const GRACE: i64 = 30;
-/// Why a container is killed for which what was to be done at its start has failed.
+/// Event reason of a container that is killed because its postStart hook failed.
 pub const FAILED_POST_START: &str = "FailedPostStartHook";
-/// Why a container ended that never ran, in one word.
+/// Termination reason of a container that never ran.
 pub const NEVER_RAN: &str = "ContainerStatusUnknown";
-/// How long after something began without a change of the status people are told of it: nothing shows that they were,
-/// but nobody who looks as soon as it begins looks again within this time, unless the pod was written.
+/// Time within which a transition without a status change emits its Event. Nothing records the Event, but the
+/// planner is not requeued within this time unless the pod is written.
 const TELL_WITHIN: Duration = Duration::from_secs(1);
-/// Why a pod ends that was active for too long.
+/// Reason and message of a pod that exceeded `activeDeadlineSeconds`.
 const DEADLINE_EXCEEDED: (&str, &str) =
     ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
 
-/// A pod on its node.
+/// Input of a pod sync.
 pub struct Case<'a> {
-    /// What is wanted, and what was last reported.
+    /// Spec, and the last reported status.
     pub pod: &'a Pod,
     /// Its metadata.
     pub meta: &'a Meta,
-    /// The addresses of the node.
+    /// Node IPs.
     pub host_ips: &'a [String],
-    /// The addresses of the pod; none if it has no network yet.
+    /// Pod IPs; empty if the pod has none yet.
     pub pod_ips: &'a [String],
-    /// When the node took it up.
+    /// Time of admission (`startTime`).
     pub taken_up: Time,
-    /// When its first container may start.
+    /// Earliest start of the first container.
     pub begin: Time,
-    /// When anybody last wrote it. What began before was told then.
+    /// Time of the last write of the pod. Transitions before it have emitted their Events.
     pub written: Time,
-    /// Whether it asks for other resources than it has.
+    /// Resize request and its result.
     pub resize: resize::Resize,
-    /// Why its volumes cannot be made.
+    /// Returns the error that keeps the pod's volumes from being mounted.
     pub unmounted: &'a dyn Fn() -> Option<String>,
-    /// Why the environment of a container cannot be made.
+    /// Returns the error that keeps a container's environment from being built.
     pub unset: &'a dyn Fn(&Container) -> Option<String>,
-    /// What time it is.
+    /// Current time.
     pub now: Time,
 }
 
-/// What to do about a pod.
+/// Result of a pod sync.
 #[derive(Debug)]
 pub struct Outlook {
-    /// What the runtime shall do.
+    /// Actions for the runtime.
     pub deeds: Vec<Deed>,
-    /// What to report.
+    /// New status.
     pub status: Status,
-    /// When to look again, though nothing may have changed.
+    /// Time of the next sync, even if nothing changes.
     pub again: Option<Time>,
-    /// Whether nothing of it runs or will run.
+    /// `true` if no container runs or will run.
     pub is_over: bool,
-    /// Why it ends though nobody deleted it, if nobody has been told: in one word, and in many.
+    /// Reason and message of the deadline that the pod just exceeded; `None` once the Event is emitted.
     pub overdue: Option<(&'static str, &'static str)>,
-    /// Why its volumes cannot be made, if it waits for that.
+    /// Mount error that the pod waits for.
     pub unmounted: Option<String>,
-    /// Containers that say only now that they cannot serve.
+    /// Containers whose readiness probe just started to fail.
     pub unready: Vec<String>,
-    /// Containers whose images only now begin to come.
+    /// Containers whose image pull just started.
     pub pulling: Vec<String>,
 }
 
-/// Why everything has to stop, since when, and how long it is given.
+/// Termination of the whole pod: start, grace period, and the reason if it was not deleted.
 struct Ending {
     since: Time,
     grace: Duration,
     reason: Option<(&'static str, &'static str)>,
 }
 
-/// Looks at a pod.
+/// Computes the actions, status and next sync time of a pod.
 pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
     let mut looking = Looking {
         case,
@@ -116,7 +117,7 @@ pub fn look(case: &Case<'_>, runtime: &impl Runtime) -> Outlook {
     Outlook { deeds, status, again, is_over, overdue, unmounted, unready, pulling }
 }
 
-/// A time in whole seconds, as it is reported.
+/// Truncates a time to whole seconds, the precision of statuses.
 #[must_use]
 pub fn whole(time: Time) -> Time {
     Time::from_seconds(time.0.div_euclid(1_000_000))
@@ -130,16 +131,16 @@ struct Looking<'a, R> {
     case: &'a Case<'a>,
     runtime: &'a R,
     deeds: Vec<Deed>,
-    /// Why containers wait that are to run.
+    /// Waiting states of containers that should run.
     waiting: BTreeMap<&'a str, State>,
     again: Option<Time>,
-    /// Why volumes cannot be made that are needed.
+    /// Mount error of required volumes.
     unmounted: Option<String>,
-    /// Containers that say only now that they cannot serve.
+    /// Containers whose readiness probe just started to fail.
     unready: Vec<String>,
-    /// Containers whose images only now begin to come.
+    /// Containers whose image pull just started.
     pulling: Vec<String>,
-    /// Containers that are being stopped as they were given another image.
+    /// Containers that are being stopped because their image changed.
     replaced: Vec<&'a Container>,
 }
 
@@ -152,7 +153,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         self.runtime.run(container)
     }
 
-    /// The newest run in the place where the pod runs now.
+    /// Returns the latest run in the current sandbox.
     fn run_here(&self, container: &Container) -> Option<&'a Run> {
         self.run(container).filter(|run| self.is_here(run))
     }
@@ -190,12 +191,12 @@ impl<'a, R: Runtime> Looking<'a, R> {
         Some(Ending { since: end, grace: self.grace(), reason: Some(DEADLINE_EXCEEDED) })
     }
 
-    /// Whether what is so since a time is so only now, and nobody has been told.
+    /// `true` if a transition at `since` has not emitted its Event yet.
     fn begins_at(&self, since: Time) -> bool {
         self.case.written < since && self.case.now.since(since) < TELL_WITHIN
     }
 
-    /// Whether one of these ended only now.
+    /// `true` if one of the containers has just terminated and its status does not show it.
     fn ends_now(&self, mut containers: impl Iterator<Item = &'a Container>) -> bool {
         containers.any(|one| {
             let was_told =
@@ -205,8 +206,8 @@ impl<'a, R: Runtime> Looking<'a, R> {
         })
     }
 
-    /// Stops what runs. All begin at once with what is to be done before, but a sidecar is not asked to end before those
-    /// have that may need it: whatever is no sidecar, and the sidecars after it.
+    /// Stops all running containers. Their preStop hooks start at once. A sidecar gets its SIGTERM only after
+    /// all other containers and all later sidecars have terminated.
     fn stop_all(&mut self, since: Time, grace: Duration, begins: bool) {
         let spec = &self.case.pod.spec;
         let deed = |container: &Container, turn: Option<Time>| {
@@ -229,7 +230,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         self.deeds.push(Deed::Stop { container: container.name.clone(), since, grace, turn, why, begins });
     }
 
-    /// Starts what is to run. Says whether all is done.
+    /// Starts the containers that should run. Returns `true` if the pod is finished.
     fn go_on(&mut self) -> bool {
         let spec = &self.case.pod.spec;
         let mut begin = self.case.begin;
@@ -237,7 +238,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
             match self.initialize() {
                 Init::Done(at) => begin = begin.max(at),
                 Init::Waits => {
-                    // What ran in another place waits as if it never had.
+                    // Containers of an earlier sandbox wait as if they had never run.
                     for container in &spec.containers {
                         if self.run(container).is_some() {
                             self.waiting.insert(&container.name, State::waiting("PodInitializing", ""));
@@ -265,7 +266,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         !goes_on
     }
 
-    /// Stops the sidecars when nothing else goes on, as the last of these has ended: they do not keep a pod alive.
+    /// Stops the sidecars, starting when the last of `ended` terminated: sidecars do not keep a pod running.
     fn wind_up(&mut self, ended: &'a [Container]) {
         let ended = || ended.iter().filter(|one| !one.is_sidecar());
         let since = ended().filter_map(|one| self.run(one)?.end.as_ref()?.finished_at).max();
@@ -273,7 +274,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         self.stop_all(since.unwrap_or(self.case.now), self.grace(), begins);
     }
 
-    /// Runs what comes first, one after the other.
+    /// Runs the init containers in order.
     fn initialize(&mut self) -> Init {
         let spec = &self.case.pod.spec;
         let mut begin = self.case.begin;
@@ -303,7 +304,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         Init::Done(begin)
     }
 
-    /// Keeps a container running. Says whether it runs or will.
+    /// Keeps a container running. Returns `false` if it has terminated for good.
     fn keep(&mut self, container: &'a Container, begin: Time) -> bool {
         match self.run(container) {
             None => self.want(container, begin),
@@ -323,12 +324,13 @@ impl<'a, R: Runtime> Looking<'a, R> {
         true
     }
 
-    /// Whether somebody gave a container another image since it was started.
+    /// `true` if the container's image changed since its start.
     fn is_changed(&self, container: &Container, run: &Run) -> bool {
         !run.has_image_of(container) && change::is_followed(&self.case.pod.spec, container)
     }
 
-    /// Stops a container that was given another image, as soon as those have stopped that were before it.
+    /// Stops a container whose image changed, after the containers that are already being stopped for that
+    /// reason.
     fn replace(&mut self, container: &'a Container) {
         let begun = change::begun(self.case, container);
         let mut before = self.case.pod.spec.all().filter(|one| change::begun(self.case, one).is_some());
@@ -341,8 +343,8 @@ impl<'a, R: Runtime> Looking<'a, R> {
         self.stop(container, begun.unwrap_or(self.case.now), self.grace(), why, begun.is_none());
     }
 
-    /// Looks after a container that runs, and stops it if it is not what is wanted any more, or if a probe condemns
-    /// it. Says whether it may go on.
+    /// Checks a running container, and stops it if its image or resources require a restart or a probe
+    /// failed. Returns `true` if it keeps running.
     fn watch_over(&mut self, container: &'a Container, run: &Run) -> bool {
         if self.is_changed(container, run) {
             self.replace(container);
@@ -358,7 +360,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         if let Some(until) = probed.until {
             self.look_again_at(until);
         }
-        // A run that nobody was told of may fail before its first report.
+        // A run that was never reported may fail before its first report.
         let is_known = self.case.pod.status.of(&container.name).is_some_and(|old| old.container_id == run.id);
         if probed.unready.is_some_and(|since| !is_known || self.begins_at(since)) {
             self.unready.push(container.name.clone());
@@ -375,18 +377,18 @@ impl<'a, R: Runtime> Looking<'a, R> {
         false
     }
 
-    /// Starts a container, as soon as its time has come and its image is there.
+    /// Starts a container once its back-off has expired and its image is on the node.
     fn want(&mut self, container: &'a Container, begin: Time) {
         let (now, run) = (self.case.now, self.run(container));
         let due = run.and_then(|run| match &run.end {
-            // What is of another image has not failed yet.
+            // No back-off: the new image has not failed yet.
             Some(end) if self.is_changed(container, run) => end.finished_at,
-            // In a new place, nothing has failed yet.
+            // No back-off: nothing has failed in the new sandbox yet.
             Some(_) if !self.is_here(run) => None,
             _ => restart::at(run, now),
         });
         let due = due.unwrap_or(begin);
-        // What has been mounted once stays so, and so does the place with its address that is made then.
+        // Volumes stay mounted after the first start, and the sandbox keeps its address.
         if run.is_none() && self.case.pod.spec.all().all(|one| self.run(one).is_none()) {
             self.unmounted = (self.case.unmounted)();
             if self.unmounted.is_some() || self.case.pod_ips.is_empty() {
@@ -412,7 +414,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
             }
             Image::Pulling { since, until } => {
                 until.into_iter().for_each(|until| self.look_again_at(until));
-                // Where nothing is paused for, the pod is taken up and its image pulled in one moment.
+                // Without a start delay, admission and the start of the pull happen in the same sync.
                 if self.begins_at(since) || self.case.pod.status.start_time.is_none() {
                     self.pulling.push(container.name.clone());
                 }
@@ -424,7 +426,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         }
     }
 
-    /// Why a container must not run as whom it says.
+    /// Returns the error for a container whose `runAsUser` violates `runAsNonRoot`.
     fn unsafe_user(&self, container: &Container) -> Option<String> {
         let Case { pod, .. } = self.case;
         let is_broken = container.security_context.is_broken(&pod.spec.security_context);
@@ -440,7 +442,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         let statuses = |of: &'a [Container], first: bool| -> Vec<ContainerStatus> {
             of.iter().map(|container| self.container(container, first)).collect()
         };
-        // The node's own addresses are there before the pod is.
+        // Host-network pods report the node's IPs before their volumes are mounted.
         let has_place = self.unmounted.is_none() || spec.host_network;
         let pod_ips = if has_place { self.case.pod_ips } else { &[] };
         let ips = |ips: &[String]| ips.iter().map(|ip| Ip { ip: ip.clone() }).collect::<Vec<Ip>>();
@@ -462,7 +464,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         if is_over && first.map(|one| status.of(&one.name)).all(|one| one.is_some_and(is_done)) {
             status.container_statuses.iter_mut().for_each(give_up);
         }
-        // Runtimes list containers by name, and people are used to that.
+        // The kubelet sorts container statuses by name.
         status.container_statuses.sort_by(|a, b| a.name.cmp(&b.name));
         let phase = if old.is_final() {
             old.phase.clone()
@@ -471,7 +473,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         } else {
             phase::phase(spec, &status, is_over).to_owned()
         };
-        // Nothing that may still run is called finished.
+        // A pod with containers that may still run is not reported as finished.
         let is_early = matches!(phase.as_str(), "Succeeded" | "Failed") && !old.is_final() && !is_over;
         status.phase = if is_early { old.phase.clone() } else { phase };
         if status.phase == old.phase {
@@ -488,7 +490,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
     fn ephemeral(&self) -> Vec<ContainerStatus> {
         let Pod { spec, status: old, .. } = self.case.pod;
         let added = spec.ephemeral_containers.iter();
-        // One that ended is never started again.
+        // Ephemeral containers never restart.
         let ended = |container: &Container| {
             let mut known = old.ephemeral_container_statuses.iter();
             let known = known.find(|known| known.name == container.name)?;
@@ -503,7 +505,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         added.map(status).collect()
     }
 
-    /// How a container stands. `first` says whether it is one of those that run first.
+    /// Returns the status of a container; `first` is `true` for init containers.
     fn container(&self, container: &'a Container, first: bool) -> ContainerStatus {
         let run = self.run(container);
         let (state, last) = match (run, self.waiting.get(container.name.as_str())) {
@@ -547,7 +549,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
     }
 }
 
-/// What is said of a container that never ran, and never will.
+/// Marks a container that never ran and never will as terminated.
 fn give_up(status: &mut ContainerStatus) {
     if status.state.waiting.is_some() && status.last_state.terminated.is_none() {
         status.state = State::terminated(Terminated {
@@ -559,13 +561,13 @@ fn give_up(status: &mut ContainerStatus) {
     }
 }
 
-/// How far a pod has come that is not initialized.
+/// Progress of the init containers.
 enum Init {
-    /// What came first is done, or has started, since then.
+    /// All are completed or, for sidecars, started since this time.
     Done(Time),
-    /// Something still runs or waits.
+    /// One still runs or waits.
     Waits,
-    /// Something failed and is not tried again.
+    /// One failed and does not restart.
     Failed,
 }
 
@@ -575,7 +577,7 @@ fn mounted(mount: &Mount) -> Mount {
 }
 
 impl Case<'_> {
-    /// The pod as messages name it: `name_namespace(uid)`.
+    /// Pod name in kubelet messages: `name_namespace(uid)`.
     #[must_use]
     pub fn full_name(&self) -> String {
         format!("{}_{}({})", self.meta.name, self.meta.namespace, self.meta.uid)

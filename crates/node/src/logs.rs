@@ -1,4 +1,4 @@
-//! What simulated containers say and use: as their scripts tell, as far as they have come.
+//! Logs and resource usage of simulated containers, computed from their scripts and run times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,29 +12,29 @@ use crate::rules::memo::ScriptMemo;
 use crate::runtime::Runtime;
 use crate::simulated::{Host, Simulated};
 
-/// What a container has said.
+/// Log of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// Its lines, and when it said them.
+    /// Lines with their timestamps.
     pub lines: Vec<(Time, String)>,
-    /// How many it said before them, which are kept no longer.
+    /// Number of earlier lines that are no longer kept.
     pub dropped: usize,
-    /// Whether it runs on.
+    /// `true` if the container is still running.
     pub goes_on: bool,
-    /// When it says more.
+    /// Time of the next line.
     pub next: Option<Time>,
 }
 
-/// The node that a pod is on.
+/// Returns the node name of a pod.
 #[must_use]
 pub fn node(object: &Object) -> Option<String> {
     Pod::read(object).map(|pod| pod.spec.node_name)
 }
 
-/// What a container of a pod has said by these rules, in its present run or the one before.
+/// Returns the log of a container's current or previous run.
 ///
 /// # Errors
-/// If it has not run, in words for people.
+/// If the container has not run, with a human-readable message.
 pub fn said(
     (rules, memo): (&[Rule], &ScriptMemo),
     object: &Object,
@@ -57,7 +57,7 @@ pub fn said(
     };
     let run = runtime.run(container).ok_or_else(waits)?;
     let (started, end) = if previous {
-        // While a container waits to be started again, the run before is the last one.
+        // While a container waits to be restarted, its latest run is the previous one.
         let is_waiting = pod.status.of(name).is_some_and(|status| status.state.waiting.is_some());
         let last = if is_waiting { run.end.as_ref() } else { run.last.as_ref() };
         let last = last.ok_or_else(|| format!("previous terminated {} not found", about()))?;
@@ -72,8 +72,8 @@ pub fn said(
     Ok(Said { lines, dropped: script.course.dropped_by(age), goes_on: end.is_none(), next })
 }
 
-/// What the containers of a pod use of CPU and memory by these rules, in thousandths; nothing if it does not run. One of
-/// which nothing is said uses nothing.
+/// Returns the CPU and memory usage of a pod's running containers, in thousandths of a core or byte; `None`
+/// if the pod does not run. A container without a usage rule uses nothing.
 #[must_use]
 pub fn used(
     (rules, memo): (&[Rule], &ScriptMemo),

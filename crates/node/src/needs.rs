@@ -1,8 +1,8 @@
-//! What a pod needs of ConfigMaps, Secrets and paths of its node before its containers can start.
+//! ConfigMaps, Secrets and host paths that a pod requires before its containers can start.
 //!
-//! What a volume needs is looked for before the first container starts, what the environment of a container needs
-//! before each start. A pod that lacks something waits, says for what, and is looked at again when a ConfigMap or a
-//! Secret of its namespace changes. The volume with the pod's token is not asked for anything: what is in it comes with
+//! Volumes are checked before the first container starts, the environment of a container before each start. A
+//! pod with a missing reference waits with a message, and is enqueued again when a ConfigMap or Secret of its
+//! namespace changes. Volumes with the service account token are not checked: their content is created with
 //! the namespace.
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use setpoint_reconcile::{Index, Object, View, World};
 use crate::host_paths;
 use crate::pod::{Container, KeyRef, Source, Spec, Volume};
 
-/// Why a container waits that lacks something, in one word.
+/// Waiting reason of a container with a missing reference.
 pub const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
-/// Pods that lack something, by their namespace.
+/// Pods that wait for a missing reference, by namespace.
 pub const HELD_BY_NAMESPACE: Index = Index {
     name: "pods held back by namespace",
     resource: PodView::RESOURCE,
@@ -30,7 +30,7 @@ pub const HELD_BY_NAMESPACE: Index = Index {
     },
 };
 
-/// Whether its node says of a pod that it lacks something.
+/// `true` if the pod's status shows a missing reference.
 fn is_held(pod: &PodView) -> bool {
     let status = &pod.status;
     let is_unmounted = || {
@@ -46,7 +46,7 @@ fn is_held(pod: &PodView) -> bool {
             || status.container_statuses.iter().chain(&status.init_container_statuses).any(lacks))
 }
 
-/// A sort of object that holds entries for pods.
+/// Kind of object that a pod references: ConfigMap or Secret.
 #[derive(Clone, Copy)]
 struct Sort {
     resource: &'static str,
@@ -59,7 +59,7 @@ const CONFIG_MAP: Sort =
     Sort { resource: "configmaps", word: "configmap", kind: "ConfigMap", entry: "config" };
 const SECRET: Sort = Sort { resource: "secrets", word: "secret", kind: "Secret", entry: "secret" };
 
-/// The entries of a ConfigMap or a Secret.
+/// Keys of a ConfigMap or Secret.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Entries {
@@ -80,16 +80,16 @@ impl Entries {
     }
 }
 
-/// What a pod can have in a namespace.
+/// Resolver for the references of pods in a namespace.
 pub struct Needs<'a> {
-    /// Where to look.
+    /// Objects of the cluster.
     pub world: &'a World,
-    /// The namespace of the pod.
+    /// Namespace of the pod.
     pub namespace: &'a str,
 }
 
 impl Needs<'_> {
-    /// Why the volumes of a pod cannot be made; nothing if they can.
+    /// Returns the error that keeps the volumes of a pod from being mounted.
     #[must_use]
     pub fn unmounted(&self, spec: &Spec) -> Option<String> {
         spec.volumes.iter().find_map(|volume| {
@@ -134,7 +134,7 @@ impl Needs<'_> {
         Some(format!("references non-existent {} key: {}", sort.entry, missing.key))
     }
 
-    /// Why the environment of a container cannot be made; nothing if it can.
+    /// Returns the error that keeps the environment of a container from being built.
     #[must_use]
     pub fn unset(&self, container: &Container) -> Option<String> {
         let whole =

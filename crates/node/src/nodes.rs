@@ -1,8 +1,8 @@
-//! Simulated nodes themselves: they register, renew their Leases and say how they are.
+//! Node planner of a fleet: registers nodes, renews their Leases and reports their status.
 //!
-//! A node that was deleted stays away until the process starts again, as a real one does. Renewals are spread over
-//! the period by the names of nodes, in steps, so that many nodes neither write at one moment nor each at its own: a
-//! few write at one moment, and share a sync.
+//! A deleted node is not registered again until the process restarts, as with a kubelet. Renewals are spread
+//! over the renewal interval in steps, by a hash of the node name: a few nodes write at one time and share a
+//! sync of the log.
 
 mod claim;
 mod status;
@@ -23,28 +23,28 @@ use setpoint_reconcile::{Act, Jump, Note, Plan, Planner, Role, Seed, Seen, Watch
 use crate::fleet::{Fleet, KUBELET, Power, Seat};
 use crate::images::hash;
 
-/// Where nodes renew their Leases.
+/// Namespace of node Leases.
 pub const LEASES: &str = "kube-node-lease";
-/// The resource of Leases.
+/// Resource of Leases.
 pub const LEASE: &str = "leases.coordination.k8s.io";
-/// In how many steps of the period nodes renew, at most.
+/// Maximum number of steps in a renewal interval.
 const STEPS_MAX: u64 = 100;
-/// How many nodes make another step worthwhile.
+/// Nodes per additional step.
 const NODES_PER_STEP: u64 = 50;
 
-/// Looks after nodes.
+/// Node planner of a fleet.
 pub struct Nodes(pub Arc<Fleet>);
 
-/// What is kept in mind of a node.
+/// Memo of a node.
 #[derive(Clone, Default)]
 pub struct Known {
-    /// Whether it was there.
+    /// `true` if the node existed.
     there: bool,
-    /// The revision at which it said all that is to be said, and until when that is so.
+    /// Revision at which the status was up to date, and the time until which it stays so.
     told: Option<(Revision, Time)>,
-    /// The fleet that has it, if that is another one.
+    /// State of the other fleet that owns the node, if any.
     rival: Option<claim::Rival>,
-    /// Whether it was closed to new pods when it was last seen; nothing if it was not seen since this process started.
+    /// `spec.unschedulable` at the last plan; `None` since the start of the process.
     closed: Option<bool>,
 }
 
@@ -69,7 +69,7 @@ impl Planner for Nodes {
     }
 
     fn clock_jumped(&self, memo: &mut Known, jump: Jump, _: Time) {
-        // Statuses are compared anew, since the time in them counts.
+        // Statuses contain times, so they must be compared again.
         memo.told = None;
         if let Some(rival) = &mut memo.rival {
             rival.clock_jumped(jump);
@@ -104,7 +104,7 @@ impl Planner for Nodes {
         plan.memo.closed = Some(node.spec.unschedulable);
         self.renew(&seat, world, now, &mut plan);
         plan.memo.told = match seen.memo.told {
-            // Nothing that a status says can have changed since.
+            // The status is still up to date.
             Some((revision, until)) if revision == object.revision() && now < until => {
                 plan.look_again_at(until);
                 seen.memo.told
@@ -116,7 +116,7 @@ impl Planner for Nodes {
 }
 
 impl Nodes {
-    /// A node as it registers.
+    /// Returns the Node object to register.
     fn registration(&self, number: u32, now: Time) -> Value {
         let fleet = &self.0;
         let name = fleet.name(number);
@@ -150,7 +150,7 @@ impl Nodes {
         node
     }
 
-    /// Renews the Lease of a node, when its step of the period has come since it last did.
+    /// Renews the Lease of a node once per renewal interval, at the node's step.
     fn renew(&self, seat: &Seat<'_>, world: &World, now: Time, plan: &mut Plan<Known>) {
         let name = seat.object.key().name();
         if world.find("namespaces", "", LEASES).is_none() {
@@ -160,7 +160,9 @@ impl Nodes {
         let seconds = i64::try_from(self.0.lease.as_secs()).unwrap_or(i64::MAX);
         plan.look_again_at(next);
         let spec = value!({
-            "holderIdentity": (name), "leaseDurationSeconds": (seconds), "renewTime": (Micros(now).to_string()),
+            "holderIdentity": (name),
+            "leaseDurationSeconds": (seconds),
+            "renewTime": (Micros(now).to_string()),
         });
         match world.find(LEASE, LEASES, name) {
             None => {
@@ -171,7 +173,7 @@ impl Nodes {
                     value!({"metadata": {"name": (name), "ownerReferences": [(owner)]}, "spec": (spec)});
                 plan.act(Write::create(LEASE, LEASES, lease));
             }
-            // One from the future was renewed before the clock was set back.
+            // A Lease from the future was renewed before the clock was set back.
             Some(lease) if lease.committed() < last || lease.committed() > next => {
                 plan.act(Write::merge(lease, "", value!({"spec": (spec)})).at_any_revision());
             }
@@ -179,8 +181,8 @@ impl Nodes {
         }
     }
 
-    /// Says how a node is, if that changed or was long ago; otherwise gives the revision of the node, and until when
-    /// nothing is to be said of it.
+    /// Reports the node status if it changed or the heartbeat is due. Otherwise returns the revision of the
+    /// node and the time until which its status is up to date.
     fn report(
         &self,
         seat: &Seat<'_>,
@@ -206,7 +208,7 @@ impl Nodes {
     }
 }
 
-/// What people are told of a node that somebody closed to new pods, or opened, since it was last seen.
+/// Event of a cordon or uncordon since the last plan.
 fn closing(seat: &Seat<'_>, was_closed: Option<bool>) -> Option<Note> {
     let is_closed = seat.node.spec.unschedulable;
     was_closed.filter(|was_closed| *was_closed != is_closed)?;
@@ -215,7 +217,7 @@ fn closing(seat: &Seat<'_>, was_closed: Option<bool>) -> Option<Note> {
     Some(Subject::of(seat.object, "v1", "Node").normal(reason, message))
 }
 
-/// The last and the next moment at which a node renews its Lease.
+/// Returns the last and the next renewal time of a node.
 fn step(name: &str, count: u32, renewal: Duration, now: Time) -> (Time, Time) {
     let steps = (u64::from(count) / NODES_PER_STEP).clamp(1, STEPS_MAX);
     let share = u32::try_from(hash(name) % steps).unwrap_or(0);
@@ -229,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renewals_are_spread_in_steps_and_come_once_in_a_period() {
+    fn lease_renewals_are_spread_in_steps_once_per_interval() {
         let now = Time::from_seconds(1_800_000_003);
         let renewal = Fleet::default().renewal();
         let mut steps = std::collections::BTreeSet::new();
@@ -240,6 +242,6 @@ mod tests {
         }
         assert_eq!(steps.len(), 100);
         let together = |name| step(name, 20, renewal, now);
-        assert_eq!(together("node-1"), together("node-2"), "a few nodes share a moment");
+        assert_eq!(together("node-1"), together("node-2"), "nodes share a step");
     }
 }

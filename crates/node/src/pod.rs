@@ -1,8 +1,8 @@
-//! A pod as its node reads it, and the status that the node writes.
+//! Pod as its node reads it, and the status that the node writes.
 //!
-//! It is read from the bytes while a plan is made and dropped with it: what only a node reads would cost memory for
-//! every pod if it were kept in the view that all planners share. A [`Status`] that is written whole removes what it
-//! does not have.
+//! A pod is decoded from its bytes for each plan and dropped afterwards: keeping the fields that only nodes
+//! read in the shared view would cost memory for every pod. A [`Status`] is written whole, so fields that it
+//! lacks are removed.
 
 use std::collections::BTreeMap;
 
@@ -11,142 +11,142 @@ use setpoint_api::Time;
 use setpoint_reconcile::Object;
 use setpoint_reconcile::views::{Condition, or_default, time, unless_empty, write_time};
 
-/// A pod.
+/// Pod, as far as a node reads it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// What is wanted.
+    /// Spec.
     pub spec: Spec,
-    /// What was last reported.
+    /// Last reported status.
     pub status: Status,
 }
 
 impl Pod {
-    /// Reads an object; nothing if it is no pod.
+    /// Decodes an object; `None` if it is not a pod.
     #[must_use]
     pub fn read(object: &Object) -> Option<Pod> {
         object.decode()
     }
 }
 
-/// What is wanted of a pod.
+/// Pod spec.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
-    /// Where it runs.
+    /// Node name.
     pub node_name: String,
-    /// Whether containers are started again: `Always`, `OnFailure`, `Never`.
+    /// Restart policy: `Always`, `OnFailure`, `Never`.
     pub restart_policy: String,
-    /// How long it is given to stop.
+    /// Termination grace period.
     pub termination_grace_period_seconds: Option<i64>,
-    /// How long it may be active.
+    /// Maximum active time.
     pub active_deadline_seconds: Option<i64>,
-    /// Whether it has the node's own addresses.
+    /// `true` if the pod uses the node's network namespace.
     pub host_network: bool,
-    /// What it is called in itself, if not by its name.
+    /// Host name, if not the pod's name.
     pub hostname: String,
-    /// What runs first, one after the other.
+    /// Init containers, which run in order.
     pub init_containers: Vec<Container>,
-    /// What runs.
+    /// Regular containers.
     pub containers: Vec<Container>,
-    /// What people added to look around.
+    /// Ephemeral containers.
     pub ephemeral_containers: Vec<Container>,
-    /// Conditions that others must set before it is ready.
+    /// Additional conditions required for readiness.
     pub readiness_gates: Vec<Gate>,
-    /// What its containers can mount.
+    /// Volumes.
     #[serde(deserialize_with = "or_default")]
     pub volumes: Vec<Volume>,
-    /// As whom its containers run that do not say it themselves.
+    /// Defaults for the security contexts of containers.
     #[serde(deserialize_with = "or_default")]
     pub security_context: SecurityContext,
 }
 
 impl Spec {
-    /// Every container that a life cycle knows: those that run first, then the others.
+    /// Returns init containers, then regular containers.
     pub fn all(&self) -> impl Iterator<Item = &Container> {
         self.init_containers.iter().chain(&self.containers)
     }
 }
 
-/// A condition that somebody must set before a pod is ready.
+/// Readiness gate.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Gate {
-    /// Its type.
+    /// Condition type.
     pub condition_type: String,
 }
 
-/// A container.
+/// Container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    /// Its name.
+    /// Container name.
     pub name: String,
-    /// Its image.
+    /// Image name.
     pub image: String,
     /// `Always`, `IfNotPresent` or `Never`.
     pub image_pull_policy: String,
-    /// What is run.
+    /// Entrypoint.
     pub command: Vec<String>,
-    /// With which arguments.
+    /// Arguments.
     pub args: Vec<String>,
-    /// Whether it can be written to.
+    /// `true` if stdin is open.
     pub stdin: bool,
-    /// What it needs, as it is reported.
+    /// Requests and limits.
     pub resources: Resources,
-    /// Whether it is started again to get other resources.
+    /// Resize policy per resource.
     #[serde(deserialize_with = "or_default")]
     pub resize_policy: Vec<ResizePolicy>,
-    /// Its own restart policy.
+    /// Restart policy of this container; `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<String>,
-    /// Exceptions from it.
+    /// Rules that override the restart policy.
     pub restart_policy_rules: Vec<RestartRule>,
-    /// Whether it has started.
+    /// Startup probe.
     pub startup_probe: Option<Probe>,
-    /// Whether it can serve.
+    /// Readiness probe.
     pub readiness_probe: Option<Probe>,
-    /// Whether it is well.
+    /// Liveness probe.
     pub liveness_probe: Option<Probe>,
-    /// What is done when it starts and stops.
+    /// Lifecycle hooks.
     pub lifecycle: Lifecycle,
-    /// Where it leaves its last words.
+    /// File with the termination message.
     pub termination_message_path: String,
-    /// Whether its log stands in for them.
+    /// Source of the termination message: `File` or `FallbackToLogsOnError`.
     pub termination_message_policy: String,
-    /// What is mounted where.
+    /// Volume mounts.
     pub volume_mounts: Vec<Mount>,
-    /// Its environment.
+    /// Environment variables.
     #[serde(deserialize_with = "or_default")]
     pub env: Vec<Variable>,
-    /// What its environment takes over as a whole.
+    /// ConfigMaps and Secrets whose entries become environment variables.
     #[serde(deserialize_with = "or_default")]
     pub env_from: Vec<Variables>,
-    /// As whom it runs.
+    /// Security context.
     #[serde(deserialize_with = "or_default")]
     pub security_context: SecurityContext,
 }
 
 impl Container {
-    /// Whether it starts first and goes on beside the others.
+    /// `true` if it is a restartable init container.
     #[must_use]
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
 }
 
-/// As whom something runs.
+/// User restrictions of a pod or a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SecurityContext {
-    /// As which user; as the image says if nobody does.
+    /// UID; the image's user if unset.
     pub run_as_user: Option<i64>,
-    /// Whether that must not be root.
+    /// `true` if the container must not run as root.
     pub run_as_non_root: Option<bool>,
 }
 
 impl SecurityContext {
-    /// Whether something runs as root though it must not. What it does not say itself holds as `all` says; who is meant by
-    /// an image is not known, and not held against it.
+    /// `true` if the container runs as root in violation of `runAsNonRoot`. Unset fields default to the pod's
+    /// (`all`). The user of an image is unknown and accepted.
     #[must_use]
     pub fn is_broken(&self, all: &SecurityContext) -> bool {
         let is_root = self.run_as_user.or(all.run_as_user) == Some(0);
@@ -154,294 +154,294 @@ impl SecurityContext {
     }
 }
 
-/// A volume, as far as it comes from ConfigMaps, Secrets and the node itself.
+/// Volume, as far as it comes from ConfigMaps, Secrets and host paths.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
-    /// Its name.
+    /// Volume name.
     pub name: String,
-    /// A ConfigMap.
+    /// ConfigMap source.
     pub config_map: Option<Source>,
-    /// A Secret.
+    /// Secret source.
     pub secret: Option<Source>,
-    /// Several things in one.
+    /// Projected source.
     pub projected: Option<Projected>,
-    /// A path of the node.
+    /// Host path source.
     pub host_path: Option<HostPath>,
 }
 
-/// A path of a node.
+/// Host path volume source.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct HostPath {
-    /// The path.
+    /// Path on the node.
     pub path: String,
-    /// What must be there; empty if anything will do.
+    /// Required type; empty for no check.
     #[serde(rename = "type", deserialize_with = "or_default")]
     pub kind: String,
 }
 
-/// Several things in one volume.
+/// Projected volume source.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Projected {
-    /// They.
+    /// Projections.
     #[serde(deserialize_with = "or_default")]
     pub sources: Vec<Projection>,
 }
 
-/// One of several things in a volume.
+/// Source of a projected volume.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Projection {
-    /// A ConfigMap.
+    /// ConfigMap source.
     pub config_map: Option<Source>,
-    /// A Secret.
+    /// Secret source.
     pub secret: Option<Source>,
-    /// The pod's token.
+    /// Service account token.
     pub service_account_token: Option<serde::de::IgnoredAny>,
 }
 
-/// A ConfigMap or a Secret that something comes from.
+/// Reference to a ConfigMap or Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Source {
-    /// Its name.
+    /// Object name.
     pub name: String,
-    /// Its name, where a volume is all of a Secret.
+    /// Object name in a Secret volume.
     pub secret_name: String,
-    /// Whether it may be missing.
+    /// `true` if the object may be missing.
     pub optional: Option<bool>,
-    /// Which entries; all if there are none.
+    /// Selected keys; empty for all.
     #[serde(deserialize_with = "or_default")]
     pub items: Vec<Item>,
 }
 
-/// An entry of a ConfigMap or a Secret.
+/// Selected key of a ConfigMap or Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Item {
-    /// Its name.
+    /// Key.
     pub key: String,
 }
 
-/// One of a container's environment.
+/// Environment variable.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Variable {
-    /// Its name.
+    /// Variable name.
     pub name: String,
-    /// Its value, if that is written down.
+    /// Literal value.
     pub value: String,
-    /// Where it comes from; nothing if it is written down.
+    /// Source of the value; `None` for a literal.
     pub value_from: Option<ValueFrom>,
 }
 
-/// Where a value comes from.
+/// Source of a variable's value.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ValueFrom {
-    /// A field of the pod.
+    /// Pod field.
     pub field_ref: Option<Field>,
-    /// An entry of a ConfigMap.
+    /// ConfigMap key.
     pub config_map_key_ref: Option<KeyRef>,
-    /// An entry of a Secret.
+    /// Secret key.
     pub secret_key_ref: Option<KeyRef>,
 }
 
-/// A field of a pod.
+/// Reference to a pod field.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Field {
-    /// Which.
+    /// Field path.
     pub field_path: String,
 }
 
-/// An entry of a ConfigMap or a Secret by its name.
+/// Reference to a key of a ConfigMap or Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct KeyRef {
-    /// The object.
+    /// Object name.
     pub name: String,
-    /// The entry.
+    /// Key.
     pub key: String,
-    /// Whether it may be missing.
+    /// `true` if the object or key may be missing.
     pub optional: Option<bool>,
 }
 
-/// What a container's environment takes over as a whole.
+/// Source of several environment variables.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Variables {
-    /// A ConfigMap.
+    /// ConfigMap source.
     pub config_map_ref: Option<Source>,
-    /// A Secret.
+    /// Secret source.
     pub secret_ref: Option<Source>,
 }
 
-/// What a container needs, resource by resource.
+/// Resource requirements of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Resources {
-    /// At the most.
+    /// Limits.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
     pub limits: BTreeMap<String, String>,
-    /// At the least.
+    /// Requests.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
     pub requests: BTreeMap<String, String>,
 }
 
-/// Whether a container is started again to get more or less of a resource.
+/// Resize policy of a resource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResizePolicy {
-    /// The resource.
+    /// Resource name.
     pub resource_name: String,
     /// `NotRequired` or `RestartContainer`.
     pub restart_policy: String,
 }
 
-/// When a container is started again though its policy says otherwise.
+/// Container restart rule, which overrides the restart policy.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RestartRule {
-    /// What is done: `Restart`.
+    /// Action: `Restart`.
     pub action: String,
-    /// After which exit codes.
+    /// Exit codes that trigger the action.
     pub exit_codes: Option<ExitCodes>,
 }
 
-/// Exit codes, or all others.
+/// Set of exit codes, or its complement.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExitCodes {
     /// `In` or `NotIn`.
     pub operator: String,
-    /// The codes.
+    /// Exit codes.
     pub values: Vec<i64>,
 }
 
-/// A question that is asked of a container again and again.
+/// Container probe.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Probe {
-    /// When first.
+    /// Delay of the first probe.
     pub initial_delay_seconds: i64,
-    /// How often.
+    /// Interval between probes.
     pub period_seconds: Option<i64>,
-    /// How often it must succeed.
+    /// Consecutive successes required for success.
     pub success_threshold: Option<i64>,
-    /// How often it must fail.
+    /// Consecutive failures required for failure.
     pub failure_threshold: Option<i64>,
-    /// A command that is run.
+    /// Command of an exec probe.
     pub exec: Option<Command>,
-    /// How long a container that failed is given to stop.
+    /// Termination grace period after a probe failure.
     pub termination_grace_period_seconds: Option<i64>,
 }
 
-/// A command in a container.
+/// Command of an exec probe or hook.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Command {
-    /// Its words.
+    /// Program and arguments.
     pub command: Vec<String>,
 }
 
-/// What is done when a container starts and stops.
+/// Lifecycle hooks of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Lifecycle {
-    /// What is done when it has started.
+    /// Hook that runs after the start.
     pub post_start: Option<Handler>,
-    /// What is done before it stops.
+    /// Hook that runs before SIGTERM.
     pub pre_stop: Option<Handler>,
 }
 
-/// Something that is done in a container.
+/// Lifecycle hook handler.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Handler {
-    /// A wait.
+    /// Sleep handler.
     pub sleep: Option<Sleep>,
-    /// A command.
+    /// Exec handler.
     pub exec: Option<Command>,
 }
 
-/// A wait.
+/// Sleep handler.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Sleep {
-    /// How long.
+    /// Duration.
     pub seconds: i64,
 }
 
-/// A volume in a container.
+/// Volume mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Mount {
-    /// Which.
+    /// Volume name.
     pub name: String,
-    /// Where.
+    /// Path in the container.
     pub mount_path: String,
-    /// Whether it can only be read.
+    /// `true` if it is read-only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
-    /// Whether that holds for what is mounted in it.
+    /// Recursive read-only mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recursive_read_only: Option<String>,
 }
 
-/// How a pod stands, as its node reports it.
+/// Pod status, as its node reports it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// For which generation of the pod.
+    /// Generation of the pod that the status reflects.
     pub observed_generation: Option<i64>,
-    /// `Pending`, `Running`, `Succeeded`, `Failed`.
+    /// Phase: `Pending`, `Running`, `Succeeded`, `Failed`.
     pub phase: String,
-    /// Why, in one word.
+    /// Reason of the phase.
     #[serde(serialize_with = "text")]
     pub reason: String,
-    /// Why.
+    /// Human-readable message.
     #[serde(serialize_with = "text")]
     pub message: String,
-    /// Its conditions, those of others among them.
+    /// Conditions, including those of other writers.
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
-    /// The node's address.
+    /// Primary node IP.
     #[serde(rename = "hostIP", serialize_with = "text")]
     pub host_ip: String,
-    /// The node's addresses.
+    /// Node IPs.
     #[serde(rename = "hostIPs", deserialize_with = "or_default", serialize_with = "unless_empty")]
     pub host_ips: Vec<Ip>,
-    /// Its address.
+    /// Primary pod IP.
     #[serde(rename = "podIP", serialize_with = "text")]
     pub pod_ip: String,
-    /// Its addresses.
+    /// Pod IPs.
     #[serde(rename = "podIPs", deserialize_with = "or_default", serialize_with = "unless_empty")]
     pub pod_ips: Vec<Ip>,
-    /// When its node took it up.
+    /// Time of admission.
     #[serde(deserialize_with = "time", serialize_with = "write_time")]
     pub start_time: Option<Time>,
-    /// How the containers that run first stand.
+    /// Statuses of init containers.
     #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
-    /// How its containers stand.
+    /// Statuses of regular containers.
     #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
     pub container_statuses: Vec<ContainerStatus>,
-    /// How the containers stand that people added.
+    /// Statuses of ephemeral containers.
     #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
     pub ephemeral_container_statuses: Vec<ContainerStatus>,
 }
 
 impl Status {
-    /// Whether the pod has come to its end.
+    /// `true` if the phase is `Succeeded` or `Failed`.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// How a container stands.
+    /// Returns the status of a container by name.
     #[must_use]
     pub fn of(&self, container: &str) -> Option<&ContainerStatus> {
         let mut all = self.init_container_statuses.iter().chain(&self.container_statuses);
@@ -449,67 +449,67 @@ impl Status {
     }
 }
 
-/// An address.
+/// IP address entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Ip {
-    /// It.
+    /// IP address.
     pub ip: String,
 }
 
-/// How a container stands.
+/// Container status.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
-    /// Its name.
+    /// Container name.
     pub name: String,
-    /// What it does.
+    /// Current state.
     pub state: State,
-    /// How it ended the last time.
+    /// Termination state of the previous run.
     pub last_state: State,
-    /// Whether it can serve; of one that runs first, whether it succeeded.
+    /// `true` if the container is ready; for an init container, if it succeeded.
     pub ready: bool,
-    /// How often it was started again.
+    /// Restart count.
     pub restart_count: i64,
-    /// Its image.
+    /// Image name.
     pub image: String,
-    /// What exactly that is.
+    /// Image ID.
     #[serde(rename = "imageID")]
     pub image_id: String,
-    /// What the runtime calls it.
+    /// Container ID.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
-    /// Whether it has started.
+    /// `true` once the startup probe has succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,
-    /// What was set aside for it.
+    /// Resources allocated by the node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
     pub allocated_resources: BTreeMap<String, String>,
-    /// What it may use.
+    /// Resources in effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
-    /// What is mounted where.
+    /// Volume mounts.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
     pub volume_mounts: Vec<Mount>,
 }
 
-/// What a container does: one of these, or nothing.
+/// Container state: at most one field is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct State {
-    /// It waits.
+    /// Waiting state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// It runs.
+    /// Running state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<Running>,
-    /// It ended.
+    /// Terminated state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminated: Option<Terminated>,
 }
 
 impl State {
-    /// It waits, for a reason.
+    /// Returns a waiting state.
     #[must_use]
     pub fn waiting(reason: &str, message: impl Into<String>) -> State {
         State {
@@ -518,58 +518,58 @@ impl State {
         }
     }
 
-    /// It ended.
+    /// Returns a terminated state.
     #[must_use]
     pub fn terminated(end: Terminated) -> State {
         State { terminated: Some(end), ..State::default() }
     }
 }
 
-/// Why a container waits.
+/// Waiting state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Waiting {
-    /// In one word.
+    /// Reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// In words.
+    /// Human-readable message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// A container that runs.
+/// Running state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Running {
-    /// Since when.
+    /// Start time.
     #[serde(deserialize_with = "time", serialize_with = "write_time")]
     pub started_at: Option<Time>,
 }
 
-/// How a container ended.
+/// Terminated state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Terminated {
-    /// The code.
+    /// Exit code.
     pub exit_code: i64,
-    /// Why, in one word.
+    /// Reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Its last words.
+    /// Termination message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// When it started.
+    /// Start time.
     #[serde(deserialize_with = "time", serialize_with = "write_time")]
     pub started_at: Option<Time>,
-    /// When it ended.
+    /// End time.
     #[serde(deserialize_with = "time", serialize_with = "write_time")]
     pub finished_at: Option<Time>,
-    /// What the runtime called it.
+    /// Container ID.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
 }
 
-/// Writes a text; an empty one is removed.
+/// Serializes a string, and an empty one as null.
 fn text<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
     if text.is_empty() { serializer.serialize_none() } else { serializer.serialize_str(text) }
 }
@@ -579,7 +579,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_user_who_is_known_to_be_root_breaks_a_promise_and_containers_say_it_before_their_pod() {
+    fn run_as_non_root_rejects_explicit_root_and_containers_override_their_pod() {
         let context = |user, non_root| SecurityContext { run_as_user: user, run_as_non_root: non_root };
         let none = SecurityContext::default();
         for (own, all, is_broken) in [

@@ -1,7 +1,7 @@
-//! Pods on simulated nodes: one key each.
+//! Planners of pods on simulated nodes.
 //!
-//! [`Admission`] takes up the pods that are new on a node, and gives those that are not what they get later. It has
-//! one key for each node, so that no two pods are given the same. All else is for the key that each pod is of [`Pods`].
+//! [`Admission`] admits new pods, allocates pod IPs and decides resizes. It has one key per node, so that no
+//! two pods get the same resources. [`Pods`] has one key per pod and does everything else.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -22,10 +22,10 @@ use crate::images::hash;
 use crate::needs::HELD_BY_NAMESPACE;
 use crate::resizing::{RESIZES_BY_NODE, is_asking, was_resized};
 
-/// How long after a pod came people are told that there is no address for it: telling changes nothing.
+/// Age of a pod up to which a missing pod IP emits Events: no write marks them as emitted.
 const TELL_WITHIN: Duration = Duration::from_secs(10);
 
-/// Takes up new pods.
+/// Admission planner: admits new pods of a node.
 pub struct Admission(pub Arc<Fleet>);
 
 impl Planner for Admission {
@@ -67,7 +67,7 @@ impl Planner for Admission {
         if new.is_empty() && asking.is_empty() {
             return plan;
         }
-        // Who came first is taken up first.
+        // Pods are admitted in the order of their creation.
         new.sort_by_key(|(pod, _)| (pod.meta().created(), pod.key()));
         let pods = world.indexed(BY_NODE.name, key.name());
         let pods: Vec<_> = pods.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
@@ -79,7 +79,7 @@ impl Planner for Admission {
         }
         let mut taken = taken(&pods);
         for (pod, view) in new {
-            // What runs in this process is there already.
+            // Components of this process are already running, so they are not subject to admission.
             if is_new(pod)
                 && self.0.component(pod).is_none()
                 && let Err(refusal) = room.admit(pod, view)
@@ -93,7 +93,7 @@ impl Planner for Admission {
                 addresses::free(&ranges, &taken, hash(&pod.meta().uid))
             };
             let Some(found) = found else {
-                // It waits until another gives its address back.
+                // The pod waits until another pod releases its address.
                 if !ranges.is_empty() && now.since(pod.committed()) < TELL_WITHIN {
                     plan.notes.push(no_address(pod, &ranges));
                 }
@@ -103,7 +103,7 @@ impl Planner for Admission {
             let decided = Decided { addresses: Some(found), ..Decided::default() };
             attend(&self.0, world, &seat, pod, decided, now, &mut plan);
         }
-        // What becomes of them is for [`Pods`] to see.
+        // [`Pods`] requeues the admitted pods itself.
         if !ranges.is_empty() {
             plan.look_again = None;
         }
@@ -116,7 +116,7 @@ impl Planner for Admission {
 }
 
 impl Admission {
-    /// Gives pods what they ask for, those first that others cannot push aside.
+    /// Decides pending resizes, pods of higher priority first.
     fn resize<'a>(
         &self,
         mut asking: Vec<(&'a Object, &'a PodView)>,
@@ -136,7 +136,7 @@ impl Admission {
     }
 }
 
-/// A pod that its node has not taken up.
+/// `true` if the node has not admitted the pod yet.
 fn is_new(object: &Object) -> bool {
     !object.meta().is_deleted() && object.view::<PodView>().is_some_and(PodView::is_new)
 }
@@ -149,7 +149,7 @@ fn no_address(pod: &Object, ranges: &[String]) -> Note {
     Subject::of(pod, "v1", "Pod").warning("FailedCreatePodSandBox", message)
 }
 
-/// That one was new is nothing to do any more.
+/// A pod that only was new before the change needs no admission.
 fn is_new_now(_: &Object, after: &Object) -> bool {
     is_new(after)
 }
@@ -163,7 +163,7 @@ fn of_new(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Whether a pod has given back what it had of its node, or some of it.
+/// `true` if the change of the pod released resources of its node.
 fn leaves_room(before: &Object, after: &Object) -> bool {
     let views = before.view::<PodView>().zip(after.view::<PodView>());
     views.is_some_and(|(before, after)| {
@@ -171,7 +171,7 @@ fn leaves_room(before: &Object, after: &Object) -> bool {
     })
 }
 
-/// Whether a pod asks for other resources than it has since it was last written.
+/// `true` if the change of the pod requests a resize.
 fn is_asking_now(before: &Object, after: &Object) -> bool {
     let is_asking = |object: &Object| object.view::<PodView>().is_some_and(|pod| is_asking(object, pod));
     is_asking(after) && (before.meta().generation != after.meta().generation || !is_asking(before))
@@ -185,7 +185,7 @@ fn of_asking(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// One that goes leaves its address and its resources to those that wait for them.
+/// A removed pod releases its address and resources to pods that wait for them.
 fn of_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
         && [NEW_BY_NODE.name, RESIZES_BY_NODE.name, WITHOUT_ADDRESS_BY_NODE.name]
@@ -197,7 +197,7 @@ fn of_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// What comes may be all that pods of its namespace wait for before they get their addresses.
+/// Enqueues nodes with pods that may only wait for this ConfigMap or Secret before they get an address.
 fn of_mountable(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     for held in world.indexed(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
         let without = held.view::<PodView>().filter(|pod| is_without(held, pod));
@@ -205,13 +205,13 @@ fn of_mountable(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// The addresses that these pods have.
+/// Returns the IPs of pods that are not finished.
 fn taken<'a>(pods: &[(&'a Object, &'a PodView)]) -> BTreeSet<Cow<'a, str>> {
     let live = pods.iter().map(|(_, pod)| *pod).filter(|pod| !pod.is_finished());
     live.flat_map(|pod| pod.status.pod_ips.iter().map(|ip| Cow::from(ip.ip.as_str()))).collect()
 }
 
-/// Looks after pods that their nodes have taken up.
+/// Pod planner: syncs the admitted pods of simulated nodes.
 pub struct Pods(pub Arc<Fleet>);
 
 impl Planner for Pods {
@@ -245,7 +245,8 @@ impl Planner for Pods {
         let Some(object) = world.get(key) else { return plan };
         let Some(pod) = object.view::<PodView>() else { return plan };
         let is_deleted = object.meta().is_deleted();
-        // What stands for a component does not stop when it is deleted: whoever keeps it makes it anew.
+        // Deleting the mirror pod of a component does not stop the component; [`crate::control_plane`]
+        // recreates the pod.
         if is_new(object)
             || pod.is_finished() && !is_deleted
             || is_deleted && self.0.component(object).is_some()
@@ -272,14 +273,14 @@ fn of_old(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// What comes may be what pods of its namespace wait for.
+/// Enqueues pods of the namespace that wait for a ConfigMap or Secret.
 fn of_needed(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     for pod in world.indexed(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
         wake(pod.key().clone());
     }
 }
 
-/// What people do to a node concerns the pods on it.
+/// Enqueues the pods of a changed node that has simulation annotations.
 fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     if is_played_with(node) {
         for pod in world.indexed(BY_NODE.name, &node.meta().name) {
@@ -288,13 +289,13 @@ fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-/// Whether a node has come to another fleet, or is heard again.
+/// `true` if the node moved to another fleet, or became reachable again.
 fn returns(before: &Object, after: &Object) -> bool {
     before.meta().annotations.get(FLEET) != after.meta().annotations.get(FLEET)
         || !is_heard(before) && is_heard(after)
 }
 
-/// Whoever has a node from now on looks after the pods on it.
+/// Enqueues all pods of a node that this fleet just got.
 fn of_returned(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     world.indexed(BY_NODE.name, &node.meta().name).for_each(|pod| wake(pod.key().clone()));
 }

@@ -1,5 +1,5 @@
-//! The rules of a fleet that runs elsewhere, in a ConfigMap of its name: what its containers say and use follows from
-//! them and the pods, so the server can tell it without asking the fleet.
+//! Rules of a fleet that runs in another process, published in a ConfigMap. Logs and usage of its containers
+//! follow from the rules and the pods, so the server computes them without a request to the fleet.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, World, 
 use crate::fleet::{Fleet, KUBELET};
 use crate::rules::file::{self, Rule};
 
-/// Where it is.
+/// Namespace of the ConfigMap.
 pub const NAMESPACE: &str = "kube-system";
-/// The entry in it.
+/// Key in the ConfigMap.
 const ENTRY: &str = "rules.yaml";
 
-/// The rules that a ConfigMap holds; nothing if it holds none.
+/// Decodes the rules of a ConfigMap; `None` if it holds none.
 #[must_use]
 pub fn rules(object: &Object) -> Option<Vec<Rule>> {
     let map: ConfigMap = object.decode()?;
     file::read(map.data.get(ENTRY)?.as_bytes()).ok()
 }
 
-/// Publishes the rules of a fleet.
+/// Planner that publishes the rules of a fleet.
 pub struct Published(pub Arc<Fleet>);
 
 impl Planner for Published {

@@ -1,15 +1,15 @@
-//! Whether a node gives a running pod what it asks for now, as a kubelet decides it.
+//! Kubelet decisions on in-place resize.
 //!
-//! What a container was given stands in its status. Where it asks for something else, the key of its node decides
-//! ([`crate::pods::Admission`]), so that no two pods are given the same; until then, and as long as it cannot be had, it
-//! keeps what it has. The life cycle makes what was given so.
+//! A container's allocated resources are in its status. If the spec differs from them, the admission key of
+//! the node decides ([`crate::pods::Admission`]), so that no two pods get the same resources. Until then, and
+//! while a resize is refused, the container keeps its allocation. The life cycle applies granted resizes.
 
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::views::pod::{Container, ContainerStatus, Pod};
 use setpoint_reconcile::{Index, Object, View};
 use setpoint_requirements::request::ResourceAmounts;
 
-/// Pods that ask for other resources than they were given, by their node.
+/// Pods with a pending resize, by node.
 pub const RESIZES_BY_NODE: Index = Index {
     name: "pods to be resized by node",
     resource: Pod::RESOURCE,
@@ -22,21 +22,21 @@ pub const RESIZES_BY_NODE: Index = Index {
     },
 };
 
-/// What a node says to a pod that asks for other resources.
+/// Result of a resize request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It gets them.
+    /// The resize is granted.
     Granted,
-    /// It does not.
+    /// The resize is refused.
     Refused {
-        /// `Infeasible` if it never will, `Deferred` if there is no room now.
+        /// `Infeasible` if the node can never satisfy it, `Deferred` if there is not enough room now.
         reason: &'static str,
-        /// In words.
+        /// Human-readable message.
         message: String,
     },
 }
 
-/// Whether a pod on a node asks for other resources than it was given.
+/// `true` if the pod's requests differ from its allocated resources.
 #[must_use]
 pub fn is_asking(object: &Object, pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty()
@@ -48,8 +48,8 @@ pub fn is_asking(object: &Object, pod: &Pod) -> bool {
         })
 }
 
-/// Containers that can be resized, with what is reported of those that were given anything. Where nothing of a pod was,
-/// it asks for nothing, or its node does not say.
+/// Returns the resizable containers that have an allocation or run, with their statuses. Empty if no
+/// container has an allocation: the pod has no requests, or its node does not report allocations.
 fn given(pod: &Pod) -> impl Iterator<Item = (&Container, &ContainerStatus)> {
     let reported = || pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
     let is_said = reported().any(|status| !status.allocated_resources.is_empty());
@@ -62,7 +62,7 @@ fn given(pod: &Pod) -> impl Iterator<Item = (&Container, &ContainerStatus)> {
     })
 }
 
-/// Whether two lists of amounts, both in the order of their names, say the same.
+/// `true` if two lists of quantities, both sorted by name, are equal.
 pub fn are_same<'a>(
     mut one: impl Iterator<Item = (&'a str, &'a str)>,
     mut other: impl Iterator<Item = (&'a str, &'a str)>,
@@ -81,7 +81,7 @@ pub fn are_same<'a>(
     }
 }
 
-/// What a node has set aside for a pod.
+/// Returns the resources that the node has allocated to a pod.
 #[must_use]
 pub fn held_by(object: &Object, pod: &Pod) -> ResourceAmounts {
     if !is_asking(object, pod) {
@@ -98,7 +98,7 @@ pub fn held_by(object: &Object, pod: &Pod) -> ResourceAmounts {
     ResourceAmounts::requested_by(&held)
 }
 
-/// What a pod asks for, whatever was said to that before.
+/// Returns the requests of a pod's spec, ignoring the result of earlier resizes.
 #[must_use]
 pub fn wanted_by(pod: &Pod) -> ResourceAmounts {
     let mut wanted = pod.clone();
@@ -106,7 +106,7 @@ pub fn wanted_by(pod: &Pod) -> ResourceAmounts {
     ResourceAmounts::requested_by(&wanted)
 }
 
-/// Whether a change of a pod may leave more room to others: it was given less than before.
+/// `true` if the allocation of a container changed, which may release resources.
 #[must_use]
 pub fn was_resized(before: &Pod, after: &Pod) -> bool {
     let all = before.status.container_statuses.iter().zip(&after.status.container_statuses);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_when_it_was_given_something_else() {
+    fn resize_is_pending_when_requests_differ_from_the_allocation() {
         let asks = |allocated: &str| {
             let object = object(allocated);
             let pod = object.view::<Pod>().unwrap();
@@ -142,11 +142,11 @@ mod tests {
         };
         assert_eq!(asks(r#"{"cpu":"1"}"#), (true, 1000));
         assert_eq!(asks(r#"{"cpu":"2000m"}"#), (false, 2000));
-        assert_eq!(asks("{}"), (false, 2000), "its node does not say");
+        assert_eq!(asks("{}"), (false, 2000), "no allocation is reported");
     }
 
     #[test]
-    fn amounts_are_the_same_however_they_are_written() {
+    fn quantities_compare_by_value() {
         let same = |one: &[(&'static str, &'static str)], other: &[(&'static str, &'static str)]| {
             are_same(one.iter().copied(), other.iter().copied())
         };

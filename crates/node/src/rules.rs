@@ -1,8 +1,8 @@
-//! How simulated containers behave.
+//! Behavior of simulated containers.
 //!
-//! A [`Script`] is the life of one container. It comes from what its command says ([`shell`]), then from the first
-//! rule that selects it ([`file`](mod@file)), then from annotations of its pod, each overriding what came before. No
-//! rule knows who owns a pod, or what it is called.
+//! A [`Script`] describes one container. It is derived from the command ([`shell`]), the first matching rule
+//! ([`file`](mod@file)) and annotations of the pod, each overriding the previous one. Rules do not depend on
+//! the pod's owner or name.
 
 pub mod env;
 pub mod file;
@@ -25,92 +25,92 @@ use memo::{Runs, ScriptMemo};
 use shell::Course;
 use shell::budget::Budget;
 
-/// The prefix of annotations by which a pod says how it behaves. `NAME.` before it means one container only.
+/// Prefix of simulation annotations. `NAME.` before it selects one container.
 pub const PREFIX: &str = "simulate.setpoint.dev/";
 
-/// The code of a container whose command cannot be started.
+/// Exit code of a container whose command cannot be started.
 pub const CANNOT_RUN: i64 = 128;
 /// Run time of a container that exceeds its memory limit.
 const OOM_AFTER: Duration = Duration::from_secs(1);
 
-/// How much of what was said people are shown when it cannot be.
+/// Maximum characters of an invalid value in an error message.
 const SHOWN_MAX: usize = 100;
 
-/// The life of one container.
+/// Behavior of one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// What its command says.
+    /// Course of the command.
     pub course: Arc<Course>,
-    /// What else is said.
+    /// Overrides by rules and annotations.
     pub said: Said,
-    /// The variables of whatever runs in it.
+    /// Environment variables.
     pub env: Env,
-    /// Why its command cannot be started.
+    /// Error if the command cannot be started.
     pub start_error: Option<String>,
     /// Budget of each other script that runs in it.
     pub(crate) budget: Budget,
-    /// Courses that are known.
+    /// Memo of courses.
     pub(crate) memo: ScriptMemo,
 }
 
-/// What rules and annotations can say of a container.
+/// Overrides that rules and annotations can set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// How long its image takes to get.
+    /// Duration of an image pull.
     pub pull_takes: Option<Duration>,
-    /// Why its image cannot be had.
+    /// Error of a failing image pull.
     pub pull_fails: Option<String>,
-    /// How long its image cannot be had; for ever if that is not said.
+    /// Time until a failing pull succeeds; never if unset.
     pub pull_recovers: Option<Duration>,
-    /// `true` if its node has the image before anybody pulls it.
+    /// `true` if the image is on the node without a pull.
     pub image_present: Option<bool>,
-    /// How long it takes to become ready.
+    /// Time until it becomes ready.
     pub ready_after: Option<Duration>,
-    /// How long it is well.
+    /// Time until it becomes unhealthy.
     pub unwell_after: Option<Duration>,
-    /// How long it runs.
+    /// Time until it exits.
     pub exit_after: Option<Duration>,
-    /// With which code it ends.
+    /// Exit code.
     pub exit_code: Option<i64>,
-    /// How long it runs before it has used up its memory.
+    /// Time until it is OOM-killed.
     pub oom_after: Option<Duration>,
-    /// How long it takes to stop when it is asked to.
+    /// Time between SIGTERM and exit.
     pub stop_takes: Option<Duration>,
-    /// With which code it stops when it is asked to.
+    /// Exit code after SIGTERM.
     pub stop_code: Option<i64>,
-    /// Whether it does not stop when it is asked to.
+    /// `true` if it ignores SIGTERM.
     pub hangs: Option<bool>,
-    /// How much CPU it uses, in thousandths.
+    /// CPU usage in thousandths of a core.
     pub cpu: Option<i64>,
-    /// How much memory it uses, in bytes.
+    /// Memory usage in bytes.
     pub memory: Option<i64>,
-    /// What it logs at its start.
+    /// Lines logged at the start.
     pub log: Vec<String>,
 }
 
-/// Something that is said of a container and cannot be.
+/// Invalid setting of a rule or annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what}: {problem}")]
 pub struct Unclear {
-    /// What was said.
+    /// Setting and value.
     pub what: String,
-    /// What is wrong with it.
+    /// Problem with the value.
     pub problem: String,
 }
 
-/// How a run of a container ends by itself.
+/// Termination of a container by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// How long after its start.
+    /// Time since the start.
     pub after: Duration,
-    /// With which code.
+    /// Exit code.
     pub code: i64,
-    /// Why, in one word.
+    /// Termination reason.
     pub reason: &'static str,
 }
 
 impl Script {
-    /// How it ends by itself; nothing if only others end it.
+    /// Returns the termination by itself; `None` if it runs until it is stopped.
     #[must_use]
     pub fn end(&self) -> Option<End> {
         if self.start_error.is_some() {
@@ -130,7 +130,7 @@ impl Script {
         oom.into_iter().chain(exit).min_by_key(|end| end.after)
     }
 
-    /// What it has logged by a time, and when it logs more.
+    /// Returns the lines logged by a time, and the time of the next line.
     #[must_use]
     pub fn log(&self, time: Duration) -> (Vec<(Duration, &str)>, Option<Duration>) {
         let first = self.said.log.iter().map(|line| (Duration::ZERO, line.as_str()));
@@ -139,8 +139,8 @@ impl Script {
     }
 }
 
-/// The script of a container of a pod that was started again so many times, one of so many scripts of the pod. What
-/// is said and cannot be is left out.
+/// Returns the script of a container with the given restart count, one of `scripts` scripts of the pod.
+/// Invalid annotations are ignored.
 #[must_use]
 pub fn script(
     (rules, memo): (&[Rule], &ScriptMemo),
@@ -185,7 +185,8 @@ fn exceeds_memory(said: &Said, container: &Container) -> bool {
     said.memory.zip(limit).is_some_and(|(used, limit)| used > limit.value())
 }
 
-/// Why a program cannot be started: its name says that there is none. The words are those of containerd and runc.
+/// Returns the start error of a program whose name marks it as missing, with the message of containerd and
+/// runc.
 fn start_error(program: &str) -> Option<String> {
     if !images::is_named_missing(program) {
         return None;
@@ -201,7 +202,7 @@ fn start_error(program: &str) -> Option<String> {
     ))
 }
 
-/// What annotations say: of which container, or of all, what, and how it is to be.
+/// Parses simulation annotations into container (`None` for all), setting and value.
 fn said_of(annotations: &Pairs) -> impl Iterator<Item = (Option<&str>, &str, &str)> {
     annotations.iter().filter_map(|(name, value)| {
         let (whose, what) = name.split_once(PREFIX)?;
@@ -212,7 +213,7 @@ fn said_of(annotations: &Pairs) -> impl Iterator<Item = (Option<&str>, &str, &st
     })
 }
 
-/// What the annotations of a pod say of its containers that cannot be, in words for people.
+/// Returns a message for each invalid simulation annotation of a pod.
 #[must_use]
 pub fn faults(pod: &Pod, annotations: &Pairs) -> Vec<String> {
     let fault = |(whose, name, value): (Option<&str>, &str, &str)| {
@@ -227,10 +228,10 @@ pub fn faults(pod: &Pod, annotations: &Pairs) -> Vec<String> {
     said_of(annotations).filter_map(fault).collect()
 }
 
-/// Images whose own command is a shell. It ends at once where there is nothing for it to read.
+/// Images whose default command is a shell. It exits at once without stdin.
 const SHELLS: [&str; 6] = ["alpine", "bash", "busybox", "debian", "fedora", "ubuntu"];
 
-/// The number of scripts of a pod: of its containers, and of what is run in them.
+/// Returns the number of scripts of a pod: of its containers, probes and hooks.
 #[must_use]
 pub fn count_scripts(pod: &Pod) -> usize {
     let of = |container: &Container| {
@@ -243,7 +244,7 @@ pub fn count_scripts(pod: &Pod) -> usize {
     pod.spec.all().map(of).sum()
 }
 
-/// What the command of a container says, in one of its runs.
+/// Returns the course of a container's command in one of its runs.
 fn course(
     memo: &ScriptMemo,
     container: &Container,
@@ -252,19 +253,18 @@ fn course(
     (env, budget): (&Env, Budget),
 ) -> Arc<Course> {
     if words.is_empty() {
-        // What else runs where no command is given is in the image, and nobody looks into that.
+        // The default command of other images is unknown and taken to run until it is stopped.
         let ends = SHELLS.contains(&images::short_name(&container.image)) && !container.stdin;
         return Arc::new(Course { end: ends.then_some((Duration::ZERO, 0)), ..Course::default() });
     }
     let mounts: Vec<String> = container.volume_mounts.iter().map(|mount| mount.mount_path.clone()).collect();
-    // Only what is on a volume outlives a run, so without one all runs are alike.
+    // Only files on volumes outlive a run, so without volumes all runs are equal.
     let restarts = if mounts.is_empty() { 0 } else { restarts.max(0) };
     let files = BTreeMap::new();
     memo.follow(Runs { words: words.to_vec(), env: env.clone(), files, mounts, restarts, budget }).0
 }
 
-/// Follows a script that is run in a container where these files are, and takes off its share of the budget what that
-/// took.
+/// Follows a probe or hook script in a container with the given files, and deducts its cost from the budget.
 pub(crate) fn read(
     words: &[String],
     files: BTreeMap<String, String>,
@@ -278,10 +278,10 @@ pub(crate) fn read(
 }
 
 impl Said {
-    /// Takes in one thing that is said, by the name it has in annotations.
+    /// Sets one override by its annotation name.
     ///
     /// # Errors
-    /// If there is no such thing, or it cannot be so.
+    /// If the name is unknown or the value is invalid.
     pub fn say(&mut self, name: &str, value: &str) -> Result<(), Unclear> {
         let shown = || value.chars().take(SHOWN_MAX).collect::<String>();
         let unclear =
@@ -323,7 +323,7 @@ impl Said {
     }
 }
 
-/// A time as people write it: `10s`, `1m30s`, `250ms`, or a number of seconds.
+/// Parses a duration: `10s`, `1m30s`, `250ms`, or a number of seconds.
 #[must_use]
 pub fn duration(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<u64>() {
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         let read = |text: &str| duration(text).map(|time| time.as_millis());
         assert_eq!(
             (read("10s"), read("1m30s"), read("250ms"), read("7")),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_override_rules_and_rules_the_command() {
+    fn annotations_override_rules_and_rules_override_the_command() {
         let rules = file::read(b"rules:\n- match: {image: x}\n  exit-after: 5s\n  exit-code: 3\n").unwrap();
         let sleeping = container("a", &["sleep", "1"]);
         let end = |rules: &[Rule], annotations: &str| {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_a_shell_ends_at_once_without_a_command() {
+    fn shell_image_without_a_command_exits_at_once() {
         let end = |image: &str, stdin: bool| {
             let container = Container { image: image.to_owned(), stdin, ..Container::default() };
             script((&[], &ScriptMemo::default()), &container, 0, &Pod::default(), &Meta::default(), 1)
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_leaves_on_a_volume_the_next_one_finds() {
+    fn files_on_volumes_outlive_a_run() {
         let text = "if [[ -r /data/foo ]]\n then exit 0\n else touch /data/foo\n exit 1\n fi";
         let mut container = container("a", &["sh", "-c", text]);
         let code = |container: &Container, restarts| {
@@ -428,18 +428,22 @@ mod tests {
             );
             script.end().map(|end| end.code)
         };
-        assert_eq!((code(&container, 0), code(&container, 1)), (Some(1), Some(1)), "its own files are gone");
+        assert_eq!(
+            (code(&container, 0), code(&container, 1)),
+            (Some(1), Some(1)),
+            "files outside of volumes do not outlive a run"
+        );
         container.volume_mounts =
             vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }];
         assert_eq!(
             [0, 1, 2, 9].map(|restarts| code(&container, restarts)),
             [Some(1), Some(0), Some(0), Some(0)],
-            "also what a run only finds is there for the next"
+            "unchanged files on volumes outlive a run, too"
         );
     }
 
     #[test]
-    fn however_often_a_container_was_started_its_run_is_found_at_once() {
+    fn run_with_a_high_restart_count_is_found_quickly() {
         let of = |text: &str| Container {
             volume_mounts: vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }],
             ..container("a", &["sh", "-c", text])
@@ -455,7 +459,7 @@ mod tests {
             );
             script.end().map(|end| end.code)
         };
-        // The first is as it was every other time, the second never is as it was.
+        // The first script has a period of two runs; the second never repeats.
         let toggles = of("if [ -f /data/a ]; then rm /data/a; exit 1; fi; touch /data/a; exit 2");
         let grows = of("echo x >> /data/a; exit 3");
         for (restarts, expected) in [(0, 2), (1, 1), (2, 2), (1_000_001, 1), (i64::MAX - 1, 2), (i64::MAX, 1)]
@@ -463,7 +467,7 @@ mod tests {
             assert_eq!(code(&toggles, restarts), Some(expected), "{restarts}");
             assert_eq!(code(&grows, restarts), Some(3), "{restarts}");
         }
-        assert_eq!(code(&toggles, i64::MIN), Some(2), "fewer than none are none");
+        assert_eq!(code(&toggles, i64::MIN), Some(2), "a negative restart count counts as zero");
     }
 
     #[test]
@@ -478,7 +482,7 @@ mod tests {
                 .map(|end| end.code)
         };
         assert_eq!((end(1, "a"), end(5, "a")), (Some(3), Some(3)), "1,600 commands are few for a small pod");
-        assert_eq!(end(300, "a"), None, "one of many goes on for longer than it is followed");
+        assert_eq!(end(300, "a"), None, "each of many scripts gets a small share");
         let short = container("a", &["sh", "-c", "echo a; sleep 1; exit 4"]);
         let short =
             script((&[], &ScriptMemo::default()), &short, 0, &Pod::default(), &Meta::default(), 1_000);
@@ -486,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_a_long_script_are_followed_as_far_as_its_share_goes() {
+    fn runs_of_a_long_script_are_bounded_by_its_share() {
         let words = (0..40).map(|i| i.to_string()).collect::<Vec<_>>().join(" ");
         let text = format!("echo x >> /data/a; for i in {words}; do a=$i; done; exit 3");
         let mut grows = container("a", &["sh", "-c", &text]);
@@ -508,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn invalid_settings_are_rejected_by_name() {
         let mut said = Said::default();
         assert!(said.say("exit-code", "999").unwrap_err().to_string().contains("exit-code"));
         assert!(said.say("exits", "1").unwrap_err().to_string().contains("nothing of that name"));
@@ -522,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_says_and_cannot_be_is_told() {
+    fn invalid_annotations_are_reported() {
         let pod: Pod = serde_json::from_str(r#"{"spec":{"containers":[{"name":"a"}]}}"#).unwrap();
         let said = meta(
             r#"{"simulate.setpoint.dev/exit-after":"soon","a.simulate.setpoint.dev/exits":"1","x/y":"z",
@@ -539,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_knows_the_variables_of_its_container() {
+    fn commands_expand_environment_variables() {
         let mut container = container("a", &["sh", "-c", "sleep $(N); exit $CODE"]);
         container.env = serde_json::from_str(
             r#"[{"name":"N","value":"4"},{"name":"CODE","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['code']"}}}]"#,

@@ -1,8 +1,8 @@
-//! What the life cycle asks of a container runtime, and what it tells it to do.
+//! Container runtime interface of the life cycle.
 //!
-//! A [`Runtime`] shows what is: which containers ran and run, which images are there, what probes found. The life
-//! cycle answers with [`Deed`]s, which the runtime performs in its own time; what comes of them it shows the next
-//! time. Nothing here knows whether containers are real.
+//! A [`Runtime`] reports state: runs of containers, images, probe results. The life cycle returns [`Deed`]s,
+//! which the runtime performs asynchronously; later reports show their results. Nothing here depends on
+//! containers being real.
 
 use std::time::Duration;
 
@@ -10,143 +10,143 @@ use setpoint_api::Time;
 
 use crate::pod::{Container, State, Terminated};
 
-/// A container runtime as one pod sees it, at one moment.
+/// Container runtime as seen by one pod at one time.
 pub trait Runtime {
-    /// The newest run of a container; nothing if it never ran.
+    /// Returns the latest run of a container; `None` if it never ran.
     fn run(&self, container: &Container) -> Option<&Run>;
 
-    /// How the image of a container stands that is wanted since a time.
+    /// Returns the state of a container's image that is needed since `wanted`.
     fn image(&self, container: &Container, wanted: Time) -> Image;
 
-    /// What probes have found of a run that goes on.
+    /// Returns the probe results of a running container.
     fn probe(&self, container: &Container, run: &Run) -> Probed;
 
-    /// Since when there is a place for the pod to run in. What ran before was in another, and is gone.
+    /// Returns the creation time of the pod sandbox. Containers of an earlier sandbox are gone.
     fn sandbox(&self) -> Time;
 
-    /// What exactly an image is.
+    /// Returns the image ID.
     fn image_id(&self, image: &str) -> String;
 
-    /// How a container stands that people added to look around.
+    /// Returns the state of an ephemeral container.
     fn ephemeral(&self, container: &Container) -> State;
 }
 
 /// One run of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// How often it was started before.
+    /// Restart count.
     pub restarts: i64,
-    /// What the runtime calls it.
+    /// Container ID.
     pub id: String,
-    /// Of which image it is; empty if that is not known.
+    /// Image of the run; empty if unknown.
     pub image: String,
-    /// Since when it runs.
+    /// Start time.
     pub started: Time,
-    /// How it ended; nothing while it runs.
+    /// Termination state; `None` while it runs.
     pub end: Option<Terminated>,
-    /// How the run before it ended.
+    /// Termination state of the previous run.
     pub last: Option<Terminated>,
-    /// How long it was decided to wait after it, if that was decided.
+    /// Restart back-off after this run, if it is already decided.
     pub wait: Option<Duration>,
 }
 
 impl Run {
-    /// Whether it goes on.
+    /// `true` if the run has not terminated.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.end.is_none()
     }
 
-    /// Whether it is of the image that the container has now.
+    /// `true` if the run uses the container's current image, or its image is unknown.
     #[must_use]
     pub fn has_image_of(&self, container: &Container) -> bool {
         self.image.is_empty() || self.image == container.image
     }
 }
 
-/// How an image stands.
+/// State of an image on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Image {
-    /// It is there.
+    /// The image is on the node.
     Present {
-        /// How long it took to get; nothing if it was there before.
+        /// Pull duration; `None` if no pull was necessary.
         took: Option<Duration>,
     },
-    /// It is on its way.
+    /// The image is being pulled.
     Pulling {
-        /// Since when.
+        /// Start of the pull.
         since: Time,
-        /// When it will be there, if that is known.
+        /// Expected end of the pull, if known.
         until: Option<Time>,
     },
-    /// It did not come.
+    /// The pull failed.
     Failed {
-        /// Why, in one word: `ErrImagePull`, `ImagePullBackOff`, `InvalidImageName`, `ErrImageNeverPull`.
+        /// Waiting reason: `ErrImagePull`, `ImagePullBackOff`, `InvalidImageName`, `ErrImageNeverPull`.
         reason: &'static str,
-        /// Why.
+        /// Waiting message.
         message: String,
-        /// What went wrong when it was last tried.
+        /// Error of the last attempt.
         error: String,
-        /// When that changes, if it is known.
+        /// Time of the next state change, if known.
         until: Option<Time>,
     },
 }
 
-/// What probes have found.
+/// Probe results of a running container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// Whether it has started.
+    /// `true` once the startup probe has succeeded.
     pub started: bool,
-    /// Whether it can serve.
+    /// `true` if the readiness probe succeeds.
     pub ready: bool,
-    /// Since when it says that it cannot serve, if it was asked and says so.
+    /// Time since which the readiness probe fails; `None` if it succeeds or there is none.
     pub unready: Option<Time>,
-    /// What is wrong with it, if it has to be killed for it.
+    /// Reason to kill the container, if any.
     pub sick: Option<Sick>,
-    /// When any of that changes, if it is known.
+    /// Time of the next change of any of these, if known.
     pub until: Option<Time>,
 }
 
-/// What stands in the place of a probe where what was to be done at the start of a container has failed.
+/// Value of [`Sick::probe`] for a container whose postStart hook failed.
 pub const POST_START: &str = "postStart";
 
-/// Why a container has to be killed.
+/// Reason to kill a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sick {
-    /// Which probe says so: `liveness` or `startup`; or [`POST_START`].
+    /// Failed probe: `liveness` or `startup`; or [`POST_START`].
     pub probe: &'static str,
-    /// Since when.
+    /// Time of the failure.
     pub since: Time,
-    /// How long it is given to stop, if the probe says that.
+    /// Termination grace period of the probe, if it sets one.
     pub grace: Option<Duration>,
 }
 
-/// What a runtime shall do. It may be told the same more than once.
+/// Action for the runtime. Actions are idempotent: the same one may be requested repeatedly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Start a container whose image is there.
+    /// Start a container whose image is on the node.
     Start {
-        /// Which.
+        /// Container name.
         container: String,
-        /// How often it was started before.
+        /// Restart count of the new run.
         restarts: i64,
-        /// How long its image took to get; nothing if it was there before.
+        /// Pull duration; `None` if no pull was necessary.
         pulled: Option<Duration>,
     },
-    /// Stop a container: what is to be done before, then a request, then by force.
+    /// Stop a container: run the preStop hook, send SIGTERM, and SIGKILL after the grace period.
     Stop {
-        /// Which.
+        /// Container name.
         container: String,
-        /// Since when that is wanted.
+        /// Time at which stopping was first requested.
         since: Time,
-        /// How long it is given.
+        /// Termination grace period.
         grace: Duration,
-        /// From when on it may be asked to end; nothing while others have to end before it. What is to be done before it is
-        /// asked does not wait for that.
+        /// Earliest time of the SIGTERM; `None` while other containers must terminate first. The preStop hook
+        /// does not wait for it.
         turn: Option<Time>,
-        /// What people are told about it.
+        /// Message of the `Killing` Event.
         why: String,
-        /// Whether it is wanted only now, and nobody has been told.
+        /// `true` on the first request, which emits the Event.
         begins: bool,
     },
 }

@@ -1,7 +1,7 @@
-//! A runtime that runs nothing: the state of a container follows from what was last reported, its script, and the time.
+//! Simulated container runtime: the state of a container is a function of its last reported status, its
+//! script, and the time.
 //!
-//! Nothing is kept beside the pods' own statuses, so a process that ends and starts again finds every container as
-//! it was. What a simulated container does is written nowhere but in its script.
+//! No state is kept besides the pod statuses, so a restarted process finds every container as it was.
 
 pub mod probing;
 pub mod pulling;
@@ -20,39 +20,39 @@ use crate::rules::memo::ScriptMemo;
 use crate::rules::{CANNOT_RUN, Script, count_scripts, read, script};
 use crate::runtime::{Deed, Image, Probed, Run, Runtime};
 
-/// The name of this runtime, as a scheme.
+/// Container ID scheme of this runtime.
 pub const SCHEME: &str = "simulated://";
-/// The code of a process that was asked to stop.
+/// Exit code of a process that ended on SIGTERM.
 const TERMINATED: i64 = 143;
-/// The code of a process that was killed.
+/// Exit code of a process that was killed.
 const KILLED: i64 = 137;
-/// The code of a process of which nobody knows how it ended.
+/// Exit code of a container whose end was not observed.
 const LOST: i64 = 255;
-/// How many bytes of a log stand in for a container's last words.
+/// Maximum bytes of log in a termination message.
 const WORDS_MAX: usize = 2048;
 
-/// How exactly it is known when something was asked for.
+/// Precision of the reported times of a stop.
 const KNOWN_TO: Duration = Duration::from_secs(1);
-/// How long it takes to stop at most, give or take a second, where nobody said how long.
+/// Maximum stop duration (give or take a second) without a rule.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
-/// What a simulated runtime knows of its node.
+/// Node state that the simulated runtime reads.
 pub struct Host<'a> {
-    /// How containers behave.
+    /// Rules for the behavior of containers.
     pub rules: &'a [Rule],
-    /// What is known of their scripts.
+    /// Memo of container scripts.
     pub memo: &'a ScriptMemo,
-    /// Since when the node runs: what ran before is gone.
+    /// Boot time of the node. Containers that started before are gone.
     pub booted: Time,
-    /// When the pod was last written: what was said to run by then did, whatever is said of it since.
+    /// Time of the last write of the pod: a container reported as running was still running then.
     pub written: Time,
-    /// How long things take here of which nobody said how long: to get an image that is not there, or to stop.
+    /// Duration of pulls and stops without a rule.
     pub pause: Duration,
-    /// Whether an image is there.
+    /// Returns `true` if the image is on the node.
     pub has_image: &'a dyn Fn(&str) -> bool,
 }
 
-/// A simulated runtime, as one pod sees it.
+/// Simulated runtime of one pod.
 pub struct Simulated<'a> {
     host: Host<'a>,
     pod: &'a Pod,
@@ -60,14 +60,14 @@ pub struct Simulated<'a> {
     now: Time,
     runs: BTreeMap<String, Run>,
     scripts: BTreeMap<String, Script>,
-    /// When a container ends that has been asked to.
+    /// Earliest end of a container that is being stopped.
     stops: Option<Time>,
-    /// The number of scripts of the pod, which share one budget.
+    /// Number of scripts of the pod, which share one budget.
     count: usize,
 }
 
 impl<'a> Simulated<'a> {
-    /// The runtime, as far as the status of a pod tells it.
+    /// Restores the runtime from the status of a pod.
     #[must_use]
     pub fn new(host: Host<'a>, pod: &'a Pod, meta: &'a Meta, now: Time) -> Simulated<'a> {
         let (runs, scripts, count) = (BTreeMap::new(), BTreeMap::new(), count_scripts(pod));
@@ -83,14 +83,14 @@ impl<'a> Simulated<'a> {
         simulated
     }
 
-    /// Writes down what a container does in one of its runs.
+    /// Computes the script of a container for one of its runs.
     fn write_script(&mut self, container: &Container, restarts: i64) {
         let script =
             script((self.host.rules, self.host.memo), container, restarts, self.pod, self.meta, self.count);
         self.scripts.insert(container.name.clone(), script);
     }
 
-    /// When a container ends next, by itself or because it has been asked to.
+    /// Returns the time of the next container termination.
     #[must_use]
     pub fn until(&self) -> Option<Time> {
         let ends = self.pod.spec.all().filter_map(|container| {
@@ -100,7 +100,7 @@ impl<'a> Simulated<'a> {
         ends.chain(self.stops).min()
     }
 
-    /// Performs what it is told. Says whether that changed anything by now.
+    /// Performs an action. Returns `true` if it changed anything by now.
     pub fn perform(&mut self, deed: &Deed) -> bool {
         let (Deed::Start { container: name, .. } | Deed::Stop { container: name, .. }) = deed;
         let Some(container) = self.pod.spec.all().find(|one| one.name == *name) else { return false };
@@ -134,18 +134,18 @@ impl<'a> Simulated<'a> {
         }
     }
 
-    /// When a container will have stopped, and with which code.
+    /// Returns the termination time and exit code of a container that is being stopped.
     fn stopped(&self, container: &Container, since: Time, grace: Duration, turn: Time) -> (Time, i64) {
         let killed = since.after(grace);
         let said = &self.script(container).said;
         let hook = container.lifecycle.pre_stop.as_ref();
         let (before, _) = hook.map(|hook| outcome(hook, self.script(container))).unwrap_or_default();
         let done = since.after(before);
-        // When somebody was asked is known to the second. What is done before takes no less than it says, however late in
-        // that second it began, but for no longer than there is time.
+        // Reported times have a precision of one second. The preStop hook gets at least its full duration,
+        // however late in that second it began, but never exceeds the grace period.
         let late = if before.is_zero() { Duration::ZERO } else { KNOWN_TO };
         let asked = done.max(done.after(late).min(killed)).max(turn);
-        // People are to see that it stops.
+        // The stop takes some time, so that it is visible to clients.
         let some_time = self.host.pause.min(STOP_MAX) * 2;
         let stops = match said.stop_takes {
             Some(takes) => asked.after(takes),
@@ -158,25 +158,25 @@ impl<'a> Simulated<'a> {
         }
     }
 
-    /// Whether people see how the image of a container comes.
+    /// `true` if the image pull of a container takes visible time.
     #[must_use]
     pub fn pulls_slowly(&self, name: &str) -> bool {
         let takes = self.scripts.get(name).and_then(|script| script.said.pull_takes);
         takes.is_some_and(|takes| !takes.is_zero())
     }
 
-    /// Why the command of a container cannot be started.
+    /// Returns the start error of a container's command.
     #[must_use]
     pub fn start_error(&self, name: &str) -> Option<&str> {
         self.scripts.get(name)?.start_error.as_deref()
     }
 
-    /// What a container does.
+    /// Returns the script of a container.
     pub(crate) fn script(&self, container: &Container) -> &Script {
         self.scripts.get(&container.name).expect("every container has a script")
     }
 
-    /// Ends a container that has come to its end by itself, or with its node.
+    /// Terminates a container whose script has ended or whose node has rebooted.
     fn advance(&mut self, container: &Container) {
         let Some(run) = self.runs.get(&container.name).filter(|run| run.is_running()) else { return };
         let started = run.started;
@@ -192,7 +192,7 @@ impl<'a> Simulated<'a> {
         }
     }
 
-    /// Whether the present run of a container has been reported.
+    /// `true` if the current run of a container is in the reported status.
     fn is_reported(&self, container: &Container) -> bool {
         let (status, run) = (self.pod.status.of(&container.name), self.runs.get(&container.name));
         status
@@ -213,7 +213,7 @@ impl<'a> Simulated<'a> {
         });
     }
 
-    /// What a container leaves behind where it says its last words are.
+    /// Returns the termination message of a container.
     fn last_words(&self, container: &Container, at: Time, code: i64) -> String {
         let script = self.script(container);
         if let Some(error) = &script.start_error {
@@ -238,7 +238,7 @@ impl<'a> Simulated<'a> {
     }
 }
 
-/// How long it takes to do something in a container, and with which code it ends. What nobody knows is done at once.
+/// Returns the duration and exit code of a hook. An unknown command succeeds at once.
 fn outcome(handler: &Handler, script: &Script) -> (Duration, i64) {
     let mut budget = script.budget;
     let slept = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
@@ -250,7 +250,7 @@ fn outcome(handler: &Handler, script: &Script) -> (Duration, i64) {
     }
 }
 
-/// A run as a status tells it; nothing if there was none.
+/// Restores the latest run from a status; `None` if there was none.
 fn reported(status: &ContainerStatus) -> Option<Run> {
     let state = &status.state;
     if status.container_id.is_empty() && state.terminated.as_ref().is_some_and(|end| end.reason == NEVER_RAN)
@@ -288,7 +288,7 @@ impl Runtime for Simulated<'_> {
     }
 
     fn sandbox(&self) -> Time {
-        // A pod that never starts anything again gets no other place.
+        // A pod with restart policy Never gets no new sandbox.
         if self.pod.spec.restart_policy == "Never" { Time::EPOCH } else { whole(self.host.booted) }
     }
 
@@ -298,7 +298,7 @@ impl Runtime for Simulated<'_> {
 
     fn ephemeral(&self, container: &Container) -> State {
         let message = format!("a simulated node cannot run the ephemeral container {}", container.name);
-        // Who waits for it to run sees that it never will.
+        // Terminated at once, so that clients that wait for the container see that it cannot run.
         State::terminated(Terminated {
             exit_code: CANNOT_RUN,
             reason: "ContainerCannotRun".to_owned(),

@@ -1,4 +1,5 @@
-//! Simulated nodes in a whole control plane: the real pipeline and store, on a clock of our own.
+//! Tests of simulated nodes in a whole control plane: the real request pipeline and store, on a simulated
+//! clock.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ mod power;
 mod resizing;
 mod stopping;
 
-/// Nodes that start pods at once, with the controllers that nodes need.
+/// Returns the planners of a fleet without start delay, and the controllers that nodes need.
 fn planners_of(fleet: Fleet) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let mut all = planners(fleet);
     all.push(Box::new(setpoint_controllers::node_lifecycle::NodeLifecycle::default()));
@@ -33,7 +34,7 @@ fn slowly() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     planners_of(Fleet { count: 2, zones: vec!["a".to_owned(), "b".to_owned()], ..Fleet::default() })
 }
 
-/// A cluster whose nodes have become ready.
+/// Returns a cluster whose nodes are ready.
 fn cluster(controllers: setpoint_sim::cluster::Controllers) -> Cluster {
     let mut cluster = Cluster::new(controllers, 1);
     cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
@@ -41,7 +42,7 @@ fn cluster(controllers: setpoint_sim::cluster::Controllers) -> Cluster {
     cluster
 }
 
-/// Makes a pod on a node.
+/// Creates a pod on a node.
 fn pod(cluster: &mut Cluster, name: &str, spec: &str) {
     let mut spec = setpoint_sim::cluster::parsed(spec);
     spec.make_map().insert("nodeName", "node-0");
@@ -53,7 +54,7 @@ fn get(cluster: &Cluster, name: &str) -> Value {
     cluster.get("pods", &format!("default/{name}")).unwrap()
 }
 
-/// `phase | state of each container, those that run first among them`.
+/// Formats a pod: `phase | state of each container, init containers first`.
 fn shown(cluster: &Cluster, name: &str) -> String {
     let pod = get(cluster, name);
     let list = |field: &str| pod.at(&["status", field]).and_then(Value::as_list).unwrap_or_default().to_vec();
@@ -97,7 +98,7 @@ fn seconds(cluster: &mut Cluster, seconds: u64) {
 }
 
 #[test]
-fn nodes_register_and_say_that_they_are_simulated() {
+fn nodes_register_as_simulated() {
     let mut cluster = cluster(slowly);
     let nodes = cluster.list("nodes");
     assert_eq!(nodes.len(), 2);
@@ -127,7 +128,7 @@ fn leases_are_renewed_every_ten_seconds_and_statuses_every_five_minutes() {
 }
 
 #[test]
-fn a_node_that_was_deleted_stays_away_until_the_next_start() {
+fn deleted_node_stays_deleted_until_the_next_start() {
     let mut cluster = cluster(slowly);
     cluster.delete("nodes", "node-1", &value!({})).unwrap();
     seconds(&mut cluster, 60);
@@ -138,7 +139,7 @@ fn a_node_that_was_deleted_stays_away_until_the_next_start() {
 }
 
 #[test]
-fn that_a_node_is_closed_or_opened_is_told_once() {
+fn cordon_and_uncordon_emit_one_event_each() {
     let mut cluster = cluster(slowly);
     let told = |cluster: &Cluster| {
         ["NodeNotSchedulable", "NodeSchedulable"].map(|reason| events(cluster, reason).join(", "))
@@ -155,7 +156,7 @@ fn that_a_node_is_closed_or_opened_is_told_once() {
     cluster.assert_quiet();
     cluster.crash();
     seconds(&mut cluster, 600);
-    assert_eq!(told(&cluster), [&*closed, ""], "nobody did anything");
+    assert_eq!(told(&cluster), [&*closed, ""], "no change, no Event");
     set(&mut cluster, false);
     assert_eq!(told(&cluster), [&*closed, &*message("NodeSchedulable")]);
     let counts: Vec<i64> =
@@ -165,7 +166,7 @@ fn that_a_node_is_closed_or_opened_is_told_once() {
 }
 
 #[test]
-fn a_pod_is_created_for_a_second_and_then_runs() {
+fn pod_is_creating_for_a_second_and_then_runs() {
     let mut cluster = cluster(slowly);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     assert_eq!(shown(&cluster, "a"), "Pending | ContainerCreating");
@@ -190,11 +191,11 @@ fn a_pod_is_created_for_a_second_and_then_runs() {
     cluster.crash();
     cluster.settle();
     cluster.assert_quiet();
-    assert_eq!(get(&cluster, "a"), running, "a restart finds containers as they were");
+    assert_eq!(get(&cluster, "a"), running, "a restarted process keeps the status");
 }
 
 #[test]
-fn no_two_pods_of_a_node_have_the_same_address() {
+fn pods_of_a_node_have_distinct_ips() {
     let mut cluster = cluster(at_once);
     for number in 0..60 {
         let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]});
@@ -211,7 +212,7 @@ fn no_two_pods_of_a_node_have_the_same_address() {
 }
 
 #[test]
-fn what_others_say_that_a_node_has_is_there_for_pods_while_they_say_so() {
+fn patched_capacity_is_allocatable_until_it_is_removed() {
     let mut cluster = cluster(at_once);
     let amount = |cluster: &Cluster, sort: &str| {
         let node = cluster.get("nodes", "node-0").unwrap();
@@ -230,7 +231,7 @@ fn what_others_say_that_a_node_has_is_there_for_pods_while_they_say_so() {
 }
 
 #[test]
-fn a_container_that_ends_makes_a_pod_succeed_or_fail_or_loop() {
+fn terminated_container_makes_a_pod_succeed_fail_or_crash_loop() {
     let mut cluster = cluster(at_once);
     let spec = |policy: &str, script: &str| {
         format!(
@@ -261,7 +262,7 @@ fn a_container_that_ends_makes_a_pod_succeed_or_fail_or_loop() {
 }
 
 #[test]
-fn what_runs_first_runs_one_after_the_other_and_sidecars_beside_the_rest() {
+fn init_containers_run_in_order_and_sidecars_keep_running() {
     let mut cluster = cluster(at_once);
     pod(
         &mut cluster,
@@ -288,7 +289,7 @@ fn what_runs_first_runs_one_after_the_other_and_sidecars_beside_the_rest() {
 }
 
 #[test]
-fn an_init_container_that_fails_for_good_fails_the_pod() {
+fn permanently_failed_init_container_fails_the_pod() {
     let mut cluster = cluster(at_once);
     pod(
         &mut cluster,
@@ -307,7 +308,7 @@ fn an_init_container_that_fails_for_good_fails_the_pod() {
 }
 
 #[test]
-fn an_image_that_cannot_be_stays_away() {
+fn impossible_image_is_never_pulled() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"registry.invalid/x:1"}]}"#);
     assert_eq!(shown(&cluster, "a"), "Pending | ErrImagePull");
@@ -324,7 +325,7 @@ fn an_image_that_cannot_be_stays_away() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_stops_and_goes() {
+fn deleted_pod_terminates_and_is_removed() {
     let mut cluster = cluster(at_once);
     let hangs = value!({"simulate.setpoint.dev/hangs": "true"});
     for (name, annotations, grace) in [("quick", value!({}), 30), ("slow", hangs, 20)] {
@@ -341,17 +342,17 @@ fn a_pod_that_is_deleted_stops_and_goes() {
     assert!(cluster.get("pods", "default/quick").is_none());
     assert_eq!(shown(&cluster, "slow"), "Running | ready");
     let killing = events(&cluster, "Killing");
-    assert_eq!(killing, ["Stopping container c"; 2], "it is told when they begin to stop");
+    assert_eq!(killing, ["Stopping container c"; 2], "Events are emitted when the stop begins");
     seconds(&mut cluster, 19);
     assert_eq!(shown(&cluster, "slow"), "Running | ready");
     seconds(&mut cluster, 2);
     assert!(cluster.get("pods", "default/slow").is_none());
-    assert_eq!(events(&cluster, "Killing"), killing, "and not when they have");
+    assert_eq!(events(&cluster, "Killing"), killing, "no Event at the end of the stop");
     cluster.assert_quiet();
 }
 
 #[test]
-fn people_see_that_a_pod_stops() {
+fn termination_is_visible_to_clients() {
     let mut cluster = cluster(slowly);
     let grace = |seconds: i64| {
         format!(
@@ -361,7 +362,7 @@ fn people_see_that_a_pod_stops() {
     pod(&mut cluster, "slow", &grace(60));
     pod(&mut cluster, "hasty", &grace(1));
     seconds(&mut cluster, 5);
-    // However late in a second it is asked to.
+    // The stop is requested late within a second.
     cluster.now = cluster.now.after(Duration::from_millis(990));
     for name in ["slow", "hasty"] {
         assert_eq!(shown(&cluster, name), "Running | ready");
@@ -369,15 +370,15 @@ fn people_see_that_a_pod_stops() {
     }
     cluster.settle();
     cluster.run(Duration::from_millis(900));
-    assert!(cluster.get("pods", "default/slow").is_some(), "it takes its time");
-    assert!(cluster.get("pods", "default/hasty").is_none(), "but no longer than it has");
+    assert!(cluster.get("pods", "default/slow").is_some(), "the stop takes its time");
+    assert!(cluster.get("pods", "default/hasty").is_none(), "the grace period bounds the stop");
     seconds(&mut cluster, 2);
     assert!(cluster.get("pods", "default/slow").is_none());
     cluster.assert_quiet();
 }
 
 #[test]
-fn a_pod_that_goes_shows_its_end_while_finalizers_hold_it() {
+fn deleted_pod_with_finalizers_reports_its_termination() {
     let mut cluster = cluster(at_once);
     let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]});
     let pod = value!({"metadata": {"name": "a", "finalizers": ["x.y/z"]}, "spec": (spec)});
@@ -393,7 +394,7 @@ fn a_pod_that_goes_shows_its_end_while_finalizers_hold_it() {
 }
 
 #[test]
-fn a_deadline_ends_a_pod() {
+fn active_deadline_terminates_a_pod() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"activeDeadlineSeconds":5,"containers":[{"name":"c","image":"nginx"}]}"#);
     assert_eq!(shown(&cluster, "a"), "Running | ready");
@@ -405,7 +406,7 @@ fn a_deadline_ends_a_pod() {
 }
 
 #[test]
-fn liveness_restarts_and_readiness_gates_wait() {
+fn liveness_restarts_and_readiness_gates_delay_readiness() {
     let mut cluster = cluster(at_once);
     let script = "echo ok >/tmp/health; sleep 10; rm -rf /tmp/health; sleep 600";
     let spec = format!(
@@ -436,7 +437,7 @@ fn liveness_restarts_and_readiness_gates_wait() {
 }
 
 #[test]
-fn last_words_and_host_addresses_are_shown() {
+fn termination_message_and_host_ips_are_reported() {
     let mut cluster = cluster(at_once);
     pod(
         &mut cluster,
@@ -453,7 +454,7 @@ fn last_words_and_host_addresses_are_shown() {
 }
 
 #[test]
-fn nodes_write_as_themselves() {
+fn nodes_write_with_their_own_identity() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let events = cluster.list("events");
@@ -468,7 +469,7 @@ fn nodes_write_as_themselves() {
 }
 
 #[test]
-fn containers_say_what_their_scripts_say() {
+fn logs_follow_container_scripts() {
     let mut cluster = cluster(at_once);
     let script = "echo one; sleep 5; echo two; exit 1";
     pod(
@@ -494,7 +495,7 @@ fn containers_say_what_their_scripts_say() {
 }
 
 #[test]
-fn what_an_annotation_says_and_cannot_be_is_told_once() {
+fn invalid_annotation_emits_one_event() {
     let mut cluster = cluster(at_once);
     let object = value!({
         "metadata": {"name": "a", "annotations": {"simulate.setpoint.dev/exit-after": "soon"}},

@@ -1,14 +1,14 @@
-//! Moments that come again and again, without going through them: how many there were is a division, so that neither a
-//! short period nor a long time costs anything, and nothing overflows.
+//! Periodic times in closed form: counting them is a division, so neither short periods nor long spans cost
+//! anything, and nothing overflows.
 
 use std::time::Duration;
 
-/// A moment, and all others that are a whole number of periods after it. The first has the number 0.
+/// Arithmetic sequence of times; the first has number 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticks {
-    /// The first.
+    /// First time.
     pub begin: Duration,
-    /// How long it is from one to the next. One that is zero counts as the shortest there is.
+    /// Distance between two times; zero counts as one nanosecond.
     pub period: Duration,
 }
 
@@ -17,19 +17,19 @@ impl Ticks {
         self.period.as_nanos().max(1)
     }
 
-    /// The number of the first that is not before a moment.
+    /// Returns the number of the first tick at or after `moment`.
     #[must_use]
     pub fn next(&self, moment: Duration) -> u128 {
         moment.saturating_sub(self.begin).as_nanos().div_ceil(self.period())
     }
 
-    /// How many there are up to a moment, one at that moment among them: the number of the first that is after it.
+    /// Returns the number of ticks up to and including `moment`, which is the number of the next one.
     #[must_use]
     pub fn until(&self, moment: Duration) -> u128 {
         moment.checked_sub(self.begin).map_or(0, |passed| passed.as_nanos() / self.period() + 1)
     }
 
-    /// When one of them is; nothing if no clock goes so far.
+    /// Returns the time of a tick; `None` if it overflows.
     #[must_use]
     pub fn at(&self, number: u128) -> Option<Duration> {
         const SECOND: u128 = 1_000_000_000;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_counted_and_found_again() {
+    fn ticks_are_counted_without_overflow() {
         let ticks = Ticks { begin: Duration::from_millis(500), period: Duration::from_secs(2) };
         let next = |millis| ticks.next(Duration::from_millis(millis));
         assert_eq!([0, 500, 501, 2_500, 2_501].map(next), [0, 0, 1, 1, 2]);

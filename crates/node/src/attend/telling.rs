@@ -1,7 +1,7 @@
-//! What people are told of a pod, in the words of a kubelet.
+//! Events of a pod, with the reasons and messages of a kubelet.
 //!
-//! A status tells what is; the notes here tell what happened on the way. What begins without a change of the status is
-//! told once, too: see [`crate::lifecycle::Case::written`].
+//! Events that accompany a status change are emitted with its write. Transitions without a status change are
+//! emitted once, too: see [`crate::lifecycle::Case::written`].
 
 use setpoint_reconcile::Note;
 use setpoint_reconcile::plan::Subject;
@@ -15,7 +15,7 @@ use crate::pod::{Container, ContainerStatus, Pod, Status};
 use crate::runtime::{Deed, Runtime};
 use crate::simulated::Simulated;
 
-/// All that people are told of a pod after one look at it, what was `done` among it.
+/// Returns all Events of one sync; `done` are those of performed actions.
 pub fn notes(
     case: &Case<'_>,
     runtime: &Simulated<'_>,
@@ -37,8 +37,7 @@ pub fn notes(
     notes
 }
 
-/// What people are told when a pod begins to stop because it was deleted: once, as the first report after that shows
-/// that its node has seen it.
+/// `Killing` Events of a deleted pod. Emitted once: the next status carries the generation of the deletion.
 fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
     let Case { pod, meta, .. } = case;
     if !meta.is_deleted() || pod.status.observed_generation == Some(meta.generation) {
@@ -53,7 +52,7 @@ fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
     pod.spec.all().filter(runs).map(note).collect()
 }
 
-/// What people are told of images that begin to come.
+/// `Pulling` Events of pulls that start now.
 fn pulls(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
     let begun = case.pod.spec.all().filter(|one| outlook.pulling.contains(&one.name));
     let note = |one: &Container| pulling(one, &subject.clone().part(part(case.pod, &one.name)));
@@ -64,7 +63,7 @@ fn pulling(container: &Container, subject: &Subject) -> Note {
     subject.normal("Pulling", format!("Pulling image {:?}", container.image))
 }
 
-/// What people are told of containers that cannot serve.
+/// `Unhealthy` Events of containers whose readiness probe starts to fail.
 fn unready(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
     let note = |name: &String| {
         let subject = subject.clone().part(part(case.pod, name));
@@ -73,7 +72,7 @@ fn unready(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
     outlook.unready.iter().map(note).collect()
 }
 
-/// What people are told of a pod that lost the place that it ran in.
+/// `SandboxChanged` Event of a pod that lost its sandbox.
 fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &Subject) -> Option<Note> {
     let sandbox = runtime.sandbox();
     let ran_before = |one: &Container| {
@@ -85,14 +84,14 @@ fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &Subject) -> Option<No
         .then(|| subject.normal("SandboxChanged", "Pod sandbox changed, it will be killed and re-created."))
 }
 
-/// What people are told of a pod that begins to wait for its volumes.
+/// `FailedMount` Event of a pod that starts to wait for its volumes.
 fn unmounted(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Option<Note> {
     let was_told = condition(&case.pod.status.conditions, "PodReadyToStartContainers");
     let is_news = was_told.is_none_or(Condition::is_true);
     outlook.unmounted.clone().filter(|_| is_news).map(|why| subject.warning("FailedMount", why))
 }
 
-/// What people are told of a pod that asks for other resources.
+/// Events of a pod's resize.
 fn resized(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
     let note = |(is_good, reason, message): (bool, &'static str, String)| {
         if is_good { subject.normal(reason, message) } else { subject.warning(reason, message) }
@@ -100,7 +99,7 @@ fn resized(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
     resize::told(case, status).into_iter().map(note).collect()
 }
 
-/// What people are told when a pod was active for too long.
+/// `DeadlineExceeded` Event of a pod that exceeds its active deadline.
 fn overdue(outlook: &Outlook, subject: &Subject) -> Option<Note> {
     let (reason, message) = outlook.overdue?;
     Some(subject.normal(reason, message))
@@ -111,7 +110,7 @@ fn part(pod: &Pod, name: &str) -> String {
     format!("spec.{}{{{name}}}", if is_first { "initContainers" } else { "containers" })
 }
 
-/// What people are told about a deed.
+/// Returns the Events of a runtime action.
 pub fn told(deed: &Deed, pod: &Pod, runtime: &Simulated<'_>, subject: &Subject) -> Vec<Note> {
     let (Deed::Start { container: name, .. } | Deed::Stop { container: name, .. }) = deed;
     let subject = subject.clone().part(part(pod, name));
@@ -155,7 +154,7 @@ pub fn told(deed: &Deed, pod: &Pod, runtime: &Simulated<'_>, subject: &Subject) 
     }
 }
 
-/// What people are told about containers that have begun to wait.
+/// Events of containers that start to wait.
 fn waits(case: &Case<'_>, runtime: &Simulated<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
     let reason = |status: Option<&ContainerStatus>| {
         status.and_then(|status| status.state.waiting.as_ref()).map(|waiting| waiting.reason.clone())
@@ -163,7 +162,7 @@ fn waits(case: &Case<'_>, runtime: &Simulated<'_>, status: &Status, subject: &Su
     let mut notes = Vec::new();
     for container in case.pod.spec.all() {
         let (new, old) = (status.of(&container.name), case.pod.status.of(&container.name));
-        // One that ends at once waits again though it was never seen to do anything else.
+        // A container that crashes at once is waiting in both statuses; its restart count tells them apart.
         let restarts = |status: Option<&ContainerStatus>| status.map_or(0, |status| status.restart_count);
         let is_news = |why: &String| reason(old).as_ref() != Some(why) || restarts(old) != restarts(new);
         let Some(why) = reason(new).filter(is_news) else { continue };

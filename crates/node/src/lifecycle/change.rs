@@ -1,8 +1,8 @@
-//! Containers that run and are stopped, as somebody gave them another image.
+//! Containers that are stopped because their image changed.
 //!
-//! Since when stands in a condition of the pod, which stays as it is whatever else is written: it names the containers
-//! whose end it counts for. Those that get another image in the meantime have their turn afterwards, as with a kubelet,
-//! which stops all that it has found before it looks again.
+//! A pod condition records the start of the stop and the names of the containers, so that other writes of the
+//! pod do not restart the grace period. Containers whose image changes in the meantime are stopped
+//! afterwards, as with a kubelet, which finishes one sync before the next.
 
 use setpoint_api::Time;
 use setpoint_reconcile::views::{Condition, condition};
@@ -11,16 +11,16 @@ use super::conditions::names;
 use super::{Case, whole};
 use crate::pod::{Container, ContainerStatus, Spec, Status};
 
-/// The condition of a pod of which containers are stopped to be started with another image.
+/// Condition of a pod with containers that are being stopped because of an image change.
 pub const CHANGING: &str = "setpoint.dev/ContainersChanging";
 
-/// Whether a container that was given another image is stopped. What runs first, and ends, is left alone.
+/// `true` if an image change restarts the container. Init containers that are not sidecars ignore it.
 #[must_use]
 pub fn is_followed(spec: &Spec, container: &Container) -> bool {
     container.is_sidecar() || spec.init_containers.iter().all(|one| one.name != container.name)
 }
 
-/// Since when a container is being stopped; nothing if that was not reported.
+/// Returns the reported start of a container's stop; `None` if there is none.
 #[must_use]
 pub fn begun(case: &Case<'_>, container: &Container) -> Option<Time> {
     let known = condition(&case.pod.status.conditions, CHANGING)?;
@@ -31,8 +31,9 @@ fn is_named(known: &Condition, container: &Container) -> bool {
     known.message.trim_matches(['[', ']']).split(' ').any(|name| name == container.name)
 }
 
-/// The condition that tells of those that are being stopped: those that were before and still run, and those that are from
-/// now on. One that was given another image too, and whose turn has not come, is not among them: its time has not begun.
+/// Returns the condition for the containers that are being stopped: those of the last report that still run,
+/// and those in `replaced`. A container that still waits for its turn is not included, since its grace period
+/// has not begun.
 #[must_use]
 pub fn condition_of(case: &Case<'_>, status: &Status, replaced: &[&Container]) -> Option<Condition> {
     let still_stops = |one: &Container| {

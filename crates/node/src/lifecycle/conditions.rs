@@ -1,11 +1,11 @@
-//! The conditions of a pod, in its node's words.
+//! Pod conditions that a kubelet sets.
 
 use setpoint_reconcile::views::{Condition, condition};
 
 use super::{Case, change, resize, whole};
 use crate::pod::{Container, Status};
 
-/// The conditions that a node owns.
+/// Condition types owned by the node.
 const OWN: [&str; 8] = [
     "PodReadyToStartContainers",
     "Initialized",
@@ -20,8 +20,8 @@ const OWN: [&str; 8] = [
 /// Status, reason, message.
 type Finding = (bool, &'static str, String);
 
-/// All conditions: those of others as they are, then the node's own. `replaced` are the containers that are being stopped
-/// to be started with another image.
+/// Returns all conditions: those of other writers unchanged, then the node's own. `replaced` are the
+/// containers that are being stopped because their image changed.
 #[must_use]
 pub fn conditions(
     case: &Case<'_>,
@@ -58,7 +58,7 @@ fn has_network(case: &Case<'_>, has_sandbox: bool) -> Finding {
     (has_sandbox && !case.pod_ips.is_empty(), "", String::new())
 }
 
-/// Containers as messages name them: `[a b]`.
+/// Formats container names as in kubelet messages: `[a b]`.
 pub(super) fn names(containers: &[&Container]) -> String {
     let names: Vec<&str> = containers.iter().map(|one| one.name.as_str()).collect();
     format!("[{}]", names.join(" "))
@@ -105,7 +105,7 @@ fn containers_ready(case: &Case<'_>, status: &Status) -> Finding {
     (false, "ContainersNotReady", format!("containers with unready status: {}", names(&missing)))
 }
 
-/// What others must have set before a pod is ready.
+/// Result of the readiness gates.
 fn gates(case: &Case<'_>, others: &[Condition]) -> Finding {
     let closed = case.pod.spec.readiness_gates.iter().filter_map(|gate| {
         let kind = &gate.condition_type;

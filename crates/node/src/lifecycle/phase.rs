@@ -1,9 +1,9 @@
-//! Where a pod is in its life, from how its containers stand.
+//! Pod phase, computed from container statuses.
 
 use super::restart;
 use crate::pod::{ContainerStatus, Spec, Status};
 
-/// What is counted of containers.
+/// Containers per state.
 #[derive(Default)]
 struct Count {
     unknown: usize,
@@ -14,7 +14,7 @@ struct Count {
     succeeded: usize,
 }
 
-/// The phase of a pod. `is_ended` says that nothing runs, and nothing is started again.
+/// Returns the phase of a pod. `is_ended` means that no container runs or will restart.
 #[must_use]
 pub fn phase(spec: &Spec, status: &Status, is_ended: bool) -> &'static str {
     let has_begun = spec.containers.iter().any(|one| status.of(&one.name).is_some_and(has_run));
@@ -24,7 +24,7 @@ pub fn phase(spec: &Spec, status: &Status, is_ended: bool) -> &'static str {
             Some(0) => {}
             Some(code) if restart::is_due(container, spec, code) && !is_ended => pending += 1,
             Some(_) => failed = true,
-            // What runs now cannot have begun before what runs first was done.
+            // Once a regular container has started, the init containers must have completed.
             None => pending += usize::from(!has_begun),
         }
     }
@@ -62,7 +62,7 @@ pub fn phase(spec: &Spec, status: &Status, is_ended: bool) -> &'static str {
         }
     }
     if is_ended {
-        // Nobody is stopped into success: all must have had it.
+        // A stopped pod is Succeeded only if every container exited with 0.
         let has_succeeded = count.succeeded > 0 && count.succeeded == spec.containers.len();
         return if has_succeeded { "Succeeded" } else { "Failed" };
     }
@@ -80,7 +80,7 @@ fn judge(count: &Count, pending: usize) -> &'static str {
     }
 }
 
-/// How a container ended, this time or, while it waits, the last.
+/// Returns the exit code of a container; while it waits, that of its previous run.
 fn end_of(status: &ContainerStatus) -> Option<i64> {
     let state = &status.state;
     let last = status.last_state.terminated.as_ref().filter(|_| state.waiting.is_some());

@@ -1,7 +1,7 @@
-//! What containers have while they run, where they ask for something else than they were started with.
+//! In-place resize of running containers.
 //!
-//! What was granted is had at once, unless the container must be started again to have it; until then it has what it
-//! had. What was not granted changes nothing.
+//! Granted resources apply at once, unless the resize policy requires a restart; until then the container
+//! keeps its old ones. A resize that is not granted changes nothing.
 
 use serde::Serialize;
 use setpoint_reconcile::views::{Condition, condition};
@@ -11,29 +11,29 @@ use crate::pod::{Container, ContainerStatus, Resources, Status};
 use crate::resizing::{Verdict, are_same};
 use crate::runtime::Run;
 
-/// The condition of a pod that does not get what it asks for.
+/// Condition of a pod whose resize is infeasible or deferred.
 pub const PENDING: &str = "PodResizePending";
-/// The condition of a pod that gets it, as soon as its containers have been started again.
+/// Condition of a pod whose granted resize waits for container restarts.
 pub const IN_PROGRESS: &str = "PodResizeInProgress";
 
-/// Where a pod stands that may ask for other resources than it has.
+/// Resize state of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resize {
-    /// Whether it asks for other resources than it was given.
+    /// `true` if the spec differs from the allocated resources.
     pub is_asking: bool,
-    /// What its node says to that, if it was asked.
+    /// Result of the resize request, if it was decided.
     pub verdict: Option<Verdict>,
 }
 
 impl Resize {
-    /// Whether containers keep what they were given.
+    /// `true` if containers keep their allocated resources.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.is_asking && self.verdict != Some(Verdict::Granted)
     }
 }
 
-/// Whether two containers have the same.
+/// `true` if both have the same requests and limits.
 fn is_same(one: &Resources, other: &Resources) -> bool {
     fn pairs(map: &std::collections::BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
         map.iter().map(|(name, amount)| (name.as_str(), amount.as_str()))
@@ -43,13 +43,13 @@ fn is_same(one: &Resources, other: &Resources) -> bool {
             && are_same(pairs(&one.limits), pairs(&other.limits))
 }
 
-/// What a run was last reported to have, if that is not what its container is to have now.
+/// Returns the last reported resources of a run, if they differ from the spec.
 fn had<'a>(case: &'a Case<'_>, container: &Container, run: &Run) -> Option<&'a Resources> {
     let old = case.pod.status.of(&container.name).filter(|old| old.container_id == run.id)?;
     old.resources.as_ref().filter(|had| !is_same(had, &container.resources))
 }
 
-/// Whether a container that runs has to be started again to have what was granted.
+/// `true` if a running container must restart to get the granted resources.
 #[must_use]
 pub fn needs_restart(case: &Case<'_>, container: &Container, run: &Run) -> bool {
     if container.resize_policy.is_empty() || case.resize.is_held() {
@@ -66,12 +66,12 @@ pub fn needs_restart(case: &Case<'_>, container: &Container, run: &Run) -> bool 
     )
 }
 
-/// Since when a pod is being resized; nothing if that was not reported.
+/// Returns the in-progress condition of a resize; `None` if it was not reported.
 pub fn begun<'a>(case: &'a Case<'_>) -> Option<&'a Condition> {
     condition(&case.pod.status.conditions, IN_PROGRESS)
 }
 
-/// Says what a container that has run was given, and what it has.
+/// Sets the allocated and actual resources in a container's status.
 pub fn report(case: &Case<'_>, container: &Container, run: &Run, status: &mut ContainerStatus) {
     let old = case.pod.status.of(&container.name);
     if let Some(old) = old.filter(|old| case.resize.is_held() && old.resources.is_some()) {
@@ -84,7 +84,7 @@ pub fn report(case: &Case<'_>, container: &Container, run: &Run, status: &mut Co
     status.resources = Some(still.unwrap_or(&container.resources).clone());
 }
 
-/// Whether a container has yet to get what was granted.
+/// `true` if a container does not have the granted resources yet.
 fn is_under_way(case: &Case<'_>, status: &Status) -> bool {
     !case.resize.is_held()
         && case.pod.spec.all().any(|container| {
@@ -93,7 +93,7 @@ fn is_under_way(case: &Case<'_>, status: &Status) -> bool {
         })
 }
 
-/// The conditions that tell of it.
+/// Returns the resize conditions.
 #[must_use]
 pub fn conditions(case: &Case<'_>, status: &Status) -> Vec<Condition> {
     let old = &case.pod.status.conditions;
@@ -109,7 +109,8 @@ pub fn conditions(case: &Case<'_>, status: &Status) -> Vec<Condition> {
                 new.observed_generation = status.observed_generation;
                 if let Some(known) = known.filter(|known| known.reason == new.reason) {
                     new.last_transition_time = known.last_transition_time;
-                    // How full a node is changes all the time; it is told anew when the pod asks anew.
+                    // The message depends on the node's current usage; it is updated only for a new
+                    // generation.
                     if known.observed_generation == new.observed_generation {
                         new.message.clone_from(&known.message);
                     }
@@ -130,7 +131,7 @@ pub fn conditions(case: &Case<'_>, status: &Status) -> Vec<Condition> {
     all
 }
 
-/// What is to be told of it: whether it is good news, the reason, and the message.
+/// Returns the Events of a resize: `true` for Normal, the reason, and the message.
 #[must_use]
 pub fn told(case: &Case<'_>, status: &Status) -> Vec<(bool, &'static str, String)> {
     let old = &case.pod.status;
@@ -180,7 +181,7 @@ struct Summary<'a> {
     error: &'a str,
 }
 
-/// What a pod asks for, as people read it.
+/// Formats the requested resources for Events.
 fn summary(case: &Case<'_>, what: &str, error: &str) -> String {
     fn parts(containers: &[Container]) -> Vec<Part<'_>> {
         containers.iter().map(|one| Part { name: &one.name, resources: &one.resources }).collect()

@@ -1,7 +1,7 @@
-//! Whether a container that ended is started again, and when.
+//! Restart policy and crash-loop back-off.
 //!
-//! The waits double from 10 s to 5 minutes. They are read from what is reported, so that nobody has to remember them:
-//! the last wait is the time between the end of the last run but one and the start of the last.
+//! The back-off doubles from 10 s to 5 minutes. It is derived from the status, so no state is kept: the last
+//! back-off is the time between the end of the previous run and the start of the last.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use setpoint_api::Time;
 use crate::pod::{Container, Spec};
 use crate::runtime::Run;
 
-/// The first wait, after a container has ended twice.
+/// Initial back-off, after the second termination.
 pub const WAIT_MIN: Duration = Duration::from_secs(10);
-/// The longest.
+/// Maximum back-off.
 pub const WAIT_MAX: Duration = Duration::from_secs(300);
-/// Who ran for so long starts with the shortest wait again.
+/// Run time after which the back-off is reset.
 pub const FORGIVEN: Duration = Duration::from_secs(600);
 
 /// Maximum clock skew between nodes and the control plane.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
-/// Whether a container that ended with a code is started again.
+/// `true` if a container that exited with `code` restarts.
 #[must_use]
 pub fn is_due(container: &Container, spec: &Spec, code: i64) -> bool {
     if let Some(policy) = &container.restart_policy {
@@ -48,7 +48,7 @@ fn follows(policy: &str, code: i64) -> bool {
     }
 }
 
-/// How long a container waits after a run before it is started again.
+/// Returns the back-off after a run.
 #[must_use]
 pub fn wait(run: &Run) -> Duration {
     if let Some(decided) = run.wait {
@@ -63,31 +63,31 @@ pub fn wait(run: &Run) -> Duration {
         return Duration::ZERO;
     }
     let waited = run.started.since(last);
-    // Times are reported in whole seconds, so a wait may look a second shorter than it was.
+    // Times are reported in whole seconds, so a back-off may look one second too short.
     let mut next = WAIT_MIN;
     while next <= waited + Duration::from_secs(1) && next < WAIT_MAX {
         next = (next * 2).min(WAIT_MAX);
     }
-    // A pause of the node is not a wait: there were at the most so many doublings as starts.
+    // Downtime of the node is not back-off: the number of doublings is bounded by the number of restarts.
     let doublings = u32::try_from(run.restarts - 1).unwrap_or(0).min(10);
     next.min((WAIT_MIN * (1 << doublings)).min(WAIT_MAX))
 }
 
-/// When a container is started again after a run. A run that ended in the future ended before the clock was set back:
-/// how long ago cannot be told, so it waits no longer.
+/// Returns the restart time after a run. A run that ended in the future ended before the clock was set back:
+/// its age is unknown, so it restarts at once.
 #[must_use]
 pub fn at(run: &Run, now: Time) -> Option<Time> {
     let end = run.end.as_ref()?.finished_at.unwrap_or(run.started);
     Some(if end > now.after(CLOCK_SKEW_MAX) { now } else { end.after(wait(run)) })
 }
 
-/// Why a container is not started again yet, as people read it.
+/// Returns the message of `CrashLoopBackOff`.
 #[must_use]
 pub fn message(wait: Duration, container: &str, pod: &str) -> String {
     format!("back-off {} restarting failed container={container} pod={pod}", shown(wait))
 }
 
-/// The wait that such a message tells.
+/// Parses the back-off out of such a message.
 #[must_use]
 pub fn told(message: &str) -> Option<Duration> {
     let text = message.strip_prefix("back-off ")?.split(' ').next()?.strip_suffix('s')?;
@@ -95,7 +95,7 @@ pub fn told(message: &str) -> Option<Duration> {
     Some(Duration::from_secs(minutes.parse::<u64>().ok()? * 60 + seconds.parse::<u64>().ok()?))
 }
 
-/// A time as people read it: `1m20s`, `1.5s`, `250ms`.
+/// Formats a duration as Go does: `1m20s`, `1.5s`, `250ms`.
 #[must_use]
 pub fn shown(time: Duration) -> String {
     let (all, millis) = (time.as_secs(), time.subsec_millis());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_of_container_and_pod_and_rules_decide() {
+    fn restart_follows_rules_then_container_policy_then_pod_policy() {
         let spec = |policy: &str| Spec { restart_policy: policy.to_owned(), ..Spec::default() };
         assert!(is_due(&container(None), &spec("Always"), 0));
         assert!(!is_due(&container(None), &spec("Never"), 1));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_from_ten_seconds_to_five_minutes_and_are_forgiven() {
+    fn back_off_doubles_from_ten_seconds_to_five_minutes_and_resets() {
         let (mut now, mut last, mut waits) = (0, None, Vec::new());
         for restarts in 0..9 {
             let end = ended(now, now + 1);
@@ -187,12 +187,12 @@ mod tests {
         };
         let at = |now| at(&run, Time::from_seconds(now));
         assert_eq!(at(10_002), Some(Time::from_seconds(10_011)));
-        assert_eq!(at(9_990), Some(Time::from_seconds(10_011)), "clocks are never quite the same");
+        assert_eq!(at(9_990), Some(Time::from_seconds(10_011)), "clock skew is tolerated");
         assert_eq!(at(6_400), Some(Time::from_seconds(6_400)), "the clock was set back by an hour");
     }
 
     #[test]
-    fn a_long_pause_is_no_wait() {
+    fn node_downtime_is_not_back_off() {
         let run = Run {
             restarts: 1,
             id: String::new(),

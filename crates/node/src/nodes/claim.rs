@@ -1,9 +1,9 @@
-//! Whose a node is, where more than one fleet has a node of that name.
+//! Node ownership among fleets that have nodes of the same name.
 //!
-//! A node says to which fleet it belongs, and only that one writes it, so two never write the same node by turns. One
-//! that belongs to nobody is claimed at once. One whose fleet has let its Lease run out is claimed after that: whoever
-//! had it finds that out from the node itself. The time is counted from when this process saw the Lease, so that a
-//! server that was away for a while takes nothing from fleets that only could not reach it.
+//! An annotation of the node names its fleet, and only that fleet writes the node. A node without an owner is
+//! claimed at once. A node whose Lease has expired is claimed by another fleet; the former owner detects that
+//! from the annotation. Expiry is counted from when this process first saw the Lease, so that a restarted
+//! server does not take nodes from fleets that could not reach it.
 
 use std::time::Duration;
 
@@ -17,30 +17,30 @@ use super::{LEASE, LEASES};
 use crate::fleet::{FLEET, Fleet};
 use crate::simulated::SCHEME;
 
-/// What is kept in mind of a node that another fleet has.
+/// Memo of a node that another fleet owns.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Rival {
-    /// The Lease of the node, as it was seen last.
+    /// Revision of the node's Lease at the last plan.
     lease: Option<Revision>,
-    /// Since when it is so.
+    /// Time at which that revision was first seen.
     since: Time,
 }
 
 impl Rival {
-    /// Keeps the age of what was seen.
+    /// Shifts the time by a clock jump.
     pub(super) fn clock_jumped(&mut self, jump: Jump) {
         self.since = jump.shift(self.since);
     }
 }
 
-/// The annotation of a node of a fleet.
+/// Returns the owner annotation of a fleet's nodes.
 pub fn mark(fleet: &Fleet) -> Map {
     let mut annotations = Map::new();
     annotations.insert(FLEET, fleet.owner.as_str());
     annotations
 }
 
-/// What a fleet does about a node of its name that is not its own. Gives what to keep in mind of whoever has it.
+/// Handles a node that this fleet does not own: claims it, or returns the memo of its owner.
 pub fn contend<M>(
     fleet: &Fleet,
     node: &Object,
@@ -75,14 +75,14 @@ pub fn contend<M>(
     Some(Rival { lease: seen, since })
 }
 
-/// The write that makes a node one of a fleet, if it is still as it was seen.
+/// Returns the write that claims a node, conditional on its revision.
 fn claim(fleet: &Fleet, node: &Object) -> Write {
     let mut labels = Map::new();
     labels.insert(SIMULATED, "");
     Write::merge(node, "", value!({"metadata": {"annotations": (mark(fleet)), "labels": (labels)}}))
 }
 
-/// Whether a node that says nothing of fleets may be one of them: nothing real runs it.
+/// `true` if a node without an owner annotation can be claimed: no real kubelet runs it.
 fn is_nobodys(node: &Object) -> bool {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
@@ -104,12 +104,12 @@ fn is_nobodys(node: &Object) -> bool {
     runtime.is_empty() || runtime.starts_with(SCHEME)
 }
 
-/// How long a Lease that is not renewed is respected.
+/// Time without renewal after which a Lease counts as expired.
 fn patience(fleet: &Fleet, lease: Option<&Object>) -> Duration {
     lease.map(span).unwrap_or_default().max(fleet.lease)
 }
 
-/// For how long a Lease was taken.
+/// Returns `leaseDurationSeconds`.
 fn span(lease: &Object) -> Duration {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -125,7 +125,7 @@ fn span(lease: &Object) -> Duration {
     Duration::from_secs(part.spec.lease_duration_seconds)
 }
 
-/// Whether a Lease has not run out since it was last written.
+/// `true` if the Lease has not expired since its last write.
 #[must_use]
 pub fn is_held(lease: &Object, now: Time) -> bool {
     now < lease.committed().after(span(lease))

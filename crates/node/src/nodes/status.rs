@@ -1,4 +1,4 @@
-//! How a simulated node says it is.
+//! Status of a simulated node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use crate::fleet::{Fleet, NETWORK_GRACE, Seat};
 use crate::images::hex;
 use crate::lifecycle::whole;
 
-/// How often a node says how it is though nothing changed.
+/// Interval of status reports without changes.
 const HEARTBEAT: Duration = Duration::from_secs(300);
-/// How many images a node tells of.
+/// Maximum number of images in a node status.
 const IMAGES_MAX: usize = 50;
-/// The architecture that simulated nodes have.
+/// Architecture of simulated nodes.
 pub const ARCHITECTURE: &str = "amd64";
-/// What they are compatible with.
+/// Kubelet version of simulated nodes.
 const VERSION: &str = "v1.37.0";
 
-/// How a node is, without its conditions.
+/// Node status without conditions.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -74,46 +74,46 @@ struct Image {
     size_bytes: u64,
 }
 
-/// The address by which a node is reached, as it says.
+/// Returns the node's internal IP from its status.
 #[must_use]
 pub fn address(node: &Object) -> Option<String> {
     let Part { status } = node.decode()?;
     status.addresses.into_iter().find(|one| one.kind == "InternalIP").map(|one| one.address)
 }
 
-/// What is read of a node.
+/// Node fields that are read here.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Part {
     status: Status,
 }
 
-/// What a node has to say.
+/// Status changes to report.
 pub struct Wanted {
-    /// How its status changes; nothing if it has nothing to say.
+    /// Status patch; `None` if nothing is to be reported.
     pub patch: Option<Value>,
-    /// Whether it was not ready before, and is now.
+    /// `true` if the node becomes ready.
     pub becomes_ready: bool,
-    /// The identity of its last start.
+    /// Boot ID.
     pub boot: Option<String>,
-    /// When it has something to say at the latest.
+    /// Time of the next report.
     pub next: Time,
 }
 
-/// The status of a node that registers.
+/// Returns the status of a node at registration.
 pub fn of_new(fleet: &Fleet, number: u32, now: Time) -> Status {
     let mut status = plain(fleet, number, &fleet.name(number), Time::EPOCH);
     status.conditions = conditions(false, now);
     status
 }
 
-/// Sixteen bytes as people write them.
+/// Formats a hash of the text as a UUID.
 fn uuid(text: &str) -> String {
     let hex = hex(text);
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..32])
 }
 
-/// What does not depend on how the node is.
+/// Returns the status fields that do not depend on the node's state.
 fn plain(fleet: &Fleet, number: u32, identity: &str, booted: Time) -> Status {
     let capacity: BTreeMap<String, String> = fleet.capacity.iter().cloned().collect();
     let address = |kind: &str, address: String| Address { kind: kind.to_owned(), address };
@@ -166,7 +166,7 @@ fn conditions(has_network: bool, now: Time) -> Vec<NodeCondition> {
     ]
 }
 
-/// The images that pods on a node have, by name.
+/// Returns the images of pods on a node, sorted by name.
 fn images(world: &World, node: &str) -> Vec<Image> {
     let pods = world.indexed(BY_NODE.name, node).filter_map(|pod| pod.view::<PodView>());
     let running = pods.filter(|pod| pod.status.phase != "Pending");
@@ -178,12 +178,12 @@ fn images(world: &World, node: &str) -> Vec<Image> {
     names.into_iter().take(IMAGES_MAX).map(image).collect()
 }
 
-/// Compares how a node says it is with how it is. Gives the identity of its last start that it told, too.
+/// Compares the reported status with the actual one. Returns the last reported boot ID and the changes.
 pub fn compare(fleet: &Fleet, seat: &Seat<'_>, world: &World, now: Time) -> (String, Wanted) {
     let known = seat.object.decode::<Part>().unwrap_or_default().status;
     let ranges = fleet.pod_ranges(seat, now);
     let mut wanted = plain(fleet, seat.number, &fleet.name(seat.number), seat.booted());
-    // What others say that a node has is there for pods too, as with a kubelet.
+    // Capacity that others patched in (extended resources) becomes allocatable too, as with a kubelet.
     for (name, amount) in &known.capacity {
         if !wanted.capacity.contains_key(name) {
             wanted.capacity.insert(name.clone(), amount.clone());
@@ -214,10 +214,10 @@ pub fn compare(fleet: &Fleet, seat: &Seat<'_>, world: &World, now: Time) -> (Str
     let mut next = now.after(HEARTBEAT);
     let mut patch = None;
     if differs || due <= now {
-        // Images are told along with all else: for their own sake nobody waits.
+        // Images are reported along with other changes only.
         wanted.images = images(world, seat.object.key().name());
         let mut said = value_of(&wanted);
-        // What a node no longer has must be taken back by name.
+        // Resources that the node lost must be removed by name.
         for name in known.allocatable.keys().filter(|name| !wanted.allocatable.contains_key(*name)) {
             said.ensure_map("allocatable").insert(name.as_str(), Value::Null);
         }

@@ -1,8 +1,8 @@
-//! The variables of a container, as far as they are known from its pod.
+//! Environment variables of a container, as far as they are known from its pod.
 //!
-//! What comes from elsewhere, a ConfigMap or a Secret, is not: then a text keeps the name of the variable, and what
-//! depends on its value is not guessed. Nor is what depends on a variable of which nobody knows whether there is one,
-//! but a text has nothing in its place, as with one that is not set.
+//! Values from ConfigMaps and Secrets are unknown: the variable's name stands in for its value in texts, and
+//! nothing that depends on the value is guessed. A variable that may or may not be set is empty in texts, and
+//! nothing that depends on it is guessed either.
 
 use std::collections::BTreeMap;
 
@@ -10,50 +10,50 @@ use setpoint_reconcile::Meta;
 
 use crate::pod::{Container, Pod, Variable};
 
-/// The value of a variable.
+/// Value of a variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Value {
-    /// What people read where it is used.
+    /// Text to show where it is used.
     pub text: String,
-    /// Whether it is known.
+    /// `true` if the text is the actual value.
     pub sure: bool,
 }
 
 impl Value {
-    /// A value that is known.
+    /// Returns a known value.
     #[must_use]
     pub fn sure(text: &str) -> Value {
         Value { text: text.to_owned(), sure: true }
     }
 
-    /// One that nobody knows here, though people may read this in its place.
+    /// Returns an unknown value with a text to show in its place.
     #[must_use]
     pub fn unsure(text: String) -> Value {
         Value { text, sure: false }
     }
 
-    /// The value of a variable that is not known here.
+    /// Returns the unknown value of a variable, shown as its name.
     fn elsewhere(name: &str) -> Value {
         Value::unsure(format!("${name}"))
     }
 }
 
-/// Variables with their values.
+/// Set of variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Env {
     known: BTreeMap<String, Value>,
-    /// Whether there are others.
+    /// `true` if other variables may exist.
     is_open: bool,
 }
 
-/// How many bytes the variables of a container take at most, and its words: no system gives a program more.
+/// Maximum bytes of a container's variables and arguments, as limited by the operating system.
 pub const ROOM: usize = 2 << 20;
 
-/// How the names of variables end that tell of services.
+/// Suffixes of service variables.
 const SERVICE: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
 
 impl Env {
-    /// The variables of a container of a pod, where these have so many bytes.
+    /// Returns the variables of a container, bounded to `room` bytes.
     #[must_use]
     pub fn of(container: &Container, pod: &Pod, meta: &Meta, mut room: usize) -> Env {
         let mut env = Env { known: BTreeMap::new(), is_open: !container.env_from.is_empty() };
@@ -79,7 +79,7 @@ impl Env {
         env
     }
 
-    /// What is said of a variable, where those before it are known and there is room for so many bytes.
+    /// Returns the value of a variable, given the earlier ones, bounded to `room` bytes.
     fn value(&self, variable: &Variable, pod: &Pod, meta: &Meta, room: usize) -> Value {
         let elsewhere = || Value::elsewhere(&variable.name);
         let Some(source) = &variable.value_from else {
@@ -93,7 +93,7 @@ impl Env {
             "metadata.namespace" => Value::sure(&meta.namespace),
             "metadata.uid" => Value::sure(&meta.uid),
             "spec.nodeName" => Value::sure(&pod.spec.node_name),
-            // These come with time, so nothing may depend on them.
+            // IPs are assigned later, so nothing may depend on them.
             "status.podIP" => Value::unsure(pod.status.pod_ip.clone()),
             "status.hostIP" => Value::unsure(pod.status.host_ip.clone()),
             _ => {
@@ -105,24 +105,24 @@ impl Env {
         }
     }
 
-    /// Gives a variable a value.
+    /// Sets a variable.
     pub fn set(&mut self, name: &str, value: Value) {
         self.known.insert(name.to_owned(), value);
     }
 
-    /// The value of a variable; nothing if it has none.
+    /// Returns the value of a variable; `None` if it is not set.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Value> {
         let tells_of_service = SERVICE.iter().any(|end| name.ends_with(end));
         self.known.get(name).cloned().or_else(|| {
-            // Every pod is told where the API server is.
+            // The variables of the API server's Service exist in every pod.
             let is_set = tells_of_service && name.starts_with("KUBERNETES_");
             let may_be = || (self.is_open || tells_of_service).then(|| Value::unsure(String::new()));
             if is_set { Some(Value::elsewhere(name)) } else { may_be() }
         })
     }
 
-    /// The value of a variable as a shell sees it: one that has none is empty.
+    /// Returns the value of a variable as a shell expands it: empty if it is not set.
     #[must_use]
     pub fn get(&self, name: &str) -> Value {
         self.find(name).unwrap_or_else(|| Value::sure(""))
@@ -134,8 +134,8 @@ impl Env {
         self.known.iter().map(|(name, value)| name.len() + value.text.len()).sum()
     }
 
-    /// A text with `$(NAME)` replaced as nodes do it in commands and arguments: `$$` is a plain dollar sign, and the name
-    /// of what nobody knows stays, and of what is too long for a text of so many bytes.
+    /// Expands `$(NAME)` in commands and arguments as a kubelet does: `$$` is a plain dollar sign. References
+    /// to unknown variables, and to values that would exceed `room` bytes, stay as they are.
     #[must_use]
     pub fn expand(&self, text: &str, room: usize) -> String {
         let mut whole = String::with_capacity(text.len());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_expanded_as_nodes_do_it() {
+    fn commands_are_expanded_as_by_a_kubelet() {
         let env = env(
             r#"{"env":[{"name":"A","value":"1"},{"name":"B","value":"$(A)2"},{"name":"S","valueFrom":{"secretKeyRef":{}}}]}"#,
         );
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_says_of_itself_is_known_and_what_others_say_is_not() {
+    fn pod_fields_are_known_and_external_values_are_not() {
         let field = |name: &str, path: &str| {
             format!(r#"{{"name":"{name}","valueFrom":{{"fieldRef":{{"fieldPath":"{path}"}}}}}}"#)
         };
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_grow_without_end_are_left_out() {
+    fn exponentially_growing_values_are_bounded() {
         let doubling =
             (1..40).map(|at| format!(r#"{{"name":"V{at}","value":"$(V{})$(V{})"}}"#, at - 1, at - 1));
         let all: Vec<String> =
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(env.get("V3").text.len(), 80);
         assert!(env.size() < ROOM + 10_000, "{}", env.size());
         assert!(env.expand(&"$(V13)".repeat(100_000), 500_000).len() < 500_000 + 600_000);
-        assert_eq!(env.expand(&"$(".repeat(500_000), 1), "$(".repeat(500_000), "what ends nowhere");
+        assert_eq!(env.expand(&"$(".repeat(500_000), 1), "$(".repeat(500_000), "unterminated references");
         assert_eq!(env.expand("$(V0)$($$", ROOM), "0123456789$($");
     }
 }

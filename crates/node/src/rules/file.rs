@@ -1,4 +1,4 @@
-//! Rules in a file: which containers they select, and what they say of them.
+//! Rules file: selectors of containers, and the overrides for them.
 //!
 //! ```yaml
 //! rules:
@@ -20,41 +20,41 @@ use thiserror::Error;
 use super::{Said, Unclear};
 use crate::pod::Container;
 
-/// A rule.
+/// Rule of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     image: Option<String>,
     command: Option<String>,
     labels: Vec<(String, String)>,
-    /// What it says.
+    /// Overrides for matching containers.
     pub said: Said,
 }
 
-/// A file that holds no rules.
+/// Error of a rules file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadRules {
-    /// It is no YAML.
+    /// The file is not valid YAML.
     #[error(transparent)]
     Syntax(#[from] yaml::YamlError),
-    /// It says the same thing twice.
+    /// A key is duplicated.
     #[error("{0}")]
     Twice(String),
-    /// It is not built as rules are.
+    /// The structure is invalid.
     #[error("{place}{}: {problem}", .line.map(|line| format!(" (line {line})")).unwrap_or_default())]
     Shape {
-        /// Where.
+        /// Path in the file.
         place: String,
-        /// In which line, if that is known.
+        /// Line number, if known.
         line: Option<usize>,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
 }
 
-/// Reads rules.
+/// Parses rules.
 ///
 /// # Errors
-/// If the text is no YAML, or says what cannot be.
+/// If the text is not valid YAML, or a rule is invalid.
 pub fn read(text: &[u8]) -> Result<Vec<Rule>, BadRules> {
     let (file, duplicates) = yaml::parse_strict(text)?;
     if let Some(first) = duplicates.first() {
@@ -71,7 +71,7 @@ pub fn read(text: &[u8]) -> Result<Vec<Rule>, BadRules> {
     })
 }
 
-/// Something that is not built as it has to be.
+/// Error at a path of the file.
 struct Wrong {
     place: String,
     problem: String,
@@ -133,7 +133,7 @@ fn selection(rule: &mut Rule, place: &str, value: &Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A plain value as text.
+/// Returns a scalar as text.
 fn text(place: &str, value: &Value) -> Result<String, Wrong> {
     match value {
         Value::Map(_) | Value::List(_) | Value::Null => Err(wrong(place, "must be a text")),
@@ -141,8 +141,8 @@ fn text(place: &str, value: &Value) -> Result<String, Wrong> {
     }
 }
 
-/// The line in which something stands, in a file that is laid out as people do it: a rule begins with a dash, and what
-/// is in it has its name at the beginning of a line or of what is in braces.
+/// Finds the line of a path in a conventionally formatted file: a rule begins with a dash, and keys stand at
+/// the beginning of a line or of a flow mapping.
 fn line_of(text: &str, place: &str) -> Option<usize> {
     let (at, inner) = place.strip_prefix("rules[")?.split_once(']')?;
     let indent = |line: &str| line.len() - line.trim_start().len();
@@ -171,7 +171,7 @@ fn line_of(text: &str, place: &str) -> Option<usize> {
 }
 
 impl Rule {
-    /// Whether it is about a container that runs these words.
+    /// `true` if the rule matches a container with this command line.
     #[must_use]
     pub fn selects(&self, container: &Container, words: &[String], labels: &Pairs) -> bool {
         self.image.as_ref().is_none_or(|pattern| fits(pattern, &container.image))
@@ -183,7 +183,7 @@ impl Rule {
     }
 }
 
-/// Whether a text fits a pattern, in which `*` stands for anything.
+/// `true` if the text matches a pattern, in which `*` stands for anything.
 fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_fit() {
+    fn patterns_match() {
         for (pattern, text, expected) in [
             ("nginx", "nginx", true),
             ("nginx", "nginx:1", false),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_select_by_image_command_and_labels() {
+    fn rules_match_image_command_and_labels() {
         let text = br#"
 rules:
 - match: {image: "busybox*", command: "*--once*", labels: {app: "web*"}}
@@ -242,7 +242,7 @@ rules:
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_path_and_line() {
         for (text, place) in [
             ("rules: 1", "rules"),
             ("rulez: []", "rulez"),

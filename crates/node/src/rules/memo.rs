@@ -1,5 +1,5 @@
-//! Memo of simulated scripts: the course of a script is a pure function of its words, variables and files, and every plan,
-//! log read and usage query of a pod needs it.
+//! Memo of simulated scripts: the course of a script is a pure function of its words, variables and files,
+//! and every plan, log read and usage query of a pod needs it.
 //!
 //! Losing an entry costs time only. Each fleet has a memo of its own, bounded by [`BYTES_MAX`].
 
@@ -14,8 +14,9 @@ use super::env::Env;
 use super::shell::budget::Budget;
 use super::shell::{Course, read_within};
 
-/// Earlier runs of a container that are simulated. Each is a whole script, and their number is read from a status that any
-/// client may write. If the volume still changes after that many, further runs are taken to equal the last.
+/// Maximum number of earlier runs that are simulated. Each is a whole script, and their number comes from a
+/// status that any client may write. If volumes still change after that many, further runs are taken to equal
+/// the last.
 const RUNS_MAX: u32 = 32;
 /// Estimated bytes of scripts, variables and courses in the memo.
 const BYTES_MAX: usize = 64 << 20;
@@ -27,7 +28,7 @@ const ENTRY: usize = 512;
 pub struct ScriptMemo(Arc<Mutex<Memo>>);
 
 impl ScriptMemo {
-    /// The same memo, for what is part of the same fleet.
+    /// Returns another handle of the same memo, for use within the fleet.
     #[must_use]
     pub(crate) fn share(&self) -> ScriptMemo {
         ScriptMemo(Arc::clone(&self.0))
@@ -40,7 +41,7 @@ impl Clone for ScriptMemo {
     }
 }
 
-/// What is remembered makes no difference to what scripts do.
+/// All memos are equal: their content does not affect the behavior of scripts.
 impl PartialEq for ScriptMemo {
     fn eq(&self, _: &ScriptMemo) -> bool {
         true
@@ -55,29 +56,30 @@ impl fmt::Debug for ScriptMemo {
     }
 }
 
-/// The last of some runs of a script.
+/// Consecutive runs of a script; its course is that of the last one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Runs {
     pub restarts: i64,
-    /// For all runs together.
+    /// Budget of all runs together.
     pub budget: Budget,
     pub words: Vec<String>,
     pub env: Env,
-    /// The files that the first run finds.
+    /// Files before the first run.
     pub files: BTreeMap<String, String>,
-    /// The directories whose files outlive a run.
+    /// Directories whose files outlive a run.
     pub mounts: Vec<String>,
 }
 
 #[derive(Clone)]
 struct Entry {
     course: Arc<Course>,
-    /// The rest of the budget.
+    /// Remaining budget.
     left: Budget,
     bytes: usize,
 }
 
-/// Entries in two generations: once the newer one is full, the older one is dropped. What is used stays.
+/// Entries in two generations: once the newer one is full, the older one is dropped. Used entries move to the
+/// newer one.
 #[derive(Default)]
 struct Memo {
     new: BTreeMap<Runs, Entry>,
@@ -108,7 +110,7 @@ impl Memo {
 }
 
 impl ScriptMemo {
-    /// Returns what the last of some runs does, and what is left of their budget.
+    /// Returns the course of the last run, and the remaining budget.
     pub(super) fn follow(&self, runs: Runs) -> (Arc<Course>, Budget) {
         let known = self.0.lock().find(&runs);
         if let Some(known) = known {
@@ -131,14 +133,14 @@ impl Runs {
         files + words + self.env.size()
     }
 
-    /// Follows the runs, one after the other.
+    /// Follows the runs in order.
     fn follow(&self) -> (Course, Budget) {
         let (mut files, mut left) = (self.files.clone(), self.budget);
         let read = |files: &BTreeMap<String, String>, left: &mut Budget| {
             let given = left.limit();
             let (course, rest) = read_within(given, &self.words, files.clone(), &self.env);
             left.spend(given, rest);
-            // A script that is cut short only because of those before it is not followed.
+            // A run that is cut short only because earlier runs used up the budget is ignored.
             (rest.is_spent() && given != self.budget.limit(), course)
         };
         let (_, mut course) = read(&files, &mut left);
@@ -148,18 +150,19 @@ impl Runs {
             if rest <= 0 {
                 break;
             }
-            // Where nothing new is left on a volume, all further runs are alike.
+            // If a run leaves the volumes unchanged, all further runs are equal.
             let mut kept = course.files_from(files.clone(), Duration::MAX);
             kept.retain(|file, _| self.mounts.iter().any(|mount| is_in(file, mount)));
             if kept == files {
                 break;
             }
             (ago, rest) = (ago + 1, rest - 1);
-            // The files repeat with this period, so whole periods make no difference.
+            // The files repeat with a period of `ago` runs, so whole periods are skipped.
             if kept == earlier {
                 rest %= ago;
             } else if run.is_power_of_two() {
-                // One that is forgotten for a later one gives longer and longer rounds the time to close.
+                // Cycle detection after Brent: moving the reference at powers of two finds periods of any
+                // length.
                 (earlier, ago) = (kept.clone(), 0);
             }
             files = kept;
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn memo_keeps_what_is_used_and_no_more_than_its_bound() {
+    fn memo_keeps_used_entries_within_its_bound() {
         let mut memo = Memo::default();
         for at in 0..1_000 {
             memo.insert(runs(at), entry(1 << 20));
@@ -212,8 +215,8 @@ mod tests {
         let (second, same) = memo.share().follow(once.clone());
         assert!(Arc::ptr_eq(&first, &second) && left == same && left != once.budget);
         assert_eq!((first.end, first.log.len()), (Some((Duration::ZERO, 7)), 3));
-        assert_eq!(once.follow(), ((*first).clone(), left), "it is the same without the memo");
+        assert_eq!(once.follow(), ((*first).clone(), left), "the memo does not change the course");
         let (other, _) = memo.clone().follow(once);
-        assert!(!Arc::ptr_eq(&first, &other), "another fleet shares nothing");
+        assert!(!Arc::ptr_eq(&first, &other), "fleets do not share a memo");
     }
 }

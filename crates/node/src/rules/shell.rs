@@ -1,9 +1,8 @@
-//! What a command line does, as far as that can be told without running it.
+//! Static evaluation of a command line, without running it.
 //!
-//! It knows how long `sleep` sleeps, what `exit`, `true` and `false` end with, what `echo` says and which files come
-//! and go, alone or in `sh -c` with sequences, variables, `if`, `for`, `while true`, `set -e` and what goes on beside
-//! the rest. Of anything else it says that it goes on until it is stopped: a guess about a program that nobody runs
-//! would be worse.
+//! It supports `sleep`, `exit`, `true`, `false`, `echo` and file commands, alone or in `sh -c` with
+//! sequences, variables, `if`, `for`, `while true`, `set -e` and background jobs. Every other command is
+//! taken to run until it is stopped, since a guess could be wrong.
 
 pub(crate) mod budget;
 mod escapes;
@@ -20,40 +19,39 @@ use self::machine::{Machine, Step};
 use super::env::Env;
 use crate::ticks::Ticks;
 
-/// What happens in the life of a command.
+/// Course of a command: its output, file changes and end over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Course {
-    /// When it ends, and with which code; nothing if only others end it.
+    /// Run time and exit code; `None` if it runs until it is stopped.
     pub end: Option<(Duration, i64)>,
-    /// What it says, and when.
+    /// Output lines with their times.
     pub log: Vec<(Duration, String)>,
-    /// Which files it writes and removes, and when.
+    /// File changes with their times; `None` for a removal.
     pub files: Vec<(Duration, String, Option<String>)>,
-    /// What it does again and again from some time on.
+    /// Output that repeats from some time on.
     pub cycle: Option<Cycle>,
-    /// Whether its last line has not ended.
+    /// `true` if the last line has no newline yet.
     pub(super) is_open: bool,
 }
 
-/// Something that is said again and again.
+/// Repeated output of a loop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cycle {
-    /// Since when.
+    /// Start of the first iteration.
     pub begin: Duration,
-    /// How long it takes each time.
+    /// Duration of an iteration.
     pub period: Duration,
-    /// What is said each time, and when in it.
+    /// Output lines, with times relative to the start of the iteration.
     pub log: Vec<(Duration, String)>,
 }
 
-/// How many lines of a log are kept, the newest ones. A loop may say millions in a second, and who reads a log wants its
-/// end.
+/// Maximum number of log lines kept, the latest ones. A loop may print millions per second.
 const LINES_MAX: usize = 10_000;
-/// How many bytes of a log are kept. That is how much of it a kubelet keeps where nobody says otherwise.
+/// Maximum bytes of log kept; the kubelet's default of `containerLogMaxSize`.
 const BYTES_MAX: usize = 10 << 20;
 
 impl Cycle {
-    /// Its lines, and when each of them is said, as far as any clock goes.
+    /// Returns its lines with the times of each, as far as they can be represented.
     fn lines(&self) -> impl Iterator<Item = (Ticks, &str)> {
         self.log.iter().filter_map(move |(at, line)| {
             let begin = self.begin.checked_add(*at)?;
@@ -61,11 +59,11 @@ impl Cycle {
         })
     }
 
-    /// What it has said by a time, the last line first, and no more than is kept. It begins where that time is and goes
-    /// back, so that it makes no difference how many turns there were.
+    /// Returns the output up to a time, latest line first, up to the maximum kept. It goes backward from that
+    /// time, so its cost does not depend on the number of iterations.
     fn newest(&self, time: Duration) -> Vec<(Duration, &str)> {
-        // Turns overlap where something goes on beside the next one. So time is cut into stretches as long as a turn:
-        // each line has its place in them, and from one of them on it is in all.
+        // With background jobs, the output of iterations overlaps. So time is divided into windows of one
+        // period: each line has a fixed offset in them, and appears in every window from its first on.
         let period = self.period.as_nanos().max(1);
         let placed = self.lines().map(|(ticks, line)| {
             let offset = ticks.begin.saturating_sub(self.begin).as_nanos();
@@ -76,7 +74,8 @@ impl Cycle {
         let mut newest = Vec::new();
         let mut stretch = time.saturating_sub(self.begin).as_nanos() / period;
         loop {
-            // What is not in a stretch is in none before it, so every stretch but the last has a line or is the end.
+            // A line that is not in a window is in no earlier one, so every window but the latest is
+            // complete.
             lines.retain(|(from, ..)| *from <= stretch);
             for (from, _, ticks, line) in lines.iter().rev() {
                 if newest.len() == LINES_MAX {
@@ -93,7 +92,7 @@ impl Cycle {
 }
 
 impl Course {
-    /// What has been said by a time, as far as that is kept, and when the next thing is said.
+    /// Returns the kept output up to a time, and the time of the next line.
     #[must_use]
     pub fn said_by(&self, time: Duration) -> (Vec<(Duration, &str)>, Option<Duration>) {
         let once = self.log.iter().filter(|(at, _)| *at <= time).map(|(at, line)| (*at, line.as_str()));
@@ -114,7 +113,7 @@ impl Course {
         (past, next)
     }
 
-    /// How many lines have been said by a time and are not kept: they came before those that are.
+    /// Returns the number of lines before those that are kept.
     #[must_use]
     pub fn dropped_by(&self, time: Duration) -> usize {
         let once = self.log.iter().filter(|(at, _)| *at <= time).count();
@@ -123,13 +122,13 @@ impl Course {
         again.fold(once, usize::saturating_add).saturating_sub(self.said_by(time).0.len())
     }
 
-    /// The files that are there at a time, with what is in them.
+    /// Returns the files at a time, with their content.
     #[must_use]
     pub fn files_at(&self, time: Duration) -> BTreeMap<String, String> {
         self.files_from(BTreeMap::new(), time)
     }
 
-    /// The files at a time, where it found these.
+    /// Returns the files at a time, given the initial ones.
     #[must_use]
     pub fn files_from(
         &self,
@@ -153,7 +152,7 @@ impl Course {
         budget::cost(lines.map(|(_, line)| line.as_str()).chain(files.flatten()))
     }
 
-    /// Says a text line by line. One that does not end is gone on with, if that happens at once.
+    /// Appends output, split into lines. An unterminated line is continued if no time has passed.
     fn say(&mut self, now: Duration, text: &str) {
         let mut lines = text.split_inclusive('\n');
         if let Some((at, open)) = self.log.last_mut().filter(|_| self.is_open)
@@ -169,14 +168,14 @@ impl Course {
     }
 }
 
-/// What a command line does where these files and variables are.
+/// Evaluates a command line with the given files and variables.
 #[cfg(test)]
 #[must_use]
 pub fn read(words: &[String], files: BTreeMap<String, String>, env: &Env) -> Course {
     read_within(Budget::new(), words, files, env).0
 }
 
-/// Returns what a command line does where these files and variables are, and what is left of its budget.
+/// Evaluates a command line with the given files and variables. Returns its course and the remaining budget.
 #[must_use]
 pub(crate) fn read_within(
     budget: Budget,
@@ -190,7 +189,7 @@ pub(crate) fn read_within(
     let Machine { mut course, now, budget, .. } = machine;
     if let Step::Code(code) | Step::Exit(code) = step {
         course.end = Some((now, code));
-        // What went on beside it ends with it.
+        // Background jobs end with the command.
         course.log.retain(|(at, _)| *at <= now);
         course.files.retain(|(at, _, _)| *at <= now);
     }

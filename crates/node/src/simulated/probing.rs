@@ -1,7 +1,7 @@
-//! What probes find of a simulated container.
+//! Probe results of a simulated container.
 //!
-//! A command that is known ([`shell`](crate::rules::shell)) is answered from the files that the container's own script makes; every other
-//! probe succeeds, but where the script says that the container is not ready or not well.
+//! The result of a known command ([`shell`](crate::rules::shell)) depends on the files that the container's
+//! script creates. Every other probe succeeds unless the script makes the container unready or unhealthy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,14 +19,14 @@ fn seconds(number: i64) -> Duration {
     Duration::from_secs(u64::try_from(number).unwrap_or(0))
 }
 
-/// What probes have found of a container that runs since a time.
+/// Returns the probe results of a container that runs since a time.
 #[must_use]
 pub fn probe(container: &Container, script: &Script, since: Time, now: Time) -> Probed {
     let age = now.since(since);
     let ready_after = script.said.ready_after.unwrap_or_default();
     let is_up = |at: Duration| at >= ready_after;
     let is_well = |at: Duration| script.said.unwell_after.is_none_or(|end| at < end);
-    // Nothing is asked of a container before what is to be done at its start is done.
+    // Probes start after the postStart hook.
     let hook = container.lifecycle.post_start.as_ref();
     let (begin, code) = hook.map(|hook| outcome(hook, script)).unwrap_or_default();
     let startup = container.startup_probe.as_ref();
@@ -66,17 +66,17 @@ pub fn probe(container: &Container, script: &Script, since: Time, now: Time) -> 
     Probed { started, ready: ready && started, unready, sick, until }
 }
 
-/// What a probe finds, and when it changes its mind.
+/// Results of a probe over time.
 struct Findings {
     first: bool,
-    /// When it fails after it did not, and when it does not after it did, however often.
+    /// Transitions of single probe results: `true` for the start of failures.
     spells: Vec<(Duration, bool)>,
     changes: Vec<(Duration, bool)>,
 }
 
 impl Findings {
-    /// What it finds changes only when something happens in the container, so it is asked once between any two such
-    /// moments, however long after each other they are: the rest is arithmetic.
+    /// Computes all results. A result changes only at an event in the container, so the probe is evaluated
+    /// once between two such events; thresholds are arithmetic.
     fn of(
         probe: &Probe,
         script: &Script,
@@ -97,7 +97,7 @@ impl Findings {
         for (at, moment) in moments.iter().enumerate() {
             let tick = ticks.next(*moment);
             let next = moments.get(at + 1).map(|next| ticks.next(*next));
-            // Nobody asks between two moments that are close to each other.
+            // No probe is due between these two events.
             if next == Some(tick) {
                 continue;
             }
@@ -111,7 +111,7 @@ impl Findings {
             }
             let missing = if found { successes } else { failures }.saturating_sub(streak).max(1);
             let enough = tick.saturating_add(missing - 1);
-            // A failure counts even where nothing was found yet: a start that never comes must end.
+            // Failures count from the start: a startup probe that never succeeds must end.
             if (state != found || changes.is_empty() && !found)
                 && next.is_none_or(|next| enough < next)
                 && let Some(at) = ticks.at(enough)
@@ -124,7 +124,7 @@ impl Findings {
         Findings { first, spells, changes }
     }
 
-    /// Since when it fails.
+    /// Returns the time since which the probe fails.
     fn failing(&self, age: Duration) -> Option<Duration> {
         let last = self.spells.iter().rev().find(|(at, _)| *at <= age)?;
         last.1.then_some(last.0)
@@ -143,14 +143,14 @@ impl Findings {
     }
 }
 
-/// When a probe is asked.
+/// Returns the times of a probe.
 fn ticks(probe: &Probe, begin: Duration) -> Ticks {
     let period = seconds(probe.period_seconds.unwrap_or(10)).max(Duration::from_secs(1));
     Ticks { begin: begin.max(seconds(probe.initial_delay_seconds)), period }
 }
 
-/// The beginning, and when after it a probe may find something else than before: when the container gets ready or unwell,
-/// and when one of its files changes, if somebody looks at those.
+/// Returns the start, and the times at which the result of a probe can change: when the container becomes
+/// ready or unhealthy and, for exec probes, when one of its files changes.
 fn moments(probe: &Probe, script: &Script, begin: Duration) -> Vec<Duration> {
     let said = [script.said.ready_after, script.said.unwell_after].into_iter().flatten();
     let files = script.course.files.iter().filter(|_| probe.exec.is_some()).map(|(at, _, _)| *at);
@@ -161,27 +161,27 @@ fn moments(probe: &Probe, script: &Script, begin: Duration) -> Vec<Duration> {
     moments
 }
 
-/// How many times the script of a probe is gone through in one look at its container; after that, its last answer
-/// holds. A container's own script may change its files thousands of times, and to follow a probe's may take as long as
-/// to follow that: all those together would keep everybody else waiting for minutes.
+/// Maximum number of evaluations of a probe command per sync; after that, its last result holds. A script may
+/// change its files thousands of times, and an evaluation may cost as much as the script itself: without a
+/// bound, one sync could block the loop for minutes.
 const ASKED_MAX: u32 = 64;
-/// How many answers are known by heart: a file that comes and goes, however often, is asked for once with it and once
-/// without.
+/// Number of cached results. Two are enough for a file that is created and removed repeatedly.
 const KNOWN_MAX: usize = 2;
 
-/// What a container answers to a probe, as far as that is known, at one time after the other.
+/// Evaluator of a probe command at increasing times.
 struct Answers<'a> {
     probe: &'a Probe,
     script: &'a Script,
-    /// The files that are there, and how many changes have come to that.
+    /// Current files, and the number of changes applied to them.
     files: BTreeMap<String, String>,
     changes: usize,
-    /// Files that a program which nobody knows may have made, unless the script says what becomes of them.
+    /// Files in the command that an unknown program may have created, since the script does not determine
+    /// them.
     foreign: BTreeSet<&'a str>,
-    /// What was answered where which files were, the last answer first.
+    /// Cached results by files, the most recent first.
     known: Vec<(BTreeMap<String, String>, bool)>,
     asked: u32,
-    /// The rest of the budget of its script.
+    /// Remaining budget of the command.
     budget: Budget,
 }
 
@@ -197,11 +197,11 @@ impl<'a> Answers<'a> {
         Answers { probe, script, files, changes: 0, foreign, known, asked: 0, budget }
     }
 
-    /// The answer at a time that is not before the one that was last asked for.
+    /// Returns the result at a time, which must not decrease between calls.
     fn at(&mut self, time: Duration) -> bool {
         let (probe, script) = (self.probe, self.script);
         let Some(exec) = &probe.exec else { return true };
-        // The changes are in the order of their times, so each is made once.
+        // Changes are sorted by time, so each is applied once.
         let to_come = &script.course.files[self.changes..];
         for (_, name, text) in to_come.iter().take_while(|(at, _, _)| *at <= time) {
             match text {
@@ -221,7 +221,7 @@ impl<'a> Answers<'a> {
         self.known.first().is_none_or(|(_, succeeds)| *succeeds)
     }
 
-    /// Whether a command succeeds where the files are as they are.
+    /// `true` if the command succeeds with the current files.
     fn ask(&mut self, exec: &Command) -> bool {
         let (script, budget) = (self.script, &mut self.budget);
         let mut succeeds = |files| {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_comes_after_the_first_delay_and_what_the_script_says() {
+    fn readiness_follows_the_initial_delay_and_the_script() {
         let mut container = Container::default();
         let plain = Script::default();
         assert!(at(&container, &plain, 0).ready);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_goes_condemns_a_container() {
+    fn removed_file_fails_the_liveness_probe() {
         let words = ["sh", "-c", "echo ok >/tmp/health; sleep 10; rm /tmp/health; sleep 600"];
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let course = shell::read(&words, Default::default(), &Default::default());
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_never_comes_ends_and_one_that_comes_is_waited_for() {
+    fn startup_probe_kills_after_its_threshold_and_delays_readiness() {
         let mut startup = Probe {
             period_seconds: Some(2),
             failure_threshold: Some(3),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_succeeds() {
+    fn unknown_probe_command_succeeds() {
         for (words, is_ready) in
             [(&["pg_isready"][..], true), (&["cat", "/tmp/up"], true), (&["false"], false)]
         {
@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// What the container answers at a time, found anew from all that came before it.
+    /// Reference implementation: the result at a time, computed from the start.
     fn answers(probe: &Probe, script: &Script, at: Duration) -> bool {
         let Some(exec) = &probe.exec else { return true };
         let course = &script.course;
@@ -338,8 +338,7 @@ mod tests {
         if succeeds(files.clone()) {
             return true;
         }
-        // A program that nobody knows may have made the files that are asked for, unless the script says what becomes of
-        // them.
+        // An unknown program may have created the files in the command, unless the script determines them.
         if course.end.is_some() || course.cycle.is_some() {
             return false;
         }
@@ -351,7 +350,7 @@ mod tests {
         succeeds(files)
     }
 
-    /// What a probe finds, asked again and again until nothing can change any more.
+    /// Reference implementation: evaluates the probe in every period until nothing can change.
     fn step_by_step(
         probe: &Probe,
         script: &Script,
@@ -418,7 +417,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_found_is_what_asking_every_time_finds(
+        fn probe_results_equal_those_of_probing_every_period(
             probe in some_probe(),
             script in some_script(),
             begin in 0_u64..5_000,
@@ -436,7 +435,7 @@ mod tests {
         }
     }
 
-    /// A probe that asks for a file each second, and takes long to do so.
+    /// Probe that checks a file each second with an expensive command.
     fn slow_probe() -> Probe {
         let script = format!("for i in {}; do :; done; cat /tmp/f", "1 ".repeat(9_000));
         Probe {
@@ -448,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_comes_and_goes_thousands_of_times_is_followed_to_the_end() {
+    fn file_that_toggles_thousands_of_times_is_followed_to_the_end() {
         let turns = "sleep 1; touch /tmp/f; sleep 1; rm /tmp/f";
         let loops = |name: &str, times: usize| format!("for {name} in {}; do ", "1 ".repeat(times));
         let text = format!("{}{}{turns}; done; done", loops("a", 50), loops("b", 40));
@@ -465,24 +464,24 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_whose_files_never_are_as_they_were_is_asked_so_often_and_no_more() {
+    fn evaluations_of_a_probe_with_ever_changing_files_are_bounded() {
         let mut script = Script::default();
         let file = |at: u64| (Duration::from_secs(at), "/tmp/f".to_owned(), Some(at.to_string()));
         course_of(&mut script).files = (1..5_000).map(file).collect();
         course_of(&mut script).files.push((Duration::from_secs(5_000), "/tmp/f".to_owned(), None));
         course_of(&mut script).end = Some((Duration::from_secs(9_000), 0));
         let quick = Probe { exec: exec(&["cat", "/tmp/f"]), ..slow_probe() };
-        // Five times 9,000 commands are all that a pod may have.
+        // The budget of a pod is five times 9,000 commands.
         for (probe, most) in [(quick, ASKED_MAX), (slow_probe(), 6)] {
             let mut answers = Answers::new(&probe, &script);
             let found: Vec<bool> = (0..6_000).map(|at| answers.at(Duration::from_secs(at))).collect();
-            assert!(!found[0] && found[1..].iter().all(|succeeds| *succeeds), "the last answer holds");
+            assert!(!found[0] && found[1..].iter().all(|succeeds| *succeeds), "the last result holds");
             assert_eq!(answers.asked, most);
         }
     }
 
     #[test]
-    fn what_takes_for_ever_is_found_at_once() {
+    fn probe_results_in_the_far_future_are_computed_quickly() {
         let patient = Probe {
             period_seconds: Some(1),
             failure_threshold: Some(i64::from(i32::MAX)),

@@ -1,7 +1,7 @@
-//! How images come to a simulated node.
+//! Image pulls of a simulated node.
 //!
-//! The tries of an image that does not come follow from when it was first wanted: after 10 s, then after twice as
-//! long each time, up to 5 minutes.
+//! The attempts of a failing pull are a function of the time at which the image was first needed. The
+//! back-off is 10 s and doubles up to 5 minutes.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::pod::Container;
 use crate::rules::Said;
 use crate::runtime::Image;
 
-/// Interval at which a node looks again for an image that it must not pull.
+/// Interval at which a node checks again for an image that it must not pull.
 const LOOKED_FOR: Duration = Duration::from_secs(60);
-/// For how long a try that failed is shown before it is shown that the next one waits.
+/// Duration of `ErrImagePull` before `ImagePullBackOff`.
 const SHOWN: Duration = Duration::from_secs(2);
 
-/// How the image of a container stands that is wanted since a time.
+/// Returns the state of a container's image that is needed since `wanted`.
 #[must_use]
 pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, now: Time) -> Image {
     let name = &container.image;
@@ -60,7 +60,7 @@ pub fn image(container: &Container, said: &Said, host: &Host<'_>, wanted: Time, 
     failing(name, error, said.pull_recovers.map(|after| wanted.after(after)), wanted, takes, now)
 }
 
-/// How the image stands of a container that is started again, as it once came.
+/// Returns the state of the image of a container that restarts; the image was pulled before.
 #[must_use]
 pub fn again(container: &Container, said: &Said, wanted: Time, now: Time) -> Image {
     if container.image_pull_policy != "Always" {
@@ -73,7 +73,7 @@ pub fn again(container: &Container, said: &Said, wanted: Time, now: Time) -> Ima
     }
 }
 
-/// A pull that fails, until it may recover.
+/// State of a failing pull; `recovers` is the time from which attempts succeed.
 fn failing(
     name: &str,
     error: String,
@@ -102,7 +102,8 @@ fn failing(
             return Image::Failed { reason: "ImagePullBackOff", message, error, until: Some(next) };
         }
         if wait == WAIT_MAX {
-            // All further tries are alike: the last one before now counts, or the first that may work.
+            // From here on the interval is constant: skip to the last attempt before now, or the first that
+            // succeeds.
             let span = takes + wait;
             let last = recovers.map_or(now, |recovers| recovers.min(now));
             let whole = last.since(begins).as_micros() / span.as_micros().max(1);
@@ -136,7 +137,7 @@ mod tests {
             Image::Failed { reason, until, .. } => {
                 assert!(
                     until.is_none_or(|until| until > Time::from_seconds(seconds)),
-                    "the past is no time to look"
+                    "requeue time is in the past"
                 );
                 reason.to_owned()
             }
@@ -148,18 +149,18 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_cannot_be_is_tried_again_and_again() {
+    fn impossible_image_is_retried_with_back_off() {
         let (bad, said) = (of("registry.invalid/x"), Said::default());
         let shown: Vec<String> = [0, 3, 10, 13, 29, 30, 33].iter().map(|at| seen(&bad, &said, *at)).collect();
         let (err, off) = ("ErrImagePull", "ImagePullBackOff");
         assert_eq!(shown, [err, off, err, off, off, err, off]);
         let tries = (0..86_400).filter(|at| seen(&bad, &said, *at) == err).count();
-        assert_eq!(tries / 2, 6 + (86_400 - 310) / 300, "every five minutes in the end");
+        assert_eq!(tries / 2, 6 + (86_400 - 310) / 300, "the back-off ends at five minutes");
         assert_eq!(seen(&of("Not An Image"), &said, 5), "InvalidImageName");
     }
 
     #[test]
-    fn an_image_that_is_never_pulled_must_be_on_the_node() {
+    fn pull_policy_never_requires_the_image_on_the_node() {
         let never = Container { image_pull_policy: "Never".to_owned(), ..of("x") };
         assert_eq!(seen(&never, &Said::default(), 5), "ErrImageNeverPull");
         let present = Said { image_present: Some(true), ..Said::default() };
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_takes_its_time_and_may_recover() {
+    fn pull_takes_its_configured_time_and_may_recover() {
         let slow = Said { pull_takes: Some(Duration::from_secs(5)), ..Said::default() };
         assert_eq!(
             (seen(&of("x"), &slow, 4), seen(&of("x"), &slow, 5)),

@@ -1,4 +1,4 @@
-//! Pods that somebody put on a node that cannot hold them.
+//! Tests of kubelet admission: pods that are bound to a node that cannot run them.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn small() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     planners_of(fleet)
 }
 
-/// `phase reason: message`.
+/// Formats a pod: `phase reason: message`.
 fn fate(cluster: &Cluster, name: &str) -> String {
     let status = get(cluster, name).get("status").cloned().unwrap_or_default();
     let words = ["phase", "reason", "message"].map(|field| status.str_at(&[field]).to_owned());
@@ -22,7 +22,7 @@ fn asking(requests: &str) -> String {
 }
 
 #[test]
-fn a_pod_that_asks_for_more_than_is_left_fails() {
+fn pod_without_enough_resources_is_rejected() {
     let mut cluster = cluster(small);
     pod(&mut cluster, "fits", &asking(r#"{"cpu":"10","memory":"512Mi"}"#));
     pod(&mut cluster, "slow", &asking(r#"{"cpu":"6500m"}"#));
@@ -32,7 +32,7 @@ fn a_pod_that_asks_for_more_than_is_left_fails() {
     assert_eq!(fate(&cluster, "slow"), format!("Failed OutOfcpu: Pod was rejected: {cpu}"));
     assert_eq!(events(&cluster, "OutOfcpu"), [cpu]);
     assert!(fate(&cluster, "big").starts_with("Failed OutOfmemory: "), "{}", fate(&cluster, "big"));
-    // What has ended takes nothing.
+    // A finished pod holds no resources.
     cluster.delete("pods", "default/fits", &value!({"gracePeriodSeconds": 0})).unwrap();
     cluster.settle();
     let rare = r#"{"example.com/unknown-to-nodes":"1"}"#;
@@ -46,7 +46,7 @@ fn a_pod_that_asks_for_more_than_is_left_fails() {
 }
 
 #[test]
-fn a_node_takes_so_many_pods_and_no_more_though_they_come_together() {
+fn pod_limit_holds_for_pods_that_arrive_together() {
     let mut cluster = cluster(small);
     for name in ["a", "b", "c", "d"] {
         let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "i"}]});
@@ -61,7 +61,7 @@ fn a_node_takes_so_many_pods_and_no_more_though_they_come_together() {
 }
 
 #[test]
-fn a_pod_that_does_not_want_the_node_or_the_port_fails() {
+fn node_affinity_or_host_port_mismatch_is_rejected() {
     let mut cluster = cluster(small);
     pod(&mut cluster, "choosy", r#"{"nodeSelector":{"disk":"ssd"},"containers":[{"name":"c","image":"i"}]}"#);
     let why = "Failed NodeAffinity: Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node \
@@ -78,7 +78,7 @@ fn a_pod_that_does_not_want_the_node_or_the_port_fails() {
 }
 
 #[test]
-fn a_pod_that_does_not_put_up_with_the_node_fails() {
+fn pod_that_does_not_tolerate_a_taint_is_rejected() {
     let mut cluster = cluster(small);
     let taint = value!({"key": "k", "effect": "NoExecute"});
     cluster.patch("nodes", "node-0", "", value!({"spec": {"taints": [(taint)]}})).unwrap();
@@ -91,7 +91,7 @@ fn a_pod_that_does_not_put_up_with_the_node_fails() {
 }
 
 #[test]
-fn a_pod_without_an_address_says_so_and_waits_for_one() {
+fn pod_without_a_free_ip_emits_an_event_and_waits() {
     let mut cluster = cluster(at_once);
     let range = value!({"podCIDR": "10.9.0.0/30", "podCIDRs": ["10.9.0.0/30"]});
     cluster.patch("nodes", "node-0", "", value!({"spec": (range)})).unwrap();
@@ -108,12 +108,12 @@ fn a_pod_without_an_address_says_so_and_waits_for_one() {
     cluster.assert_quiet();
     cluster.delete("pods", "default/first", &value!({})).unwrap();
     cluster.settle();
-    assert_eq!(fate(&cluster, "second"), "Running", "it has the address now, and waited for no resync");
+    assert_eq!(fate(&cluster, "second"), "Running", "it gets the address without a resync");
     cluster.assert_quiet();
 }
 
 #[test]
-fn a_pod_with_very_many_containers_is_rejected() {
+fn pod_with_too_many_containers_is_rejected() {
     let mut cluster = cluster(small);
     let containers: Vec<String> = (0..513)
         .map(|i| format!(r#"{{"name":"c{i}","image":"i","imagePullPolicy":"IfNotPresent"}}"#))

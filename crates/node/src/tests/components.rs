@@ -1,4 +1,4 @@
-//! The pods of what runs in this process.
+//! Tests of the mirror pods of in-process components.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ fn fleet(names: &[&'static str], since: i64) -> (Vec<Box<dyn Controller>>, Vec<I
 }
 
 thread_local! {
-    /// Whether the process that runs is another one than the first.
+    /// `true` if the planners belong to the second process.
     static IS_SECOND: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -44,7 +44,7 @@ fn uid(cluster: &Cluster, component: &str) -> String {
 }
 
 #[test]
-fn every_component_has_a_pod_on_the_first_node_that_is_ready_and_says_what_it_is() {
+fn every_component_has_a_ready_mirror_pod_on_the_first_node() {
     let mut cluster = begin();
     let expected = COMPONENTS.map(|component| (format!("{component}-node-0"), "True".to_owned()));
     assert_eq!(shown(&cluster), expected);
@@ -58,13 +58,13 @@ fn every_component_has_a_pod_on_the_first_node_that_is_ready_and_says_what_it_is
     assert_eq!((owner.str_at(&["kind"]), owner.str_at(&["name"])), ("Node", "node-0"));
     let container = &pod.at(&["spec", "containers"]).and_then(Value::as_list).unwrap()[0];
     assert!(container.str_at(&["image"]).contains("in-process"));
-    assert!(container.at(&["resources", "requests"]).is_none(), "it takes nothing from anybody");
+    assert!(container.at(&["resources", "requests"]).is_none(), "a mirror pod has no requests");
     assert_eq!(pod.str_at(&["status", "qosClass"]), "BestEffort");
     cluster.assert_quiet();
 }
 
 #[test]
-fn one_that_is_deleted_comes_back() {
+fn deleted_mirror_pod_is_recreated() {
     let mut cluster = begin();
     let before = uid(&cluster, "kube-apiserver");
     cluster.delete("pods", "kube-system/kube-apiserver-node-0", &value!({})).unwrap();
@@ -75,7 +75,7 @@ fn one_that_is_deleted_comes_back() {
 }
 
 #[test]
-fn another_process_has_pods_of_its_own_and_what_it_does_not_run_goes() {
+fn new_process_replaces_mirror_pods_and_removes_stale_ones() {
     let mut cluster = begin();
     let first = uid(&cluster, "kube-apiserver");
     IS_SECOND.set(true);

@@ -1,4 +1,4 @@
-//! From any status, the life cycle comes to rest, and loses nothing on the way.
+//! Property test: from any status, the life cycle reaches a fixed point and loses no restart.
 
 use proptest::prelude::*;
 use setpoint_api::{Key, Resource, Revision, Time};
@@ -98,7 +98,7 @@ fn any_pod() -> impl Strategy<Value = Value> {
     })
 }
 
-/// One look at a pod, and all that comes of it at that moment.
+/// Syncs a pod once, and applies all results at that time.
 fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
     let none = |_: &str| false;
     let (booted, written) = (Time::EPOCH, Time::EPOCH);
@@ -142,12 +142,12 @@ fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
             return (outlook.status, again, outlook.is_over);
         }
     }
-    panic!("no rest at one moment: {pod:?}");
+    panic!("sync does not converge: {pod:?}");
 }
 
 proptest! {
     #[test]
-    fn from_any_status_it_comes_to_rest_and_loses_no_restart(value in any_pod()) {
+    fn any_status_converges_and_loses_no_restart(value in any_pod()) {
         let object = object(&value);
         let mut pod = Pod::read(&object).unwrap();
         let mut now = Time::from_seconds(2600);
@@ -162,16 +162,16 @@ proptest! {
                 let states = [new.state.waiting.is_some(), new.state.running.is_some(), new.state.terminated.is_some()];
                 prop_assert_eq!(states.iter().filter(|is| **is).count(), 1);
             }
-            prop_assert!(!pod.status.is_final() || status.phase == pod.status.phase, "an end is an end");
+            prop_assert!(!pod.status.is_final() || status.phase == pod.status.phase, "a final phase changed");
             let ends = status.is_final();
             pod.status = status.clone();
-            // What was written is read again, and then there is nothing more to do at this moment.
+            // After a round trip through JSON, nothing more is to be done at this time.
             let mut written = setpoint_reconcile::plan::value_of(&pod.status);
             written.make_map().retain(|_, value| !value.is_null());
             pod.status = serde_json::from_slice(&setpoint_api::json::to_vec(&written)).unwrap();
             let (same, _, _) = step(&object, &pod, now);
-            prop_assert_eq!(&same, &pod.status, "not quiet");
-            prop_assert!(again.is_none_or(|again| again > now), "the past is no time to look");
+            prop_assert_eq!(&same, &pod.status, "the second sync changed the status");
+            prop_assert!(again.is_none_or(|again| again > now), "requeue time is in the past");
             if is_over {
                 prop_assert!(ends, "over, but not ended: {:?}", pod.status);
             }

@@ -1,23 +1,23 @@
-//! More than one fleet with nodes of the same names.
+//! Tests of several fleets with nodes of the same names.
 
 use setpoint_sim::cluster::Parked;
 
 use super::*;
 use crate::fleet::FLEET;
 
-/// What the fleet beside the server is like.
+/// Planners of the fleet in the server process.
 fn first() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     at_once()
 }
 
-/// Another one, of other nodes.
+/// Planners of another fleet, with other capacity.
 fn second() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let mut fleet = Fleet { count: 3, owner: "setpoint-nodes-node".to_owned(), ..Fleet::default() };
     fleet.set("cpu", "2");
     (planners(fleet), indexes())
 }
 
-/// Lets both run for so many seconds, by turns.
+/// Runs both fleets in turn for a number of seconds.
 fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
     for _ in 0..span / 4 {
         for _ in 0..2 {
@@ -27,14 +27,14 @@ fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
     }
 }
 
-/// `fleet cpu` of a node.
+/// Formats a node: `fleet cpu`.
 fn whose(cluster: &Cluster, node: &str) -> String {
     let node = cluster.get("nodes", node).unwrap();
     let capacity = node.str_at(&["status", "capacity", "cpu"]);
     format!("{} {capacity}", node.str_at(&["metadata", "annotations", FLEET]))
 }
 
-/// The fleet beside the server runs, and the other has been started.
+/// Returns a cluster with the first fleet, and the second one just started.
 fn begin() -> (Cluster, Parked) {
     let mut cluster = cluster(first);
     let mut other = Cluster::another(second, &[]);
@@ -45,21 +45,21 @@ fn begin() -> (Cluster, Parked) {
 }
 
 #[test]
-fn two_fleets_of_one_name_never_write_the_same_node() {
+fn fleets_with_the_same_node_names_never_write_the_same_node() {
     let (mut cluster, mut other) = begin();
     cluster.history.clear();
     both(&mut cluster, &mut other, 200);
     assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16");
     assert_eq!(whose(&cluster, "node-2"), "setpoint-nodes-node 2");
     let writes = cluster.history.iter().filter(|line| line.contains("patch nodes/node-0")).count();
-    assert!(writes <= 1, "a node that nobody touches is written for its heartbeat only: {writes}");
+    assert!(writes <= 1, "an unchanged node is written for its heartbeat only: {writes}");
     let told = events(&cluster, "NodeOfAnotherFleet");
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].contains("leaves this one to fleet setpoint-up"), "{told:?}");
 }
 
 #[test]
-fn nodes_whose_fleet_is_gone_are_taken_over_and_not_given_back() {
+fn nodes_with_expired_leases_are_claimed_and_not_returned() {
     let (mut cluster, mut other) = begin();
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let sleeps =
@@ -72,8 +72,8 @@ fn nodes_whose_fleet_is_gone_are_taken_over_and_not_given_back() {
     assert_eq!(whose(&cluster, "node-0"), "setpoint-nodes-node 2");
     assert_eq!(condition(&cluster.get("nodes", "node-0").unwrap(), "Ready"), "True KubeletReady");
     assert_eq!(shown(&cluster, "a"), "Running | ready");
-    assert_eq!(shown(&cluster, "b"), "Succeeded | Completed 0", "its new fleet looks after it");
-    // The first comes back, with all that it remembers or with nothing.
+    assert_eq!(shown(&cluster, "b"), "Succeeded | Completed 0", "the new fleet syncs the pod");
+    // The first fleet returns, with its memos or without.
     for starts_anew in [false, true] {
         cluster.swap(&mut other);
         if starts_anew {
@@ -86,7 +86,7 @@ fn nodes_whose_fleet_is_gone_are_taken_over_and_not_given_back() {
 }
 
 #[test]
-fn a_node_that_is_switched_off_is_not_taken_over() {
+fn powered_off_node_is_not_claimed() {
     let (mut cluster, mut other) = begin();
     let off = value!({"metadata": {"annotations": {"simulate.setpoint.dev/power": "off"}}});
     cluster.patch("nodes", "node-0", "", off).unwrap();
@@ -95,7 +95,7 @@ fn a_node_that_is_switched_off_is_not_taken_over() {
 }
 
 #[test]
-fn a_node_that_says_nothing_of_fleets_is_claimed_unless_something_real_runs_it() {
+fn node_without_owner_is_claimed_unless_a_real_kubelet_runs_it() {
     let mut cluster = Cluster::new(first, 1);
     cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
     for (name, runtime) in [("node-0", "simulated://0.1.0"), ("node-1", "containerd://2.0.0")] {
@@ -111,7 +111,7 @@ fn a_node_that_says_nothing_of_fleets_is_claimed_unless_something_real_runs_it()
 }
 
 #[test]
-fn the_rules_of_a_fleet_elsewhere_are_published() {
+fn rules_of_a_remote_fleet_are_published() {
     let controllers: setpoint_sim::cluster::Controllers = || {
         let published = Some("rules:\n- log: [hello]\n".to_owned());
         let owner = "setpoint-nodes-sim".to_owned();
@@ -127,6 +127,6 @@ fn the_rules_of_a_fleet_elsewhere_are_published() {
     assert_eq!(text(&cluster), "rules:\n- log: [hello]\n");
     cluster.patch("configmaps", place, "", value!({"data": {"rules.yaml": "x"}})).unwrap();
     cluster.settle();
-    assert_eq!(text(&cluster), "rules:\n- log: [hello]\n", "edits do not last");
+    assert_eq!(text(&cluster), "rules:\n- log: [hello]\n", "edits are reverted");
     cluster.assert_quiet();
 }

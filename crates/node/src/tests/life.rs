@@ -1,4 +1,4 @@
-//! The life of a pod, as people see it from outside: states, events and their order.
+//! Tests of the pod life cycle as clients see it: states, Events and their order.
 
 use super::*;
 
@@ -10,14 +10,14 @@ fn annotated(cluster: &mut Cluster, name: &str, annotations: Value, spec: &str) 
     cluster.settle();
 }
 
-/// How often people were told something.
+/// Returns the sum of the counts of Events with a reason.
 fn counted(cluster: &Cluster, reason: &str) -> i64 {
     let all = cluster.list("events");
     let about = all.iter().filter(|event| event.str_at(&["reason"]) == reason);
     about.map(|event| event.get("count").and_then(Value::as_i64).unwrap_or(1)).sum()
 }
 
-/// What each tenth of a second shows, without repetitions.
+/// Returns the distinct states of a pod, sampled each tenth of a second.
 fn seen(cluster: &mut Cluster, name: &str, tenths: u32) -> Vec<String> {
     let mut seen = vec![shown(cluster, name)];
     for _ in 0..tenths {
@@ -31,7 +31,7 @@ fn seen(cluster: &mut Cluster, name: &str, tenths: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_pull_that_fails_does_not_begin_anew_whenever_the_pod_is_written() {
+fn pod_writes_do_not_restart_a_failing_pull() {
     let mut cluster = cluster(slowly);
     for part in [10, 310, 990] {
         cluster.run(Duration::from_millis(part));
@@ -47,7 +47,7 @@ fn a_pull_that_fails_does_not_begin_anew_whenever_the_pod_is_written() {
 }
 
 #[test]
-fn that_a_container_is_killed_is_told_when_it_begins_and_once() {
+fn killing_event_is_emitted_once_when_the_stop_begins() {
     let mut cluster = cluster(slowly);
     let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":5,"failureThreshold":1}"#;
     annotated(
@@ -65,11 +65,11 @@ fn that_a_container_is_killed_is_told_when_it_begins_and_once() {
     assert_eq!(events(&cluster, "Unhealthy"), ["Liveness probe failed: simulated"]);
     seconds(&mut cluster, 20);
     assert_eq!(shown(&cluster, "a"), "Running | ready x1");
-    assert_eq!(counted(&cluster, "Killing"), 1, "it was told");
+    assert_eq!(counted(&cluster, "Killing"), 1, "Event already emitted");
 }
 
 #[test]
-fn a_deadline_is_told_when_it_passes() {
+fn exceeded_deadline_emits_an_event() {
     let mut cluster = cluster(slowly);
     annotated(
         &mut cluster,
@@ -106,7 +106,7 @@ fn set_images(cluster: &mut Cluster, name: &str, of: &str, numbers: std::ops::Ra
 }
 
 #[test]
-fn a_container_with_another_image_is_stopped_and_started_again() {
+fn image_change_restarts_the_container() {
     let mut cluster = cluster(slowly);
     pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"web:1"}]}"#);
     seconds(&mut cluster, 5);
@@ -136,7 +136,7 @@ fn a_container_with_another_image_is_stopped_and_started_again() {
     cluster.assert_quiet();
 }
 
-/// A pod with containers that take 25 s to stop.
+/// Creates a pod with containers that take 25 s to stop.
 fn slow_to_stop(cluster: &mut Cluster, containers: Value) {
     let object = value!({
         "metadata": {"name": "a", "annotations": {"simulate.setpoint.dev/stop-takes": "25s"}},
@@ -147,7 +147,7 @@ fn slow_to_stop(cluster: &mut Cluster, containers: Value) {
 }
 
 #[test]
-fn a_container_with_another_image_stops_in_time_whoever_writes_its_pod() {
+fn pod_writes_do_not_extend_the_stop_of_a_changed_container() {
     let mut cluster = cluster(slowly);
     slow_to_stop(&mut cluster, value!([{"name": "c", "image": "web:1"}]));
     set_image(&mut cluster, "a", "web:2");
@@ -170,7 +170,7 @@ fn a_container_with_another_image_stops_in_time_whoever_writes_its_pod() {
 }
 
 #[test]
-fn a_container_that_changes_while_another_stops_has_its_turn_and_its_time() {
+fn container_changed_during_another_stop_gets_its_full_grace_period() {
     let mut cluster = cluster(slowly);
     slow_to_stop(&mut cluster, value!([{"name": "c", "image": "web:1"}, {"name": "d", "image": "web:1"}]));
     set_image_of(&mut cluster, "a", 0, "web:2");
@@ -182,7 +182,7 @@ fn a_container_that_changes_while_another_stops_has_its_turn_and_its_time() {
     assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready");
     assert_eq!(counted(&cluster, "Killing"), 2);
     seconds(&mut cluster, 20);
-    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready", "it takes as long as the other");
+    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready", "it gets its full stop duration");
     seconds(&mut cluster, 7);
     assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready x1");
     assert_eq!(counted(&cluster, "Killing"), 2);
@@ -190,7 +190,7 @@ fn a_container_that_changes_while_another_stops_has_its_turn_and_its_time() {
 }
 
 #[test]
-fn sidecars_that_change_together_have_their_turns_and_their_times() {
+fn sidecars_changed_together_get_their_full_grace_periods() {
     let mut cluster = cluster(slowly);
     let sidecar = |name: &str| format!(r#"{{"name":"{name}","image":"web:1","restartPolicy":"Always"}}"#);
     let spec = format!(
@@ -219,7 +219,7 @@ fn sidecars_that_change_together_have_their_turns_and_their_times() {
 }
 
 #[test]
-fn a_pod_that_fails_before_it_started_shows_no_container_that_is_still_to_come() {
+fn pod_that_fails_before_its_start_has_no_waiting_container() {
     let mut cluster = cluster(at_once);
     let finalizers = value!(["x.y/z"]);
     let spec = value!({
@@ -237,7 +237,7 @@ fn a_pod_that_fails_before_it_started_shows_no_container_that_is_still_to_come()
 }
 
 #[test]
-fn what_is_said_of_a_running_container_does_not_change_its_past() {
+fn annotations_of_a_running_container_do_not_change_its_past() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"nginx"}]}"#);
     seconds(&mut cluster, 100);
@@ -253,7 +253,7 @@ fn what_is_said_of_a_running_container_does_not_change_its_past() {
 }
 
 #[test]
-fn every_wait_for_a_restart_is_told() {
+fn every_back_off_emits_an_event() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"b","command":["false"]}]}"#);
     seconds(&mut cluster, 120);
@@ -262,7 +262,7 @@ fn every_wait_for_a_restart_is_told() {
 }
 
 #[test]
-fn a_container_to_look_around_in_ends_with_the_reason_that_there_is_none() {
+fn ephemeral_container_terminates_with_a_reason() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let mut spec = get(&cluster, "a").get("spec").cloned().unwrap();
@@ -280,7 +280,7 @@ fn a_container_to_look_around_in_ends_with_the_reason_that_there_is_none() {
     assert_eq!((first.str_at(&["startedAt"]), first.str_at(&["finishedAt"])), (&*now, &*now));
     assert_eq!(shown(&cluster, "a"), "Running | ready");
     cluster.assert_quiet();
-    // Whatever else becomes of the pod later, this one ended then.
+    // Later changes of the pod do not change this end time.
     seconds(&mut cluster, 60);
     cluster.patch("pods", "default/a", "", value!({"metadata": {"labels": {"seen": "later"}}})).unwrap();
     cluster.settle();
@@ -289,7 +289,7 @@ fn a_container_to_look_around_in_ends_with_the_reason_that_there_is_none() {
 }
 
 #[test]
-fn readiness_comes_and_goes_and_is_told_when_it_goes() {
+fn lost_readiness_emits_an_event() {
     let mut cluster = cluster(at_once);
     let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":2,"failureThreshold":2}"#;
     annotated(
@@ -312,7 +312,7 @@ fn readiness_comes_and_goes_and_is_told_when_it_goes() {
 }
 
 #[test]
-fn what_is_to_be_done_at_the_start_delays_a_container_or_kills_it() {
+fn post_start_hook_delays_or_kills_the_container() {
     let mut cluster = cluster(at_once);
     let spec = |hook: &str| {
         format!(r#"{{"containers":[{{"name":"c","image":"i","lifecycle":{{"postStart":{hook}}}}}]}}"#)
@@ -333,7 +333,7 @@ fn what_is_to_be_done_at_the_start_delays_a_container_or_kills_it() {
 }
 
 #[test]
-fn a_slow_pull_is_told_when_it_begins_and_needed_once() {
+fn slow_pull_emits_an_event_at_its_start_and_happens_once() {
     for controllers in [at_once, slowly] {
         let mut cluster = cluster(controllers);
         let slow = value!({"simulate.setpoint.dev/pull-takes": "95s"});
@@ -349,13 +349,13 @@ fn a_slow_pull_is_told_when_it_begins_and_needed_once() {
         assert!(events(&cluster, "Pulled")[0].starts_with(pulled), "{:?}", events(&cluster, "Pulled"));
         annotated(&mut cluster, "b", slow, spec);
         seconds(&mut cluster, 5);
-        assert_eq!(shown(&cluster, "b"), "Running | ready", "it is there");
+        assert_eq!(shown(&cluster, "b"), "Running | ready", "the image is present");
         assert_eq!(counted(&cluster, "Pulling"), 1);
     }
 }
 
 #[test]
-fn an_image_that_is_always_pulled_is_pulled_again() {
+fn pull_policy_always_pulls_at_every_start() {
     let mut cluster = cluster(at_once);
     let spec = |policy: &str| {
         format!(
@@ -372,7 +372,7 @@ fn an_image_that_is_always_pulled_is_pulled_again() {
 }
 
 #[test]
-fn a_container_that_must_not_run_as_root_and_says_that_it_does_never_starts() {
+fn container_that_violates_run_as_non_root_never_starts() {
     let mut cluster = cluster(at_once);
     let spec = |own: &str| {
         format!(
@@ -390,7 +390,7 @@ fn a_container_that_must_not_run_as_root_and_says_that_it_does_never_starts() {
 }
 
 #[test]
-fn an_image_that_is_never_pulled_must_be_on_the_node() {
+fn pull_policy_never_requires_the_image_on_the_node() {
     let mut cluster = cluster(at_once);
     let never = r#"{"containers":[{"name":"c","image":"local:1","imagePullPolicy":"Never"}]}"#;
     pod(&mut cluster, "a", never);
@@ -399,7 +399,7 @@ fn an_image_that_is_never_pulled_must_be_on_the_node() {
     assert_eq!(events(&cluster, "ErrImageNeverPull"), [told]);
     annotated(&mut cluster, "b", value!({"simulate.setpoint.dev/image-present": "true"}), never);
     assert_eq!(shown(&cluster, "b"), "Running | ready");
-    // Once a pod of the node runs the image, it is there for others too.
+    // Once a pod of the node runs the image, it is present for others too.
     pod(&mut cluster, "d", never);
     assert_eq!(shown(&cluster, "d"), "Running | ready");
     seconds(&mut cluster, 70);
@@ -407,7 +407,7 @@ fn an_image_that_is_never_pulled_must_be_on_the_node() {
 }
 
 #[test]
-fn a_container_that_uses_more_memory_than_its_limit_is_killed() {
+fn container_above_its_memory_limit_is_oom_killed() {
     let mut cluster = cluster(at_once);
     let limited = r#"{"containers":[{"name":"c","image":"i","resources":{"limits":{"memory":"64Mi"}}}]}"#;
     annotated(&mut cluster, "fits", value!({"simulate.setpoint.dev/memory": "64Mi"}), limited);
@@ -422,7 +422,7 @@ fn a_container_that_uses_more_memory_than_its_limit_is_killed() {
 }
 
 #[test]
-fn a_command_that_cannot_exist_cannot_be_started() {
+fn missing_command_is_a_start_error() {
     let mut cluster = cluster(at_once);
     let command = |command: &str, policy: &str| {
         format!(
@@ -452,7 +452,7 @@ fn a_command_that_cannot_exist_cannot_be_started() {
 }
 
 #[test]
-fn a_host_path_that_is_not_what_its_type_says_holds_a_pod_back() {
+fn host_path_of_wrong_type_keeps_the_pod_pending() {
     let mut cluster = cluster(at_once);
     let mounts = |path: &str, kind: &str| {
         format!(

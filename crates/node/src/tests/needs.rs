@@ -1,4 +1,4 @@
-//! Pods that name ConfigMaps and Secrets.
+//! Tests of pods that reference ConfigMaps and Secrets.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn waiting(cluster: &Cluster, name: &str) -> String {
 }
 
 #[test]
-fn an_environment_that_cannot_be_made_holds_a_container_back_until_it_can() {
+fn missing_environment_source_delays_the_container() {
     let mut cluster = cluster(at_once);
     let from = |from: &str| format!(r#"{{"containers":[{{"name":"c","image":"i",{from}}}]}}"#);
     pod(&mut cluster, "whole", &from(r#""envFrom":[{"configMapRef":{"name":"missing"}}]"#));
@@ -32,7 +32,7 @@ fn an_environment_that_cannot_be_made_holds_a_container_back_until_it_can() {
     let error = |why: &str| format!("CreateContainerConfigError: {why}");
     assert_eq!(waiting(&cluster, "whole"), error("configmap \"missing\" not found"));
     assert_eq!(waiting(&cluster, "key"), error("secret \"missing\" not found"));
-    assert_eq!(shown(&cluster, "any"), "Running | ready", "it may be missing");
+    assert_eq!(shown(&cluster, "any"), "Running | ready", "the reference is optional");
     let told = events(&cluster, "Failed");
     assert!(told.contains(&"Error: configmap \"missing\" not found".to_owned()), "{told:?}");
     cluster.assert_quiet();
@@ -49,7 +49,7 @@ fn an_environment_that_cannot_be_made_holds_a_container_back_until_it_can() {
 }
 
 #[test]
-fn a_volume_that_cannot_be_made_holds_a_pod_back_until_it_can() {
+fn missing_volume_source_delays_the_pod() {
     let mut cluster = cluster(at_once);
     let volume = |source: &str| {
         format!(r#"{{"volumes":[{{"name":"v",{source}}}],"containers":[{{"name":"c","image":"i"}}]}}"#)
@@ -70,14 +70,14 @@ fn a_volume_that_cannot_be_made_holds_a_pod_back_until_it_can() {
     make(&mut cluster, "configmaps", "missing", value!({}));
     assert_eq!(shown(&cluster, "map"), "Running | ready");
     assert_eq!(condition(&get(&cluster, "map"), "PodReadyToStartContainers"), "True");
-    assert_eq!(shown(&cluster, "item"), "Pending | ContainerCreating", "it is still empty");
+    assert_eq!(shown(&cluster, "item"), "Pending | ContainerCreating", "the ConfigMap has no such key yet");
     make(&mut cluster, "secrets", "missing", value!({}));
     assert_eq!(shown(&cluster, "some"), "Running | ready");
     cluster.patch("configmaps", "default/missing", "", value!({"data": {"k": ""}})).unwrap();
     cluster.settle();
     assert_eq!(shown(&cluster, "item"), "Running | ready");
     cluster.assert_quiet();
-    // Who runs does not care what becomes of it.
+    // A running pod is not affected by the deletion.
     cluster.delete("configmaps", "default/missing", &value!({})).unwrap();
     cluster.settle();
     assert_eq!(shown(&cluster, "map"), "Running | ready");
@@ -85,7 +85,7 @@ fn a_volume_that_cannot_be_made_holds_a_pod_back_until_it_can() {
 }
 
 #[test]
-fn a_pod_has_no_address_before_its_volumes_can_be_made() {
+fn pod_has_no_ip_before_its_volumes_are_mounted() {
     for controllers in [at_once, slowly] {
         let mut cluster = cluster(controllers);
         let spec = |host: bool| {

@@ -1,4 +1,4 @@
-//! Nodes that people switch off, cut off and start again.
+//! Tests of nodes that are powered off, partitioned and rebooted.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn ready(cluster: &Cluster) -> String {
     condition(&cluster.get("nodes", "node-0").unwrap(), "Ready")
 }
 
-/// Says of the node what is said of one that nobody heard for long.
+/// Marks the node as unreachable, as the node life cycle controller does.
 fn give_up(cluster: &mut Cluster) {
     let conditions = value!([{
         "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "silent",
@@ -26,7 +26,7 @@ fn give_up(cluster: &mut Cluster) {
 }
 
 #[test]
-fn a_node_without_power_falls_silent_and_loses_its_containers() {
+fn powered_off_node_becomes_unreachable_and_loses_its_containers() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let boot = cluster.get("nodes", "node-0").unwrap().str_at(&["status", "nodeInfo", "bootID"]).to_owned();
@@ -46,7 +46,7 @@ fn a_node_without_power_falls_silent_and_loses_its_containers() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_runs_on_and_tells_later() {
+fn partitioned_node_keeps_running_and_reports_later() {
     let mut cluster = cluster(at_once);
     pod(
         &mut cluster,
@@ -68,7 +68,7 @@ fn a_node_that_is_cut_off_runs_on_and_tells_later() {
 }
 
 #[test]
-fn a_pod_begins_anew_on_a_node_that_was_started_again() {
+fn pod_restarts_in_a_new_sandbox_after_a_reboot() {
     let mut cluster = cluster(at_once);
     let first = r#"[{"name":"one","image":"b","command":["sleep","3"]},{"name":"two","image":"b","command":["sleep","3"]}]"#;
     let spec = |policy: &str| {
@@ -95,7 +95,7 @@ fn a_pod_begins_anew_on_a_node_that_was_started_again() {
 }
 
 #[test]
-fn a_node_that_returns_is_ready_before_its_pods_are_and_these_become_so_once() {
+fn returning_node_is_ready_before_its_pods_which_become_ready_once() {
     for booted in [true, false] {
         let mut cluster = cluster(at_once);
         pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
@@ -119,7 +119,7 @@ fn a_node_that_returns_is_ready_before_its_pods_are_and_these_become_so_once() {
 }
 
 #[test]
-fn a_process_that_stood_still_takes_its_pods_up_again() {
+fn suspended_process_resumes_its_pods() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let mut other = Cluster::another(only_watchers, &[]);
@@ -127,7 +127,7 @@ fn a_process_that_stood_still_takes_its_pods_up_again() {
     cluster.crash();
     give_up(&mut cluster);
     seconds(&mut cluster, 20);
-    assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False", "the others gave it up");
+    assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False", "the node was marked unreachable");
     cluster.swap(&mut other);
     cluster.settle();
     assert_eq!(
@@ -138,17 +138,17 @@ fn a_process_that_stood_still_takes_its_pods_up_again() {
 }
 
 #[test]
-fn a_silent_node_that_is_deleted_lets_its_pods_go_at_once() {
+fn deleted_unreachable_node_terminates_its_pods_at_once() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
-    // Somebody has yet to clean up after the node, so it does not go at once.
+    // A finalizer keeps the deleted node.
     let kept = value!({"metadata": {"finalizers": ["example.com/kept"]}});
     cluster.patch("nodes", "node-0", "", kept).unwrap();
     cluster.settle();
     give_up(&mut cluster);
     cluster.delete("pods", "default/a", &value!({"gracePeriodSeconds": 1})).unwrap();
-    // The others have said all they have to say of the pod, so only the node can wake it now. That wants to say that it is
-    // there, but it is deleted first; from then on it says nothing.
+    // Other controllers are done with the pod, so only its node can enqueue it. The node is deleted before it
+    // reports its return; from then on it does not report.
     for _ in 0..5 {
         cluster.observe();
         cluster.plan();
@@ -161,7 +161,7 @@ fn a_silent_node_that_is_deleted_lets_its_pods_go_at_once() {
     assert!(cluster.get("pods", "default/a").is_none(), "{:#?}", cluster.history);
 }
 
-/// Those who watch nodes, without the nodes.
+/// Controllers that watch nodes, without the nodes' own planners.
 fn only_watchers() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let watcher = setpoint_controllers::node_lifecycle::NodeLifecycle::default();
     (vec![Box::new(watcher)], setpoint_controllers::indexes::all())

@@ -1,4 +1,4 @@
-//! Pods that ask for other resources while they run.
+//! Tests of in-place resize.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn asking(cpu: &str, policy: &str) -> String {
     )
 }
 
-/// `given / had | pending | in progress`.
+/// Formats a pod: `allocated / actual | pending | in progress`.
 fn state(cluster: &Cluster, name: &str) -> String {
     let pod = get(cluster, name);
     let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
@@ -30,7 +30,7 @@ fn state(cluster: &Cluster, name: &str) -> String {
 }
 
 #[test]
-fn what_fits_is_had_at_once() {
+fn resize_that_fits_is_granted_at_once() {
     let mut cluster = cluster(slowly);
     pod(&mut cluster, "a", &asking("1", "NotRequired"));
     seconds(&mut cluster, 5);
@@ -45,7 +45,7 @@ fn what_fits_is_had_at_once() {
 }
 
 #[test]
-fn more_than_the_node_has_is_never_had() {
+fn resize_beyond_node_capacity_is_infeasible() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", &asking("1", "NotRequired"));
     resize(&mut cluster, "a", "100");
@@ -56,7 +56,7 @@ fn more_than_the_node_has_is_never_had() {
     let why = "Node didn't have enough capacity: cpu, requested: 100000, capacity: 16000";
     assert!(told[0].ends_with(&format!("\"generation\":2,\"error\":\"{why}\"}}")), "{told:?}");
     cluster.assert_quiet();
-    // Another finds the room that it does not have.
+    // Another pod uses the free resources.
     pod(&mut cluster, "b", &asking("15", "NotRequired"));
     assert_eq!(shown(&cluster, "b"), "Running | ready");
     resize(&mut cluster, "a", "1");
@@ -65,7 +65,7 @@ fn more_than_the_node_has_is_never_had() {
 }
 
 #[test]
-fn what_does_not_fit_now_is_had_when_another_goes_or_shrinks() {
+fn deferred_resize_is_granted_when_another_pod_ends_or_shrinks() {
     let mut cluster = cluster(at_once);
     for (name, cpu) in [("a", "4"), ("b", "6"), ("c", "6")] {
         pod(&mut cluster, name, &asking(cpu, "NotRequired"));
@@ -80,7 +80,7 @@ fn what_does_not_fit_now_is_had_when_another_goes_or_shrinks() {
     cluster.settle();
     assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ");
     resize(&mut cluster, "b", "3");
-    assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ", "not enough yet");
+    assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ", "still deferred");
     resize(&mut cluster, "b", "2");
     assert_eq!(state(&cluster, "a"), "8 / 8 |  | ");
     resize(&mut cluster, "a", "12");
@@ -92,7 +92,7 @@ fn what_does_not_fit_now_is_had_when_another_goes_or_shrinks() {
 }
 
 #[test]
-fn two_that_wait_are_not_given_the_same_room() {
+fn two_deferred_resizes_do_not_get_the_same_resources() {
     let mut cluster = cluster(at_once);
     for (name, cpu) in [("a", "4"), ("b", "4"), ("c", "8")] {
         pod(&mut cluster, name, &asking(cpu, "NotRequired"));
@@ -107,7 +107,7 @@ fn two_that_wait_are_not_given_the_same_room() {
 }
 
 #[test]
-fn a_container_that_says_so_is_started_again_to_have_it() {
+fn resize_policy_restart_container_restarts_the_container() {
     let mut cluster = cluster(slowly);
     pod(&mut cluster, "a", &asking("1", "RestartContainer"));
     seconds(&mut cluster, 5);

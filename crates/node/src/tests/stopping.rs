@@ -1,8 +1,8 @@
-//! How the containers of a pod end: what is done before, in which order, and when.
+//! Tests of container termination: hooks, order and times.
 
 use super::*;
 
-/// A pod whose main container ends with it after some time, with two sidecars that do something before they end.
+/// Creates a pod with a main container and two sidecars whose preStop hooks take `hooks` seconds.
 fn with_sidecars(cluster: &mut Cluster, main: Value, hooks: [u64; 2]) {
     let sidecar = |name: &str, seconds: u64| {
         value!({
@@ -22,7 +22,7 @@ fn with_sidecars(cluster: &mut Cluster, main: Value, hooks: [u64; 2]) {
     seconds(cluster, 1);
 }
 
-/// When each container ended, in seconds since a time: those that run first, then the others.
+/// Returns the end times of containers in seconds since a time, init containers first.
 fn ends(cluster: &Cluster, since: setpoint_api::Time) -> Vec<u64> {
     let pod = get(cluster, "a");
     let list = |field: &str| pod.at(&["status", field]).and_then(Value::as_list).unwrap_or_default().to_vec();
@@ -34,7 +34,7 @@ fn ends(cluster: &Cluster, since: setpoint_api::Time) -> Vec<u64> {
 }
 
 #[test]
-fn sidecars_do_beside_the_rest_what_is_to_be_done_before_they_end_and_end_after_it() {
+fn sidecar_pre_stop_hooks_run_in_parallel_and_sidecars_terminate_last() {
     for (hooks, expected) in [([5, 6], [14, 14, 10]), ([20, 12], [21, 17, 10])] {
         let mut cluster = cluster(at_once);
         with_sidecars(&mut cluster, value!({"name": "c", "image": "i"}), hooks);
@@ -48,7 +48,7 @@ fn sidecars_do_beside_the_rest_what_is_to_be_done_before_they_end_and_end_after_
 }
 
 #[test]
-fn sidecars_that_nobody_needs_any_more_begin_to_stop_together() {
+fn sidecars_of_a_finished_pod_start_to_stop_together() {
     let mut cluster = cluster(at_once);
     let main = value!({"name": "c", "image": "i", "command": ["sleep", "10"]});
     let since = crate::lifecycle::whole(cluster.now);
@@ -60,7 +60,7 @@ fn sidecars_that_nobody_needs_any_more_begin_to_stop_together() {
         told.sort();
         told
     };
-    assert_eq!(told(&cluster), killing, "it is told when they begin to");
+    assert_eq!(told(&cluster), killing, "Events are emitted when the stop begins");
     seconds(&mut cluster, 30);
     assert_eq!(ends(&cluster, since), [20, 18, 10]);
     assert_eq!(told(&cluster), killing);
@@ -68,7 +68,7 @@ fn sidecars_that_nobody_needs_any_more_begin_to_stop_together() {
 }
 
 #[test]
-fn what_is_done_before_the_end_takes_no_less_than_it_says() {
+fn pre_stop_hook_gets_its_full_duration() {
     let mut cluster = cluster(at_once);
     let hook = |name: &str, seconds: i64, hook: &str| {
         format!(
@@ -80,7 +80,7 @@ fn what_is_done_before_the_end_takes_no_less_than_it_says() {
     for (name, grace, what) in hooks {
         pod(&mut cluster, name, &hook(name, grace, what));
     }
-    // However late in a second it begins.
+    // The stop begins late within a second.
     cluster.now = crate::lifecycle::whole(cluster.now).after(Duration::from_millis(1990));
     for (name, ..) in hooks {
         cluster.delete("pods", &format!("default/{name}"), &value!({})).unwrap();

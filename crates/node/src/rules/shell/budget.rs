@@ -1,20 +1,20 @@
-//! How far a script is followed: a script is a few words that anybody may write, and what it comes to is reckoned in
-//! the process that serves everybody.
+//! Budget of script evaluation. Any client may write a script, and it is evaluated in the process that serves
+//! all clients, so its cost is bounded.
 
-/// How many commands are gone through. A script that is longer goes on for longer than anybody looks.
+/// Maximum number of commands evaluated. A longer script is taken to run until it is stopped.
 const COMMANDS_MAX: u32 = 10_000;
-/// How many bytes are read and copied on the way.
+/// Maximum bytes read and copied.
 const HANDLED_MAX: usize = 8 << 20;
-/// How many bytes are left of a script: what it says, and every state of its files.
+/// Maximum bytes of the result: output, and every state of the files.
 const KEPT_MAX: usize = 1 << 20;
-/// What anything costs besides its bytes.
+/// Cost of an item besides its bytes.
 const EACH: usize = 16;
 
-/// Scripts of the longest kind that a pod may have; the scripts of one with more get equal shares of this. A pod is
-/// looked at in the loop that serves all controllers.
+/// Number of full budgets per pod; the scripts of a pod with more get equal shares. Pods are synced in the
+/// loop that serves all controllers.
 const SCRIPTS_MAX: u32 = 5;
 
-/// What may still be done for a script. Once something could not be afforded, nothing can.
+/// Remaining budget of a script. Once an operation exceeds it, all further ones do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Budget {
     commands: u32,
@@ -29,13 +29,13 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// One of which nothing is spent.
+    /// Returns the full budget of one script.
     pub fn new() -> Budget {
         Budget { commands: COMMANDS_MAX, handled: HANDLED_MAX, kept: KEPT_MAX }
     }
 
-    /// The share of each script of a pod with so many of them, for all that is gone through for its sake: earlier runs,
-    /// and every state of its files that a probe finds.
+    /// Returns the share of each of a pod's scripts. It covers all evaluations of the script: earlier runs,
+    /// and every state of the files that a probe reads.
     pub fn share(scripts: usize) -> Budget {
         let count = u32::try_from(scripts.max(1)).unwrap_or(u32::MAX);
         let bytes = |max: usize| max * SCRIPTS_MAX as usize / scripts.max(1);
@@ -46,12 +46,12 @@ impl Budget {
         }
     }
 
-    /// Bytes that the variables and words of a container take at most, of so many for a container alone.
+    /// Returns the maximum bytes of a container's variables and arguments; `max` applies to a single script.
     pub fn room(scripts: usize, max: usize) -> usize {
         max.min(max * SCRIPTS_MAX as usize / scripts.max(1))
     }
 
-    /// The part of a share that goes to one script.
+    /// Returns the part of a share that one evaluation may use.
     pub fn limit(self) -> Budget {
         let Budget { commands, handled, kept } = Budget::new();
         Budget {
@@ -61,42 +61,42 @@ impl Budget {
         }
     }
 
-    /// Takes off what a script took that was given so much and left so much of it. What it keeps is dropped again with
-    /// its result, so the next one may keep as much.
+    /// Deducts the cost of an evaluation, given its budget before and after. Its result is dropped, so the
+    /// next one may keep as many bytes.
     pub fn spend(&mut self, given: Budget, left: Budget) {
         self.commands = self.commands.saturating_sub(given.commands - left.commands);
         self.handled = self.handled.saturating_sub(given.handled - left.handled);
-        // A script that was given less than any script may have has come to the end of the share.
+        // An evaluation that exceeded less than a full budget has used up the share.
         self.settle(!left.is_spent() || given == Budget::new());
     }
 
-    /// Whether the script can be followed no further.
+    /// `true` if the budget is used up.
     pub fn is_spent(&self) -> bool {
         self.handled == 0
     }
 
-    /// Goes through a command. Says whether that can be afforded, as the others do.
+    /// Charges a command. Returns `false` if it exceeds the budget, as do the other charges.
     pub fn command(&mut self) -> bool {
         let left = self.commands.checked_sub(1);
         self.commands = left.unwrap_or(0);
         self.settle(left.is_some())
     }
 
-    /// Reads or copies some bytes.
+    /// Charges bytes that are read or copied.
     pub fn handle(&mut self, bytes: usize) -> bool {
         let left = self.handled.checked_sub(bytes.saturating_add(EACH));
         self.handled = left.unwrap_or(0);
         !self.is_spent()
     }
 
-    /// Keeps some bytes.
+    /// Charges bytes of the result.
     pub fn keep(&mut self, bytes: usize) -> bool {
         let left = self.kept.checked_sub(bytes.saturating_add(EACH));
         self.kept = left.unwrap_or(0);
         self.settle(left.is_some())
     }
 
-    /// How many bytes can be kept.
+    /// Returns the bytes that the result may still use.
     pub fn kept(&self) -> usize {
         self.kept
     }
@@ -109,7 +109,7 @@ impl Budget {
     }
 }
 
-/// What some texts cost.
+/// Returns the cost of texts.
 pub(super) fn cost<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
     texts.map(|text| text.len() + EACH).sum()
 }

@@ -1,6 +1,6 @@
-//! What `echo -e` and `printf` make of their words.
+//! Escape sequences and formats of `echo -e` and `printf`.
 
-/// A text with its escapes taken out. A `\c` ends all output, which is said too.
+/// Expands escape sequences. Returns `true` if a `\c` ended the output.
 pub(super) fn unescape(text: &str) -> (String, bool) {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -29,7 +29,7 @@ pub(super) fn unescape(text: &str) -> (String, bool) {
     (plain, false)
 }
 
-/// The character of a code of so many digits at most.
+/// Parses a character code of at most `digits` digits.
 fn code(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, base: u32, digits: usize) -> char {
     let mut code = 0;
     for _ in 0..digits {
@@ -40,8 +40,8 @@ fn code(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, base: u32, digits: 
     char::from_u32(code & 0xff).unwrap_or('\0')
 }
 
-/// What `printf` says: the format, as often as there are words for it. Nothing if the format is not known here, or if
-/// that is much more than so many bytes.
+/// Returns the output of `printf`, which repeats the format until its arguments are used up; `None` if the
+/// format is not supported or the output far exceeds `bytes_max`.
 pub(super) fn printf(words: &[&str], bytes_max: usize) -> Option<String> {
     let (format, mut arguments) = words.split_first()?;
     let mut said = String::new();
@@ -57,7 +57,7 @@ pub(super) fn printf(words: &[&str], bytes_max: usize) -> Option<String> {
     }
 }
 
-/// Says the format once. Gives whether that was all.
+/// Formats once. Returns `true` if a `\c` ended the output; `None` if the format is not supported.
 fn once(format: &str, arguments: &mut &[&str], said: &mut String) -> Option<bool> {
     let mut rest = format;
     while let Some(at) = rest.find('%') {
@@ -97,13 +97,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_taken_out() {
+    fn escape_sequences_are_expanded() {
         assert_eq!(unescape(r"a\tb\n\\c\x41\0101\q"), ("a\tb\n\\cAA\\q".to_owned(), false));
         assert_eq!(unescape(r"a\cb"), ("a".to_owned(), true));
     }
 
     #[test]
-    fn a_format_is_said_as_often_as_there_are_words_for_it() {
+    fn printf_repeats_its_format_until_arguments_are_used_up() {
         assert_eq!(printf(&["hello\\n"], 9).as_deref(), Some("hello\n"));
         assert_eq!(printf(&["%s=%d;", "a", "1", "b"], 9).as_deref(), Some("a=1;b=0;"));
         assert_eq!(printf(&["100%%\\n", "x"], 9).as_deref(), Some("100%\n"));

@@ -1,4 +1,4 @@
-//! Goes through commands without running any: what the time is, which files there are, and what was said.
+//! Evaluator of shell commands: tracks time, files and output without running anything.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use super::words::{After, Command, What, parse};
 use super::{Course, Cycle};
 use crate::rules::env::{Env, Value};
 
-/// How deep sequences are run in one another at most, in one shell and in those that it runs. Of what goes deeper nobody
-/// knows what it does: each level takes some of a small stack.
+/// Maximum nesting of sequences, across nested shells. Deeper ones count as unknown, to bound the use of the
+/// stack.
 const DEPTH_MAX: u32 = 100;
 
-/// Commands that do nothing which can be seen from outside, and succeed.
+/// Commands without visible effect that succeed.
 const QUIET: [&str; 15] = [
     ":", "true", "cd", "chmod", "chown", "date", "df", "env", "id", "ls", "mkdir", "pwd", "sync", "trap",
     "umask",
 ];
-/// Commands that end the same way whatever their words are.
+/// Commands whose exit code does not depend on their arguments.
 const SAYING: [&str; 4] = ["echo", "export", "hostname", "printf"];
 
 pub(super) enum Step {
-    /// A command ended.
+    /// The command ended with an exit code.
     Code(i64),
-    /// The whole ended.
+    /// The script ended with an exit code.
     Exit(i64),
-    /// Nobody knows what it does; it goes on.
+    /// The command is unknown, or runs until it is stopped.
     Endless,
 }
 
-/// What one shell knows.
+/// State of one shell.
 #[derive(Clone, Default)]
 struct Shell {
     env: Env,
-    /// Whether it ends at the first command that fails.
+    /// `true` after `set -e`.
     is_strict: bool,
-    /// In how many commands it is whose failure somebody asks for.
+    /// Number of enclosing commands whose failure is tested, which suspends `set -e`.
     guards: u32,
-    /// The code of the last command.
+    /// Exit code of the last command (`$?`).
     last: i64,
-    /// Its own words, its name first.
+    /// Positional parameters, beginning with `$0`.
     words: Vec<String>,
-    /// When each of those that go on beside it ends, and with which code; nothing for one that does not.
+    /// End time and exit code of each background job; `None` for one that does not end.
     jobs: Vec<Option<(Duration, i64)>>,
 }
 
@@ -53,21 +53,21 @@ pub(super) struct Machine {
     pub course: Course,
     shell: Shell,
     pub budget: Budget,
-    /// In how many sequences it is.
+    /// Current nesting of sequences.
     depth: u32,
 }
 
-/// Where output goes: to a file, and whether to its end.
+/// Output redirection: file name, and `true` for appending.
 type Into<'a> = Option<(&'a str, bool)>;
 
 impl Machine {
-    /// One that begins where these files and variables are.
+    /// Returns an evaluator with the given files and variables.
     pub fn new(files: BTreeMap<String, String>, env: Env, budget: Budget) -> Machine {
         let shell = Shell { env, ..Shell::default() };
         Machine { files, now: Duration::ZERO, course: Course::default(), shell, budget, depth: 0 }
     }
 
-    /// Runs one command; what it says goes to a file if one is named.
+    /// Evaluates one command; its output goes to a file if one is given.
     pub fn run(&mut self, words: &[&str], into: Into<'_>) -> Step {
         if !self.budget.command() {
             return Step::Endless;
@@ -126,7 +126,7 @@ impl Machine {
         Step::Code(0)
     }
 
-    /// Runs something that is in something else, unless that is too deep.
+    /// Evaluates something nested, up to the maximum depth.
     fn deeper(&mut self, run: impl FnOnce(&mut Machine) -> Step) -> Step {
         if self.depth == DEPTH_MAX {
             return Step::Endless;
@@ -137,7 +137,7 @@ impl Machine {
         step
     }
 
-    /// Makes files, or removes them.
+    /// Creates or removes files.
     fn write_all(&mut self, words: &[&str], are_made: bool) {
         for file in words.iter().filter(|word| !word.starts_with('-')) {
             let text = are_made.then(|| self.files.get(*file).cloned().unwrap_or_default());
@@ -165,7 +165,7 @@ impl Machine {
             }
             at += usize::from(takes_name);
         }
-        // What is left are the shell's own words from now on.
+        // The remaining words are the new positional parameters.
         if let Some(own) = words.get(at..).filter(|own| !own.is_empty()) {
             let name = self.shell.words.first().cloned().unwrap_or_default();
             let own = own.iter().skip_while(|word| **word == "--").map(|word| (*word).to_owned());
@@ -188,7 +188,7 @@ impl Machine {
             }
         }
         let Some(script) = words.get(at).filter(|_| has_script) else { return Step::Endless };
-        // A token takes several times the room of its text.
+        // Tokens take several times the bytes of their text.
         if !self.budget.handle(script.len().saturating_mul(4)) || !self.budget.handle(self.shell.env.size()) {
             return Step::Endless;
         }
@@ -198,13 +198,13 @@ impl Machine {
         let step = self.sequence(&parse(script));
         self.shell = outer;
         match step {
-            // An exit ends the script, not who called it.
+            // An exit ends the inner script, not its caller.
             Step::Exit(code) => Step::Code(code),
             other => other,
         }
     }
 
-    /// Runs one command after the other, as far as each is due.
+    /// Evaluates a sequence, including `&&` and `||`.
     fn sequence(&mut self, commands: &[Command]) -> Step {
         self.deeper(|machine| machine.one_by_one(commands))
     }
@@ -223,7 +223,7 @@ impl Machine {
             if !is_due {
                 continue;
             }
-            // Where somebody asks for a failure, it ends nothing.
+            // A tested failure does not trigger `set -e`.
             let is_last = commands.get(at + 1).is_none_or(|next| next.after == After::Any);
             let is_guarded = command.negated || !is_last;
             self.shell.guards += u32::from(is_guarded);
@@ -272,7 +272,7 @@ impl Machine {
         }
     }
 
-    /// A program with its words, after what is assigned before it.
+    /// Evaluates a simple command, after the assignments before it.
     fn plain(&mut self, words: &[Word], into: Option<&(Word, bool)>) -> Step {
         let assigned: Vec<(&str, Value)> = words.iter().map_while(|word| self.assignment(word)).collect();
         let (words, is_sure) = self.expand(&words[assigned.len()..]);
@@ -303,11 +303,11 @@ impl Machine {
         step
     }
 
-    /// What a word assigns, if it does.
+    /// Parses an assignment; `None` if the word is not one.
     fn assignment<'a>(&mut self, word: &'a Word) -> Option<(&'a str, Value)> {
         let Some((Part::Text(first), rest)) = word.parts.split_first() else { return None };
         let (name, text) = first.split_once('=')?;
-        // The name is looked through and copied as the text is.
+        // The name is scanned and copied like the text.
         self.budget.handle(first.len());
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if name.is_empty() || !name.bytes().all(is_name) || name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -317,7 +317,7 @@ impl Machine {
         Some((name, Value { text: format!("{text}{}", rest.text), sure: rest.sure }))
     }
 
-    /// The text of a word that stays one; some of it, if that is more than can be afforded.
+    /// Expands a word without splitting; the result is truncated once the budget is used up.
     fn value_of(&mut self, parts: &[Part]) -> Value {
         let mut whole = Value::sure("");
         for part in parts {
@@ -331,12 +331,12 @@ impl Machine {
         whole
     }
 
-    /// The words that words come to, and whether they are known for sure; some of them, if they are more than can be
-    /// afforded.
+    /// Expands words with splitting. Returns `true` if all values are known; the result is truncated once the
+    /// budget is used up.
     fn expand(&mut self, words: &[Word]) -> (Vec<String>, bool) {
         let (mut all, mut is_sure) = (Vec::new(), true);
         for word in words {
-            // A word in quotes may have no parts at all, and is still one more that is made.
+            // An empty quoted word has no parts, but still costs an item.
             if !self.budget.handle(0) {
                 return (all, false);
             }
@@ -351,7 +351,7 @@ impl Machine {
                     open.get_or_insert_default().push_str(&value.text);
                     continue;
                 }
-                // What is not quoted falls into words.
+                // Unquoted expansions are split at whitespace.
                 for (at, piece) in value.text.split(char::is_whitespace).enumerate() {
                     if at > 0 && open.is_some() {
                         self.budget.handle(0);
@@ -367,7 +367,7 @@ impl Machine {
         (all, is_sure)
     }
 
-    /// What a part of a word comes to.
+    /// Expands a part of a word.
     fn part(&mut self, part: &Part) -> Value {
         let value = match part {
             Part::Text(text) => Value::sure(text),
@@ -389,7 +389,7 @@ impl Machine {
         };
         match (value, fallback) {
             (Some(value), Some((_, true))) if value.sure && value.text.is_empty() => None,
-            // What may not be set is read as if it were not.
+            // A variable that may be unset is taken as unset.
             (Some(value), Some((text, _))) if value.text.is_empty() && !value.sure => {
                 Some(Value::unsure(text.clone()))
             }
@@ -398,7 +398,7 @@ impl Machine {
         .unwrap_or_else(|| Value::sure(fallback.map_or("", |(text, _)| text)))
     }
 
-    /// The same machine, of which nothing is written down yet.
+    /// Returns a copy with an empty course.
     fn fork(&mut self) -> Machine {
         let files = self.files.iter().flat_map(|(name, text)| [name.as_str(), text]);
         let copied = cost(files.chain(self.shell.words.iter().map(String::as_str)));
@@ -408,7 +408,7 @@ impl Machine {
         Machine { files, now: self.now, course, shell, budget: self.budget, depth: self.depth }
     }
 
-    /// Writes down what another did.
+    /// Merges the course of another evaluator.
     fn take_in(&mut self, other: Machine) {
         self.budget = other.budget;
         self.course.log.extend(other.course.log);
@@ -418,7 +418,7 @@ impl Machine {
         }
     }
 
-    /// Does something for ever: what it does once is known, if it ends and takes time.
+    /// Evaluates an infinite loop: one iteration determines all, if it ends and takes time.
     fn cycle(&mut self, body: &[Command]) -> Step {
         let mut once = self.fork();
         match once.sequence(body) {
@@ -442,13 +442,13 @@ impl Machine {
 
     fn each(&mut self, name: &str, words: &[Word], body: &[Command]) -> Step {
         let (words, is_sure) = self.expand(words);
-        // What a pattern stands for is not known.
+        // The files that a pattern matches are unknown.
         if !is_sure || words.iter().any(|word| word.contains(['*', '?', '{'])) {
             return Step::Endless;
         }
         let mut last = Step::Code(0);
         for word in words {
-            // A round costs something even where there is nothing to do in it.
+            // An iteration costs something even if its body is empty.
             if !self.budget.handle(name.len() + word.len()) {
                 return Step::Endless;
             }
@@ -461,7 +461,7 @@ impl Machine {
         last
     }
 
-    /// Waits for what goes on beside.
+    /// Waits for background jobs.
     fn wait(&mut self, words: &[&str]) -> Step {
         let mut code = 0;
         let jobs: Vec<Option<(Duration, i64)>> = match words {
@@ -477,7 +477,7 @@ impl Machine {
             self.now = self.now.max(end);
             code = if words.is_empty() { 0 } else { ended };
         }
-        // What they left behind is there from now on.
+        // File changes of the finished jobs become visible.
         let texts = self.course.files.iter().flat_map(|(_, name, text)| [Some(name), text.as_ref()]);
         if !self.budget.handle(cost(texts.flatten().map(String::as_str))) {
             return Step::Endless;
@@ -595,21 +595,21 @@ impl Machine {
     }
 }
 
-/// How many processes there are before the first that goes on beside a shell.
+/// PID before the first background job.
 const PIDS: usize = 6;
 
-/// The number of the process that goes on beside a shell as the so many-th; nothing before the first.
+/// Returns the PID of the background job with a 1-based number; empty for 0.
 fn pid(job: usize) -> String {
     if job == 0 { String::new() } else { (job + PIDS).to_string() }
 }
 
-/// The so many-th that goes on beside a shell is the process of this number, if any is.
+/// Returns the number of the background job with a PID, if there is one.
 fn job(pid: &str) -> Option<usize> {
     let job = pid.parse::<usize>().ok()?.checked_sub(PIDS)?;
     (self::pid(job) == pid).then_some(job)
 }
 
-/// What `echo` makes of its words.
+/// Returns the output of `echo`.
 fn echoed(words: &[&str]) -> String {
     let is_option = |word: &&&str| {
         word.len() > 1 && word.starts_with('-') && word[1..].bytes().all(|b| b"neE".contains(&b))

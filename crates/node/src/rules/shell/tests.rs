@@ -1,4 +1,4 @@
-//! What scripts come to.
+//! Tests of script evaluation.
 
 use super::*;
 use crate::rules::env::Value;
@@ -13,7 +13,7 @@ fn end(words: &[&str]) -> Option<(u64, i64)> {
 }
 
 #[test]
-fn plain_commands_end_as_they_say() {
+fn simple_commands_have_their_exit_codes() {
     assert_eq!(end(&["sleep", "5"]), Some((5, 0)));
     assert_eq!(end(&["/bin/sleep", "1m", "2s"]), Some((62, 0)));
     assert_eq!(end(&["true"]), Some((0, 0)));
@@ -25,7 +25,7 @@ fn plain_commands_end_as_they_say() {
 }
 
 #[test]
-fn sequences_run_one_after_the_other() {
+fn sequences_run_in_order() {
     let course = course(&["sh", "-c", "echo one; sleep 2 && echo 'two three'; exit 7; echo never"]);
     let at = Duration::from_secs;
     assert_eq!(course.end, Some((at(2), 7)));
@@ -37,7 +37,7 @@ fn sequences_run_one_after_the_other() {
 }
 
 #[test]
-fn what_is_not_known_goes_on_until_it_is_stopped() {
+fn unknown_commands_run_until_stopped() {
     for script in ["while true; do sleep 1; done", "sleep 1; nginx", "a | b", "exit $(cat x)", "nginx & wait"]
     {
         assert_eq!(end(&["sh", "-c", script]), None, "{script}");
@@ -46,7 +46,7 @@ fn what_is_not_known_goes_on_until_it_is_stopped() {
 }
 
 #[test]
-fn branches_are_taken_as_their_condition_ends() {
+fn branches_follow_their_condition() {
     for (script, ends) in [
         ("if true; then exit 3; fi", Some((0, 3))),
         ("if false; then exit 3; fi; sleep 2", Some((2, 0))),
@@ -63,7 +63,7 @@ fn branches_are_taken_as_their_condition_ends() {
 }
 
 #[test]
-fn a_loop_says_the_same_again_and_again() {
+fn loops_repeat_their_output() {
     let course = course(&["sh", "-c", "echo up; sleep 3; while true; do echo hello; sleep 2; done"]);
     assert_eq!(course.end, None);
     let (said, next) = course.said_by(Duration::from_secs(8));
@@ -72,11 +72,11 @@ fn a_loop_says_the_same_again_and_again() {
     assert_eq!(next, Some(Duration::from_secs(9)));
     let endless = self::course(&["sh", "-c", "while :; do echo x; done"]);
     let (said, next) = endless.said_by(Duration::MAX);
-    assert_eq!((said.len(), next), (0, None), "one that takes no time would never end");
+    assert_eq!((said.len(), next), (0, None), "a loop without duration has no output");
 }
 
 #[test]
-fn of_a_loop_that_says_much_the_newest_lines_are_kept() {
+fn latest_lines_of_a_verbose_loop_are_kept() {
     let hasty = course(&["sh", "-c", "echo up; while true; do echo x; sleep 0.000001; done"]);
     let (years, turn) = (Duration::from_secs(10 * 365 * 86_400), Duration::from_micros(1));
     let (said, next) = hasty.said_by(years);
@@ -84,10 +84,10 @@ fn of_a_loop_that_says_much_the_newest_lines_are_kept() {
     assert_eq!((said.len(), said.last()), (LINES_MAX, Some(&(years, "x"))));
     assert_eq!(said.first(), Some(&(years - turn * (lines - 1), "x")));
     assert_eq!(next, Some(years + turn));
-    // The first line, and one at the beginning of each turn.
+    // One line at the start, and one at the beginning of each iteration.
     assert_eq!(hasty.dropped_by(years), 2 + 10 * 365 * 86_400 * 1_000_000 - LINES_MAX);
     assert_eq!(hasty.dropped_by(turn), 0);
-    assert_eq!(hasty.said_by(Duration::MAX).0.len(), LINES_MAX, "as far as any clock goes");
+    assert_eq!(hasty.said_by(Duration::MAX).0.len(), LINES_MAX, "latest representable time");
     let script = format!("x={}; while true; do echo $x; sleep 1; done", "a".repeat(100_000));
     let wordy = course(&["sh", "-c", &script]);
     let (said, next) = wordy.said_by(years);
@@ -96,7 +96,7 @@ fn of_a_loop_that_says_much_the_newest_lines_are_kept() {
 }
 
 #[test]
-fn turns_of_a_loop_that_overlap_are_told_in_order() {
+fn output_of_overlapping_iterations_is_ordered() {
     let course = course(&["sh", "-c", "while true; do sleep 5 && echo late & echo early; sleep 2; done"]);
     let (said, next) = course.said_by(Duration::from_secs(7));
     let times: Vec<(u64, &str)> = said.iter().map(|(at, line)| (at.as_secs(), *line)).collect();
@@ -124,7 +124,7 @@ fn words_go_into_files() {
     assert_eq!((course.log.len(), course.end), (0, Some((Duration::ZERO, 0))));
 }
 
-/// When a script ends and with which code, and what it says.
+/// Run time and exit code of a script, and its output.
 fn told(script: &str) -> (Option<(u64, i64)>, Vec<String>) {
     let course = course(&["sh", "-c", script]);
     let end = course.end.map(|(at, code)| (at.as_secs(), code));
@@ -132,7 +132,7 @@ fn told(script: &str) -> (Option<(u64, i64)>, Vec<String>) {
 }
 
 #[test]
-fn a_strict_shell_ends_at_the_first_failure_that_nobody_asks_for() {
+fn errexit_ends_at_the_first_untested_failure() {
     for (script, ends, says) in [
         ("set -e\nfalse\necho never", Some((0, 1)), &[][..]),
         ("set -euo pipefail; false; echo never", Some((0, 1)), &[]),
@@ -159,7 +159,7 @@ fn a_strict_shell_ends_at_the_first_failure_that_nobody_asks_for() {
 }
 
 #[test]
-fn a_bare_exit_ends_as_the_last_command_did() {
+fn bare_exit_uses_the_last_exit_code() {
     for (script, ends) in [
         ("false; exit", (0, 1)),
         ("true; exit", (0, 0)),
@@ -173,7 +173,7 @@ fn a_bare_exit_ends_as_the_last_command_did() {
 }
 
 #[test]
-fn what_goes_on_beside_is_waited_for() {
+fn background_jobs_are_waited_for() {
     for (script, ends, says) in [
         ("sleep 1 & wait", Some((1, 0)), &[][..]),
         ("sleep 5 & sleep 2; echo a; wait; echo b", Some((5, 0)), &["a", "b"]),
@@ -193,7 +193,7 @@ fn what_goes_on_beside_is_waited_for() {
 }
 
 #[test]
-fn variables_stand_for_their_values() {
+fn variables_are_expanded() {
     let mut env = Env::default();
     env.set("N", Value::sure("3"));
     env.set("WORDS", Value::sure("a  b"));
@@ -223,7 +223,7 @@ fn variables_stand_for_their_values() {
 }
 
 #[test]
-fn a_variable_that_may_not_be_set_is_read_as_nothing_and_not_relied_upon() {
+fn possibly_unset_variable_is_empty_and_unknown() {
     for (script, ends, says) in [
         ("echo [$WEB_PORT] [${WEB_SERVICE_HOST}]", Some((0, 0)), "[] []"),
         ("echo ${WEB_PORT:-80} ${WEB_PORT-81}", Some((0, 0)), "80 81"),
@@ -238,7 +238,7 @@ fn a_variable_that_may_not_be_set_is_read_as_nothing_and_not_relied_upon() {
 }
 
 #[test]
-fn words_are_said_as_a_shell_says_them() {
+fn quoting_and_echo_follow_the_shell() {
     for (script, says) in [
         (r#"echo "a\tb \\ \"c\" \$x""#, &[r#"a\tb \ "c" $x"#][..]),
         (r"echo -e 'a\nb'; echo 'a\nb'", &["a", "b", r"a\nb"]),
@@ -252,7 +252,7 @@ fn words_are_said_as_a_shell_says_them() {
 }
 
 #[test]
-fn a_script_that_is_too_long_to_look_through_goes_on() {
+fn script_beyond_the_command_budget_runs_until_stopped() {
     let digits = "0 1 2 3 4 5 6 7 8 9";
     let (mut open, mut close) = (String::new(), String::new());
     for name in ["a", "b", "c", "d", "e", "f"] {
@@ -263,7 +263,7 @@ fn a_script_that_is_too_long_to_look_through_goes_on() {
 }
 
 #[test]
-fn what_stands_too_deep_in_itself_is_not_known_and_harms_nobody() {
+fn deep_nesting_is_unknown_and_does_not_overflow_the_stack() {
     let many = 20_000;
     for words in ["if ", "while ", "for i in 1; do ", "if true; then ", "if x; then y; el"] {
         assert_eq!(told(&words.repeat(many)).0, None, "{words}");
@@ -285,14 +285,14 @@ fn what_stands_too_deep_in_itself_is_not_known_and_harms_nobody() {
         |depth: usize| format!("{} exit 3; {}", "if true; then ".repeat(depth), "fi; ".repeat(depth));
     env.set("X", Value::sure(&nested(60).replace("exit 3", "sh -c \"$X\"")));
     let words = ["sh", "-c", "sh -c \"$X\""].map(str::to_owned);
-    assert_eq!(read(&words, BTreeMap::new(), &env).end, None, "many levels in each of many shells");
+    assert_eq!(read(&words, BTreeMap::new(), &env).end, None, "nesting across shells");
     assert_eq!((told(&nested(64)).0, told(&nested(65)).0), (Some((0, 3)), None));
     let nested = |depth: usize| vec!["exec"; depth].into_iter().chain(["false"]).collect::<Vec<&str>>();
     assert_eq!(end(&nested(9)), Some((0, 1)));
 }
 
 #[test]
-fn a_test_is_negated_as_often_as_it_says() {
+fn repeated_negations_of_a_test_are_applied() {
     for (count, code) in [(0, 0), (1, 1), (2, 0), (200_001, 1)] {
         assert_eq!(end(&[&["test"], &vec!["!"; count][..], &["x"]].concat()), Some((0, code)), "{count}");
     }
@@ -300,7 +300,7 @@ fn a_test_is_negated_as_often_as_it_says() {
 }
 
 #[test]
-fn a_script_that_makes_more_than_there_is_room_for_goes_on() {
+fn script_beyond_the_byte_budget_runs_until_stopped() {
     let doubled = |times: usize| format!("x=aaaaaaaaaaaaaaaa;{}", "x=$x$x;".repeat(times));
     assert_eq!(told(&format!("{} echo $x", doubled(10))).1[0].len(), 16 << 10);
     let course = course(&["sh", "-c", &format!("{} echo $x", doubled(40))]);
@@ -326,7 +326,7 @@ fn a_script_that_makes_more_than_there_is_room_for_goes_on() {
 }
 
 #[test]
-fn words_that_are_empty_cost_as_others_do() {
+fn empty_words_are_charged() {
     let empties = |times: usize| "'' ".repeat(times);
     let each =
         |name: &str, times: usize, body: &str| format!("for {name} in {}; do {body} done", empties(times));
@@ -344,7 +344,7 @@ fn words_that_are_empty_cost_as_others_do() {
 }
 
 #[test]
-fn a_file_that_is_appended_to_is_kept_as_long_as_there_is_room() {
+fn appended_file_is_kept_within_the_budget() {
     let appends = |times: usize| format!("for i in {}; do echo $BIG >> f; done", "1 ".repeat(times));
     let mut env = Env::default();
     env.set("BIG", Value::sure(&"x".repeat(10_000)));
@@ -360,11 +360,11 @@ fn a_file_that_is_appended_to_is_kept_as_long_as_there_is_room() {
 }
 
 #[test]
-fn processes_are_waited_for_by_their_numbers() {
+fn background_jobs_are_waited_for_by_pid() {
     assert_eq!(told("sleep 2 && exit 3 & a=$!; sleep 1 & wait $a; echo $? $a; wait $a $!").1, ["3 7"]);
     for script in ["wait 7", "true & wait 6", "true & wait 07", "true & wait 8", "true & wait x"] {
         assert_eq!(told(script).0, None, "{script}");
     }
     let script = format!("{} wait {}", "true & ".repeat(2000), "$! ".repeat(20_000));
-    assert_eq!(told(&script).0, Some((0, 0)), "however many they are");
+    assert_eq!(told(&script).0, Some((0, 0)), "many background jobs");
 }

@@ -1,32 +1,32 @@
-//! The text of a script as tokens, up to the first that is not known here.
+//! Tokenizer of shell scripts, up to the first unsupported token.
 
 use super::words::After;
 
-/// A word: texts and variables.
+/// Word: texts and variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
     pub parts: Vec<Part>,
-    /// Whether some of it stands in quotes: then it is a word even if it is empty.
+    /// `true` if a part is quoted: then the word exists even if it is empty.
     pub quoted: bool,
 }
 
-/// A part of a word.
+/// Part of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// A text.
+    /// Literal text.
     Text(String),
-    /// The value of a variable.
+    /// Variable expansion.
     Variable {
         name: String,
-        /// What stands in for it, and whether for an empty value too.
+        /// Default value, and `true` if it also replaces an empty value.
         fallback: Option<(String, bool)>,
-        /// Whether it stands in quotes, and so stays one word.
+        /// `true` if it is quoted, and thus not split.
         quoted: bool,
     },
 }
 
 impl Word {
-    /// Its text, if nothing in it is quoted or a variable.
+    /// Returns its text, if it has neither quotes nor variables.
     pub fn plain(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [Part::Text(text)] if !self.quoted => Some(text),
@@ -47,15 +47,15 @@ pub(super) enum Token {
     Word(Word),
     Into(Word, bool),
     Next(After),
-    /// What came before goes on beside what follows.
+    /// `&`: the preceding command runs in the background.
     Beside,
-    /// Something that makes no difference here.
+    /// Token without effect here.
     Nothing,
-    /// Something that is not known here. Nothing follows it.
+    /// Unsupported token, always the last one.
     Unknown,
 }
 
-/// The tokens of a script, up to the first that is not known here.
+/// Returns the tokens of a script, up to the first unsupported one.
 pub(super) fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = text.chars().peekable();
@@ -80,7 +80,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
 
 type Rest<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// The token that begins with a character; nothing if it is not known here.
+/// Parses the token that begins with a character; `None` if it is not supported.
 fn token(first: char, rest: &mut Rest<'_>) -> Option<Token> {
     Some(match first {
         '\n' | ';' => {
@@ -93,7 +93,7 @@ fn token(first: char, rest: &mut Rest<'_>) -> Option<Token> {
         }
         '|' => {
             rest.next();
-            // A pipe is not known.
+            // Pipes are not supported.
             rest.next_if_eq(&'|')?;
             Token::Next(After::Failure)
         }
@@ -104,7 +104,7 @@ fn token(first: char, rest: &mut Rest<'_>) -> Option<Token> {
             let number = word.plain().filter(|word| matches!(*word, "1" | "2"));
             match (number, rest.peek()) {
                 (Some("1"), Some('>')) => into(rest)?,
-                // What goes wrong is not told apart from the rest, and most of it is never said here.
+                // Redirections of stderr are ignored: stdout and stderr are one stream here.
                 (Some(_), Some('>')) => {
                     into(rest)?;
                     Token::Nothing
@@ -115,12 +115,12 @@ fn token(first: char, rest: &mut Rest<'_>) -> Option<Token> {
     })
 }
 
-/// Where the output goes, from `>` on.
+/// Parses an output redirection, from `>` on.
 fn into(rest: &mut Rest<'_>) -> Option<Token> {
     rest.next();
     let appends = rest.next_if_eq(&'>').is_some();
     if rest.next_if_eq(&'&').is_some() {
-        // To where all goes.
+        // `>&1` and `>&2` have no effect, since both are one stream.
         let to = word(rest)?;
         return matches!(to.plain(), Some("1" | "2")).then_some(Token::Nothing);
     }
@@ -143,7 +143,7 @@ fn word(rest: &mut Rest<'_>) -> Option<Word> {
             }
             '"' => in_quotes(&mut word, rest)?,
             '\\' => match rest.next()? {
-                // A line that goes on.
+                // Line continuation.
                 '\n' => {}
                 other => {
                     word.push(other);
@@ -158,7 +158,7 @@ fn word(rest: &mut Rest<'_>) -> Option<Word> {
     Some(word)
 }
 
-/// What stands between double quotes, from after the first.
+/// Parses a double-quoted string, after the opening quote.
 fn in_quotes(word: &mut Word, rest: &mut Rest<'_>) -> Option<()> {
     word.quoted = true;
     loop {
@@ -179,7 +179,7 @@ fn in_quotes(word: &mut Word, rest: &mut Rest<'_>) -> Option<()> {
     }
 }
 
-/// What stands after a dollar sign; nothing if it is not known here.
+/// Parses a variable after a dollar sign; `None` if it is not supported.
 fn variable(word: &mut Word, rest: &mut Rest<'_>, quoted: bool) -> Option<()> {
     let is_name = |next: &char| next.is_ascii_alphanumeric() || *next == '_';
     let mut name = String::new();
@@ -218,7 +218,7 @@ fn variable(word: &mut Word, rest: &mut Rest<'_>, quoted: bool) -> Option<()> {
         }
     }
     if name.is_empty() {
-        // A dollar sign that begins nothing stands for itself.
+        // A dollar sign without a name is literal.
         word.push('$');
     } else {
         word.parts.push(Part::Variable { name, fallback, quoted });

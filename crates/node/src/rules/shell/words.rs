@@ -1,8 +1,8 @@
-//! A script as a tree of commands, as far as they are known here.
+//! Parser of shell scripts into a tree of supported commands.
 
 use super::tokens::{Token, Word, tokens};
 
-/// When a command of a sequence runs.
+/// Condition under which a command of a sequence runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     Any,
@@ -10,52 +10,52 @@ pub(super) enum After {
     Failure,
 }
 
-/// A command, and when it runs.
+/// Command of a sequence, with its condition.
 #[derive(Debug)]
 pub(super) struct Command {
     pub after: After,
-    /// Whether its failure counts as a success, and the other way round.
+    /// `true` if `!` inverts its exit code.
     pub negated: bool,
     pub what: What,
 }
 
-/// What a command is.
+/// Kind of command.
 #[derive(Debug)]
 pub(super) enum What {
-    /// A program with its arguments; what it says goes into a file if one is named.
+    /// Simple command, with an output redirection if there is one.
     Plain { words: Vec<Word>, into: Option<(Word, bool)> },
-    /// One of two sequences, as a third one ends.
+    /// `if` command.
     If { condition: Vec<Command>, then: Vec<Command>, otherwise: Vec<Command> },
-    /// A sequence, again and again without end.
+    /// Infinite loop.
     Forever(Vec<Command>),
-    /// A sequence, once for each of some words.
+    /// `for` loop.
     For { name: String, words: Vec<Word>, body: Vec<Command> },
-    /// A sequence that goes on beside what follows.
+    /// Background job.
     Beside(Vec<Command>),
-    /// Something that is not known here.
+    /// Unsupported command.
     Unknown,
 }
 
-/// Words that begin something that is not known here.
+/// Words that begin an unsupported command.
 const UNKNOWN: [&str; 5] = ["until", "case", "function", "{", "("];
 
-/// How deep commands stand in one another at most. What stands deeper is not known: whoever goes through the tree calls
-/// itself once for each level, and a stack is small.
+/// Maximum nesting of commands. Deeper ones count as unsupported: the tree is evaluated recursively, on a
+/// small stack.
 const DEPTH_MAX: usize = 64;
 
-/// The commands of a script. Nothing follows the first one that is not known.
+/// Parses a script. The first unsupported command is the last one.
 pub(super) fn parse(text: &str) -> Vec<Command> {
     Parser { tokens: tokens(text).into_iter().peekable(), depth: 0 }.sequence(&[])
 }
 
 struct Parser {
     tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
-    /// In how many commands it is.
+    /// Current nesting of commands.
     depth: usize,
 }
 
 impl Parser {
-    /// The commands up to one of these words, which stays.
+    /// Parses commands up to one of the words in `ends`, which is not consumed.
     fn sequence(&mut self, ends: &[&str]) -> Vec<Command> {
         let (mut commands, mut after): (Vec<Command>, After) = (Vec::new(), After::Any);
         while let Some(token) = self.tokens.peek() {
@@ -66,10 +66,10 @@ impl Parser {
                 }
                 Token::Beside => {
                     self.tokens.next();
-                    // All that depends on one another goes together.
+                    // The whole `&&`/`||` list goes to the background.
                     let from = commands.iter().rposition(|command| command.after == After::Any).unwrap_or(0);
                     let group = commands.split_off(from);
-                    // Nothing came since the last of these: that is no script.
+                    // An empty background command is a syntax error.
                     let is_known = group.iter().all(|command| !matches!(command.what, What::Beside(_)));
                     let what = if is_known { What::Beside(group) } else { self.unknown() };
                     commands.push(Command { after: After::Any, negated: false, what });
@@ -88,13 +88,13 @@ impl Parser {
         commands
     }
 
-    /// What is not known. Where it ends is not known either.
+    /// Returns an unsupported command and drops the rest, since its end is unknown.
     fn unknown(&mut self) -> What {
         self.tokens = Vec::new().into_iter().peekable();
         What::Unknown
     }
 
-    /// Reads something that has others in it, unless it stands too deep.
+    /// Parses something nested, up to the maximum depth.
     fn inside(&mut self, read: impl FnOnce(&mut Parser) -> Option<What>) -> Option<What> {
         if self.depth == DEPTH_MAX {
             return None;
@@ -105,7 +105,7 @@ impl Parser {
         what
     }
 
-    /// The unquoted word that comes next.
+    /// Returns the next word if it is unquoted.
     fn next_plain(&mut self) -> Option<&str> {
         match self.tokens.peek()? {
             Token::Word(word) => word.plain(),
@@ -126,12 +126,12 @@ impl Parser {
             Some(word) if UNKNOWN.contains(&word) => None,
             _ => return (negated, self.plain()),
         };
-        // A compound command whose output goes elsewhere, or that is followed by words, is not known.
+        // Compound commands with redirections or further words are not supported.
         let is_whole = matches!(self.tokens.peek(), None | Some(Token::Next(_) | Token::Beside));
         (negated, what.filter(|_| is_whole).unwrap_or(What::Unknown))
     }
 
-    /// What begins with `if` or `elif`.
+    /// Parses from `if` or `elif` on.
     fn branch(&mut self) -> Option<What> {
         self.tokens.next();
         let condition = self.sequence(&["then"]);
@@ -156,7 +156,7 @@ impl Parser {
         Some(What::If { condition, then, otherwise })
     }
 
-    /// What begins with `while`: known if it has no end.
+    /// Parses a `while` loop; supported if it is infinite.
     fn cycle(&mut self) -> Option<What> {
         self.tokens.next();
         let condition = self.sequence(&["do"]);
@@ -168,7 +168,7 @@ impl Parser {
         matches!(words.as_slice(), ["true" | ":"] | ["[", "1", "]"]).then_some(What::Forever(body))
     }
 
-    /// What begins with `for`.
+    /// Parses a `for` loop.
     fn each(&mut self) -> Option<What> {
         self.tokens.next();
         let name = self.next_plain()?.to_owned();
@@ -191,7 +191,7 @@ impl Parser {
         Some(What::For { name, words, body: self.body()? })
     }
 
-    /// What stands between `do`, which comes next, and `done`.
+    /// Parses from `do` to `done`.
     fn body(&mut self) -> Option<Vec<Command>> {
         self.tokens.next()?;
         let body = self.sequence(&["done"]);
