@@ -1,30 +1,30 @@
-//! The bytes of things: how numbers, strings and pairs are written into records.
+//! Binary encoding of numbers, strings and pairs.
 //!
-//! Integers are LEB128 varints, signed ones zigzag first; strings and byte strings carry their length.
-//! Decoding trusts nothing: arbitrary bytes give an error, never a panic, and never an allocation that is
-//! larger than the input.
+//! Integers are LEB128 varints, signed ones zigzag-encoded first; strings and byte strings are
+//! length-prefixed. Decoding is safe on arbitrary bytes: it returns an error, never panics, and never
+//! allocates more than the size of the input.
 
 use thiserror::Error;
 
-/// Why bytes could not be read.
+/// Decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The input ends inside an item.
     #[error("the data ends too early")]
     Short,
-    /// A number takes more bits than it may.
+    /// A number is out of range.
     #[error("a number is out of range")]
     Range,
     /// A string is not UTF-8.
     #[error("a string is not valid UTF-8")]
     Utf8,
-    /// A tag has no meaning.
+    /// A tag is unknown.
     #[error("unknown tag {0}")]
     Tag(u8),
-    /// A key that could not have been written.
+    /// A key is malformed.
     #[error("a key is malformed")]
     Key,
-    /// Bytes are left over where none should be.
+    /// Bytes are left after the last item.
     #[error("{0} bytes are left over")]
     Trailing(usize),
 }
@@ -49,27 +49,27 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// What is left to read.
+/// Decoder over a byte slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from the start of `bytes`.
+    /// Returns a reader at the start of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// Takes one byte.
+    /// Decodes one byte.
     pub fn byte(&mut self) -> Result<u8, DecodeError> {
         let (first, rest) = self.rest.split_first().ok_or(DecodeError::Short)?;
         self.rest = rest;
         Ok(*first)
     }
 
-    /// Takes a varint.
+    /// Decodes a varint.
     pub fn varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..).step_by(7) {
@@ -86,19 +86,19 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Takes a zigzag varint.
+    /// Decodes a zigzag varint.
     pub fn signed(&mut self) -> Result<i64, DecodeError> {
         let raw = self.varint()?;
         Ok(((raw >> 1) as i64) ^ -((raw & 1) as i64))
     }
 
-    /// Takes a length that can still be there.
+    /// Decodes a length, which must not exceed the remaining bytes.
     pub fn length(&mut self) -> Result<usize, DecodeError> {
         let length = usize::try_from(self.varint()?).map_err(|_| DecodeError::Range)?;
         if length > self.rest.len() { Err(DecodeError::Short) } else { Ok(length) }
     }
 
-    /// Takes a byte string.
+    /// Decodes a byte string.
     pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = self.length()?;
         let (taken, rest) = self.rest.split_at(length);
@@ -106,17 +106,17 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Takes a string.
+    /// Decodes a string.
     pub fn str(&mut self) -> Result<&'a str, DecodeError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError::Utf8)
     }
 
-    /// Says that nothing may be left.
+    /// Fails if bytes are left.
     pub fn end(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing(self.rest.len())) }
     }
 
-    /// What has not been read.
+    /// Returns the remaining bytes.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_and_strings_come_back(a: u64, b: i64, s: String, raw: Vec<u8>) {
+        fn numbers_and_strings_round_trip(a: u64, b: i64, s: String, raw: Vec<u8>) {
             let mut out = Vec::new();
             put_varint(&mut out, a);
             put_signed(&mut out, b);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_varint_past_64_bits_is_refused() {
+    fn varint_beyond_64_bits_is_rejected() {
         assert_eq!(Reader::new(&[0xff; 11]).varint(), Err(DecodeError::Range));
         assert_eq!(Reader::new(&[0x80; 3]).varint(), Err(DecodeError::Short));
         let mut most = vec![0xff; 9];

@@ -1,12 +1,12 @@
-//! What a writer hands to the store, and what it may be told.
+//! Proposals, commits, and the reasons for which a proposal is rejected.
 //!
-//! A [`Proposal`] is a set of puts and deletes that happen together or not at all. It becomes a commit
-//! when its preconditions hold and its record is durable; only then is its revision known. So a value
-//! that shows its own revision to clients leaves a hole for it ([`Draft::with_hole`]), and whoever applies
-//! the commit fills it.
+//! A [`Proposal`] is a set of puts and deletes that are applied atomically. It becomes a commit when its
+//! preconditions hold and its frame is durable; only then is its revision known. A value that contains its
+//! own `resourceVersion` therefore leaves a hole for it ([`Draft::with_hole`]), which is filled when the
+//! commit is applied.
 //!
-//! A commit changes at most one key of a resource. What must change more of them together follows another proposal
-//! ([`Proposal::after`]): two commits then, side by side in the one order, and both or neither.
+//! A commit changes at most one key of a resource. Changes to several keys of one resource are made atomic
+//! by chaining proposals ([`Proposal::after`]): consecutive commits of which all are admitted, or none.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,30 +18,31 @@ use thiserror::Error;
 
 use crate::record::{Envelope, Listed};
 
-/// The most bytes a commit may take in the log, keys and envelopes included.
+/// Maximum bytes of a commit in the log, including keys and envelopes.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// The most changes, and the most guards, a commit may hold.
+/// Maximum number of changes in a commit, and of guards.
 pub const COMMIT_CHANGES_MAX: usize = 64;
-/// The most commits that are made together ([`Proposal::after`]): an object and the quotas that it is charged to.
+/// Maximum number of commits in a chain ([`Proposal::after`]): an object and the quotas that it is charged
+/// to.
 pub const CHAIN_COMMITS_MAX: usize = 1024;
-/// The most bytes that commits made together may take in the log: they are written as one frame.
+/// Maximum bytes of a chain in the log, which is written as one frame.
 pub const CHAIN_BYTES_MAX: usize = 16 << 20;
 
-/// A commit that somebody asks for.
+/// Requested commit: puts and deletes with preconditions.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     pub(crate) time: Time,
     pub(crate) changes: Vec<Change>,
     pub(crate) guards: Vec<(Key, Expect)>,
     cause: Arc<Cause>,
-    /// What is committed just before it.
+    /// Proposals of the chain before this one.
     ahead: Vec<Proposal>,
-    /// Whether it is only admitted together with the next one.
+    /// `true` if it is only admitted together with the next proposal.
     pub(crate) linked: bool,
 }
 
 impl Proposal {
-    /// An empty proposal: say next what it changes.
+    /// Returns a proposal without changes.
     #[must_use]
     pub fn new(cause: impl Into<Arc<Cause>>, time: Time) -> Proposal {
         Proposal {
@@ -54,7 +55,7 @@ impl Proposal {
         }
     }
 
-    /// Puts `draft` at `key` if the key is as expected.
+    /// Puts `draft` at `key` if the precondition holds.
     #[must_use]
     pub fn put(mut self, key: Key, expect: Expect, draft: Draft) -> Proposal {
         let envelope = Envelope::encode(&self.cause, &draft.labels, &draft.fields);
@@ -63,7 +64,7 @@ impl Proposal {
         self
     }
 
-    /// Deletes `key` if it is there and as expected.
+    /// Deletes `key` if it exists and the precondition holds.
     #[must_use]
     pub fn delete(mut self, key: Key, expect: Expect) -> Proposal {
         let envelope = Envelope::encode(&self.cause, &Listed::default(), &Listed::default());
@@ -71,15 +72,15 @@ impl Proposal {
         self
     }
 
-    /// Holds the commit to the state of a key that it does not change.
+    /// Adds a precondition on a key that the commit does not change.
     #[must_use]
     pub fn guard(mut self, key: Key, expect: Expect) -> Proposal {
         self.guards.push((key, expect));
         self
     }
 
-    /// Has `first` committed just before it, at a revision of its own. Either both are admitted or none is; the newest
-    /// state never shows one without the other, also when a log is opened again.
+    /// Chains `first` before this proposal, at its own revision. Both are admitted or neither is. The
+    /// current state never contains one without the other, also after a restart.
     #[must_use]
     pub fn after(mut self, mut first: Proposal) -> Proposal {
         self.ahead.append(&mut first.ahead);
@@ -87,55 +88,55 @@ impl Proposal {
         self
     }
 
-    /// What is committed just before it, in order.
+    /// Proposals of the chain before this one, in order.
     #[must_use]
     pub fn ahead(&self) -> &[Proposal] {
         &self.ahead
     }
 
-    /// The proposal and what goes ahead of it, as a log takes them.
+    /// Returns the proposals of the chain in commit order.
     pub fn in_order(mut self) -> impl Iterator<Item = Proposal> {
         self.linked = false;
         std::mem::take(&mut self.ahead).into_iter().chain([self])
     }
 
-    /// When its writer says it is.
+    /// Time of the writer's clock.
     #[must_use]
     pub fn time(&self) -> Time {
         self.time
     }
 
-    /// What the commit writes if it is admitted, in order: what a log has to keep.
+    /// Writes of the commit, in order, as a log stores them.
     pub fn writes(&self) -> impl ExactSizeIterator<Item = &Write> {
         self.changes.iter().map(|change| &change.write)
     }
 
-    /// Whether it only deletes: such a commit is admitted when the disk is full.
+    /// `true` if it has no puts. Such a commit is admitted when the disk is full.
     #[must_use]
     pub fn only_deletes(&self) -> bool {
         self.changes.iter().all(|change| change.write.body.is_none())
     }
 
-    /// `true` if it, or what goes ahead of it, creates an object.
+    /// `true` if the chain creates an object.
     pub(crate) fn creates(&self) -> bool {
         let is_create = |change: &Change| change.expect == Expect::Absent && change.write.body.is_some();
         self.changes.iter().any(is_create) || self.ahead.iter().any(Proposal::creates)
     }
 
-    /// Whether it changes one of these resources.
+    /// `true` if it changes one of these resources.
     #[must_use]
     pub fn touches_any(&self, resources: &BTreeSet<Resource>) -> bool {
         !resources.is_empty()
             && self.changes.iter().any(|change| resources.contains(change.write.key.resource()))
     }
 
-    /// About how many bytes the commit takes in the log.
+    /// Approximate bytes of the commit in the log.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.changes.iter().map(|change| change.write.bytes()).sum()
     }
 
-    /// Refuses what no state of the store could admit.
+    /// Rejects proposals that are invalid in every state of the store.
     pub(crate) fn check_form(&self) -> Result<(), Refusal> {
         if self.changes.is_empty() {
             return Err(Refusal::Empty);
@@ -160,26 +161,26 @@ impl Proposal {
     }
 }
 
-/// One change of a proposal, and the state it needs to find.
+/// Change of a proposal, with its precondition.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub expect: Expect,
     pub write: Write,
 }
 
-/// A put (with a body) or a delete (without), in the form that logs keep.
+/// Put (with a body) or delete (without), as logs store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// What it changes.
+    /// Key that it changes.
     pub key: Key,
-    /// What the key holds from now on; nothing if it is deleted.
+    /// New value of the key; `None` for a delete.
     pub body: Option<Body>,
     /// Labels, fields and cause, encoded.
     pub envelope: Envelope,
 }
 
 impl Write {
-    /// About how many bytes it takes in a log.
+    /// Approximate bytes in a log.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let body = self.body.as_ref().map_or(0, |body| body.bytes.len());
@@ -187,29 +188,30 @@ impl Write {
     }
 }
 
-/// The value of a put.
+/// Value of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// The value, without its revision.
+    /// Value without its revision.
     pub bytes: Bytes,
-    /// Where the digits of the revision go, if they go anywhere.
+    /// Byte offset at which the digits of the revision are inserted; `None` if the value does not contain
+    /// it.
     pub hole: Option<u32>,
-    /// When the key is to be deleted by the store itself.
+    /// Time at which the store deletes the key.
     pub expires: Option<Time>,
 }
 
-/// A commit as logs keep it and mirrors apply it.
+/// Commit as logs store it and mirrors apply it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// Its place in the one order.
+    /// Position in the order of all commits.
     pub revision: Revision,
-    /// When its writer said it was.
+    /// Time of the writer's clock.
     pub time: Time,
-    /// At most one per resource.
+    /// Writes, at most one per resource.
     pub writes: Vec<Write>,
 }
 
-/// A value to be put.
+/// Value to be put, with its labels, fields and expiry.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     bytes: Bytes,
@@ -220,33 +222,33 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// A value that is the same at every revision.
+    /// Returns a draft of a value that does not contain its revision.
     #[must_use]
     pub fn new(bytes: impl Into<Bytes>) -> Draft {
         Draft { bytes: bytes.into(), ..Draft::default() }
     }
 
-    /// A value that shows its revision: the decimal digits are inserted at `hole`.
+    /// Returns a draft of a value that contains its revision: the decimal digits are inserted at `hole`.
     #[must_use]
     pub fn with_hole(bytes: impl Into<Bytes>, hole: u32) -> Draft {
         Draft { bytes: bytes.into(), hole: Some(hole), ..Draft::default() }
     }
 
-    /// The labels by which cursors may select it.
+    /// Sets the labels by which cursors can select the object.
     #[must_use]
     pub fn labels<K: AsRef<str>, V: AsRef<str>>(mut self, pairs: impl IntoIterator<Item = (K, V)>) -> Draft {
         self.labels = pairs.into_iter().collect();
         self
     }
 
-    /// The fields by which cursors may select it.
+    /// Sets the fields by which cursors can select the object.
     #[must_use]
     pub fn fields<K: AsRef<str>, V: AsRef<str>>(mut self, pairs: impl IntoIterator<Item = (K, V)>) -> Draft {
         self.fields = pairs.into_iter().collect();
         self
     }
 
-    /// The store deletes the key at this time, by an ordinary commit.
+    /// Sets the time at which the store deletes the key, by an ordinary commit.
     #[must_use]
     pub fn expires(mut self, at: Time) -> Draft {
         self.expires = Some(at);
@@ -254,36 +256,37 @@ impl Draft {
     }
 }
 
-/// Why a commit was made: it is kept with the commit, deletes included.
+/// Origin of a commit. Stored with the commit, also for deletes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
-    /// Who asked for it.
+    /// User that sent the request.
     pub user: String,
-    /// Under which field manager.
+    /// Field manager.
     pub manager: String,
-    /// Which reconciler planned it; empty if none did.
+    /// Reconciler that planned it; empty for other clients.
     pub reconciler: String,
-    /// The revision that its maker had seen.
+    /// Revision that the writer had observed.
     pub seen: Revision,
-    /// The paths that changed.
+    /// Paths of the changed fields.
     pub paths: Vec<String>,
 }
 
-/// What a change or a guard needs to find at its key.
+/// Precondition on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// Anything, or nothing.
+    /// The key may exist or not.
     Any,
-    /// Nothing.
+    /// The key must not exist.
     Absent,
-    /// Anything.
+    /// The key must exist.
     Present,
-    /// The value that this revision put there.
+    /// The key's last put must be at this revision.
     Revision(Revision),
 }
 
 impl Expect {
-    /// Whether a key whose last put was at `actual` (nothing: there is no such key) is as expected.
+    /// `true` if the precondition holds for a key whose last put was at `actual` (`None` if the key does not
+    /// exist).
     #[must_use]
     pub fn holds(self, actual: Option<Revision>) -> bool {
         match self {
@@ -306,15 +309,15 @@ impl fmt::Display for Expect {
     }
 }
 
-/// A precondition that does not hold.
+/// Precondition that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{key}: expected {expected}, found {}", Found(*.actual))]
 pub struct Conflict {
-    /// The key in question.
+    /// Key of the precondition.
     pub key: Key,
-    /// What the writer expected there.
+    /// Expected state of the key.
     pub expected: Expect,
-    /// The revision of what is there, if anything is.
+    /// Revision of the key's last put; `None` if the key does not exist.
     pub actual: Option<Revision>,
 }
 
@@ -326,69 +329,69 @@ impl fmt::Display for Found {
     }
 }
 
-/// Why a proposal did not become a commit. Nothing of it was done.
+/// Reason for which a proposal was rejected. No part of it was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// A precondition does not hold: the world moved.
+    /// A precondition does not hold.
     #[error(transparent)]
     Conflict(#[from] Conflict),
-    /// It changes nothing.
+    /// It has no changes.
     #[error("the commit is empty")]
     Empty,
-    /// It changes two keys of one resource, so that no watch could resume between them.
+    /// It changes two keys of one resource, between which no watch could resume.
     #[error("the commit changes two keys of {resource}")]
     TwoOfOneResource {
-        /// That resource.
+        /// Resource of both keys.
         resource: Resource,
     },
-    /// It has more changes than [`COMMIT_CHANGES_MAX`].
+    /// It has more changes or guards than [`COMMIT_CHANGES_MAX`].
     #[error("the commit has {changes} changes or guards, at most {COMMIT_CHANGES_MAX} are allowed")]
     TooManyChanges {
-        /// How many it has.
+        /// Number of changes or guards.
         changes: usize,
     },
-    /// It is made together with more commits than [`CHAIN_COMMITS_MAX`].
+    /// Its chain has more commits than [`CHAIN_COMMITS_MAX`].
     #[error("{commits} commits have to be made together, at most {CHAIN_COMMITS_MAX} are allowed")]
     TooManyCommits {
-        /// How many there are.
+        /// Number of commits in the chain.
         commits: usize,
     },
     /// It takes more bytes than [`COMMIT_BYTES_MAX`].
     #[error("the commit takes {bytes} bytes, at most {COMMIT_BYTES_MAX} are allowed")]
     TooLarge {
-        /// How many it takes.
+        /// Bytes of the commit.
         bytes: usize,
     },
-    /// It and the commits that are made together with it take more bytes than [`CHAIN_BYTES_MAX`].
+    /// Its chain takes more bytes than [`CHAIN_BYTES_MAX`].
     #[error(
         "commits that have to be made together take {bytes} bytes, at most {CHAIN_BYTES_MAX} are allowed"
     )]
     ChainTooLarge {
-        /// How many they take.
+        /// Bytes of the chain.
         bytes: usize,
     },
     /// The hole for the revision lies outside of the value.
     #[error("{key}: the hole for the revision lies outside of the value")]
     BadHole {
-        /// The key in question.
+        /// Key of the value.
         key: Key,
     },
-    /// There is no room for puts; deletes are still admitted as long as the reserve lasts.
+    /// The disk has no space for puts. Deletes are admitted as long as the reserve lasts.
     #[error("the disk is full: free some space, or delete objects")]
     DiskFull,
-    /// The live objects take [`Retention::live_bytes`](crate::Retention::live_bytes) or more: objects can be changed and
-    /// deleted, not created.
+    /// The live objects take [`Retention::live_bytes`](crate::Retention::live_bytes) or more: objects can be
+    /// updated and deleted, but not created.
     #[error(
         "the store is full: objects take {bytes} bytes, at most {max} are allowed; delete some, or raise the limit"
     )]
     StoreFull {
         /// Bytes of all live objects.
         bytes: u64,
-        /// The limit.
+        /// Maximum bytes.
         max: u64,
     },
-    /// The process has no descriptor left for the next file of the log; deletes are still admitted as long as the
-    /// reserve lasts. The same proposal is admitted once descriptors have been released.
+    /// The process has no file descriptor left for the next file of the log. Deletes are admitted as long as
+    /// the reserve lasts. A retry succeeds once descriptors have been released.
     #[error("too many open files: the next file of the log cannot be created, retry later")]
     NoDescriptors,
 }

@@ -1,14 +1,14 @@
-//! Following changes.
+//! Watch cursors.
 //!
-//! A [`Cursor`] is a position in the ring of one resource, and a filter. It owns no queue: what it has not
-//! read yet lies in the ring, once for all cursors. What it promises, and what `setpoint_sim::watch` checks:
+//! A [`Cursor`] is a position in the ring of one resource, with a filter. It has no queue of its own: unread
+//! events are in the ring, which all cursors share. Its guarantees, which `setpoint_sim::watch` checks:
 //!
-//! - *ordered*: revisions rise from event to event;
-//! - *unique*: no event comes twice;
-//! - *gapless*: every change that passes the filter comes, or the cursor says [`Compacted`] and ends;
-//! - *atomic*: what a commit changed is visible to readers before any cursor delivers it;
-//! - *resumable*: a new cursor after the last revision goes on exactly there;
-//! - *bookmarkable*: [`Cursor::position`] never runs ahead of what was delivered.
+//! - *ordered*: revisions increase from event to event;
+//! - *unique*: no event is delivered twice;
+//! - *gapless*: every change that passes the filter is delivered, or the cursor fails with [`Compacted`];
+//! - *atomic*: a commit is visible to readers before any cursor delivers it;
+//! - *resumable*: a new cursor after the last delivered revision continues exactly there;
+//! - *bookmarkable*: [`Cursor::position`] never exceeds the last delivered revision.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -21,9 +21,9 @@ use crate::record::Record;
 use crate::ring::{Compacted, Happening};
 use crate::store::Shared;
 
-/// Decides by an object's labels and fields whether a cursor wants it.
+/// Selector over an object's labels and fields.
 pub trait Select: Send + Sync {
-    /// Whether it does.
+    /// `true` if the selector matches the object.
     fn selects(&self, record: &Record) -> bool;
 }
 
@@ -33,22 +33,22 @@ impl<F: Fn(&Record) -> bool + Send + Sync> Select for F {
     }
 }
 
-/// What a cursor wants to see. A field or a name makes it wake only for that value; a namespace only for that
-/// namespace.
+/// Filter of a cursor. A cursor with a field or a name wakes up only for events with that value, one with a
+/// namespace only for events of that namespace.
 #[derive(Clone, Default)]
 pub struct Filter {
-    /// Only objects of this namespace.
+    /// Namespace that objects must have.
     pub namespace: Option<String>,
-    /// Only objects of this name.
+    /// Name that objects must have.
     pub name: Option<String>,
-    /// Only objects whose field has this value.
+    /// Field and the value that objects must have.
     pub field: Option<(String, String)>,
-    /// Only objects that this selects.
+    /// Selector that must match.
     pub select: Option<Arc<dyn Select>>,
 }
 
 impl Filter {
-    /// Whether an object passes.
+    /// `true` if an object passes the filter.
     #[must_use]
     pub fn passes(&self, record: &Record) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| record.namespace() == Some(namespace))
@@ -57,7 +57,7 @@ impl Filter {
             && self.select.as_ref().is_none_or(|select| select.selects(record))
     }
 
-    /// What an event is to someone who looks through this filter.
+    /// Returns the event as seen through the filter, `None` if neither version passes.
     fn event(&self, happening: &Happening) -> Option<Event> {
         let was = happening.before.as_ref().is_some_and(|before| self.passes(before));
         let is = !happening.after.is_tombstone() && self.passes(&happening.after);
@@ -83,36 +83,37 @@ impl Filter {
     }
 }
 
-/// What a change is to the filter it was seen through.
+/// Kind of a change as seen through a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// An object came into sight: it was created, or began to pass.
+    /// The object was created, or began to pass the filter.
     Added,
-    /// An object in sight changed.
+    /// The object changed and passed the filter before and after.
     Modified,
-    /// An object went out of sight: it was deleted, or ceased to pass.
+    /// The object was deleted, or ceased to pass the filter.
     Deleted,
 }
 
-/// One delivered change.
+/// Delivered change.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What it means to this cursor.
+    /// Kind of the change, through the cursor's filter.
     pub change: Change,
-    /// The version it replaced.
+    /// Version before the change.
     pub before: Option<Record>,
-    /// The version it put, or the tombstone.
+    /// Version after the change, or the tombstone.
     pub after: Record,
 }
 
 impl Event {
-    /// The revision of the commit.
+    /// Revision of the commit.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.after.revision()
     }
 
-    /// The value to show: the new one, or the last one that was in sight under the new revision.
+    /// Returns the value for the watch event: the new one, or for `Deleted` the last one that passed the
+    /// filter, with the new revision.
     #[must_use]
     pub fn value(&self) -> Bytes {
         match (&self.before, self.change) {
@@ -122,20 +123,20 @@ impl Event {
     }
 }
 
-/// A place in the stream of changes of one resource.
+/// Position of a watch in the events of one resource.
 pub struct Cursor {
     shared: Arc<Shared>,
     ring: usize,
     lane: Arc<Lane>,
     lane_place: usize,
     filter: Filter,
-    /// The sequence number of the next event to look at.
+    /// Sequence number of the next event to examine.
     next: u64,
     position: Revision,
 }
 
 impl Cursor {
-    /// Follows `resource` from after `revision`; from after the newest if none is given.
+    /// Opens a cursor after `revision`, or after the current one if `None`.
     pub(crate) fn open(
         shared: &Arc<Shared>,
         resource: &Resource,
@@ -153,35 +154,35 @@ impl Cursor {
         Ok(Cursor { shared: Arc::clone(shared), ring, lane, lane_place, filter, next, position })
     }
 
-    /// Up to which revision everything has been delivered. A bookmark may say this and no more.
+    /// Revision up to which everything has been delivered, and thus the revision of a bookmark.
     #[must_use]
     pub fn position(&self) -> Revision {
         self.position
     }
 
-    /// Place in the ring: the number of the next event to look at. Cursors of one resource with equal filters deliver
-    /// the same events from the same place.
+    /// Sequence number of the next event to examine. Cursors of one resource with equal filters deliver the
+    /// same events from the same place.
     #[must_use]
     pub fn place(&self) -> u64 {
         self.next
     }
 
-    /// Goes on at the place and position that another cursor of the same resource, with an equal filter, has reached
-    /// from this place. The caller has delivered what lies between.
+    /// Moves to the place and position that another cursor of the same resource, with an equal filter, has
+    /// reached from this place. The caller has delivered the events between.
     pub fn skip_to(&mut self, place: u64, position: Revision) {
         debug_assert!(place >= self.next, "a cursor does not go back");
         (self.next, self.position) = (place, self.position.max(position));
     }
 
-    /// The next event, if there is one already.
+    /// Returns the next event, if there is one.
     ///
     /// # Errors
-    /// [`Compacted`] if events were dropped that this cursor had not seen: it must start again from a list.
+    /// [`Compacted`] if events were dropped that this cursor had not examined; the client must list again.
     pub fn try_next(&mut self) -> Result<Option<Event>, Compacted> {
         self.advance(None)
     }
 
-    /// The next event, or a promise to wake the task when there may be one.
+    /// Returns the next event, or registers the task's waker for the next event that may pass the filter.
     ///
     /// # Errors
     /// [`Compacted`] as above.
@@ -206,11 +207,12 @@ impl Cursor {
         let published = shared.published.read();
         let ring = published.rings.ring(self.ring);
         loop {
-            // Compaction may have passed what lies between here and the next hit: look before leaping.
+            // Compaction may have dropped events between here and the next hit, so check before skipping
+            // them.
             ring.get(self.next)?;
             self.next = self.lane.next_hit(self.next, ring.end());
             let Some(happening) = ring.get(self.next)? else {
-                // Whoever publishes next takes the lock we hold, and finds the waker.
+                // Publishing takes the lock that is held here, so the next event finds the waker.
                 if let Some(waker) = waker {
                     self.lane.wait(self.lane_place, waker);
                 }
@@ -218,7 +220,7 @@ impl Cursor {
                 return Ok(None);
             };
             self.next += 1;
-            // A cursor may start after a revision that is yet to come.
+            // A cursor may start after a future revision.
             if happening.revision <= self.position {
                 continue;
             }

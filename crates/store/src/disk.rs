@@ -1,7 +1,7 @@
-//! All that the log wants of a disk, so that a simulated one can lose, tear and reorder what was not synced.
+//! Disk interface of the log, so that a simulated disk can lose, tear and reorder unsynced writes.
 //!
 //! A disk is one flat directory. Writes to a file are durable after [`DiskFile::sync`], names after
-//! [`Disk::sync_names`]; before that a power cut may keep any part of them, in sectors of [`SECTOR_BYTES`].
+//! [`Disk::sync_names`]. Before that, a power cut may keep any part of them, in sectors of [`SECTOR_BYTES`].
 
 mod os;
 
@@ -11,18 +11,18 @@ use rustix::io::Errno;
 
 pub use os::OsDisk;
 
-/// The unit that a power cut keeps or loses whole.
+/// Unit that a power cut keeps or loses as a whole.
 pub const SECTOR_BYTES: usize = 512;
 
-/// A directory of files.
+/// Directory of files.
 pub trait Disk: Send + Sync {
-    /// The names of all files.
+    /// Returns the names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Opens an existing file.
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
-    /// Makes an empty file, or empties an existing one.
+    /// Creates an empty file, or truncates an existing one.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
-    /// Gives a file another name, in place of what had that name.
+    /// Renames a file, replacing an existing one.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -30,19 +30,19 @@ pub trait Disk: Send + Sync {
     fn sync_names(&self) -> io::Result<()>;
 }
 
-/// A file of a [`Disk`].
+/// File of a [`Disk`].
 pub trait DiskFile: Send + Sync {
-    /// How long it is.
+    /// Length in bytes.
     fn length(&self) -> io::Result<u64>;
-    /// Fills `buffer` from `offset`; an error if the file ends before.
+    /// Fills `buffer` from `offset`. Fails if the file ends before.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
-    /// Writes all of `data` at `offset`, and makes the file longer if need be.
+    /// Writes all of `data` at `offset`, and extends the file if necessary.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Makes all writes durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Whether an operation failed for want of room.
+/// `true` if an operation failed for lack of disk space.
 #[must_use]
 pub fn is_full(error: &io::Error) -> bool {
     matches!(
@@ -51,8 +51,8 @@ pub fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// `true` if an operation failed for want of file descriptors (EMFILE, ENFILE) or kernel memory (ENOMEM): it did
-/// nothing, and succeeds once other users have released theirs.
+/// `true` if an operation failed for lack of file descriptors (EMFILE, ENFILE) or kernel memory (ENOMEM). It
+/// had no effect, and a retry succeeds once other users have released theirs.
 #[must_use]
 pub fn is_short_of_descriptors(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM]
@@ -60,7 +60,7 @@ pub fn is_short_of_descriptors(error: &io::Error) -> bool {
         .any(|errno| Errno::from_io_error(error) == Some(errno))
 }
 
-/// `true` if an operation failed for a reason that passes by itself: a full disk, or a shortage of descriptors.
+/// `true` if an operation failed for a transient reason: a full disk, or a shortage of descriptors.
 #[must_use]
 pub fn is_transient(error: &io::Error) -> bool {
     is_full(error) || is_short_of_descriptors(error)

@@ -1,7 +1,7 @@
-//! The thread that keeps a store fit while a server runs: compaction, room on disk, expiry.
+//! Maintenance thread of a store in a server: compaction, preallocation, expiry.
 //!
-//! It sleeps until the writer says that something is due, or until the next key expires; an idle store never
-//! wakes it. A store without a housekeeper is right all the same, only larger.
+//! It sleeps until the writer announces maintenance, or until the next key expires; an idle store never
+//! wakes it. A store without a housekeeper is correct, but grows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +12,16 @@ use setpoint_api::Clock;
 
 use crate::store::{ChoreError, Store};
 
-/// How long it waits before it tries again what failed for want of room or descriptors.
+/// Delay before maintenance that failed for lack of space or descriptors is retried.
 const RETRY: Duration = Duration::from_secs(5);
-/// The shortest time between two looks, so that a stream of expiries is worked off in batches.
+/// Minimum time between two runs, so that a stream of expiries is handled in batches.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest sleep while a key waits to expire. Expiry is a time of the wall clock, which may be set: a step is
-/// noticed when the sleep ends.
+/// Maximum sleep while a key waits to expire. Expiry times refer to the wall clock, which may be set; a jump
+/// is noticed when the sleep ends.
 pub const EXPIRY_SLEEP_MAX: Duration = Duration::from_secs(60);
 
-/// A running housekeeper. Dropping it stops the thread and waits for it.
+/// Running maintenance thread. Dropping it stops the thread and waits for it.
 pub struct Housekeeper {
     store: Store,
     stop: Arc<AtomicBool>,
@@ -29,10 +29,11 @@ pub struct Housekeeper {
 }
 
 impl Housekeeper {
-    /// Starts to keep `store`. `report` is told what could not be done for want of room; it is tried again.
+    /// Starts maintenance of `store`. `report` is called with errors of postponed maintenance, which is
+    /// retried.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// If the thread cannot be created.
     pub fn start(
         store: Store,
         clock: Arc<dyn Clock>,
@@ -52,7 +53,7 @@ impl Drop for Housekeeper {
         self.stop.store(true, Ordering::Release);
         self.store.announce_chore();
         if let Some(thread) = self.thread.take() {
-            // A panic in the thread has been reported where it happened.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -79,7 +80,8 @@ fn keep(store: &Store, clock: &dyn Clock, stop: &AtomicBool, report: &dyn Fn(&Ch
             wait = Some(wait.map_or(packing, |wait| wait.min(packing)));
         }
         match (tended, wait) {
-            // Every batch announces what is still due; trying it again each time would only cost and fill the log.
+            // Every batch announces maintenance that is still due. Retrying it each time would waste time
+            // and flood the log.
             (Err(_), Some(wait)) => store.wait_for_stop(stop, wait),
             _ => store.wait_for_chore(stop, wait),
         }

@@ -1,13 +1,14 @@
 //! Packing of idle objects.
 //!
-//! The objects of a large table are mostly alike, as the pods of one template are, and few of them change. So in a table
-//! of at least [`TABLE_BYTES_MIN`] what has not changed for [`IDLE_AGE`] is packed against samples of its kind (see
-//! `pack.rs`), in the order of paths, in which like objects are neighbors. A smaller table is never touched, so a small
-//! cluster pays nothing, and a large one pays one packing per object that came to rest and an unpacking per read.
+//! The objects of a large table are mostly alike, as the pods of one template are, and few of them change.
+//! Therefore, in a table of at least [`TABLE_BYTES_MIN`], objects that have not changed for [`IDLE_AGE`] are
+//! packed against samples of their table (see `pack.rs`), in the order of paths, in which similar objects
+//! are neighbors. A smaller table is never packed, so a small cluster pays nothing. A large one pays one
+//! packing per object that becomes idle and one unpacking per read.
 //!
-//! Packing is due when enough has been written since the last time, and once more when what was too young then has come
-//! of age. It replaces bytes inside records, which are shared by the mirror, the rings and all readers, so none of them
-//! keeps the plain ones.
+//! Packing is due when enough has been written since the last run, and once more when objects that were too
+//! young then have become idle. It replaces bytes inside records, which the mirror, the rings and all
+//! readers share, so none of them keeps the unpacked bytes alive.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,21 +21,22 @@ use crate::mirror::{Snapshot, Table};
 use crate::pack::Samples;
 use crate::record::Record;
 
-/// Bytes of the smallest table whose objects are packed: several thousand pods.
+/// Minimum bytes of a table whose objects are packed: several thousand pods.
 pub const TABLE_BYTES_MIN: u64 = 32 << 20;
 /// Time since its last commit after which an object is idle. Most pods reach their final status sooner.
 pub const IDLE_AGE: Duration = Duration::from_secs(2);
-/// Bytes written since the last packing that make the next one due, at least.
+/// Minimum bytes written since the last run that make packing due.
 const WRITTEN_BYTES_MIN: u64 = 16 << 20;
-/// Share of all bytes that makes it due: a packing looks at every object of a large table.
+/// Fraction (one in this many) of all bytes that must be written to make packing due, because it visits
+/// every object of a large table.
 const WRITTEN_SHARE: u64 = 8;
-/// Objects that are looked at per snapshot: while one is held, writers copy what they change.
+/// Objects that are visited per snapshot: while a snapshot is held, writers copy the nodes that they change.
 const PAGE: usize = 1024;
 
-/// When idle objects are packed, and against what.
+/// Schedule and samples of the packing of idle objects.
 #[derive(Debug, Default)]
 pub(crate) struct IdlePacker {
-    /// Bytes written since the last packing, by commits that do not expire.
+    /// Bytes written since the last run, by commits without an expiry.
     written: AtomicU64,
     state: Mutex<State>,
 }
@@ -42,17 +44,17 @@ pub(crate) struct IdlePacker {
 #[derive(Debug, Default)]
 struct State {
     samples: BTreeMap<Resource, Samples>,
-    /// When what was too young at the last packing will be old enough.
+    /// Time at which the objects that were too young at the last run become idle.
     due_at: Option<Time>,
 }
 
 impl IdlePacker {
-    /// A packer for a store that was opened with this state.
+    /// Returns a packer for a store that was opened with this state.
     pub fn of(snapshot: &Snapshot) -> IdlePacker {
         IdlePacker { written: AtomicU64::new(snapshot.bytes()), ..IdlePacker::default() }
     }
 
-    /// Notes bytes that were written. `true` if packing becomes due by them.
+    /// Counts written bytes. Returns `true` if packing becomes due by them.
     pub fn note_written(&self, bytes: u64, snapshot: &Snapshot) -> bool {
         let before = self.written.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes < WRITTEN_BYTES_MIN {
@@ -62,12 +64,12 @@ impl IdlePacker {
         before < enough && before + bytes >= enough
     }
 
-    /// When packing is due whatever is written.
+    /// Time at which packing is due regardless of the bytes written.
     pub fn due_at(&self) -> Option<Time> {
         self.state.lock().due_at
     }
 
-    /// Packs what is idle at `now`, if that is due. `snapshot` gives the newest state.
+    /// Packs the objects that are idle at `now`, if packing is due. `snapshot` returns the current state.
     pub fn run(&self, now: Time, snapshot: impl Fn() -> Snapshot) {
         let mut state = self.state.lock();
         let newest = snapshot();
@@ -85,7 +87,8 @@ impl IdlePacker {
             let samples = state.samples.entry(resource.clone()).or_default();
             has_younger |= pack_table(&resource, before, samples, &snapshot);
         }
-        // Something is always young where nodes report; once more is enough for what a burst left.
+        // Clusters with node heartbeats always have young objects; one more run is enough for the objects of
+        // a burst.
         state.due_at = (has_younger && !has_come_of_age).then(|| now.after(IDLE_AGE));
     }
 }
@@ -94,7 +97,7 @@ fn enough_written(snapshot: &Snapshot) -> u64 {
     WRITTEN_BYTES_MIN.max(snapshot.bytes() / WRITTEN_SHARE)
 }
 
-/// Packs what was committed at or before `before`. `true` if there is anything younger.
+/// Packs the objects that were committed at or before `before`. Returns `true` if there are younger ones.
 fn pack_table(
     resource: &Resource,
     before: Time,

@@ -1,9 +1,9 @@
-//! Who is to be woken by what.
+//! Lanes: watcher wakeup index from namespaces, names and field values to cursors.
 //!
 //! A cursor waits in one lane of its resource: all events, or those of one namespace, one name, or one value
-//! of one field. A lane exists while a cursor is in it. It notes which events were its own, so that a cursor
-//! that wakes goes straight to them; the notes are shared by all cursors of the lane and are no longer than
-//! the ring.
+//! of one field. A lane exists while it has cursors. It records the ring positions of its events, so that a
+//! cursor that wakes up skips all others. All cursors of the lane share the positions, of which there are at
+//! most as many as events in the ring.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::record::Record;
 use crate::ring::Happening;
 
-/// Which events a lane carries.
+/// Events that a lane carries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LaneKey {
     All,
@@ -23,7 +23,7 @@ pub(crate) enum LaneKey {
     Field(Box<str>, Box<str>),
 }
 
-/// A set of cursors that wait for the same thing.
+/// Set of cursors that wait for the same events.
 #[derive(Debug)]
 pub(crate) struct Lane {
     key: LaneKey,
@@ -32,19 +32,19 @@ pub(crate) struct Lane {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// From which sequence number on `hits` is complete.
+    /// Sequence number from which on `hits` is complete.
     since: u64,
-    /// The events of this lane; unused where that is all of them.
+    /// Sequence numbers of the lane's events; unused in the lane of all events.
     hits: VecDeque<u64>,
-    /// A place per cursor, with its waker while it waits.
+    /// Slot per cursor, with its waker while it waits.
     places: Vec<Option<Waker>>,
     free: Vec<usize>,
-    /// Whether it is already on the list of those to be woken.
+    /// `true` if the lane is already in the list of lanes to wake.
     touched: bool,
 }
 
 impl Lane {
-    /// The first event at or after `sequence` that may be one of this lane's; `end` if there is none.
+    /// Returns the first event at or after `sequence` that may belong to this lane; `end` if there is none.
     pub fn next_hit(&self, sequence: u64, end: u64) -> u64 {
         if self.key == LaneKey::All {
             return sequence;
@@ -56,7 +56,7 @@ impl Lane {
         inner.hits.get(inner.hits.partition_point(|hit| *hit < sequence)).copied().unwrap_or(end)
     }
 
-    /// Leaves a waker at a cursor's place.
+    /// Registers a waker in a cursor's slot.
     pub fn wait(&self, place: usize, waker: &Waker) {
         let slot = &mut self.inner.lock().places[place];
         if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -82,7 +82,7 @@ impl Lane {
         }
     }
 
-    /// Gives up a place; true if it was the last one.
+    /// Frees a slot. Returns `true` if it was the last one.
     fn leave(&self, place: usize) -> bool {
         let mut inner = self.inner.lock();
         inner.places[place] = None;
@@ -90,7 +90,7 @@ impl Lane {
         inner.free.len() == inner.places.len()
     }
 
-    /// Notes an event, and asks to be woken. `first` is the oldest event of the ring.
+    /// Records an event, and adds the lane to `woken`. `first` is the oldest event of the ring.
     fn touch(self: &Arc<Lane>, sequence: u64, first: u64, woken: &mut Vec<Arc<Lane>>) {
         let mut inner = self.inner.lock();
         if self.key != LaneKey::All {
@@ -107,7 +107,7 @@ impl Lane {
     }
 }
 
-/// The lanes of one resource.
+/// Lanes of one resource.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     all: Option<Arc<Lane>>,
@@ -117,7 +117,8 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Takes a place in a lane, which is made if need be; `end` is the sequence number of the next event.
+    /// Takes a slot in a lane, which is created if necessary. `end` is the sequence number of the next
+    /// event.
     pub fn enter(&mut self, key: LaneKey, end: u64) -> (Arc<Lane>, usize) {
         let make = || {
             let inner = Mutex::new(Inner { since: end, ..Inner::default() });
@@ -134,7 +135,7 @@ impl Lanes {
         (Arc::clone(lane), lane.enter())
     }
 
-    /// Gives up a place; the lane goes with its last cursor.
+    /// Frees a slot. The lane is removed with its last cursor.
     pub fn leave(&mut self, lane: &Lane, place: usize) {
         if !lane.leave(place) {
             return;
@@ -154,7 +155,7 @@ impl Lanes {
         }
     }
 
-    /// Tells every lane that an event concerns.
+    /// Records an event in every lane that it concerns.
     pub fn touch(&self, event: &Happening, sequence: u64, first: u64, woken: &mut Vec<Arc<Lane>>) {
         let mut tell = |lane: Option<&Arc<Lane>>| {
             if let Some(lane) = lane {

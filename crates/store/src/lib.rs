@@ -1,11 +1,11 @@
-//! What is true: the log, the mirror, the watch.
+//! Object store: a durable log of commits, an in-memory mirror of it, and watches.
 //!
-//! The [`log`] is the truth: a durable sequence of commits. The [`mirror`] is a pure function of it: the
-//! state of everything at one revision, as a value. Readers take a [`Snapshot`]; followers hold a
-//! [`Cursor`]; writers hand in a [`Proposal`] and get a revision when it is durable. [`Store`] ties the three
-//! together; start reading there.
+//! The [`log`] is the source of truth: a durable sequence of commits. The [`mirror`] is a pure function of
+//! the log: all objects at one revision, as an immutable value. Readers take a [`Snapshot`], watches hold a
+//! [`Cursor`], and writers submit a [`Proposal`], which gets a revision when it is durable. [`Store`] ties
+//! the three together; start reading there.
 //!
-//! Time, chance and the disk come in as arguments, so that a simulator can own them.
+//! Time, randomness and the disk are arguments, so that a simulator can control them.
 
 pub mod codec;
 pub mod commit;

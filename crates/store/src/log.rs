@@ -1,11 +1,10 @@
-//! The log: the truth that mirrors are made of.
+//! Log: the durable sequence of commits from which mirrors are built.
 //!
-//! A [`Log`] takes proposals, decides each by the state that the ones before it left, and answers when they
-//! are durable. It is one trait so that one test suite can hold every implementation to it: [`MemoryLog`]
-//! for tests, forks and ephemeral servers, [`DiskLog`] for everybody else, and later etcd, which decides by
-//! compare-and-swap on its own and learns the revision only from its answer. So nothing here lets a caller
-//! choose a revision, and a log may be *shared*: commits then come from other writers too, and reach the
-//! mirror through [`Log::tail`].
+//! A [`Log`] takes proposals, decides each against the state that the previous ones left, and returns when
+//! the admitted ones are durable. One test suite runs against all implementations: [`MemoryLog`] for tests,
+//! forks and ephemeral servers, and [`DiskLog`] for persistent ones. The trait also allows for etcd, which
+//! decides by compare-and-swap and returns the revision. Therefore no caller chooses a revision, and a log
+//! can be *shared*: then commits of other writers reach the mirror through [`Log::tail`].
 
 mod decide;
 pub mod disk;
@@ -23,73 +22,74 @@ pub use wire::{Interner, decode_commit, encode_commit, encode_record};
 use crate::commit::{Commit, Proposal, Refusal};
 use crate::mirror::Snapshot;
 
-/// What became of a proposal.
+/// Decision of the log about a proposal.
 pub type Verdict = Result<Revision, Refusal>;
 
-/// A durable, ordered sequence of commits.
+/// Durable, ordered sequence of commits.
 pub trait Log: Send {
-    /// Gives back all that was ever acknowledged: the newest base, then each commit after it in order. Called
-    /// once, before anything else; this is where a torn tail is dropped.
+    /// Replays everything that was acknowledged: the newest base, then each commit after it in order. Called
+    /// once, before any other method. Drops a torn tail.
     fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError>;
 
-    /// Decides the proposals one after another and makes the admitted ones durable with one sync. Those that are made
-    /// together ([`Proposal::after`]) stand side by side, the last one last, and are admitted and durable together.
+    /// Decides the proposals in order and makes the admitted ones durable with one sync. The proposals of a
+    /// chain ([`Proposal::after`]) are adjacent and in order, and are admitted and durable together.
     ///
-    /// `heads` is the state after the last commit; a log with one writer decides by it, a shared log by its
-    /// own. An error means that nothing can be said of the batch: the process must end and recover.
+    /// `heads` is the state after the last commit. A log with one writer decides by it, a shared log by its
+    /// own state. After an error the outcome of the batch is unknown: the process must exit and recover.
     fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError>;
 
-    /// Whether others append to the same log. Then commits are to be taken from [`Log::tail`] only.
+    /// `true` if other processes append to the same log. Then commits are only taken from [`Log::tail`].
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Gives every durable commit after `after`, in order.
+    /// Passes every durable commit after `after` to `each`, in order.
     fn tail(&mut self, after: Revision, each: &mut dyn FnMut(Commit)) -> Result<(), LogError> {
         self.reader().tail(after, Revision(u64::MAX), each)
     }
 
-    /// A reader of the past that does not stand in the writer's way.
+    /// Returns a reader of past states that does not block the writer.
     fn reader(&self) -> Box<dyn LogReader>;
 
-    /// Told after every batch what the mirror now is, so that a log in memory can keep that instead of a
-    /// copy of its own.
+    /// Called with the mirror after every batch, so that a log in memory can keep it instead of its own
+    /// copy.
     fn published(&mut self, _snapshot: &Snapshot) {}
 
-    /// Whether [`Log::chore`] would find something worth doing. Asked after every batch.
+    /// `true` if [`Log::chore`] would return a task. Called after every batch.
     fn has_chore(&self) -> bool {
         false
     }
 
-    /// Work that should be done aside: make room ahead of need, fold old commits into a base.
+    /// Returns the maintenance task that is due, to be run beside the writer: preallocation or compaction.
     fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError>;
 
-    /// The chore that folds everything up to `snapshot`, the newest state, into a base, whether it is time
-    /// for it or not.
+    /// Returns the task that folds everything up to `snapshot`, the current state, into a base, also if it
+    /// is not due.
     fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError>;
 
-    /// Notes how far it is durable, before a process ends as it should.
+    /// Records how far the log is durable, before an orderly exit.
     fn note_end(&mut self) {}
 
-    /// How large it is.
+    /// Returns the sizes of the log.
     fn stat(&self) -> LogStat;
 }
 
-/// What a log gives back when it is opened.
+/// Receiver of a log's replay.
 pub trait Replay {
-    /// The state to start from.
+    /// Receives the base state.
     fn base(&mut self, snapshot: Snapshot);
-    /// The next commit.
+    /// Receives the next commit.
     fn commit(&mut self, commit: Commit);
 }
 
-/// Reads what a log holds while others write to it.
+/// Reader of a log that may be written concurrently.
 pub trait LogReader: Send {
-    /// The newest base at or before `at_most`.
+    /// Returns the newest base at or before `at_most`.
     fn base(&mut self, at_most: Revision) -> Result<Snapshot, LogError>;
 
-    /// Gives the commits after `after` up to `until`, in order; `until` has been acknowledged, or is `u64::MAX`
-    /// for all there are. Compaction may have left out the writes of resources that are exempt from history.
+    /// Passes the commits after `after` up to `until` to `each`, in order. `until` has been acknowledged, or
+    /// is `u64::MAX` for all commits. Compaction may have removed the writes of resources that are exempt
+    /// from history.
     fn tail(
         &mut self,
         after: Revision,
@@ -98,10 +98,10 @@ pub trait LogReader: Send {
     ) -> Result<(), LogError>;
 }
 
-/// Rebuilds the state at `until`, or the newest one before it that the log knows.
+/// Rebuilds the state at `until`, or the newest one before it that the log holds.
 ///
 /// # Errors
-/// If the log does not reach so far back, or cannot be read.
+/// If the revision has been compacted, or the log cannot be read.
 pub fn rebuild(reader: &mut dyn LogReader, until: Revision) -> Result<Snapshot, LogError> {
     let mut snapshot = reader.base(until)?;
     let base = snapshot.revision();
@@ -109,15 +109,15 @@ pub fn rebuild(reader: &mut dyn LogReader, until: Revision) -> Result<Snapshot, 
     Ok(snapshot)
 }
 
-/// A piece of work that may run beside the writer.
+/// Maintenance task that can run concurrently with the writer.
 pub trait Chore: Send {
-    /// Does it.
+    /// Runs the task.
     fn run(self: Box<Self>) -> Result<(), LogError>;
 }
 
-/// Answers which revision last put a key.
+/// Lookup of the current revision of a key.
 pub trait Heads {
-    /// The revision, if the key is there.
+    /// Returns the revision of the key's last put; `None` if the key does not exist.
     fn head(&self, key: &Key) -> Option<Revision>;
 }
 
@@ -127,81 +127,81 @@ impl Heads for Snapshot {
     }
 }
 
-/// How large a log is.
+/// Sizes of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStat {
-    /// The oldest revision that can still be rebuilt.
+    /// Oldest revision that can be rebuilt.
     pub floor: Revision,
-    /// The bytes of commits since the newest base.
+    /// Bytes of commits since the newest base.
     pub live_bytes: u64,
-    /// The bytes of the newest base.
+    /// Bytes of the newest base.
     pub base_bytes: u64,
-    /// The bytes of history before it.
+    /// Bytes of history before the newest base.
     pub history_bytes: u64,
-    /// How many syncs have been waited for.
+    /// Number of syncs.
     pub syncs: u64,
-    /// Whether puts are refused for want of room.
+    /// `true` if puts are rejected for lack of space.
     pub full: bool,
 }
 
-/// Why a log cannot go on.
+/// Failure of a log.
 #[derive(Debug, Error)]
 pub enum LogError {
-    /// The operating system refused an operation.
+    /// The operating system failed an operation.
     #[error("cannot {action} {file}: {source}")]
     Io {
-        /// What was tried.
+        /// Attempted operation.
         action: &'static str,
-        /// On which file.
+        /// Name of the file.
         file: String,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// What was written is not there any more.
+    /// Written data is damaged or missing.
     #[error("{file} is corrupt at byte {position}: {what}")]
     Corrupt {
-        /// Which file.
+        /// Name of the file.
         file: String,
-        /// Where in it.
+        /// Byte offset of the damage.
         position: u64,
-        /// What is wrong there.
+        /// Description of the damage.
         what: String,
     },
-    /// All segments and checkpoints are gone.
+    /// All segments and checkpoints are missing.
     #[error(
         "no segment-* or checkpoint-* file is left, but {leftover} is, so there was a store: restore the files from a \
          backup, or remove the data directory to start with an empty one"
     )]
     Lost {
-        /// A file that shows it.
+        /// Remaining file that proves that there was a log.
         leftover: String,
     },
-    /// Files written by a newer program.
+    /// The file was written by a newer program.
     #[error("{file} has format {found}, this program reads formats up to {known}: use a newer setpoint")]
     Format {
-        /// Which file.
+        /// Name of the file.
         file: String,
-        /// Its format.
+        /// Format of the file.
         found: u32,
-        /// The newest known one.
+        /// Newest known format.
         known: u32,
     },
-    /// The directory belongs to another process.
+    /// Another process holds the lock of the data directory.
     #[error("{dir} is in use by another setpoint process{}: stop it, or choose another data directory", Pid(*.pid))]
     InUse {
-        /// The data directory.
+        /// Data directory.
         dir: String,
-        /// The process that holds it, if it said so.
+        /// Process that holds the lock, if it recorded its id.
         pid: Option<u32>,
     },
-    /// History before this revision is gone.
+    /// History before this revision has been compacted.
     #[error("history before revision {floor} has been compacted")]
     Compacted {
-        /// The oldest revision that is left.
+        /// Oldest revision that is available.
         floor: Revision,
     },
-    /// Another storage engine's word on what went wrong.
+    /// Error of another storage engine.
     #[error("the storage engine failed: {0}")]
     Engine(String),
 }

@@ -1,7 +1,7 @@
-//! What is true now, as a value.
+//! Mirror: all objects at one revision, as an immutable value.
 //!
-//! A [`Snapshot`] is the pure result of applying commits in order. It is made of persistent trees, so that
-//! taking one, keeping one for a paged list, or forking one costs a pointer, and an old one never changes.
+//! A [`Snapshot`] is the pure result of applying commits in order. It consists of persistent trees: cloning
+//! one, keeping one for a paged list, or forking one costs a pointer, and an existing one never changes.
 
 use std::ops::Bound;
 
@@ -12,7 +12,7 @@ use crate::commit::Commit;
 use crate::pack::Samples;
 use crate::record::Record;
 
-/// The state of everything at one revision. Cloning it costs a pointer.
+/// All objects at one revision. Cloning costs a pointer.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     revision: Revision,
@@ -20,56 +20,56 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The state at `revision` that these objects make, each given as the commit that put it: what an import
-    /// starts from. Nothing if one of them is no single put, or newer than `revision`.
+    /// Returns the snapshot at `revision` with these objects, each given as the commit that put it; an
+    /// import starts from it. `None` if a commit is not a single put, or is newer than `revision`.
     #[must_use]
     pub fn of_objects(revision: Revision, objects: impl IntoIterator<Item = Commit>) -> Option<Snapshot> {
         let mut snapshot = Snapshot { revision, ..Snapshot::default() };
         objects.into_iter().all(|commit| snapshot.restore(&commit)).then_some(snapshot)
     }
 
-    /// The revision it shows.
+    /// Revision of the snapshot.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The object at `key`.
+    /// Returns the object at `key`.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&Record> {
         self.table(key.resource())?.get(key.path())
     }
 
-    /// The objects of one resource; nothing if there never was one.
+    /// Returns the objects of one resource; `None` if none has ever existed.
     #[must_use]
     pub fn table(&self, resource: &Resource) -> Option<&Table> {
         self.tables.get(resource)
     }
 
-    /// Every resource with its objects, in the order of their names.
+    /// Returns all resources with their objects, ordered by resource name.
     pub fn tables(&self) -> impl Iterator<Item = (&Resource, &Table)> {
         self.tables.iter()
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tables.values().map(Table::len).sum()
     }
 
-    /// Whether there is no object.
+    /// `true` if there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes of all objects: values, paths and envelopes.
+    /// Bytes of all objects: values, paths and envelopes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.tables.values().map(|table| table.bytes).sum()
     }
 
-    /// What is to be deleted by the store at or before `now`, of each resource soonest first.
+    /// Objects that expire at or before `now`, per resource in order of expiry.
     pub(crate) fn expired(&self, now: Time) -> impl Iterator<Item = (&Resource, &Record)> {
         self.tables.iter().flat_map(move |(resource, table)| {
             let due = table.expiring.iter().take_while(move |(at, _)| *at <= now);
@@ -77,15 +77,16 @@ impl Snapshot {
         })
     }
 
-    /// When the next key is to be deleted by the store.
+    /// Time at which the next key expires.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
         self.tables.values().filter_map(|table| table.expiring.get_min()).map(|(at, _)| *at).min()
     }
 
-    /// Applies a commit, and tells `each` what every write replaced and what it put (or the tombstone).
+    /// Applies a commit. Calls `each` for every write with the record that it replaced and the record that
+    /// it put (or the tombstone).
     ///
     /// # Panics
-    /// If the commit is not newer than the snapshot: the order of commits would be lost.
+    /// If the commit is not newer than the snapshot, because the order of commits would be lost.
     pub(crate) fn apply(&mut self, commit: &Commit, mut each: impl FnMut(&Resource, Option<Record>, Record)) {
         assert!(commit.revision > self.revision, "commit {} after {}", commit.revision, self.revision);
         for write in &commit.writes {
@@ -108,7 +109,7 @@ impl Snapshot {
         self.revision = commit.revision;
     }
 
-    /// Sets a key back to what it held before: the inverse of one applied write.
+    /// Restores the previous record of a key: the inverse of one applied write.
     pub(crate) fn undo(&mut self, resource: &Resource, before: Option<&Record>, after: &Record) {
         let table = self.tables.entry(resource.clone()).or_default();
         match before {
@@ -117,17 +118,18 @@ impl Snapshot {
         }
     }
 
-    /// Says which revision it shows, once it has been put together from parts.
+    /// Sets the revision of a snapshot that was assembled from parts.
     pub(crate) fn set_revision(&mut self, revision: Revision) {
         self.revision = revision;
     }
 
-    /// Forgets a resource altogether.
+    /// Removes a resource with all its objects.
     pub(crate) fn drop_table(&mut self, resource: &Resource) {
         self.tables.remove(resource);
     }
 
-    /// Adds an object as a checkpoint lists it: by the commit that put it. False if it is no such commit.
+    /// Adds an object from a checkpoint, given as the commit that put it. Returns `false` if the commit is
+    /// not a single put.
     pub(crate) fn restore(&mut self, commit: &Commit) -> bool {
         let [write] = &commit.writes[..] else { return false };
         if write.body.is_none() || commit.revision > self.revision {
@@ -141,64 +143,64 @@ impl Snapshot {
     }
 }
 
-/// The objects of one resource, ordered by path.
+/// Objects of one resource, ordered by path.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     objects: OrdSet<Record>,
-    /// Those that the store itself is to delete, soonest first.
+    /// Objects with an expiry time, soonest first.
     expiring: OrdSet<(Time, Record)>,
     bytes: u64,
     samples: Samples,
-    /// Revision of the last commit that was applied to it.
+    /// Revision of the last commit that changed this table.
     changed: Revision,
 }
 
 impl Table {
-    /// Returns the revision of the last change since the store was opened, zero if there was none. Two newest snapshots
-    /// of a store have the same objects in this table if this is equal.
+    /// Returns the revision of the last change since the store was opened, zero if there was none. Two
+    /// current snapshots of one store have equal tables if their values are equal.
     #[must_use]
     pub fn changed(&self) -> Revision {
         self.changed
     }
 
-    /// The object at `path`.
+    /// Returns the object at `path`.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&Record> {
         self.objects.get(path.as_bytes())
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there is no object.
+    /// `true` if there are no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// The bytes of all objects: values, paths and envelopes.
+    /// Bytes of all objects: values, paths and envelopes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// All objects, in the order of their paths.
+    /// Returns all objects, ordered by path.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Record> {
         self.objects.iter()
     }
 
-    /// The objects whose path starts with `prefix` (all if it is empty), from the first one after the path
-    /// `after` if that is given: the next page of a list. Take as many as the page may hold.
+    /// Returns the objects whose path starts with `prefix` (all if it is empty), after the path `after` if
+    /// given. The first items are the next page of a list.
     ///
-    /// The end is found in the tree, so that to count what is left looks at no object.
+    /// The end is located in the tree, so counting the rest visits no object.
     pub fn range<'a>(&'a self, prefix: &'a str, after: Option<&'a str>) -> impl Iterator<Item = &'a Record> {
         let end = successor(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let start = match (after, end) {
-            // Whoever starts behind the end gets nothing.
+            // A start at or behind the end gives an empty range.
             (Some(after), Bound::Excluded(end)) if after.as_bytes() >= end => Bound::Included(end),
             (Some(after), _) if after >= prefix => Bound::Excluded(after.as_bytes()),
             _ => Bound::Included(prefix.as_bytes()),
@@ -229,10 +231,10 @@ impl Table {
     }
 }
 
-/// The least path that is greater than all that start with `prefix`; none if there is no such.
+/// Smallest byte string greater than all paths that start with `prefix`; `None` if the prefix is empty.
 fn successor(prefix: &str) -> Option<Vec<u8>> {
     let mut bytes = prefix.as_bytes().to_vec();
-    // No byte of UTF-8 is 0xff, so the last one always has a successor.
+    // UTF-8 contains no byte 0xff, so the last byte always has a successor.
     *bytes.last_mut()? += 1;
     Some(bytes)
 }
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_begins_behind_the_last_and_ends_with_its_prefix() {
+    fn page_starts_after_the_last_path_and_ends_with_its_prefix() {
         let table = table(&["a/x", "b/x", "b/y", "b/z", "c/x"]);
         let paths = |prefix: &str, after: Option<&str>| -> Vec<String> {
             table.range(prefix, after).map(|record| record.path().to_owned()).collect()

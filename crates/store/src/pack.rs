@@ -1,16 +1,17 @@
-//! Records that are alike, packed: what one has in common with a few samples of its kind is not kept again.
+//! Packing: stores a record as its difference from sample records of its table.
 //!
-//! News (what the store deletes by itself) is written often, read seldom, and nearly all alike. So each table of it keeps
-//! a [`Book`] of samples, and a packed record is a sequence of steps: some bytes as they are, then a copy of
-//! bytes that are known already, which stand in the book or earlier in the record itself. Both are in memory alone: logs
-//! keep what a client wrote.
+//! Records that expire (Events above all) are written often, read rarely, and nearly all alike. Each table
+//! of them keeps a [`Book`] of samples. A packed record is a sequence of steps: literal bytes, then a copy
+//! of bytes from the book or from earlier in the record. Packing applies to memory only: logs store records
+//! unpacked.
 //!
-//! A step is a byte with two lengths (of the bytes, and of the copy beyond [`COPY_MIN`]; 15 means that a varint adds
-//! to it), the bytes, and two bytes that say where the copy begins: in the book, or behind it in the record. The last
-//! step may end with its bytes. A record holds on to its book, so it can always be unpacked.
+//! A step is a byte with two lengths (of the literal, and of the copy beyond [`COPY_MIN`]; 15 means that a
+//! varint adds to it), the literal, and a 16-bit offset of the copy: in the book, or behind it in the
+//! record. The last step may have no copy. A record holds a reference to its book, so it can always be
+//! unpacked.
 //!
-//! A record that packs badly becomes a sample itself. A new book leaves the old one to the records that need it, so it
-//! must have been earned: see [`Samples`].
+//! A record that packs badly becomes a sample itself. A new book keeps the old one alive for the records
+//! that refer to it, so new books are limited by what packing saved: see [`Samples`].
 
 use std::fmt;
 use std::ops::Range;
@@ -18,34 +19,34 @@ use std::sync::Arc;
 
 use crate::codec::put_varint;
 
-/// The shortest copy: one takes up to four bytes itself.
+/// Minimum bytes of a copy, which itself takes up to four bytes.
 const COPY_MIN: usize = 6;
-/// The most bytes of samples in a book.
+/// Maximum bytes of samples in a book.
 const BOOK_BYTES_MAX: usize = 16 << 10;
-/// The shortest record that is packed.
+/// Minimum bytes of a record that is packed.
 const RECORD_BYTES_MIN: usize = 128;
-/// The longest record that is packed: all of it, behind a book, has a place of 16 bits.
+/// Maximum bytes of a record that is packed: offsets into book and record have 16 bits.
 const RECORD_BYTES_MAX: usize = 32 << 10;
-/// How many bytes of books a table may make before it has saved anything.
+/// Bytes of books that a table may create before it has saved anything.
 const CREDIT_FIRST: usize = 128 << 10;
-/// The most that is saved up for new books.
+/// Maximum bytes that can be saved up for new books.
 const CREDIT_MAX: usize = 1 << 20;
 
-/// An index of places by the hash of what stands there has 2 to the power of this many.
+/// Number of slots of a book's hash index, as a power of two.
 const BOOK_INDEX_BITS: u32 = 14;
 const OWN_INDEX_BITS: u32 = 9;
-/// No place.
+/// Empty slot of an index.
 const NOWHERE: u16 = u16::MAX;
 
-/// Samples, one after another.
+/// Concatenated sample records.
 #[derive(Default)]
 pub(crate) struct Book(Box<[u8]>);
 
-/// The samples of a table, and what may be spent on more of them.
+/// Samples of a table, and the bytes that may be spent on more of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Samples {
     packer: Option<Arc<Packer>>,
-    /// How many bytes of new books have been earned: a quarter of what packing saved.
+    /// Bytes that new books may take: a quarter of the bytes that packing saved.
     credit: usize,
 }
 
@@ -55,14 +56,14 @@ impl Default for Samples {
     }
 }
 
-/// What [`Samples::pack`] makes: steps.
+/// Packed record: a sequence of steps.
 pub(crate) struct Packed {
     pub bytes: Box<[u8]>,
     pub book: Arc<Book>,
 }
 
 impl Samples {
-    /// Packs `data`, which may repeat what stands in `start`. Nothing if that does not pay.
+    /// Packs `data`, which may repeat parts of `start`. Returns `None` if that saves too little.
     pub fn pack(&mut self, start: &[u8], data: &[u8]) -> Option<Packed> {
         if !(RECORD_BYTES_MIN..=RECORD_BYTES_MAX).contains(&(start.len() + data.len())) {
             return None;
@@ -79,7 +80,8 @@ impl Samples {
         Some(packed)
     }
 
-    /// Makes a sample of a record, if that has been earned: in the book that there is, or in a new one if it is full.
+    /// Makes a record a sample if the credit allows it: in the current book, or in a new one if that is
+    /// full.
     fn learn(&mut self, record: &[u8]) -> Option<&Packer> {
         let known = self.packer.as_deref().filter(|old| old.book.0.len() + record.len() <= BOOK_BYTES_MAX);
         let cost = known.map_or(0, |old| old.book.0.len()) + record.len();
@@ -92,7 +94,7 @@ impl Samples {
     }
 }
 
-/// A book, and where to look in it.
+/// Book with its hash index.
 struct Packer {
     book: Arc<Book>,
     index: BookIndex,
@@ -112,13 +114,15 @@ impl Packer {
         let mut own = OwnIndex::new();
         own.note_all(record, 0..plain);
         let mut steps = Steps { out: Vec::with_capacity(512), record, done: plain };
-        // Where the book would go on if the record only replaced words by others of the same length.
+        // Offset in the book at which the copy would continue if the record only replaced words by others of
+        // equal length.
         let mut beside = 0;
         let mut at = plain;
         while let Some(word) = word(record, at) {
             let Some(copy) = self.find(record, at, word, beside, &own) else {
                 own.note(word, at);
-                // What is new goes on for a while. If a copy begins where nobody looked, it is followed back.
+                // Skip faster the longer the literal is. A copy that begins in a skipped part is extended
+                // backwards.
                 let step = 1 + (at - steps.done) / 8;
                 (at, beside) = (at + step, beside + step);
                 continue;
@@ -126,7 +130,7 @@ impl Packer {
             let source = if copy.is_own { &record[..at] } else { book };
             let mut back = alike_before(&source[..copy.from], &record[steps.done..at]);
             if copy.is_own {
-                // What is copied must be there when it is unpacked.
+                // A copy may only refer to bytes that are unpacked before it.
                 back = back.min(at - copy.from - copy.length);
             }
             let place = if copy.is_own { book.len() } else { 0 } + copy.from - back;
@@ -137,7 +141,7 @@ impl Packer {
         Packed { bytes: steps.end(), book: Arc::clone(&self.book) }
     }
 
-    /// The longest copy that is found for what stands at `at`, where there is `word`.
+    /// Returns the longest known copy for the bytes at `at`, which begin with `word`.
     fn find(&self, record: &[u8], at: usize, word: u64, beside: usize, own: &OwnIndex) -> Option<Copy> {
         let (book, rest) = (&*self.book.0, &record[at..]);
         let straight = alike(book, beside, word, rest);
@@ -147,7 +151,7 @@ impl Packer {
         let (other_from, own_from) = (self.index.find(word), own.find(word));
         let other = alike(book, other_from, word, rest);
         let own = alike(&record[..at], own_from, word, rest);
-        // Of equals the one is taken that keeps to its sample.
+        // Of equally long copies, prefer the one that continues the sample.
         let length = straight.max(other).max(own);
         let (from, is_own) = if length == straight {
             (beside, false)
@@ -160,24 +164,24 @@ impl Packer {
     }
 }
 
-/// Bytes that are known already.
+/// Range of known bytes.
 struct Copy {
     from: usize,
     length: usize,
-    /// Whether they stand in the record itself.
+    /// `true` if the range is in the record itself, not in the book.
     is_own: bool,
 }
 
-/// Steps that are being written.
+/// Encoder of steps.
 struct Steps<'a> {
     out: Vec<u8>,
     record: &'a [u8],
-    /// Up to where the record has been written.
+    /// Bytes of the record that have been encoded.
     done: usize,
 }
 
 impl Steps<'_> {
-    /// A step with a copy of `length` bytes from `place`, which stands at `at` in the record.
+    /// Appends a step with a copy of `length` bytes from `place` to the record's offset `at`.
     fn put(&mut self, at: usize, length: usize, place: usize) {
         let bytes = &self.record[self.done..at];
         let more = length - COPY_MIN;
@@ -201,13 +205,15 @@ impl Steps<'_> {
             self.put_lengths(rest.len(), 0);
             self.out.extend_from_slice(rest);
         }
-        // Allocators shrink in place what is more than half full, and the rest would stay taken.
+        // Copied, because allocators shrink in place what is more than half full, and the rest would stay
+        // allocated.
         Box::from(self.out.as_slice())
     }
 }
 
 impl Packed {
-    /// Unpacks the first bytes of the record, at least up to `until`: what it was packed with, then the data.
+    /// Unpacks the first bytes of the record, at least up to `until`: the `start` that it was packed with,
+    /// then the data.
     pub fn unpack(&self, start: &[u8], until: usize) -> Vec<u8> {
         let book = &*self.book.0;
         let mut steps = &*self.bytes;
@@ -239,7 +245,7 @@ fn take<'a>(from: &mut &'a [u8], count: usize) -> &'a [u8] {
     taken
 }
 
-/// A length whose first 15 were said already.
+/// Decodes a length whose first 15 are in the step's byte.
 fn length(from: &mut &[u8], first: u8) -> usize {
     let mut length = usize::from(first);
     if first == 15 {
@@ -254,7 +260,7 @@ fn length(from: &mut &[u8], first: u8) -> usize {
     length
 }
 
-/// Where words stand, by their hash; where two have the same one, the later.
+/// Hash index of words to offsets; of two words with the same hash, the later one is kept.
 #[derive(Clone)]
 struct Index<const SIZE: usize>(Box<[u16; SIZE]>);
 
@@ -267,7 +273,7 @@ impl<const SIZE: usize> Index<SIZE> {
     }
 
     fn slot(word: u64) -> usize {
-        // Fibonacci hashing of as many bytes as the shortest copy has.
+        // Fibonacci hashing of [`COPY_MIN`] bytes.
         let hash = (word << (64 - 8 * COPY_MIN)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> (64 - SIZE.ilog2())) as usize
     }
@@ -288,13 +294,14 @@ impl<const SIZE: usize> Index<SIZE> {
     }
 }
 
-/// The eight bytes at a place.
+/// Returns the eight bytes at an offset.
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     let word = bytes.get(at..at + 8)?.first_chunk()?;
     Some(u64::from_le_bytes(*word))
 }
 
-/// How many bytes from `from` on are those that `with` begins with, first of all `first`. Few are as good as none.
+/// Length of the common prefix of `source[from..]` and `with`, whose first eight bytes are `first`. Zero if
+/// `source` has fewer than eight bytes left.
 fn alike(source: &[u8], from: usize, first: u64, with: &[u8]) -> usize {
     let differ = word(source, from).map_or(1, |word| word ^ first);
     if differ != 0 {
@@ -312,7 +319,7 @@ fn alike(source: &[u8], from: usize, first: u64, with: &[u8]) -> usize {
     same + source[same - 8..].iter().zip(&with[same - 8..]).take_while(|(a, b)| a == b).count()
 }
 
-/// How many bytes both end with.
+/// Length of the common suffix.
 fn alike_before(source: &[u8], with: &[u8]) -> usize {
     source.iter().rev().zip(with.iter().rev()).take_while(|(a, b)| a == b).count()
 }
@@ -349,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn news_that_is_alike_shrinks_to_what_is_new_in_it() {
+    fn similar_records_shrink_to_their_differences() {
         let mut samples = Samples::default();
         for i in 0..2000 {
             let record = news(i);
@@ -359,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_packed_stays_as_it_is_and_its_books_are_bounded() {
+    fn incompressible_records_stay_unpacked_and_their_books_are_bounded() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut samples = Samples::default();
         let mut noise = || -> Vec<u8> { (0..1000).map(|_| random.u8(..)).collect() };
@@ -369,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_kind_of_news_is_learnt_when_the_book_is_full() {
+    fn new_kind_of_record_is_sampled_when_the_book_is_full() {
         let mut samples = Samples::default();
         let mut random = fastrand::Rng::with_seed(8);
         let mut noise = |length: usize| -> Vec<u8> { (0..length).map(|_| random.u8(..)).collect() };
@@ -387,7 +394,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_was_packed_is_unpacked(
+        fn packed_records_round_trip(
             records in prop::collection::vec(
                 prop::collection::vec(prop::sample::select(vec![b'a', b'b', b'c', 0, 255]), 0..600), 1..20),
             plain in 0usize..40,

@@ -1,9 +1,9 @@
-//! Past states that are kept at hand for reads that come in pages.
+//! Pins: past snapshots that are kept for the later pages of a list.
 //!
-//! The first page of a list costs a pointer: it reads the newest snapshot. Its later pages read the same revision,
-//! which has passed by then; without a pin each of them would undo every change since, or rebuild the state from disk.
-//! A pin holds the versions that were superseded after it. Most of them are in the rings anyway; what the rings have
-//! dropped since counts against [`PINNED_BYTES_MAX`].
+//! The first page of a list reads the current snapshot, at the cost of a pointer. Later pages read the same
+//! revision, which is in the past by then; without a pin, each of them would undo every change since, or
+//! rebuild the state from disk. A pin keeps alive the versions that were superseded after it. Most of them
+//! are in the rings anyway; the bytes that the rings have dropped since count against [`PINNED_BYTES_MAX`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,21 +12,22 @@ use setpoint_api::{Revision, Time};
 
 use crate::mirror::Snapshot;
 
-/// States at hand at a time: the oldest makes room.
+/// Maximum number of pins; the oldest is dropped for a new one.
 const PINS_MAX: usize = 16;
 /// Bytes that the rings may drop before a pin is dropped.
 const PINNED_BYTES_MAX: u64 = 64 << 20;
-/// Longest time that a state is kept: so long does a token for the next page hold.
+/// Maximum age of a pin, and thus of a `continue` token.
 const PIN_AGE_MAX: Duration = Duration::from_secs(5 * 60);
-/// The same for a state that was rebuilt from the log: it shares nothing with the newest one, and takes as much memory.
+/// Maximum age of a state that was rebuilt from the log: it shares no object with the current one, and takes
+/// as much memory.
 const REBUILT_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// Where a pinned state comes from.
+/// Origin of a pinned state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It was the newest, or made from it.
+    /// The current state at the time, or rewound from it.
     Mirror,
-    /// It was rebuilt from the log. There is at most one such pin.
+    /// Rebuilt from the log. There is at most one such pin.
     Log,
 }
 
@@ -35,11 +36,11 @@ struct Pin {
     snapshot: Snapshot,
     origin: Origin,
     since: Time,
-    /// Bytes that the rings had dropped when it was made.
+    /// Bytes that the rings had dropped when the pin was made.
     dropped: u64,
 }
 
-/// The states at hand, oldest first.
+/// Pins, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Pins(VecDeque<Pin>);
 
@@ -58,7 +59,7 @@ impl Pins {
         self.0.push_back(Pin { snapshot, origin, since: now, dropped });
     }
 
-    /// Drops what is too old or holds too much.
+    /// Drops pins that are too old or keep too many bytes alive.
     pub fn trim(&mut self, now: Time, dropped: u64) {
         self.0.retain(|pin| {
             let age_max = if pin.origin == Origin::Log { REBUILT_AGE_MAX } else { PIN_AGE_MAX };

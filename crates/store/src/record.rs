@@ -1,20 +1,20 @@
-//! One version of one object, shared by all who read it.
+//! Records: immutable versions of objects, shared by all readers.
 //!
-//! A record is a small header, the path, which all versions of an object and all keys made of it share, and one run of
-//! bytes: the envelope as the log keeps it, then the value as clients see it.
+//! A record consists of a small header, the path, which all versions of an object and their keys share, and
+//! one run of bytes: the envelope as the log stores it, then the value as clients see it.
 //!
 //! ```text
 //! <labels><fields><cause>{"kind":…,"resourceVersion":"17",…}
-//!                                                    ^^ the hole, filled when the commit was applied
+//!                                                    ^^ hole, filled when the commit is applied
 //! ```
 //!
-//! Labels, fields and the cause are read out of the envelope when somebody asks, which for most records is
-//! never. A delete leaves a tombstone: the last value under the delete's revision, with the delete's cause.
+//! Labels, fields and the cause are decoded from the envelope on demand, which for most records is never. A
+//! delete leaves a tombstone: the last value with the delete's revision and cause.
 //!
-//! All but the path can be packed (see `pack.rs`). A record that the store will delete by itself is packed when it is
-//! made: it is news, of which there is much, all alike, and hardly read. Others are packed where they lie once they have
-//! not changed for a while and there are many of them (see `idle.rs`). Every reader gets bytes of its own to share, so
-//! that packing interrupts no reader.
+//! Everything but the path can be packed (see `pack.rs`). A record that expires, such as an Event, is packed
+//! when it is created: there are many of them, all alike and rarely read. Other records are packed in place
+//! when they are idle and their table is large (see `idle.rs`). Readers share the unpacked bytes by
+//! reference count, so packing never affects them.
 
 mod envelope;
 
@@ -33,11 +33,11 @@ pub use self::envelope::{Envelope, Listed, Pairs, Tags};
 use crate::commit::{Body, Cause, Write};
 use crate::pack::{Packed, Samples};
 
-/// What every record costs in memory beside its bytes: the header, the reference count, and its share of the
-/// tree. Budgets count it.
+/// Memory of a record beside its bytes: the header, the reference count, and its part of the tree. Included
+/// in budgets.
 pub const RECORD_OVERHEAD_BYTES: usize = 160;
 
-/// One version of one object. Cloning it costs a pointer.
+/// One version of one object. Cloning costs a pointer.
 #[derive(Clone)]
 pub struct Record(Arc<Inner>);
 
@@ -46,15 +46,15 @@ struct Inner {
     revision: Revision,
     time: Time,
     expires: Option<Time>,
-    /// Where in the value the digits of the revision stand.
+    /// Offset of the revision's digits in the value.
     hole: u32,
-    /// Where the envelope ends and the value begins.
+    /// End of the envelope, and start of the value.
     envelope_end: u32,
     value_end: u32,
-    /// How many digits the revision has; 0 if the value does not show it.
+    /// Number of digits of the revision; 0 if the value does not contain it.
     digits: u8,
     tombstone: bool,
-    /// Whether packing has been tried once it was idle.
+    /// `true` if packing has been tried since the record became idle.
     tried: AtomicBool,
     data: Mutex<Data>,
 }
@@ -63,14 +63,14 @@ struct Inner {
 enum Data {
     Plain {
         bytes: Bytes,
-        /// The value in another form, once somebody has asked for it.
+        /// Value in the second encoding, once it has been requested.
         second: Option<Box<Bytes>>,
     },
     Packed(Packed),
 }
 
 impl Record {
-    /// The record that `write` makes at `revision`, after `before`.
+    /// Returns the record that `write` makes at `revision`, after `before`.
     pub(crate) fn apply(write: &Write, revision: Revision, time: Time, before: Option<&Record>) -> Record {
         match (&write.body, before) {
             (Some(body), _) => Record::put(write, body, revision, time, before),
@@ -102,7 +102,7 @@ impl Record {
         }))
     }
 
-    /// Packs it if it is news.
+    /// Packs the record if it expires.
     pub(crate) fn pack(&self, samples: &mut Samples) {
         if self.0.expires.is_some() {
             self.pack_with(samples);
@@ -114,7 +114,7 @@ impl Record {
         self.0.time <= before && !self.0.tried.load(atomic::Ordering::Relaxed)
     }
 
-    /// Packs it, whatever it is, once: what does not pay is left as it is.
+    /// Packs an idle record. Tried only once: a record that packs badly stays unpacked.
     pub(crate) fn pack_idle(&self, samples: &mut Samples) {
         if !self.0.tried.swap(true, atomic::Ordering::Relaxed) {
             self.pack_with(samples);
@@ -126,37 +126,38 @@ impl Record {
             Data::Plain { bytes, .. } => bytes.clone(),
             Data::Packed(_) => return,
         };
-        // The name stands in most values too.
+        // The path is part of the input because most values contain the name.
         if let Some(packed) = samples.pack(self.path_bytes(), &bytes) {
             *self.0.data.lock() = Data::Packed(packed);
         }
     }
 
-    /// The revision that put it.
+    /// Revision that put it.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.0.revision
     }
 
-    /// When it was put.
+    /// Time of the commit.
     #[must_use]
     pub fn time(&self) -> Time {
         self.0.time
     }
 
-    /// When the store deletes it by itself.
+    /// Time at which the store deletes it.
     #[must_use]
     pub fn expires(&self) -> Option<Time> {
         self.0.expires
     }
 
-    /// Whether it stands for a deleted object; its value is then the last one, under the delete's revision.
+    /// `true` if the object is deleted; the value is then the last one, with the delete's revision.
     #[must_use]
     pub fn is_tombstone(&self) -> bool {
         self.0.tombstone
     }
 
-    /// The value as clients see it, shared; unpacked for each who asks if it is packed.
+    /// Returns the value as clients see it. Shared if the record is not packed, otherwise unpacked for each
+    /// call.
     #[must_use]
     pub fn value(&self) -> Bytes {
         let start = self.0.envelope_end as usize;
@@ -166,13 +167,13 @@ impl Record {
         }
     }
 
-    /// Returns the bytes of the value, which is not unpacked for it.
+    /// Returns the length of the value in bytes, without unpacking it.
     #[must_use]
     pub fn value_len(&self) -> usize {
         (self.0.value_end - self.0.envelope_end) as usize
     }
 
-    /// The value as clients see it from a byte on, which takes no memory beside the record's; nothing if it is packed.
+    /// Returns the value from an offset on, sharing the record's memory; `None` if the record is packed.
     #[must_use]
     pub fn plain_value(&self, from: usize) -> Option<Bytes> {
         match &*self.0.data.lock() {
@@ -181,7 +182,7 @@ impl Record {
         }
     }
 
-    /// Appends the value as clients see it, from a byte on.
+    /// Appends the value from an offset on.
     pub fn append_value(&self, from: usize, out: &mut Vec<u8>) {
         let start = self.0.envelope_end as usize + from;
         match &*self.0.data.lock() {
@@ -198,8 +199,8 @@ impl Record {
         Bytes::from(data).slice(path.len() + range.start..path.len() + range.end)
     }
 
-    /// The value in the one other form that clients ask for, made of the first when somebody asks, and kept for all who
-    /// do until the first is packed.
+    /// Returns the value in the second encoding. `make` converts it at the first request; the result is kept
+    /// until the record is packed.
     pub fn in_second_form(&self, make: impl FnOnce(&[u8]) -> Vec<u8>) -> Bytes {
         if let Data::Plain { second: Some(second), .. } = &*self.0.data.lock() {
             return Bytes::clone(second);
@@ -211,7 +212,8 @@ impl Record {
         made
     }
 
-    /// The value as it would be had `revision` put it: what a watcher gets whose selector it left.
+    /// Returns the value as if `revision` had put it, for watches whose selector the object no longer
+    /// matches.
     #[must_use]
     pub fn value_at(&self, revision: Revision) -> Bytes {
         if self.0.digits == 0 {
@@ -222,7 +224,7 @@ impl Record {
         Bytes::from([head, Digits::of(revision).as_bytes(), tail].concat())
     }
 
-    /// The value without its revision, and where the revision goes.
+    /// Returns the value without its revision, and the offset of the revision.
     #[must_use]
     pub fn body(&self) -> Body {
         let value = self.value();
@@ -231,7 +233,8 @@ impl Record {
         Body { bytes, hole, expires: self.0.expires }
     }
 
-    /// `value`, which is its own, before the revision's digits, where they stand, and after them.
+    /// Splits `value`, the record's own, into the part before the revision's digits, their offset, and the
+    /// part after them.
     pub(crate) fn around_hole<'v>(&self, value: &'v [u8]) -> (&'v [u8], Option<u32>, &'v [u8]) {
         let (at, digits) = (self.0.hole as usize, usize::from(self.0.digits));
         if digits == 0 {
@@ -240,37 +243,37 @@ impl Record {
         (&value[..at], Some(self.0.hole), &value[at + digits..])
     }
 
-    /// `namespace/name`, or `name`.
+    /// Path: `namespace/name`, or `name`.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.0.path
     }
 
-    /// Its key: `resource` is the one whose table it is in.
+    /// Returns the key. `resource` is the resource of the record's table.
     #[must_use]
     pub fn key(&self, resource: &Resource) -> Key {
         Key::of_path(resource, &self.0.path)
     }
 
-    /// The path as bytes, which order as the text does.
+    /// Path as bytes, which have the same order as the text.
     #[must_use]
     pub fn path_bytes(&self) -> &[u8] {
         self.0.path.as_bytes()
     }
 
-    /// The namespace, if it has one.
+    /// Namespace; `None` for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.path().split_once('/').map(|(namespace, _)| namespace)
     }
 
-    /// The name.
+    /// Name of the object.
     #[must_use]
     pub fn name(&self) -> &str {
         self.path().split_once('/').map_or(self.path(), |(_, name)| name)
     }
 
-    /// Labels, fields and cause, to be read.
+    /// Returns labels, fields and cause.
     #[must_use]
     pub fn tags(&self) -> Tags {
         let end = self.0.envelope_end as usize;
@@ -280,19 +283,19 @@ impl Record {
         })
     }
 
-    /// Why it was put, or deleted.
+    /// Returns the cause of the put or delete.
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.tags().cause()
     }
 
-    /// Labels, fields and cause, encoded.
+    /// Returns labels, fields and cause, encoded.
     #[must_use]
     pub fn envelope(&self) -> Envelope {
         Envelope(self.tags().0)
     }
 
-    /// What it costs in memory now.
+    /// Current memory of the record in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let data = match &*self.0.data.lock() {
@@ -302,7 +305,7 @@ impl Record {
         data + self.0.path.len() + RECORD_OVERHEAD_BYTES
     }
 
-    /// What it holds: value, path and envelope, packed or not.
+    /// Bytes of value, path and envelope, regardless of packing.
     #[must_use]
     pub fn data_bytes(&self) -> usize {
         self.0.path.len() + self.0.value_end as usize
@@ -310,7 +313,7 @@ impl Record {
 }
 
 impl Inner {
-    /// The header of a put that does not expire, with its bytes.
+    /// Returns the header of a put without expiry, with its bytes.
     fn assemble(
         write: &Write,
         before: Option<&Record>,
@@ -344,7 +347,7 @@ fn offset(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a commit is at most COMMIT_BYTES_MAX long")
 }
 
-/// Records order by path, so that a tree of them is an index by path.
+/// Records are ordered by path, so that a tree of them is an index by path.
 impl Ord for Record {
     fn cmp(&self, other: &Record) -> Ordering {
         self.path_bytes().cmp(other.path_bytes())
@@ -378,7 +381,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// The decimal digits of a revision, without an allocation.
+/// Decimal digits of a revision, without an allocation.
 struct Digits {
     buffer: [u8; 20],
     length: u8,
@@ -417,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hole_is_filled_with_the_revision() {
+    fn hole_is_filled_with_the_revision() {
         let record = Record::apply(&write(r#"{"rv":""}"#, Some(7)), Revision(120), Time(7), None);
         assert_eq!(record.value(), &br#"{"rv":"120"}"#[..]);
         assert_eq!(&record.value_at(Revision(7))[..], br#"{"rv":"7"}"#);
@@ -426,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn the_envelope_is_read_in_place() {
+    fn envelope_is_decoded_in_place() {
         let record = Record::apply(&write("x", None), Revision(3), Time(7), None);
         assert_eq!((record.path(), record.namespace(), record.name()), ("shop/web", Some("shop"), "web"));
         let tags = record.tags();
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_shows_the_last_value_under_the_new_revision() {
+    fn tombstone_has_the_last_value_with_the_new_revision() {
         let before = Record::apply(&write(r#"{"rv":""}"#, Some(7)), Revision(9), Time(7), None);
         let delete = Write { body: None, ..write("", None) };
         let after = Record::apply(&delete, Revision(10), Time(8), Some(&before));
@@ -447,8 +450,9 @@ mod tests {
     }
 
     #[test]
-    fn news_is_packed_and_reads_as_it_would_otherwise() {
-        const TEXT: &str = r#"{"rv":"","message":"a pod was given its node, which is far from all others, and likes it there"}"#;
+    fn expiring_records_are_packed_and_read_the_same() {
+        const TEXT: &str =
+            r#"{"rv":"","message":"Successfully assigned default/a-pod to a-node-with-a-long-name"}"#;
         let mut samples = Samples::default();
         for (expires, is_packed) in [(None, false), (Some(Time(9)), true)] {
             let mut write = write(TEXT, Some(7));
@@ -473,7 +477,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn idle_records_read_as_they_would_otherwise(
+        fn packed_idle_records_read_the_same(
             values in proptest::collection::vec("(abc|[a-z]{0,3}|\\{\"x\":\"){0,80}", 1..12),
             hole in proptest::prelude::any::<bool>(),
         ) {
@@ -494,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_as_small_as_the_allocator_likes_it() {
+    fn header_fits_an_allocator_size_class() {
         assert!(size_of::<Inner>() <= 128 - 2 * size_of::<usize>(), "{}", size_of::<Inner>());
     }
 }

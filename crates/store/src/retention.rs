@@ -1,29 +1,28 @@
-//! How much of the past is kept.
+//! Retention: budgets of bytes and age of history.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use setpoint_api::Resource;
 
-/// The budgets of history. What exceeds a budget is dropped, oldest first, by compaction.
+/// Budgets of history. Compaction drops what exceeds a budget, oldest first.
 #[derive(Clone, Debug)]
 pub struct Retention {
-    /// The most bytes of superseded versions held in memory for watches and reads of the recent past.
+    /// Maximum bytes of superseded versions in memory, for watches and reads of recent revisions.
     pub hot_bytes: usize,
-    /// The longest that they are held there.
+    /// Maximum age of superseded versions in memory.
     pub hot_age: Duration,
-    /// The most bytes of history on disk.
+    /// Maximum bytes of history on disk.
     pub cold_bytes: u64,
-    /// The longest that it is kept there.
+    /// Maximum age of history on disk.
     pub cold_age: Duration,
-    /// Resources that change too often to be worth a history, such as leases and events: their watches work
-    /// from a small ring of [`Retention::exempt_bytes`] each, and no version of theirs is kept on disk but
-    /// the last.
+    /// Resources that change too often to keep a history, such as Leases and Events: their watches have a
+    /// small ring of [`Retention::exempt_bytes`] each, and only their last versions are kept on disk.
     pub exempt: BTreeSet<Resource>,
-    /// The most bytes of superseded versions held in memory for each exempt resource.
+    /// Maximum bytes of superseded versions in memory for each exempt resource.
     pub exempt_bytes: usize,
-    /// Bytes of live objects from which on no further object is created. All of them are in memory, so without a bound
-    /// one controller that creates without end takes the machine's.
+    /// Maximum bytes of live objects; above it no object is created. All objects are in memory, so without a
+    /// limit one runaway controller could exhaust the machine's.
     pub live_bytes: u64,
 }
 

@@ -1,11 +1,11 @@
-//! The recent past, once for all who follow it.
+//! Rings: recent events of each resource, shared by all its cursors.
 //!
-//! Every resource has a ring of events. An event holds what a write replaced and what it put; that makes the
-//! ring three things at once: what watches deliver, the recent versions of each key, and the way back from the
-//! newest snapshot to an earlier one.
+//! An event holds the version that a write replaced and the version that it put. A ring therefore serves
+//! three purposes: it feeds watches, it holds the recent versions of each key, and it rewinds the current
+//! snapshot to an earlier revision.
 //!
-//! Events leave the rings oldest first, when they are over the budget of bytes or too old. A ring's `floor` is
-//! the last revision it can no longer tell about.
+//! Events are evicted oldest first, when they exceed the budget of bytes or age. A ring's `floor` is the
+//! last revision that it no longer covers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,31 +19,32 @@ use crate::pins::{Origin, Pins};
 use crate::record::Record;
 use crate::retention::Retention;
 
-/// A revision that the past no longer reaches.
+/// Error for a revision whose history has been compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("revisions before {floor} have been compacted")]
 pub struct Compacted {
-    /// The oldest revision that can be asked for.
+    /// Oldest revision that is available.
     pub floor: Revision,
 }
 
-/// What one write did to one key.
+/// Effect of one write on one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Happening {
     pub before: Option<Record>,
     pub after: Record,
-    /// The revision again, so that a search does not follow pointers.
+    /// Copy of the revision, so that a search follows no pointers.
     pub revision: Revision,
-    /// Bytes of memory that it keeps, as they were when it came: records may be packed later.
+    /// Bytes of memory that the event keeps alive, as counted when it was added: records may be packed
+    /// later.
     bytes: usize,
 }
 
-/// The events of one resource.
+/// Events of one resource.
 #[derive(Debug)]
 pub(crate) struct Ring {
     resource: Resource,
     events: VecDeque<Happening>,
-    /// The sequence number of the first event in `events`.
+    /// Sequence number of the first event in `events`.
     first: u64,
     floor: Revision,
     exempt: bool,
@@ -52,12 +53,12 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// The sequence number that the next event will have.
+    /// Sequence number of the next event.
     pub fn end(&self) -> u64 {
         self.first + self.events.len() as u64
     }
 
-    /// The sequence number of the first event after `revision`.
+    /// Returns the sequence number of the first event after `revision`.
     pub fn seek(&self, revision: Revision) -> Result<u64, Compacted> {
         if revision < self.floor {
             return Err(Compacted { floor: self.floor });
@@ -65,7 +66,7 @@ impl Ring {
         Ok(self.first + self.events.partition_point(|event| event.revision <= revision) as u64)
     }
 
-    /// The event with a sequence number; nothing if it is yet to come.
+    /// Returns the event with a sequence number; `None` if it is in the future.
     pub fn get(&self, sequence: u64) -> Result<Option<&Happening>, Compacted> {
         match sequence.checked_sub(self.first) {
             Some(index) => Ok(self.events.get(usize::try_from(index).unwrap_or(usize::MAX))),
@@ -86,25 +87,25 @@ impl Ring {
     }
 }
 
-/// What an event keeps in memory that would otherwise be gone: the version it replaced, or its tombstone.
+/// Bytes that an event keeps alive: the version that it replaced, or its tombstone.
 fn cost(before: Option<&Record>, after: &Record) -> usize {
     let before = before.map_or(0, Record::bytes);
     let tombstone = if after.is_tombstone() { after.bytes() } else { 0 };
     before + tombstone + size_of::<Happening>()
 }
 
-/// All rings, and the budget they share.
+/// All rings, and the budget that they share.
 #[derive(Debug)]
 pub(crate) struct Rings {
     rings: Vec<Ring>,
     index: BTreeMap<Resource, usize>,
-    /// Where the rings began: nothing is known of revisions before it.
+    /// Revision at which the rings began: they hold nothing before it.
     base: Revision,
-    /// In which order events came to rings that share the budget.
+    /// Ring and time of each event under the shared budget, in commit order.
     order: VecDeque<(u32, Time)>,
     bytes: usize,
     retention: Retention,
-    /// Bytes that the budget has dropped so far.
+    /// Bytes that have been evicted so far.
     dropped: u64,
     /// Time of the newest event or maintenance.
     newest: Time,
@@ -126,7 +127,7 @@ impl Rings {
         }
     }
 
-    /// Keeps a past state at hand.
+    /// Pins a past state.
     pub fn pin(&mut self, snapshot: Snapshot, origin: Origin, now: Time) {
         self.pins.push(snapshot, origin, now, self.dropped);
     }
@@ -136,12 +137,12 @@ impl Rings {
         self.newest
     }
 
-    /// Returns the state at `revision`, if it is at hand.
+    /// Returns the state at `revision`, if it is pinned.
     pub fn pinned(&self, revision: Revision) -> Option<&Snapshot> {
         self.pins.get(revision)
     }
 
-    /// The number of a resource's ring, which is made if need be.
+    /// Returns the number of a resource's ring, which is created if necessary.
     pub fn number(&mut self, resource: &Resource) -> usize {
         if let Some(number) = self.index.get(resource) {
             return *number;
@@ -167,7 +168,7 @@ impl Rings {
         &mut self.rings[number]
     }
 
-    /// Adds what a write did, and notes in `woken` whom it concerns.
+    /// Adds the event of a write, and adds the lanes that it concerns to `woken`.
     pub fn push(
         &mut self,
         resource: &Resource,
@@ -194,7 +195,7 @@ impl Rings {
         self.evict(time);
     }
 
-    /// Drops what is over the budget or too old.
+    /// Evicts events that exceed the budget of bytes or age.
     pub fn evict(&mut self, now: Time) {
         let oldest = now.before(self.retention.hot_age);
         while let Some((number, time)) = self.order.front().copied()
@@ -209,7 +210,7 @@ impl Rings {
         self.pins.trim(now, self.dropped);
     }
 
-    /// Drops everything up to `revision`.
+    /// Drops all events up to `revision`.
     pub fn compact(&mut self, revision: Revision) {
         self.pins = Pins::default();
         while let Some((number, _)) = self.order.front().copied()
@@ -227,14 +228,14 @@ impl Rings {
         self.base = self.base.max(revision);
     }
 
-    /// The oldest revision of which everything is known, but for what is exempt from history.
+    /// Oldest revision that the rings cover completely, except for resources that are exempt from history.
     pub fn floor(&self) -> Revision {
         let kept = self.rings.iter().filter(|ring| !ring.exempt).map(|ring| ring.floor);
         kept.fold(self.base, Revision::max)
     }
 
-    /// Takes `snapshot`, the newest state, back to `revision`. What is exempt from history and cannot be known
-    /// is left out.
+    /// Rewinds `snapshot`, the current state, to `revision`. Removes exempt resources whose past state is
+    /// unknown.
     pub fn rewind(&self, snapshot: &mut Snapshot, revision: Revision) -> Result<(), Compacted> {
         if revision < self.floor() {
             return Err(Compacted { floor: self.floor() });
@@ -252,7 +253,7 @@ impl Rings {
         Ok(())
     }
 
-    /// What `key` held at `revision`, given what it holds now.
+    /// Returns the version of `key` at `revision`, given its current version.
     pub fn version(
         &self,
         key: &Key,
@@ -267,7 +268,8 @@ impl Rings {
         if revision < ring.floor {
             return Err(Compacted { floor: ring.floor });
         }
-        // Follow the versions back; where the key was created, go on with the deletion before that, if any.
+        // Follow the versions back. At the creation of the key, continue with the deletion before it, if
+        // any.
         let (mut version, mut end) = (now.cloned(), ring.events.len());
         loop {
             let event = match &version {
@@ -285,7 +287,7 @@ impl Rings {
         }
     }
 
-    /// How many bytes the rings hold that would otherwise be gone.
+    /// Bytes that the rings keep alive.
     pub fn bytes(&self) -> usize {
         self.rings.iter().map(|ring| ring.bytes).sum()
     }

@@ -1,14 +1,14 @@
-//! The store: one order of commits, one state, many readers and followers.
+//! Store: one order of commits, one current state, many readers and watches.
 //!
-//! Writers queue up proposals. One of them at a time leads: it takes the whole queue, has the log decide and
-//! sync it with one sync, applies it to the mirror, and hands out the outcomes. So a lone writer waits for
-//! one sync and for nobody's scheduling, and sixty-four writers share one. A server gives the lead to a
-//! thread of its own ([`Store::drive`]), so that no task ever waits for the disk.
+//! Writers enqueue proposals. One writer at a time is the leader: it takes the whole queue, lets the log
+//! decide it and make it durable with one sync, applies it to the mirror, and delivers the outcomes. A
+//! single writer therefore waits for one sync and no context switch, and 64 concurrent writers share one
+//! sync. A server leads from a dedicated thread ([`Store::drive`]), so that no task blocks on the disk.
 //!
-//! Who finds the writer taken goes to sleep; so whoever lets go of it, for whatever purpose it was taken, wakes
-//! one of those who wait ([`Shared::hand_on`]).
+//! A waiter that finds the `writer` lock taken sleeps. Every release of that lock therefore wakes one
+//! sleeping waiter ([`Shared::hand_on`]).
 //!
-//! Lock order: `chores`, `writer`, then `queue` or `published`, then a lane or a mailbox. Nothing is called back
+//! Lock order: `chores`, `writer`, then `queue` or `published`, then a lane or a mailbox. No callback runs
 //! under a lock.
 
 use std::collections::VecDeque;
@@ -34,16 +34,16 @@ use crate::ring::{Compacted, Rings};
 use crate::ticket::{Mailbox, Ticket};
 use crate::writer::Writer;
 
-/// How many keys are deleted at most, each by a commit of its own, in one call of [`Store::expire`].
+/// Maximum number of keys that one call of [`Store::expire`] deletes, each in its own commit.
 pub const EXPIRE_MAX: usize = 1024;
 
-/// A store. Cloning it gives another handle on the same one.
+/// Handle of a store. Clones refer to the same store.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all handles, cursors and tickets of a store share.
+/// State that all handles, cursors and tickets of a store share.
 pub(crate) struct Shared {
     pub published: RwLock<Published>,
     pub queue: Mutex<VecDeque<Queued>>,
@@ -51,73 +51,74 @@ pub(crate) struct Shared {
     driver: Mutex<Option<Thread>>,
     pub failure: OnceLock<Arc<LogError>>,
     on_failure: Box<dyn Fn(&LogError) + Send + Sync>,
-    /// Held while a chore is made and done: two compactions at a time would write the same files.
+    /// Held while maintenance is prepared and run: two concurrent compactions would write the same files.
     chores: Mutex<()>,
     /// Held while a past state is rebuilt from the log.
     pub rebuilding: Mutex<()>,
     chore_due: Mutex<bool>,
     chore_changed: Condvar,
-    /// Locked by maintenance alone.
+    /// Locked only by maintenance.
     pub(crate) idle: IdlePacker,
     retention: Retention,
 }
 
-/// What readers see: changed as one.
+/// State that readers see. Both parts change under one lock.
 pub(crate) struct Published {
     pub snapshot: Snapshot,
     pub rings: Rings,
 }
 
-/// Proposals in a batch from which on the next batch waits for as many, up to [`GATHER`].
+/// Minimum size of a batch after which the next batch waits for as many proposals, for at most [`GATHER`].
 const GATHER_MIN: usize = 4;
-/// Time that a batch waits. Many writers at a time answer each batch with the next proposals, which arrive one by one: the
-/// first alone would cost a sync, and the others wait for it. A single writer never waits.
+/// Time that a batch waits for more proposals. Concurrent writers send their next proposals one by one after
+/// a batch: without the wait, the first would take a sync alone and delay the others. A single writer never
+/// waits.
 const GATHER: Duration = Duration::from_micros(100);
 
-/// Waits for proposals to gather. Unlike parking, it is not ended by each of them.
-#[expect(clippy::disallowed_methods, reason = "the state to wait for is that a short time has passed")]
+/// Sleeps for [`GATHER`]. Unlike `park`, the arrival of a proposal does not end it.
+#[expect(clippy::disallowed_methods, reason = "the wait is for time to pass, not for a state")]
 fn gather() {
     std::thread::sleep(GATHER);
 }
 
-/// A proposal that waits to be written.
+/// Proposal that waits to be written.
 pub(crate) struct Queued {
     pub proposal: Proposal,
     pub mailbox: Arc<Mailbox>,
 }
 
-/// A commit that is durable.
+/// Durable commit.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// Its revision.
+    /// Revision of the commit.
     pub revision: Revision,
-    /// What it put, and tombstones for what it deleted, in the order of the proposal.
+    /// Records that were put, and tombstones for deleted keys, in the order of the proposal.
     pub records: Vec<Record>,
 }
 
-/// Why there is no commit.
+/// Failure of a commit.
 #[derive(Clone, Debug, Error)]
 pub enum CommitError {
-    /// It was refused, and nothing was done.
+    /// The proposal was rejected; nothing changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The log failed. Whether the commit is durable will be known when the store is opened again.
+    /// The log failed. The commit may or may not be durable, which the next opening of the store decides.
     #[error("the store has failed: {0}")]
     Failed(#[source] Arc<LogError>),
 }
 
-/// Why a past state cannot be read.
+/// Failure to read a past state.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// It is no longer kept.
+    /// The revision has been compacted.
     #[error(transparent)]
     Compacted(#[from] Compacted),
-    /// It is yet to come.
+    /// The revision is newer than the current one.
     #[error("revision {asked} is yet to come, the newest is {newest}")]
     Future {
-        /// What was asked for.
+        /// Requested revision.
         asked: Revision,
-        /// What there is.
+        /// Current revision.
         newest: Revision,
     },
     /// Another past state is being rebuilt from the log.
@@ -129,11 +130,11 @@ pub enum ReadError {
 }
 
 impl Store {
-    /// Opens the store that `log` holds. `on_failure` is told when the log fails, after which nothing is
-    /// committed any more; a server ends there rather than serve a lie.
+    /// Opens the store that `log` holds. `on_failure` is called when the log fails; the store commits
+    /// nothing after that, and a server must exit, because its state may differ from the disk's.
     ///
     /// # Errors
-    /// If the log cannot be read back.
+    /// If the log cannot be replayed.
     pub fn open(
         mut log: Box<dyn Log>,
         retention: Retention,
@@ -166,7 +167,7 @@ impl Store {
         })
     }
 
-    /// A store in memory that holds nothing.
+    /// Returns an empty store in memory.
     #[must_use]
     pub fn in_memory(retention: Retention) -> Store {
         Store::over_snapshot(Snapshot::default(), retention)
@@ -177,22 +178,24 @@ impl Store {
         Store::open(log, retention, |_| ()).expect("a log in memory is always readable")
     }
 
-    /// Makes a proposal a commit: returns when it is durable and visible.
+    /// Commits a proposal. Returns when the commit is durable and visible.
     ///
     /// # Errors
-    /// If it is refused, or the log fails.
+    /// If the proposal is rejected or the log fails.
     pub fn commit(&self, proposal: Proposal) -> Result<Committed, CommitError> {
         self.submit(proposal).wait()
     }
 
-    /// Queues a proposal up. The ticket is a future for tasks; threads may [`Ticket::wait`].
+    /// Enqueues a proposal and wakes the writer. The ticket is a future for tasks; threads call
+    /// [`Ticket::wait`].
     pub fn submit(&self, proposal: Proposal) -> Ticket {
         let ticket = self.enqueue(proposal);
         self.wake();
         ticket
     }
 
-    /// Queues a proposal up that may wait for others to come: somebody has to [`Store::wake`] the writer.
+    /// Enqueues a proposal without waking the writer, so that several can share a batch. The caller must
+    /// call [`Store::wake`] afterwards.
     pub fn enqueue(&self, proposal: Proposal) -> Ticket {
         let mailbox = Arc::new(Mailbox::default());
         if let Some(refusal) = self.shared.refuse_create(&proposal) {
@@ -201,7 +204,8 @@ impl Store {
         }
         let mut queue = self.shared.queue.lock();
         for proposal in proposal.in_order() {
-            // Who asked hears of the last one, which is never without the others.
+            // The ticket gets the outcome of the last proposal of the chain, which is never committed
+            // without the others.
             let mailbox = if proposal.linked { Arc::default() } else { Arc::clone(&mailbox) };
             queue.push_back(Queued { proposal, mailbox });
         }
@@ -209,7 +213,7 @@ impl Store {
         Ticket { shared: Arc::clone(&self.shared), mailbox }
     }
 
-    /// Writes batches in this thread until `stop` says so ([`Store::wake`] makes it look).
+    /// Writes batches in this thread until `stop` is set. [`Store::wake`] makes it check `stop`.
     pub fn drive(&self, stop: &AtomicBool) {
         *self.shared.driver.lock() = Some(std::thread::current());
         let mut last = 0;
@@ -227,22 +231,22 @@ impl Store {
         while self.shared.try_lead() {}
     }
 
-    /// Wakes the thread that drives the store.
+    /// Wakes the thread that runs [`Store::drive`].
     pub fn wake(&self) {
         self.shared.wake_driver();
     }
 
-    /// The newest state.
+    /// Returns the current state.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.shared.published.read().snapshot.clone()
     }
 
-    /// The state at `revision`: from memory if it is recent, else rebuilt from the log. Resources exempt
-    /// from history are missing where their past is not known.
+    /// Returns the state at `revision`: from memory if it is recent, otherwise rebuilt from the log.
+    /// Resources that are exempt from history are missing if their past state is unknown.
     ///
     /// # Errors
-    /// If the past does not reach so far back, or the revision is yet to come.
+    /// If the revision has been compacted, or is newer than the current one.
     pub fn at(&self, revision: Revision) -> Result<Snapshot, ReadError> {
         let floor = {
             let published = self.shared.published.read();
@@ -262,12 +266,13 @@ impl Store {
         self.cold(revision, floor)
     }
 
-    /// Keeps a snapshot at hand, so that [`Store::at`] finds its revision for some minutes at no cost.
+    /// Keeps a snapshot in memory, so that [`Store::at`] returns it at no cost for some minutes.
     pub fn pin(&self, snapshot: &Snapshot, now: Time) {
         self.shared.published.write().rings.pin(snapshot.clone(), Origin::Mirror, now);
     }
 
-    /// Rebuilds a state from the log, which takes time and memory by the size of the state: one at a time.
+    /// Rebuilds a past state from the log. Takes time and memory in proportion to the state, so only one
+    /// rebuild runs at a time.
     fn cold(&self, revision: Revision, hot_floor: Revision) -> Result<Snapshot, ReadError> {
         let Some(_alone) = self.shared.rebuilding.try_lock() else { return Err(ReadError::Busy) };
         let mut reader = self.shared.with_writer(|writer| writer.log.reader());
@@ -286,7 +291,8 @@ impl Store {
         Ok(snapshot)
     }
 
-    /// What `key` held at a recent `revision`, found without rebuilding the rest.
+    /// Returns the record of `key` at `revision`. A recent one is found without rebuilding the other
+    /// objects.
     ///
     /// # Errors
     /// As [`Store::at`].
@@ -304,16 +310,17 @@ impl Store {
         Ok(self.at(revision)?.get(key).cloned())
     }
 
-    /// Follows a resource from now on.
+    /// Returns a cursor over the events of a resource after the current revision.
     #[must_use]
     pub fn follow(&self, resource: &Resource, filter: Filter) -> Cursor {
         Cursor::open(&self.shared, resource, filter, None).expect("the newest revision is never compacted")
     }
 
-    /// Follows a resource from after `revision`, be it past or yet to come.
+    /// Returns a cursor over the events of a resource after `revision`, which may be in the past or in the
+    /// future.
     ///
     /// # Errors
-    /// If the ring no longer reaches so far back.
+    /// If the events after `revision` have been compacted.
     pub fn follow_after(
         &self,
         resource: &Resource,
@@ -323,7 +330,7 @@ impl Store {
         Cursor::open(&self.shared, resource, filter, Some(revision))
     }
 
-    /// The newest state, and a cursor that goes on exactly there.
+    /// Returns the current state and a cursor that starts exactly after it.
     #[must_use]
     pub fn list_and_follow(&self, resource: &Resource, filter: Filter) -> (Snapshot, Cursor) {
         loop {
@@ -334,13 +341,13 @@ impl Store {
         }
     }
 
-    /// An independent store in memory with the newest state and a future of its own. All data is shared.
+    /// Returns an independent store in memory with the current state. Objects are shared, not copied.
     #[must_use]
     pub fn fork(&self) -> Store {
         Store::over_snapshot(self.snapshot(), self.shared.retention.clone())
     }
 
-    /// An independent store in memory with the state at `revision`.
+    /// Returns an independent store in memory with the state at `revision`.
     ///
     /// # Errors
     /// As [`Store::at`].
@@ -348,10 +355,10 @@ impl Store {
         Ok(Store::over_snapshot(self.at(revision)?, self.shared.retention.clone()))
     }
 
-    /// Deletes keys whose time has come, by ordinary commits, and says how many there were.
+    /// Deletes expired keys by ordinary commits. Returns the number of deleted keys.
     ///
     /// # Errors
-    /// If the log fails. A key that changed meanwhile is left for the next time.
+    /// If the log fails. A key that changed concurrently is left for the next call.
     pub fn expire(&self, now: Time) -> Result<usize, CommitError> {
         let snapshot = self.snapshot();
         let cause = Arc::new(Cause {
@@ -379,22 +386,23 @@ impl Store {
         Ok(expired)
     }
 
-    /// When the next key is to be deleted.
+    /// Time at which the next key expires.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Time> {
         self.shared.published.read().snapshot.next_expiry()
     }
 
-    /// When [`Store::tend`] has objects to pack that are too young now.
+    /// Time at which [`Store::tend`] can pack objects that are too young now.
     pub(crate) fn next_packing(&self) -> Option<Time> {
         self.shared.idle.due_at()
     }
 
-    /// Does what keeps the store fit: forgets what is too old, packs what is idle, makes room, compacts. Returns when there is
-    /// nothing left to do.
+    /// Runs the maintenance that is due: evicts old events, packs idle objects, preallocates segments,
+    /// compacts. Returns when nothing is due.
     ///
     /// # Errors
-    /// If the disk has no room for it (the store goes on), or the log fails (it does not).
+    /// [`ChoreError::Postponed`] if resources are short (the store continues), [`ChoreError::Failed`] if the
+    /// log failed (it does not).
     pub fn tend(&self, now: Time) -> Result<(), ChoreError> {
         self.shared.published.write().rings.evict(now);
         self.shared.idle.run(now, || self.snapshot());
@@ -406,7 +414,8 @@ impl Store {
         }
     }
 
-    /// Folds all commits so far into a base, and forgets the hot past. History on disk stays by its budget.
+    /// Folds all commits into a checkpoint and drops the history in memory. History on disk is kept within
+    /// its budget.
     ///
     /// # Errors
     /// As [`Store::tend`].
@@ -421,18 +430,18 @@ impl Store {
         chore.and_then(|chore| chore.run()).map_err(|error| self.shared.chore_failed(error))
     }
 
-    /// Notes in the log how far it is durable. To be called once before a process ends as it should: the loss of the
-    /// last commits is found then.
+    /// Records in the log how far it is durable, so that the loss of the last commits is detected. To be
+    /// called once before an orderly exit.
     pub fn note_end(&self) {
         self.shared.with_writer(|writer| writer.log.note_end());
     }
 
-    /// Wakes who waits for a chore.
+    /// Wakes the thread that waits in [`Store::wait_for_chore`].
     pub(crate) fn announce_chore(&self) {
         self.shared.announce_chore();
     }
 
-    /// Waits until there may be something to [`Store::tend`], `stop` is true, or `timeout` has passed.
+    /// Waits until [`Store::tend`] may have work, `stop` is true, or `timeout` has passed.
     pub(crate) fn wait_for_chore(&self, stop: &AtomicBool, timeout: Option<Duration>) {
         let mut due = self.shared.chore_due.lock();
         if !*due && !stop.load(Ordering::Acquire) {
@@ -444,14 +453,14 @@ impl Store {
         *due = false;
     }
 
-    /// Waits until `stop` is true or `timeout` has passed, whatever is announced meanwhile.
+    /// Waits until `stop` is true or `timeout` has passed. Announced maintenance does not end the wait.
     pub(crate) fn wait_for_stop(&self, stop: &AtomicBool, timeout: Duration) {
         let mut due = self.shared.chore_due.lock();
         let goes_on = |_: &mut bool| !stop.load(Ordering::Acquire);
         self.shared.chore_changed.wait_while_for(&mut due, goes_on, timeout);
     }
 
-    /// Takes in what others have committed to a shared log.
+    /// Applies commits that other processes appended to a shared log.
     ///
     /// # Errors
     /// If the log cannot be read.
@@ -459,13 +468,13 @@ impl Store {
         self.shared.with_writer(|writer| writer.catch_up(&self.shared).map(|_| ()))
     }
 
-    /// Why nothing is committed any more; none while all is well.
+    /// Error that ended the store; `None` while it works.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<LogError>> {
         self.shared.failure.get().cloned()
     }
 
-    /// How large it is. This waits for a batch that is being written.
+    /// Returns the store's sizes. Waits for the batch that is being written.
     #[must_use]
     pub fn stat(&self) -> StoreStat {
         let log = self.shared.with_writer(|writer| writer.log.stat());
@@ -481,10 +490,10 @@ impl Store {
     }
 }
 
-/// Why work on the side was not done.
+/// Failure of maintenance.
 #[derive(Clone, Debug, Error)]
 pub enum ChoreError {
-    /// The disk is full or the process has no descriptors left; nothing is lost, and it can be tried again.
+    /// The disk is full or the process is out of file descriptors. Nothing is lost, and a retry can succeed.
     #[error("{0}")]
     Postponed(#[source] Arc<LogError>),
     /// The log failed, and with it the store.
@@ -492,26 +501,26 @@ pub enum ChoreError {
     Failed(#[source] Arc<LogError>),
 }
 
-/// How large a store is.
+/// Sizes of a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreStat {
-    /// The newest revision.
+    /// Current revision.
     pub revision: Revision,
-    /// How many objects there are.
+    /// Number of objects.
     pub objects: usize,
-    /// Their bytes: values, paths and envelopes.
+    /// Bytes of all objects: values, paths and envelopes.
     pub bytes: u64,
-    /// The oldest revision that is served from memory.
+    /// Oldest revision that is served from memory.
     pub hot_floor: Revision,
-    /// The bytes of superseded versions in memory.
+    /// Bytes of superseded versions in memory.
     pub hot_bytes: u64,
-    /// How large the log is.
+    /// Sizes of the log.
     pub log: LogStat,
 }
 
 impl Shared {
-    /// Refuses a proposal that creates an object in a full store. What is queued already still goes in, so the limit is
-    /// exceeded by as much as that.
+    /// Rejects a proposal that creates an object while the store is at its size limit. Proposals that are
+    /// already queued are not checked, so the store can exceed the limit by their size.
     fn refuse_create(&self, proposal: &Proposal) -> Option<Refusal> {
         let max = self.retention.live_bytes;
         if max == u64::MAX || !proposal.creates() {
@@ -521,12 +530,13 @@ impl Shared {
         (bytes >= max).then_some(Refusal::StoreFull { bytes, max })
     }
 
-    /// Writes one batch, unless another thread does or nothing is queued. Returns `true` if it did.
+    /// Writes one batch, unless another thread is writing or the queue is empty. Returns `true` if it wrote
+    /// one.
     pub fn try_lead(&self) -> bool {
         self.try_lead_batch() > 0
     }
 
-    /// Like [`Shared::try_lead`]. Returns the number of proposals in the batch.
+    /// Like [`Shared::try_lead`], but returns the number of proposals in the batch.
     fn try_lead_batch(&self) -> usize {
         let Some(mut writer) = self.writer.try_lock() else { return 0 };
         let proposals = writer.lead(self);
@@ -535,7 +545,7 @@ impl Shared {
         proposals
     }
 
-    /// Uses the writer for something else than a batch.
+    /// Runs `work` with the writer, for anything but a batch.
     fn with_writer<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> T {
         let mut writer = self.writer.lock();
         let result = work(&mut writer);
@@ -544,8 +554,9 @@ impl Shared {
         result
     }
 
-    /// Wakes somebody to lead. Who queued up while the writer was taken sleeps, and the first in the queue may
-    /// be nobody's concern any more: it is the first who waits that is to be woken.
+    /// Wakes the driver or a waiter to lead the next batch. Waiters that enqueued while the writer was taken
+    /// are asleep. The first ticket of the queue may have been dropped, so this wakes the first one that
+    /// still has a waiter.
     pub fn hand_on(&self) {
         let waits = {
             let queue = self.queue.lock();
@@ -566,18 +577,18 @@ impl Shared {
         self.driver.lock().is_some()
     }
 
-    /// False if there is none.
+    /// Returns `false` if there is no driver.
     fn wake_driver(&self) -> bool {
         self.driver.lock().as_ref().map(Thread::unpark).is_some()
     }
 
-    /// Says that there may be something to tend.
+    /// Announces that maintenance may be due.
     pub fn announce_chore(&self) {
         *self.chore_due.lock() = true;
         self.chore_changed.notify_all();
     }
 
-    /// Only a full disk or a shortage of descriptors lets the store go on.
+    /// Postpones on a full disk or a shortage of descriptors; any other error fails the store.
     fn chore_failed(&self, error: LogError) -> ChoreError {
         match error {
             LogError::Io { ref source, .. } if is_transient(source) => ChoreError::Postponed(Arc::new(error)),
@@ -585,7 +596,7 @@ impl Shared {
         }
     }
 
-    /// Notes that the log has failed; the first failure counts.
+    /// Records that the log has failed. Only the first failure is kept.
     pub fn fail(&self, error: LogError) -> Arc<LogError> {
         let error = Arc::clone(self.failure.get_or_init(|| Arc::new(error)));
         (self.on_failure)(&error);
@@ -593,7 +604,7 @@ impl Shared {
     }
 }
 
-/// Takes back what a log holds.
+/// Receiver of a log's replay.
 struct Opening {
     published: Published,
     retention: Retention,
@@ -607,7 +618,7 @@ impl Replay for Opening {
 
     fn commit(&mut self, commit: Commit) {
         let Published { snapshot, rings } = &mut self.published;
-        let nobody = &mut Vec::new();
-        snapshot.apply(&commit, |resource, before, after| rings.push(resource, before, after, nobody));
+        let woken = &mut Vec::new();
+        snapshot.apply(&commit, |resource, before, after| rings.push(resource, before, after, woken));
     }
 }

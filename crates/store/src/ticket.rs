@@ -1,4 +1,4 @@
-//! Waiting for a commit, in a thread or in a task.
+//! Tickets: waiting for a commit, in a thread or in a task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::store::{CommitError, Committed, Shared};
 
-/// What became of a proposal.
+/// Result of a proposal.
 pub(crate) type Outcome = Result<Committed, CommitError>;
 
-/// Where the outcome of one proposal is left.
+/// Slot for the outcome of one proposal.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox(Mutex<Letter>);
 
@@ -24,7 +24,7 @@ struct Letter {
 }
 
 impl Mailbox {
-    /// Leaves the outcome and wakes who waits for it.
+    /// Stores the outcome and wakes the waiter.
     pub fn deliver(&self, outcome: Outcome) {
         let waker = {
             let mut letter = self.0.lock();
@@ -36,12 +36,12 @@ impl Mailbox {
         }
     }
 
-    /// Whether somebody would be woken.
+    /// `true` if there is a waiter to wake.
     pub fn is_waited_for(&self) -> bool {
         self.0.lock().waker.is_some()
     }
 
-    /// Wakes who waits, so that it may lead the next batch.
+    /// Wakes the waiter, so that it can lead the next batch.
     pub fn nudge(&self) {
         let waker = self.0.lock().waker.clone();
         if let Some(waker) = waker {
@@ -49,7 +49,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes the outcome, or leaves a waker.
+    /// Takes the outcome, or registers a waker.
     pub fn poll(&self, waker: &Waker) -> Option<Outcome> {
         let mut letter = self.0.lock();
         if letter.outcome.is_none() && !letter.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -59,8 +59,8 @@ impl Mailbox {
     }
 }
 
-/// A commit under way. As a future it resolves when the commit is durable, or refused.
-#[must_use = "nobody learns what became of the commit"]
+/// Pending commit. As a future it resolves when the commit is durable or rejected.
+#[must_use = "the outcome of the commit is lost"]
 pub struct Ticket {
     pub(crate) shared: Arc<Shared>,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -73,7 +73,8 @@ impl Future for Ticket {
         if let Some(outcome) = self.mailbox.poll(context.waker()) {
             return Poll::Ready(outcome);
         }
-        // With a thread that drives the store, tasks never wait for the disk. Without one, somebody must.
+        // With a driver thread, tasks never block on the disk. Without one, the polling task writes the
+        // batch.
         if !self.shared.has_driver() && self.shared.try_lead() {
             context.waker().wake_by_ref();
         }
@@ -82,7 +83,7 @@ impl Future for Ticket {
 }
 
 impl Ticket {
-    /// Waits in this thread, and writes the batch if nobody else does.
+    /// Waits in this thread, and writes the batch unless another thread does.
     pub fn wait(self) -> Outcome {
         THIS_THREAD.with(|waker| {
             loop {
@@ -98,12 +99,12 @@ impl Ticket {
 }
 
 thread_local! {
-    /// Wakes this thread; made once, for a thread that writes usually writes again.
+    /// Waker of this thread, created once because a thread that writes usually writes again.
     static THIS_THREAD: Waker = Waker::from(Arc::new(Unparker(std::thread::current())));
 }
 
 impl Drop for Ticket {
-    /// Who gives up may just have been woken to lead: somebody else must.
+    /// A dropped ticket may just have been woken to lead, so wake another waiter.
     fn drop(&mut self) {
         let waited = self.mailbox.0.lock().waker.take().is_some();
         if waited {
@@ -112,7 +113,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Wakes a thread.
+/// Waker that unparks a thread.
 struct Unparker(Thread);
 
 impl Wake for Unparker {

@@ -1,4 +1,4 @@
-//! Writing a batch: the only place where the state of a store changes.
+//! Batch writer: the only place where the state of a store changes.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,12 +11,12 @@ use crate::log::{Log, LogError, Verdict};
 use crate::store::{CommitError, Committed, Published, Shared};
 use crate::ticket::Mailbox;
 
-/// The most commits that share one sync, but for those that are made together.
+/// Maximum number of commits that share one sync. A chain may exceed it.
 pub const BATCH_COMMITS_MAX: usize = 1024;
-/// About how many bytes share one sync.
+/// Approximate maximum of bytes that share one sync.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// The log, and room for the batch in hand.
+/// Log, and buffers for the current batch.
 pub(crate) struct Writer {
     pub log: Box<dyn Log>,
     proposals: Vec<Proposal>,
@@ -30,7 +30,7 @@ impl Writer {
         Writer { log, proposals: Vec::new(), mailboxes: Vec::new(), woken: Vec::new(), wakers: Vec::new() }
     }
 
-    /// Makes commits of the queued proposals. Returns the number of proposals in the batch.
+    /// Writes a batch of the queued proposals. Returns the number of proposals in the batch.
     pub fn lead(&mut self, shared: &Shared) -> usize {
         self.take_batch(shared);
         let proposals = self.proposals.len();
@@ -61,7 +61,7 @@ impl Writer {
         while let Some(queued) = queue.front() {
             bytes += queued.proposal.bytes();
             let full = self.proposals.len() >= BATCH_COMMITS_MAX || bytes > BATCH_BYTES_MAX;
-            // What belongs together is never parted, and something is always taken.
+            // A chain is never split, and a batch has at least one proposal.
             if full && self.proposals.last().is_some_and(|last| !last.linked) {
                 break;
             }
@@ -77,7 +77,7 @@ impl Writer {
         }
         let heads = shared.published.read().snapshot.clone();
         let verdicts = self.log.append(&self.proposals, &heads).map_err(|error| shared.fail(error))?;
-        // Held any longer, it would make every change below copy what it touches.
+        // Dropped here: while it is held, every change below would copy the nodes that it touches.
         drop(heads);
         let outcomes = if self.log.is_shared() {
             let committed = self.catch_up(shared).map_err(|error| shared.fail(error))?;
@@ -92,7 +92,7 @@ impl Writer {
         Ok(outcomes)
     }
 
-    /// Applies the admitted proposals and shows them.
+    /// Applies and publishes the admitted proposals.
     fn publish_admitted(
         &mut self,
         shared: &Shared,
@@ -114,7 +114,7 @@ impl Writer {
         outcomes
     }
 
-    /// Takes in all commits of a shared log that the mirror has not seen, and gives them back.
+    /// Applies all commits of a shared log that the mirror lacks, and returns them.
     pub fn catch_up(&mut self, shared: &Shared) -> Result<Vec<Committed>, LogError> {
         let revision = shared.published.read().snapshot.revision();
         let mut commits = Vec::new();
@@ -122,10 +122,10 @@ impl Writer {
         Ok(self.publish(shared, &commits))
     }
 
-    /// Applies commits, shows the new state to readers, and wakes the cursors it concerns.
+    /// Applies commits, publishes the new state to readers, and wakes the cursors that it concerns.
     ///
-    /// The state is changed in place, under the lock: what nobody else holds a snapshot of is not copied, and a
-    /// batch is a matter of microseconds.
+    /// The state is changed in place, under the lock: nodes that no snapshot shares are not copied, so a
+    /// batch takes microseconds.
     fn publish(&mut self, shared: &Shared, commits: &[Commit]) -> Vec<Committed> {
         let mut committed = Vec::with_capacity(commits.len());
         let mut published = shared.published.write();
@@ -157,7 +157,7 @@ impl Writer {
     }
 }
 
-/// Finds for each verdict of a shared log the commit that came back.
+/// Returns for each verdict of a shared log the matching commit.
 fn outcomes_of(verdicts: Vec<Verdict>, committed: Vec<Committed>) -> Vec<Result<Committed, CommitError>> {
     let find = |revision: Revision| {
         let at = committed.binary_search_by_key(&revision, |commit| commit.revision);

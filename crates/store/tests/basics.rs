@@ -1,4 +1,4 @@
-//! The store as its users see it, on a log in memory.
+//! Basic semantics of the store, on a log in memory.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,7 +25,7 @@ fn store() -> Store {
 }
 
 #[test]
-fn the_first_commit_is_one_and_revisions_rise_by_one() {
+fn first_revision_is_one_and_revisions_are_consecutive() {
     let store = store();
     for n in 1..=5 {
         assert_eq!(store.commit(put("a/x", Expect::Any, "v")).unwrap().revision, Revision(n));
@@ -34,7 +34,7 @@ fn the_first_commit_is_one_and_revisions_rise_by_one() {
 }
 
 #[test]
-fn a_conflict_names_the_key_and_both_revisions() {
+fn conflict_contains_the_key_and_both_revisions() {
     let store = store();
     store.commit(put("a/x", Expect::Absent, "1")).unwrap();
     let refused = store.commit(put("a/x", Expect::Revision(Revision(7)), "2")).unwrap_err();
@@ -46,7 +46,7 @@ fn a_conflict_names_the_key_and_both_revisions() {
 }
 
 #[test]
-fn a_commit_is_all_or_nothing() {
+fn commit_is_atomic() {
     let store = store();
     let nodes = Resource::new("nodes").unwrap();
     let node = Key::cluster(&nodes, "n1").unwrap();
@@ -66,14 +66,14 @@ fn a_commit_is_all_or_nothing() {
 }
 
 #[test]
-fn two_keys_of_one_resource_in_a_commit_are_refused() {
+fn two_keys_of_one_resource_in_a_commit_are_rejected() {
     let proposal = put("a/x", Expect::Any, "1").put(key("a/y"), Expect::Any, Draft::new("2"));
     let refused = store().commit(proposal).unwrap_err();
     assert!(matches!(refused, CommitError::Refused(Refusal::TwoOfOneResource { .. })), "{refused}");
 }
 
 #[test]
-fn a_guard_holds_a_commit_to_a_key_it_does_not_change() {
+fn guard_is_a_precondition_on_an_unchanged_key() {
     let store = store();
     let namespace = Key::cluster(&Resource::new("namespaces").unwrap(), "a").unwrap();
     let guarded = || put("a/x", Expect::Absent, "1").guard(namespace.clone(), Expect::Present);
@@ -85,7 +85,7 @@ fn a_guard_holds_a_commit_to_a_key_it_does_not_change() {
 }
 
 #[test]
-fn a_delete_of_nothing_is_a_conflict() {
+fn delete_of_a_missing_key_is_a_conflict() {
     let store = store();
     for expect in [Expect::Any, Expect::Present, Expect::Absent, Expect::Revision(Revision(1))] {
         let refused = store.commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), expect));
@@ -109,7 +109,7 @@ fn pages_of_one_snapshot_do_not_see_later_commits() {
 }
 
 #[test]
-fn the_past_can_be_read_and_the_future_cannot() {
+fn past_revisions_are_readable_and_future_ones_are_not() {
     let store = store();
     store.commit(put("a/x", Expect::Absent, "1")).unwrap();
     store.commit(put("a/x", Expect::Present, "2")).unwrap();
@@ -124,7 +124,7 @@ fn the_past_can_be_read_and_the_future_cannot() {
 }
 
 #[test]
-fn entering_and_leaving_a_selector_can_be_told() {
+fn entering_and_leaving_a_selector_are_added_and_deleted() {
     let store = store();
     let labelled = |app: &str| {
         let draft = Draft::with_hole("{}", 1).labels([("app", app)]);
@@ -151,7 +151,7 @@ fn entering_and_leaving_a_selector_can_be_told() {
 }
 
 #[test]
-fn a_fork_has_its_own_future() {
+fn fork_is_independent() {
     let store = store();
     store.commit(put("a/x", Expect::Absent, "1")).unwrap();
     store.commit(put("a/x", Expect::Present, "2")).unwrap();
@@ -178,7 +178,7 @@ fn keys_expire_by_ordinary_commits() {
 }
 
 #[test]
-fn the_cause_is_kept_with_puts_and_deletes() {
+fn cause_is_stored_with_puts_and_deletes() {
     let store = store();
     let cause = Cause {
         user: "ann".into(),
@@ -196,7 +196,7 @@ fn the_cause_is_kept_with_puts_and_deletes() {
 }
 
 #[test]
-fn writers_go_on_while_others_look_at_the_log() {
+fn writers_proceed_while_readers_use_the_log() {
     let store = store();
     let (done, finished) = std::sync::mpsc::channel();
     let writers: Vec<_> = (0..4)
@@ -211,13 +211,13 @@ fn writers_go_on_while_others_look_at_the_log() {
         })
         .collect();
     drop(done);
-    // A writer that finds the log in other hands sleeps, and whoever held it must wake it.
+    // A writer that finds the writer lock taken sleeps; releasing the lock must wake it.
     let (mut seen, mut looks) = (Revision::ZERO, 0);
     while finished.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
         let revision = store.stat().revision;
         looks = if revision == seen { looks + 1 } else { 0 };
         seen = revision;
-        assert!(looks < 50_000_000, "nobody writes any more at {seen}");
+        assert!(looks < 50_000_000, "no writer proceeds at {seen}");
     }
     for writer in writers {
         writer.join().unwrap();
@@ -226,7 +226,7 @@ fn writers_go_on_while_others_look_at_the_log() {
 }
 
 #[test]
-fn what_is_made_together_has_revisions_of_its_own_and_is_never_seen_apart() {
+fn chained_commits_have_own_revisions_and_become_visible_together() {
     let store = store();
     let mut watch = store.follow(&pods(), Filter::default());
     store.commit(put("a/1", Expect::Absent, "0").after(put("a/2", Expect::Absent, "0"))).unwrap();
@@ -235,14 +235,14 @@ fn what_is_made_together_has_revisions_of_its_own_and_is_never_seen_apart() {
         ["a/1", "a/2"].map(|path| snapshot.get(&key(path)).unwrap().revision().0)
     };
     assert_eq!(revisions(&store), [2, 1]);
-    // A watch can go on between them, and nothing of what is refused is there.
+    // A watch can resume between them, and no part of the rejected chain exists.
     assert_eq!(watch.try_next().unwrap().unwrap().revision(), Revision(1));
     let mut later = store.follow_after(&pods(), Filter::default(), Revision(1)).unwrap();
     assert_eq!(later.try_next().unwrap().unwrap().revision(), Revision(2));
     let refused = put("a/1", Expect::Absent, "1").after(put("a/2", Expect::Any, "1"));
     assert!(matches!(store.commit(refused), Err(CommitError::Refused(Refusal::Conflict(_)))));
     assert_eq!(revisions(&store), [2, 1]);
-    // Four writers and a reader: whatever is seen, both are there, and one is just one commit older than the other.
+    // Four writers and a reader: every snapshot contains both objects, whose revisions differ by one.
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|_| {

@@ -1,4 +1,4 @@
-//! The system's own limit of open files. One test per process: the limit is the process's.
+//! Operating system limit of open files. One test per process, because the limit is per process.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -39,7 +39,7 @@ fn segments_and_checkpoints_are_written_while_connections_use_every_descriptor()
     let store = open();
     put(&store, 0);
     let mut connections = Vec::new();
-    // Others take every descriptor that is free, at every moment.
+    // Take every free descriptor at every moment, as connections do.
     let mut exhaust = || {
         let error = loop {
             match File::open("/dev/null") {

@@ -1,4 +1,4 @@
-//! A process without free file descriptors: the store refuses what it cannot write, and goes on.
+//! Shortage of file descriptors: the store rejects writes that need one, and continues.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,14 +23,14 @@ fn delete(store: &Store, number: usize) -> Result<(), CommitError> {
     store.commit(Proposal::new(Cause::default(), Time(1)).delete(key(number), Expect::Present)).map(drop)
 }
 
-/// What is in a store: names and sizes.
+/// Names and sizes of the objects in a store.
 fn state(store: &Store) -> BTreeMap<String, usize> {
     let snapshot = store.snapshot();
     let records = snapshot.tables().flat_map(|(_, table)| table.iter());
     records.map(|record| (record.path().to_owned(), record.value().len())).collect()
 }
 
-/// `true` if it was done; anything but a shortage of descriptors is a failure of the test.
+/// `true` if it succeeded. Any error but a shortage of descriptors fails the test.
 fn is_done(outcome: Result<(), CommitError>, context: &str) -> bool {
     match outcome {
         Ok(()) => true,
@@ -40,7 +40,7 @@ fn is_done(outcome: Result<(), CommitError>, context: &str) -> bool {
 }
 
 #[test]
-fn one_failed_open_anywhere_loses_nothing_and_ends_no_store() {
+fn single_failed_open_loses_nothing_and_fails_no_store() {
     let mut refusals = 0;
     for failing in 0.. {
         let disk = SimDisk::default();
@@ -84,7 +84,7 @@ fn one_failed_open_anywhere_loses_nothing_and_ends_no_store() {
 }
 
 #[test]
-fn puts_are_refused_and_deletes_and_reads_go_on_while_no_descriptor_is_free() {
+fn puts_fail_while_deletes_and_reads_succeed_without_descriptors() {
     let disk = SimDisk::default();
     let store = store_world::open(&disk).unwrap();
     put(&store, 0, 10).unwrap();
@@ -113,7 +113,7 @@ fn puts_are_refused_and_deletes_and_reads_go_on_while_no_descriptor_is_free() {
 }
 
 #[test]
-fn history_is_not_given_up_for_descriptors() {
+fn history_is_kept_when_descriptors_are_short() {
     let disk = SimDisk::default();
     let store = store_world::open(&disk).unwrap();
     for round in 0..100 {

@@ -1,7 +1,7 @@
-//! The bugs that etcd's own robustness tests list, each as a claim about this store.
+//! Bugs listed by etcd's robustness tests, each as a claim about this store.
 //!
-//! The numbers are those of etcd's issues. A process that dies is played by a disk on which nothing works after
-//! the n-th operation, for every n; a power cut by a disk that keeps back what was not synced.
+//! The numbers are those of etcd's issues. A crash is simulated by a disk on which every operation after the
+//! n-th fails, for every n; a power cut by a disk that withholds unsynced writes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -57,14 +57,14 @@ fn reopen(dir: &Path) -> Store {
     open(Arc::new(disk), Retention::default()).expect("a log that a process left can be read")
 }
 
-/// Two stores on one log: two servers, as clients see it.
+/// Two stores on one log, like two servers.
 fn two_servers() -> [Store; 2] {
     let mut log = MemoryLog::default();
     let logs = [log.share(), log.share()];
     logs.map(|log| Store::open(Box::new(log), Retention::default(), |_| ()).expect("it is empty"))
 }
 
-/// All events that are there.
+/// Returns all available events.
 fn drain(cursor: &mut Cursor) -> Result<Vec<(Change, u64)>, Compacted> {
     let mut events = Vec::new();
     while let Some(event) = cursor.try_next()? {
@@ -73,15 +73,15 @@ fn drain(cursor: &mut Cursor) -> Result<Vec<(Change, u64)>, Compacted> {
     Ok(events)
 }
 
-/// What is done to a store that dies: the n-th commit of the list gets revision n.
+/// Step of a store that crashes: the n-th commit of the list gets revision n.
 enum Step {
     Commit(Proposal),
     Tend,
     Compact,
 }
 
-/// Runs the steps on a disk that dies after every possible number of operations, and holds what is found
-/// afterwards to the acknowledgements.
+/// Runs the steps on a disk that fails after every possible number of operations, and compares the recovered
+/// state with the acknowledgements.
 fn die_everywhere(steps: impl Fn() -> Vec<Step>, retention: &Retention) {
     let mut plan = Naive::default();
     for step in steps() {
@@ -121,7 +121,7 @@ fn die_everywhere(steps: impl Fn() -> Vec<Step>, retention: &Retention) {
     }
 }
 
-/// Does the steps until the store fails, and says how many commits were acknowledged.
+/// Runs the steps until the store fails. Returns the number of acknowledged commits.
 fn live(store: &Store, steps: Vec<Step>) -> u64 {
     let mut acknowledged = 0;
     for step in steps {
@@ -160,7 +160,7 @@ fn etcd_13766_14685_state_and_revision_are_one_record_through_any_crash() {
 }
 
 #[test]
-fn etcd_14370_what_was_acknowledged_had_been_synced() {
+fn etcd_14370_acknowledged_commits_are_synced() {
     let dir = tempfile::tempdir().unwrap();
     let disk =
         Withholding { disk: Arc::new(OsDisk::exclusive(dir.path()).unwrap()), pending: Arc::default() };
@@ -170,7 +170,7 @@ fn etcd_14370_what_was_acknowledged_had_been_synced() {
         let proposal = put(&format!("a/{}", n % 4), &"v".repeat(n * 20));
         plan.admit(&proposal);
         let revision = store.commit(proposal).unwrap().revision;
-        // The power fails here: only what was synced is in the directory.
+        // Simulated power cut: the directory contains only synced writes.
         let after = tempfile::tempdir().unwrap();
         copy_dir(dir.path(), after.path());
         let found = reopen(after.path()).snapshot();
@@ -183,7 +183,7 @@ fn etcd_14370_what_was_acknowledged_had_been_synced() {
 }
 
 #[test]
-fn etcd_15220_a_bookmark_never_runs_ahead_of_the_stream() {
+fn etcd_15220_bookmark_never_exceeds_last_delivered_revision() {
     let store = Store::in_memory(Retention::default());
     let nodes = Resource::new("nodes").unwrap();
     let done = AtomicBool::new(false);
@@ -227,13 +227,13 @@ fn etcd_15220_a_bookmark_never_runs_ahead_of_the_stream() {
 }
 
 #[test]
-fn etcd_15271_a_watch_does_not_go_back_when_it_comes_back_elsewhere() {
+fn etcd_15271_watch_does_not_go_back_on_another_server() {
     let servers = two_servers();
     let mut position = Revision::ZERO;
     let mut seen = Vec::new();
     for n in 0..60 {
         servers[n % 3 % 2].commit(put("a/x", "{}")).unwrap();
-        // The next server may not have heard of what the client has already seen.
+        // The next server may not have applied the events that the client has already received.
         let server = &servers[n % 2];
         let mut cursor = server.follow_after(&pods(), Filter::default(), position).unwrap();
         if n % 5 == 0 {
@@ -254,7 +254,7 @@ fn etcd_15271_a_watch_does_not_go_back_when_it_comes_back_elsewhere() {
 }
 
 #[test]
-fn etcd_17247_no_event_comes_twice() {
+fn etcd_17247_no_event_is_delivered_twice() {
     let [store, other] = two_servers();
     let nodes = Resource::new("nodes").unwrap();
     let node = || Key::cluster(&nodes, "n").unwrap();
@@ -288,7 +288,7 @@ fn etcd_17247_no_event_comes_twice() {
 }
 
 #[test]
-fn etcd_17529_a_slow_watch_ends_and_never_skips() {
+fn etcd_17529_slow_watch_fails_and_never_skips() {
     let retention = Retention { hot_bytes: 4 << 10, ..Retention::default() };
     let store = Store::in_memory(retention);
     let filters = [
@@ -297,7 +297,7 @@ fn etcd_17529_a_slow_watch_ends_and_never_skips() {
         Filter { name: Some("x".to_owned()), ..Filter::default() },
         Filter { field: Some(("f".to_owned(), "1".to_owned())), ..Filter::default() },
     ];
-    // Each reads every so many commits; the slowest cannot keep up with the ring.
+    // Cursors that read at different intervals; the slowest cannot keep up with the ring.
     let mut cursors: Vec<(u64, Cursor, Vec<u64>, bool)> = Vec::new();
     for pace in [1, 3, 7, 400] {
         for filter in &filters {
@@ -315,7 +315,7 @@ fn etcd_17529_a_slow_watch_ends_and_never_skips() {
                     Ok(Some(event)) => seen.push(event.revision().0),
                     Ok(None) => break,
                     Err(Compacted { floor }) => {
-                        assert!(floor.0 > cursor.position().0, "it was told without need");
+                        assert!(floor.0 > cursor.position().0, "the cursor failed without need");
                         *ended = true;
                         break;
                     }
@@ -332,8 +332,8 @@ fn etcd_17529_a_slow_watch_ends_and_never_skips() {
 }
 
 #[test]
-fn etcd_17780_the_revision_does_not_go_back_when_compaction_dies() {
-    // The last commits are deletes, so that nothing in the folded state carries the last revision.
+fn etcd_17780_revision_does_not_go_back_after_a_crashed_compaction() {
+    // The last commits are deletes, so that no object of the folded state carries the last revision.
     let steps = || {
         let mut steps: Vec<Step> = (0..4).map(|n| Step::Commit(put(&format!("a/{n}"), "{}"))).collect();
         steps.extend((0..4).map(|n| Step::Commit(delete(&format!("a/{n}")))));
@@ -361,9 +361,9 @@ fn deleted_and_back(store: &Store) -> Vec<(Change, u64)> {
 }
 
 #[test]
-fn etcd_18089_compaction_never_eats_a_delete() {
+fn etcd_18089_compaction_never_hides_a_delete() {
     let mut floors = BTreeMap::new();
-    // Every budget that lets the ring forget a different number of events.
+    // Each budget makes the ring evict a different number of events.
     for hot_bytes in (0..2000).step_by(20) {
         let store = Store::in_memory(Retention { hot_bytes, ..Retention::default() });
         let events = deleted_and_back(&store);
@@ -379,7 +379,7 @@ fn etcd_18089_compaction_never_eats_a_delete() {
 }
 
 #[test]
-fn etcd_19179_a_watch_at_the_revision_of_compaction_misses_no_delete() {
+fn etcd_19179_watch_at_the_compacted_revision_misses_no_delete() {
     for at in 1..=5 {
         let store = Store::in_memory(Retention::default());
         let mut opened = vec![(0, store.follow(&pods(), Filter::default()))];
@@ -391,7 +391,8 @@ fn etcd_19179_a_watch_at_the_revision_of_compaction_misses_no_delete() {
             }
             opened.push((n, store.follow(&pods(), Filter::default())));
         }
-        // Those opened before the compaction and not read since, and those opened afterwards at old revisions.
+        // Cursors opened before the compaction and not read since, and cursors opened afterwards at old
+        // revisions.
         for after in 0..=5 {
             opened.extend(
                 store.follow_after(&pods(), Filter::default(), Revision(after)).ok().map(|c| (after, c)),
@@ -445,7 +446,7 @@ fn etcd_18667_state_is_a_pure_function_of_the_log() {
 }
 
 #[test]
-fn etcd_20221_a_watch_from_the_future_gets_nothing_older() {
+fn etcd_20221_watch_at_a_future_revision_gets_no_older_event() {
     let store = Store::in_memory(Retention::default());
     store.commit(put("a/x", "{}")).unwrap();
     let in_a = Filter { namespace: Some("a".to_owned()), ..Filter::default() };
@@ -466,13 +467,13 @@ fn etcd_20221_a_watch_from_the_future_gets_nothing_older() {
 }
 
 #[test]
-fn etcd_20418_a_server_that_was_paused_does_not_serve_the_past() {
+fn etcd_20418_paused_server_does_not_serve_stale_reads() {
     let [paused, other] = two_servers();
     paused.commit(put("a/x", "1")).unwrap();
     other.catch_up().unwrap();
-    // While one server sleeps, the other goes on.
+    // One server is paused while the other commits.
     other.commit(put("a/x", "2")).unwrap();
-    // What the sleeper remembers is not what decides.
+    // The paused server's state must not decide.
     let stale = propose().put(key("a/x"), Expect::Revision(Revision(1)), Draft::new("mine"));
     let Err(CommitError::Refused(Refusal::Conflict(conflict))) = paused.commit(stale) else {
         panic!("decided by what it remembered")
@@ -483,7 +484,7 @@ fn etcd_20418_a_server_that_was_paused_does_not_serve_the_past() {
     other.commit(put("a/x", "3")).unwrap();
     paused.catch_up().unwrap();
     assert_eq!(paused.snapshot().get(&key("a/x")).unwrap().revision(), Revision(3));
-    // A log of one's own cannot be written by another meanwhile, so that there is nothing to check per read.
+    // A log that is not shared has no other writer, so reads need no check.
     let dir = tempfile::tempdir().unwrap();
     let sleeper = reopen(dir.path());
     assert!(matches!(OsDisk::exclusive(dir.path()), Err(LogError::InUse { .. })));
@@ -491,7 +492,8 @@ fn etcd_20418_a_server_that_was_paused_does_not_serve_the_past() {
     assert!(OsDisk::exclusive(dir.path()).is_ok());
 }
 
-/// A disk on which nothing works after so many changes. The last write is cut in half, between two sectors.
+/// Disk on which every operation fails after a number of changes. The last write is torn between two
+/// sectors.
 struct Dying {
     disk: OsDisk,
     left: Arc<AtomicU64>,
@@ -565,13 +567,12 @@ impl DiskFile for DyingFile {
     }
 }
 
-/// Writes that wait for their sync, by file.
-/// The writes to a file that were not synced; all handles on the file share them, whatever its name is by now.
+/// Unsynced writes to a file. All handles of the file share them, also after a rename.
 type Unsynced = Arc<Mutex<Vec<(u64, Vec<u8>)>>>;
-/// The unsynced writes of each file, by its name.
+/// Unsynced writes of each file, by name.
 type Pending = Mutex<BTreeMap<String, Unsynced>>;
 
-/// A disk that keeps back every write until the file is synced: the directory is what a power cut would leave.
+/// Disk that withholds every write until the file is synced: the directory is what a power cut would leave.
 struct Withholding {
     disk: Arc<OsDisk>,
     pending: Arc<Pending>,
@@ -607,7 +608,7 @@ impl Disk for Withholding {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut pending = self.pending.lock();
         let unsynced = pending.remove(from).unwrap_or_default();
-        // What a segment's header says of its successor may come late.
+        // A segment's header may record its successor later.
         let is_durable = unsynced.lock().is_empty() || from.starts_with("segment-");
         assert!(is_durable, "{from} gets its name before its content is durable");
         pending.insert(to.to_owned(), unsynced);

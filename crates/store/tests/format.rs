@@ -1,8 +1,9 @@
-//! Yesterday's files can be opened today.
+//! Compatibility with the files of earlier formats.
 //!
-//! `fixtures/format-N` is the data directory that [`write`] left in format N: a checkpoint, history before it and a
-//! segment after it. They are never changed. Should the format change, [`FORMAT`] rises, a new fixture is made by running these
-//! tests with `SETPOINT_WRITE_FIXTURES=1`, and the old one stays and must still open.
+//! `fixtures/format-N` is the data directory that [`write`] created in format N: a checkpoint, history
+//! before it and a segment after it. Fixtures are never changed. A change of the format increments
+//! [`FORMAT`]; a new fixture is created by running these tests with `SETPOINT_WRITE_FIXTURES=1`, and the old
+//! one must still open.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,7 +18,7 @@ use setpoint_store::log::disk::{DiskOptions, DiskReader};
 use setpoint_store::log::{DiskLog, LogError};
 use setpoint_store::{Cause, Draft, Expect, Proposal, ReadError, Record, Retention, Snapshot, Store};
 
-/// Format 2 starts a log with an empty checkpoint.
+/// Empty checkpoint with which a log starts since format 2.
 const EMPTY_CHECKPOINT: &str = "checkpoint-00000000000000000000.log";
 const CHECKPOINT: &str = "checkpoint-00000000000000000005.log";
 const HISTORY: &str = "history-00000000000000000001-00000000000000000005.log";
@@ -59,7 +60,7 @@ fn lease() -> Key {
     key("leases.coordination.k8s.io", "kube-system/lease")
 }
 
-/// What the fixture holds, commit by commit.
+/// Writes the commits of the fixture.
 fn write(dir: &Path) {
     let store = open(dir).expect("an empty directory");
     let at = |revision: u64| Proposal::new(cause(revision), Time(1_000_000 * revision as i64));
@@ -85,7 +86,7 @@ fn write(dir: &Path) {
     store.note_end();
 }
 
-/// All files but the lock.
+/// Returns all files except the lock.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("a file"));
     let named = entries.map(|entry| (entry.file_name().into_string().expect("a plain name"), entry.path()));
@@ -93,7 +94,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     ours.map(|(name, path)| (name, std::fs::read(path).expect("a file"))).collect()
 }
 
-/// A copy of a format's fixture, in which `change` may change a file.
+/// Copies a format's fixture; `change` may modify each file.
 fn copy(format: u32, change: impl Fn(&str, &mut Vec<u8>)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     for (name, mut bytes) in files(&fixture(format)) {
@@ -104,7 +105,7 @@ fn copy(format: u32, change: impl Fn(&str, &mut Vec<u8>)) -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_written_today_is_the_fixture_bit_for_bit() {
+fn written_files_equal_the_fixture() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path());
     let written = files(dir.path());
@@ -120,7 +121,7 @@ fn what_is_written_today_is_the_fixture_bit_for_bit() {
 }
 
 #[test]
-fn yesterdays_objects_are_all_there() {
+fn objects_of_older_formats_are_readable() {
     (1..=FORMAT).for_each(check_objects);
 }
 
@@ -145,7 +146,7 @@ fn check_objects(format: u32) {
 }
 
 #[test]
-fn yesterdays_history_is_all_there() {
+fn history_of_older_formats_is_readable() {
     (1..=FORMAT).for_each(check_history);
 }
 
@@ -183,7 +184,7 @@ fn check_history(format: u32) {
 }
 
 #[test]
-fn a_format_of_tomorrow_is_refused_and_left_alone() {
+fn newer_format_is_rejected_and_not_modified() {
     for newer in [CHECKPOINT, SEGMENT] {
         let dir = copy(FORMAT, |name, bytes| {
             if name == newer {
@@ -197,7 +198,7 @@ fn a_format_of_tomorrow_is_refused_and_left_alone() {
         assert_eq!(error.to_string(), expected);
         assert!(files(dir.path()) == before, "nothing was changed");
     }
-    // History is read when somebody asks for it.
+    // History is read on demand.
     let dir = copy(FORMAT, |name, bytes| {
         if name == HISTORY {
             bytes[8] = 4
@@ -212,7 +213,7 @@ fn a_format_of_tomorrow_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_foreign_file_is_refused_and_left_alone() {
+fn foreign_file_is_rejected_and_not_modified() {
     for foreign in [CHECKPOINT, SEGMENT] {
         for content in [&b"-----BEGIN CERTIFICATE-----"[..], &[0x7f; 5000], b""] {
             let dir = copy(FORMAT, |name, bytes| {
@@ -230,11 +231,11 @@ fn a_foreign_file_is_refused_and_left_alone() {
     let dir = copy(FORMAT, |_, _| ());
     std::fs::write(dir.path().join("ca.pem"), "-----BEGIN CERTIFICATE-----").unwrap();
     assert_eq!(open(dir.path()).unwrap().snapshot().revision(), Revision(8));
-    assert!(dir.path().join("ca.pem").exists(), "a stranger's file is nobody's business");
+    assert!(dir.path().join("ca.pem").exists(), "an unknown file is kept");
 }
 
 #[test]
-fn a_file_of_another_log_is_refused() {
+fn file_of_another_log_is_rejected() {
     let other = tempfile::tempdir().unwrap();
     let disk = Arc::new(OsDisk::exclusive(other.path()).unwrap());
     let options = DiskOptions { segment_bytes_min: 1024, entropy: 99, ..DiskOptions::default() };

@@ -1,9 +1,9 @@
-//! What many threads see of one store can be explained by one order.
+//! Linearizability of concurrent commits and reads.
 //!
-//! Threads put, swap, delete and read a few keys; every call and every answer is noted with the tick of a shared
-//! counter. Afterwards each key's history must be linearizable, the order of revisions must agree with real time,
-//! and a snapshot must hold every commit that was answered before it was asked for. `SETPOINT_ROUNDS` multiplies
-//! the number of histories.
+//! Threads put, swap, delete and read a few keys; every call and every response is recorded with the tick of
+//! a shared counter. Afterwards each key's history must be linearizable, the order of revisions must agree
+//! with real time, and a snapshot must contain every commit that was acknowledged before it was requested.
+//! `SETPOINT_ROUNDS` multiplies the number of histories.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -27,14 +27,14 @@ const KEYS: usize = 3;
 const OPERATIONS: usize = 120;
 const ROUNDS: u64 = 4;
 
-/// How a thread gets its commit.
+/// Way in which a thread commits.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
-    /// It waits, and leads if nobody else does.
+    /// Waits, and leads unless another thread does.
     Commit,
-    /// A thread of its own leads.
+    /// A dedicated thread leads.
     Driven,
-    /// As a task; nobody leads but tasks.
+    /// As a task; only tasks lead.
     Task,
 }
 
@@ -63,7 +63,7 @@ fn driven_commits_to_a_log_on_disk_are_linearizable() {
     rounds(|seed| on_disk(Way::Driven, seed));
 }
 
-/// Two stores on one log: a read takes in what the other has written before it answers.
+/// Two stores on one log: a read applies the commits of the other store first.
 #[test]
 fn commits_to_a_shared_log_are_linearizable() {
     rounds(|seed| {
@@ -93,7 +93,7 @@ fn on_disk(way: Way, seed: u64) {
         ..DiskOptions::default()
     };
     let open = || {
-        let disk = Arc::new(OsDisk::exclusive(dir.path()).expect("nobody else has it"));
+        let disk = Arc::new(OsDisk::exclusive(dir.path()).expect("the directory is not locked"));
         let log = Box::new(DiskLog::new(disk, options.clone()));
         Store::open(log, Retention::default(), |error| panic!("{error}")).expect("it can be read")
     };
@@ -105,14 +105,14 @@ fn on_disk(way: Way, seed: u64) {
     assert_eq!((before.revision(), before.len()), (after.revision(), after.len()), "opened again");
 }
 
-/// What one thread noted.
+/// Record of one thread's operations.
 #[derive(Default)]
 struct Notes {
     operations: Vec<Note>,
     marks: Vec<Mark>,
 }
 
-/// An operation, whose refusal still names a revision and not a value.
+/// Recorded operation. A rejection contains a revision, but no value.
 struct Note {
     key: usize,
     operation: Operation,
@@ -126,12 +126,13 @@ fn run(stores: &[Store], way: Way, seed: u64) {
         if way == Way::Driven {
             stores.iter().for_each(|store| drop(scope.spawn(|| store.drive(&stop))));
         }
-        // Others use the log for their own purposes meanwhile.
+        // Maintenance and readers use the log concurrently.
         let (keeper, kept) = (&stop, &stores[0]);
         scope.spawn(move || {
             while !keeper.load(Ordering::Acquire) {
                 kept.tend(Time(1)).expect("there is room");
-                // A store that lags behind the compaction of a shared log fails for now (see `regressions.rs`).
+                // A store that lags behind the compaction of a shared log fails for now (see
+                // `regressions.rs`).
                 if stores.len() == 1 {
                     kept.compact(Time(1)).expect("there is room");
                 }
@@ -198,7 +199,7 @@ impl Client<'_> {
         self.notes
     }
 
-    /// Reads a key from the newest snapshot.
+    /// Reads a key from the current snapshot.
     fn get(&mut self, key: usize) -> Option<(Revision, u64)> {
         let invoked = self.ticks.next();
         if self.shared {
@@ -214,7 +215,7 @@ impl Client<'_> {
             answered,
         };
         self.notes.operations.push(Note { key, operation, refused_by: None, revision: None });
-        // A snapshot at a revision comes after its commit and before the next one.
+        // A snapshot at a revision is ordered after its commit and before the next one.
         self.notes.marks.push(Mark { place: snapshot.revision().0 * 2 + 1, invoked, answered });
         found
     }

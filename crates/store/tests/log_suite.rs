@@ -1,4 +1,4 @@
-//! Every log keeps the same promises: the suite of `setpoint_sim::log_suite`, on each of them.
+//! Conformance of all logs: runs `setpoint_sim::log_suite` on each of them.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ impl Subject for Memory {
     }
 }
 
-/// Two handles on one truth; opening it again takes two new ones.
+/// Two handles of one shared log; reopening takes two new ones.
 #[derive(Default)]
 struct Shared {
     kept: MemoryLog,
@@ -74,7 +74,7 @@ impl Subject for Shared {
     }
 }
 
-/// Two writers that take turns, and neither of them is told the state: a shared log decides by its own.
+/// Two alternating writers without the current state: a shared log decides by its own.
 struct Pair {
     handles: [MemoryLog; 2],
     turn: usize,
@@ -135,7 +135,7 @@ impl Log for Pair {
     }
 }
 
-/// The disk log in a directory of its own, with segments so small that it has many.
+/// Disk log in a temporary directory, with segments so small that it has many.
 struct Disk {
     dir: TempDir,
     options: DiskOptions,

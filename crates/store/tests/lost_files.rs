@@ -1,7 +1,7 @@
-//! Files of the log that are deleted or cut while no process writes them.
+//! Detection of log files that are deleted or truncated while no process writes them.
 //!
-//! Every acknowledged commit is in some file; a store that starts without such a file would serve an older state as if
-//! it were the newest. Each loss has to be reported with the name of the file.
+//! Every acknowledged commit is in some file. A store that starts without such a file would serve an older
+//! state as the current one. Each loss must be reported with the name of the file.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -38,7 +38,7 @@ fn last_segment(disk: &SimDisk) -> String {
     Files::list(&shared(disk)).unwrap().segments.last().unwrap().name()
 }
 
-/// The error that opening gives, which the check must give as well.
+/// Returns the error of opening the store, which the check must return as well.
 fn damage(disk: &SimDisk, what: &str) -> (String, u64, String) {
     let found = |error: LogError| match error {
         LogError::Corrupt { file, position, what } => (file, position, what),
@@ -50,7 +50,7 @@ fn damage(disk: &SimDisk, what: &str) -> (String, u64, String) {
     opened
 }
 
-/// Stores of every age, by name.
+/// Stores at different stages of their life, by name.
 fn stores() -> Vec<(&'static str, SimDisk)> {
     let mut stores = Vec::new();
     let mut add = |name, work: &dyn Fn(&SimDisk)| {
@@ -88,7 +88,7 @@ fn stores() -> Vec<(&'static str, SimDisk)> {
 }
 
 #[test]
-fn a_deleted_last_segment_is_reported() {
+fn deleted_last_segment_is_reported() {
     for (name, disk) in stores() {
         let segment = last_segment(&disk);
         disk.remove(&segment).unwrap();
@@ -115,7 +115,7 @@ fn several_deleted_last_segments_are_reported() {
 }
 
 #[test]
-fn a_last_segment_that_was_cut_anywhere_is_reported() {
+fn truncated_last_segment_is_reported() {
     for (name, disk) in stores() {
         let segment = last_segment(&disk);
         let length = disk.content(&segment).unwrap().len();
@@ -131,7 +131,7 @@ fn a_last_segment_that_was_cut_anywhere_is_reported() {
 }
 
 #[test]
-fn an_older_segment_that_was_cut_or_deleted_is_reported() {
+fn truncated_or_deleted_older_segment_is_reported() {
     let disk = SimDisk::default();
     let store = store_world::open(&disk).unwrap();
     fill(&store, 40, 700);
@@ -143,7 +143,7 @@ fn an_older_segment_that_was_cut_or_deleted_is_reported() {
     damage(&disk, "deleted");
 }
 
-/// Makes all of a file from some byte on zero.
+/// Zeroes a file from an offset on.
 fn zero(disk: &SimDisk, name: &str, from: usize) {
     let mut content = disk.content(name).unwrap();
     content[from..].fill(0);
@@ -151,9 +151,9 @@ fn zero(disk: &SimDisk, name: &str, from: usize) {
 }
 
 #[test]
-fn whole_frames_that_were_zeroed_at_the_end_are_reported() {
+fn zeroed_frames_at_the_end_are_reported() {
     for (name, disk) in stores() {
-        // A store that was opened notes how far its last segment reaches.
+        // Opening a store records the length of its last segment.
         drop(store_world::open(&disk).unwrap());
         let segment = last_segment(&disk);
         let whole = disk.content(&segment).unwrap();
@@ -172,7 +172,7 @@ fn whole_frames_that_were_zeroed_at_the_end_are_reported() {
 }
 
 #[test]
-fn a_clean_stop_notes_the_last_commit_and_a_running_store_most_of_them() {
+fn orderly_exit_records_the_synced_length() {
     for (stops, commits) in [(true, 1), (true, 5), (false, 70)] {
         let disk = SimDisk::default();
         let options = || DiskOptions { entropy: 7, ..DiskOptions::default() };
@@ -190,9 +190,10 @@ fn a_clean_stop_notes_the_last_commit_and_a_running_store_most_of_them() {
     }
 }
 
-/// The note of the synced end is written before a frame that is not: whatever a power cut leaves of both, it tells the truth.
+/// The synced length is written before a frame that is not synced: it is correct in every state that a power
+/// cut leaves.
 #[test]
-fn a_power_cut_beside_a_note_of_the_synced_end_is_no_damage() {
+fn power_cut_while_recording_the_synced_length_is_no_damage() {
     for seed in 0..150 {
         let mut rng = Rng::with_seed(seed);
         let disk = SimDisk::default();
@@ -220,7 +221,7 @@ fn a_power_cut_beside_a_note_of_the_synced_end_is_no_damage() {
 }
 
 #[test]
-fn notes_of_the_synced_end_cost_no_sync() {
+fn recording_the_synced_length_costs_no_sync() {
     let disk = SimDisk::default();
     let options = DiskOptions { entropy: 7, ..DiskOptions::default() };
     let store =
@@ -232,7 +233,7 @@ fn notes_of_the_synced_end_cost_no_sync() {
 }
 
 #[test]
-fn a_segment_that_was_stretched_is_reported_before_it_is_read() {
+fn oversized_segment_is_reported_before_it_is_read() {
     for (name, disk) in stores() {
         let segment = last_segment(&disk);
         let mut content = disk.content(&segment).unwrap();
@@ -243,7 +244,7 @@ fn a_segment_that_was_stretched_is_reported_before_it_is_read() {
         assert_eq!((file, position), (segment, made as u64), "{name}");
         assert!(what.starts_with("the file has "), "{name}: {what}");
     }
-    // As long as no memory is.
+    // Longer than the memory of any machine.
     let dir = tempfile::tempdir().unwrap();
     let open = || {
         let disk = Arc::new(OsDisk::exclusive(dir.path())?);
@@ -257,7 +258,7 @@ fn a_segment_that_was_stretched_is_reported_before_it_is_read() {
 }
 
 #[test]
-fn a_directory_that_lost_all_segments_and_checkpoints_is_refused() {
+fn directory_without_segments_and_checkpoints_is_rejected() {
     for (name, disk) in stores() {
         store_world::open(&disk).unwrap().tend(Time(1)).unwrap();
         let all = disk.list().unwrap();
@@ -276,21 +277,21 @@ fn a_directory_that_lost_all_segments_and_checkpoints_is_refused() {
 }
 
 #[test]
-fn a_first_start_that_was_cut_anywhere_can_be_repeated() {
+fn interrupted_first_start_can_be_repeated() {
     for seed in 0..200 {
         let mut rng = Rng::with_seed(seed);
         let disk = SimDisk::default();
         let faults = || Faults { fuse: Some(seed % 60), ..Faults::default() };
         disk.set_faults(faults());
         if let Ok(store) = store_world::open(&disk) {
-            // Room is made before and beside the first commit.
+            // Preallocation happens before and during the first commit.
             let _ = store.tend(Time(1));
             let key = Key::from_path(&resource(0), "n/1").unwrap();
             let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, Draft::new("x"));
             let _ = store.commit(proposal);
             let _ = store.tend(Time(1));
         }
-        // A process that is killed leaves everything to the system, a power cut loses some of it.
+        // A killed process loses nothing that it has written, a power cut loses some unsynced writes.
         if seed.is_multiple_of(2) {
             disk.power_cycle(&mut rng);
         } else {
@@ -300,9 +301,10 @@ fn a_first_start_that_was_cut_anywhere_can_be_repeated() {
     }
 }
 
-/// The notes are not synced where a commit waits: whatever a power cut leaves of them raises no false alarm.
+/// The records of successors are not synced before a commit: no state that a power cut leaves is reported as
+/// damage.
 #[test]
-fn a_power_cut_right_after_a_rotation_is_no_damage() {
+fn power_cut_right_after_a_rotation_is_no_damage() {
     for seed in 0..300 {
         let mut rng = Rng::with_seed(seed);
         let disk = SimDisk::default();
@@ -317,7 +319,7 @@ fn a_power_cut_right_after_a_rotation_is_no_damage() {
 }
 
 #[test]
-fn the_loss_of_a_segment_is_found_in_a_log_that_began_in_format_1() {
+fn lost_segment_is_reported_in_a_log_that_began_in_format_1() {
     for commits in [0, 1, 20] {
         let dir = tempfile::tempdir().unwrap();
         let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1");

@@ -1,4 +1,4 @@
-//! Bytes that a store takes for each object, counted by [`Record::bytes`], and what packed objects read as.
+//! Memory per object, counted by [`Record::bytes`], and reads of packed objects.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -115,7 +115,7 @@ fn pods_of_a_small_table_are_not_packed() {
 }
 
 #[test]
-fn a_packed_pod_can_be_changed_and_deleted() {
+fn packed_pod_can_be_updated_and_deleted() {
     let store = Store::in_memory(Retention::default());
     let keys: Vec<Key> =
         (0..PODS).map(|number| put(&store, "pods", number, fill(POD, number), None)).collect();
@@ -138,7 +138,7 @@ fn a_packed_pod_can_be_changed_and_deleted() {
 }
 
 #[test]
-fn an_event_takes_a_third_of_its_bytes() {
+fn event_takes_a_third_of_its_bytes() {
     let store = Store::in_memory(Retention::default());
     for number in 0..PODS {
         put(&store, "events", number, fill(EVENT, number), Some(NOW.after(Duration::from_secs(3600))));

@@ -1,4 +1,4 @@
-//! The store against a naive model: whatever is done to both, they agree.
+//! Store against a naive model: both agree after every random sequence of steps.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -44,7 +44,7 @@ impl Filtered {
     }
 }
 
-/// A change of one key of resource `number`, with an expectation that is often right.
+/// Change of one key of resource `number`, with a precondition that often holds.
 fn change(number: usize) -> impl Strategy<Value = Change> {
     let expect = prop_oneof![
         4 => Just(Expect::Any),
@@ -106,7 +106,7 @@ fn take(world: &mut StoreWorld, step: Step) {
     }
 }
 
-/// A fork goes its own way, and the store does not notice.
+/// Changes to a fork do not affect the store.
 fn fork(world: &StoreWorld, revision: Revision, changes: &[Change]) {
     let Ok(fork) = world.store.fork_at(revision) else { return };
     let before = state_of(&world.store.snapshot());

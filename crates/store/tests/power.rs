@@ -1,6 +1,6 @@
-//! The disk turns against the store: power cuts, full disks, failed syncs, flipped bits.
+//! Disk faults: power cuts, full disks, failed syncs, flipped bits.
 //!
-//! `SETPOINT_SEEDS` sets how many worlds are tried; a failure names its seed.
+//! `SETPOINT_SEEDS` sets the number of simulated worlds; a failure contains its seed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -35,7 +35,7 @@ fn some_batch(rng: &mut Rng) -> Vec<Vec<Change>> {
         .collect()
 }
 
-/// Which rare things happened.
+/// Rare events that occurred.
 type Marks = BTreeSet<&'static str>;
 
 fn cut_once(world: &mut StoreWorld, rng: &mut Rng, marks: &mut Marks) {
@@ -79,7 +79,7 @@ fn cut_once(world: &mut StoreWorld, rng: &mut Rng, marks: &mut Marks) {
 }
 
 #[test]
-fn a_power_cut_loses_nothing_that_was_acknowledged() {
+fn power_cut_loses_no_acknowledged_commit() {
     let mut marks = Marks::new();
     for seed in 0..seeds() {
         let mut rng = Rng::with_seed(seed);
@@ -97,7 +97,7 @@ fn a_power_cut_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_flipped_bit_is_found_or_does_not_matter() {
+fn flipped_bit_is_detected_or_harmless() {
     let (mut found, mut harmless) = (0, 0);
     for seed in 0..seeds() {
         let mut rng = Rng::with_seed(seed);
@@ -155,7 +155,7 @@ fn put(store: &Store, number: usize, bytes: usize) -> Result<Revision, CommitErr
 }
 
 #[test]
-fn a_full_disk_refuses_puts_and_takes_deletes() {
+fn full_disk_rejects_puts_and_accepts_deletes() {
     let disk = SimDisk::default();
     let store = store_world::open(&disk).unwrap();
     put(&store, 0, 10).unwrap();
@@ -188,7 +188,7 @@ fn a_full_disk_refuses_puts_and_takes_deletes() {
 }
 
 #[test]
-fn history_is_given_up_before_a_put_is_refused() {
+fn history_is_dropped_before_a_put_is_rejected() {
     let disk = SimDisk::default();
     let store = store_world::open(&disk).unwrap();
     for round in 0..200 {
@@ -207,10 +207,10 @@ fn history_is_given_up_before_a_put_is_refused() {
 }
 
 #[test]
-fn a_failed_sync_ends_the_store_and_is_never_answered_with_success() {
+fn failed_sync_fails_the_store_and_its_commits() {
     let disk = SimDisk::default();
-    let told = Arc::new(AtomicBool::new(false));
-    let heard = Arc::clone(&told);
+    let is_reported = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&is_reported);
     let log = DiskLog::new(Arc::new(disk.clone()), options());
     let store =
         Store::open(Box::new(log), retention(), move |_| heard.store(true, Ordering::Release)).unwrap();
@@ -218,7 +218,7 @@ fn a_failed_sync_ends_the_store_and_is_never_answered_with_success() {
     disk.set_faults(Faults { failing_sync: Some(disk.syncs() + 1), ..Faults::default() });
     let failed = put(&store, 1, 10).unwrap_err();
     assert!(matches!(failed, CommitError::Failed(_)), "{failed}");
-    assert!(told.load(Ordering::Acquire), "the shell was told");
+    assert!(is_reported.load(Ordering::Acquire), "on_failure is called");
     assert_eq!(store.snapshot().revision(), Revision(1), "what is not durable is not shown");
     disk.set_faults(Faults::default());
     assert!(matches!(put(&store, 2, 10), Err(CommitError::Failed(_))), "there is no way back but to reopen");
@@ -229,7 +229,7 @@ fn a_failed_sync_ends_the_store_and_is_never_answered_with_success() {
 }
 
 #[test]
-fn one_writer_alone_waits_for_one_sync_and_a_batch_shares_it() {
+fn single_writer_takes_one_sync_and_a_batch_shares_one() {
     let mut world = StoreWorld::new();
     let one = |n: u8| vec![(key(0, usize::from(n)), Expect::Any, Some(vec![n]))];
     world.commit(&one(1));

@@ -1,4 +1,4 @@
-//! Mistakes that the store once made, each with the test that would have found it.
+//! Regression tests of the store.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -13,7 +13,7 @@ use setpoint_store::log::{
 };
 use setpoint_store::{Cause, CommitError, Draft, Expect, ReadError, Refusal, Retention, Snapshot, Store};
 
-/// How long a test waits for what should come at once.
+/// Maximum time that a test waits for something that should happen at once.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn key(path: &str) -> Key {
@@ -30,7 +30,7 @@ fn delete(path: &str) -> Proposal {
 }
 
 #[test]
-fn the_past_of_a_key_goes_back_beyond_its_deletion() {
+fn versions_of_a_key_reach_back_beyond_its_deletion() {
     let store = Store::in_memory(Retention::default());
     for proposal in [put("a/x", "1"), delete("a/x"), put("a/x", "3"), delete("a/x"), put("a/y", "5")] {
         store.commit(proposal).unwrap();
@@ -48,7 +48,7 @@ fn the_past_of_a_key_goes_back_beyond_its_deletion() {
     assert_eq!(at(&store, 3).unwrap().value(), "3");
 }
 
-/// A log in memory that says when it is asked to write, and waits for leave.
+/// Log in memory that announces each write and waits for permission.
 struct Gated {
     log: MemoryLog,
     asked: Sender<()>,
@@ -61,7 +61,7 @@ impl Log for Gated {
     }
 
     fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
-        // A test that has ended no longer listens, and gives leave for good.
+        // After the end of the test the channel is closed, which permits all writes.
         let _ = self.asked.send(());
         let _ = self.leave.recv();
         self.log.append(batch, heads)
@@ -90,7 +90,7 @@ fn gated() -> (Store, Receiver<()>, Sender<()>) {
     (Store::open(Box::new(log), Retention::default(), |_| ()).expect("it is empty"), is_asked, give)
 }
 
-/// Runs `work` aside, and gives a channel on which its result comes.
+/// Runs `work` in another thread. Returns a channel for its result.
 fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(work()));
@@ -98,12 +98,13 @@ fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiv
 }
 
 #[test]
-fn a_ticket_that_nobody_waits_for_strands_nobody() {
+fn dropped_ticket_does_not_block_other_writers() {
     let (store, asked, leave) = gated();
     let writer = store.clone();
     let first = aside(move || writer.commit(put("a/first", "1")));
     asked.recv_timeout(PATIENCE).unwrap();
-    // While the first one leads, a proposal is queued up and forgotten, and another one waits behind it.
+    // While the first writer leads, a proposal is enqueued and its ticket dropped, and another writer waits
+    // behind it.
     drop(store.submit(put("a/forgotten", "2")));
     let kept = store.submit(put("a/kept", "3"));
     let (writer, waits) = (store.clone(), Arc::new(std::sync::Barrier::new(2)));
@@ -114,7 +115,7 @@ fn a_ticket_that_nobody_waits_for_strands_nobody() {
         ticket.wait()
     });
     waits.wait();
-    // Let the last one go to sleep; should it be late, it leads by itself and the test is only weaker.
+    // Let the last writer go to sleep. If it is late, it leads by itself, and the test is only weaker.
     for _ in 0..10_000 {
         std::thread::yield_now();
     }
@@ -126,7 +127,7 @@ fn a_ticket_that_nobody_waits_for_strands_nobody() {
 }
 
 #[test]
-fn a_writer_that_finds_the_log_in_other_hands_is_woken() {
+fn writer_that_finds_the_lock_taken_is_woken() {
     let store = Store::in_memory(Retention::default());
     let looking = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let (looks, still) = (store.clone(), Arc::clone(&looking));
@@ -144,7 +145,7 @@ fn a_writer_that_finds_the_log_in_other_hands_is_woken() {
 }
 
 #[test]
-fn compactions_at_the_same_time_do_not_meet() {
+fn concurrent_compactions_are_serialized() {
     let dir = tempfile::tempdir().unwrap();
     let options = DiskOptions { segment_bytes_min: 4096, reserve_bytes: 4096, ..DiskOptions::default() };
     let open = || {
@@ -168,7 +169,7 @@ fn compactions_at_the_same_time_do_not_meet() {
 }
 
 #[test]
-fn a_damaged_past_is_an_error_and_not_an_older_state() {
+fn damaged_history_is_an_error_and_not_an_older_state() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(OsDisk::exclusive(dir.path()).unwrap());
     let options = DiskOptions { segment_bytes_min: 64 << 10, reserve_bytes: 4096, ..DiskOptions::default() };
@@ -178,7 +179,7 @@ fn a_damaged_past_is_an_error_and_not_an_older_state() {
         store.commit(put("a/x", &format!("value {n}"))).unwrap();
     }
     assert_eq!(store.at(Revision(8)).unwrap().get(&key("a/x")).unwrap().value(), "value 8");
-    // Somebody's disk flips a bit in the segment that is being written.
+    // A disk error flips a bit in the segment that is being written.
     let segment = dir.path().join("segment-00000000000000000001.log");
     let mut bytes = std::fs::read(&segment).unwrap();
     for (damaged, revisions) in [("value 8", 8..=8), ("value 5", 5..=8)] {
@@ -200,10 +201,10 @@ fn a_damaged_past_is_an_error_and_not_an_older_state() {
     }
 }
 
-/// Not as it should be: it ought to begin anew from the base, and end its cursors in `Compacted`. Until it does, it
-/// says plainly that it cannot go on, and never shows a state with a gap.
+/// Known limitation: it should restart from the base, and end its cursors with `Compacted`. Until then it
+/// fails with an error, and never exposes a state with a gap.
 #[test]
-fn a_store_that_a_shared_logs_compaction_has_passed_fails_plainly() {
+fn store_behind_a_shared_logs_compaction_fails() {
     let mut log = MemoryLog::default();
     let logs = [log.share(), log.share()];
     let open = |log| Store::open(Box::new(log), Retention::default(), |_| ()).unwrap();
@@ -216,7 +217,7 @@ fn a_store_that_a_shared_logs_compaction_has_passed_fails_plainly() {
 }
 
 #[test]
-fn full_store_refuses_creates_and_takes_changes_and_deletes() {
+fn full_store_rejects_creates_and_accepts_updates_and_deletes() {
     let store = Store::in_memory(Retention { live_bytes: 10_000, ..Retention::default() });
     let propose = |name: &str, expect: Expect, bytes: usize| {
         let draft = Draft::new(vec![b'x'; bytes]);

@@ -1,6 +1,6 @@
-//! The same load on etcd: 64 clients, each with a connection of its own, putting one value after another.
+//! The same load on etcd: 64 clients, each with its own connection and one put in flight.
 //!
-//! gRPC over h2 with the two messages written by hand: `PutRequest { key = 1, value = 2 }`.
+//! gRPC over h2 with a hand-written encoding of `PutRequest { key = 1, value = 2 }`.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use crate::write::{KEYS, VALUE_BYTES, WRITERS, directory};
 
 const PUTS: u64 = 60_000;
 
-/// What etcd spends on the puts, and how many they were; nothing if there is no etcd.
+/// Returns the time that etcd spends on the puts and their number; `None` if etcd is not installed.
 pub fn sixty_four_writers() -> Option<(Spent, u64)> {
     let dir = directory("etcd");
     let (client, peer) = (free_port(), free_port());
@@ -58,7 +58,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Tries a first put until it goes through.
+/// Retries a first put until it succeeds.
 async fn until_ready(port: u16) -> bool {
     for _ in 0..200 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -110,7 +110,7 @@ async fn futures_ready(sender: &mut SendRequest<Bytes>) -> Option<()> {
     std::future::poll_fn(|context| sender.poll_ready(context)).await.ok()
 }
 
-/// A gRPC frame with a `PutRequest`.
+/// Returns a gRPC frame with a `PutRequest`.
 fn message(key: &[u8], value: &[u8]) -> Bytes {
     let mut body = Vec::with_capacity(key.len() + value.len() + 16);
     for (tag, field) in [(0x0a, key), (0x12, value)] {

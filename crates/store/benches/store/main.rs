@@ -1,7 +1,7 @@
-//! What the store costs, beside its budgets: `cargo bench -p setpoint-store`.
+//! Store benchmarks with budgets: `cargo bench -p setpoint-store`.
 //!
-//! Each case prints one line with the measured number and the budget. Words after `--` pick cases by name. The
-//! comparison with etcd runs if `etcd` is on the path (Debian: `etcd-server`), in the same run and
+//! Each case prints one line with the measured number and the budget. Arguments after `--` select cases by
+//! name. The comparison with etcd runs if `etcd` is in `PATH` (Debian: `etcd-server`), in the same run and
 //! directory, with the same load.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
@@ -14,13 +14,13 @@ mod write;
 
 use meter::Report;
 
-/// A name to pick it by, and what it does.
+/// Name and function of a benchmark case.
 type Case = (&'static str, fn(&mut Report));
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let cases: [Case; 6] = [
-        // First, while the process is small: this case looks at how much it grows.
+        // First, while the process is small: this case measures its growth.
         ("snapshot", past::snapshot_fork_memory),
         ("writers", write::sixty_four_writers),
         ("lone", write::one_writer),

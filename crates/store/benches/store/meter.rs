@@ -1,18 +1,18 @@
-//! Clocks of a benchmark: wall time, CPU time and memory of a process, from `/proc`.
+//! Measurements of a process: wall time, CPU time and memory, from `/proc`.
 
 use std::time::{Duration, Instant};
 
-/// Prints results beside budgets.
+/// Printer of results beside budgets.
 pub struct Report;
 
 impl Report {
-    /// One line.
+    /// Prints one result.
     pub fn line(&mut self, what: &str, measured: &str, budget: &str) {
         println!("{what:<44} {measured:<40} budget: {budget}");
     }
 }
 
-/// Wall and CPU time of a stretch of work.
+/// Wall and CPU time of a measured section.
 pub struct Spent {
     pub wall: Duration,
     pub cpu: Duration,
@@ -31,7 +31,7 @@ pub fn measure_process<T>(pid: u32, work: impl FnOnce() -> T) -> (T, Spent) {
     (done, Spent { wall: start.elapsed(), cpu: cpu_time(pid) - cpu })
 }
 
-/// The CPU time of a process so far, all threads: utime and stime in ticks of 10 ms.
+/// CPU time of all threads of a process so far: utime and stime in ticks of 10 ms.
 fn cpu_time(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after_name = stat.rsplit_once(')').unwrap().1;
@@ -40,7 +40,7 @@ fn cpu_time(pid: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// The resident memory of this process in bytes.
+/// Resident memory of this process in bytes.
 pub fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

@@ -1,4 +1,4 @@
-//! Snapshots, forks, memory, and coming back.
+//! Benchmarks of snapshots, forks, memory and recovery.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub fn snapshot_fork_memory(report: &mut Report) {
     let store = Store::in_memory(Retention::default());
     fill(&store);
     let stat = store.stat();
-    // What the log in memory keeps of the last commits is bounded and not part of an object's cost.
+    // The commits that the log in memory keeps are bounded and not part of an object's cost.
     let grown = resident() - before;
     let allowed = stat.bytes as f64 * 1.3 + 200.0 * OBJECTS as f64;
     let measured = format!(

@@ -1,4 +1,4 @@
-//! What following costs.
+//! Watch benchmarks.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -26,7 +26,7 @@ pub fn a_thousand_cursors(report: &mut Report) {
     let mut cursors: Vec<Cursor> = (0..CURSORS).map(|_| store.follow(&pods, Filter::default())).collect();
     let mut delivered = 0;
     let mut spent = std::time::Duration::ZERO;
-    // In rounds, so that cursors follow closely, as they do in a server.
+    // In rounds, so that cursors stay close to the head, as they do in a server.
     for round in 0..100 {
         for n in 0..EVENTS / 100 {
             commit(&store, &format!("p{}", n % 50), &format!("n{round}"));
@@ -45,7 +45,7 @@ pub fn a_thousand_cursors(report: &mut Report) {
     );
 }
 
-/// Notes which cursor is to be looked at.
+/// Waker that records the cursor to poll.
 struct Woken {
     number: usize,
     list: Arc<parking_lot::Mutex<Vec<usize>>>,

@@ -1,4 +1,4 @@
-//! Durable writes, beside etcd's.
+//! Benchmarks of durable writes, compared with etcd.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::meter::{Report, Spent, measure, micros_per};
 pub const VALUE_BYTES: usize = 1024;
 pub const WRITERS: u64 = 64;
 const PUTS: u64 = 200_000;
-/// How many keys a writer overwrites in turn.
+/// Number of keys that a writer overwrites in turn.
 pub const KEYS: u64 = 128;
 
-/// A directory on the disk of the build, not in memory.
+/// Directory on the disk of the build, not in memory.
 pub fn directory(name: &str) -> PathBuf {
     let base = std::env::var_os("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = base.join(format!("setpoint-bench-{name}-{}", std::process::id()));
@@ -72,7 +72,7 @@ pub fn sixty_four_writers(report: &mut Report) {
     }
 }
 
-/// As a server does it: writers are tasks, and one thread drives the store.
+/// Writers as tasks and one driver thread, as in a server.
 fn as_tasks(store: &Store) {
     let stop = Arc::new(AtomicBool::new(false));
     let (driven, stopped) = (store.clone(), Arc::clone(&stop));

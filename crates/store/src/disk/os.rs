@@ -1,4 +1,4 @@
-//! The operating system's disk.
+//! Disk of the operating system.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -13,30 +13,31 @@ use rustix::io::{DupFlags, dup3};
 use super::{Disk, DiskFile, is_short_of_descriptors};
 use crate::log::LogError;
 
-/// The file whose lock keeps other processes out. It holds the process id of the holder, for people.
+/// File whose lock excludes other processes. Contains the process id of the holder, for error messages.
 const LOCK_FILE: &str = "LOCK";
-/// Descriptors that are kept for maintenance while connections use up all others: compaction holds a listing, or a
-/// file that it reads or writes, readers of the past hold one each, and the next spare segment needs one.
+/// Descriptors that are reserved for maintenance while connections use up all others. Compaction holds a
+/// listing, or a file that it reads or writes; readers of past states hold one each; the next spare segment
+/// needs one.
 const RESERVED_DESCRIPTORS: usize = 6;
 
-/// A directory, held exclusively or only read.
+/// Directory, locked exclusively or opened read-only.
 #[derive(Debug)]
 pub struct OsDisk {
     dir: PathBuf,
-    /// Held as long as the disk is; the system gives it up with the process, however that ends.
+    /// Lock of the directory. The operating system releases it when the process ends in any way.
     lock: Option<File>,
     reserve: Arc<Reserve>,
 }
 
-/// Descriptors that are held ahead of need. A file that is closed gives its descriptor to a reserve that lacks one,
-/// without a moment in which another thread could take it.
+/// Reserve of descriptors. A file that is closed gives its descriptor to an incomplete reserve atomically,
+/// so that no other thread can take it in between.
 #[derive(Debug)]
 struct Reserve {
-    /// The directory: its names are synced through this handle, so a sync needs no descriptor of its own.
+    /// Directory handle. Names are synced through it, so a sync needs no descriptor of its own.
     directory: File,
     /// Duplicates of `directory`.
     placeholders: Mutex<Vec<OwnedFd>>,
-    /// How many duplicates there should be.
+    /// Number of duplicates that there should be.
     wanted: usize,
 }
 
@@ -47,7 +48,7 @@ impl Reserve {
         Ok(Arc::new(reserve))
     }
 
-    /// Fills the reserve as far as the system lets it.
+    /// Fills the reserve as far as the system permits.
     fn top_up(&self) {
         let mut placeholders = self.placeholders.lock();
         while placeholders.len() < self.wanted {
@@ -56,8 +57,8 @@ impl Reserve {
         }
     }
 
-    /// Opens something, at the cost of placeholders if no other descriptor is left. More than one goes if another
-    /// thread is quicker to take what was released.
+    /// Runs `attempt`, releasing placeholders if no other descriptor is left. Releases more than one if
+    /// another thread takes the released descriptor first.
     fn open<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             match attempt() {
@@ -70,12 +71,12 @@ impl Reserve {
         }
     }
 
-    /// Closes a file, or keeps its descriptor.
+    /// Closes a file, or moves its descriptor into the reserve.
     fn close(&self, file: File) {
         let mut placeholders = self.placeholders.lock();
         if placeholders.len() < self.wanted {
             let mut descriptor = OwnedFd::from(file);
-            // The file is closed and the descriptor names the directory, in one step.
+            // `dup3` closes the file and reuses its descriptor for the directory, atomically.
             if dup3(&self.directory, &mut descriptor, DupFlags::CLOEXEC).is_ok() {
                 placeholders.push(descriptor);
             }
@@ -83,9 +84,9 @@ impl Reserve {
     }
 }
 
-/// An open file of an [`OsDisk`].
+/// Open file of an [`OsDisk`].
 struct OsFile {
-    /// Always there; taken when it is dropped.
+    /// `Some` until dropped.
     file: Option<File>,
     reserve: Arc<Reserve>,
 }
@@ -105,10 +106,10 @@ impl Drop for OsFile {
 }
 
 impl OsDisk {
-    /// Takes a directory for this process alone, and makes it if it is not there.
+    /// Locks a directory for this process, and creates it if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be made, written or locked; [`LogError::InUse`] if another process holds it.
+    /// If it cannot be created, written or locked; [`LogError::InUse`] if another process holds the lock.
     pub fn exclusive(dir: &Path) -> Result<OsDisk, LogError> {
         let name = dir.display().to_string();
         let failed = |action| {
@@ -129,24 +130,24 @@ impl OsDisk {
             }
             Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
         }
-        // Only people read the id; a disk too full for it is still ours.
+        // The id is only informative, so a disk that is too full for it is not an error.
         let _ = lock.set_len(0).and_then(|()| lock.rewind());
         let _ = writeln!(lock, "{}", std::process::id());
         let reserve = Reserve::new(dir, RESERVED_DESCRIPTORS).map_err(failed("open"))?;
         Ok(OsDisk { dir: dir.to_owned(), lock: Some(lock), reserve })
     }
 
-    /// Looks into a directory that another process may be writing.
+    /// Opens a directory that another process may be writing.
     ///
     /// # Errors
-    /// If there is no such directory.
+    /// If the directory does not exist.
     pub fn read_only(dir: &Path) -> Result<OsDisk, LogError> {
         let failed = |source| LogError::Io { action: "open", file: dir.display().to_string(), source };
         let metadata = std::fs::metadata(dir).map_err(failed)?;
         if !metadata.is_dir() {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
-        // There is no maintenance to keep descriptors for.
+        // A read-only disk has no maintenance that needs reserved descriptors.
         Ok(OsDisk { dir: dir.to_owned(), lock: None, reserve: Reserve::new(dir, 0).map_err(failed)? })
     }
 
@@ -170,7 +171,7 @@ impl Disk for OsDisk {
                 names.push(name);
             }
         }
-        // The listing is closed by now: what it took from the reserve is free again.
+        // The listing is closed by now, so the descriptor that it took from the reserve is free again.
         self.reserve.top_up();
         names.sort();
         Ok(names)

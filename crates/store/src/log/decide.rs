@@ -1,4 +1,4 @@
-//! Who gets in: preconditions, judged in order.
+//! Admission of proposals: evaluates their preconditions in order.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use setpoint_api::{Key, Revision};
 use super::{Heads, Verdict};
 use crate::commit::{CHAIN_BYTES_MAX, CHAIN_COMMITS_MAX, Change, Conflict, Expect, Proposal, Refusal};
 
-/// Judges each proposal by `heads` as the admitted ones before it would leave them; the first admitted one gets
-/// the revision after `head`. Proposals that are made together are all admitted or all refused. With `puts` false,
-/// only proposals that merely delete are admitted.
+/// Decides each proposal against `heads` as changed by the proposals admitted before it. The first admitted
+/// proposal gets the revision after `head`. A chain is admitted or rejected as a whole. If `puts` is false,
+/// only proposals without puts are admitted.
 pub fn decide(batch: &[Proposal], heads: &dyn Heads, head: Revision, puts: bool) -> Vec<Verdict> {
     let mut judge = Judge { heads, head, changed: BTreeMap::new() };
     let mut verdicts = Vec::with_capacity(batch.len());
@@ -25,12 +25,12 @@ pub fn decide(batch: &[Proposal], heads: &dyn Heads, head: Revision, puts: bool)
 struct Judge<'a> {
     heads: &'a dyn Heads,
     head: Revision,
-    /// The heads that proposals of this batch have moved.
+    /// Keys that proposals of this batch have changed, with their new revisions.
     changed: BTreeMap<&'a Key, Option<Revision>>,
 }
 
 impl<'a> Judge<'a> {
-    /// Judges proposals that are made together.
+    /// Decides one chain.
     fn verdicts(&mut self, together: &'a [Proposal], puts: bool, verdicts: &mut Vec<Verdict>) {
         let (before, first) = (self.head, verdicts.len());
         let keys = || together.iter().flat_map(|proposal| proposal.writes().map(|write| &write.key));
@@ -50,7 +50,7 @@ impl<'a> Judge<'a> {
             }
         }
         let Some(refusal) = refused else { return };
-        // What the first ones did is undone.
+        // Revert the changes of the chain's first proposals.
         self.head = before;
         for (key, head) in keys().zip(known) {
             match head {

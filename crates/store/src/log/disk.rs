@@ -1,11 +1,12 @@
-//! A log on disk.
+//! Log on disk.
 //!
-//! Commits go into zeroed segments, a frame per batch, and one sync makes a batch durable for all who wait.
-//! Now and then all objects are written to a checkpoint, and the segments before it become history, which is
-//! kept by budget. See [`files`] for what lies in the directory and [`mod@format`] for what lies in a file.
+//! Commits are appended to preallocated, zeroed segments, one frame per batch; one sync makes the batch
+//! durable. From time to time all objects are written to a checkpoint. The segments before it become
+//! history, which is kept within its budgets. [`files`] describes the files of the directory, [`mod@format`]
+//! their contents.
 //!
-//! Opening reads the newest checkpoint and the segments after it. Only the end of the last segment may be torn,
-//! and only in the way a cut can tear it; any other damage is an error that names file and position.
+//! Opening reads the newest checkpoint and the segments after it. Only the end of the last segment may be
+//! torn, and only in the way a power cut tears it; any other damage is an error with file and position.
 
 mod checkpoint;
 mod compaction;
@@ -36,24 +37,25 @@ use reader::missing;
 use room::Prepared;
 use segment::{Reading, Segment, check_length, scan};
 
-/// How much room is kept between batches: enough for all but a single object that is larger.
+/// Maximum capacity of the frame buffer that is kept between batches. Only a batch with a larger single
+/// object exceeds it.
 const FRAME_ROOM_BYTES_MAX: usize = BATCH_BYTES_MAX + (4 << 10);
 
-/// How a log is kept on disk.
+/// Options of a log on disk.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
-    /// How large segments become; the first ones are smaller, so that an empty store starts in a blink.
+    /// Maximum size of a segment. The first ones are smaller, so that an empty store starts fast.
     pub segment_bytes_max: u64,
-    /// How large the first segment is.
+    /// Size of the first segment.
     pub segment_bytes_min: u64,
-    /// How many bytes of commits make a checkpoint worth while; a larger state waits for as many bytes as its
-    /// last checkpoint had.
+    /// Minimum bytes of commits that make a checkpoint due. With a larger state, as many bytes as its last
+    /// checkpoint had.
     pub compact_bytes_min: u64,
-    /// How many bytes of deletes are still taken when the disk is full.
+    /// Bytes of deletes that are still accepted when the disk is full.
     pub reserve_bytes: u64,
-    /// How much history is kept.
+    /// Budgets of history.
     pub retention: Retention,
-    /// A random number: the id of the log, should there be none yet.
+    /// Random number that becomes the id of a new log.
     pub entropy: u64,
 }
 
@@ -70,43 +72,44 @@ impl Default for DiskOptions {
     }
 }
 
-/// The log on a disk. Made by [`DiskLog::new`], ready after [`Log::replay`].
+/// Log on a disk. Created by [`DiskLog::new`], usable after [`Log::replay`].
 pub struct DiskLog {
     disk: Arc<dyn Disk>,
     options: DiskOptions,
     id: u64,
     head: Revision,
     active: Option<Segment>,
-    /// The newest checkpoint as it was when the log was opened.
+    /// Newest checkpoint at the time the log was opened.
     opened_from: Option<LogFile>,
     state: Arc<Mutex<State>>,
-    /// The segments of this process, by first revision, that hold nothing exempt from history.
+    /// First revisions of the segments written by this process that hold no resource exempt from history.
     plain: BTreeSet<Revision>,
-    /// The frame of the current batch; kept for its room, up to [`FRAME_ROOM_BYTES_MAX`].
+    /// Buffer for the frame of the current batch, with a capacity of at most [`FRAME_ROOM_BYTES_MAX`]
+    /// between batches.
     frame: Vec<u8>,
     syncs: u64,
 }
 
-/// What the writer and its chores both know.
+/// State shared by the writer and its maintenance.
 #[derive(Default)]
 struct State {
     room: Room,
-    /// A segment whose header says that it is sealed, to be synced aside.
+    /// Segment whose header marks it as sealed; maintenance has yet to sync it.
     sealed: Option<Box<dyn DiskFile>>,
-    /// Whether a chore is under way; there is one at a time.
+    /// `true` while maintenance runs; one task at a time.
     busy: bool,
-    /// Whether the last put was refused for want of room.
+    /// `true` if the last put was rejected for lack of space.
     full: bool,
     base: Revision,
     base_bytes: u64,
     live_bytes: u64,
-    /// The part of `live_bytes` that the compaction under way folds.
+    /// Part of `live_bytes` that the running compaction folds.
     sealing_bytes: u64,
     history_bytes: u64,
     floor: Revision,
 }
 
-/// Room that is ready.
+/// Preallocated segments.
 #[derive(Default)]
 struct Room {
     reserve: Option<Prepared>,
@@ -119,7 +122,7 @@ impl Room {
     }
 }
 
-/// Why a frame cannot be written for now.
+/// Transient reason for which a frame cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shortage {
     Space,
@@ -144,7 +147,7 @@ impl Shortage {
 }
 
 impl DiskLog {
-    /// The log on `disk`.
+    /// Returns the log on `disk`.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, options: DiskOptions) -> DiskLog {
         DiskLog {
@@ -161,7 +164,8 @@ impl DiskLog {
         }
     }
 
-    /// Starts a log on an empty disk from `base`, as an import does. False if the disk already holds a log.
+    /// Creates a log on an empty disk that starts from `base`, as an import does. Returns `false` if the
+    /// disk already holds a log.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -221,13 +225,13 @@ impl DiskLog {
         state.history_bytes = history_bytes(&self.disk, files)?;
         *self.state.lock() = state;
         if let (true, Some(first)) = (is_unnoted, self.active.as_ref().map(Segment::first)) {
-            // Format 1 noted nowhere that the segment is in use.
+            // Format 1 does not record that the segment is in use.
             self.note_successor(None, first);
         }
         Ok(())
     }
 
-    /// Makes the segment that takes the next commit. A transient failure leaves all as it was.
+    /// Starts a new segment for the next commit. A transient failure changes nothing.
     fn rotate(&mut self, frame: usize) -> Result<(), LogError> {
         let needed = (frame + format::FILE_HEADER_BYTES) as u64;
         let spare = self.state.lock().room.spare.take_if(|spare| spare.capacity() >= needed);
@@ -253,9 +257,9 @@ impl DiskLog {
         Ok(())
     }
 
-    /// Notes in the file before it that the segment at `first` is in use, so that its loss is found. That of a new log is
-    /// an empty checkpoint, which is written again. The note is not worth a failure: the commits are safe
-    /// without it.
+    /// Records in the preceding file that the segment at `first` is in use, so that its loss is detected. In
+    /// a new log that file is the empty checkpoint, which is rewritten. Failures are ignored: the commits
+    /// are durable without the record.
     fn note_successor(&mut self, previous: Option<Segment>, first: Revision) {
         let noted = match (previous, &self.opened_from) {
             (Some(previous), _) => previous.seal(self.head).map(|sealed| {
@@ -272,7 +276,7 @@ impl DiskLog {
                 })
             }
         };
-        // An error here shows again where it matters: at the next write, or at the sync aside.
+        // A lasting error surfaces again at the next write, or when maintenance syncs the sealed segment.
         drop(noted);
     }
 
@@ -286,12 +290,12 @@ impl DiskLog {
         (last * 2).clamp(self.options.segment_bytes_min, self.options.segment_bytes_max)
     }
 
-    /// Writes the admitted proposals as one frame, or says why that cannot be for now.
+    /// Writes the admitted proposals as one frame. Returns the shortage if there is no room for it.
     fn write(&mut self, batch: &[Proposal], verdicts: &[Verdict]) -> Result<Option<Shortage>, LogError> {
         let first = self.head.next();
         let mut count = 0;
         start_frame(&mut self.frame);
-        // A frame that grows bit by bit is copied again and again.
+        // Reserve once: growing the buffer step by step would copy it repeatedly.
         let admitted = || batch.iter().zip(verdicts).filter(|(_, verdict)| verdict.is_ok());
         self.frame.reserve_exact(admitted().map(|(proposal, _)| proposal.bytes()).sum());
         for (proposal, verdict) in batch.iter().zip(verdicts) {
@@ -324,7 +328,7 @@ impl DiskLog {
         Ok(None)
     }
 
-    /// Finds room for the frame, by giving up history if the disk is full and nothing else helps.
+    /// Makes room for the frame, by dropping history if the disk is full and nothing else helps.
     fn make_room_for_frame(&mut self) -> Result<Option<Shortage>, LogError> {
         let length = self.frame.len();
         if self.active.as_ref().is_some_and(|segment| segment.fits(length)) {
@@ -350,7 +354,7 @@ impl DiskLog {
         Ok(())
     }
 
-    /// Writes what only deletes, into the reserve if there is no other room.
+    /// Writes the proposals that only delete, into the reserve if there is no other room.
     fn write_deletes(
         &mut self,
         batch: &[Proposal],
@@ -390,12 +394,12 @@ impl Log for DiskLog {
         for name in &files.unfinished {
             remove(&self.disk, name)?;
         }
-        // What is spare was made for another moment; it is cheaper to make it anew than to trust it.
+        // A spare segment may have been left half-made; making another is cheaper than verifying it.
         if files.spare {
             remove(&self.disk, SPARE)?;
         }
         if files.checkpoints.is_empty() && files.segments.is_empty() {
-            // First of all files, so that others without it show that it was lost.
+            // Written before any other file: other files without it prove that it was lost.
             checkpoint::write(&self.disk, self.id, &Snapshot::default(), Revision::ZERO)?;
             files.checkpoints.push(LogFile::checkpoint(Revision::ZERO));
         }
@@ -409,7 +413,7 @@ impl Log for DiskLog {
     fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
         let verdicts = decide(batch, heads, self.head, true);
         let Some(shortage) = self.write(batch, &verdicts)? else {
-            // A batch that was refused as a whole needed no room, and says nothing about it.
+            // A batch without admitted proposals needs no space, so it does not show that there is some.
             if verdicts.iter().any(Result::is_ok) {
                 self.state.lock().full = false;
             }
@@ -454,7 +458,7 @@ impl Log for DiskLog {
         assert_eq!(snapshot.revision(), self.head, "only the newest state can become the base");
         if self.active.as_ref().is_some_and(|segment| segment.first() <= self.head) {
             match self.rotate(0) {
-                // Without a fresh segment the current one stays, and is folded next time.
+                // Without a new segment, the current one stays in use and is folded by the next compaction.
                 Err(LogError::Io { source, .. }) if is_transient(&source) => {}
                 other => other?,
             }
@@ -498,7 +502,7 @@ impl Log for DiskLog {
     }
 }
 
-/// A transient error as a value.
+/// Turns a transient error into a value.
 fn shortage_of(result: Result<(), LogError>) -> Result<Option<Shortage>, LogError> {
     let Err(error) = result else { return Ok(None) };
     Shortage::of(&error).map(Some).ok_or(error)
@@ -529,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn room_for_frames_is_made_for_what_is_admitted_and_kept_unless_it_is_more_than_a_batch_needs() {
+    fn frame_buffer_is_kept_unless_it_exceeds_a_usual_batch() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = DiskLog::new(Arc::new(OsDisk::exclusive(dir.path()).unwrap()), DiskOptions::default());
         let nothing = Snapshot::default();
@@ -539,12 +543,16 @@ mod tests {
         };
         let (is_admitted, room) = room_after(put(Expect::Any, BATCH_BYTES_MAX));
         assert!(is_admitted && (BATCH_BYTES_MAX..=FRAME_ROOM_BYTES_MAX).contains(&room), "{room}");
-        assert_eq!(room_after(put(Expect::Any, 1)), (true, room), "a small batch leaves the room as it is");
+        assert_eq!(room_after(put(Expect::Any, 1)), (true, room), "a small batch keeps the buffer");
         assert_eq!(
             room_after(put(Expect::Present, 2 * BATCH_BYTES_MAX)),
             (false, room),
-            "nothing came of it"
+            "a rejected batch reserves nothing"
         );
-        assert_eq!(room_after(put(Expect::Any, 2 * BATCH_BYTES_MAX)), (true, 0), "such a batch is rare");
+        assert_eq!(
+            room_after(put(Expect::Any, 2 * BATCH_BYTES_MAX)),
+            (true, 0),
+            "an oversized buffer is freed"
+        );
     }
 }

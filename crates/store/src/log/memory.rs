@@ -1,8 +1,8 @@
-//! A log in memory: for tests, the simulator, forks, and servers that are not to outlive their process.
+//! Log in memory: for tests, the simulator, forks, and ephemeral servers.
 //!
-//! Alone, it keeps hardly more than the mirror already holds: from time to time it takes the mirror's own
-//! snapshot as its base and forgets the commits before. [`MemoryLog::share`] makes further handles on the
-//! same truth, each for a store of its own; that is how a log with several writers is tried without one.
+//! While it has one handle, it holds little more than the mirror does: from time to time it takes the
+//! mirror's snapshot as its base and drops the commits before. [`MemoryLog::share`] returns further handles
+//! of the same log, each for its own store, which tests stores on a log with several writers.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict, de
 use crate::commit::{Commit, Proposal, Write};
 use crate::mirror::Snapshot;
 
-/// How many bytes of commits are kept before the mirror's snapshot becomes the base.
+/// Bytes of commits after which the mirror's snapshot becomes the base.
 const COMMITS_BYTES_MAX: usize = 4 << 20;
 
-/// A log that is lost with its process.
+/// Log that is lost when its process exits.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
     truth: Arc<Mutex<Truth>>,
@@ -28,21 +28,22 @@ struct Truth {
     base: Snapshot,
     commits: Vec<Commit>,
     commits_bytes: usize,
-    /// What a shared log decides by: no store's mirror can be trusted to be the newest. Not kept while the log
-    /// is not shared, so that it holds on to nothing that the mirror has let go.
+    /// State by which a shared log decides, because no store's mirror is guaranteed to be current. Not
+    /// maintained while the log is not shared, so that it keeps no objects alive that the mirror has
+    /// dropped.
     newest: Snapshot,
     batches: u64,
 }
 
 impl MemoryLog {
-    /// A log that starts from `base`, whose data it shares.
+    /// Returns a log that starts from `base`, whose objects it shares.
     #[must_use]
     pub fn starting_at(base: Snapshot) -> MemoryLog {
         let truth = Truth { base, ..Truth::default() };
         MemoryLog { truth: Arc::new(Mutex::new(truth)), shared: false }
     }
 
-    /// Another handle on the same truth. From now on both expect commits of others.
+    /// Returns another handle of the same log, and marks the log as shared.
     #[must_use]
     pub fn share(&mut self) -> MemoryLog {
         if !self.shared {
@@ -121,7 +122,7 @@ impl Truth {
         self.commits_bytes += proposal.bytes();
     }
 
-    /// Applies to `newest` what came while one store's mirror was enough to decide by.
+    /// Applies to `newest` the commits made before the log was shared.
     fn catch_up(&mut self) {
         if self.newest.revision() < self.base.revision() {
             self.newest = self.base.clone();
@@ -132,7 +133,7 @@ impl Truth {
         }
     }
 
-    /// Takes `base` for its base, unless it has a newer one: the commits between them are gone.
+    /// Replaces the base by `base`, unless it has a newer one: the commits between them are gone.
     fn rebase(&mut self, base: &Snapshot) {
         if base.revision() <= self.base.revision() {
             return;
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_shared_late_knows_what_came_before() {
+    fn log_that_is_shared_late_has_the_earlier_commits() {
         let mut log = MemoryLog::default();
         let nothing = Snapshot::default();
         log.append(&[put(Expect::Absent)], &nothing).unwrap();
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_base_does_not_replace_a_newer_one() {
+    fn older_base_does_not_replace_a_newer_one() {
         let mut log = MemoryLog::default();
         let mut snapshots = vec![Snapshot::default()];
         for _ in 0..3 {

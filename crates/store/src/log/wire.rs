@@ -1,4 +1,4 @@
-//! A commit as bytes, the same in every log.
+//! Binary encoding of commits, the same in every log.
 
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -33,7 +33,8 @@ pub fn encode_commit<'a>(
     }
 }
 
-/// Appends an object as the commit that put it, so that a checkpoint is read like any other part of the log.
+/// Appends an object as the commit that put it, so that a checkpoint is decoded like any other part of the
+/// log.
 pub fn encode_record(out: &mut Vec<u8>, resource: &Resource, record: &Record) {
     put_varint(out, record.revision().0);
     put_signed(out, record.time().0);
@@ -47,7 +48,7 @@ pub fn encode_record(out: &mut Vec<u8>, resource: &Resource, record: &Record) {
     out.extend_from_slice(tail);
 }
 
-/// Appends all of a write but the bytes of its value.
+/// Appends a write without the bytes of its value.
 fn put_head(out: &mut Vec<u8>, body: Option<&Body>, resource: &Resource, path: &str, envelope: &[u8]) {
     let tag = body.map_or(DELETE, |body| {
         let hole = if body.hole.is_some() { HAS_HOLE } else { 0 };
@@ -66,7 +67,7 @@ fn put_head(out: &mut Vec<u8>, body: Option<&Body>, resource: &Resource, path: &
     }
 }
 
-/// Takes one commit from the front of `input`. Values are slices of `input`, not copies.
+/// Decodes one commit from the front of `input`. Values are slices of `input`, not copies.
 pub fn decode_commit(input: &mut Bytes, names: &mut Interner) -> Result<Commit, DecodeError> {
     let whole = input.clone();
     let mut reader = Reader::new(&whole);
@@ -103,7 +104,7 @@ fn decode_write(whole: &Bytes, reader: &mut Reader<'_>, names: &mut Interner) ->
     Ok(Write { key, body: Some(Body { bytes: whole.slice_ref(bytes), hole, expires }), envelope })
 }
 
-/// Lets all keys of a resource share its name.
+/// Interner of resource names, which all keys of a resource share.
 #[derive(Debug, Default)]
 pub struct Interner(BTreeSet<Resource>);
 

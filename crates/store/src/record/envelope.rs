@@ -1,4 +1,4 @@
-//! What a record says about itself beside its value: labels, fields, and why it was put.
+//! Envelope of a record: labels, fields and cause, encoded.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use setpoint_api::Revision;
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::commit::Cause;
 
-/// Room for the length of a text, and for the few numbers of an envelope: the first guess is mostly right.
+/// Estimated bytes for the length of a text, and for the few numbers of an envelope. Usually exact.
 const LENGTH_ROOM: usize = 2;
 const NUMBERS_ROOM: usize = 16;
-/// Room for the pairs of most objects.
+/// Initial capacity, enough for the pairs of most objects.
 const FIRST_PAIRS_ROOM: usize = 256;
 
-/// Labels or fields, each pair encoded as it comes.
+/// Labels or fields, encoded pair by pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     count: u64,
@@ -49,7 +49,7 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Listed {
 pub struct Envelope(pub(super) Bytes);
 
 impl Envelope {
-    /// Encodes them.
+    /// Encodes an envelope.
     #[must_use]
     pub fn encode(cause: &Cause, labels: &Listed, fields: &Listed) -> Envelope {
         let texts = [&cause.user, &cause.manager, &cause.reconciler].into_iter().chain(&cause.paths);
@@ -68,14 +68,14 @@ impl Envelope {
         Envelope(Bytes::from(out))
     }
 
-    /// Takes encoded bytes, if they can be read to the end.
+    /// Validates encoded bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Envelope, DecodeError> {
         let labels = Pairs::check(Reader::new(bytes))?;
         read_cause(Pairs::check(labels)?)?;
         Ok(Envelope(Bytes::copy_from_slice(bytes)))
     }
 
-    /// The encoded bytes.
+    /// Returns the encoded bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -93,37 +93,38 @@ impl fmt::Debug for Envelope {
 pub struct Tags(pub(super) Bytes);
 
 impl Tags {
-    /// The value of a label.
+    /// Returns the value of a label.
     #[must_use]
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// The value of a selectable field.
+    /// Returns the value of a selectable field.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// All labels.
+    /// Returns all labels.
     #[must_use]
     pub fn labels(&self) -> Pairs<'_> {
         Pairs::first(Reader::new(&self.0))
     }
 
-    /// All selectable fields.
+    /// Returns all selectable fields.
     #[must_use]
     pub fn fields(&self) -> Pairs<'_> {
         Pairs::first(self.labels().skip_all())
     }
 
-    /// Why it was put, or deleted.
+    /// Returns the cause of the put or delete.
     #[must_use]
     pub fn cause(&self) -> Cause {
         read_cause(self.fields().skip_all()).unwrap_or_default()
     }
 
-    /// The reconciler that put or deleted it, and for which key; nothing for everyone else. See [`Cause::reconciler`].
+    /// Returns the reconciler that put or deleted the object, with its key; `None` for other clients. See
+    /// [`Cause::reconciler`].
     #[must_use]
     pub fn reconciler(&self) -> Option<&str> {
         let mut reader = self.fields().skip_all();
@@ -131,13 +132,13 @@ impl Tags {
         reader.str().ok().filter(|reconciler| !reconciler.is_empty())
     }
 
-    /// All of it, encoded.
+    /// Returns the encoded envelope.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The pairs of an envelope, read in place.
+/// Iterator over the pairs of an envelope, decoded in place.
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
     left: u64,
@@ -150,7 +151,7 @@ impl<'a> Pairs<'a> {
         Pairs { left, reader }
     }
 
-    /// Passes over all pairs and gives what comes after them.
+    /// Skips all pairs and returns the reader behind them.
     fn skip_all(mut self) -> Reader<'a> {
         for _ in 0..self.left * 2 {
             if self.reader.bytes().is_err() {

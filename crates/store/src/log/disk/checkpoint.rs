@@ -1,7 +1,7 @@
-//! All objects at one revision, in one file.
+//! Checkpoint: all objects at one revision, in one file.
 //!
-//! Objects are written as the commits that last put them, in frames of about [`BLOCK_BYTES`]; a frame
-//! without commits closes the file, so that a file that ends early is told from a whole one.
+//! Objects are written as the commits that last put them, in frames of about [`BLOCK_BYTES`]. A frame
+//! without commits ends the file, so that a truncated file is detected.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::log::wire::{Interner, decode_commit, encode_record};
 use crate::mirror::Snapshot;
 
 const BLOCK_BYTES: usize = 256 << 10;
-/// How much is read at a time.
+/// Bytes that are read at a time.
 const WINDOW_BYTES: usize = 4 << 20;
 
-/// Writes a checkpoint of `snapshot`, durably, and says how long it is. `next` is the first revision of the segment
-/// in use, whose name is durable; zero if there is none.
+/// Writes a checkpoint of `snapshot` durably. Returns its length in bytes. `next` is the first revision of
+/// the segment in use, whose name is durable; zero if there is none.
 pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot, next: Revision) -> Result<u64, LogError> {
     let which = LogFile::checkpoint(snapshot.revision());
     let mut at = FILE_HEADER_BYTES as u64;
@@ -69,8 +69,9 @@ pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot, next: Revision)
     Ok(at)
 }
 
-/// Notes in the header of a checkpoint that was written before there was a segment which one follows it. The note is
-/// in one sector and needs no sync: without it, only the loss of that segment goes unnoticed.
+/// Records the segment that follows in the header of a checkpoint that was written before that segment
+/// existed. The record is in one sector and needs no sync: without it, only the loss of that segment is not
+/// detected.
 pub fn note_next(disk: &Arc<dyn Disk>, which: &LogFile, next: Revision) -> Result<(), LogError> {
     let name = which.name();
     let failed = |source| LogError::Io { action: "write", file: name.clone(), source };
@@ -81,7 +82,7 @@ pub fn note_next(disk: &Arc<dyn Disk>, which: &LogFile, next: Revision) -> Resul
     file.write_at(0, &header.encode()).map_err(failed)
 }
 
-/// Reads a checkpoint with its header, and says how long it is.
+/// Reads a checkpoint with its header. Also returns its length in bytes.
 pub fn read(disk: &Arc<dyn Disk>, which: &LogFile) -> Result<(Snapshot, FileHeader, u64), LogError> {
     let name = which.name();
     let failed = |source| LogError::Io { action: "read", file: name.clone(), source };
@@ -118,7 +119,7 @@ pub fn read(disk: &Arc<dyn Disk>, which: &LogFile) -> Result<(Snapshot, FileHead
     }
 }
 
-/// A part of a large file, so that reading it never takes its size in memory.
+/// Part of a large file, which bounds the memory for reading it.
 struct Window<'a> {
     file: &'a dyn DiskFile,
     length: u64,
@@ -127,7 +128,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The frame at `position`, and what its offsets count from.
+    /// Returns the frame at `position`, and the file offset to which its own offsets are relative.
     fn slot_at(&mut self, position: u64, id: u64) -> std::io::Result<(Slot, u64)> {
         let slot = self.look(position, id);
         if let Slot::Frame(_) = slot {

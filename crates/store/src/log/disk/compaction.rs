@@ -1,7 +1,8 @@
-//! Folding old commits into a checkpoint, and forgetting by budget.
+//! Compaction: folds old commits into a checkpoint, and drops history beyond its budgets.
 //!
-//! The order of steps makes every cut harmless: the checkpoint is durable before a segment becomes history,
-//! history is durable before its segment goes, and what a cut leaves twice is read once.
+//! The order of steps makes a power cut harmless at any point: the checkpoint is durable before a segment
+//! becomes history, history is durable before its segment is removed, and commits that a cut leaves in two
+//! files are read once.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::retention::Retention;
 
 const FRAME_BYTES: usize = 256 << 10;
 
-/// Makes the room that is missing.
+/// Task that preallocates the missing spare and reserve segments.
 pub(super) struct Provision {
     pub disk: Arc<dyn Disk>,
     pub state: Arc<Mutex<State>>,
@@ -62,17 +63,17 @@ impl Provision {
     }
 }
 
-/// Folds everything up to a snapshot into a checkpoint.
+/// Task that folds everything up to a snapshot into a checkpoint.
 pub(super) struct Compact {
     pub disk: Arc<dyn Disk>,
     pub state: Arc<Mutex<State>>,
     pub id: u64,
     pub snapshot: Snapshot,
-    /// The first revision of the segment in use; zero if there is none.
+    /// First revision of the segment in use; zero if there is none.
     pub next: Revision,
     pub retention: Retention,
     pub now: Time,
-    /// The segments, by first revision, that are known to hold nothing exempt from history.
+    /// First revisions of the segments that are known to hold no resource exempt from history.
     pub plain: BTreeSet<Revision>,
 }
 
@@ -98,7 +99,8 @@ impl Compact {
                 self.keep_history(pair[0], last)?;
             }
         }
-        // The floor rises before the commits below it go, so that a reader never finds a gap above it.
+        // The floor rises before the commits below it are removed, so that a reader never finds a gap above
+        // it.
         let history_bytes = forget(&self.disk, &self.retention, self.now)?;
         for pair in files.segments.windows(2).filter(|pair| pair[1].first <= base.next()) {
             remove_if_there(&self.disk, &pair[0].name())?;
@@ -113,8 +115,8 @@ impl Compact {
         Ok(())
     }
 
-    /// Turns a segment into history: by another name if it holds nothing that is exempt, else by a copy without
-    /// that.
+    /// Turns a segment into history: by renaming it if it holds no exempt resource, otherwise by a copy
+    /// without those.
     fn keep_history(&self, segment: &LogFile, last: Revision) -> Result<(), LogError> {
         let history = LogFile::history(segment.first, last);
         if self.plain.contains(&segment.first) {
@@ -157,7 +159,7 @@ fn without_exempt(mut commit: Commit, exempt: &BTreeSet<Resource>) -> Commit {
     commit
 }
 
-/// Packs commits into frames.
+/// Builder that packs commits into frames.
 struct Frames {
     id: u64,
     out: Vec<u8>,
@@ -188,7 +190,7 @@ impl Frames {
         }
     }
 
-    /// Ends with a frame without commits, so that a file that ends early is told from a whole one.
+    /// Appends a frame without commits, so that a truncated file is detected.
     fn finish(mut self, last: Revision) -> Vec<u8> {
         self.close();
         start_frame(&mut self.frame);
@@ -198,9 +200,10 @@ impl Frames {
     }
 }
 
-/// Drops the oldest history until it is within its budgets, and says how many bytes of it are left.
+/// Drops the oldest history until it is within its budgets. Returns the bytes of history that remain.
 ///
-/// History can be read only from a checkpoint on, so a checkpoint goes together with the commits up to the next.
+/// History is readable only from a checkpoint on, so a checkpoint is dropped together with the commits up to
+/// the next one.
 pub(super) fn forget(disk: &Arc<dyn Disk>, retention: &Retention, now: Time) -> Result<u64, LogError> {
     loop {
         let files = Files::list(disk)?;
@@ -223,7 +226,8 @@ pub(super) fn forget(disk: &Arc<dyn Disk>, retention: &Retention, now: Time) -> 
     }
 }
 
-/// The oldest checkpoint and the commits up to the next one, in an order in which they can go one by one.
+/// Returns the oldest checkpoint and the commits up to the next one, in the order in which they can be
+/// removed one by one.
 fn generation(files: &Files, newest: Revision) -> Vec<LogFile> {
     let starts_before = files
         .history
@@ -243,7 +247,7 @@ fn generation(files: &Files, newest: Revision) -> Vec<LogFile> {
     gone
 }
 
-/// The time of the last commit in a history file.
+/// Returns the time of the last commit in a history file.
 fn last_time(disk: &Arc<dyn Disk>, file: &LogFile) -> Result<Time, LogError> {
     let content = file.read(&**disk)?;
     if content.0.kind == FileKind::History {

@@ -1,12 +1,12 @@
-//! The files of a disk log, by name.
+//! File names of a log on disk.
 //!
 //! ```text
 //! segment-00000000000000000042.log                         commits from revision 42 on
 //! history-00000000000000000001-00000000000000000041.log    commits 1 to 41, before a checkpoint: a segment
-//!                                                          under a new name, or a copy without what is exempt
+//!                                                          renamed, or copied without exempt resources
 //! checkpoint-00000000000000000041.log                      all objects at revision 41
-//! spare.log, reserve.log                                   zeroed room, see `room`
-//! *.tmp                                                    never finished: to be removed
+//! spare.log, reserve.log                                   preallocated segments, see `room`
+//! *.tmp                                                    unfinished files, removed at start
 //! ```
 
 use std::sync::Arc;
@@ -18,50 +18,50 @@ use super::format::{FILE_HEADER_BYTES, FileHeader, FileKind, corrupt};
 use crate::disk::Disk;
 use crate::log::LogError;
 
-/// Zeroed room for the next segment, made ahead of need.
+/// Preallocated next segment.
 pub const SPARE: &str = "spare.log";
-/// Zeroed room that only deletes may use, for when the disk is full.
+/// Preallocated segment for deletes on a full disk.
 pub const RESERVE: &str = "reserve.log";
-/// Zeroed room that the writer made itself, because there was no spare; it becomes a segment at once.
+/// Segment that the writer preallocated itself because there was no spare; it is renamed at once.
 pub const NEXT: &str = "next.tmp";
-/// How unfinished files end.
+/// Suffix of unfinished files.
 pub const UNFINISHED: &str = ".tmp";
 
-/// The longest segment or history file that is read, where the header does not say how long it was made. A segment is
-/// longer than [`segment_bytes_max`](super::DiskOptions) only if one batch is.
+/// Maximum size of a segment or history file whose header does not contain its capacity. A segment exceeds
+/// [`segment_bytes_max`](super::DiskOptions) only if one batch does.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// A file that holds part of the log.
+/// File that holds part of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFile {
-    /// What it is for.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// The first revision it covers.
+    /// First revision that it covers.
     pub first: Revision,
-    /// The last revision it covers, where the name tells.
+    /// Last revision that it covers, if the name contains it.
     pub last: Revision,
 }
 
 impl LogFile {
-    /// A segment that starts with `first`.
+    /// Returns the segment that starts with `first`.
     #[must_use]
     pub fn segment(first: Revision) -> LogFile {
         LogFile { kind: FileKind::Segment, first, last: Revision::ZERO }
     }
 
-    /// History from `first` to `last`.
+    /// Returns the history file from `first` to `last`.
     #[must_use]
     pub fn history(first: Revision, last: Revision) -> LogFile {
         LogFile { kind: FileKind::History, first, last }
     }
 
-    /// The checkpoint at `revision`.
+    /// Returns the checkpoint at `revision`.
     #[must_use]
     pub fn checkpoint(revision: Revision) -> LogFile {
         LogFile { kind: FileKind::Checkpoint, first: revision, last: revision }
     }
 
-    /// Its name.
+    /// Returns the file name.
     #[must_use]
     pub fn name(&self) -> String {
         match self.kind {
@@ -71,7 +71,7 @@ impl LogFile {
         }
     }
 
-    /// The file with this name; nothing if it is not part of the log.
+    /// Parses a file name; `None` if the file is not part of the log.
     #[must_use]
     pub fn parse(name: &str) -> Option<LogFile> {
         let (kind, numbers) = name.strip_suffix(".log")?.split_once('-')?;
@@ -86,7 +86,7 @@ impl LogFile {
         }
     }
 
-    /// Reads it whole, and checks that its header fits its name.
+    /// Reads the whole file, and checks that its header matches its name.
     pub fn read(&self, disk: &dyn Disk) -> Result<(FileHeader, Bytes), LogError> {
         let name = self.name();
         let failed = |source| LogError::Io { action: "read", file: name.clone(), source };
@@ -95,11 +95,12 @@ impl LogFile {
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX).min(FILE_HEADER_BYTES)];
         file.read_at(0, &mut bytes).map_err(failed)?;
         if FileHeader::decode(&name, &bytes).is_err() && bytes.len() == FILE_HEADER_BYTES {
-            // The writer may have been changing the header just then; what is damaged stays damaged.
+            // The writer may have been changing the header during the first read. Real damage is still there
+            // at the second.
             file.read_at(0, &mut bytes).map_err(failed)?;
         }
         let header = self.checked(FileHeader::decode(&name, &bytes)?)?;
-        // Nothing makes a file longer, and all of it has to fit into memory.
+        // Files never grow beyond their capacity, and the whole file has to fit into memory.
         let most = if header.capacity > 0 { header.capacity } else { FILE_BYTES_MAX };
         if length > most {
             let what = format!("the file has {length} bytes, {most} are the most that it can have");
@@ -110,8 +111,8 @@ impl LogFile {
         Ok((header, Bytes::from(bytes)))
     }
 
-    /// Lets a header pass that fits the name. History may be a segment that was only given another name, and only
-    /// the header of a segment tells where it ends.
+    /// Checks that a header matches the name. A history file may be a renamed segment, and only the header
+    /// of a segment contains its last revision.
     pub fn checked(&self, header: FileHeader) -> Result<FileHeader, LogError> {
         let fits = match (self.kind, header.kind) {
             (FileKind::Segment, FileKind::Segment) => true,
@@ -128,7 +129,7 @@ impl LogFile {
     }
 }
 
-/// The files of a log, each kind in the order of revisions.
+/// Files of a log, each kind ordered by revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// Segments; the last one is being written.
@@ -137,16 +138,16 @@ pub struct Files {
     pub history: Vec<LogFile>,
     /// Checkpoints, the newest last.
     pub checkpoints: Vec<LogFile>,
-    /// Leftovers of work that never finished.
+    /// Unfinished files.
     pub unfinished: Vec<String>,
-    /// Whether there is room made ahead of need.
+    /// `true` if there is a spare segment.
     pub spare: bool,
-    /// Whether there is room for deletes.
+    /// `true` if there is a reserve segment.
     pub reserve: bool,
 }
 
 impl Files {
-    /// Looks what is there.
+    /// Lists the files of the directory.
     pub fn list(disk: &Arc<dyn Disk>) -> Result<Files, LogError> {
         let names = disk.list().map_err(|source| LogError::Io {
             action: "list",
@@ -171,8 +172,8 @@ impl Files {
         Ok(files)
     }
 
-    /// The file that shows that there was a log, if all files are gone that a log cannot be without: a log begins with a
-    /// checkpoint, which is durable before there is anything else.
+    /// Returns a file that proves that there was a log although all segments and checkpoints are missing. A
+    /// log begins with a checkpoint, which is durable before any other file.
     #[must_use]
     pub fn leftover(&self) -> Option<String> {
         if !self.segments.is_empty() || !self.checkpoints.is_empty() {
@@ -182,8 +183,8 @@ impl Files {
         history.or(self.reserve.then(|| RESERVE.to_owned())).or(self.spare.then(|| SPARE.to_owned()))
     }
 
-    /// The files that hold commits, in order, each revision once: a cut may have left a segment beside the
-    /// history that was made of it.
+    /// Returns the files that hold commits, in order, without duplicates: a power cut may have left a
+    /// segment beside the history file that was made of it.
     #[must_use]
     pub fn sources(&self) -> Vec<&LogFile> {
         let made = |segment: &&LogFile| !self.history.iter().any(|history| history.first == segment.first);
@@ -192,7 +193,7 @@ impl Files {
         sources
     }
 
-    /// Fails if a segment is gone that `header`, of the file `name`, says to be there.
+    /// Fails if the segment is missing that `header`, of the file `name`, records as its successor.
     pub fn check_follower(&self, name: &str, header: &FileHeader) -> Result<(), LogError> {
         let first = match header.kind {
             FileKind::Checkpoint => header.next,
@@ -206,13 +207,13 @@ impl Files {
         Err(corrupt(&LogFile::segment(first).name(), 0, &what))
     }
 
-    /// The newest checkpoint at or before `at_most`.
+    /// Returns the newest checkpoint at or before `at_most`.
     #[must_use]
     pub fn checkpoint(&self, at_most: Revision) -> Option<&LogFile> {
         self.checkpoints.iter().rev().find(|file| file.first <= at_most)
     }
 
-    /// The oldest revision from which on everything can be rebuilt.
+    /// Returns the oldest revision from which everything can be rebuilt.
     #[must_use]
     pub fn floor(&self) -> Revision {
         let from_the_start = |files: &[LogFile]| files.first().is_some_and(|file| file.first == Revision(1));
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back_and_strangers_are_left_alone() {
+    fn names_round_trip_and_unknown_files_are_ignored() {
         let files = [
             LogFile::segment(Revision(42)),
             LogFile::history(Revision(1), Revision(41)),

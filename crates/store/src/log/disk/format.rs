@@ -1,16 +1,16 @@
-//! The bytes on disk.
+//! On-disk format of the log.
 //!
-//! Every file starts with a [`FileHeader`] and goes on with frames. A frame holds what one batch committed:
+//! Every file consists of a [`FileHeader`] and frames. A frame holds the commits of one batch:
 //!
 //! ```text
 //! magic length first-revision commits payload-crc 0 header-crc | commit commit … | padding to 8 bytes
 //! ```
 //!
-//! There is always some padding, and it is not zero, so that the last sector of a whole frame never looks like
-//! one that was not written.
+//! There is always some padding, and it is not zero, so that the last sector of a complete frame never looks
+//! like an unwritten one.
 //!
-//! Both checksums are seeded with the log's own id, so that no value a user stores, and no leftover of
-//! another log, can be taken for a frame. Preallocated segments are zeroed: a header of zeros is the end.
+//! Both checksums are seeded with the log's id, so that no stored value and no leftover of another log can be
+//! mistaken for a frame. Preallocated segments are zeroed: a frame header of zeros is the end of the log.
 
 use bytes::Bytes;
 use setpoint_api::{Revision, Time};
@@ -18,12 +18,13 @@ use setpoint_api::{Revision, Time};
 use crate::disk::SECTOR_BYTES;
 use crate::log::LogError;
 
-/// The format that this program writes. Format 2 added [`FileHeader::capacity`], [`FileHeader::next`] and the last
-/// revision of a segment that has a successor; format 1 has zeros there. Format 3 added [`FileHeader::synced`].
+/// Format that this program writes. Format 2 added [`FileHeader::capacity`], [`FileHeader::next`] and the
+/// last revision of a segment that has a successor; format 1 has zeros there. Format 3 added
+/// [`FileHeader::synced`].
 pub const FORMAT: u32 = 3;
-/// How long the header of a file is.
+/// Bytes of a file header.
 pub const FILE_HEADER_BYTES: usize = 64;
-/// How long the header of a frame is.
+/// Bytes of a frame header.
 pub const FRAME_HEADER_BYTES: usize = 32;
 
 const FILE_MAGIC: &[u8; 8] = b"SETPOINT";
@@ -31,43 +32,43 @@ const FRAME_MAGIC: u32 = 0x5350_4631;
 const ALIGNMENT: usize = 8;
 const PADDING: u8 = 0xa5;
 
-/// What a file is for.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// Commits as they came.
+    /// Commits in the order in which they were appended.
     Segment = 1,
-    /// Commits before a checkpoint, less what is exempt from history.
+    /// Commits before a checkpoint, without the resources that are exempt from history.
     History = 2,
     /// All objects at one revision.
     Checkpoint = 3,
 }
 
-/// The first bytes of a file.
+/// File header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
-    /// What the file is for.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// The log it belongs to.
+    /// Id of the log.
     pub id: u64,
-    /// The first revision it covers (a checkpoint: the one it shows).
+    /// First revision that the file covers (checkpoint: its revision).
     pub first: Revision,
-    /// The last revision it covers; zero for a segment without a successor, which may still grow.
+    /// Last revision that the file covers; zero for a segment without a successor, which may still grow.
     pub last: Revision,
-    /// The time of its last commit; zero for a segment.
+    /// Time of the last commit; zero for a segment.
     pub time: Time,
-    /// The bytes of a segment that are known to be durable: frames reach at least so far. Zero in other files, and where
-    /// it is not known.
+    /// Bytes of a segment that are known to be durable: its frames reach at least this far. Zero if unknown,
+    /// and in other files.
     pub synced: u64,
-    /// The length in bytes that a segment was made with: a shorter file has been cut. Zero in other files, and where
-    /// it is not known.
+    /// Size in bytes with which a segment was created: a shorter file has been truncated. Zero if unknown,
+    /// and in other files.
     pub capacity: u64,
-    /// The first revision of the segment that was in use when a checkpoint was written: it, or a later one, is there
-    /// until the next checkpoint is. Zero in other files, and where there was no segment.
+    /// First revision of the segment that was in use when a checkpoint was written. That segment or a later
+    /// one exists until the next checkpoint. Zero in other files, and if there was no segment.
     pub next: Revision,
 }
 
 impl FileHeader {
-    /// The header as bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
         let mut out = [0; FILE_HEADER_BYTES];
@@ -86,7 +87,7 @@ impl FileHeader {
         out
     }
 
-    /// Reads the header of the file called `name`.
+    /// Decodes the header of the file called `name`.
     pub fn decode(name: &str, bytes: &[u8]) -> Result<FileHeader, LogError> {
         let corrupt = |position, what: &str| corrupt(name, position, what);
         if bytes.len() < FILE_HEADER_BYTES || &bytes[..8] != FILE_MAGIC {
@@ -126,42 +127,42 @@ impl FileHeader {
     }
 }
 
-/// A frame that has been checked.
+/// Frame with valid checksums.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// The revision of its first commit (in a checkpoint: the one it shows).
+    /// Revision of its first commit (in a checkpoint: the checkpoint's revision).
     pub first: Revision,
-    /// How many commits it holds.
+    /// Number of commits.
     pub count: u32,
-    /// The commits, encoded.
+    /// Encoded commits.
     pub payload: Bytes,
-    /// Where the next frame starts.
+    /// Offset of the next frame.
     pub end: usize,
 }
 
-/// What stands at a place where a frame should be.
+/// Content at an offset where a frame is expected.
 #[derive(Clone, Debug)]
 pub enum Slot {
-    /// A frame.
+    /// Valid frame.
     Frame(Frame),
-    /// Zeros, or the end of the file: nothing was ever written here.
+    /// Zeros, or the end of the file: never written.
     Empty,
-    /// Something else.
+    /// Invalid data.
     Bad {
-        /// What is wrong.
+        /// Description of the damage.
         what: &'static str,
-        /// Where the damaged item ends, as far as that is known.
+        /// End of the damaged item, as far as it is known.
         end: usize,
     },
 }
 
-/// Starts a frame in `out`; its header follows when the payload is there ([`finish_frame`]).
+/// Starts a frame in `out`, with room for the header, which [`finish_frame`] fills in.
 pub fn start_frame(out: &mut Vec<u8>) {
     out.clear();
     out.resize(FRAME_HEADER_BYTES, 0);
 }
 
-/// Ends the frame in `out`.
+/// Completes the frame in `out`.
 pub fn finish_frame(out: &mut Vec<u8>, id: u64, first: Revision, count: u32) {
     let payload_crc = checksum(id, &out[FRAME_HEADER_BYTES..]);
     let length = u32::try_from(out.len() - FRAME_HEADER_BYTES).expect("a batch is far smaller than 4 GiB");
@@ -175,19 +176,19 @@ pub fn finish_frame(out: &mut Vec<u8>, id: u64, first: Revision, count: u32) {
     out.resize((out.len() + 1).next_multiple_of(ALIGNMENT), PADDING);
 }
 
-/// How many bytes a frame takes whose header says `length`; `header` must be whole.
+/// Bytes of the frame with this header, which must be complete.
 fn frame_bytes(header: &[u8]) -> usize {
     (FRAME_HEADER_BYTES + u32_at(header, 4) as usize + 1).next_multiple_of(ALIGNMENT)
 }
 
-/// Whether `header` is that of a frame of this log.
+/// `true` if `header` is a valid frame header of this log.
 fn is_header(header: &[u8], id: u64) -> bool {
     header.len() == FRAME_HEADER_BYTES
         && u32_at(header, 0) == FRAME_MAGIC
         && u32_at(header, 28) == checksum(id, &header[..28])
 }
 
-/// Looks at the frame of a file that starts at `position`.
+/// Decodes the frame at `position`.
 #[must_use]
 pub fn slot_at(file: &Bytes, position: usize, id: u64) -> Slot {
     let Some(header) = file.get(position..position + FRAME_HEADER_BYTES) else { return Slot::Empty };
@@ -214,10 +215,10 @@ pub fn slot_at(file: &Bytes, position: usize, id: u64) -> Slot {
     })
 }
 
-/// Looks for a whole frame anywhere after `position` that is newer than `newest`.
+/// Searches for a valid frame anywhere after `position` that is newer than `newest`.
 ///
-/// A batch is written only after the one before it was synced. So if damage is followed by a newer frame, the
-/// damaged bytes had been synced: this is corruption and not a write cut short.
+/// A batch is written only after the previous one was synced. Damage that is followed by a newer frame had
+/// therefore been synced: it is corruption, not a torn write.
 #[must_use]
 pub fn newer_frame_after(file: &Bytes, position: usize, id: u64, newest: Revision) -> Option<usize> {
     let start = position.next_multiple_of(ALIGNMENT);
@@ -227,8 +228,8 @@ pub fn newer_frame_after(file: &Bytes, position: usize, id: u64, newest: Revisio
     })
 }
 
-/// Whether the bytes from `start` to `end` can be a write that was cut short: in a zeroed segment such a write
-/// leaves at least one sector, or its share of one, as it was.
+/// `true` if the bytes from `start` to `end` can be a torn write: in a zeroed segment, a torn write leaves
+/// at least one sector, or its part of one, unchanged.
 #[must_use]
 pub fn looks_torn(file: &[u8], start: usize, end: usize) -> bool {
     let mut from = start;
@@ -242,7 +243,7 @@ pub fn looks_torn(file: &[u8], start: usize, end: usize) -> bool {
     false
 }
 
-/// The error for damage in a file.
+/// Returns the error for damage in a file.
 pub fn corrupt(file: &str, position: u64, what: &str) -> LogError {
     LogError::Corrupt { file: file.to_owned(), position, what: what.to_owned() }
 }

@@ -1,7 +1,7 @@
-//! Reading a log that somebody may be writing: the past of a running store, exports, checks.
+//! Reader of a log on disk that may be written concurrently: past states, exports, checks.
 //!
-//! Compaction may take a file away between looking and opening; then the reader looks again. What it gives is
-//! always a prefix of the commits, each whole.
+//! Compaction may remove a file between listing and opening it; then the reader lists again. The result is
+//! always a prefix of the commits, each complete.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::disk::Disk;
 use crate::log::{LogError, LogReader};
 use crate::mirror::Snapshot;
 
-/// How often a reader looks again when files go away under it.
+/// Maximum number of listings when files are removed concurrently.
 const LOOKS_MAX: u32 = 16;
 
-/// Reads the files of a disk log.
+/// Reader of the files of a disk log.
 pub struct DiskReader {
     disk: Arc<dyn Disk>,
 }
 
 impl DiskReader {
-    /// A reader of the log on `disk`.
+    /// Returns a reader of the log on `disk`.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>) -> DiskReader {
         DiskReader { disk }
     }
 
-    /// Reads every file to the end and reports the first damage. The log must be whole: nobody writes it.
+    /// Reads every file to the end and returns the first damage. The log must not be written meanwhile.
     pub fn check(&mut self) -> Result<Revision, LogError> {
         let files = Files::list(&self.disk)?;
         if let Some(leftover) = files.leftover() {
@@ -114,7 +114,7 @@ impl DiskReader {
     ) -> Result<(), LogError> {
         let sources = files.sources();
         for (i, file) in sources.iter().enumerate() {
-            // A file is of use only if the next one starts after what is wanted.
+            // A file is needed only if the next one starts after the wanted revision.
             let covered = match file.kind {
                 FileKind::History => file.last,
                 _ => sources.get(i + 1).map_or(Revision(u64::MAX), |next| Revision(next.first.0 - 1)),
@@ -130,14 +130,14 @@ impl DiskReader {
             let reading = if past { Reading::of_history(&content.0) } else { Reading::Live };
             let ending = scan(file, &content, reading, *reached, &mut |commit| {
                 if commit.revision <= until {
-                    // Noted one by one: who looks again must not be given a commit twice.
+                    // Recorded per commit, so that a retry does not deliver a commit twice.
                     *reached = commit.revision;
                     each(commit);
                 }
             })?;
             let end = if past { file.last } else { ending.last };
             *reached = (*reached).max(end).min(until);
-            // What was acknowledged is there. A frame that cannot be read is otherwise taken for the end.
+            // Acknowledged commits must exist. Otherwise an unreadable frame counts as the end.
             let written = covered.min(until);
             if *reached < written && written != Revision(u64::MAX) {
                 let what = format!("revision {written} was written, but nothing after {reached} can be read");
@@ -148,13 +148,13 @@ impl DiskReader {
     }
 }
 
-/// The error for a file that should be there.
+/// Returns the error for a missing file.
 pub fn missing(next: &LogFile, last: Revision) -> LogError {
     corrupt(&next.name(), 0, &format!("it follows revision {last}: a file between them is missing"))
 }
 
-/// Tries until it works, or fails although nobody moved a file meanwhile: a listing that was overtaken proves
-/// nothing, be it that a file is gone or that none of its two names was seen.
+/// Retries until it succeeds, or fails with the same files listed before and after. A listing during a
+/// rename proves nothing: it may contain a removed file, or neither name of a renamed one.
 fn look_again<T>(
     disk: &Arc<dyn Disk>,
     mut attempt: impl FnMut(&Files) -> Result<T, LogError>,

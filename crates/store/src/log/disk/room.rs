@@ -1,9 +1,9 @@
-//! Room on disk, made ahead of need.
+//! Preallocated segments.
 //!
-//! A segment is zeroed before it is used: a write into it then changes no metadata, which makes a sync
-//! cheap, and a torn write can be told from a damaged one. A *spare* segment waits ready, so that the writer
-//! does not wait for the zeroing. The *reserve* is a small segment that only deletes may use when the disk
-//! is full, so that there is always a way out. Both are held open, so that they are of use without a descriptor.
+//! A segment is zeroed before it is used: then a write changes no file metadata, which makes a sync cheap,
+//! and a torn write can be distinguished from corruption. A *spare* segment is kept ready, so that the
+//! writer does not wait for the zeroing. The *reserve* is a small segment for deletes on a full disk, so
+//! that objects can always be deleted. Both are held open, so that using them needs no file descriptor.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::log::LogError;
 
 const ZEROS_BYTES: usize = 256 << 10;
 
-/// Zeroed room under a name of its own, held open: turning it into a segment needs no descriptor.
+/// Preallocated file, held open: turning it into a segment needs no file descriptor.
 pub struct Prepared {
     name: &'static str,
     file: Box<dyn DiskFile>,
@@ -25,7 +25,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The room that is there under `name`.
+    /// Opens the preallocated file `name`.
     pub fn open(disk: &Arc<dyn Disk>, name: &'static str) -> Result<Prepared, LogError> {
         let opened = disk.open(name).and_then(|file| Ok((file.length()?, file)));
         let (capacity, file) =
@@ -33,13 +33,13 @@ impl Prepared {
         Ok(Prepared { name, file, capacity })
     }
 
-    /// The length of the file in bytes.
+    /// Size of the file in bytes.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 }
 
-/// Makes a file of zeros under `name`, durably.
+/// Creates a file of zeros called `name`, durably.
 pub fn make_room(disk: &Arc<dyn Disk>, name: &'static str, capacity: u64) -> Result<Prepared, LogError> {
     let unfinished = format!("{name}{UNFINISHED}");
     let file = write_aside(disk, &unfinished, name, |file| {
@@ -55,8 +55,8 @@ pub fn make_room(disk: &Arc<dyn Disk>, name: &'static str, capacity: u64) -> Res
     Ok(Prepared { name, file, capacity })
 }
 
-/// Turns room into the segment that starts with `first`. With a transient error nothing has happened, and the room
-/// comes back.
+/// Turns a preallocated file into the segment that starts with `first`. A transient error changes nothing
+/// and returns the file.
 pub fn use_room(
     disk: &Arc<dyn Disk>,
     room: Prepared,
@@ -79,7 +79,7 @@ pub fn use_room(
         room.file.write_at(0, &header.encode()).map_err(failed("write"))?;
         room.file.sync().map_err(failed("sync"))?;
         disk.rename(room.name, &name).map_err(failed("rename"))?;
-        // The segment has its name: there is no way back, whatever the error is.
+        // The segment is renamed already, so no error from here on is transient.
         disk.sync_names().map_err(|source| failed("sync the directory of")(std::io::Error::other(source)))
     };
     match attempt() {
@@ -88,8 +88,8 @@ pub fn use_room(
     }
 }
 
-/// Writes a file aside, and gives it its name when it is whole and durable. What fails leaves nothing behind
-/// but an unfinished file, which is removed.
+/// Writes a file under a temporary name, and renames it when it is complete and durable. On failure the
+/// temporary file is removed.
 pub fn write_aside(
     disk: &Arc<dyn Disk>,
     unfinished: &str,
@@ -105,7 +105,7 @@ pub fn write_aside(
         Ok(file)
     };
     attempt().map_err(|source| {
-        // The error that brought us here is the one to report.
+        // The first error is the one to return.
         let _ = disk.remove(unfinished);
         LogError::Io { action: "write", file: name.to_owned(), source }
     })

@@ -1,4 +1,4 @@
-//! The segment that is being written, and reading one back.
+//! Segments: appending to the current one, and scanning any of them.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ use crate::disk::{Disk, DiskFile};
 use crate::log::LogError;
 use crate::log::wire::{Interner, decode_commit};
 
-/// Frames after which the header notes how far the segment is synced.
+/// Number of frames after which the header records the synced length.
 const NOTE_FRAMES: u32 = 64;
-/// Bytes of frames after which it does so.
+/// Bytes of frames after which the header records the synced length.
 const NOTE_BYTES: u64 = 1 << 20;
 
-/// The segment that takes the next batch.
+/// Segment that takes the next batch.
 pub struct Segment {
     name: String,
     file: Box<dyn DiskFile>,
     header: FileHeader,
     position: u64,
     capacity: u64,
-    /// Frames since the header last noted how far the segment is synced.
+    /// Frames since the header last recorded the synced length.
     unnoted: u32,
 }
 
 impl Segment {
-    /// A segment of zeros after its header.
+    /// Returns an empty segment: a header followed by zeros.
     pub fn begin(file: Box<dyn DiskFile>, header: FileHeader) -> Segment {
         let name = LogFile::segment(header.first).name();
         let (position, capacity) = (FILE_HEADER_BYTES as u64, header.capacity);
         Segment { name, file, header, position, capacity, unnoted: 0 }
     }
 
-    /// Goes on with a segment at the first free position.
+    /// Resumes a segment at the first free position.
     pub fn resume(disk: &Arc<dyn Disk>, header: FileHeader, position: u64) -> Result<Segment, LogError> {
         let name = LogFile::segment(header.first).name();
         let failed = |source| LogError::Io { action: "open", file: name.clone(), source };
@@ -47,9 +47,9 @@ impl Segment {
         Ok(Segment { file, header, position, capacity, name, unnoted: 0 })
     }
 
-    /// Notes in the header that `last` is the last revision, once the name of the next segment is durable. The note
-    /// is in one sector and needs no sync before the next commit: without it, only the loss of that segment goes
-    /// unnoticed.
+    /// Records in the header that `last` is the last revision, once the name of the next segment is durable.
+    /// The record is in one sector and needs no sync before the next commit: without it, only the loss of
+    /// that segment is not detected.
     pub fn seal(self, last: Revision) -> Result<Box<dyn DiskFile>, LogError> {
         let header = FileHeader { last, capacity: self.capacity, synced: self.position, ..self.header };
         let written = self.file.write_at(0, &header.encode());
@@ -57,25 +57,25 @@ impl Segment {
         Ok(self.file)
     }
 
-    /// The first revision it holds, or will hold.
+    /// First revision that it holds, or will hold.
     #[must_use]
     pub fn first(&self) -> Revision {
         self.header.first
     }
 
-    /// How many bytes it can hold in all.
+    /// Maximum bytes that it can hold.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// How many bytes it holds.
+    /// Bytes that it holds.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.position
     }
 
-    /// Whether a frame of so many bytes still fits.
+    /// `true` if a frame of this many bytes fits.
     #[must_use]
     pub fn fits(&self, frame: usize) -> bool {
         self.position + frame as u64 <= self.capacity
@@ -83,7 +83,8 @@ impl Segment {
 
     /// Writes a frame and waits until it is durable.
     pub fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
-        // Durable together with this frame, or before it: what it says of the frames before holds either way.
+        // The header becomes durable with this frame or before it; it describes only earlier frames, so both
+        // are safe.
         if self.unnoted >= NOTE_FRAMES || self.position - self.header.synced.min(self.position) >= NOTE_BYTES
         {
             self.note_synced();
@@ -99,9 +100,9 @@ impl Segment {
         Ok(())
     }
 
-    /// Notes in the header how far the segment is synced, so that the loss of whole frames at its end is found. All of
-    /// them must be durable before this is called, for the note may become so at any time. It needs no sync of its own:
-    /// without it, only such a loss goes unnoticed. For the same reason a failure is none.
+    /// Records the synced length in the header, so that the loss of complete frames at the end is detected.
+    /// All frames must be durable before this call, because the record can become durable at any time. It
+    /// needs no sync of its own and ignores failures: without the record, only such a loss is not detected.
     pub fn note_synced(&mut self) {
         let header = FileHeader { synced: self.position, ..self.header };
         if self.header != header && self.file.write_at(0, &header.encode()).is_ok() {
@@ -110,15 +111,15 @@ impl Segment {
         self.unnoted = 0;
     }
 
-    /// Zeroes everything after the last whole frame, so that what a cut left there is never read again; and
-    /// makes durable what was read, for a killed process may have left it to the system's memory.
+    /// Zeroes everything after the last complete frame, so that a torn write is never read again. Syncs the
+    /// frames that were read, because a killed process may have left them in the page cache.
     pub fn settle(&mut self, tail: &[u8]) -> Result<(), LogError> {
         let failed = |source| LogError::Io { action: "settle the end of", file: self.name.clone(), source };
         if tail.iter().any(|byte| *byte != 0) {
             self.file.write_at(self.position, &vec![0; tail.len()]).map_err(failed)?;
         }
         if self.header.capacity == 0 {
-            // Format 1 did not note it.
+            // Format 1 does not record the capacity.
             self.header.capacity = self.capacity;
             self.file.write_at(0, &self.header.encode()).map_err(failed)?;
         }
@@ -128,37 +129,37 @@ impl Segment {
     }
 }
 
-/// How a segment ended.
+/// End of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// Where the next frame would go.
+    /// Offset of the next frame.
     pub position: usize,
-    /// The last revision.
+    /// Last revision.
     pub last: Revision,
 }
 
-/// What the reader of a segment knows about it.
+/// State of the segment that is scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// It is the last one and nobody writes it: a torn tail may be dropped, anything else is corruption.
+    /// Last segment, without a writer: a torn tail is dropped, any other damage is corruption.
     Last,
-    /// It was left for the next one: it must be whole.
+    /// Segment with a successor: must be complete.
     Sealed,
-    /// Somebody may be writing it: it ends where whole frames end.
+    /// Segment that may be written concurrently: ends with the last complete frame.
     Live,
-    /// Commits may have been left out of it.
+    /// History file: commits may have been removed from it.
     History,
 }
 
 impl Reading {
-    /// How a history file with this header is read: one that is a renamed segment must be whole.
+    /// Returns the state of a history file with this header: a renamed segment must be complete.
     #[must_use]
     pub fn of_history(header: &FileHeader) -> Reading {
         if header.kind == FileKind::Segment { Reading::Sealed } else { Reading::History }
     }
 }
 
-/// Reads the frames of a segment or history file and gives each commit after `after` to `each`.
+/// Scans the frames of a segment or history file and passes each commit after `after` to `each`.
 pub fn scan(
     which: &LogFile,
     (header, file): &(FileHeader, Bytes),
@@ -205,7 +206,8 @@ pub fn scan(
     }
 }
 
-/// Fails if a segment is shorter than it was made. Frames are written into zeros, so no cut of the power does that.
+/// Fails if a segment is shorter than its capacity. Frames are written into zeros, so a power cut never
+/// shortens it.
 pub fn check_length(which: &LogFile, (header, file): &(FileHeader, Bytes)) -> Result<(), LogError> {
     let length = file.len() as u64;
     if length >= header.capacity {
@@ -215,7 +217,7 @@ pub fn check_length(which: &LogFile, (header, file): &(FileHeader, Bytes)) -> Re
     Err(corrupt(&which.name(), length, &what))
 }
 
-/// Judges what stands where the next frame would be.
+/// Classifies the content at the offset of the next frame.
 fn end_of_frames(
     name: &str,
     header: &FileHeader,

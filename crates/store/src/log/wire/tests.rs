@@ -1,4 +1,4 @@
-//! Round trips, and bytes that nobody wrote.
+//! Round trips of commits, and decoding of arbitrary bytes.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn any_write() -> impl Strategy<Value = Write> {
 
 proptest! {
     #[test]
-    fn a_commit_comes_back(revision: u64, time: i64, writes in proptest::collection::vec(any_write(), 0..4)) {
+    fn commit_round_trips(revision: u64, time: i64, writes in proptest::collection::vec(any_write(), 0..4)) {
         let commit = Commit { revision: Revision(revision), time: Time(time), writes };
         let mut out = Vec::new();
         encode_commit(&mut out, commit.revision, commit.time, commit.writes.iter());
@@ -41,7 +41,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_commit_is_an_error_or_another_commit(
+    fn damaged_commit_is_an_error_or_another_commit(
         writes in proptest::collection::vec(any_write(), 1..3),
         flips in proptest::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4),
         cut: prop::sample::Index,
