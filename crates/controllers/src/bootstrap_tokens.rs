@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_run_out_go() {
+    fn expired_tokens_are_deleted() {
         let mut cluster = cluster();
         let end = rfc3339::Seconds(cluster.now.after(Duration::from_secs(60))).to_string();
         make_token(&mut cluster, "aaaaaa", &end);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_new_nodes_read_is_signed_by_every_token() {
+    fn cluster_info_is_signed_by_every_token() {
         let mut cluster = cluster();
         let info = value!({
             "metadata": {"name": "cluster-info"},

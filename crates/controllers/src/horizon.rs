@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_later_than_is_known_waits_but_not_for_ever() {
+    fn wait_for_a_stale_world_is_bounded() {
         let mut world = World::default();
         world.put(object("pods", 5));
         let (soon, late) = (Time::from_seconds(1001), Time::from_seconds(1031));

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_must_have_the_labels_and_meet_one_of_the_terms() {
+    fn node_must_match_the_selector_and_one_affinity_term() {
         assert!(Placement::of(&value!({"nodeSelector": {"zone": "a"}})).allows(&node()));
         assert!(!Placement::of(&value!({"nodeSelector": {"zone": "b"}})).allows(&node()));
         let zone = |operator: &str, zone: &str| value!({"matchExpressions": [{"key": "zone", "operator": (operator), "values": [(zone)]}]});
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_meets_key_value_and_effect() {
+    fn toleration_matches_key_value_and_effect() {
         let taint =
             Taint { key: "k".into(), value: "v".into(), effect: "NoSchedule".into(), time_added: None };
         let with = |toleration: Value| Tolerations::of(&[toleration]).tolerate(&taint);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_bundle_of_the_server_and_it_is_named_after_its_content() {
+    fn one_bundle_exists_and_is_named_after_its_content() {
         let mut cluster = cluster();
         let of = |name: &str, signer: &str| {
             let spec = value!({"signerName": (signer), "trustBundle": (testing::CERTIFICATE_PEM)});

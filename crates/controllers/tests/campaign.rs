@@ -79,7 +79,7 @@ fn everything_converges_under_faults() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_history() {
+fn same_seed_gives_the_same_history() {
     for seed in [1, 2, 3] {
         let run = || campaign::run_seed(SETUP, seed).unwrap();
         assert_eq!(run(), run());
@@ -87,7 +87,7 @@ fn the_same_seed_gives_the_same_history() {
 }
 
 #[test]
-fn nodes_are_switched_by_the_words_that_the_product_uses() {
+fn node_switches_match_the_product() {
     assert_eq!((nodes::POWER, nodes::BOOTED), (setpoint_node::fleet::POWER, setpoint_node::fleet::BOOTED));
     assert_eq!(nodes::EXIT_CODE, format!("{}exit-code", setpoint_node::rules::PREFIX));
     let fleet = Fleet::default();

@@ -169,7 +169,7 @@ fn count_planners(directory: &Path) -> usize {
 
 /// A case that plans nothing measures nothing: every planner has a world in which it writes, asks or waits.
 #[test]
-fn every_planner_has_something_to_do_in_a_world() {
+fn every_planner_acts_in_some_world() {
     let mut idle: BTreeSet<&str> = planners().iter().map(|planner| planner.name()).collect();
     for case in worlds::all() {
         let scene = Scene::of(&case, 4);

@@ -83,7 +83,7 @@ fn edit(cluster: &mut Cluster) {
 }
 
 #[test]
-fn without_faults_the_resync_never_finds_a_gap() {
+fn resync_finds_no_gap_without_faults() {
     let mut cluster = Cluster::new(CONTROLLERS, 7);
     // A schedule is due at full seconds and acted on a moment later, as upstream does it, and a container starts in the
     // middle of one: the resync, which comes once a second, is kept out of these moments.

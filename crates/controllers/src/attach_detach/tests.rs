@@ -128,7 +128,7 @@ fn remove(cluster: &mut Cluster, pod: &str) {
 const NAME: &str = "kubernetes.io/csi/d.example.com^h";
 
 #[test]
-fn a_volume_is_brought_to_the_node_of_its_pod_and_taken_away_after_it() {
+fn volume_is_attached_for_its_pod_and_detached_after_it() {
     let mut cluster = cluster("ReadWriteOnce");
     assert!(asked(&cluster).is_empty(), "nobody uses it");
     cluster.create("pods", "default", pod("p", "v", "n"));
@@ -161,7 +161,7 @@ fn a_volume_is_brought_to_the_node_of_its_pod_and_taken_away_after_it() {
 }
 
 #[test]
-fn a_volume_for_one_node_waits_until_it_has_left_the_other() {
+fn single_node_volume_waits_for_its_detachment() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
@@ -187,7 +187,7 @@ fn a_volume_for_one_node_waits_until_it_has_left_the_other() {
 }
 
 #[test]
-fn a_volume_for_many_nodes_is_brought_to_all_and_one_for_one_to_the_oldest_pod() {
+fn shared_volume_is_attached_to_all_nodes_and_single_node_volume_to_that_of_the_oldest_pod() {
     let mut shared = cluster("ReadWriteMany");
     shared.create("pods", "default", pod("p", "v", "n"));
     shared.create("pods", "default", pod("q", "v", "m"));
@@ -203,7 +203,7 @@ fn a_volume_for_many_nodes_is_brought_to_all_and_one_for_one_to_the_oldest_pod()
 }
 
 #[test]
-fn a_node_that_does_not_work_has_six_minutes_and_one_out_of_service_none() {
+fn unhealthy_node_is_force_detached_after_six_minutes_and_out_of_service_node_at_once() {
     for is_out in [false, true] {
         let mut cluster = cluster("ReadWriteOnce");
         cluster.create("pods", "default", pod("p", "v", "n"));
@@ -231,7 +231,7 @@ fn a_node_that_does_not_work_has_six_minutes_and_one_out_of_service_none() {
 }
 
 #[test]
-fn a_node_that_is_gone_has_six_minutes_too() {
+fn deleted_node_is_force_detached_after_six_minutes() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
@@ -245,7 +245,7 @@ fn a_node_that_is_gone_has_six_minutes_too() {
 }
 
 #[test]
-fn what_needs_not_be_attached_is_not() {
+fn volumes_without_attach_required_are_not_attached() {
     let mut cluster = cluster("ReadWriteOnce");
     let driver = value!({"metadata": {"name": "d.example.com"}, "spec": {"attachRequired": false}});
     cluster.create("csidrivers.storage.k8s.io", "", driver);
@@ -268,7 +268,7 @@ fn what_needs_not_be_attached_is_not() {
 }
 
 #[test]
-fn what_a_driver_cannot_do_is_told_to_the_pod_once() {
+fn attach_failure_is_one_event_of_the_pod() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
@@ -285,7 +285,7 @@ fn what_a_driver_cannot_do_is_told_to_the_pod_once() {
 }
 
 #[test]
-fn an_attachment_whose_volume_is_gone_goes_and_one_of_others_stays() {
+fn attachment_of_a_deleted_volume_is_deleted_and_foreign_ones_stay() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
@@ -317,7 +317,7 @@ fn an_attachment_whose_volume_is_gone_goes_and_one_of_others_stays() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..8 {
         let mut cluster = cluster("ReadWriteOnce");
         let step = |cluster: &mut Cluster, writes: usize| {
@@ -349,7 +349,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
 
 /// From random states it comes to rest; a volume for one node is never asked for on two.
 #[test]
-fn whatever_people_and_nodes_do_it_comes_to_rest_and_no_volume_is_on_two_nodes() {
+fn random_edits_converge_and_no_single_node_volume_is_on_two_nodes() {
     for seed in 0..40 {
         let mut cluster = empty(seed);
         let mut rng = fastrand::Rng::with_seed(seed);

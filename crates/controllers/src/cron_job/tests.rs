@@ -103,7 +103,7 @@ fn active(cluster: &Cluster) -> usize {
 }
 
 #[test]
-fn a_job_starts_when_it_is_due_and_looks_as_wanted() {
+fn due_job_is_created_from_the_template() {
     let mut cluster = start("*/10 * * * *", &value!({"timeZone": "Europe/Berlin"}));
     assert!(cluster.list("jobs.batch").is_empty());
     wait(&mut cluster, 299);
@@ -128,7 +128,7 @@ fn a_job_starts_when_it_is_due_and_looks_as_wanted() {
 }
 
 #[test]
-fn jobs_may_overlap_or_wait_or_replace_each_other() {
+fn concurrency_policy_allows_forbids_or_replaces() {
     for (policy, running_jobs, reason) in [
         ("Allow", 3, "SuccessfulCreate"),
         ("Forbid", 1, "JobAlreadyActive"),
@@ -149,7 +149,7 @@ fn jobs_may_overlap_or_wait_or_replace_each_other() {
 }
 
 #[test]
-fn of_missed_times_only_the_last_is_made_up_for() {
+fn only_the_last_missed_time_is_started() {
     for (deadline, expected) in [(Value::Null, 1), (Value::from(300), 0), (Value::from(700), 1)] {
         let mut cluster =
             start("*/15 * * * *", &value!({"startingDeadlineSeconds": (deadline), "suspend": true}));
@@ -173,7 +173,7 @@ fn of_missed_times_only_the_last_is_made_up_for() {
 }
 
 #[test]
-fn a_job_that_vanished_and_one_that_nobody_expected_are_noticed() {
+fn missing_and_unexpected_jobs_are_reported() {
     let mut cluster = start("*/10 * * * *", &Value::map());
     wait(&mut cluster, 301);
     let name = cluster.list("jobs.batch")[0].str_at(&["metadata", "name"]).to_owned();
@@ -194,7 +194,7 @@ fn a_job_that_vanished_and_one_that_nobody_expected_are_noticed() {
 }
 
 #[test]
-fn a_crash_between_any_two_writes_starts_no_job_twice() {
+fn crash_between_any_two_writes_starts_no_job_twice() {
     for crash_after in 0..8 {
         let mut cluster = start("*/10 * * * *", &Value::map());
         cluster.now = cluster.now.after(Duration::from_secs(301));
@@ -215,7 +215,7 @@ fn a_crash_between_any_two_writes_starts_no_job_twice() {
 }
 
 #[test]
-fn thirty_days_pass_as_they_should() {
+fn thirty_days_start_the_expected_jobs() {
     let mut cluster = cluster(7);
     // A moment after each time, because a schedule is looked at a moment after it is due.
     cluster.now = cluster.now.after(Duration::from_secs(5));

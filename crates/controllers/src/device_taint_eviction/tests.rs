@@ -97,7 +97,7 @@ fn bad() -> Value {
 }
 
 #[test]
-fn pods_go_when_the_patience_of_their_claims_ends() {
+fn pods_are_evicted_when_the_tolerations_of_their_claims_end() {
     let mut cluster = cluster();
     publish(&mut cluster, "s", 1, value!([{"key": "bad", "effect": "NoSchedule"}]));
     assert_eq!(running(&cluster).len(), 3, "who is there may stay");
@@ -117,7 +117,7 @@ fn pods_go_when_the_patience_of_their_claims_ends() {
 }
 
 #[test]
-fn a_taint_that_goes_in_time_spares_the_patient_and_old_slices_do_not_count() {
+fn removed_taint_cancels_eviction_and_old_slices_are_ignored() {
     let mut cluster = cluster();
     publish(&mut cluster, "s", 1, bad());
     cluster.run(Duration::from_secs(50));
@@ -129,7 +129,7 @@ fn a_taint_that_goes_in_time_spares_the_patient_and_old_slices_do_not_count() {
 }
 
 #[test]
-fn a_rule_makes_pods_go_and_tells_how_far_it_has_come() {
+fn rule_evicts_pods_and_reports_progress() {
     let mut cluster = cluster();
     cluster.create(RULES, "", rule("NoExecute", "x"));
     cluster.settle();
@@ -150,7 +150,7 @@ fn a_rule_makes_pods_go_and_tells_how_far_it_has_come() {
 }
 
 #[test]
-fn a_rule_without_effect_tells_what_it_would_do() {
+fn rule_without_effect_reports_a_dry_run() {
     let mut cluster = cluster();
     cluster.create(RULES, "", rule("None", "x"));
     cluster.run(Duration::from_secs(300));
@@ -173,7 +173,7 @@ fn a_rule_without_effect_tells_what_it_would_do() {
 }
 
 #[test]
-fn who_may_not_use_a_claim_is_not_concerned() {
+fn pods_without_a_reservation_are_not_evicted() {
     let mut cluster = cluster();
     let pod = value!({
         "metadata": {"name": "stranger"},
@@ -189,7 +189,7 @@ fn who_may_not_use_a_claim_is_not_concerned() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..8 {
         let mut cluster = cluster();
         cluster.create(RULES, "", rule("NoExecute", "x"));
@@ -211,7 +211,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
 
 /// From random states it comes to rest: who puts up with nothing is gone if and only if its device is tainted.
 #[test]
-fn whatever_people_do_it_comes_to_rest_and_the_right_pods_are_gone() {
+fn random_edits_converge_and_exactly_the_tainted_pods_are_evicted() {
     for seed in 0..30 {
         let mut cluster = cluster();
         let mut rng = fastrand::Rng::with_seed(seed);

@@ -61,7 +61,7 @@ fn is_grown(cluster: &Cluster, size: &str) {
 }
 
 #[test]
-fn a_claim_of_the_built_in_provisioner_that_asks_for_more_gets_it() {
+fn claim_of_the_built_in_provisioner_grows() {
     let mut cluster = cluster();
     is_grown(&cluster, "1Gi");
     cluster.assert_quiet();
@@ -78,7 +78,7 @@ fn a_claim_of_the_built_in_provisioner_that_asks_for_more_gets_it() {
 }
 
 #[test]
-fn while_it_grows_it_says_so() {
+fn growing_claim_has_the_resizing_condition() {
     let mut cluster = cluster();
     ask(&mut cluster, "2Gi");
     cluster.observe();
@@ -95,7 +95,7 @@ fn while_it_grows_it_says_so() {
 }
 
 #[test]
-fn other_volumes_are_made_to_grow_by_others_who_are_waited_for() {
+fn claim_of_a_csi_volume_waits_for_the_external_resizer() {
     let sources = [
         (
             "csi",
@@ -147,7 +147,7 @@ fn other_volumes_are_made_to_grow_by_others_who_are_waited_for() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..8 {
         let mut cluster = cluster();
         ask(&mut cluster, "3Gi");
@@ -175,7 +175,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
 }
 
 #[test]
-fn whatever_people_do_it_comes_to_rest_and_sizes_agree() {
+fn random_edits_converge_and_sizes_agree() {
     for seed in 0..30 {
         let mut cluster = cluster();
         let mut rng = fastrand::Rng::with_seed(seed);

@@ -71,7 +71,7 @@ fn said(cluster: &Cluster) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_an_event_owns_stays_while_the_event_is_there() {
+fn dependents_of_an_event_stay_while_it_exists() {
     let mut cluster = cluster();
     let event = value!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}});
     cluster.create("events", "default", event);
@@ -86,7 +86,7 @@ fn what_an_event_owns_stays_while_the_event_is_there() {
 }
 
 #[test]
-fn what_is_owned_goes_after_its_owner_in_the_background() {
+fn background_deletion_collects_dependents() {
     let mut cluster = cluster();
     owned(&mut cluster, "a", &[]);
     owned(&mut cluster, "b", &["a"]);
@@ -102,7 +102,7 @@ fn what_is_owned_goes_after_its_owner_in_the_background() {
 }
 
 #[test]
-fn an_owner_deleted_in_the_foreground_waits_for_those_that_hold_it_back() {
+fn foreground_deletion_waits_for_blocking_dependents() {
     let mut cluster = cluster();
     let a = owned(&mut cluster, "a", &[]);
     owned(&mut cluster, "b", &["a"]);
@@ -126,7 +126,7 @@ fn an_owner_deleted_in_the_foreground_waits_for_those_that_hold_it_back() {
 }
 
 #[test]
-fn orphans_stay_and_forget_their_owner() {
+fn orphaned_dependents_lose_their_owner_reference() {
     let mut cluster = cluster();
     owned(&mut cluster, "a", &[]);
     owned(&mut cluster, "x", &[]);
@@ -141,7 +141,7 @@ fn orphans_stay_and_forget_their_owner() {
 }
 
 #[test]
-fn an_object_with_another_owner_stays_and_forgets_the_one_that_goes() {
+fn object_with_another_owner_loses_only_the_reference() {
     for policy in ["Background", "Foreground"] {
         let mut cluster = cluster();
         owned(&mut cluster, "a", &[]);
@@ -156,7 +156,7 @@ fn an_object_with_another_owner_stays_and_forgets_the_one_that_goes() {
 }
 
 #[test]
-fn cycles_go_whole_however_they_were_deleted() {
+fn cycles_are_collected_in_any_deletion_order() {
     for length in 2..5 {
         for (first, second) in [("Foreground", ""), ("Foreground", "Foreground"), ("Background", "")] {
             let mut cluster = cluster();
@@ -183,7 +183,7 @@ fn cycles_go_whole_however_they_were_deleted() {
 }
 
 #[test]
-fn an_owner_in_another_namespace_is_none_and_people_are_told() {
+fn owner_in_another_namespace_is_invalid_with_an_event() {
     let mut cluster = cluster();
     cluster.create("namespaces", "", value!({"metadata": {"name": "far"}}));
     cluster.create("configmaps", "far", value!({"metadata": {"name": "a"}}));
@@ -210,7 +210,7 @@ fn an_owner_in_another_namespace_is_none_and_people_are_told() {
 }
 
 #[test]
-fn an_owner_of_the_same_name_with_another_identity_is_none() {
+fn owner_of_the_same_name_with_another_uid_is_missing() {
     let mut cluster = cluster();
     owned(&mut cluster, "a", &[]);
     make(&mut cluster, "b", vec![owner("a", "stale", true)]);
@@ -220,7 +220,7 @@ fn an_owner_of_the_same_name_with_another_identity_is_none() {
 }
 
 #[test]
-fn an_owner_of_a_kind_that_is_not_served_protects_what_it_owns() {
+fn owner_of_an_unserved_kind_keeps_its_dependents() {
     let mut cluster = cluster();
     let unknown = value!({"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t"});
     make(&mut cluster, "b", vec![owner("a", "absent", true), unknown]);
@@ -230,7 +230,7 @@ fn an_owner_of_a_kind_that_is_not_served_protects_what_it_owns() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for policy in ["Background", "Foreground", "Orphan"] {
         for crash_after in 0..12 {
             let mut cluster = cluster();
@@ -258,7 +258,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
 }
 
 #[test]
-fn from_any_graph_and_any_deletions_it_comes_to_rest_with_no_bond_broken() {
+fn random_graphs_and_deletions_converge_to_a_consistent_state() {
     for seed in 0..300 {
         let mut rng = Rng::with_seed(seed);
         let mut cluster = seeded(seed);

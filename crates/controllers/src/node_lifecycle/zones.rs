@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_is_down_the_slower_and_small_zones_stop() {
+    fn disrupted_zones_taint_slower_and_small_ones_stop() {
         let pace = Pace::default();
         let between = |down, all| pace.between(down, all).map(|pause| pause.as_secs());
         assert_eq!(between(1, 10), Some(10));

@@ -27,7 +27,7 @@ fn patch_status(cluster: &mut Cluster, name: &str, status: Value) {
 }
 
 #[test]
-fn pods_of_a_node_that_is_gone_go_after_a_while() {
+fn pods_of_a_deleted_node_are_deleted_after_quarantine() {
     let mut cluster = cluster();
     cluster.create("nodes", "", value!({"metadata": {"name": "n1"}}));
     let mut held = pod("held", "n1");
@@ -51,7 +51,7 @@ fn pods_of_a_node_that_is_gone_go_after_a_while() {
 }
 
 #[test]
-fn a_node_that_comes_back_keeps_its_pods() {
+fn recreated_node_keeps_its_pods() {
     let mut cluster = cluster();
     cluster.create("pods", "default", pod("a", "n1"));
     cluster.run(Duration::from_secs(30));
@@ -64,7 +64,7 @@ fn a_node_that_comes_back_keeps_its_pods() {
 }
 
 #[test]
-fn a_deleted_pod_without_a_node_goes() {
+fn deleted_unscheduled_pod_is_removed() {
     let mut cluster = cluster();
     cluster.create("pods", "default", pod("a", "n1"));
     cluster.create("nodes", "", value!({"metadata": {"name": "n1"}}));
@@ -79,7 +79,7 @@ fn a_deleted_pod_without_a_node_goes() {
 }
 
 #[test]
-fn too_many_pods_that_ended_are_too_many() {
+fn terminated_pods_above_the_threshold_are_deleted() {
     let mut cluster = cluster();
     for at in 0..6 {
         cluster.create("pods", "default", pod(&format!("p{at}"), ""));

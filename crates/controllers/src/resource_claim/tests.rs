@@ -87,7 +87,7 @@ fn end(cluster: &mut Cluster, pod: &str) {
 }
 
 #[test]
-fn a_claim_is_made_of_the_template_named_and_given_back_when_the_pod_is_done() {
+fn generated_claim_is_reserved_and_deleted_after_its_pod() {
     let mut cluster = empty(1);
     cluster.create("pods", "default", pod("p", &[by_template()]));
     cluster.settle();
@@ -117,7 +117,7 @@ fn a_claim_is_made_of_the_template_named_and_given_back_when_the_pod_is_done() {
 }
 
 #[test]
-fn a_claim_of_ones_own_is_kept_for_its_users_and_freed_after_the_last() {
+fn user_claim_is_reserved_and_deallocated_after_its_last_pod() {
     let mut cluster = empty(2);
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
     let named = value!({"name": "dev", "resourceClaimName": "mine"});
@@ -146,7 +146,7 @@ fn a_claim_of_ones_own_is_kept_for_its_users_and_freed_after_the_last() {
 }
 
 #[test]
-fn a_claim_that_is_deleted_goes_when_its_last_user_is_gone() {
+fn deleted_claim_is_removed_after_its_last_consumer() {
     let mut cluster = empty(3);
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
     cluster.create("pods", "default", pod("p", &[value!({"name": "dev", "resourceClaimName": "mine"})]));
@@ -173,7 +173,7 @@ fn a_claim_that_is_deleted_goes_when_its_last_user_is_gone() {
 }
 
 #[test]
-fn others_than_pods_are_left_alone_and_a_new_pod_of_the_same_name_is_another() {
+fn consumers_other_than_pods_stay_and_pods_are_matched_by_uid() {
     let mut cluster = empty(4);
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
     allocate(&mut cluster, "mine", &[]);
@@ -189,7 +189,7 @@ fn others_than_pods_are_left_alone_and_a_new_pod_of_the_same_name_is_another() {
 }
 
 #[test]
-fn a_claim_that_vanishes_is_made_anew_and_one_that_was_made_is_found_again() {
+fn deleted_claim_is_recreated_and_an_unlisted_one_is_reused() {
     let mut cluster = empty(5);
     cluster.create(TEMPLATES, "default", template("t"));
     cluster.create(
@@ -208,7 +208,7 @@ fn a_claim_that_vanishes_is_made_anew_and_one_that_was_made_is_found_again() {
 }
 
 #[test]
-fn long_names_are_cut_in_proportion() {
+fn long_names_are_truncated_in_proportion() {
     assert_eq!(base("p", "c"), "p-c-");
     let name = base(&"p".repeat(100), &"c".repeat(50));
     assert!(name.len() < BASE_MAX && name.contains("p-c") && name.ends_with('c'), "{name}");
@@ -216,7 +216,7 @@ fn long_names_are_cut_in_proportion() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..10 {
         let mut cluster = empty(crash_after);
         let step = |cluster: &mut Cluster| {
@@ -249,7 +249,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
 
 /// From random states it comes to rest: no pod has two claims for one wish, and no device is kept for the dead.
 #[test]
-fn whatever_people_do_it_comes_to_rest_and_nothing_is_kept_for_the_dead() {
+fn random_edits_converge_and_no_finished_pod_holds_devices() {
     for seed in 0..40 {
         let mut cluster = empty(seed);
         let mut rng = fastrand::Rng::with_seed(seed);

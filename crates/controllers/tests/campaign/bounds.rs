@@ -227,7 +227,7 @@ fn extreme(seed: u64, rarity: u64) -> (Vec<Object>, Time) {
 }
 
 #[test]
-fn every_plan_is_bounded_in_size_and_time_whatever_numbers_objects_have() {
+fn every_plan_is_bounded_in_size_and_time_for_extreme_values() {
     let mut plans = 0;
     for seed in 0..WORLDS {
         // From a single strange field to all of them.
@@ -274,7 +274,7 @@ fn with(mut spec: Value, field: &str, value: impl Into<Value>) -> Value {
 }
 
 #[test]
-fn workloads_of_any_size_plan_one_burst_and_say_how_much_waits() {
+fn workloads_of_any_size_plan_one_burst_and_defer_the_rest() {
     let most = i64::from(i32::MAX);
     let ordinals = value!({"start": (most)});
     let claims: Vec<Value> = (0..3000).map(|at| value!({"metadata": {"name": (format!("c{at}"))}})).collect();
@@ -318,7 +318,7 @@ fn workloads_of_any_size_plan_one_burst_and_say_how_much_waits() {
 }
 
 #[test]
-fn many_objects_are_deleted_and_released_in_slices_that_keep_their_order() {
+fn bulk_deletions_and_releases_are_split_in_order() {
     const COUNT: usize = PLAN_ACTIONS_MAX + 500;
     let now = Time::from_seconds(1_800_000_000);
     let gone = value!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}, "spec": {"finalizers": ["kubernetes"]}});
@@ -371,7 +371,7 @@ fn pods_of(cluster: &Cluster, app: &str) -> usize {
 }
 
 #[test]
-fn set_without_end_does_not_delay_others() {
+fn unbounded_set_does_not_delay_others() {
     let mut cluster = Cluster::new(CONTROLLERS, 5);
     cluster.create("replicasets.apps", "default", replica_set("endless", i64::from(i32::MAX)));
     let round = |cluster: &mut Cluster| {

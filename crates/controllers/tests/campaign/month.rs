@@ -33,7 +33,7 @@ fn succeed(cluster: &mut Cluster) {
 }
 
 #[test]
-fn thirty_days_of_cron_jobs_miss_nothing_and_leave_nothing_behind() {
+fn thirty_days_of_cron_jobs_miss_no_run_and_leave_no_garbage() {
     const DAYS: u64 = 30;
     let mut cluster = Cluster::new(CONTROLLERS, 1);
     cluster.keeps_history = false;
