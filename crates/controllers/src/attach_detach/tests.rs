@@ -1,4 +1,4 @@
-//! Volumes of drivers in a whole control plane, beside who binds claims. Tests play the part of the driver.
+//! Tests of CSI attachments in a control plane with the volume binder. The tests act as the driver.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ fn cluster(mode: &str) -> Cluster {
     cluster
 }
 
-/// Does what a driver does: attaches what is asked for, and lets go of what is deleted.
+/// CSI driver: attaches requested volumes, and releases deleted attachments.
 fn drive(cluster: &mut Cluster) {
     for attachment in cluster.list(ATTACHMENTS) {
         let name = attachment.str_at(&["metadata", "name"]).to_owned();
@@ -95,7 +95,7 @@ fn is_deleted(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// The nodes that volumes are asked for on, those that are to leave with a minus.
+/// Nodes with an attachment, those being detached with a minus.
 fn asked(cluster: &Cluster) -> Vec<String> {
     let attachments = cluster.list(ATTACHMENTS);
     let mut nodes: Vec<String> = attachments
@@ -133,7 +133,7 @@ fn volume_is_attached_for_its_pod_and_detached_after_it() {
     assert!(asked(&cluster).is_empty(), "nobody uses it");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
-    // The name is what every driver expects: the digest of volume, driver and node.
+    // The name that every driver expects: the digest of volume, driver and node.
     let found = cluster.list(ATTACHMENTS).remove(0);
     let name = "csi-6f50f41227a8b176bdb8f16917f5785c6f29d47af0c6e4fb07ef999717e5cb6d";
     assert_eq!(found.str_at(&["metadata", "name"]), name);
@@ -347,14 +347,14 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
     }
 }
 
-/// From random states it comes to rest; a volume for one node is never asked for on two.
+/// Random states converge; a single-node volume is never requested on two nodes.
 #[test]
 fn random_edits_converge_and_no_single_node_volume_is_on_two_nodes() {
     for seed in 0..40 {
         let mut cluster = empty(seed);
         let mut rng = fastrand::Rng::with_seed(seed);
         for name in ["a", "b"] {
-            // Two objects may mean the same volume.
+            // Two objects may refer to the same volume.
             let handle = if seed % 2 == 0 { "same" } else { name };
             cluster.create("persistentvolumes", "", volume(name, handle, "ReadWriteOnce"));
             cluster.create("persistentvolumeclaims", "default", claim(name, "ReadWriteOnce"));

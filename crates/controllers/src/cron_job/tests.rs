@@ -1,4 +1,4 @@
-//! CronJobs in a whole control plane.
+//! Tests of CronJobs in a control plane.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use setpoint_sim::cluster::Cluster;
 use crate::job::JobController;
 use crate::ttl_after_finished::TtlAfterFinishedController;
 
-/// A cluster at a quarter past midnight, on a Sunday.
+/// Cluster at 00:15 on a Sunday.
 fn cluster(seed: u64) -> Cluster {
     let mut cluster = Cluster::new(
         || {
@@ -51,7 +51,7 @@ fn start(schedule: &str, more: &Value) -> Cluster {
     cluster
 }
 
-/// The Jobs that have not finished.
+/// Unfinished Jobs.
 fn running(cluster: &Cluster) -> Vec<Value> {
     let is_running = |job: &Value| {
         let conditions = job.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
@@ -60,7 +60,7 @@ fn running(cluster: &Cluster) -> Vec<Value> {
     cluster.list("jobs.batch").into_iter().filter(is_running).collect()
 }
 
-/// Plays the nodes: every pod ends so.
+/// Node: sets the phase of every pod.
 fn end_pods(cluster: &mut Cluster, phase: &str) {
     for pod in cluster.list("pods") {
         let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
@@ -71,7 +71,7 @@ fn end_pods(cluster: &mut Cluster, phase: &str) {
     cluster.settle();
 }
 
-/// Plays the collector of garbage: pods of Jobs that are gone go.
+/// Garbage collector: deletes pods of deleted Jobs.
 fn collect(cluster: &mut Cluster) {
     let jobs = cluster.list("jobs.batch");
     for pod in cluster.list("pods") {
@@ -153,7 +153,7 @@ fn only_the_last_missed_time_is_started() {
     for (deadline, expected) in [(Value::Null, 1), (Value::from(300), 0), (Value::from(700), 1)] {
         let mut cluster =
             start("*/15 * * * *", &value!({"startingDeadlineSeconds": (deadline), "suspend": true}));
-        // Nobody looks for a day and ten minutes.
+        // The loop is down for a day and ten minutes.
         cluster.now = cluster.now.after(Duration::from_secs(86_400 + 600));
         cluster.patch("cronjobs.batch", "default/tick", "", value!({"spec": {"suspend": false}})).unwrap();
         cluster.settle();
@@ -217,7 +217,7 @@ fn crash_between_any_two_writes_starts_no_job_twice() {
 #[test]
 fn thirty_days_start_the_expected_jobs() {
     let mut cluster = cluster(7);
-    // A moment after each time, because a schedule is looked at a moment after it is due.
+    // A moment after each time, because a schedule is checked with a delay.
     cluster.now = cluster.now.after(Duration::from_secs(5));
     let limits = value!({"successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 1});
     cluster.create("cronjobs.batch", "default", cron("quarter", "*/15 * * * *", &limits));
@@ -239,7 +239,8 @@ fn thirty_days_start_the_expected_jobs() {
     }
     let count = |name: &str| made.iter().filter(|job| job.starts_with(&format!("{name}-"))).count();
     assert_eq!((count("quarter"), count("hourly")), (30 * 96, 30 * 24));
-    // From Sunday to Monday four weeks and a day later, at half past seven by a clock that is changed on the way.
+    // Weekdays from Sunday to Monday four weeks and a day later, at 7:30 local time, with a clock change in
+    // between.
     assert_eq!(count("morning"), 21);
     assert_eq!(count("night"), 29, "one night has no half past two");
     let times: Vec<String> = cluster

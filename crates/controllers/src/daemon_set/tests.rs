@@ -1,4 +1,4 @@
-//! DaemonSets in a whole control plane.
+//! Tests of DaemonSets in a control plane.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn cluster(seed: u64, nodes: usize) -> Cluster {
     cluster
 }
 
-/// Adds a node that is ready: nothing keeps pods away from it any more.
+/// Adds a ready node without taints.
 fn add_node(cluster: &mut Cluster, name: &str) {
     cluster.create("nodes", "", value!({"metadata": {"name": (name), "labels": {"zone": "a"}}}));
     cluster.patch("nodes", name, "", value!({"spec": {"taints": null}})).unwrap();
@@ -53,7 +53,7 @@ fn image_of(pod: &Value) -> String {
     containers[0].str_at(&["image"]).to_owned()
 }
 
-/// The node that a pod is bound to, or that it asks for.
+/// Node that a pod is bound to, or the one in its affinity.
 fn node_of(pod: &Value) -> String {
     let bound = pod.str_at(&["spec", "nodeName"]);
     if !bound.is_empty() {
@@ -64,7 +64,7 @@ fn node_of(pod: &Value) -> String {
     fields[0].get("values").and_then(Value::as_list).unwrap()[0].as_str().unwrap().to_owned()
 }
 
-/// Plays the scheduler: binds every pod to the node that it asks for.
+/// Scheduler: binds every pod to the node in its affinity.
 fn bind(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {
         if pod.str_at(&["spec", "nodeName"]).is_empty() && !is_going(&pod) {

@@ -1,4 +1,4 @@
-//! Deployments in a whole control plane, with ReplicaSets below them.
+//! Tests of Deployments in a control plane with ReplicaSets.
 
 use std::time::Duration;
 
@@ -153,7 +153,7 @@ fn revision_history_limit_is_enforced() {
     assert_eq!(note(&set_of(&cluster, "v2"), "revision"), "3");
 }
 
-/// Goes on one write, one pod, one step at a time, and checks the bounds at each.
+/// Runs one random write, pod or step at a time, and checks the bounds after each.
 fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, least: usize) {
     let mut cluster = cluster(seed);
     let mut web = deployment(10, "v1");
@@ -356,7 +356,7 @@ fn deprecated_annotation_rolls_back() {
 fn rejected_pods_set_replica_failure() {
     let mut cluster = cluster(13);
     let mut web = deployment(1, "v1");
-    // The class is looked for only when a pod is made.
+    // The priority class is resolved only when a pod is created.
     let spec = web.ensure_map("spec").ensure_map("template").ensure_map("spec");
     spec.insert("priorityClassName", "nowhere");
     cluster.create(D, "default", web);
@@ -402,7 +402,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
     }
 }
 
-/// What a user may do at a bad moment.
+/// Random edit by a user.
 fn meddle(cluster: &mut Cluster) {
     let sets = cluster.list(RS);
     let chosen = |cluster: &mut Cluster| {
@@ -472,7 +472,7 @@ fn random_states_converge_to_the_spec() {
             cluster.settle_with_pods();
             cluster.run(Duration::from_secs(301));
         }
-        // Pods of sets that were deleted are the garbage collector's.
+        // Pods of deleted sets are left to the garbage collector.
         for pod in cluster.list("pods") {
             let owners =
                 pod.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap_or_default();

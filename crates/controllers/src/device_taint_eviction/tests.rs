@@ -1,4 +1,4 @@
-//! Pods on tainted devices in a whole control plane.
+//! Tests of pods on tainted devices in a control plane.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ const CLAIMS: &str = "resourceclaims.resource.k8s.io";
 const RULES: &str = "devicetaintrules.resource.k8s.io";
 const SLICES: &str = "resourceslices.resource.k8s.io";
 
-/// Three pods on device `x` of three claims: one that puts up with nothing, one for a hundred seconds, one for ever.
+/// Three pods on device `x` with three claims: without toleration, with one of 100 seconds, with an unlimited
+/// one.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new(|| (vec![Box::new(DeviceTaintEviction)], crate::indexes::all()), 7);
     publish(&mut cluster, "s", 1, value!([]));
@@ -52,7 +53,7 @@ fn use_device(cluster: &mut Cluster, name: &str, tolerations: Value) {
     cluster.patch(CLAIMS, &format!("default/{name}"), "status", value!({"status": (status)})).unwrap();
 }
 
-/// Says what devices there are, with these taints on `x`.
+/// Publishes a ResourceSlice, with these taints on `x`.
 fn publish(cluster: &mut Cluster, name: &str, generation: i64, taints: Value) {
     let slice = value!({
         "metadata": {"name": (name)},
@@ -209,7 +210,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
     }
 }
 
-/// From random states it comes to rest: who puts up with nothing is gone if and only if its device is tainted.
+/// Random states converge: the pod without toleration is gone if and only if its device is tainted.
 #[test]
 fn random_edits_converge_and_exactly_the_tainted_pods_are_evicted() {
     for seed in 0..30 {

@@ -1,4 +1,4 @@
-//! Disruption budgets in a whole control plane.
+//! Tests of PodDisruptionBudgets in a control plane.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! EndpointSlices in a whole control plane.
+//! Tests of EndpointSlices in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -129,7 +129,7 @@ fn headless_services_terminating_pods_and_hints_are_supported() {
     cluster.assert_quiet();
 }
 
-/// Identities of the slices and the number of their endpoints.
+/// UIDs of the slices, and the number of their endpoints.
 fn identities(cluster: &Cluster) -> Vec<(String, usize)> {
     let uid = |slice: &Value| slice.str_at(&["metadata", "uid"]).to_owned();
     slices(cluster).iter().map(|slice| (uid(slice), endpoints(slice).len())).collect()

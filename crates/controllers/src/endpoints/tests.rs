@@ -1,4 +1,4 @@
-//! Endpoints in a whole control plane.
+//! Tests of Endpoints in a control plane.
 
 use setpoint_sim::cluster::Cluster;
 

@@ -1,4 +1,4 @@
-//! Claims of pods in a whole control plane.
+//! Tests of ephemeral volumes in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;

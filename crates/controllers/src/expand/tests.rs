@@ -1,4 +1,4 @@
-//! Claims that grow, in a whole control plane, beside who binds them.
+//! Tests of volume expansion in a control plane with the volume binder.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn ask(cluster: &mut Cluster, size: &str) {
     cluster.patch("persistentvolumeclaims", "default/c", "", patch).unwrap();
 }
 
-/// The sizes that the claim says it has and that its volume has, and what it says about getting more.
+/// Capacity of the claim, capacity of its volume, and the resize conditions.
 fn sizes(cluster: &Cluster) -> (String, String, String) {
     let claim = cluster.get("persistentvolumeclaims", "default/c").unwrap();
     let volume = cluster.get("persistentvolumes", claim.str_at(&["spec", "volumeName"])).unwrap();
@@ -159,7 +159,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
                 cluster.plan();
             }
         }
-        // While the loop is away, somebody wants less again, but still more than there is.
+        // While the loop is down, the request shrinks, but stays above the capacity.
         if crash_after % 2 == 0 && sizes(&cluster).0 == "1Gi" {
             let patch = value!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
             let _ = cluster.patch("persistentvolumeclaims", "default/c", "", patch);

@@ -1,4 +1,4 @@
-//! What becomes of schemas and priorities.
+//! Tests of FlowSchemas and PriorityLevelConfigurations.
 
 use setpoint_api::{json, value};
 use setpoint_sim::cluster::Cluster;

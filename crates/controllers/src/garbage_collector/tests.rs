@@ -1,4 +1,4 @@
-//! Owners and what they own in a whole control plane.
+//! Tests of owners and dependents in a control plane.
 
 use fastrand::Rng;
 use setpoint_api::{Value, value};
@@ -18,14 +18,14 @@ fn owner(name: &str, uid: &str, blocking: bool) -> Value {
     })
 }
 
-/// Makes a ConfigMap with owners in the namespace `default`, and gives its identity.
+/// Creates a ConfigMap with owners in the namespace `default`, and returns its UID.
 fn make(cluster: &mut Cluster, name: &str, owners: Vec<Value>) -> String {
     let object = value!({"metadata": {"name": (name), "ownerReferences": (owners)}});
     cluster.create("configmaps", "default", object);
     uid(cluster, name)
 }
 
-/// Makes one that is owned by others, by their names, and holds them back.
+/// Creates a ConfigMap that is a blocking dependent of others, by their names.
 fn owned(cluster: &mut Cluster, name: &str, owners: &[&str]) -> String {
     let owners = owners.iter().map(|name| owner(name, &uid(cluster, name), true)).collect();
     make(cluster, name, owners)

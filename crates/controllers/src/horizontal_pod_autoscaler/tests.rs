@@ -1,4 +1,4 @@
-//! Autoscalers in a whole control plane, with metrics that the tests make up.
+//! Tests of autoscalers in a control plane, with generated metrics.
 
 use std::time::Duration;
 
@@ -60,13 +60,13 @@ fn start(replicas: i64, min: i64, max: i64, metrics: Value, more: &Value) -> Clu
     let mut cluster = cluster();
     cluster.create("replicasets.apps", "default", set(replicas));
     run_pods(&mut cluster);
-    // The pods have long been up.
+    // The pods have been running for an hour.
     cluster.now = cluster.now.after(Duration::from_secs(3600));
     cluster.create(RESOURCE, "default", autoscaler(min, max, metrics, more));
     cluster
 }
 
-/// Plays the nodes: every pod runs since now.
+/// Node: every pod runs as of now.
 fn run_pods(cluster: &mut Cluster) {
     cluster.settle_with_pods();
     for pod in cluster.list("pods") {
@@ -79,7 +79,7 @@ fn run_pods(cluster: &mut Cluster) {
     cluster.settle();
 }
 
-/// Asks whoever asks, and answers by a rule, as a shell would; then lets everything happen that follows.
+/// Answers pending queries by a rule, as a shell would, and runs the loop until it is idle.
 fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Ask) -> Result<Value, String>) -> usize {
     cluster.now = cluster.now.after(Duration::from_secs(15));
     let mut asked = 0;
@@ -99,7 +99,7 @@ fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Ask) -> Result<Value,
     asked
 }
 
-/// Every pod uses so many thousandths.
+/// Rule: every pod uses `value` thousandths.
 fn each(value: i64) -> impl Fn(&Cluster, &Ask) -> Result<Value, String> {
     move |cluster, _| {
         let mut pods = Value::map();

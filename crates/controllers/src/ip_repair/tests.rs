@@ -1,4 +1,4 @@
-//! Addresses of Services in a whole control plane.
+//! Tests of Service addresses in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;

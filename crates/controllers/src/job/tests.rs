@@ -1,4 +1,4 @@
-//! Jobs in a whole control plane.
+//! Tests of Jobs in a control plane.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn cluster(seed: u64) -> Cluster {
     Cluster::new(|| (vec![Box::new(super::JobController)], crate::indexes::all()), seed)
 }
 
-/// A Job named `work`, with more of a spec.
+/// Job `work`, with additional spec fields.
 fn job(more: &Value) -> Value {
     let mut job = value!({
         "metadata": {"name": "work"},
@@ -40,7 +40,7 @@ fn number(cluster: &Cluster, field: &str) -> i64 {
     status(cluster).get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// The conditions that hold, each with its reason.
+/// True conditions, each with its reason.
 fn conditions(cluster: &Cluster) -> Vec<(String, String)> {
     let status = status(cluster);
     let conditions = status.get("conditions").and_then(Value::as_list).unwrap_or_default();
@@ -67,7 +67,7 @@ fn is_going(pod: &Value) -> bool {
         && pod.at(&["metadata", "deletionTimestamp"]).is_none()
 }
 
-/// The pods that run or are going to.
+/// Pods that are pending or running.
 fn going(cluster: &Cluster) -> Vec<Value> {
     cluster.list("pods").into_iter().filter(is_going).collect()
 }
@@ -76,7 +76,7 @@ fn index_of(pod: &Value) -> &str {
     pod.str_at(&["metadata", "annotations", super::COMPLETION_INDEX])
 }
 
-/// Plays the node: a pod ends with an exit code.
+/// Node: terminates a pod with an exit code.
 fn end(cluster: &mut Cluster, pod: &Value, code: i64) {
     let phase = if code == 0 { "Succeeded" } else { "Failed" };
     let now = Seconds(cluster.now).to_string();
@@ -93,7 +93,7 @@ fn end_all(cluster: &mut Cluster, code: i64) {
     cluster.settle();
 }
 
-/// Plays the node: every deleted pod goes.
+/// Node: removes every deleted pod.
 fn let_go(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {
         if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
@@ -406,7 +406,7 @@ fn reduced_completions_complete_the_job() {
     cluster.assert_quiet();
 }
 
-/// Does something that may happen to a Job at any time.
+/// Random event in the life of a Job.
 fn happen(cluster: &mut Cluster, ends: &mut (i64, i64)) {
     let pods = going(cluster);
     match cluster.rng.u32(..8) {

@@ -1,4 +1,4 @@
-//! Namespaces that go, in a whole control plane.
+//! Tests of terminating namespaces in a control plane.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Nodes that fall silent and come back, in a whole control plane.
+//! Tests of silent and recovering nodes in a control plane.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn cluster(nodes: &[&str]) -> Cluster {
     cluster
 }
 
-/// The node posts its status.
+/// Node: posts its status.
 fn say(cluster: &mut Cluster, name: &str, ready: &str) {
     let now = Seconds(cluster.now).to_string();
     let condition = value!({
@@ -31,7 +31,7 @@ fn say(cluster: &mut Cluster, name: &str, ready: &str) {
     cluster.patch("nodes", name, "status", value!({"status": {"conditions": [(condition)]}})).unwrap();
 }
 
-/// Lets time pass while these nodes renew their Leases.
+/// Advances the time while these nodes renew their Leases.
 fn live(cluster: &mut Cluster, seconds: u64, alive: &[&str]) {
     for _ in 0..seconds / 10 {
         for name in alive {
@@ -194,7 +194,7 @@ fn conditions_of_a_silent_node_keep_their_order() {
     cluster.assert_quiet();
 }
 
-/// Sets the clock by so many seconds.
+/// Sets the clock forward or back, in seconds.
 fn set_clock(cluster: &mut Cluster, seconds: i64) {
     let to = setpoint_api::Time(cluster.now.0 + seconds * 1_000_000);
     cluster.set_clock(to);

@@ -1,4 +1,4 @@
-//! Pods that nobody else cleans up, in a whole control plane.
+//! Tests of the pod garbage collector in a control plane.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! ReplicaSets in a whole control plane.
+//! Tests of ReplicaSets in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;

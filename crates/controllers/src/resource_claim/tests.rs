@@ -1,4 +1,4 @@
-//! Claims for devices in a whole control plane. Tests play the part of the scheduler.
+//! Tests of ResourceClaims in a control plane. The tests act as the scheduler.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn by_template() -> Value {
     value!({"name": "dev", "resourceClaimTemplateName": "t"})
 }
 
-/// Gives a claim a device, as the scheduler does.
+/// Scheduler: allocates a device for a claim.
 fn allocate(cluster: &mut Cluster, name: &str, users: &[&str]) {
     let path = format!("default/{name}");
     let held = value!({"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}});
@@ -156,7 +156,7 @@ fn deleted_claim_is_removed_after_its_last_consumer() {
     cluster.settle();
     assert!(cluster.get(CLAIMS, "default/mine").is_some());
     cluster.assert_quiet();
-    // A pod that came too late is not let in, and nobody despairs of it.
+    // A later pod gets no reservation, and no Event.
     cluster.create("pods", "default", pod("q", &[value!({"name": "dev", "resourceClaimName": "mine"})]));
     cluster.bind("default/q", "n").unwrap();
     cluster.settle();
@@ -164,7 +164,7 @@ fn deleted_claim_is_removed_after_its_last_consumer() {
     cluster.assert_quiet();
     end(&mut cluster, "p");
     assert!(cluster.get(CLAIMS, "default/mine").is_none());
-    // The same without users, but with a device.
+    // The same without consumers, but with a device.
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "idle"}, "spec": (spec())}));
     allocate(&mut cluster, "idle", &[]);
     cluster.delete(CLAIMS, "default/idle", &Value::map()).unwrap();
@@ -247,7 +247,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
     }
 }
 
-/// From random states it comes to rest: no pod has two claims for one wish, and no device is kept for the dead.
+/// Random states converge: no pod has two claims of one template, and no finished pod holds a reservation.
 #[test]
 fn random_edits_converge_and_no_finished_pod_holds_devices() {
     for seed in 0..40 {

@@ -1,4 +1,4 @@
-//! Quotas in a whole control plane.
+//! Tests of ResourceQuotas in a control plane.
 
 use std::time::Duration;
 
@@ -159,7 +159,7 @@ fn rejected_pods_are_reported_and_created_once_quota_allows() {
         cluster.run(Duration::from_secs(2));
         assert_eq!(failure(&cluster), None);
         cluster.assert_quiet();
-        // A larger quota lets the rest in.
+        // A larger quota admits the rest.
         cluster.patch(resource, "default/web", "", value!({"spec": {"replicas": 4}})).unwrap();
         cluster.patch("resourcequotas", "default/q", "", value!({"spec": {"hard": {"pods": "4"}}})).unwrap();
         cluster.run(Duration::from_secs(600));
@@ -256,7 +256,7 @@ fn recorded_usage_is_never_below_actual_usage_in_any_view() {
     }
 }
 
-/// What there is, is no more than what the quota says is used, and that is no more than it allows.
+/// Asserts that the actual count is at most the recorded usage, and that is at most the limit.
 fn assert_counted(cluster: &Cluster, quota: &str, name: &str, there: usize, hard: usize, seed: u64) {
     let quota = cluster.get("resourcequotas", &format!("default/{quota}")).unwrap();
     let used: usize = quota.str_at(&["status", "used", name]).parse().unwrap();

@@ -1,4 +1,4 @@
-//! Ranges in a whole control plane.
+//! Tests of ServiceCIDRs in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;

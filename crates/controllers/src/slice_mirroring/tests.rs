@@ -1,4 +1,4 @@
-//! Mirrored Endpoints in a whole control plane.
+//! Tests of mirrored Endpoints in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;

@@ -1,4 +1,4 @@
-//! StatefulSets in a whole control plane.
+//! Tests of StatefulSets in a control plane.
 
 use std::time::Duration;
 
@@ -245,7 +245,7 @@ fn retention_policy_decides_the_owners_of_claims() {
     assert_eq!(owner(&cluster, 1), "Pod", "it goes with the pod that was too many");
     assert_at_rest(&mut cluster, 1);
 
-    // The collector has not come yet, so the pod must not take up the claim that will be collected.
+    // The garbage collector is late; the pod must not reuse a claim that will be collected.
     cluster.patch(S, DB, "", value!({"spec": {"replicas": 2}})).unwrap();
     cluster.settle_with_pods();
     assert_eq!(names(&cluster, "pods"), ["db-0"]);

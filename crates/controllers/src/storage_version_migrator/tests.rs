@@ -1,4 +1,4 @@
-//! Migrations from their beginning to their end.
+//! Tests of storage version migrations.
 
 use setpoint_api::value;
 use setpoint_reconcile::Controller;

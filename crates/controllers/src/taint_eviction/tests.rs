@@ -1,4 +1,4 @@
-//! Pods on tainted nodes in a whole control plane.
+//! Tests of pods on tainted nodes in a control plane.
 
 use std::time::Duration;
 

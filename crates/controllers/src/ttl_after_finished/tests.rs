@@ -1,4 +1,4 @@
-//! Finished Jobs in a whole control plane.
+//! Tests of finished Jobs in a control plane.
 
 use std::time::Duration;
 

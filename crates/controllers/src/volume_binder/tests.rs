@@ -1,4 +1,4 @@
-//! Volumes and claims in a whole control plane.
+//! Tests of volumes and claims in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -64,7 +64,7 @@ fn said(cluster: &Cluster, reason: &str, text: &str) -> bool {
         .any(|event| event.str_at(&["reason"]) == reason && event.str_at(&["message"]).contains(text))
 }
 
-/// Deletes a claim wholly: here nobody takes the finalizer away.
+/// Deletes a claim and its finalizer: the protection controller does not run here.
 fn drop_claim(cluster: &mut Cluster, name: &str) {
     let path = format!("default/{name}");
     cluster.patch("persistentvolumeclaims", &path, "", value!({"metadata": {"finalizers": []}})).unwrap();
@@ -172,7 +172,7 @@ fn released_volume_is_retained_or_fails_deletion() {
     assert_eq!(phase(&cluster, "persistentvolumes", "nobodys"), "Failed");
     assert!(said(&cluster, "VolumeFailedDelete", "no deletable volume plugin matched"));
     cluster.assert_quiet();
-    // Another claim of the same name is another claim.
+    // A new claim of the same name is another claim.
     cluster.create("persistentvolumeclaims", "default", claim("a", "1Gi", &[]));
     cluster.settle();
     assert_eq!(bound_to(&cluster, "a"), "");
@@ -362,7 +362,7 @@ fn migrated_csi_driver_is_annotated_and_left_alone() {
 
 #[test]
 fn volume_whose_claim_is_not_visible_yet_is_not_released() {
-    // What a loop sees that knows volumes farther than claims.
+    // View of a loop that has seen newer volumes than claims.
     let read = |resource: &str, path: &str, revision: u64, text: &str| {
         let key = Key::from_path(&setpoint_api::Resource::new(resource).unwrap(), path).unwrap();
         let text = text.to_owned();
@@ -413,7 +413,7 @@ fn plain(name: &str) -> Value {
 #[test]
 fn default_class_binds_a_claim_and_deletes_its_volume_with_it() {
     let mut cluster = out_of_the_box();
-    // It comes before the class, which it then gets.
+    // The claim is created before the class, which it gets later.
     cluster.create("persistentvolumeclaims", "default", plain("c"));
     cluster.settle();
     assert_eq!(phase(&cluster, "persistentvolumeclaims", "default/c"), "Bound");
@@ -458,7 +458,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
     }
 }
 
-/// From random edits at random moments it comes to rest, and no volume is bound to two claims.
+/// Random edits at random times converge, and no volume is bound to two claims.
 #[test]
 fn random_edits_converge_and_no_volume_has_two_claims() {
     for seed in 0..60 {

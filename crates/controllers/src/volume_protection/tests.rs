@@ -1,4 +1,4 @@
-//! Protection in a whole control plane, beside those who bind.
+//! Tests of storage object protection in a control plane with the volume binder.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;

@@ -1,4 +1,4 @@
-//! A check that cannot fail is worthless: for each, a control plane with a seeded bug that it catches.
+//! Mutation tests of the checks: each catches a control plane with a seeded bug.
 
 use setpoint_api::{Key, Value};
 use setpoint_reconcile::planner::{Remembered, Soft};
@@ -10,13 +10,13 @@ use setpoint_sim::cluster::Controllers;
 
 use super::{CONTROL_PLANE, SETUP};
 
-/// How many seeds a bug may survive.
+/// Maximum number of seeds until a bug is caught.
 const SEEDS_MAX: u64 = 400;
 
-/// What is wrong with a plan of a mutant.
+/// Mutation of a plan.
 type Spoil = fn(&mut Plan<Remembered>, &Key, &World);
 
-/// A controller whose plans are spoilt on their way.
+/// Controller with mutated plans.
 struct Mutant {
     inner: Box<dyn Controller>,
     spoil: Spoil,
@@ -74,7 +74,7 @@ impl Controller for Mutant {
     }
 }
 
-/// Every controller, those of these names spoilt.
+/// All controllers, those of these names mutated.
 fn spoilt(names: &[&str], spoil: Spoil) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let (all, indexes) = CONTROL_PLANE();
     let mutate = |inner: Box<dyn Controller>| -> Box<dyn Controller> {
@@ -83,12 +83,12 @@ fn spoilt(names: &[&str], spoil: Spoil) -> (Vec<Box<dyn Controller>>, Vec<Index>
     (all.into_iter().map(mutate).collect(), indexes)
 }
 
-/// Demands that a bug is found, and for the right reason.
+/// Asserts that a bug is caught, with the expected message.
 fn is_caught(setup: Setup, words: &str) {
     is_caught_in(&[], setup, words);
 }
 
-/// The same where only some users are at work; all that there may be if none are named.
+/// Like [`is_caught`], with only some scenarios; all if none are named.
 fn is_caught_in(scenarios: &[&str], setup: Setup, words: &str) {
     let named = |number: &usize| scenarios.contains(&users::ALL[*number].name);
     let mut others = Vec::new();
@@ -119,7 +119,7 @@ fn patches<'a>(plan: &'a mut Plan<Remembered>, resource: &'a str) -> impl Iterat
     })
 }
 
-/// Makes everything twice.
+/// Duplicates all creations.
 fn make_twice(plan: &mut Plan<Remembered>, _: &Key, _: &World) {
     for stage in &mut plan.stages {
         let made = stage.iter().filter(|act| matches!(act.write, Write::Create { .. })).cloned();
@@ -141,7 +141,7 @@ fn daemon_set_that_creates_pods_twice_is_caught() {
     is_caught(mutant(|| spoilt(&["daemonset-controller"], make_twice)), "pods on Some(");
 }
 
-/// Changes the number of pods that a Deployment gives its sets.
+/// Changes the sizes that a Deployment sets on its sets.
 fn resize(plan: &mut Plan<Remembered>, change: fn(i64) -> i64) {
     for patch in patches(plan, "replicasets.apps") {
         if let Some(replicas) = patch.at_mut(&["spec", "replicas"]) {
@@ -283,7 +283,7 @@ fn stale_slices_are_caught() {
     is_caught(mutant(sleep), "leads to");
 }
 
-/// Sends all pods whose names begin so to one node, whatever was decided.
+/// Binds all pods with this name prefix to one node.
 fn send_to(plan: &mut Plan<Remembered>, pods: &str, node: &str) {
     for act in plan.stages.iter_mut().flatten() {
         if let Write::Post { key, part: "binding", object } = &mut act.write

@@ -1,5 +1,5 @@
-//! What holds of all controllers together, whatever they are: the same question has the same answer, and however
-//! often, in whatever order and with whatever interruptions they are asked, they lead to the same place.
+//! Properties of all controllers together: planning is deterministic, and converges to the same state in any
+//! order, with any repetition and interruption.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use setpoint_sim::campaign::users;
 
 use super::{SETUP, threads};
 
-/// How many edits come before.
+/// Number of edits before the loop starts.
 const EDITS: u64 = 25;
 
-/// A bit of everything, edited before any controller has looked at it.
+/// Mixed objects, edited before any controller has planned.
 fn trial(seed: u64) -> Trial {
     let scenarios = (0..users::ALL.len()).collect();
     let schedule = Schedule { seed, calm: true, on_disk: false, scenarios, steps: Vec::new() };
@@ -24,7 +24,7 @@ fn trial(seed: u64) -> Trial {
     trial
 }
 
-/// Where a bit of everything comes to, with how many writes.
+/// End state of mixed objects, and the number of writes.
 fn place(seed: u64, habits: Habits) -> (BTreeMap<String, usize>, usize) {
     let mut trial = trial(seed);
     trial.habits = habits;
