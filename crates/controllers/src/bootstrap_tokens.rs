@@ -258,7 +258,7 @@ mod tests {
         let signature = map.str_at(&["data", "jws-kubeconfig-aaaaaa"]);
         assert_eq!(signature, "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFhYWFhYSJ9..signed");
         assert!(map.at(&["data", "jws-kubeconfig-gone00"]).is_none());
-        assert_eq!(answer(&mut cluster), 0, "what was answered is not asked again");
+        assert_eq!(answer(&mut cluster), 0, "answered queries are not repeated");
         cluster.delete("secrets", "kube-system/bootstrap-token-aaaaaa", &value!({})).unwrap();
         cluster.settle();
         let map = cluster.get("configmaps", "kube-public/cluster-info").unwrap();

@@ -231,7 +231,7 @@ mod tests {
         let mut cluster = self::cluster();
         ask(&mut cluster, "r");
         answer(&mut cluster, "system:node:n", false);
-        assert!(!approved(&cluster, "r"), "who may not ask gets nothing");
+        assert!(!approved(&cluster, "r"), "denied access is not approved");
         let mut cluster = self::cluster();
         ask(&mut cluster, "r");
         assert_eq!(answer(&mut cluster, "admin", true), 1, "no node");

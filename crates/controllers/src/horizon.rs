@@ -46,7 +46,7 @@ mod tests {
         let (soon, late) = (Time::from_seconds(1001), Time::from_seconds(1031));
         assert!(reaches(&world, "pods", &object("claims", 5), soon));
         assert!(!reaches(&world, "pods", &object("claims", 6), soon));
-        assert!(!reaches(&world, "nodes", &object("claims", 1), soon), "nothing is known of nodes");
+        assert!(!reaches(&world, "nodes", &object("claims", 1), soon), "no node is known");
         assert!(reaches(&world, "pods", &object("claims", 6), late));
         world.reach(Revision(6));
         assert!(reaches(&world, "nodes", &object("claims", 6), soon));

@@ -74,7 +74,7 @@ mod tests {
         cluster.settle();
         assert!(
             cluster.get("serviceaccounts", "a/default").is_none(),
-            "a namespace on its way out gets nothing"
+            "a terminating namespace gets no account"
         );
         cluster.assert_quiet();
     }

@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(bundle.str_at(&["spec", "trustBundle"]), testing::CERTIFICATE_PEM);
         cluster.assert_quiet();
         cluster.delete(BUNDLES, NAME, &value!({})).unwrap();
-        assert_eq!(settle(&mut cluster), 0, "what was answered is not asked again");
+        assert_eq!(settle(&mut cluster), 0, "answered queries are not repeated");
         assert_eq!(names(&cluster).len(), 2, "it comes back");
         cluster.crash();
         assert_eq!(settle(&mut cluster), 1);

@@ -130,7 +130,7 @@ const NAME: &str = "kubernetes.io/csi/d.example.com^h";
 #[test]
 fn volume_is_attached_for_its_pod_and_detached_after_it() {
     let mut cluster = cluster("ReadWriteOnce");
-    assert!(asked(&cluster).is_empty(), "nobody uses it");
+    assert!(asked(&cluster).is_empty(), "no pod uses it");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
     // The name that every driver expects: the digest of volume, driver and node.
@@ -178,7 +178,7 @@ fn single_node_volume_waits_for_its_detachment() {
                    detach before it can be attached to another node";
     assert!(was_told(&cluster, "FailedAttachVolume", message));
     hold(&mut cluster, "n", &[]);
-    assert_eq!(asked(&cluster), ["-n"], "it is still on its way");
+    assert_eq!(asked(&cluster), ["-n"], "the detachment is in progress");
     drive(&mut cluster);
     assert_eq!(asked(&cluster), ["m"]);
     drive(&mut cluster);
@@ -212,7 +212,7 @@ fn unhealthy_node_is_force_detached_after_six_minutes_and_out_of_service_node_at
         hold(&mut cluster, "n", &[NAME]);
         remove(&mut cluster, "p");
         cluster.run(Duration::from_secs(3600));
-        assert_eq!(asked(&cluster), ["n"], "a node that works is not forced");
+        assert_eq!(asked(&cluster), ["n"], "a healthy node is never force-detached");
         cluster.create("pods", "default", pod("q", "v", "n"));
         cluster.settle();
         remove(&mut cluster, "q");
@@ -264,7 +264,7 @@ fn volumes_without_attach_required_are_not_attached() {
     cluster.assert_quiet();
     cluster.delete("csidrivers.storage.k8s.io", "d.example.com", &Value::map()).unwrap();
     cluster.settle();
-    assert_eq!(asked(&cluster), ["n"], "who says nothing wants to be asked");
+    assert_eq!(asked(&cluster), ["n"], "attachment is required by default");
 }
 
 #[test]

@@ -204,7 +204,7 @@ mod tests {
         cluster.settle();
         cluster.crash();
         cluster.asks.clear();
-        assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 2, "asked anew after a crash");
+        assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 2, "queried again after a crash");
         assert_eq!(status(&cluster).str_at(&["certificate"]), CERTIFICATE);
     }
 }

@@ -181,7 +181,7 @@ fn missing_and_unexpected_jobs_are_reported() {
     cluster.delete("jobs.batch", &format!("default/{name}"), &at_once).unwrap();
     cluster.settle();
     assert_eq!((active(&cluster), said(&cluster, "MissingJob")), (0, 1));
-    assert!(cluster.list("jobs.batch").is_empty(), "a time that was met is not met again");
+    assert!(cluster.list("jobs.batch").is_empty(), "a scheduled time starts one Job only");
     let cron = cluster.get("cronjobs.batch", "default/tick").unwrap();
     let mut owner = value!({"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "controller": true});
     owner.make_map().insert("uid", cron.str_at(&["metadata", "uid"]));

@@ -78,7 +78,11 @@ fn rollout_creates_scales_and_completes() {
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v1", 3);
     let web = cluster.get(D, WEB).unwrap();
-    assert_eq!(web.at(&["metadata", "generation"]), Some(&Value::Int(1)), "a revision is no wish");
+    assert_eq!(
+        web.at(&["metadata", "generation"]),
+        Some(&Value::Int(1)),
+        "the revision does not change the generation"
+    );
     let set = set_of(&cluster, "v1");
     let name = set.str_at(&["metadata", "name"]);
     let hash = set.str_at(&["metadata", "labels", "pod-template-hash"]);

@@ -140,7 +140,7 @@ fn claim_of_a_csi_volume_waits_for_the_external_resizer() {
         let resizer = if field == "awsElasticBlockStore" { "ebs.csi.aws.com" } else { "" };
         assert_eq!(found.str_at(&["metadata", "annotations", RESIZER]), resizer);
         cluster.run(Duration::from_secs(600));
-        assert_eq!(cluster.list("events").len(), events.len(), "it is said once");
+        assert_eq!(cluster.list("events").len(), events.len(), "one Event");
         assert_eq!(sizes(&cluster), ("1Gi".to_owned(), "1Gi".to_owned(), String::new()));
         cluster.assert_quiet();
     }

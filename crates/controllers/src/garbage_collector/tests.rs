@@ -95,7 +95,7 @@ fn background_deletion_collects_dependents() {
     cluster.settle();
     assert_eq!(names(&cluster), ["a", "b", "c", "other"]);
     delete(&mut cluster, "a", "Background");
-    assert_eq!(names(&cluster), ["b", "c", "other"], "the owner goes first");
+    assert_eq!(names(&cluster), ["b", "c", "other"], "the owner is deleted first");
     cluster.settle();
     assert_eq!(names(&cluster), ["other"]);
     cluster.assert_quiet();
@@ -121,7 +121,7 @@ fn foreground_deletion_waits_for_blocking_dependents() {
     cluster.assert_quiet();
     set_finalizers(&mut cluster, "c", vec![]);
     cluster.settle();
-    assert_eq!(names(&cluster), ["free"], "what does not hold back is not waited for");
+    assert_eq!(names(&cluster), ["free"], "non-blocking dependents are not waited for");
     cluster.assert_quiet();
 }
 
@@ -170,7 +170,7 @@ fn cycles_are_collected_in_any_deletion_order() {
                 own(&mut cluster, &names_of[n], vec![owner(next, &uid, true)]);
             }
             cluster.settle();
-            assert_eq!(names(&cluster).len(), length, "a cycle holds itself");
+            assert_eq!(names(&cluster).len(), length, "a cycle keeps itself alive");
             delete(&mut cluster, "c0", first);
             if !second.is_empty() {
                 delete(&mut cluster, "c1", second);
@@ -193,7 +193,10 @@ fn owner_in_another_namespace_is_invalid_with_an_event() {
     cluster.create("clusterroles.rbac.authorization.k8s.io", "", role);
     cluster.settle();
     assert!(cluster.get("configmaps", "default/b").is_none());
-    assert!(cluster.get("clusterroles.rbac.authorization.k8s.io", "r").is_some(), "a mistake harms nobody");
+    assert!(
+        cluster.get("clusterroles.rbac.authorization.k8s.io", "r").is_some(),
+        "an invalid reference deletes nothing"
+    );
     let said = said(&cluster);
     let message = format!(
         "ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {a}] does not exist in namespace \"default\""
@@ -201,11 +204,11 @@ fn owner_in_another_namespace_is_invalid_with_an_event() {
     assert!(said.contains(&("OwnerRefInvalidNamespace".to_owned(), message)), "{said:?}");
     assert_eq!(said.len(), 2, "{said:?}");
     cluster.run(std::time::Duration::from_secs(100));
-    assert_eq!(cluster.list("events").len(), 2, "it is told once");
+    assert_eq!(cluster.list("events").len(), 2, "one Event");
     let delete = cluster.delete("configmaps", "far/a", &value!({"propagationPolicy": "Foreground"}));
     delete.unwrap();
     cluster.settle();
-    assert!(cluster.get("configmaps", "far/a").is_none(), "what cannot be owned holds nothing back");
+    assert!(cluster.get("configmaps", "far/a").is_none(), "invalid dependents do not block");
     cluster.assert_quiet();
 }
 

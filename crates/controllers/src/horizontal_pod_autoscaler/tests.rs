@@ -140,8 +140,8 @@ fn said(cluster: &Cluster, reason: &str) -> Vec<String> {
 #[test]
 fn target_is_scaled_to_its_load() {
     let mut cluster = start(2, 1, 10, value!([(cpu(50))]), &Value::map());
-    assert_eq!(round(&mut cluster, &each(52)), 1, "one metric is asked for once");
-    assert_eq!(replicas(&cluster), 2, "that is near enough");
+    assert_eq!(round(&mut cluster, &each(52)), 1, "one query per metric");
+    assert_eq!(replicas(&cluster), 2, "within the tolerance");
     assert_eq!(condition(&cluster, "AbleToScale"), is("True", "ReadyForNewScale"));
     assert_eq!(condition(&cluster, "ScalingActive"), is("True", "ValidMetricFound"));
     assert_eq!(condition(&cluster, "ScalingLimited"), is("False", "DesiredWithinRange"));
@@ -188,7 +188,7 @@ fn replicas_out_of_range_are_corrected_without_metrics() {
     }
     let mut cluster = start(0, 1, 5, value!([(cpu(50))]), &Value::map());
     round(&mut cluster, &each(500));
-    assert_eq!(replicas(&cluster), 0, "who sets zero means it");
+    assert_eq!(replicas(&cluster), 0, "a target scaled to zero by a user stays there");
     assert_eq!(condition(&cluster, "ScalingActive"), is("False", "ScalingDisabled"));
 }
 
@@ -250,9 +250,9 @@ fn highest_metric_wins_and_a_missing_one_prevents_scale_down() {
         }
     };
     assert_eq!(round(&mut cluster, &answers(Ok(60_000), 50)), 2);
-    assert_eq!(replicas(&cluster), 6, "the queue asks for more");
+    assert_eq!(replicas(&cluster), 6, "the queue metric is higher");
     round(&mut cluster, &answers(Err("no such metric"), 10));
-    assert_eq!(replicas(&cluster), 6, "nobody knows how long the queue is");
+    assert_eq!(replicas(&cluster), 6, "the queue metric is unknown");
     assert_eq!(condition(&cluster, "ScalingActive"), is("False", "FailedGetExternalMetric"));
     assert_eq!(
         said(&cluster, "FailedComputeMetricsReplicas"),
@@ -326,7 +326,7 @@ fn overlapping_autoscalers_do_not_scale() {
     let mut other = autoscaler(1, 10, value!([(cpu(50))]), &Value::map());
     other.ensure_map("metadata").insert("name", "other");
     cluster.create(RESOURCE, "default", other);
-    assert_eq!(round(&mut cluster, &each(1000)), 0, "no metric is asked for");
+    assert_eq!(round(&mut cluster, &each(1000)), 0, "no metric is queried");
     assert_eq!(replicas(&cluster), 2);
     assert_eq!(condition(&cluster, "ScalingActive"), is("False", "AmbiguousSelector"));
     assert_eq!(condition(&cluster, "AbleToScale"), is("True", "SucceededGetScale"));

@@ -154,7 +154,7 @@ fn work_queue_job_completes_after_the_first_success() {
     assert_eq!(pods.len(), 3);
     end(&mut cluster, &pods[0], 0);
     cluster.settle();
-    assert_eq!(going(&cluster).len(), 2, "the others are let run");
+    assert_eq!(going(&cluster).len(), 2, "running pods continue");
     assert!(conditions(&cluster).is_empty());
     end_all(&mut cluster, 1);
     assert_eq!(conditions(&cluster), ended("SuccessCriteriaMet", "Complete", "CompletionsReached"));
@@ -223,7 +223,7 @@ fn deleted_pod_is_a_failure_and_the_backoff_survives_a_restart() {
     end_all(&mut cluster, 1);
     cluster.crash();
     cluster.settle();
-    assert_eq!(going(&cluster).len(), 0, "the failed pod is there to be seen");
+    assert_eq!(going(&cluster).len(), 0, "the failed pod still exists");
     pass(&mut cluster, 11);
     assert_eq!(going(&cluster).len(), 1);
     cluster.assert_quiet();
@@ -268,7 +268,7 @@ fn too_many_failed_indexes_fail_the_job() {
     let pod = going(&cluster).remove(0);
     end(&mut cluster, &pod, 1);
     cluster.settle();
-    assert_eq!(conditions(&cluster).len(), 1, "decided, but pods are on their way out");
+    assert_eq!(conditions(&cluster).len(), 1, "decided, but pods are terminating");
     assert_eq!((going(&cluster).len(), number(&cluster, "terminating")), (0, 3));
     let_go(&mut cluster);
     assert_eq!(conditions(&cluster), ended("FailureTarget", "Failed", "MaxFailedIndexesExceeded"));
@@ -401,7 +401,7 @@ fn reduced_completions_complete_the_job() {
     let pods = going(&cluster);
     let mut indexes: Vec<&str> = pods.iter().map(index_of).collect();
     indexes.sort_unstable();
-    assert_eq!(indexes, ["0", "1"], "indexes that are none go first");
+    assert_eq!(indexes, ["0", "1"], "pods with invalid indexes are deleted first");
     assert_eq!(number(&cluster, "failed"), 0);
     cluster.assert_quiet();
 }

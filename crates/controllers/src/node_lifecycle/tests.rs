@@ -135,7 +135,11 @@ fn no_node_is_tainted_for_eviction_if_all_are_down() {
     say(&mut cluster, "c", "True");
     live(&mut cluster, 60, &["c"]);
     assert!(taints(&cluster, "c").is_empty());
-    assert_eq!((taints(&cluster, "a").len(), taints(&cluster, "b").len()), (2, 2), "the observer sees again");
+    assert_eq!(
+        (taints(&cluster, "a").len(), taints(&cluster, "b").len()),
+        (2, 2),
+        "one healthy node ends the pause"
+    );
 }
 
 #[test]
@@ -154,7 +158,7 @@ fn nodes_are_tainted_for_eviction_one_after_the_other() {
     assert!(counts[1] < 3, "{counts:?}");
     assert_eq!(given_up(&cluster), 5);
     live(&mut cluster, 70, &names[8..]);
-    assert_eq!(given_up(&cluster), 5, "where much is down, a small zone stops");
+    assert_eq!(given_up(&cluster), 5, "a small disrupted zone pauses");
 }
 
 #[test]

@@ -148,10 +148,10 @@ mod tests {
         let pace = Pace::default();
         let between = |down, all| pace.between(down, all).map(|pause| pause.as_secs());
         assert_eq!(between(1, 10), Some(10));
-        assert_eq!(between(2, 3), Some(10), "two are never much");
+        assert_eq!(between(2, 3), Some(10), "two nodes never disrupt a zone");
         assert_eq!(between(6, 10), None);
         assert_eq!(between(54, 100), Some(10));
         assert_eq!(between(55, 100), Some(100));
-        assert_eq!(between(10, 10), Some(10), "a zone that is wholly down is given up");
+        assert_eq!(between(10, 10), Some(10), "a zone that is wholly down is tainted at full rate");
     }
 }

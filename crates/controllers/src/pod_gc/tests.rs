@@ -59,22 +59,22 @@ fn recreated_node_keeps_its_pods() {
     cluster.run(Duration::from_secs(60));
     cluster.delete("nodes", "n1", &Value::map()).unwrap();
     cluster.run(Duration::from_secs(30));
-    assert_eq!(names(&cluster), ["a"], "the time starts anew");
+    assert_eq!(names(&cluster), ["a"], "the quarantine restarts");
     cluster.assert_quiet();
 }
 
 #[test]
-fn deleted_unscheduled_pod_is_removed() {
+fn deleted_pod_is_removed_once_its_node_is_out_of_service() {
     let mut cluster = cluster();
     cluster.create("pods", "default", pod("a", "n1"));
     cluster.create("nodes", "", value!({"metadata": {"name": "n1"}}));
     cluster.delete("pods", "default/a", &Value::map()).unwrap();
     cluster.settle();
-    assert_eq!(names(&cluster), ["a"], "its node will see to it");
+    assert_eq!(names(&cluster), ["a"], "the kubelet removes it");
     let taint = value!({"spec": {"taints": [{"key": (super::OUT_OF_SERVICE), "effect": "NoExecute"}]}});
     cluster.patch("nodes", "n1", "", taint).unwrap();
     cluster.settle();
-    assert!(names(&cluster).is_empty(), "its node will never see to it");
+    assert!(names(&cluster).is_empty(), "the node is out of service");
     cluster.assert_quiet();
 }
 

@@ -112,7 +112,7 @@ fn generated_claim_is_reserved_and_deleted_after_its_pod() {
     cluster.assert_quiet();
     end(&mut cluster, "p");
     assert!(names(&cluster, CLAIMS).is_empty(), "the pod is there, but needs it no longer");
-    assert_eq!(known(&cluster, "p"), [name], "it is not made anew");
+    assert_eq!(known(&cluster, "p"), [name], "it is not recreated");
     cluster.assert_quiet();
 }
 
@@ -126,13 +126,13 @@ fn user_claim_is_reserved_and_deallocated_after_its_last_pod() {
     }
     allocate(&mut cluster, "mine", &[]);
     cluster.settle();
-    assert!(has_device(&cluster, "mine"), "what nobody uses yet is not taken");
+    assert!(has_device(&cluster, "mine"), "an unreserved claim stays allocated");
     cluster.bind("default/p", "n").unwrap();
     cluster.bind("default/q", "n").unwrap();
     cluster.settle();
     let mut kept = kept_for(&cluster, "mine");
     kept.sort();
-    assert_eq!(kept, ["p", "q"], "pods on a node may use it, whoever put them there");
+    assert_eq!(kept, ["p", "q"], "bound pods get a reservation, whichever scheduler bound them");
     cluster.assert_quiet();
     end(&mut cluster, "p");
     assert_eq!(kept_for(&cluster, "mine"), ["q"]);
@@ -234,7 +234,11 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
         cluster.create(TEMPLATES, "default", template("t"));
         cluster.create("pods", "default", pod("p", &[by_template()]));
         step(&mut cluster);
-        assert_eq!(names(&cluster, CLAIMS), known(&cluster, "p"), "one was made, and it is named");
+        assert_eq!(
+            names(&cluster, CLAIMS),
+            known(&cluster, "p"),
+            "one claim was created, and the status lists it"
+        );
         let name = known(&cluster, "p").remove(0);
         allocate(&mut cluster, &name, &[]);
         cluster.bind("default/p", "n").unwrap();
@@ -316,6 +320,6 @@ fn random_edits_converge_and_no_finished_pod_holds_devices() {
         let mut unique = made.clone();
         unique.sort();
         unique.dedup();
-        assert_eq!(unique.len(), made.len(), "seed {seed}: a pod with two claims for one wish");
+        assert_eq!(unique.len(), made.len(), "seed {seed}: a pod with two claims of one template");
     }
 }

@@ -242,7 +242,7 @@ fn retention_policy_decides_the_owners_of_claims() {
     assert_eq!((owner(&cluster, 0), owner(&cluster, 1)), ("StatefulSet".into(), "StatefulSet".into()));
     cluster.patch(S, DB, "", value!({"spec": {"replicas": 1}})).unwrap();
     cluster.settle_with_pods();
-    assert_eq!(owner(&cluster, 1), "Pod", "it goes with the pod that was too many");
+    assert_eq!(owner(&cluster, 1), "Pod", "the claim is collected with the surplus pod");
     assert_at_rest(&mut cluster, 1);
 
     // The garbage collector is late; the pod must not reuse a claim that will be collected.
