@@ -15,7 +15,7 @@ pub struct Placement<'a> {
 /// Node affinity terms, one of which must match, indexed by what a node must have to match them.
 #[derive(Default)]
 struct Terms<'a> {
-    /// Node names of terms with nothing but one name.
+    /// Node names of terms that only match `metadata.name`.
     names: BTreeSet<&'a str>,
     /// Terms that require a value of a label, by label and value.
     by_label: BTreeMap<(&'a str, &'a str), Vec<&'a Value>>,
