@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_is_registered_and_available_and_goes_when_it_is_not() {
+    fn served_metrics_group_has_an_available_api_service() {
         let mut served = cluster(true);
         served.settle();
         let found = served.get(API_SERVICES, METRICS).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nodes_run_beside_the_server_it_stays_when_the_last_of_them_goes() {
+    fn api_service_stays_without_nodes_if_the_server_runs_nodes() {
         let own = || -> (Vec<Box<dyn Controller>>, Vec<setpoint_reconcile::Index>) {
             (vec![Box::new(MetricsService { has_nodes: true })], crate::indexes::all())
         };
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_server_serves_is_left_alone() {
+    fn api_service_of_another_server_is_left_alone() {
         for is_served in [false, true] {
             let mut cluster = cluster(is_served);
             cluster.create(API_SERVICES, "", service("installed-by-hand"));

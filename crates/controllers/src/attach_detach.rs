@@ -117,7 +117,7 @@ struct User<'a> {
     pod: &'a Object,
     /// Node of the pod.
     node: &'a str,
-    /// PersistentVolume, or pod with an inline volume, that refers to the volume.
+    /// PersistentVolume through which the pod uses the volume.
     volume: &'a Object,
     /// `true` if the volume can be attached to several nodes.
     shares: bool,

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_run_out_go() {
+    fn expired_tokens_are_deleted() {
         let mut cluster = cluster();
         let end = rfc3339::Seconds(cluster.now.after(Duration::from_secs(60))).to_string();
         make_token(&mut cluster, "aaaaaa", &end);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_new_nodes_read_is_signed_by_every_token() {
+    fn cluster_info_is_signed_by_every_token() {
         let mut cluster = cluster();
         let info = value!({
             "metadata": {"name": "cluster-info"},
@@ -258,7 +258,7 @@ mod tests {
         let signature = map.str_at(&["data", "jws-kubeconfig-aaaaaa"]);
         assert_eq!(signature, "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFhYWFhYSJ9..signed");
         assert!(map.at(&["data", "jws-kubeconfig-gone00"]).is_none());
-        assert_eq!(answer(&mut cluster), 0, "what was answered is not asked again");
+        assert_eq!(answer(&mut cluster), 0, "answered queries are not repeated");
         cluster.delete("secrets", "kube-system/bootstrap-token-aaaaaa", &value!({})).unwrap();
         cluster.settle();
         let map = cluster.get("configmaps", "kube-public/cluster-info").unwrap();

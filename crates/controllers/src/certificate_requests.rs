@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_nodes_are_approved_if_they_may_ask() {
+    fn node_requests_are_approved_if_access_is_allowed() {
         let mut cluster = cluster();
         ask(&mut cluster, "r");
         assert_eq!(answer(&mut cluster, "system:node:n", true), 2);
@@ -231,7 +231,7 @@ mod tests {
         let mut cluster = self::cluster();
         ask(&mut cluster, "r");
         answer(&mut cluster, "system:node:n", false);
-        assert!(!approved(&cluster, "r"), "who may not ask gets nothing");
+        assert!(!approved(&cluster, "r"), "denied access is not approved");
         let mut cluster = self::cluster();
         ask(&mut cluster, "r");
         assert_eq!(answer(&mut cluster, "admin", true), 1, "no node");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_wait_go_after_a_day() {
+    fn pending_requests_are_deleted_after_a_day() {
         let mut cluster = cluster();
         ask(&mut cluster, "r");
         cluster.settle();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_a_request_stays_depends_on_what_became_of_it() {
+    fn lifetime_of_a_request_depends_on_its_decision() {
         let at = Time::from_seconds(1000);
         let key = setpoint_reconcile::planner::key_of(REQUESTS, "", "r").unwrap();
         let text = r#"{"metadata":{"name":"r","creationTimestamp":"1970-01-01T00:16:40Z"}}"#;

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_selectors_and_rules_are_gathered_once() {
+    fn thousands_of_selectors_and_rules_are_aggregated_once() {
         let controllers: Controllers = || (vec![Box::new(ClusterRoleAggregation)], crate::indexes::all());
         let mut cluster = Cluster::new(controllers, 7);
         let selector = |at: usize| value!({"matchLabels": {"to": (if at.is_multiple_of(2) { "x".into() } else { format!("x{at}") })}});
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_gathered_in_the_order_of_names_and_chains_come_to_rest() {
+    fn rules_are_aggregated_in_name_order_and_chains_converge() {
         let controllers: Controllers = || (vec![Box::new(ClusterRoleAggregation)], crate::indexes::all());
         let mut cluster = Cluster::new(controllers, 7);
         let gathers = |name: &str, label: &str, own: &str| {

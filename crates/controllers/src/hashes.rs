@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_of_fields_does_not_matter_and_collisions_do() {
+    fn hash_ignores_field_order_and_depends_on_collisions() {
         let (a, b) = (value!({"x": [{"p": 1, "q": 2}], "y": 3}), value!({"y": 3, "x": [{"q": 2, "p": 1}]}));
         assert_eq!(of_template(&a, None), of_template(&b, None));
         assert_eq!(of_data(&a, 0), of_data(&b, 0));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_spelled_as_people_know_it() {
+    fn hash_matches_upstream_spelling() {
         assert_eq!(spelled(1_234_567_890), "56789bcdf4");
     }
 }

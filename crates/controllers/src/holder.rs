@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lease_is_taken_at_once_and_renewed() {
+    fn lease_is_acquired_at_once_and_renewed() {
         let mut cluster = cluster();
         cluster.settle();
         let first = held(&cluster);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_with_the_most_transitions_is_still_taken() {
+    fn lease_with_the_maximum_of_transitions_is_acquired() {
         let mut cluster = cluster();
         cluster.settle();
         let patch = value!({"spec": {"holderIdentity": "other", "leaseTransitions": (i64::from(i32::MAX))}});

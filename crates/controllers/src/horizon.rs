@@ -40,13 +40,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_later_than_is_known_waits_but_not_for_ever() {
+    fn wait_for_a_stale_world_is_bounded() {
         let mut world = World::default();
         world.put(object("pods", 5));
         let (soon, late) = (Time::from_seconds(1001), Time::from_seconds(1031));
         assert!(reaches(&world, "pods", &object("claims", 5), soon));
         assert!(!reaches(&world, "pods", &object("claims", 6), soon));
-        assert!(!reaches(&world, "nodes", &object("claims", 1), soon), "nothing is known of nodes");
+        assert!(!reaches(&world, "nodes", &object("claims", 1), soon), "no node is known");
         assert!(reaches(&world, "pods", &object("claims", 6), late));
         world.reach(Revision(6));
         assert!(reaches(&world, "nodes", &object("claims", 6), soon));

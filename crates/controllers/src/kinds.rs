@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn built_in_kinds_are_found_in_every_version_that_is_served() {
+    fn built_in_kinds_are_found_in_every_served_version() {
         let world = World::new(crate::indexes::all());
         let found = |api_version, kind| of(&world, api_version, kind).map(|kind| kind.resource);
         assert_eq!(found("v1", "Pod"), Some("pods"));

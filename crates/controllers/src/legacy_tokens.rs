@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_nobody_uses_is_marked_after_a_year_and_goes_after_two() {
+    fn unused_token_is_marked_after_a_year_and_deleted_after_two() {
         let controllers: Controllers = || (vec![Box::new(LegacyTokenCleaner)], crate::indexes::all());
         let mut cluster = Cluster::new(controllers, 7);
         cluster.create("namespaces", "", value!({"metadata": {"name": "kube-system"}}));

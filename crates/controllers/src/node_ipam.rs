@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_node_gets_a_block_of_each_range_that_nobody_has() {
+    fn every_node_gets_a_free_block_of_each_range() {
         let controllers: Controllers = || {
             let four = Range::new(cidr("10.244.0.0/22"), 24).unwrap();
             let six = Range::new(cidr("fd00:10::/56"), 64).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_read_and_written() {
+    fn cidrs_are_parsed_and_formatted() {
         assert_eq!(cidr("10.1.2.3/16").to_string(), "10.1.0.0/16");
         assert_eq!(cidr("::/0").to_string(), "::/0");
         assert!("10.0.0.0/33".parse::<Cidr>().is_err() && "x/8".parse::<Cidr>().is_err());

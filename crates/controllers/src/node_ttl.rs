@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_told_and_edits_do_not_last() {
+    fn ttl_annotation_is_set_and_edits_are_reverted() {
         let controllers: Controllers = || (vec![Box::new(NodeTtl)], crate::indexes::all());
         let mut cluster = Cluster::new(controllers, 7);
         let odd = value!({"metadata": {"name": "n", "annotations": {"node.alpha.kubernetes.io/ttl": "odd"}}});
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn near_a_bound_what_is_known_stays() {
+    fn ttl_has_hysteresis_at_the_bounds() {
         assert_eq!((wanted(95, Some("0")), wanted(95, Some("15")), wanted(95, None)), ("0", "15", "0"));
         assert_eq!((wanted(101, Some("0")), wanted(89, Some("15"))), ("15", "0"));
         assert_eq!(wanted(100_000, Some("60")), "300");

@@ -15,7 +15,7 @@ pub struct Placement<'a> {
 /// Node affinity terms, one of which must match, indexed by what a node must have to match them.
 #[derive(Default)]
 struct Terms<'a> {
-    /// Node names of terms with nothing but one name.
+    /// Node names of terms that only match `metadata.name`.
     names: BTreeSet<&'a str>,
     /// Terms that require a value of a label, by label and value.
     by_label: BTreeMap<(&'a str, &'a str), Vec<&'a Value>>,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_must_have_the_labels_and_meet_one_of_the_terms() {
+    fn node_must_match_the_selector_and_one_affinity_term() {
         assert!(Placement::of(&value!({"nodeSelector": {"zone": "a"}})).allows(&node()));
         assert!(!Placement::of(&value!({"nodeSelector": {"zone": "b"}})).allows(&node()));
         let zone = |operator: &str, zone: &str| value!({"matchExpressions": [{"key": "zone", "operator": (operator), "values": [(zone)]}]});
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_meets_key_value_and_effect() {
+    fn toleration_matches_key_value_and_effect() {
         let taint =
             Taint { key: "k".into(), value: "v".into(), effect: "NoSchedule".into(), time_added: None };
         let with = |toleration: Value| Tolerations::of(&[toleration]).tolerate(&taint);

@@ -46,7 +46,7 @@ mod tests {
     use crate::testing::{number, template, was_told};
 
     #[test]
-    fn it_keeps_its_pods_as_a_replica_set_does() {
+    fn replication_controller_maintains_its_pods() {
         let controllers = || -> (Vec<Box<dyn setpoint_reconcile::Controller>>, _) {
             (vec![Box::new(super::ReplicationControllerController)], crate::indexes::all())
         };

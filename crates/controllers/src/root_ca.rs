@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_certificate_is_in_every_namespace_and_edits_do_not_last() {
+    fn ca_is_published_in_every_namespace_and_edits_are_reverted() {
         let controllers: Controllers =
             || (vec![Box::new(RootCaPublisher::new("the certificate"))], crate::indexes::all());
         let mut cluster = Cluster::new(controllers, 7);

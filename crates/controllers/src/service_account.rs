@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_active_namespace_has_its_default_account_again_and_again() {
+    fn deleted_default_account_is_recreated_in_active_namespaces() {
         let controllers: setpoint_sim::cluster::Controllers =
             || (vec![Box::new(ServiceAccountController)], crate::indexes::all());
         let mut cluster = Cluster::new(controllers, 7);
@@ -74,7 +74,7 @@ mod tests {
         cluster.settle();
         assert!(
             cluster.get("serviceaccounts", "a/default").is_none(),
-            "a namespace on its way out gets nothing"
+            "a terminating namespace gets no account"
         );
         cluster.assert_quiet();
     }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_bundle_of_the_server_and_it_is_named_after_its_content() {
+    fn one_bundle_exists_and_is_named_after_its_content() {
         let mut cluster = cluster();
         let of = |name: &str, signer: &str| {
             let spec = value!({"signerName": (signer), "trustBundle": (testing::CERTIFICATE_PEM)});
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(bundle.str_at(&["spec", "trustBundle"]), testing::CERTIFICATE_PEM);
         cluster.assert_quiet();
         cluster.delete(BUNDLES, NAME, &value!({})).unwrap();
-        assert_eq!(settle(&mut cluster), 0, "what was answered is not asked again");
+        assert_eq!(settle(&mut cluster), 0, "answered queries are not repeated");
         assert_eq!(names(&cluster).len(), 2, "it comes back");
         cluster.crash();
         assert_eq!(settle(&mut cluster), 1);

@@ -1,8 +1,7 @@
-//! Every controller, the scheduler and nodes under faults: thousands of seeds, each a small history of everything that
-//! can go wrong.
+//! Simulation campaign: all controllers, the scheduler and nodes under faults, one short history per seed.
 //!
-//! `SETPOINT_SIM_SEEDS` says how many (default 2000); `SETPOINT_SIM_SEED` replays one and prints what it came to;
-//! `SETPOINT_SIM_SURVEY` goes on after failures and prints them all, a line each.
+//! `SETPOINT_SIM_SEEDS` is the number of seeds (default 2000); `SETPOINT_SIM_SEED` replays one and prints its
+//! end state; `SETPOINT_SIM_SURVEY` continues after failures and prints each on a line.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "campaign/bounds.rs"]
@@ -28,14 +27,14 @@ use setpoint_sim::cluster::Controllers;
 const CONTROLLERS: Controllers =
     || (setpoint_controllers::all(&Settings::default()), setpoint_controllers::indexes::all());
 
-/// The controllers and the scheduler, in one loop.
+/// Controllers and scheduler, in one loop.
 const CONTROL_PLANE: Controllers = || {
     let (mut all, indexes) = CONTROLLERS();
     all.push(Box::new(Scheduler::default()));
     (all, indexes)
 };
 
-/// Nodes with little room.
+/// Small nodes.
 const NODES: Controllers = || {
     let count = u32::try_from(nodes::NAMES.len()).unwrap();
     let mut fleet = Fleet { count, pod_start: Duration::ZERO, ..Fleet::default() };
@@ -51,7 +50,7 @@ const SETUP: Setup = Setup {
     waits_by_wall_clock: false,
 };
 
-/// How many threads run seeds side by side.
+/// Number of threads that run seeds in parallel.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -79,7 +78,7 @@ fn everything_converges_under_faults() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_history() {
+fn same_seed_gives_the_same_history() {
     for seed in [1, 2, 3] {
         let run = || campaign::run_seed(SETUP, seed).unwrap();
         assert_eq!(run(), run());
@@ -87,7 +86,7 @@ fn the_same_seed_gives_the_same_history() {
 }
 
 #[test]
-fn nodes_are_switched_by_the_words_that_the_product_uses() {
+fn node_switches_match_the_product() {
     assert_eq!((nodes::POWER, nodes::BOOTED), (setpoint_node::fleet::POWER, setpoint_node::fleet::BOOTED));
     assert_eq!(nodes::EXIT_CODE, format!("{}exit-code", setpoint_node::rules::PREFIX));
     let fleet = Fleet::default();

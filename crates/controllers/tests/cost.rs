@@ -1,12 +1,13 @@
 //! Cost of a plan: instructions grow no faster than n log n in any dimension of the world, and are bounded.
 //!
-//! Each case is a world that grows in the dimension that is dangerous to one planner: pods of an owner, volumes of a node,
-//! selectors beside objects. It is planned at sizes n, 2n and 4n, and the instructions are counted with callgrind
-//! (`setpoint_sim::cost`): of the first plan of a key, of a plan with the memo of the first, and of the listing of keys
-//! with what one change of each watched resource wakes. Objects are decoded before anything is counted.
+//! Each case is a world that grows in the dimension that is expensive for one planner: pods of an owner,
+//! volumes of a node, selectors times objects. It is planned at sizes n, 2n and 4n, and instructions are
+//! counted with callgrind (`setpoint_sim::cost`): of the first plan of a key, of a plan with the memo of the
+//! first, and of the listing of keys with the keys that one change of each watched resource enqueues. Objects
+//! are decoded before the measurement.
 //!
-//! A planner without a world fails the test. `SETPOINT_COST` is the factor of the sizes; `SETPOINT_COST_ONLY` is a part
-//! of the name of a case, to look at a few.
+//! A planner without a world fails the test. `SETPOINT_COST` is the factor of the sizes; `SETPOINT_COST_ONLY`
+//! selects the cases whose name contains it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,17 +29,17 @@ use setpoint_sim::cost::callgrind::{Counter, Shard, run_under_valgrind, shard};
 use setpoint_sim::cost::{self, Verdict};
 use worlds::Case;
 
-/// Processes that measure at the same time.
+/// Number of processes that measure in parallel.
 const SHARDS: usize = 2;
-/// Elements of one dimension that every planner must afford: pods of a Service, nodes of a cluster, roles.
+/// Number of elements in one dimension that every planner must handle: pods of a Service, nodes, roles.
 const ELEMENTS: usize = 10_000;
-/// Maximum number of instructions of one plan over a world with [`ELEMENTS`] in one dimension: about a second, in a build
-/// with little optimization.
+/// Maximum number of instructions of one plan over a world with [`ELEMENTS`] in one dimension: about a
+/// second, in a build with little optimization.
 const PLAN_INSTRUCTIONS_MAX: u64 = 4_000_000_000;
-/// The time at which worlds are planned.
+/// Time of all plans.
 const NOW: Time = Time::from_seconds(1_800_000_000);
 
-/// A world of a case, with the planner that it is for.
+/// World of a case, with its planner.
 struct Scene {
     controller: Box<dyn Controller>,
     world: World,
@@ -60,7 +61,7 @@ impl Scene {
         rehearsal.plan(&*self.controller, &self.key, &self.world, NOW, Seed(1))
     }
 
-    /// Lists the keys, and lets one change of each watched resource wake what it concerns.
+    /// Lists the keys, and enqueues the keys of one change of each watched resource.
     fn list_and_wake(&self) -> usize {
         let mut woken = self.controller.keys(&self.world).len();
         for watch in self.controller.watches() {
@@ -76,10 +77,10 @@ impl Scene {
     }
 }
 
-/// What is measured of a case: a plan without a memo, one with the memo of the first, the listing of keys.
+/// Measured parts of a case: a plan without a memo, one with the memo of the first, the listing of keys.
 const PARTS: [&str; 3] = ["first", "again", "keys"];
 
-/// What the world outside answers.
+/// Answer to a query.
 fn answer(ask: &Ask, len: usize) -> Value {
     match ask.whom {
         "metrics" => {
@@ -95,7 +96,7 @@ fn answer(ask: &Ask, len: usize) -> Value {
 fn measure(counter: &mut Counter, case: &Case, len: usize) -> [u64; 3] {
     let scene = Scene::of(case, len);
     let mut rehearsal = Rehearsal::default();
-    // Decodes what is read, and gives the memo that the second plan starts from.
+    // Decodes the objects, and yields the memo of the second plan.
     let plan = scene.plan(&mut rehearsal);
     for ask in &plan.asks {
         rehearsal.answer(&ask.id, answer(ask, len), NOW);
@@ -108,7 +109,7 @@ fn measure(counter: &mut Counter, case: &Case, len: usize) -> [u64; 3] {
     [first, again, keys]
 }
 
-/// Measures the share of a process.
+/// Measures the cases of one process.
 fn run(counter: &mut Counter, shard: Shard) {
     let only = std::env::var("SETPOINT_COST_ONLY").unwrap_or_default();
     for (number, case) in worlds::all().iter().enumerate() {
@@ -152,7 +153,7 @@ fn every_planner_has_a_world() {
     assert_eq!(all.len(), written, "planners in the source and in the lists");
 }
 
-/// Number of planners in the source of a directory, those of tests left out.
+/// Number of planners in the source of a directory, without tests.
 fn count_planners(directory: &Path) -> usize {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let count = |path: std::path::PathBuf| {
@@ -167,9 +168,10 @@ fn count_planners(directory: &Path) -> usize {
     entries.map(count).sum()
 }
 
-/// A case that plans nothing measures nothing: every planner has a world in which it writes, asks or waits.
+/// A case without any effect measures nothing: every planner has a world in which it writes, queries or
+/// waits.
 #[test]
-fn every_planner_has_something_to_do_in_a_world() {
+fn every_planner_acts_in_some_world() {
     let mut idle: BTreeSet<&str> = planners().iter().map(|planner| planner.name()).collect();
     for case in worlds::all() {
         let scene = Scene::of(&case, 4);

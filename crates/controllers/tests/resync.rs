@@ -1,6 +1,6 @@
-//! The slow path has nothing to do: in a run without faults, with the scheduler and a node, the resync never finds a gap.
+//! Completeness of watches: without faults, with the scheduler and a node, the resync never finds a gap.
 //!
-//! If it did, a watch would be missing somewhere, and what it should tell would wait for half a minute.
+//! A gap would mean a missing watch, whose changes would wait for the resync.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ const CONTROLLERS: Controllers = || {
     all.extend(setpoint_node::planners(Fleet::default()));
     (all, setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes()).collect())
 };
-/// How many edits are made, some seconds apart.
+/// Number of edits, some seconds apart.
 const EDITS: usize = 300;
 
 fn workload(name: &str) -> Value {
@@ -34,7 +34,7 @@ fn workload(name: &str) -> Value {
     })
 }
 
-/// One of everything that controllers look after.
+/// One object of every kind that controllers manage.
 fn fill(cluster: &mut Cluster) {
     let named = |name: &str, spec: Value| value!({"metadata": {"name": (name)}, "spec": (spec)});
     cluster.create("namespaces", "", value!({"metadata": {"name": "kube-node-lease"}}));
@@ -68,7 +68,7 @@ fn edit(cluster: &mut Cluster) {
     let path = format!("default/{}", name.1);
     let containers = value!([{"name": "c", "image": (image)}]);
     let roll = value!({"spec": {"template": {"spec": {"containers": (containers)}}}});
-    // Users do not mind being refused.
+    // Edits may be rejected.
     let _ = match cluster.rng.u8(..5) {
         0 => cluster.patch(name.0, &path, "", value!({"spec": {"replicas": (replicas)}})),
         1 => cluster.patch(name.0, &path, "", roll.clone()),
@@ -83,10 +83,10 @@ fn edit(cluster: &mut Cluster) {
 }
 
 #[test]
-fn without_faults_the_resync_never_finds_a_gap() {
+fn resync_finds_no_gap_without_faults() {
     let mut cluster = Cluster::new(CONTROLLERS, 7);
-    // A schedule is due at full seconds and acted on a moment later, as upstream does it, and a container starts in the
-    // middle of one: the resync, which comes once a second, is kept out of these moments.
+    // A schedule is due at full seconds and acted on a moment later, as in upstream, and a container starts
+    // within a second: the resync, which runs once a second, avoids these moments.
     cluster.now = cluster.now.after(Duration::from_millis(250));
     fill(&mut cluster);
     for _ in 0..EDITS {
@@ -99,7 +99,7 @@ fn without_faults_the_resync_never_finds_a_gap() {
     assert!(stats.iter().map(|(_, stats)| stats.writes).sum::<u64>() > 1000, "{stats:?}");
     let plans = |cluster: &Cluster| cluster.engine.stats().map(|(_, _, stats)| stats.plans).sum::<u64>();
     let before = plans(&cluster);
-    // One resync in some looks at everything.
+    // One resync in several covers all keys.
     cluster.run(RESYNC * (RESYNC_WHOLE + 1));
     assert!(plans(&cluster) > before + 100, "the resync runs");
     for (name, _, stats) in cluster.engine.stats() {

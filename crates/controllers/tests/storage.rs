@@ -1,7 +1,8 @@
-//! Everything about storage together, under faults: volumes, claims, classes and pods that people make and delete at
-//! bad moments, while writes are lost, watches break and the loop crashes.
+//! Storage controllers under faults: volumes, claims, classes and pods are created and deleted at random
+//! moments, while writes are lost, watches break and the loop crashes.
 //!
-//! `SETPOINT_SIM_SEEDS` says how many histories (default 400); `SETPOINT_SIM_SEED` replays one and prints it.
+//! `SETPOINT_SIM_SEEDS` is the number of histories (default 400); `SETPOINT_SIM_SEED` replays one and prints
+//! it.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::cell::RefCell;
@@ -44,17 +45,17 @@ const CONTROLLERS: Controllers = || {
     (list, setpoint_controllers::indexes::all())
 };
 
-/// People who cannot make up their minds about where to keep things.
+/// Scenario: users that edit storage objects at random.
 #[derive(Default)]
 struct Storage {
-    /// Which pods were seen on a node with which claims, all by identity: for as long as such a pod is there and has
-    /// not ended, such a claim must be.
+    /// Observed pairs of bound pods and claims, by UID: while such a pod exists and is not finished, its
+    /// claim must exist.
     uses: RefCell<BTreeMap<(String, String), String>>,
-    /// At how many moments something worth testing was so.
+    /// Number of moments at which each interesting state was observed.
     sometimes: RefCell<BTreeMap<&'static str, usize>>,
 }
 
-/// What must have been so at some moment, or the histories prove nothing.
+/// States that must have been observed, or the histories prove nothing.
 const SOMETIMES: [&str; 6] = [
     "a claim is bound",
     "a claim has grown",
@@ -132,7 +133,7 @@ impl Scenario for Storage {
         let node = *cluster.rng.choice(NODES.iter()).unwrap();
         let (coin, kind) = (cluster.rng.bool(), cluster.rng.u8(..6));
         let now = value!({"gracePeriodSeconds": 0});
-        // Users do not mind being refused.
+        // Edits may be rejected.
         let _ = match cluster.rng.u8(..20) {
             0 | 1 => cluster.try_create(VOLUMES, "", volume(&v, kind, coin.then_some(&*c))),
             2..5 => {
@@ -236,7 +237,7 @@ impl Storage {
         }
     }
 
-    /// A claim that a pod on a node uses does not vanish under it.
+    /// Checks that no claim vanishes while a bound pod uses it.
     fn check_uses(&self, cluster: &Cluster, claims: &[Value]) -> Result<(), String> {
         let mut uses = self.uses.borrow_mut();
         let pods = cluster.list("pods");
@@ -268,7 +269,7 @@ impl Storage {
     }
 }
 
-/// A volume for one node is never asked for on two.
+/// Checks that a single-node volume is never requested on two nodes.
 fn check_attachments(cluster: &Cluster) -> Result<(), String> {
     let mut nodes: BTreeMap<String, String> = BTreeMap::new();
     for attachment in cluster.list(ATTACHMENTS) {
@@ -281,7 +282,8 @@ fn check_attachments(cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
-/// A class of attributes that a claim has is there, if it ever was and the claim came before its end.
+/// Checks that the VolumeAttributesClass of a claim exists, if it existed before and the claim is older than
+/// its deletion.
 fn check_attributes(cluster: &Cluster, claims: &[Value]) -> Result<(), String> {
     let Some(class) = cluster.get(ATTRIBUTES, "gold") else { return Ok(()) };
     let has = |claim: &Value| claim.str_at(&["spec", "volumeAttributesClassName"]) == "gold";
@@ -297,7 +299,7 @@ fn amount(object: &Value, path: &[&str]) -> Quantity {
     Quantity::parse(object.str_at(path)).unwrap_or_default()
 }
 
-/// What is bound is of the right size; what the built-in provisioner made has grown.
+/// Checks that a bound volume is large enough, and that volumes of the built-in provisioner have grown.
 fn check_size(claim: &Value, volume: &Value) -> Result<(), String> {
     let has = amount(claim, &["status", "capacity", "storage"]);
     let wants = amount(claim, &["spec", "resources", "requests", "storage"]);
@@ -308,7 +310,7 @@ fn check_size(claim: &Value, volume: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Nothing is attached that nobody uses, and nothing that was deleted and is not used is left.
+/// Checks that no unused attachment, and no deleted and unused object, is left.
 fn check_nothing_is_left(cluster: &Cluster) -> Result<(), String> {
     let pods = cluster.list("pods");
     let uses = |pod: &Value, claim: &str| {
@@ -338,7 +340,7 @@ fn check_nothing_is_left(cluster: &Cluster) -> Result<(), String> {
 
 type Done = Result<setpoint_api::Revision, setpoint_api::status::Status>;
 
-/// Makes a volume free again whose claim is gone, as people do.
+/// User: makes a released volume available again.
 fn free_a_volume(cluster: &mut Cluster) -> Done {
     let volumes = cluster.list(VOLUMES);
     let released = volumes.iter().find(|volume| volume.str_at(&["status", "phase"]) == "Released");
@@ -348,7 +350,7 @@ fn free_a_volume(cluster: &mut Cluster) -> Done {
     }
 }
 
-/// Does what a driver does for one attachment.
+/// CSI driver: handles one attachment.
 fn drive(cluster: &mut Cluster) -> Done {
     let attachments = cluster.list(ATTACHMENTS);
     let Some(one) = cluster.rng.choice(&attachments) else { return Ok(setpoint_api::Revision::ZERO) };

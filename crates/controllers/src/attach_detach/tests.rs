@@ -1,4 +1,4 @@
-//! Volumes of drivers in a whole control plane, beside who binds claims. Tests play the part of the driver.
+//! Tests of CSI attachments in a control plane with the volume binder. The tests act as the driver.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ fn cluster(mode: &str) -> Cluster {
     cluster
 }
 
-/// Does what a driver does: attaches what is asked for, and lets go of what is deleted.
+/// CSI driver: attaches requested volumes, and releases deleted attachments.
 fn drive(cluster: &mut Cluster) {
     for attachment in cluster.list(ATTACHMENTS) {
         let name = attachment.str_at(&["metadata", "name"]).to_owned();
@@ -95,7 +95,7 @@ fn is_deleted(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// The nodes that volumes are asked for on, those that are to leave with a minus.
+/// Nodes with an attachment, those being detached with a minus.
 fn asked(cluster: &Cluster) -> Vec<String> {
     let attachments = cluster.list(ATTACHMENTS);
     let mut nodes: Vec<String> = attachments
@@ -128,12 +128,12 @@ fn remove(cluster: &mut Cluster, pod: &str) {
 const NAME: &str = "kubernetes.io/csi/d.example.com^h";
 
 #[test]
-fn a_volume_is_brought_to_the_node_of_its_pod_and_taken_away_after_it() {
+fn volume_is_attached_for_its_pod_and_detached_after_it() {
     let mut cluster = cluster("ReadWriteOnce");
-    assert!(asked(&cluster).is_empty(), "nobody uses it");
+    assert!(asked(&cluster).is_empty(), "no pod uses it");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
-    // The name is what every driver expects: the digest of volume, driver and node.
+    // The name that every driver expects: the digest of volume, driver and node.
     let found = cluster.list(ATTACHMENTS).remove(0);
     let name = "csi-6f50f41227a8b176bdb8f16917f5785c6f29d47af0c6e4fb07ef999717e5cb6d";
     assert_eq!(found.str_at(&["metadata", "name"]), name);
@@ -161,7 +161,7 @@ fn a_volume_is_brought_to_the_node_of_its_pod_and_taken_away_after_it() {
 }
 
 #[test]
-fn a_volume_for_one_node_waits_until_it_has_left_the_other() {
+fn single_node_volume_waits_for_its_detachment() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
@@ -178,7 +178,7 @@ fn a_volume_for_one_node_waits_until_it_has_left_the_other() {
                    detach before it can be attached to another node";
     assert!(was_told(&cluster, "FailedAttachVolume", message));
     hold(&mut cluster, "n", &[]);
-    assert_eq!(asked(&cluster), ["-n"], "it is still on its way");
+    assert_eq!(asked(&cluster), ["-n"], "the detachment is in progress");
     drive(&mut cluster);
     assert_eq!(asked(&cluster), ["m"]);
     drive(&mut cluster);
@@ -187,7 +187,7 @@ fn a_volume_for_one_node_waits_until_it_has_left_the_other() {
 }
 
 #[test]
-fn a_volume_for_many_nodes_is_brought_to_all_and_one_for_one_to_the_oldest_pod() {
+fn shared_volume_is_attached_to_all_nodes_and_single_node_volume_to_that_of_the_oldest_pod() {
     let mut shared = cluster("ReadWriteMany");
     shared.create("pods", "default", pod("p", "v", "n"));
     shared.create("pods", "default", pod("q", "v", "m"));
@@ -203,7 +203,7 @@ fn a_volume_for_many_nodes_is_brought_to_all_and_one_for_one_to_the_oldest_pod()
 }
 
 #[test]
-fn a_node_that_does_not_work_has_six_minutes_and_one_out_of_service_none() {
+fn unhealthy_node_is_force_detached_after_six_minutes_and_out_of_service_node_at_once() {
     for is_out in [false, true] {
         let mut cluster = cluster("ReadWriteOnce");
         cluster.create("pods", "default", pod("p", "v", "n"));
@@ -212,7 +212,7 @@ fn a_node_that_does_not_work_has_six_minutes_and_one_out_of_service_none() {
         hold(&mut cluster, "n", &[NAME]);
         remove(&mut cluster, "p");
         cluster.run(Duration::from_secs(3600));
-        assert_eq!(asked(&cluster), ["n"], "a node that works is not forced");
+        assert_eq!(asked(&cluster), ["n"], "a healthy node is never force-detached");
         cluster.create("pods", "default", pod("q", "v", "n"));
         cluster.settle();
         remove(&mut cluster, "q");
@@ -231,7 +231,7 @@ fn a_node_that_does_not_work_has_six_minutes_and_one_out_of_service_none() {
 }
 
 #[test]
-fn a_node_that_is_gone_has_six_minutes_too() {
+fn deleted_node_is_force_detached_after_six_minutes() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
@@ -245,7 +245,7 @@ fn a_node_that_is_gone_has_six_minutes_too() {
 }
 
 #[test]
-fn what_needs_not_be_attached_is_not() {
+fn volumes_without_attach_required_are_not_attached() {
     let mut cluster = cluster("ReadWriteOnce");
     let driver = value!({"metadata": {"name": "d.example.com"}, "spec": {"attachRequired": false}});
     cluster.create("csidrivers.storage.k8s.io", "", driver);
@@ -264,11 +264,11 @@ fn what_needs_not_be_attached_is_not() {
     cluster.assert_quiet();
     cluster.delete("csidrivers.storage.k8s.io", "d.example.com", &Value::map()).unwrap();
     cluster.settle();
-    assert_eq!(asked(&cluster), ["n"], "who says nothing wants to be asked");
+    assert_eq!(asked(&cluster), ["n"], "attachment is required by default");
 }
 
 #[test]
-fn what_a_driver_cannot_do_is_told_to_the_pod_once() {
+fn attach_failure_is_one_event_of_the_pod() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
@@ -285,7 +285,7 @@ fn what_a_driver_cannot_do_is_told_to_the_pod_once() {
 }
 
 #[test]
-fn an_attachment_whose_volume_is_gone_goes_and_one_of_others_stays() {
+fn attachment_of_a_deleted_volume_is_deleted_and_foreign_ones_stay() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
@@ -317,7 +317,7 @@ fn an_attachment_whose_volume_is_gone_goes_and_one_of_others_stays() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..8 {
         let mut cluster = cluster("ReadWriteOnce");
         let step = |cluster: &mut Cluster, writes: usize| {
@@ -347,14 +347,14 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
     }
 }
 
-/// From random states it comes to rest; a volume for one node is never asked for on two.
+/// Random states converge; a single-node volume is never requested on two nodes.
 #[test]
-fn whatever_people_and_nodes_do_it_comes_to_rest_and_no_volume_is_on_two_nodes() {
+fn random_edits_converge_and_no_single_node_volume_is_on_two_nodes() {
     for seed in 0..40 {
         let mut cluster = empty(seed);
         let mut rng = fastrand::Rng::with_seed(seed);
         for name in ["a", "b"] {
-            // Two objects may mean the same volume.
+            // Two objects may refer to the same volume.
             let handle = if seed % 2 == 0 { "same" } else { name };
             cluster.create("persistentvolumes", "", volume(name, handle, "ReadWriteOnce"));
             cluster.create("persistentvolumeclaims", "default", claim(name, "ReadWriteOnce"));

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelets_client_has_the_name_of_a_node_and_no_other() {
+    fn kubelet_client_certificate_names_one_node() {
         let good = usages(&["digital signature", "client auth"]);
         assert_eq!(kubelet_client(&node(), &good), Ok(()));
         let three = usages(&["key encipherment", "client auth", "digital signature"]);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_serves_under_names_or_addresses() {
+    fn kubelet_serving_certificate_has_dns_names_or_addresses() {
         let good = usages(&["digital signature", "key encipherment", "server auth"]);
         assert_eq!(kubelet_serving(&with("dnsNames", value!(["n"])), &good), Ok(()));
         assert_eq!(kubelet_serving(&with("ipAddresses", value!(["10.0.0.1"])), &good), Ok(()));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_a_client_and_nothing_else() {
+    fn client_certificate_has_only_client_usages() {
         assert_eq!(client(&usages(&["client auth"])), Ok(()));
         let other = client(&usages(&["client auth", "server auth"])).unwrap_err();
         assert_eq!(other, "invalid usage for client certificate: server auth");

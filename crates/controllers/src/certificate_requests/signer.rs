@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_approved_gets_its_certificate() {
+    fn approved_request_is_signed() {
         let mut cluster = cluster();
         ask(&mut cluster, CLIENT, "client auth");
         assert!(answer(&mut cluster, &Ok(CERTIFICATE.into())).is_empty(), "signed before it was approved");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_denied_or_is_for_somebody_else_is_left_alone() {
+    fn denied_requests_and_those_of_other_signers_are_left_alone() {
         for (signer, decision) in [(CLIENT, "Denied"), ("example.org/s", "Approved")] {
             let mut cluster = cluster();
             ask(&mut cluster, signer, "client auth");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_its_signer_is_not_for_fails_with_the_reason() {
+    fn request_that_violates_the_signer_rules_fails_with_the_reason() {
         for (signer, message) in [
             (CLIENT, "invalid usage for client certificate: server auth"),
             (KUBELET, "subject organization is not system:nodes"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_sign_is_asked_again_until_it_can() {
+    fn failed_signing_query_is_repeated_until_it_succeeds() {
         let mut cluster = cluster();
         ask(&mut cluster, CLIENT, "client auth");
         decide(&mut cluster, "Approved");
@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_was_answered_survives_a_conflict_and_a_crash() {
+    fn signed_certificate_survives_a_conflict_and_a_crash() {
         let mut cluster = cluster();
         ask(&mut cluster, CLIENT, "client auth");
         decide(&mut cluster, "Approved");
         cluster.settle();
         cluster.crash();
         cluster.asks.clear();
-        assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 2, "asked anew after a crash");
+        assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 2, "queried again after a crash");
         assert_eq!(status(&cluster).str_at(&["certificate"]), CERTIFICATE);
     }
 }

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_are_due_when_people_expect_them() {
+    fn schedules_are_due_at_the_expected_times() {
         for (schedule, after, due) in [
             ("*/5 * * * *", "2026-11-15T20:04:59Z", "2026-11-15T20:05:00Z"),
             ("*/5 * * * *", "2026-11-15T20:05:00Z", "2026-11-15T20:10:00Z"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_on_the_wall_counts() {
+    fn schedules_follow_local_time() {
         for (schedule, zone, after, due) in [
             ("0 9 * * *", "Europe/Berlin", "2026-07-01T00:00:00Z", "2026-07-01T07:00:00Z"),
             ("0 9 * * *", "Europe/Berlin", "2026-12-01T00:00:00Z", "2026-12-01T08:00:00Z"),
@@ -171,14 +171,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_day_has_one_date(day in -1_000_000i64..1_000_000) {
+        fn days_and_dates_map_one_to_one(day in -1_000_000i64..1_000_000) {
             let (year, month, of_month) = civil(day);
             prop_assert!((1..=12).contains(&month) && (1..=31).contains(&of_month));
             prop_assert_eq!(days(year, month, of_month), day);
         }
 
         #[test]
-        fn the_last_time_is_the_one_before_the_next(
+        fn last_scheduled_time_precedes_the_next(
             schedule in "(\\*|\\*/7|3|59) (\\*|5|\\*/6) (\\*|13) (\\*|2) (\\*|5)",
             zone in prop::sample::select(vec!["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York"]),
             since in 1_790_000_000i64..1_830_000_000,

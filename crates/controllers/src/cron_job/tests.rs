@@ -1,4 +1,4 @@
-//! CronJobs in a whole control plane.
+//! Tests of CronJobs in a control plane.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use setpoint_sim::cluster::Cluster;
 use crate::job::JobController;
 use crate::ttl_after_finished::TtlAfterFinishedController;
 
-/// A cluster at a quarter past midnight, on a Sunday.
+/// Cluster at 00:15 on a Sunday.
 fn cluster(seed: u64) -> Cluster {
     let mut cluster = Cluster::new(
         || {
@@ -51,7 +51,7 @@ fn start(schedule: &str, more: &Value) -> Cluster {
     cluster
 }
 
-/// The Jobs that have not finished.
+/// Unfinished Jobs.
 fn running(cluster: &Cluster) -> Vec<Value> {
     let is_running = |job: &Value| {
         let conditions = job.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
@@ -60,7 +60,7 @@ fn running(cluster: &Cluster) -> Vec<Value> {
     cluster.list("jobs.batch").into_iter().filter(is_running).collect()
 }
 
-/// Plays the nodes: every pod ends so.
+/// Node: sets the phase of every pod.
 fn end_pods(cluster: &mut Cluster, phase: &str) {
     for pod in cluster.list("pods") {
         let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
@@ -71,7 +71,7 @@ fn end_pods(cluster: &mut Cluster, phase: &str) {
     cluster.settle();
 }
 
-/// Plays the collector of garbage: pods of Jobs that are gone go.
+/// Garbage collector: deletes pods of deleted Jobs.
 fn collect(cluster: &mut Cluster) {
     let jobs = cluster.list("jobs.batch");
     for pod in cluster.list("pods") {
@@ -103,7 +103,7 @@ fn active(cluster: &Cluster) -> usize {
 }
 
 #[test]
-fn a_job_starts_when_it_is_due_and_looks_as_wanted() {
+fn due_job_is_created_from_the_template() {
     let mut cluster = start("*/10 * * * *", &value!({"timeZone": "Europe/Berlin"}));
     assert!(cluster.list("jobs.batch").is_empty());
     wait(&mut cluster, 299);
@@ -128,7 +128,7 @@ fn a_job_starts_when_it_is_due_and_looks_as_wanted() {
 }
 
 #[test]
-fn jobs_may_overlap_or_wait_or_replace_each_other() {
+fn concurrency_policy_allows_forbids_or_replaces() {
     for (policy, running_jobs, reason) in [
         ("Allow", 3, "SuccessfulCreate"),
         ("Forbid", 1, "JobAlreadyActive"),
@@ -149,11 +149,11 @@ fn jobs_may_overlap_or_wait_or_replace_each_other() {
 }
 
 #[test]
-fn of_missed_times_only_the_last_is_made_up_for() {
+fn only_the_last_missed_time_is_started() {
     for (deadline, expected) in [(Value::Null, 1), (Value::from(300), 0), (Value::from(700), 1)] {
         let mut cluster =
             start("*/15 * * * *", &value!({"startingDeadlineSeconds": (deadline), "suspend": true}));
-        // Nobody looks for a day and ten minutes.
+        // The loop is down for a day and ten minutes.
         cluster.now = cluster.now.after(Duration::from_secs(86_400 + 600));
         cluster.patch("cronjobs.batch", "default/tick", "", value!({"spec": {"suspend": false}})).unwrap();
         cluster.settle();
@@ -173,7 +173,7 @@ fn of_missed_times_only_the_last_is_made_up_for() {
 }
 
 #[test]
-fn a_job_that_vanished_and_one_that_nobody_expected_are_noticed() {
+fn missing_and_unexpected_jobs_are_reported() {
     let mut cluster = start("*/10 * * * *", &Value::map());
     wait(&mut cluster, 301);
     let name = cluster.list("jobs.batch")[0].str_at(&["metadata", "name"]).to_owned();
@@ -181,7 +181,7 @@ fn a_job_that_vanished_and_one_that_nobody_expected_are_noticed() {
     cluster.delete("jobs.batch", &format!("default/{name}"), &at_once).unwrap();
     cluster.settle();
     assert_eq!((active(&cluster), said(&cluster, "MissingJob")), (0, 1));
-    assert!(cluster.list("jobs.batch").is_empty(), "a time that was met is not met again");
+    assert!(cluster.list("jobs.batch").is_empty(), "a scheduled time starts one Job only");
     let cron = cluster.get("cronjobs.batch", "default/tick").unwrap();
     let mut owner = value!({"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "controller": true});
     owner.make_map().insert("uid", cron.str_at(&["metadata", "uid"]));
@@ -194,7 +194,7 @@ fn a_job_that_vanished_and_one_that_nobody_expected_are_noticed() {
 }
 
 #[test]
-fn a_crash_between_any_two_writes_starts_no_job_twice() {
+fn crash_between_any_two_writes_starts_no_job_twice() {
     for crash_after in 0..8 {
         let mut cluster = start("*/10 * * * *", &Value::map());
         cluster.now = cluster.now.after(Duration::from_secs(301));
@@ -215,9 +215,9 @@ fn a_crash_between_any_two_writes_starts_no_job_twice() {
 }
 
 #[test]
-fn thirty_days_pass_as_they_should() {
+fn thirty_days_start_the_expected_jobs() {
     let mut cluster = cluster(7);
-    // A moment after each time, because a schedule is looked at a moment after it is due.
+    // A moment after each time, because a schedule is checked with a delay.
     cluster.now = cluster.now.after(Duration::from_secs(5));
     let limits = value!({"successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 1});
     cluster.create("cronjobs.batch", "default", cron("quarter", "*/15 * * * *", &limits));
@@ -239,7 +239,8 @@ fn thirty_days_pass_as_they_should() {
     }
     let count = |name: &str| made.iter().filter(|job| job.starts_with(&format!("{name}-"))).count();
     assert_eq!((count("quarter"), count("hourly")), (30 * 96, 30 * 24));
-    // From Sunday to Monday four weeks and a day later, at half past seven by a clock that is changed on the way.
+    // Weekdays from Sunday to Monday four weeks and a day later, at 7:30 local time, with a clock change in
+    // between.
     assert_eq!(count("morning"), 21);
     assert_eq!(count("night"), 29, "one night has no half past two");
     let times: Vec<String> = cluster

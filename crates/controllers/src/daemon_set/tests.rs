@@ -1,4 +1,4 @@
-//! DaemonSets in a whole control plane.
+//! Tests of DaemonSets in a control plane.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn cluster(seed: u64, nodes: usize) -> Cluster {
     cluster
 }
 
-/// Adds a node that is ready: nothing keeps pods away from it any more.
+/// Adds a ready node without taints.
 fn add_node(cluster: &mut Cluster, name: &str) {
     cluster.create("nodes", "", value!({"metadata": {"name": (name), "labels": {"zone": "a"}}}));
     cluster.patch("nodes", name, "", value!({"spec": {"taints": null}})).unwrap();
@@ -53,7 +53,7 @@ fn image_of(pod: &Value) -> String {
     containers[0].str_at(&["image"]).to_owned()
 }
 
-/// The node that a pod is bound to, or that it asks for.
+/// Node that a pod is bound to, or the one in its affinity.
 fn node_of(pod: &Value) -> String {
     let bound = pod.str_at(&["spec", "nodeName"]);
     if !bound.is_empty() {
@@ -64,7 +64,7 @@ fn node_of(pod: &Value) -> String {
     fields[0].get("values").and_then(Value::as_list).unwrap()[0].as_str().unwrap().to_owned()
 }
 
-/// Plays the scheduler: binds every pod to the node that it asks for.
+/// Scheduler: binds every pod to the node in its affinity.
 fn bind(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {
         if pod.str_at(&["spec", "nodeName"]).is_empty() && !is_going(&pod) {
@@ -110,7 +110,7 @@ fn assert_at_rest(cluster: &mut Cluster, version: &str, wanted: &[&str]) {
 }
 
 #[test]
-fn every_node_has_one_pod_and_new_nodes_get_one() {
+fn every_node_runs_one_pod_and_new_nodes_get_one() {
     let mut cluster = cluster(1, 2);
     cluster.create(D, "default", set());
     settle(&mut cluster);
@@ -144,7 +144,7 @@ fn every_node_has_one_pod_and_new_nodes_get_one() {
 }
 
 #[test]
-fn labels_and_taints_say_where_pods_run_and_where_they_may_stay() {
+fn labels_and_taints_decide_where_pods_run_and_stay() {
     let mut cluster = cluster(2, 3);
     let mut log = set();
     let spec = log.ensure_map("spec").ensure_map("template").ensure_map("spec");
@@ -169,7 +169,7 @@ fn labels_and_taints_say_where_pods_run_and_where_they_may_stay() {
 }
 
 #[test]
-fn a_pod_that_waits_for_a_node_that_is_gone_goes_too() {
+fn pending_pod_of_a_deleted_node_is_deleted() {
     let mut cluster = cluster(3, 2);
     cluster.create(D, "default", set());
     cluster.settle();
@@ -205,7 +205,7 @@ fn roll(seed: u64, strategy: Value, most_per_node: usize, least_ready: usize) {
 }
 
 #[test]
-fn a_rollout_stays_within_its_bounds() {
+fn rollout_stays_within_its_bounds() {
     for seed in 0..3 {
         roll(seed, rolling(0, 1), 1, 4);
         roll(seed, rolling(0, 3), 1, 2);
@@ -214,7 +214,7 @@ fn a_rollout_stays_within_its_bounds() {
 }
 
 #[test]
-fn on_delete_waits_for_the_user() {
+fn on_delete_replaces_only_deleted_pods() {
     let mut cluster = cluster(5, 2);
     let mut log = set();
     log.ensure_map("spec").insert("updateStrategy", value!({"type": "OnDelete"}));
@@ -233,7 +233,7 @@ fn on_delete_waits_for_the_user() {
 }
 
 #[test]
-fn a_pod_that_failed_is_replaced_after_ever_longer_waits() {
+fn failed_pod_is_replaced_with_exponential_backoff() {
     let mut cluster = cluster(6, 1);
     cluster.create(D, "default", set());
     settle(&mut cluster);
@@ -257,7 +257,7 @@ fn a_pod_that_failed_is_replaced_after_ever_longer_waits() {
 }
 
 #[test]
-fn no_more_old_revisions_are_kept_than_wanted() {
+fn revision_history_limit_is_enforced() {
     let mut cluster = cluster(7, 1);
     let mut log = set();
     log.ensure_map("spec").insert("revisionHistoryLimit", 1);
@@ -274,7 +274,7 @@ fn no_more_old_revisions_are_kept_than_wanted() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..20 {
         let mut cluster = cluster(8, 2);
         cluster.create(D, "default", set());
@@ -294,7 +294,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
 }
 
 #[test]
-fn from_anywhere_it_comes_to_rest_with_what_is_wanted() {
+fn random_states_converge_to_the_spec() {
     for seed in 0..30 {
         let mut cluster = cluster(seed, 3);
         cluster.create(D, "default", set());

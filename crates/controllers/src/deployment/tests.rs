@@ -1,4 +1,4 @@
-//! Deployments in a whole control plane, with ReplicaSets below them.
+//! Tests of Deployments in a control plane with ReplicaSets.
 
 use std::time::Duration;
 
@@ -72,13 +72,17 @@ fn assert_at_rest(cluster: &mut Cluster, image: &str, replicas: i64) {
 }
 
 #[test]
-fn the_walk_of_every_course() {
+fn rollout_creates_scales_and_completes() {
     let mut cluster = cluster(1);
     cluster.create(D, "default", deployment(3, "v1"));
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v1", 3);
     let web = cluster.get(D, WEB).unwrap();
-    assert_eq!(web.at(&["metadata", "generation"]), Some(&Value::Int(1)), "a revision is no wish");
+    assert_eq!(
+        web.at(&["metadata", "generation"]),
+        Some(&Value::Int(1)),
+        "the revision does not change the generation"
+    );
     let set = set_of(&cluster, "v1");
     let name = set.str_at(&["metadata", "name"]);
     let hash = set.str_at(&["metadata", "labels", "pod-template-hash"]);
@@ -102,7 +106,7 @@ fn the_walk_of_every_course() {
 }
 
 #[test]
-fn a_template_that_comes_back_takes_its_set_up_again() {
+fn restored_template_reuses_its_set() {
     let mut cluster = cluster(2);
     cluster.create(D, "default", deployment(2, "v1"));
     for version in ["v1", "v2", "v1", "v2"] {
@@ -117,7 +121,7 @@ fn a_template_that_comes_back_takes_its_set_up_again() {
 }
 
 #[test]
-fn annotations_go_over_to_the_set_but_for_our_own() {
+fn annotations_are_copied_to_the_set_except_internal_ones() {
     let mut cluster = cluster(3);
     let mut web = deployment(1, "v1");
     let applied = "kubectl.kubernetes.io/last-applied-configuration";
@@ -139,7 +143,7 @@ fn annotations_go_over_to_the_set_but_for_our_own() {
 }
 
 #[test]
-fn no_more_old_sets_are_kept_than_wanted() {
+fn revision_history_limit_is_enforced() {
     let mut cluster = cluster(4);
     let mut web = deployment(1, "v0");
     web.ensure_map("spec").insert("revisionHistoryLimit", 1);
@@ -153,7 +157,7 @@ fn no_more_old_sets_are_kept_than_wanted() {
     assert_eq!(note(&set_of(&cluster, "v2"), "revision"), "3");
 }
 
-/// Goes on one write, one pod, one step at a time, and checks the bounds at each.
+/// Runs one random write, pod or step at a time, and checks the bounds after each.
 fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, least: usize) {
     let mut cluster = cluster(seed);
     let mut web = deployment(10, "v1");
@@ -189,7 +193,7 @@ fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, le
 }
 
 #[test]
-fn a_rollout_stays_within_its_bounds() {
+fn rollout_stays_within_its_bounds() {
     for seed in 0..3 {
         roll_by_chance(seed, &value!("25%"), &value!("25%"), 13, 8);
         roll_by_chance(seed, &value!(0), &value!(3), 10, 7);
@@ -227,7 +231,7 @@ fn recreate_never_runs_two_versions_at_once() {
 }
 
 #[test]
-fn a_paused_deployment_scales_and_does_not_roll() {
+fn paused_deployment_scales_without_rollout() {
     let mut cluster = cluster(7);
     cluster.create(D, "default", deployment(2, "v1"));
     cluster.settle_with_pods();
@@ -244,7 +248,7 @@ fn a_paused_deployment_scales_and_does_not_roll() {
 }
 
 #[test]
-fn scaling_in_the_middle_of_a_rollout_keeps_proportions() {
+fn scaling_during_a_rollout_keeps_proportions() {
     let mut cluster = cluster(8);
     let mut web = deployment(10, "v1");
     web.ensure_map("spec")
@@ -263,7 +267,7 @@ fn scaling_in_the_middle_of_a_rollout_keeps_proportions() {
 }
 
 #[test]
-fn a_rollout_that_does_not_move_is_said_to_be_stuck() {
+fn stalled_rollout_exceeds_its_progress_deadline() {
     let mut cluster = cluster(9);
     cluster.create(D, "default", deployment(2, "v1"));
     cluster.settle();
@@ -289,7 +293,7 @@ fn a_rollout_that_does_not_move_is_said_to_be_stuck() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_a_collision() {
+fn existing_name_increments_the_collision_count() {
     let mut other = cluster(10);
     other.create(D, "default", deployment(1, "v1"));
     other.settle();
@@ -309,7 +313,7 @@ fn a_name_that_is_taken_is_a_collision() {
 }
 
 #[test]
-fn sets_that_nobody_manages_are_adopted_and_strangers_released() {
+fn orphaned_sets_are_adopted_and_non_matching_ones_released() {
     let mut cluster = cluster(11);
     let orphan = value!({
         "metadata": {"name": "lone", "labels": {"app": "web"}},
@@ -330,7 +334,7 @@ fn sets_that_nobody_manages_are_adopted_and_strangers_released() {
 }
 
 #[test]
-fn the_old_annotation_rolls_back() {
+fn deprecated_annotation_rolls_back() {
     let mut cluster = cluster(12);
     cluster.create(D, "default", deployment(1, "v1"));
     cluster.settle_with_pods();
@@ -353,10 +357,10 @@ fn the_old_annotation_rolls_back() {
 }
 
 #[test]
-fn pods_that_may_not_be_made_are_a_replica_failure() {
+fn rejected_pods_set_replica_failure() {
     let mut cluster = cluster(13);
     let mut web = deployment(1, "v1");
-    // The class is looked for only when a pod is made.
+    // The priority class is resolved only when a pod is created.
     let spec = web.ensure_map("spec").ensure_map("template").ensure_map("spec");
     spec.insert("priorityClassName", "nowhere");
     cluster.create(D, "default", web);
@@ -366,7 +370,7 @@ fn pods_that_may_not_be_made_are_a_replica_failure() {
 }
 
 #[test]
-fn a_deployment_on_its_way_out_only_tells_how_it_stands() {
+fn deleted_deployment_only_updates_its_status() {
     let mut cluster = cluster(14);
     let mut web = deployment(2, "v1");
     web.ensure_map("metadata").insert("finalizers", value!(["example.com/hold"]));
@@ -382,7 +386,7 @@ fn a_deployment_on_its_way_out_only_tells_how_it_stands() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..25 {
         let mut cluster = cluster(15);
         cluster.create(D, "default", deployment(3, "v1"));
@@ -402,7 +406,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
     }
 }
 
-/// What a user may do at a bad moment.
+/// Random edit by a user.
 fn meddle(cluster: &mut Cluster) {
     let sets = cluster.list(RS);
     let chosen = |cluster: &mut Cluster| {
@@ -448,7 +452,7 @@ fn meddle(cluster: &mut Cluster) {
 }
 
 #[test]
-fn from_anywhere_it_comes_to_rest_with_what_is_wanted() {
+fn random_states_converge_to_the_spec() {
     for seed in 0..40 {
         let mut cluster = cluster(seed);
         cluster.create(D, "default", deployment(3, "v0"));
@@ -472,7 +476,7 @@ fn from_anywhere_it_comes_to_rest_with_what_is_wanted() {
             cluster.settle_with_pods();
             cluster.run(Duration::from_secs(301));
         }
-        // Pods of sets that were deleted are the garbage collector's.
+        // Pods of deleted sets are left to the garbage collector.
         for pod in cluster.list("pods") {
             let owners =
                 pod.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Pods on tainted devices in a whole control plane.
+//! Tests of pods on tainted devices in a control plane.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ const CLAIMS: &str = "resourceclaims.resource.k8s.io";
 const RULES: &str = "devicetaintrules.resource.k8s.io";
 const SLICES: &str = "resourceslices.resource.k8s.io";
 
-/// Three pods on device `x` of three claims: one that puts up with nothing, one for a hundred seconds, one for ever.
+/// Three pods on device `x` with three claims: without toleration, with one of 100 seconds, with an unlimited
+/// one.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new(|| (vec![Box::new(DeviceTaintEviction)], crate::indexes::all()), 7);
     publish(&mut cluster, "s", 1, value!([]));
@@ -52,7 +53,7 @@ fn use_device(cluster: &mut Cluster, name: &str, tolerations: Value) {
     cluster.patch(CLAIMS, &format!("default/{name}"), "status", value!({"status": (status)})).unwrap();
 }
 
-/// Says what devices there are, with these taints on `x`.
+/// Publishes a ResourceSlice, with these taints on `x`.
 fn publish(cluster: &mut Cluster, name: &str, generation: i64, taints: Value) {
     let slice = value!({
         "metadata": {"name": (name)},
@@ -97,7 +98,7 @@ fn bad() -> Value {
 }
 
 #[test]
-fn pods_go_when_the_patience_of_their_claims_ends() {
+fn pods_are_evicted_when_the_tolerations_of_their_claims_end() {
     let mut cluster = cluster();
     publish(&mut cluster, "s", 1, value!([{"key": "bad", "effect": "NoSchedule"}]));
     assert_eq!(running(&cluster).len(), 3, "who is there may stay");
@@ -117,7 +118,7 @@ fn pods_go_when_the_patience_of_their_claims_ends() {
 }
 
 #[test]
-fn a_taint_that_goes_in_time_spares_the_patient_and_old_slices_do_not_count() {
+fn removed_taint_cancels_eviction_and_old_slices_are_ignored() {
     let mut cluster = cluster();
     publish(&mut cluster, "s", 1, bad());
     cluster.run(Duration::from_secs(50));
@@ -129,7 +130,7 @@ fn a_taint_that_goes_in_time_spares_the_patient_and_old_slices_do_not_count() {
 }
 
 #[test]
-fn a_rule_makes_pods_go_and_tells_how_far_it_has_come() {
+fn rule_evicts_pods_and_reports_progress() {
     let mut cluster = cluster();
     cluster.create(RULES, "", rule("NoExecute", "x"));
     cluster.settle();
@@ -150,7 +151,7 @@ fn a_rule_makes_pods_go_and_tells_how_far_it_has_come() {
 }
 
 #[test]
-fn a_rule_without_effect_tells_what_it_would_do() {
+fn rule_without_effect_reports_a_dry_run() {
     let mut cluster = cluster();
     cluster.create(RULES, "", rule("None", "x"));
     cluster.run(Duration::from_secs(300));
@@ -173,7 +174,7 @@ fn a_rule_without_effect_tells_what_it_would_do() {
 }
 
 #[test]
-fn who_may_not_use_a_claim_is_not_concerned() {
+fn pods_without_a_reservation_are_not_evicted() {
     let mut cluster = cluster();
     let pod = value!({
         "metadata": {"name": "stranger"},
@@ -189,7 +190,7 @@ fn who_may_not_use_a_claim_is_not_concerned() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..8 {
         let mut cluster = cluster();
         cluster.create(RULES, "", rule("NoExecute", "x"));
@@ -209,9 +210,9 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
     }
 }
 
-/// From random states it comes to rest: who puts up with nothing is gone if and only if its device is tainted.
+/// Random states converge: the pod without toleration is gone if and only if its device is tainted.
 #[test]
-fn whatever_people_do_it_comes_to_rest_and_the_right_pods_are_gone() {
+fn random_edits_converge_and_exactly_the_tainted_pods_are_evicted() {
     for seed in 0..30 {
         let mut cluster = cluster();
         let mut rng = fastrand::Rng::with_seed(seed);

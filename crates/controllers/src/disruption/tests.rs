@@ -1,4 +1,4 @@
-//! Disruption budgets in a whole control plane.
+//! Tests of PodDisruptionBudgets in a control plane.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn said(cluster: &Cluster, reason: &str) -> usize {
 }
 
 #[test]
-fn the_budget_follows_from_the_pods_and_their_owners() {
+fn budget_follows_the_pods_and_their_controllers() {
     for (field, number, expected) in [
         ("minAvailable", Value::from(2), [5, 2, 5, 3]),
         ("minAvailable", Value::from("50%"), [5, 3, 5, 2]),
@@ -94,7 +94,7 @@ fn the_budget_follows_from_the_pods_and_their_owners() {
 }
 
 #[test]
-fn pods_that_cannot_serve_or_are_about_to_go_do_not_count() {
+fn unready_and_evicted_pods_are_not_healthy() {
     let mut cluster = start(4, "maxUnavailable", 1);
     let pods = cluster.list("pods");
     let path = |at: usize| format!("default/{}", pods[at].str_at(&["metadata", "name"]));
@@ -130,7 +130,7 @@ fn pods_that_cannot_serve_or_are_about_to_go_do_not_count() {
 }
 
 #[test]
-fn what_cannot_be_counted_may_not_be_disrupted() {
+fn unknown_scale_allows_no_disruptions() {
     let mut cluster = cluster(7);
     cluster.create("poddisruptionbudgets.policy", "default", budget("maxUnavailable", 1));
     cluster.settle();
@@ -156,7 +156,7 @@ fn what_cannot_be_counted_may_not_be_disrupted() {
 }
 
 #[test]
-fn the_scale_that_people_set_counts_before_the_pods_are_there() {
+fn spec_replicas_count_before_the_pods_exist() {
     let mut cluster = start(2, "maxUnavailable", 1);
     cluster.patch("replicasets.apps", "default/web", "", value!({"spec": {"replicas": 10}})).unwrap();
     cluster.settle();
@@ -167,7 +167,7 @@ fn the_scale_that_people_set_counts_before_the_pods_are_there() {
 }
 
 #[test]
-fn a_disruption_that_never_came_is_called_off() {
+fn stale_disruption_target_is_reset() {
     let mut cluster = start(1, "maxUnavailable", 1);
     let path = format!("default/{}", cluster.list("pods")[0].str_at(&["metadata", "name"]));
     let now = Seconds(cluster.now).to_string();
@@ -189,7 +189,7 @@ fn a_disruption_that_never_came_is_called_off() {
 }
 
 #[test]
-fn from_any_state_the_budget_comes_to_the_same_numbers() {
+fn random_states_converge_to_the_same_budget() {
     for seed in 0..30 {
         let mut cluster = cluster(seed);
         let replicas = cluster.rng.i64(0..6);

@@ -1,4 +1,4 @@
-//! EndpointSlices in a whole control plane.
+//! Tests of EndpointSlices in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -59,7 +59,7 @@ fn endpoints(slice: &Value) -> &[Value] {
 }
 
 #[test]
-fn a_service_without_pods_has_an_empty_slice_and_then_one_with_them() {
+fn empty_slice_is_created_first_and_filled_later() {
     let mut cluster = cluster();
     cluster.create("services", "default", service(&[]));
     cluster.settle();
@@ -86,7 +86,7 @@ fn a_service_without_pods_has_an_empty_slice_and_then_one_with_them() {
 }
 
 #[test]
-fn slices_hold_a_hundred_and_change_as_little_as_possible() {
+fn slices_hold_a_hundred_endpoints_and_change_minimally() {
     let mut cluster = cluster();
     for number in 0..250 {
         pod(&mut cluster, number);
@@ -111,7 +111,7 @@ fn slices_hold_a_hundred_and_change_as_little_as_possible() {
 }
 
 #[test]
-fn headless_services_terminating_pods_and_hints() {
+fn headless_services_terminating_pods_and_hints_are_supported() {
     let mut cluster = cluster();
     let extra = [("clusterIP", Value::from("None")), ("trafficDistribution", Value::from("PreferClose"))];
     cluster.create("services", "default", service(&extra));
@@ -129,7 +129,7 @@ fn headless_services_terminating_pods_and_hints() {
     cluster.assert_quiet();
 }
 
-/// Identities of the slices and the number of their endpoints.
+/// UIDs of the slices, and the number of their endpoints.
 fn identities(cluster: &Cluster) -> Vec<(String, usize)> {
     let uid = |slice: &Value| slice.str_at(&["metadata", "uid"]).to_owned();
     slices(cluster).iter().map(|slice| (uid(slice), endpoints(slice).len())).collect()
@@ -156,7 +156,7 @@ fn empty_slice_is_refilled_and_emptied_slice_is_kept() {
 }
 
 #[test]
-fn slice_of_old_ports_takes_the_endpoints_of_new_ports() {
+fn slice_of_old_ports_is_reused_for_new_ports() {
     let mut cluster = cluster();
     cluster.create("services", "default", service(&[]));
     pod(&mut cluster, 1);

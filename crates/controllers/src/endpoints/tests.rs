@@ -1,4 +1,4 @@
-//! Endpoints in a whole control plane.
+//! Tests of Endpoints in a control plane.
 
 use setpoint_sim::cluster::Cluster;
 
@@ -41,7 +41,7 @@ fn counts(cluster: &Cluster) -> (usize, usize) {
 }
 
 #[test]
-fn pods_that_are_ready_serve_and_others_are_named() {
+fn ready_and_unready_addresses_are_listed_separately() {
     let mut cluster = cluster();
     cluster.settle();
     assert_eq!(counts(&cluster), (0, 0));
@@ -59,7 +59,7 @@ fn pods_that_are_ready_serve_and_others_are_named() {
 }
 
 #[test]
-fn no_more_than_a_thousand_addresses_are_told_and_the_rest_is_mentioned() {
+fn addresses_are_truncated_at_a_thousand_with_an_annotation() {
     let mut cluster = cluster();
     for number in 0..1005 {
         pod(&mut cluster, number, if number < 990 { "True" } else { "False" });
@@ -72,7 +72,7 @@ fn no_more_than_a_thousand_addresses_are_told_and_the_rest_is_mentioned() {
 }
 
 #[test]
-fn what_was_made_for_a_service_goes_with_it_and_the_rest_stays() {
+fn endpoints_of_a_deleted_service_are_deleted_and_foreign_ones_stay() {
     let mut cluster = cluster();
     cluster.create("endpoints", "default", value!({"metadata": {"name": "mine"}}));
     cluster.settle();

@@ -1,4 +1,4 @@
-//! Claims of pods in a whole control plane.
+//! Tests of ephemeral volumes in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -25,7 +25,7 @@ fn pod() -> Value {
 }
 
 #[test]
-fn the_claim_is_made_once_and_again_when_it_is_gone() {
+fn claim_is_created_once_and_recreated_after_deletion() {
     let mut cluster = cluster();
     cluster.create("pods", "default", pod());
     cluster.settle();
@@ -43,7 +43,7 @@ fn the_claim_is_made_once_and_again_when_it_is_gone() {
 }
 
 #[test]
-fn a_claim_that_is_not_the_pods_is_left_alone_and_people_are_told() {
+fn claim_without_the_pod_as_owner_is_left_alone_with_an_event() {
     let mut cluster = cluster();
     let strange = value!({"metadata": {"name": "p-v"}, "spec": (spec())});
     cluster.create("persistentvolumeclaims", "default", strange);

@@ -1,4 +1,4 @@
-//! Claims that grow, in a whole control plane, beside who binds them.
+//! Tests of volume expansion in a control plane with the volume binder.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn ask(cluster: &mut Cluster, size: &str) {
     cluster.patch("persistentvolumeclaims", "default/c", "", patch).unwrap();
 }
 
-/// The sizes that the claim says it has and that its volume has, and what it says about getting more.
+/// Capacity of the claim, capacity of its volume, and the resize conditions.
 fn sizes(cluster: &Cluster) -> (String, String, String) {
     let claim = cluster.get("persistentvolumeclaims", "default/c").unwrap();
     let volume = cluster.get("persistentvolumes", claim.str_at(&["spec", "volumeName"])).unwrap();
@@ -61,7 +61,7 @@ fn is_grown(cluster: &Cluster, size: &str) {
 }
 
 #[test]
-fn a_claim_of_the_built_in_provisioner_that_asks_for_more_gets_it() {
+fn claim_of_the_built_in_provisioner_grows() {
     let mut cluster = cluster();
     is_grown(&cluster, "1Gi");
     cluster.assert_quiet();
@@ -78,7 +78,7 @@ fn a_claim_of_the_built_in_provisioner_that_asks_for_more_gets_it() {
 }
 
 #[test]
-fn while_it_grows_it_says_so() {
+fn growing_claim_has_the_resizing_condition() {
     let mut cluster = cluster();
     ask(&mut cluster, "2Gi");
     cluster.observe();
@@ -95,7 +95,7 @@ fn while_it_grows_it_says_so() {
 }
 
 #[test]
-fn other_volumes_are_made_to_grow_by_others_who_are_waited_for() {
+fn claim_of_a_csi_volume_waits_for_the_external_resizer() {
     let sources = [
         (
             "csi",
@@ -140,14 +140,14 @@ fn other_volumes_are_made_to_grow_by_others_who_are_waited_for() {
         let resizer = if field == "awsElasticBlockStore" { "ebs.csi.aws.com" } else { "" };
         assert_eq!(found.str_at(&["metadata", "annotations", RESIZER]), resizer);
         cluster.run(Duration::from_secs(600));
-        assert_eq!(cluster.list("events").len(), events.len(), "it is said once");
+        assert_eq!(cluster.list("events").len(), events.len(), "one Event");
         assert_eq!(sizes(&cluster), ("1Gi".to_owned(), "1Gi".to_owned(), String::new()));
         cluster.assert_quiet();
     }
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..8 {
         let mut cluster = cluster();
         ask(&mut cluster, "3Gi");
@@ -159,7 +159,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
                 cluster.plan();
             }
         }
-        // While the loop is away, somebody wants less again, but still more than there is.
+        // While the loop is down, the request shrinks, but stays above the capacity.
         if crash_after % 2 == 0 && sizes(&cluster).0 == "1Gi" {
             let patch = value!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
             let _ = cluster.patch("persistentvolumeclaims", "default/c", "", patch);
@@ -175,7 +175,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
 }
 
 #[test]
-fn whatever_people_do_it_comes_to_rest_and_sizes_agree() {
+fn random_edits_converge_and_sizes_agree() {
     for seed in 0..30 {
         let mut cluster = cluster();
         let mut rng = fastrand::Rng::with_seed(seed);

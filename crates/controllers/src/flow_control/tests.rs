@@ -1,4 +1,4 @@
-//! What becomes of schemas and priorities.
+//! Tests of FlowSchemas and PriorityLevelConfigurations.
 
 use setpoint_api::{json, value};
 use setpoint_sim::cluster::Cluster;
@@ -19,7 +19,7 @@ fn dangling(cluster: &Cluster, schema: &str) -> String {
 }
 
 #[test]
-fn an_empty_cluster_gets_all_that_every_cluster_has() {
+fn empty_cluster_gets_the_bootstrap_objects() {
     let mut cluster = cluster();
     let mut expected: Vec<&str> = builtin::schema_names().collect();
     expected.sort_unstable();
@@ -32,7 +32,7 @@ fn an_empty_cluster_gets_all_that_every_cluster_has() {
 }
 
 #[test]
-fn a_schema_is_told_whether_its_priority_is_there() {
+fn schema_with_a_missing_priority_level_is_dangling() {
     let mut cluster = cluster();
     let spec = value!({"priorityLevelConfiguration": {"name": "mine"}, "matchingPrecedence": 7});
     cluster.create(SCHEMAS, "", value!({"metadata": {"name": "s"}, "spec": (spec)}));
@@ -58,7 +58,7 @@ fn a_schema_is_told_whether_its_priority_is_there() {
 }
 
 #[test]
-fn what_follows_is_restored_and_what_was_taken_over_is_left_alone() {
+fn auto_updated_objects_are_restored_and_user_managed_ones_kept() {
     let mut cluster = cluster();
     for (resource, name) in [(SCHEMAS, "exempt"), (SCHEMAS, "probes"), (PRIORITY_LEVELS, "catch-all")] {
         cluster.delete(resource, name, &Value::map()).unwrap();
@@ -86,7 +86,7 @@ fn what_follows_is_restored_and_what_was_taken_over_is_left_alone() {
 }
 
 #[test]
-fn what_says_it_follows_us_but_is_nothing_of_ours_goes() {
+fn auto_updated_objects_without_a_bootstrap_object_are_deleted() {
     let mut cluster = cluster();
     let spec = value!({"priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 7});
     for (name, metadata) in

@@ -1,4 +1,4 @@
-//! Owners and what they own in a whole control plane.
+//! Tests of owners and dependents in a control plane.
 
 use fastrand::Rng;
 use setpoint_api::{Value, value};
@@ -18,14 +18,14 @@ fn owner(name: &str, uid: &str, blocking: bool) -> Value {
     })
 }
 
-/// Makes a ConfigMap with owners in the namespace `default`, and gives its identity.
+/// Creates a ConfigMap with owners in the namespace `default`, and returns its UID.
 fn make(cluster: &mut Cluster, name: &str, owners: Vec<Value>) -> String {
     let object = value!({"metadata": {"name": (name), "ownerReferences": (owners)}});
     cluster.create("configmaps", "default", object);
     uid(cluster, name)
 }
 
-/// Makes one that is owned by others, by their names, and holds them back.
+/// Creates a ConfigMap that is a blocking dependent of others, by their names.
 fn owned(cluster: &mut Cluster, name: &str, owners: &[&str]) -> String {
     let owners = owners.iter().map(|name| owner(name, &uid(cluster, name), true)).collect();
     make(cluster, name, owners)
@@ -71,7 +71,7 @@ fn said(cluster: &Cluster) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_an_event_owns_stays_while_the_event_is_there() {
+fn dependents_of_an_event_stay_while_it_exists() {
     let mut cluster = cluster();
     let event = value!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}});
     cluster.create("events", "default", event);
@@ -86,7 +86,7 @@ fn what_an_event_owns_stays_while_the_event_is_there() {
 }
 
 #[test]
-fn what_is_owned_goes_after_its_owner_in_the_background() {
+fn background_deletion_collects_dependents() {
     let mut cluster = cluster();
     owned(&mut cluster, "a", &[]);
     owned(&mut cluster, "b", &["a"]);
@@ -95,14 +95,14 @@ fn what_is_owned_goes_after_its_owner_in_the_background() {
     cluster.settle();
     assert_eq!(names(&cluster), ["a", "b", "c", "other"]);
     delete(&mut cluster, "a", "Background");
-    assert_eq!(names(&cluster), ["b", "c", "other"], "the owner goes first");
+    assert_eq!(names(&cluster), ["b", "c", "other"], "the owner is deleted first");
     cluster.settle();
     assert_eq!(names(&cluster), ["other"]);
     cluster.assert_quiet();
 }
 
 #[test]
-fn an_owner_deleted_in_the_foreground_waits_for_those_that_hold_it_back() {
+fn foreground_deletion_waits_for_blocking_dependents() {
     let mut cluster = cluster();
     let a = owned(&mut cluster, "a", &[]);
     owned(&mut cluster, "b", &["a"]);
@@ -121,12 +121,12 @@ fn an_owner_deleted_in_the_foreground_waits_for_those_that_hold_it_back() {
     cluster.assert_quiet();
     set_finalizers(&mut cluster, "c", vec![]);
     cluster.settle();
-    assert_eq!(names(&cluster), ["free"], "what does not hold back is not waited for");
+    assert_eq!(names(&cluster), ["free"], "non-blocking dependents are not waited for");
     cluster.assert_quiet();
 }
 
 #[test]
-fn orphans_stay_and_forget_their_owner() {
+fn orphaned_dependents_lose_their_owner_reference() {
     let mut cluster = cluster();
     owned(&mut cluster, "a", &[]);
     owned(&mut cluster, "x", &[]);
@@ -141,7 +141,7 @@ fn orphans_stay_and_forget_their_owner() {
 }
 
 #[test]
-fn an_object_with_another_owner_stays_and_forgets_the_one_that_goes() {
+fn object_with_another_owner_loses_only_the_reference() {
     for policy in ["Background", "Foreground"] {
         let mut cluster = cluster();
         owned(&mut cluster, "a", &[]);
@@ -156,7 +156,7 @@ fn an_object_with_another_owner_stays_and_forgets_the_one_that_goes() {
 }
 
 #[test]
-fn cycles_go_whole_however_they_were_deleted() {
+fn cycles_are_collected_in_any_deletion_order() {
     for length in 2..5 {
         for (first, second) in [("Foreground", ""), ("Foreground", "Foreground"), ("Background", "")] {
             let mut cluster = cluster();
@@ -170,7 +170,7 @@ fn cycles_go_whole_however_they_were_deleted() {
                 own(&mut cluster, &names_of[n], vec![owner(next, &uid, true)]);
             }
             cluster.settle();
-            assert_eq!(names(&cluster).len(), length, "a cycle holds itself");
+            assert_eq!(names(&cluster).len(), length, "a cycle keeps itself alive");
             delete(&mut cluster, "c0", first);
             if !second.is_empty() {
                 delete(&mut cluster, "c1", second);
@@ -183,7 +183,7 @@ fn cycles_go_whole_however_they_were_deleted() {
 }
 
 #[test]
-fn an_owner_in_another_namespace_is_none_and_people_are_told() {
+fn owner_in_another_namespace_is_invalid_with_an_event() {
     let mut cluster = cluster();
     cluster.create("namespaces", "", value!({"metadata": {"name": "far"}}));
     cluster.create("configmaps", "far", value!({"metadata": {"name": "a"}}));
@@ -193,7 +193,10 @@ fn an_owner_in_another_namespace_is_none_and_people_are_told() {
     cluster.create("clusterroles.rbac.authorization.k8s.io", "", role);
     cluster.settle();
     assert!(cluster.get("configmaps", "default/b").is_none());
-    assert!(cluster.get("clusterroles.rbac.authorization.k8s.io", "r").is_some(), "a mistake harms nobody");
+    assert!(
+        cluster.get("clusterroles.rbac.authorization.k8s.io", "r").is_some(),
+        "an invalid reference deletes nothing"
+    );
     let said = said(&cluster);
     let message = format!(
         "ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {a}] does not exist in namespace \"default\""
@@ -201,16 +204,16 @@ fn an_owner_in_another_namespace_is_none_and_people_are_told() {
     assert!(said.contains(&("OwnerRefInvalidNamespace".to_owned(), message)), "{said:?}");
     assert_eq!(said.len(), 2, "{said:?}");
     cluster.run(std::time::Duration::from_secs(100));
-    assert_eq!(cluster.list("events").len(), 2, "it is told once");
+    assert_eq!(cluster.list("events").len(), 2, "one Event");
     let delete = cluster.delete("configmaps", "far/a", &value!({"propagationPolicy": "Foreground"}));
     delete.unwrap();
     cluster.settle();
-    assert!(cluster.get("configmaps", "far/a").is_none(), "what cannot be owned holds nothing back");
+    assert!(cluster.get("configmaps", "far/a").is_none(), "invalid dependents do not block");
     cluster.assert_quiet();
 }
 
 #[test]
-fn an_owner_of_the_same_name_with_another_identity_is_none() {
+fn owner_of_the_same_name_with_another_uid_is_missing() {
     let mut cluster = cluster();
     owned(&mut cluster, "a", &[]);
     make(&mut cluster, "b", vec![owner("a", "stale", true)]);
@@ -220,7 +223,7 @@ fn an_owner_of_the_same_name_with_another_identity_is_none() {
 }
 
 #[test]
-fn an_owner_of_a_kind_that_is_not_served_protects_what_it_owns() {
+fn owner_of_an_unserved_kind_keeps_its_dependents() {
     let mut cluster = cluster();
     let unknown = value!({"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t"});
     make(&mut cluster, "b", vec![owner("a", "absent", true), unknown]);
@@ -230,7 +233,7 @@ fn an_owner_of_a_kind_that_is_not_served_protects_what_it_owns() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for policy in ["Background", "Foreground", "Orphan"] {
         for crash_after in 0..12 {
             let mut cluster = cluster();
@@ -258,7 +261,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
 }
 
 #[test]
-fn from_any_graph_and_any_deletions_it_comes_to_rest_with_no_bond_broken() {
+fn random_graphs_and_deletions_converge_to_a_consistent_state() {
     for seed in 0..300 {
         let mut rng = Rng::with_seed(seed);
         let mut cluster = seeded(seed);

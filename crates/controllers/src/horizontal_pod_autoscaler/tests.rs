@@ -1,4 +1,4 @@
-//! Autoscalers in a whole control plane, with metrics that the tests make up.
+//! Tests of autoscalers in a control plane, with generated metrics.
 
 use std::time::Duration;
 
@@ -60,13 +60,13 @@ fn start(replicas: i64, min: i64, max: i64, metrics: Value, more: &Value) -> Clu
     let mut cluster = cluster();
     cluster.create("replicasets.apps", "default", set(replicas));
     run_pods(&mut cluster);
-    // The pods have long been up.
+    // The pods have been running for an hour.
     cluster.now = cluster.now.after(Duration::from_secs(3600));
     cluster.create(RESOURCE, "default", autoscaler(min, max, metrics, more));
     cluster
 }
 
-/// Plays the nodes: every pod runs since now.
+/// Node: every pod runs as of now.
 fn run_pods(cluster: &mut Cluster) {
     cluster.settle_with_pods();
     for pod in cluster.list("pods") {
@@ -79,7 +79,7 @@ fn run_pods(cluster: &mut Cluster) {
     cluster.settle();
 }
 
-/// Asks whoever asks, and answers by a rule, as a shell would; then lets everything happen that follows.
+/// Answers pending queries by a rule, as a shell would, and runs the loop until it is idle.
 fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Ask) -> Result<Value, String>) -> usize {
     cluster.now = cluster.now.after(Duration::from_secs(15));
     let mut asked = 0;
@@ -99,7 +99,7 @@ fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Ask) -> Result<Value,
     asked
 }
 
-/// Every pod uses so many thousandths.
+/// Rule: every pod uses `value` thousandths.
 fn each(value: i64) -> impl Fn(&Cluster, &Ask) -> Result<Value, String> {
     move |cluster, _| {
         let mut pods = Value::map();
@@ -138,10 +138,10 @@ fn said(cluster: &Cluster, reason: &str) -> Vec<String> {
 }
 
 #[test]
-fn as_many_pods_as_the_load_asks_for() {
+fn target_is_scaled_to_its_load() {
     let mut cluster = start(2, 1, 10, value!([(cpu(50))]), &Value::map());
-    assert_eq!(round(&mut cluster, &each(52)), 1, "one metric is asked for once");
-    assert_eq!(replicas(&cluster), 2, "that is near enough");
+    assert_eq!(round(&mut cluster, &each(52)), 1, "one query per metric");
+    assert_eq!(replicas(&cluster), 2, "within the tolerance");
     assert_eq!(condition(&cluster, "AbleToScale"), is("True", "ReadyForNewScale"));
     assert_eq!(condition(&cluster, "ScalingActive"), is("True", "ValidMetricFound"));
     assert_eq!(condition(&cluster, "ScalingLimited"), is("False", "DesiredWithinRange"));
@@ -160,7 +160,7 @@ fn as_many_pods_as_the_load_asks_for() {
 }
 
 #[test]
-fn lower_proposals_are_held_back_for_five_minutes() {
+fn scale_down_is_stabilized_for_five_minutes() {
     let mut cluster = start(8, 1, 10, value!([(cpu(50))]), &Value::map());
     round(&mut cluster, &each(50));
     for _ in 0..19 {
@@ -175,7 +175,7 @@ fn lower_proposals_are_held_back_for_five_minutes() {
 }
 
 #[test]
-fn numbers_out_of_range_are_mended_without_asking() {
+fn replicas_out_of_range_are_corrected_without_metrics() {
     for (replicas_now, wanted, reason) in [
         (9, 5, "New size: 5; reason: Current number of replicas above Spec.MaxReplicas"),
         (1, 3, "New size: 3; reason: Current number of replicas below Spec.MinReplicas"),
@@ -188,12 +188,12 @@ fn numbers_out_of_range_are_mended_without_asking() {
     }
     let mut cluster = start(0, 1, 5, value!([(cpu(50))]), &Value::map());
     round(&mut cluster, &each(500));
-    assert_eq!(replicas(&cluster), 0, "who sets zero means it");
+    assert_eq!(replicas(&cluster), 0, "a target scaled to zero by a user stays there");
     assert_eq!(condition(&cluster, "ScalingActive"), is("False", "ScalingDisabled"));
 }
 
 #[test]
-fn the_pace_is_bounded_by_rule_and_by_behavior() {
+fn scaling_is_limited_by_default_and_by_behavior() {
     let mut cluster = start(1, 1, 100, value!([(cpu(50))]), &Value::map());
     for wanted in [4, 8, 16] {
         round(&mut cluster, &each(5000));
@@ -225,7 +225,7 @@ fn the_pace_is_bounded_by_rule_and_by_behavior() {
 }
 
 #[test]
-fn tolerances_can_be_set() {
+fn tolerances_are_configurable() {
     let behavior = value!({"behavior": {
         "scaleUp": {"tolerance": "500m"}, "scaleDown": {"stabilizationWindowSeconds": 0, "tolerance": "0"},
     }});
@@ -237,7 +237,7 @@ fn tolerances_can_be_set() {
 }
 
 #[test]
-fn of_several_metrics_the_highest_counts_and_a_missing_one_forbids_fewer() {
+fn highest_metric_wins_and_a_missing_one_prevents_scale_down() {
     let queue = value!({"type": "External", "external": {
         "metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "10"},
     }});
@@ -250,9 +250,9 @@ fn of_several_metrics_the_highest_counts_and_a_missing_one_forbids_fewer() {
         }
     };
     assert_eq!(round(&mut cluster, &answers(Ok(60_000), 50)), 2);
-    assert_eq!(replicas(&cluster), 6, "the queue asks for more");
+    assert_eq!(replicas(&cluster), 6, "the queue metric is higher");
     round(&mut cluster, &answers(Err("no such metric"), 10));
-    assert_eq!(replicas(&cluster), 6, "nobody knows how long the queue is");
+    assert_eq!(replicas(&cluster), 6, "the queue metric is unknown");
     assert_eq!(condition(&cluster, "ScalingActive"), is("False", "FailedGetExternalMetric"));
     assert_eq!(
         said(&cluster, "FailedComputeMetricsReplicas"),
@@ -266,7 +266,7 @@ fn of_several_metrics_the_highest_counts_and_a_missing_one_forbids_fewer() {
 }
 
 #[test]
-fn pods_that_tell_nothing_are_taken_for_what_changes_least() {
+fn pods_without_metrics_are_assumed_conservatively() {
     let mut cluster = start(
         4,
         1,
@@ -294,7 +294,7 @@ fn pods_that_tell_nothing_are_taken_for_what_changes_least() {
 }
 
 #[test]
-fn a_target_that_is_not_there_is_said_once() {
+fn missing_target_is_one_event() {
     let mut cluster = cluster();
     cluster.create(RESOURCE, "default", autoscaler(1, 3, value!([(cpu(50))]), &Value::map()));
     for _ in 0..3 {
@@ -306,7 +306,7 @@ fn a_target_that_is_not_there_is_said_once() {
 }
 
 #[test]
-fn answers_that_never_come_or_come_after_a_crash_do_no_harm() {
+fn missing_answers_and_answers_after_a_crash_are_harmless() {
     let mut cluster = start(3, 1, 10, value!([(cpu(50))]), &Value::map());
     cluster.settle();
     cluster.crash();
@@ -321,12 +321,12 @@ fn answers_that_never_come_or_come_after_a_crash_do_no_harm() {
 }
 
 #[test]
-fn autoscalers_that_control_the_same_pods_do_not_scale() {
+fn overlapping_autoscalers_do_not_scale() {
     let mut cluster = start(2, 1, 10, value!([(cpu(50))]), &Value::map());
     let mut other = autoscaler(1, 10, value!([(cpu(50))]), &Value::map());
     other.ensure_map("metadata").insert("name", "other");
     cluster.create(RESOURCE, "default", other);
-    assert_eq!(round(&mut cluster, &each(1000)), 0, "no metric is asked for");
+    assert_eq!(round(&mut cluster, &each(1000)), 0, "no metric is queried");
     assert_eq!(replicas(&cluster), 2);
     assert_eq!(condition(&cluster, "ScalingActive"), is("False", "AmbiguousSelector"));
     assert_eq!(condition(&cluster, "AbleToScale"), is("True", "SucceededGetScale"));

@@ -1,4 +1,4 @@
-//! Addresses of Services in a whole control plane.
+//! Tests of Service addresses in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -29,7 +29,7 @@ fn address(name: &str, service: &str) -> Value {
 }
 
 #[test]
-fn an_address_that_was_lost_is_allocated_again() {
+fn lost_address_is_allocated_again() {
     let mut cluster = cluster();
     cluster.assert_quiet();
     cluster.delete(ADDRESSES, "10.0.0.9", &Value::map()).unwrap();
@@ -42,7 +42,7 @@ fn an_address_that_was_lost_is_allocated_again() {
 }
 
 #[test]
-fn an_address_without_service_goes_after_a_minute() {
+fn leaked_address_is_deleted_after_a_minute() {
     let mut cluster = cluster();
     cluster.create(ADDRESSES, "", address("10.0.0.77", "nobody"));
     cluster.run(Duration::from_secs(50));
@@ -54,7 +54,7 @@ fn an_address_without_service_goes_after_a_minute() {
 }
 
 #[test]
-fn an_address_that_its_service_does_not_have_goes_and_one_of_a_stranger_is_taken_back() {
+fn stale_address_is_deleted_and_one_of_another_parent_is_reassigned() {
     let mut cluster = cluster();
     cluster.create(ADDRESSES, "", address("10.0.0.78", "s"));
     cluster.delete(ADDRESSES, "10.0.0.9", &Value::map()).unwrap();

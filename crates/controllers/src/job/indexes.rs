@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_written_as_people_know_them() {
+    fn intervals_match_upstream_format() {
         let all = Indexes::default().with([7, 1, 3, 4, 5, 9, 8, 11, 12]);
         assert_eq!(all.to_string(), "1,3-5,7-9,11,12");
         assert_eq!(Indexes::parse("1,3-5,x,7-9,11,12", 9), Indexes::default().with([1, 3, 4, 5, 7, 8]));
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_set_of_intervals_is_a_set(
+        fn indexes_agree_with_a_model_set(
             a in prop::collection::btree_set(0i64..40, 0..30),
             b in prop::collection::btree_set(0i64..40, 0..30),
             count in 0usize..50,

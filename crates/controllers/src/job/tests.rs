@@ -1,4 +1,4 @@
-//! Jobs in a whole control plane.
+//! Tests of Jobs in a control plane.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn cluster(seed: u64) -> Cluster {
     Cluster::new(|| (vec![Box::new(super::JobController)], crate::indexes::all()), seed)
 }
 
-/// A Job named `work`, with more of a spec.
+/// Job `work`, with additional spec fields.
 fn job(more: &Value) -> Value {
     let mut job = value!({
         "metadata": {"name": "work"},
@@ -40,7 +40,7 @@ fn number(cluster: &Cluster, field: &str) -> i64 {
     status(cluster).get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// The conditions that hold, each with its reason.
+/// True conditions, each with its reason.
 fn conditions(cluster: &Cluster) -> Vec<(String, String)> {
     let status = status(cluster);
     let conditions = status.get("conditions").and_then(Value::as_list).unwrap_or_default();
@@ -67,7 +67,7 @@ fn is_going(pod: &Value) -> bool {
         && pod.at(&["metadata", "deletionTimestamp"]).is_none()
 }
 
-/// The pods that run or are going to.
+/// Pods that are pending or running.
 fn going(cluster: &Cluster) -> Vec<Value> {
     cluster.list("pods").into_iter().filter(is_going).collect()
 }
@@ -76,7 +76,7 @@ fn index_of(pod: &Value) -> &str {
     pod.str_at(&["metadata", "annotations", super::COMPLETION_INDEX])
 }
 
-/// Plays the node: a pod ends with an exit code.
+/// Node: terminates a pod with an exit code.
 fn end(cluster: &mut Cluster, pod: &Value, code: i64) {
     let phase = if code == 0 { "Succeeded" } else { "Failed" };
     let now = Seconds(cluster.now).to_string();
@@ -93,7 +93,7 @@ fn end_all(cluster: &mut Cluster, code: i64) {
     cluster.settle();
 }
 
-/// Plays the node: every deleted pod goes.
+/// Node: removes every deleted pod.
 fn let_go(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {
         if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
@@ -108,7 +108,7 @@ fn pass(cluster: &mut Cluster, seconds: u64) {
 }
 
 #[test]
-fn pods_run_until_enough_have_succeeded() {
+fn job_completes_after_enough_successes() {
     let mut cluster = start(&value!({"completions": 3, "parallelism": 2}));
     assert_eq!((going(&cluster).len(), number(&cluster, "active")), (2, 2));
     let pod = &going(&cluster)[0];
@@ -134,7 +134,7 @@ fn pods_run_until_enough_have_succeeded() {
 }
 
 #[test]
-fn job_whose_counters_are_at_their_maximum_still_ends() {
+fn job_with_counters_at_their_maximum_finishes() {
     let mut cluster =
         start(&value!({"completions": 2, "parallelism": 1, "backoffLimit": (i64::from(i32::MAX))}));
     let most = i64::from(i32::MAX);
@@ -148,13 +148,13 @@ fn job_whose_counters_are_at_their_maximum_still_ends() {
 }
 
 #[test]
-fn without_completions_the_first_success_is_enough() {
+fn work_queue_job_completes_after_the_first_success() {
     let mut cluster = start(&value!({"parallelism": 3}));
     let pods = going(&cluster);
     assert_eq!(pods.len(), 3);
     end(&mut cluster, &pods[0], 0);
     cluster.settle();
-    assert_eq!(going(&cluster).len(), 2, "the others are let run");
+    assert_eq!(going(&cluster).len(), 2, "running pods continue");
     assert!(conditions(&cluster).is_empty());
     end_all(&mut cluster, 1);
     assert_eq!(conditions(&cluster), ended("SuccessCriteriaMet", "Complete", "CompletionsReached"));
@@ -194,7 +194,7 @@ fn every_index_has_its_own_pod() {
 }
 
 #[test]
-fn failures_are_replaced_later_and_later_until_the_limit() {
+fn failed_pods_are_replaced_with_backoff_until_the_limit() {
     let mut cluster = start(&value!({"backoffLimit": 2}));
     for wait in [10, 20] {
         end_all(&mut cluster, 1);
@@ -212,7 +212,7 @@ fn failures_are_replaced_later_and_later_until_the_limit() {
 }
 
 #[test]
-fn a_deleted_pod_is_a_failure_and_the_wait_outlives_the_loop() {
+fn deleted_pod_is_a_failure_and_the_backoff_survives_a_restart() {
     let mut cluster = start(&value!({"completions": 1}));
     let pod = going(&cluster).remove(0);
     cluster.delete("pods", &path(&pod), &Value::map()).unwrap();
@@ -223,14 +223,14 @@ fn a_deleted_pod_is_a_failure_and_the_wait_outlives_the_loop() {
     end_all(&mut cluster, 1);
     cluster.crash();
     cluster.settle();
-    assert_eq!(going(&cluster).len(), 0, "the failed pod is there to be seen");
+    assert_eq!(going(&cluster).len(), 0, "the failed pod still exists");
     pass(&mut cluster, 11);
     assert_eq!(going(&cluster).len(), 1);
     cluster.assert_quiet();
 }
 
 #[test]
-fn indexes_fail_by_themselves() {
+fn indexes_fail_independently() {
     let mut cluster = start(&value!({
         "completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1, "maxFailedIndexes": 1,
     }));
@@ -261,14 +261,14 @@ fn indexes_fail_by_themselves() {
 }
 
 #[test]
-fn too_many_failed_indexes_end_the_job_and_its_pods() {
+fn too_many_failed_indexes_fail_the_job() {
     let mut cluster = start(&value!({
         "completions": 4, "parallelism": 4, "completionMode": "Indexed", "backoffLimitPerIndex": 0, "maxFailedIndexes": 0,
     }));
     let pod = going(&cluster).remove(0);
     end(&mut cluster, &pod, 1);
     cluster.settle();
-    assert_eq!(conditions(&cluster).len(), 1, "decided, but pods are on their way out");
+    assert_eq!(conditions(&cluster).len(), 1, "decided, but pods are terminating");
     assert_eq!((going(&cluster).len(), number(&cluster, "terminating")), (0, 3));
     let_go(&mut cluster);
     assert_eq!(conditions(&cluster), ended("FailureTarget", "Failed", "MaxFailedIndexesExceeded"));
@@ -277,7 +277,7 @@ fn too_many_failed_indexes_end_the_job_and_its_pods() {
 }
 
 #[test]
-fn a_failure_means_what_the_policy_says() {
+fn pod_failure_policy_decides_about_failures() {
     let policy = value!({"rules": [
         {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}},
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -309,7 +309,7 @@ fn a_failure_means_what_the_policy_says() {
 }
 
 #[test]
-fn a_success_policy_ends_the_job_early() {
+fn success_policy_completes_the_job_early() {
     let policy = value!({"rules": [{"succeededIndexes": "1-2", "succeededCount": 1}]});
     let mut cluster = start(&value!({
         "completions": 4, "parallelism": 4, "completionMode": "Indexed", "successPolicy": (policy),
@@ -328,7 +328,7 @@ fn a_success_policy_ends_the_job_early() {
 }
 
 #[test]
-fn a_suspended_job_has_no_pods_and_its_clock_starts_anew() {
+fn suspended_job_has_no_pods_and_restarts_its_deadline() {
     let mut cluster = start(&value!({"completions": 2, "parallelism": 2, "activeDeadlineSeconds": 100}));
     pass(&mut cluster, 60);
     cluster.patch("jobs.batch", "default/work", "", value!({"spec": {"suspend": true}})).unwrap();
@@ -354,7 +354,7 @@ fn a_suspended_job_has_no_pods_and_its_clock_starts_anew() {
 }
 
 #[test]
-fn a_pod_may_be_replaced_only_when_it_has_failed() {
+fn replacement_policy_failed_waits_for_the_failure() {
     let mut cluster = start(&value!({"completions": 1, "podReplacementPolicy": "Failed"}));
     let pod = going(&cluster).remove(0);
     cluster.patch("pods", &path(&pod), "status", value!({"status": {"phase": "Running"}})).unwrap();
@@ -370,13 +370,13 @@ fn a_pod_may_be_replaced_only_when_it_has_failed() {
 }
 
 #[test]
-fn a_job_of_another_manager_is_left_alone() {
+fn job_managed_by_another_controller_is_left_alone() {
     let cluster = start(&value!({"managedBy": "example.com/queue"}));
     assert!(cluster.list("pods").is_empty() && status(&cluster).is_empty());
 }
 
 #[test]
-fn pods_of_a_job_that_is_gone_are_set_free() {
+fn pods_of_a_deleted_job_lose_their_finalizer() {
     let mut cluster = start(&value!({"completions": 2, "parallelism": 2}));
     cluster.delete("jobs.batch", "default/work", &value!({"propagationPolicy": "Background"})).unwrap();
     cluster.settle();
@@ -391,7 +391,7 @@ fn pods_of_a_job_that_is_gone_are_set_free() {
 }
 
 #[test]
-fn fewer_are_enough_when_people_say_so() {
+fn reduced_completions_complete_the_job() {
     let mut cluster = start(&value!({"completions": 4, "parallelism": 4, "completionMode": "Indexed"}));
     cluster
         .patch("jobs.batch", "default/work", "", value!({"spec": {"parallelism": 2, "completions": 2}}))
@@ -401,12 +401,12 @@ fn fewer_are_enough_when_people_say_so() {
     let pods = going(&cluster);
     let mut indexes: Vec<&str> = pods.iter().map(index_of).collect();
     indexes.sort_unstable();
-    assert_eq!(indexes, ["0", "1"], "indexes that are none go first");
+    assert_eq!(indexes, ["0", "1"], "pods with invalid indexes are deleted first");
     assert_eq!(number(&cluster, "failed"), 0);
     cluster.assert_quiet();
 }
 
-/// Does something that may happen to a Job at any time.
+/// Random event in the life of a Job.
 fn happen(cluster: &mut Cluster, ends: &mut (i64, i64)) {
     let pods = going(cluster);
     match cluster.rng.u32(..8) {
@@ -434,7 +434,7 @@ fn happen(cluster: &mut Cluster, ends: &mut (i64, i64)) {
 }
 
 #[test]
-fn whatever_happens_every_pod_is_counted_once() {
+fn random_histories_count_every_pod_once() {
     let mut retried = false;
     for seed in 0..60 {
         let mut cluster = cluster(seed);
@@ -472,7 +472,7 @@ fn whatever_happens_every_pod_is_counted_once() {
 }
 
 #[test]
-fn a_pod_that_ends_while_it_is_taken_away_is_counted() {
+fn pod_that_finishes_during_its_removal_is_counted() {
     let mut cluster = start(&value!({"parallelism": 3, "completions": 5}));
     cluster.patch("jobs.batch", "default/work", "", value!({"spec": {"parallelism": 1}})).unwrap();
     cluster.observe();
@@ -486,7 +486,7 @@ fn a_pod_that_ends_while_it_is_taken_away_is_counted() {
 }
 
 #[test]
-fn a_pod_that_ends_as_the_job_does_is_counted() {
+fn pod_that_finishes_with_the_job_is_counted() {
     let mut cluster = start(&value!({"parallelism": 2}));
     let pods = cluster.list("pods");
     end(&mut cluster, &pods[0], 0);

@@ -1,4 +1,4 @@
-//! Namespaces that go, in a whole control plane.
+//! Tests of terminating namespaces in a control plane.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
 }
 
 #[test]
-fn everything_in_it_goes_and_then_itself_and_nothing_else() {
+fn namespace_is_deleted_after_its_content_and_nothing_else() {
     let mut cluster = cluster();
     fill(&mut cluster, "a");
     fill(&mut cluster, "a-b");
@@ -64,7 +64,7 @@ fn everything_in_it_goes_and_then_itself_and_nothing_else() {
 }
 
 #[test]
-fn pods_go_first_with_their_grace_and_the_rest_waits() {
+fn pods_are_deleted_first_with_their_grace_period() {
     let mut cluster = cluster();
     fill(&mut cluster, "a");
     pod(&mut cluster, "p");
@@ -93,7 +93,7 @@ fn pods_go_first_with_their_grace_and_the_rest_waits() {
 }
 
 #[test]
-fn what_has_finalizers_holds_it_and_the_conditions_say_so() {
+fn finalizers_block_deletion_and_are_in_the_conditions() {
     let mut cluster = cluster();
     fill(&mut cluster, "a");
     let held = value!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
@@ -132,7 +132,7 @@ fn what_has_finalizers_holds_it_and_the_conditions_say_so() {
 }
 
 #[test]
-fn the_finalizers_of_others_are_left_to_them() {
+fn foreign_finalizers_are_left_alone() {
     let mut cluster = cluster();
     let object =
         value!({"metadata": {"name": "b"}, "spec": {"finalizers": ["example.com/mine", "kubernetes"]}});
@@ -146,7 +146,7 @@ fn the_finalizers_of_others_are_left_to_them() {
 }
 
 #[test]
-fn one_write_that_fails_delays_nothing_but_itself() {
+fn failed_deletion_does_not_block_others() {
     let mut cluster = cluster();
     fill(&mut cluster, "a");
     delete(&mut cluster);
@@ -178,7 +178,7 @@ fn one_write_that_fails_delays_nothing_but_itself() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..20 {
         let mut cluster = cluster();
         fill(&mut cluster, "a");

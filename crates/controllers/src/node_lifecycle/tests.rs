@@ -1,4 +1,4 @@
-//! Nodes that fall silent and come back, in a whole control plane.
+//! Tests of silent and recovering nodes in a control plane.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn cluster(nodes: &[&str]) -> Cluster {
     cluster
 }
 
-/// The node posts its status.
+/// Node: posts its status.
 fn say(cluster: &mut Cluster, name: &str, ready: &str) {
     let now = Seconds(cluster.now).to_string();
     let condition = value!({
@@ -31,7 +31,7 @@ fn say(cluster: &mut Cluster, name: &str, ready: &str) {
     cluster.patch("nodes", name, "status", value!({"status": {"conditions": [(condition)]}})).unwrap();
 }
 
-/// Lets time pass while these nodes renew their Leases.
+/// Advances the time while these nodes renew their Leases.
 fn live(cluster: &mut Cluster, seconds: u64, alive: &[&str]) {
     for _ in 0..seconds / 10 {
         for name in alive {
@@ -70,7 +70,7 @@ fn reasons(cluster: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn a_node_is_well_for_as_long_as_its_lease_is_renewed() {
+fn node_stays_ready_while_its_lease_is_renewed() {
     let mut cluster = cluster(&["a", "b"]);
     live(&mut cluster, 300, &["a", "b"]);
     assert_eq!(ready(&cluster, "a").0, "True");
@@ -82,7 +82,7 @@ fn a_node_is_well_for_as_long_as_its_lease_is_renewed() {
 }
 
 #[test]
-fn a_silent_node_turns_unknown_is_given_up_and_comes_back() {
+fn silent_node_becomes_unknown_is_tainted_and_recovers() {
     let mut cluster = cluster(&["a", "b"]);
     let pod = value!({
         "metadata": {"name": "p"},
@@ -111,7 +111,7 @@ fn a_silent_node_turns_unknown_is_given_up_and_comes_back() {
 }
 
 #[test]
-fn a_node_that_says_it_is_not_ready_is_tainted_as_such_and_one_reason_follows_the_other() {
+fn not_ready_node_is_tainted_and_the_key_follows_the_condition() {
     let mut cluster = cluster(&["a", "b"]);
     say(&mut cluster, "a", "False");
     live(&mut cluster, 10, &["a", "b"]);
@@ -123,7 +123,7 @@ fn a_node_that_says_it_is_not_ready_is_tainted_as_such_and_one_reason_follows_th
 }
 
 #[test]
-fn when_no_node_is_well_none_is_given_up() {
+fn no_node_is_tainted_for_eviction_if_all_are_down() {
     let mut cluster = cluster(&["a", "b", "c"]);
     live(&mut cluster, 70, &["b", "c"]);
     assert_eq!(taints(&cluster, "a"), GIVEN_UP);
@@ -135,11 +135,15 @@ fn when_no_node_is_well_none_is_given_up() {
     say(&mut cluster, "c", "True");
     live(&mut cluster, 60, &["c"]);
     assert!(taints(&cluster, "c").is_empty());
-    assert_eq!((taints(&cluster, "a").len(), taints(&cluster, "b").len()), (2, 2), "the observer sees again");
+    assert_eq!(
+        (taints(&cluster, "a").len(), taints(&cluster, "b").len()),
+        (2, 2),
+        "one healthy node ends the pause"
+    );
 }
 
 #[test]
-fn nodes_are_given_up_one_after_the_other() {
+fn nodes_are_tainted_for_eviction_one_after_the_other() {
     let names: Vec<String> = (0..10).map(|n| format!("n{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut cluster = cluster(&names);
@@ -154,11 +158,11 @@ fn nodes_are_given_up_one_after_the_other() {
     assert!(counts[1] < 3, "{counts:?}");
     assert_eq!(given_up(&cluster), 5);
     live(&mut cluster, 70, &names[8..]);
-    assert_eq!(given_up(&cluster), 5, "where much is down, a small zone stops");
+    assert_eq!(given_up(&cluster), 5, "a small disrupted zone pauses");
 }
 
 #[test]
-fn a_loop_that_was_away_gives_nodes_time_to_be_heard() {
+fn restarted_loop_grants_nodes_a_grace_period() {
     let mut cluster = cluster(&["a", "b"]);
     cluster.now = cluster.now.after(Duration::from_secs(3600));
     cluster.crash();
@@ -169,7 +173,7 @@ fn a_loop_that_was_away_gives_nodes_time_to_be_heard() {
 }
 
 #[test]
-fn a_node_that_never_said_anything_is_unknown_in_the_end() {
+fn node_without_any_status_becomes_unknown() {
     let mut cluster = cluster(&["b"]);
     cluster.create("nodes", "", value!({"metadata": {"name": "a"}}));
     live(&mut cluster, 70, &["b"]);
@@ -180,7 +184,7 @@ fn a_node_that_never_said_anything_is_unknown_in_the_end() {
 }
 
 #[test]
-fn conditions_of_a_silent_node_stay_in_their_places_and_missing_ones_follow() {
+fn conditions_of_a_silent_node_keep_their_order() {
     let mut cluster = cluster(&["a", "b"]);
     let condition = |kind: &str| value!({"type": (kind), "status": "False", "reason": "r", "message": "m"});
     let conditions: Vec<Value> = ["Other", "PIDPressure", "DiskPressure", "Ready"].map(condition).to_vec();
@@ -194,14 +198,14 @@ fn conditions_of_a_silent_node_stay_in_their_places_and_missing_ones_follow() {
     cluster.assert_quiet();
 }
 
-/// Sets the clock by so many seconds.
+/// Sets the clock forward or back, in seconds.
 fn set_clock(cluster: &mut Cluster, seconds: i64) {
     let to = setpoint_api::Time(cluster.now.0 + seconds * 1_000_000);
     cluster.set_clock(to);
 }
 
 #[test]
-fn node_that_stops_while_the_clock_is_wrong_is_given_up_within_its_grace() {
+fn node_that_stops_while_the_clock_is_wrong_is_tainted_within_its_grace() {
     for step in [-3600, 3600] {
         let mut cluster = cluster(&["a", "b"]);
         live(&mut cluster, 60, &["a", "b"]);

@@ -144,14 +144,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_is_down_the_slower_and_small_zones_stop() {
+    fn disrupted_zones_taint_slower_and_small_ones_stop() {
         let pace = Pace::default();
         let between = |down, all| pace.between(down, all).map(|pause| pause.as_secs());
         assert_eq!(between(1, 10), Some(10));
-        assert_eq!(between(2, 3), Some(10), "two are never much");
+        assert_eq!(between(2, 3), Some(10), "two nodes never disrupt a zone");
         assert_eq!(between(6, 10), None);
         assert_eq!(between(54, 100), Some(10));
         assert_eq!(between(55, 100), Some(100));
-        assert_eq!(between(10, 10), Some(10), "a zone that is wholly down is given up");
+        assert_eq!(between(10, 10), Some(10), "a zone that is wholly down is tainted at full rate");
     }
 }

@@ -1,4 +1,4 @@
-//! Pods that nobody else cleans up, in a whole control plane.
+//! Tests of the pod garbage collector in a control plane.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn patch_status(cluster: &mut Cluster, name: &str, status: Value) {
 }
 
 #[test]
-fn pods_of_a_node_that_is_gone_go_after_a_while() {
+fn pods_of_a_deleted_node_are_deleted_after_quarantine() {
     let mut cluster = cluster();
     cluster.create("nodes", "", value!({"metadata": {"name": "n1"}}));
     let mut held = pod("held", "n1");
@@ -51,7 +51,7 @@ fn pods_of_a_node_that_is_gone_go_after_a_while() {
 }
 
 #[test]
-fn a_node_that_comes_back_keeps_its_pods() {
+fn recreated_node_keeps_its_pods() {
     let mut cluster = cluster();
     cluster.create("pods", "default", pod("a", "n1"));
     cluster.run(Duration::from_secs(30));
@@ -59,27 +59,27 @@ fn a_node_that_comes_back_keeps_its_pods() {
     cluster.run(Duration::from_secs(60));
     cluster.delete("nodes", "n1", &Value::map()).unwrap();
     cluster.run(Duration::from_secs(30));
-    assert_eq!(names(&cluster), ["a"], "the time starts anew");
+    assert_eq!(names(&cluster), ["a"], "the quarantine restarts");
     cluster.assert_quiet();
 }
 
 #[test]
-fn a_deleted_pod_without_a_node_goes() {
+fn deleted_pod_is_removed_once_its_node_is_out_of_service() {
     let mut cluster = cluster();
     cluster.create("pods", "default", pod("a", "n1"));
     cluster.create("nodes", "", value!({"metadata": {"name": "n1"}}));
     cluster.delete("pods", "default/a", &Value::map()).unwrap();
     cluster.settle();
-    assert_eq!(names(&cluster), ["a"], "its node will see to it");
+    assert_eq!(names(&cluster), ["a"], "the kubelet removes it");
     let taint = value!({"spec": {"taints": [{"key": (super::OUT_OF_SERVICE), "effect": "NoExecute"}]}});
     cluster.patch("nodes", "n1", "", taint).unwrap();
     cluster.settle();
-    assert!(names(&cluster).is_empty(), "its node will never see to it");
+    assert!(names(&cluster).is_empty(), "the node is out of service");
     cluster.assert_quiet();
 }
 
 #[test]
-fn too_many_pods_that_ended_are_too_many() {
+fn terminated_pods_above_the_threshold_are_deleted() {
     let mut cluster = cluster();
     for at in 0..6 {
         cluster.create("pods", "default", pod(&format!("p{at}"), ""));

@@ -1,4 +1,4 @@
-//! ReplicaSets in a whole control plane.
+//! Tests of ReplicaSets in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -27,7 +27,7 @@ fn number(cluster: &Cluster, field: &str) -> i64 {
 }
 
 #[test]
-fn as_many_pods_as_wanted_and_then_quiet() {
+fn desired_pods_are_created_and_then_nothing_is_written() {
     let mut cluster = cluster();
     cluster.create("replicasets.apps", "default", set(3));
     cluster.settle_with_pods();
@@ -42,7 +42,7 @@ fn as_many_pods_as_wanted_and_then_quiet() {
 }
 
 #[test]
-fn a_deleted_pod_is_replaced_and_people_are_told() {
+fn deleted_pod_is_replaced_with_an_event() {
     let mut cluster = cluster();
     cluster.create("replicasets.apps", "default", set(1));
     cluster.settle_with_pods();
@@ -58,7 +58,7 @@ fn a_deleted_pod_is_replaced_and_people_are_told() {
 }
 
 #[test]
-fn orphans_are_adopted_and_strangers_are_released() {
+fn orphans_are_adopted_and_non_matching_pods_released() {
     let mut cluster = cluster();
     let pod = value!({
         "metadata": {"name": "lone", "labels": {"app": "web"}},
@@ -77,7 +77,7 @@ fn orphans_are_adopted_and_strangers_are_released() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..12 {
         let mut cluster = cluster();
         cluster.create("replicasets.apps", "default", set(5));

@@ -1,4 +1,4 @@
-//! Claims for devices in a whole control plane. Tests play the part of the scheduler.
+//! Tests of ResourceClaims in a control plane. The tests act as the scheduler.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn by_template() -> Value {
     value!({"name": "dev", "resourceClaimTemplateName": "t"})
 }
 
-/// Gives a claim a device, as the scheduler does.
+/// Scheduler: allocates a device for a claim.
 fn allocate(cluster: &mut Cluster, name: &str, users: &[&str]) {
     let path = format!("default/{name}");
     let held = value!({"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}});
@@ -87,7 +87,7 @@ fn end(cluster: &mut Cluster, pod: &str) {
 }
 
 #[test]
-fn a_claim_is_made_of_the_template_named_and_given_back_when_the_pod_is_done() {
+fn generated_claim_is_reserved_and_deleted_after_its_pod() {
     let mut cluster = empty(1);
     cluster.create("pods", "default", pod("p", &[by_template()]));
     cluster.settle();
@@ -112,12 +112,12 @@ fn a_claim_is_made_of_the_template_named_and_given_back_when_the_pod_is_done() {
     cluster.assert_quiet();
     end(&mut cluster, "p");
     assert!(names(&cluster, CLAIMS).is_empty(), "the pod is there, but needs it no longer");
-    assert_eq!(known(&cluster, "p"), [name], "it is not made anew");
+    assert_eq!(known(&cluster, "p"), [name], "it is not recreated");
     cluster.assert_quiet();
 }
 
 #[test]
-fn a_claim_of_ones_own_is_kept_for_its_users_and_freed_after_the_last() {
+fn user_claim_is_reserved_and_deallocated_after_its_last_pod() {
     let mut cluster = empty(2);
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
     let named = value!({"name": "dev", "resourceClaimName": "mine"});
@@ -126,13 +126,13 @@ fn a_claim_of_ones_own_is_kept_for_its_users_and_freed_after_the_last() {
     }
     allocate(&mut cluster, "mine", &[]);
     cluster.settle();
-    assert!(has_device(&cluster, "mine"), "what nobody uses yet is not taken");
+    assert!(has_device(&cluster, "mine"), "an unreserved claim stays allocated");
     cluster.bind("default/p", "n").unwrap();
     cluster.bind("default/q", "n").unwrap();
     cluster.settle();
     let mut kept = kept_for(&cluster, "mine");
     kept.sort();
-    assert_eq!(kept, ["p", "q"], "pods on a node may use it, whoever put them there");
+    assert_eq!(kept, ["p", "q"], "bound pods get a reservation, whichever scheduler bound them");
     cluster.assert_quiet();
     end(&mut cluster, "p");
     assert_eq!(kept_for(&cluster, "mine"), ["q"]);
@@ -146,7 +146,7 @@ fn a_claim_of_ones_own_is_kept_for_its_users_and_freed_after_the_last() {
 }
 
 #[test]
-fn a_claim_that_is_deleted_goes_when_its_last_user_is_gone() {
+fn deleted_claim_is_removed_after_its_last_consumer() {
     let mut cluster = empty(3);
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
     cluster.create("pods", "default", pod("p", &[value!({"name": "dev", "resourceClaimName": "mine"})]));
@@ -156,7 +156,7 @@ fn a_claim_that_is_deleted_goes_when_its_last_user_is_gone() {
     cluster.settle();
     assert!(cluster.get(CLAIMS, "default/mine").is_some());
     cluster.assert_quiet();
-    // A pod that came too late is not let in, and nobody despairs of it.
+    // A later pod gets no reservation, and no Event.
     cluster.create("pods", "default", pod("q", &[value!({"name": "dev", "resourceClaimName": "mine"})]));
     cluster.bind("default/q", "n").unwrap();
     cluster.settle();
@@ -164,7 +164,7 @@ fn a_claim_that_is_deleted_goes_when_its_last_user_is_gone() {
     cluster.assert_quiet();
     end(&mut cluster, "p");
     assert!(cluster.get(CLAIMS, "default/mine").is_none());
-    // The same without users, but with a device.
+    // The same without consumers, but with a device.
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "idle"}, "spec": (spec())}));
     allocate(&mut cluster, "idle", &[]);
     cluster.delete(CLAIMS, "default/idle", &Value::map()).unwrap();
@@ -173,7 +173,7 @@ fn a_claim_that_is_deleted_goes_when_its_last_user_is_gone() {
 }
 
 #[test]
-fn others_than_pods_are_left_alone_and_a_new_pod_of_the_same_name_is_another() {
+fn consumers_other_than_pods_stay_and_pods_are_matched_by_uid() {
     let mut cluster = empty(4);
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
     allocate(&mut cluster, "mine", &[]);
@@ -189,7 +189,7 @@ fn others_than_pods_are_left_alone_and_a_new_pod_of_the_same_name_is_another() {
 }
 
 #[test]
-fn a_claim_that_vanishes_is_made_anew_and_one_that_was_made_is_found_again() {
+fn deleted_claim_is_recreated_and_an_unlisted_one_is_reused() {
     let mut cluster = empty(5);
     cluster.create(TEMPLATES, "default", template("t"));
     cluster.create(
@@ -208,7 +208,7 @@ fn a_claim_that_vanishes_is_made_anew_and_one_that_was_made_is_found_again() {
 }
 
 #[test]
-fn long_names_are_cut_in_proportion() {
+fn long_names_are_truncated_in_proportion() {
     assert_eq!(base("p", "c"), "p-c-");
     let name = base(&"p".repeat(100), &"c".repeat(50));
     assert!(name.len() < BASE_MAX && name.contains("p-c") && name.ends_with('c'), "{name}");
@@ -216,7 +216,7 @@ fn long_names_are_cut_in_proportion() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..10 {
         let mut cluster = empty(crash_after);
         let step = |cluster: &mut Cluster| {
@@ -234,7 +234,11 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
         cluster.create(TEMPLATES, "default", template("t"));
         cluster.create("pods", "default", pod("p", &[by_template()]));
         step(&mut cluster);
-        assert_eq!(names(&cluster, CLAIMS), known(&cluster, "p"), "one was made, and it is named");
+        assert_eq!(
+            names(&cluster, CLAIMS),
+            known(&cluster, "p"),
+            "one claim was created, and the status lists it"
+        );
         let name = known(&cluster, "p").remove(0);
         allocate(&mut cluster, &name, &[]);
         cluster.bind("default/p", "n").unwrap();
@@ -247,9 +251,9 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
     }
 }
 
-/// From random states it comes to rest: no pod has two claims for one wish, and no device is kept for the dead.
+/// Random states converge: no pod has two claims of one template, and no finished pod holds a reservation.
 #[test]
-fn whatever_people_do_it_comes_to_rest_and_nothing_is_kept_for_the_dead() {
+fn random_edits_converge_and_no_finished_pod_holds_devices() {
     for seed in 0..40 {
         let mut cluster = empty(seed);
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -316,6 +320,6 @@ fn whatever_people_do_it_comes_to_rest_and_nothing_is_kept_for_the_dead() {
         let mut unique = made.clone();
         unique.sort();
         unique.dedup();
-        assert_eq!(unique.len(), made.len(), "seed {seed}: a pod with two claims for one wish");
+        assert_eq!(unique.len(), made.len(), "seed {seed}: a pod with two claims of one template");
     }
 }

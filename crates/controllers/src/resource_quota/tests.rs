@@ -1,4 +1,4 @@
-//! Quotas in a whole control plane.
+//! Tests of ResourceQuotas in a control plane.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn pod(name: &str, extra: Value) -> Value {
 }
 
 #[test]
-fn what_is_used_follows_what_there_is() {
+fn usage_follows_the_objects() {
     let spec = value!({"hard": {
         "pods": "10", "requests.cpu": "2", "limits.memory": "4Gi", "count/configmaps": "5", "configmaps": "5",
         "services.nodeports": "3", "gold.storageclass.storage.k8s.io/requests.storage": "9Gi",
@@ -76,7 +76,7 @@ fn what_is_used_follows_what_there_is() {
 }
 
 #[test]
-fn scopes_choose_what_is_counted() {
+fn scopes_select_the_counted_objects() {
     for (scope, count) in [
         (value!({"scopes": ["BestEffort"]}), 1),
         (value!({"scopes": ["NotBestEffort"]}), 3),
@@ -98,7 +98,7 @@ fn scopes_choose_what_is_counted() {
 }
 
 #[test]
-fn a_pod_whose_grace_ran_out_uses_nothing_though_it_is_there() {
+fn pod_past_its_grace_period_uses_nothing() {
     let mut cluster = cluster(value!({"hard": {"pods": "10"}}));
     cluster.create("pods", "default", pod("a", value!({"nodeName": "n"})));
     cluster.settle();
@@ -112,7 +112,7 @@ fn a_pod_whose_grace_ran_out_uses_nothing_though_it_is_there() {
 }
 
 #[test]
-fn what_a_quota_refuses_is_told_and_made_up_for_when_it_may() {
+fn rejected_pods_are_reported_and_created_once_quota_allows() {
     for (resource, selector) in [
         ("replicasets.apps", value!({"matchLabels": {"app": "web"}})),
         ("replicationcontrollers", value!({"app": "web"})),
@@ -159,7 +159,7 @@ fn what_a_quota_refuses_is_told_and_made_up_for_when_it_may() {
         cluster.run(Duration::from_secs(2));
         assert_eq!(failure(&cluster), None);
         cluster.assert_quiet();
-        // A larger quota lets the rest in.
+        // A larger quota admits the rest.
         cluster.patch(resource, "default/web", "", value!({"spec": {"replicas": 4}})).unwrap();
         cluster.patch("resourcequotas", "default/q", "", value!({"spec": {"hard": {"pods": "4"}}})).unwrap();
         cluster.run(Duration::from_secs(600));
@@ -174,7 +174,7 @@ fn what_a_quota_refuses_is_told_and_made_up_for_when_it_may() {
 }
 
 #[test]
-fn a_count_that_began_before_a_pod_was_admitted_does_not_stand() {
+fn stale_count_conflicts_with_a_concurrent_admission() {
     let mut cluster = cluster(value!({"hard": {"pods": "2"}}));
     cluster.create("pods", "default", pod("a", value!({})));
     cluster.settle();
@@ -193,7 +193,7 @@ fn a_count_that_began_before_a_pod_was_admitted_does_not_stand() {
 }
 
 #[test]
-fn what_is_used_is_never_less_than_what_there_is_whatever_the_loop_sees() {
+fn recorded_usage_is_never_below_actual_usage_in_any_view() {
     for seed in 0..16 {
         let mut cluster = cluster(value!({"hard": {"pods": "5", "count/configmaps": "4"}}));
         cluster.rng = fastrand::Rng::with_seed(seed);
@@ -256,7 +256,7 @@ fn what_is_used_is_never_less_than_what_there_is_whatever_the_loop_sees() {
     }
 }
 
-/// What there is, is no more than what the quota says is used, and that is no more than it allows.
+/// Asserts that the actual count is at most the recorded usage, and that is at most the limit.
 fn assert_counted(cluster: &Cluster, quota: &str, name: &str, there: usize, hard: usize, seed: u64) {
     let quota = cluster.get("resourcequotas", &format!("default/{quota}")).unwrap();
     let used: usize = quota.str_at(&["status", "used", name]).parse().unwrap();

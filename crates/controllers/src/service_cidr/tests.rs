@@ -1,4 +1,4 @@
-//! Ranges in a whole control plane.
+//! Tests of ServiceCIDRs in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -33,7 +33,7 @@ fn address(cluster: &mut Cluster, ip: &str) {
 }
 
 #[test]
-fn a_range_becomes_ready_and_goes_ten_seconds_after_its_deletion() {
+fn range_becomes_ready_and_is_removed_ten_seconds_after_deletion() {
     let mut cluster = cluster();
     cluster.create(RANGES, "", range("a", "10.0.0.0/16"));
     cluster.settle();
@@ -47,7 +47,7 @@ fn a_range_becomes_ready_and_goes_ten_seconds_after_its_deletion() {
 }
 
 #[test]
-fn a_range_with_addresses_stays_until_they_go_or_another_has_them() {
+fn range_with_addresses_stays_until_they_are_covered_elsewhere() {
     let mut cluster = cluster();
     for name in ["a", "b"] {
         cluster.create(RANGES, "", range(name, if name == "a" { "10.0.0.0/16" } else { "10.1.0.0/16" }));

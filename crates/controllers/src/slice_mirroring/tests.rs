@@ -1,4 +1,4 @@
-//! Mirrored Endpoints in a whole control plane.
+//! Tests of mirrored Endpoints in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -30,7 +30,7 @@ fn slices(cluster: &Cluster) -> Vec<Value> {
 }
 
 #[test]
-fn each_family_has_a_slice_that_follows_its_endpoints() {
+fn each_address_family_has_a_mirrored_slice() {
     let mut cluster = cluster();
     cluster.create("endpoints", "default", endpoints());
     cluster.settle();
@@ -58,7 +58,7 @@ fn each_family_has_a_slice_that_follows_its_endpoints() {
 }
 
 #[test]
-fn nothing_is_mirrored_for_services_that_select_nor_for_locks() {
+fn services_with_selectors_and_locks_are_not_mirrored() {
     let mut cluster = cluster();
     cluster.create("endpoints", "default", endpoints());
     cluster.settle();
@@ -77,7 +77,7 @@ fn nothing_is_mirrored_for_services_that_select_nor_for_locks() {
 }
 
 #[test]
-fn a_slice_that_somebody_spoiled_is_mended_whenever_the_loop_died() {
+fn edited_slice_is_repaired_after_a_crash_at_any_write() {
     for crash_after in 0..4 {
         let mut cluster = cluster();
         cluster.create("endpoints", "default", endpoints());

@@ -1,4 +1,4 @@
-//! StatefulSets in a whole control plane.
+//! Tests of StatefulSets in a control plane.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn assert_at_rest(cluster: &mut Cluster, replicas: i64) {
 }
 
 #[test]
-fn pods_come_one_after_the_other_and_go_the_other_way() {
+fn ordered_pods_are_created_ascending_and_deleted_descending() {
     let mut cluster = cluster(1);
     cluster.create(S, "default", set(3));
     for number in 0..3 {
@@ -105,7 +105,7 @@ fn pods_come_one_after_the_other_and_go_the_other_way() {
 }
 
 #[test]
-fn parallel_pods_wait_for_nobody() {
+fn parallel_pods_do_not_wait_for_each_other() {
     let mut cluster = cluster(2);
     let ordinals = value!({"start": 5});
     cluster.create(
@@ -126,7 +126,7 @@ fn parallel_pods_wait_for_nobody() {
 }
 
 #[test]
-fn a_new_template_is_rolled_out_from_the_greatest_number_down() {
+fn rolling_update_starts_at_the_highest_ordinal() {
     let mut cluster = cluster(3);
     cluster.create(S, "default", set(3));
     cluster.settle_with_pods();
@@ -145,7 +145,7 @@ fn a_new_template_is_rolled_out_from_the_greatest_number_down() {
 }
 
 #[test]
-fn a_partition_keeps_the_lower_numbers_at_the_old_revision() {
+fn partition_keeps_lower_ordinals_at_the_old_revision() {
     let mut cluster = cluster(4);
     cluster.create(S, "default", set(4));
     cluster.settle_with_pods();
@@ -169,7 +169,7 @@ fn a_partition_keeps_the_lower_numbers_at_the_old_revision() {
 }
 
 #[test]
-fn as_many_are_replaced_at_once_as_may_be_unavailable() {
+fn max_unavailable_pods_are_replaced_at_once() {
     for policy in ["OrderedReady", "Parallel"] {
         let mut cluster = cluster(5);
         let strategy = value!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}});
@@ -190,7 +190,7 @@ fn as_many_are_replaced_at_once_as_may_be_unavailable() {
 }
 
 #[test]
-fn on_delete_waits_for_the_user() {
+fn on_delete_replaces_only_deleted_pods() {
     let mut cluster = cluster(6);
     cluster.create(S, "default", with(set(2), "updateStrategy", value!({"type": "OnDelete"})));
     cluster.settle_with_pods();
@@ -205,7 +205,7 @@ fn on_delete_waits_for_the_user() {
 }
 
 #[test]
-fn each_pod_has_claims_that_outlive_it() {
+fn claims_outlive_their_pod() {
     let mut cluster = cluster(7);
     cluster.create(S, "default", with_claims(set(2)));
     cluster.settle_with_pods();
@@ -227,7 +227,7 @@ fn each_pod_has_claims_that_outlive_it() {
 }
 
 #[test]
-fn claims_are_owned_as_the_policy_says() {
+fn retention_policy_decides_the_owners_of_claims() {
     let mut cluster = cluster(8);
     let policy = |deleted: &str, scaled: &str| value!({"whenDeleted": (deleted), "whenScaled": (scaled)});
     let field = "persistentVolumeClaimRetentionPolicy";
@@ -242,10 +242,10 @@ fn claims_are_owned_as_the_policy_says() {
     assert_eq!((owner(&cluster, 0), owner(&cluster, 1)), ("StatefulSet".into(), "StatefulSet".into()));
     cluster.patch(S, DB, "", value!({"spec": {"replicas": 1}})).unwrap();
     cluster.settle_with_pods();
-    assert_eq!(owner(&cluster, 1), "Pod", "it goes with the pod that was too many");
+    assert_eq!(owner(&cluster, 1), "Pod", "the claim is collected with the surplus pod");
     assert_at_rest(&mut cluster, 1);
 
-    // The collector has not come yet, so the pod must not take up the claim that will be collected.
+    // The garbage collector is late; the pod must not reuse a claim that will be collected.
     cluster.patch(S, DB, "", value!({"spec": {"replicas": 2}})).unwrap();
     cluster.settle_with_pods();
     assert_eq!(names(&cluster, "pods"), ["db-0"]);
@@ -263,7 +263,7 @@ fn claims_are_owned_as_the_policy_says() {
 }
 
 #[test]
-fn a_template_that_comes_back_takes_its_revision_up_again() {
+fn restored_template_reuses_its_revision() {
     let mut cluster = cluster(9);
     cluster.create(S, "default", with(set(1), "revisionHistoryLimit", value!(1)));
     for version in ["v1", "v2", "v3", "v4", "v3"] {
@@ -279,7 +279,7 @@ fn a_template_that_comes_back_takes_its_revision_up_again() {
 }
 
 #[test]
-fn a_pod_counts_only_after_it_was_ready_for_long_enough() {
+fn pod_is_available_after_min_ready_seconds() {
     let mut cluster = cluster(10);
     cluster.create(S, "default", with(set(2), "minReadySeconds", value!(30)));
     cluster.settle_with_pods();
@@ -296,7 +296,7 @@ fn a_pod_counts_only_after_it_was_ready_for_long_enough() {
 }
 
 #[test]
-fn pods_that_nobody_manages_are_adopted_by_name() {
+fn orphaned_pods_are_adopted_by_name() {
     let mut cluster = cluster(11);
     for name in ["db-0", "db-x", "other-0"] {
         let pod = value!({
@@ -317,7 +317,7 @@ fn pods_that_nobody_manages_are_adopted_by_name() {
 }
 
 #[test]
-fn a_pod_that_failed_is_replaced_under_its_name() {
+fn failed_pod_is_replaced_under_its_name() {
     let mut cluster = cluster(12);
     cluster.create(S, "default", set(2));
     cluster.settle_with_pods();
@@ -330,7 +330,7 @@ fn a_pod_that_failed_is_replaced_under_its_name() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..30 {
         let mut cluster = cluster(13);
         cluster.create(S, "default", with_claims(set(2)));
@@ -353,7 +353,7 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
 }
 
 #[test]
-fn from_anywhere_it_comes_to_rest_with_what_is_wanted() {
+fn random_states_converge_to_the_spec() {
     for seed in 0..40 {
         let mut cluster = cluster(seed);
         let policy = if seed % 2 == 0 { "Parallel" } else { "OrderedReady" };

@@ -1,4 +1,4 @@
-//! Migrations from their beginning to their end.
+//! Tests of storage version migrations.
 
 use setpoint_api::value;
 use setpoint_reconcile::Controller;
@@ -27,7 +27,7 @@ fn condition(cluster: &Cluster, name: &str, kind: &str) -> String {
 }
 
 #[test]
-fn all_objects_are_written_and_then_it_is_done() {
+fn migration_rewrites_all_objects_and_succeeds() {
     let mut cluster = cluster();
     for name in ["a", "b", "c"] {
         cluster.create("configmaps", "default", value!({"metadata": {"name": (name)}}));
@@ -47,7 +47,7 @@ fn all_objects_are_written_and_then_it_is_done() {
 }
 
 #[test]
-fn one_migration_of_a_resource_runs_at_a_time_and_the_oldest_first() {
+fn migrations_of_a_resource_run_one_at_a_time_oldest_first() {
     let mut cluster = cluster();
     cluster.create("configmaps", "default", value!({"metadata": {"name": "a"}}));
     migrate(&mut cluster, "z", "", "configmaps");
@@ -66,7 +66,7 @@ fn one_migration_of_a_resource_runs_at_a_time_and_the_oldest_first() {
 }
 
 #[test]
-fn what_cannot_be_migrated_fails_with_the_reason() {
+fn impossible_migration_fails_with_the_reason() {
     let mut cluster = cluster();
     migrate(&mut cluster, "unknown", "example.org", "things");
     migrate(&mut cluster, "virtual", "authentication.k8s.io", "tokenreviews");
@@ -86,7 +86,7 @@ fn what_cannot_be_migrated_fails_with_the_reason() {
 }
 
 #[test]
-fn a_crash_or_a_change_between_any_two_writes_does_no_harm() {
+fn crash_or_change_between_any_two_writes_converges() {
     for steps in 0..12 {
         let mut cluster = cluster();
         for name in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! Pods on tainted nodes in a whole control plane.
+//! Tests of pods on tainted nodes in a control plane.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn said(cluster: &Cluster, message: &str) -> bool {
 }
 
 #[test]
-fn pods_go_when_their_patience_ends() {
+fn pods_are_evicted_when_their_toleration_ends() {
     let mut cluster = cluster();
     taint(&mut cluster, value!([{"key": "bad", "effect": "NoExecute"}]));
     assert_eq!(running(&cluster), ["for-ever", "patient"]);
@@ -61,7 +61,7 @@ fn pods_go_when_their_patience_ends() {
 }
 
 #[test]
-fn a_taint_that_goes_in_time_spares_the_patient() {
+fn removed_taint_cancels_the_eviction() {
     let mut cluster = cluster();
     taint(&mut cluster, value!([{"key": "bad", "effect": "NoExecute"}]));
     cluster.run(Duration::from_secs(50));
@@ -72,7 +72,7 @@ fn a_taint_that_goes_in_time_spares_the_patient() {
 }
 
 #[test]
-fn patience_counts_from_what_the_taint_says_though_the_loop_was_away() {
+fn toleration_starts_at_time_added_after_a_restart() {
     let mut cluster = cluster();
     let added = setpoint_api::rfc3339::Seconds(cluster.now).to_string();
     taint(&mut cluster, value!([{"key": "bad", "effect": "NoExecute", "timeAdded": (added)}]));
@@ -85,7 +85,7 @@ fn patience_counts_from_what_the_taint_says_though_the_loop_was_away() {
 }
 
 #[test]
-fn a_taint_that_is_not_tolerated_beside_one_that_is_evicts_at_once() {
+fn one_untolerated_taint_evicts_at_once() {
     let mut cluster = cluster();
     taint(
         &mut cluster,

@@ -1,4 +1,4 @@
-//! Finished Jobs in a whole control plane.
+//! Tests of finished Jobs in a control plane.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn is_going(cluster: &Cluster) -> bool {
 }
 
 #[test]
-fn a_finished_job_goes_in_time_and_no_other() {
+fn only_finished_jobs_past_their_ttl_are_deleted() {
     let mut cluster = start(100);
     cluster.run(Duration::from_secs(500));
     assert!(!is_going(&cluster), "it has not finished");
@@ -52,7 +52,7 @@ fn a_finished_job_goes_in_time_and_no_other() {
 }
 
 #[test]
-fn people_can_change_their_mind() {
+fn changed_ttl_takes_effect() {
     let mut cluster = start(100);
     finish(&mut cluster);
     cluster

@@ -1,4 +1,4 @@
-//! Volumes and claims in a whole control plane.
+//! Tests of volumes and claims in a control plane.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -64,7 +64,7 @@ fn said(cluster: &Cluster, reason: &str, text: &str) -> bool {
         .any(|event| event.str_at(&["reason"]) == reason && event.str_at(&["message"]).contains(text))
 }
 
-/// Deletes a claim wholly: here nobody takes the finalizer away.
+/// Deletes a claim and its finalizer: the protection controller does not run here.
 fn drop_claim(cluster: &mut Cluster, name: &str) {
     let path = format!("default/{name}");
     cluster.patch("persistentvolumeclaims", &path, "", value!({"metadata": {"finalizers": []}})).unwrap();
@@ -72,7 +72,7 @@ fn drop_claim(cluster: &mut Cluster, name: &str) {
 }
 
 #[test]
-fn a_claim_takes_the_smallest_volume_that_will_do() {
+fn claim_takes_the_smallest_volume_that_fits() {
     let mut cluster = cluster();
     for (name, size) in [("big", "9Gi"), ("fits", "2Gi"), ("small", "1Mi")] {
         cluster.create("persistentvolumes", "", volume(name, size, "Retain"));
@@ -94,7 +94,7 @@ fn a_claim_takes_the_smallest_volume_that_will_do() {
 }
 
 #[test]
-fn a_claim_without_volume_says_so_once_and_is_bound_when_one_comes() {
+fn pending_claim_has_one_event_and_is_bound_when_a_volume_appears() {
     let mut cluster = cluster();
     cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
     cluster.settle();
@@ -111,7 +111,7 @@ fn a_claim_without_volume_says_so_once_and_is_bound_when_one_comes() {
 }
 
 #[test]
-fn selector_mode_and_class_must_fit() {
+fn selector_mode_and_class_must_match() {
     let mut cluster = cluster();
     let mut block = volume("block", "1Gi", "Retain");
     block.ensure_map("spec").insert("volumeMode", "Block");
@@ -132,7 +132,7 @@ fn selector_mode_and_class_must_fit() {
 }
 
 #[test]
-fn a_volume_kept_for_a_claim_waits_for_it_and_a_claim_by_name_gets_no_other() {
+fn reserved_volume_waits_and_claim_by_name_gets_no_other_volume() {
     let mut cluster = cluster();
     let mut kept = volume("kept", "9Gi", "Retain");
     kept.ensure_map("spec").insert("claimRef", value!({"namespace": "default", "name": "mine"}));
@@ -158,7 +158,7 @@ fn a_volume_kept_for_a_claim_waits_for_it_and_a_claim_by_name_gets_no_other() {
 }
 
 #[test]
-fn after_its_claim_a_volume_is_kept_or_fails_to_go() {
+fn released_volume_is_retained_or_fails_deletion() {
     let mut cluster = cluster();
     cluster.create("persistentvolumes", "", volume("kept", "1Gi", "Retain"));
     cluster.create("persistentvolumes", "", volume("nobodys", "2Gi", "Delete"));
@@ -172,7 +172,7 @@ fn after_its_claim_a_volume_is_kept_or_fails_to_go() {
     assert_eq!(phase(&cluster, "persistentvolumes", "nobodys"), "Failed");
     assert!(said(&cluster, "VolumeFailedDelete", "no deletable volume plugin matched"));
     cluster.assert_quiet();
-    // Another claim of the same name is another claim.
+    // A new claim of the same name is another claim.
     cluster.create("persistentvolumeclaims", "default", claim("a", "1Gi", &[]));
     cluster.settle();
     assert_eq!(bound_to(&cluster, "a"), "");
@@ -183,7 +183,7 @@ fn after_its_claim_a_volume_is_kept_or_fails_to_go() {
 }
 
 #[test]
-fn a_claim_whose_volume_vanished_is_lost() {
+fn claim_of_a_deleted_volume_is_lost() {
     let mut cluster = cluster();
     cluster.create("persistentvolumes", "", volume("v", "1Gi", "Retain"));
     cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
@@ -201,7 +201,7 @@ fn a_claim_whose_volume_vanished_is_lost() {
 }
 
 #[test]
-fn a_claim_of_a_waiting_class_waits_for_its_pod_and_node() {
+fn wait_for_first_consumer_waits_for_pod_and_node() {
     let mut cluster = cluster();
     let waiting = class("local", "kubernetes.io/host-path", "WaitForFirstConsumer");
     cluster.create("storageclasses.storage.k8s.io", "", waiting);
@@ -238,7 +238,7 @@ fn a_claim_of_a_waiting_class_waits_for_its_pod_and_node() {
 }
 
 #[test]
-fn whoever_makes_volumes_elsewhere_is_named_and_waited_for() {
+fn external_provisioner_is_annotated_and_awaited() {
     let mut cluster = cluster();
     cluster.create("storageclasses.storage.k8s.io", "", class("ext", "example.com/maker", "Immediate"));
     let none = class("none", "kubernetes.io/no-provisioner", "Immediate");
@@ -266,7 +266,7 @@ fn whoever_makes_volumes_elsewhere_is_named_and_waited_for() {
 }
 
 #[test]
-fn a_binding_that_was_begun_is_finished_though_the_volume_is_to_go() {
+fn started_binding_completes_on_a_deleted_volume() {
     let mut cluster = cluster();
     cluster.create("persistentvolumes", "", volume("v", "1Gi", "Retain"));
     cluster.settle();
@@ -286,7 +286,7 @@ fn a_binding_that_was_begun_is_finished_though_the_volume_is_to_go() {
 }
 
 #[test]
-fn a_volume_of_another_mode_is_not_bound_and_both_sides_are_told() {
+fn volume_of_another_mode_is_not_bound_with_events_on_both() {
     let mut cluster = cluster();
     cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
     let found = cluster.get("persistentvolumeclaims", "default/c").unwrap();
@@ -312,7 +312,7 @@ fn a_volume_of_another_mode_is_not_bound_and_both_sides_are_told() {
 }
 
 #[test]
-fn a_volume_to_be_recycled_waits_for_pods_and_then_fails() {
+fn recycled_volume_waits_for_pods_and_then_fails() {
     let mut cluster = cluster();
     cluster.create("persistentvolumes", "", volume("v", "1Gi", "Recycle"));
     cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
@@ -338,7 +338,7 @@ fn a_volume_to_be_recycled_waits_for_pods_and_then_fails() {
 }
 
 #[test]
-fn who_took_over_from_a_plugin_of_old_is_named_and_left_alone() {
+fn migrated_csi_driver_is_annotated_and_left_alone() {
     let mut cluster = cluster();
     let mut old = volume("old", "1Gi", "Delete");
     let made_by = value!({"pv.kubernetes.io/provisioned-by": "kubernetes.io/aws-ebs"});
@@ -361,8 +361,8 @@ fn who_took_over_from_a_plugin_of_old_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_volume_whose_claim_is_not_seen_yet_is_not_released() {
-    // What a loop sees that knows volumes farther than claims.
+fn volume_whose_claim_is_not_visible_yet_is_not_released() {
+    // View of a loop that has seen newer volumes than claims.
     let read = |resource: &str, path: &str, revision: u64, text: &str| {
         let key = Key::from_path(&setpoint_api::Resource::new(resource).unwrap(), path).unwrap();
         let text = text.to_owned();
@@ -411,9 +411,9 @@ fn plain(name: &str) -> Value {
 }
 
 #[test]
-fn out_of_the_box_a_claim_binds_and_its_volume_goes_with_it() {
+fn default_class_binds_a_claim_and_deletes_its_volume_with_it() {
     let mut cluster = out_of_the_box();
-    // It comes before the class, which it then gets.
+    // The claim is created before the class, which it gets later.
     cluster.create("persistentvolumeclaims", "default", plain("c"));
     cluster.settle();
     assert_eq!(phase(&cluster, "persistentvolumeclaims", "default/c"), "Bound");
@@ -433,7 +433,7 @@ fn out_of_the_box_a_claim_binds_and_its_volume_goes_with_it() {
 }
 
 #[test]
-fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..14 {
         let mut cluster = out_of_the_box();
         cluster.create("persistentvolumes", "", volume("v", "1Gi", "Retain"));
@@ -458,9 +458,9 @@ fn a_loop_that_crashes_between_any_two_writes_comes_to_the_same_end() {
     }
 }
 
-/// From random edits at random moments it comes to rest, and no volume is bound to two claims.
+/// Random edits at random times converge, and no volume is bound to two claims.
 #[test]
-fn whatever_people_do_it_comes_to_rest_and_no_volume_has_two_claims() {
+fn random_edits_converge_and_no_volume_has_two_claims() {
     for seed in 0..60 {
         let mut cluster = out_of_the_box();
         let mut rng = fastrand::Rng::with_seed(seed);

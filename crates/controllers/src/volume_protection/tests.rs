@@ -1,4 +1,4 @@
-//! Protection in a whole control plane, beside those who bind.
+//! Tests of storage object protection in a control plane with the volume binder.
 
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
@@ -64,7 +64,7 @@ fn unused(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn a_claim_goes_when_its_pod_is_gone_and_its_volume_after_it() {
+fn claim_is_removed_after_its_pod_and_volume_after_its_claim() {
     let mut cluster = bound();
     assert_eq!(unused(&cluster), "True");
     cluster.create("pods", "default", pod("n"));
@@ -85,7 +85,7 @@ fn a_claim_goes_when_its_pod_is_gone_and_its_volume_after_it() {
 }
 
 #[test]
-fn a_pod_without_node_does_not_keep_its_claim() {
+fn unscheduled_pod_does_not_keep_its_claim() {
     let mut cluster = bound();
     cluster.create("pods", "default", pod(""));
     cluster.delete("persistentvolumeclaims", "default/c", &Value::map()).unwrap();
@@ -96,7 +96,7 @@ fn a_pod_without_node_does_not_keep_its_claim() {
 }
 
 #[test]
-fn a_finalizer_that_somebody_took_comes_back() {
+fn removed_finalizer_is_restored() {
     let mut cluster = bound();
     let bare = value!({"metadata": {"finalizers": []}});
     cluster.patch("persistentvolumeclaims", "default/c", "", bare.clone()).unwrap();
@@ -110,7 +110,7 @@ fn a_finalizer_that_somebody_took_comes_back() {
 }
 
 #[test]
-fn a_class_of_attributes_goes_after_its_last_claim() {
+fn attributes_class_is_removed_after_its_last_claim() {
     let mut cluster = cluster();
     let class = value!({"metadata": {"name": "gold"}, "driverName": "d", "parameters": {"a": "b"}});
     cluster.create("volumeattributesclasses.storage.k8s.io", "", class);
@@ -136,7 +136,7 @@ fn a_class_of_attributes_goes_after_its_last_claim() {
 }
 
 #[test]
-fn a_class_of_attributes_stays_for_what_volumes_have_and_claims_had_or_get() {
+fn attributes_class_stays_while_volumes_or_claims_refer_to_it() {
     let class = value!({"metadata": {"name": "gold"}, "driverName": "d", "parameters": {"a": "b"}});
     let had = value!({"currentVolumeAttributesClassName": "gold"});
     let gets =
@@ -178,7 +178,7 @@ fn a_class_of_attributes_stays_for_what_volumes_have_and_claims_had_or_get() {
 }
 
 #[test]
-fn a_claim_whose_pods_are_not_seen_yet_does_not_go() {
+fn claim_whose_pods_are_not_visible_yet_is_kept() {
     let read = |resource: &str, path: &str, revision: u64, text: &str| {
         let key = Key::from_path(&setpoint_api::Resource::new(resource).unwrap(), path).unwrap();
         let text = text.to_owned();

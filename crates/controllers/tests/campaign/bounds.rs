@@ -1,7 +1,7 @@
-//! A plan is bounded, whatever objects say: its size by named constants, its time by the number of objects.
+//! Bounds of plans: size by named constants, time by the number of objects, for any content of objects.
 //!
-//! Worlds are those of the campaign with extreme numbers, times, shares and quantities in every field that has such a
-//! type, also where validation would not admit them: planners read whatever is stored.
+//! Worlds are those of the campaign with extreme numbers, times, shares and quantities in every field of such
+//! a type, even where validation would reject them: planners read anything that is stored.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -22,21 +22,21 @@ use setpoint_sim::cluster::Cluster;
 use super::planners::{indexes, planners};
 use super::{CONTROLLERS, SETUP};
 
-/// Worlds that are tried.
+/// Number of worlds.
 const WORLDS: u64 = 60;
-/// Edits by users before a world is taken.
+/// Number of user edits before a world is captured.
 const EDITS: u64 = 25;
-/// Rounds of the loop before a world is taken, at most.
+/// Maximum number of rounds of the loop before a world is captured.
 const ROUNDS: u64 = 12;
-/// How long all plans of one world can take before one of them counts as endless. A world has some hundred objects, and
-/// its plans take milliseconds; a loop over a number of an object takes minutes at the least.
+/// Maximum time of all plans of one world. A world has some hundred objects, and its plans take milliseconds;
+/// a loop up to a number in an object takes minutes at least.
 const ENDLESS: Duration = Duration::from_secs(300);
 
 fn engine() -> Engine {
     Engine::new(planners(), indexes())
 }
 
-/// Puts objects into a loop, as if they had been listed.
+/// Inserts objects into a loop, as if they had been listed.
 fn fill(engine: &mut Engine, objects: impl IntoIterator<Item = Object>, now: Time) {
     let mut by_resource: BTreeMap<Resource, Vec<Object>> = BTreeMap::new();
     for object in objects {
@@ -52,7 +52,7 @@ fn read(key: Key, value: &Value) -> Option<Object> {
     Object::read(key, Revision(9), Time::from_seconds(1_800_000_000), json::to_text(value)).ok()
 }
 
-/// Returns how many plans there are. Fails if one is larger than its bound.
+/// Returns the number of plans. Panics if one is larger than its bound.
 fn check(engine: &Engine, now: Time) -> usize {
     let mut plans = 0;
     engine.try_plans(now, Seed(3), &mut |name, key, plan| {
@@ -73,7 +73,7 @@ fn check(engine: &Engine, now: Time) -> usize {
     plans
 }
 
-/// Runs a check in a thread of its own, and fails if it does not come to an end.
+/// Runs a check in a thread of its own, and panics if it does not finish.
 fn in_time(what: String, run: impl FnOnce() -> usize + Send + 'static) -> usize {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || done.send(run()).unwrap());
@@ -88,7 +88,7 @@ fn in_time(what: String, run: impl FnOnce() -> usize + Send + 'static) -> usize 
     }
 }
 
-/// Draws extreme values.
+/// Generator of extreme values.
 struct Extremes {
     seed: Seed,
     drawn: u64,
@@ -111,7 +111,7 @@ impl Extremes {
         all[usize::try_from(self.draw(all.len() as u64)).unwrap()].clone()
     }
 
-    /// An extreme value of a type; nothing for types that have none.
+    /// Extreme value of a type; `None` for types that have none.
     fn value(&mut self, shape: Shape<'_>) -> Option<Value> {
         let small = [0, 1, -1, 1_000_000, i64::from(i32::MAX), i64::from(i32::MIN)];
         let large = [0, 1, -1, i64::from(i32::MAX), i64::MAX, i64::MIN, i64::MAX - 1];
@@ -129,7 +129,7 @@ impl Extremes {
         })
     }
 
-    /// Changes some fields of an object, and adds some that it does not have.
+    /// Changes some fields of an object, and adds missing ones.
     fn change(&mut self, map: &mut Map, kind: Struct<'_>, depth: usize) {
         for field in kind.fields() {
             let (name, shape) = (field.name(), field.ty().shape());
@@ -162,7 +162,7 @@ impl Extremes {
         }
     }
 
-    /// Changes numbers that are kept as text.
+    /// Changes numbers that are stored as text.
     fn change_texts(&mut self, object: &mut Value) {
         let numbers = ["0", "-1", "2147483647", "9223372036854775807", "x"];
         if let Some(annotations) = object.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) {
@@ -185,12 +185,12 @@ impl Extremes {
     }
 }
 
-/// The type of a resource's objects, as they are stored.
+/// Type of a resource's stored objects.
 fn kind_of(resource: &Resource) -> Option<Struct<'static>> {
     resource_types::storage_type(resource).map(|served| served.stored_schema)
 }
 
-/// A world of the campaign, after some rounds of the loop.
+/// World of the campaign, after some rounds of the loop.
 fn world(seed: u64) -> (Vec<Object>, Time) {
     let scenarios = (0..users::ALL.len()).collect();
     let schedule = Schedule { seed, calm: true, on_disk: false, scenarios, steps: Vec::new() };
@@ -227,10 +227,10 @@ fn extreme(seed: u64, rarity: u64) -> (Vec<Object>, Time) {
 }
 
 #[test]
-fn every_plan_is_bounded_in_size_and_time_whatever_numbers_objects_have() {
+fn every_plan_is_bounded_in_size_and_time_for_extreme_values() {
     let mut plans = 0;
     for seed in 0..WORLDS {
-        // From a single strange field to all of them.
+        // From a single extreme field to all of them.
         let rarity = [200, 20, 4, 1][usize::try_from(seed % 4).unwrap()];
         plans += in_time(format!("world {seed}"), move || {
             let (objects, now) = extreme(seed, rarity);
@@ -252,7 +252,7 @@ fn object(resource: &str, namespace: &str, name: &str, mut value: Value) -> Obje
     read(key_of(resource, namespace, name).unwrap(), &value).unwrap()
 }
 
-/// The spec that all workloads with this number of replicas share.
+/// Spec that all workloads with this number of replicas share.
 fn workload(replicas: i64) -> Value {
     let container = value!({"name": "c", "image": "i"});
     value!({
@@ -274,7 +274,7 @@ fn with(mut spec: Value, field: &str, value: impl Into<Value>) -> Value {
 }
 
 #[test]
-fn workloads_of_any_size_plan_one_burst_and_say_how_much_waits() {
+fn workloads_of_any_size_plan_one_burst_and_defer_the_rest() {
     let most = i64::from(i32::MAX);
     let ordinals = value!({"start": (most)});
     let claims: Vec<Value> = (0..3000).map(|at| value!({"metadata": {"name": (format!("c{at}"))}})).collect();
@@ -318,7 +318,7 @@ fn workloads_of_any_size_plan_one_burst_and_say_how_much_waits() {
 }
 
 #[test]
-fn many_objects_are_deleted_and_released_in_slices_that_keep_their_order() {
+fn bulk_deletions_and_releases_are_split_in_order() {
     const COUNT: usize = PLAN_ACTIONS_MAX + 500;
     let now = Time::from_seconds(1_800_000_000);
     let gone = value!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}, "spec": {"finalizers": ["kubernetes"]}});
@@ -371,7 +371,7 @@ fn pods_of(cluster: &Cluster, app: &str) -> usize {
 }
 
 #[test]
-fn set_without_end_does_not_delay_others() {
+fn unbounded_set_does_not_delay_others() {
     let mut cluster = Cluster::new(CONTROLLERS, 5);
     cluster.create("replicasets.apps", "default", replica_set("endless", i64::from(i32::MAX)));
     let round = |cluster: &mut Cluster| {

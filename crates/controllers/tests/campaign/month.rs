@@ -1,4 +1,4 @@
-//! Thirty days of CronJobs in seconds.
+//! Thirty simulated days of CronJobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn cron(name: &str, schedule: &str, zone: &str) -> Value {
     })
 }
 
-/// Every pod of a Job runs and succeeds at once.
+/// Node: every pod of a Job succeeds at once.
 fn succeed(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {
         if !matches!(pod.str_at(&["status", "phase"]), "Succeeded" | "Failed") {
@@ -33,11 +33,11 @@ fn succeed(cluster: &mut Cluster) {
 }
 
 #[test]
-fn thirty_days_of_cron_jobs_miss_nothing_and_leave_nothing_behind() {
+fn thirty_days_of_cron_jobs_miss_no_run_and_leave_no_garbage() {
     const DAYS: u64 = 30;
     let mut cluster = Cluster::new(CONTROLLERS, 1);
     cluster.keeps_history = false;
-    // A Friday in January: no clock is changed in Berlin within the month.
+    // A Friday in January: Berlin has no clock change within the month.
     cluster.now = Time::from_seconds(1_800_000_000);
     cluster.create("cronjobs.batch", "default", cron("often", "*/15 * * * *", "Etc/UTC"));
     cluster.create("cronjobs.batch", "default", cron("nightly", "30 3 * * *", "Europe/Berlin"));
@@ -45,7 +45,7 @@ fn thirty_days_of_cron_jobs_miss_nothing_and_leave_nothing_behind() {
     let begin = cluster.now;
     let mut made = BTreeMap::<String, BTreeSet<String>>::new();
     for quarter in 1..=DAYS * 24 * 4 {
-        // A moment after the quarter, because that is when CronJobs look.
+        // A moment after the quarter, when CronJobs are checked.
         cluster.now = begin.after(Duration::from_secs(quarter * 900 + 1));
         cluster.settle();
         for job in cluster.list("jobs.batch") {
@@ -64,7 +64,7 @@ fn thirty_days_of_cron_jobs_miss_nothing_and_leave_nothing_behind() {
     let expected: Vec<(String, usize)> =
         expected.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
     assert_eq!(counts, expected, "until {end}");
-    // Only what the history limits keep is left.
+    // Only Jobs within the history limits remain.
     assert_eq!(cluster.list("jobs.batch").len(), 9);
     assert_eq!(cluster.list("pods").len(), 9);
 }

@@ -1,4 +1,4 @@
-//! A check that cannot fail is worthless: for each, a control plane with a seeded bug that it catches.
+//! Mutation tests of the checks: each catches a control plane with a seeded bug.
 
 use setpoint_api::{Key, Value};
 use setpoint_reconcile::planner::{Remembered, Soft};
@@ -10,13 +10,13 @@ use setpoint_sim::cluster::Controllers;
 
 use super::{CONTROL_PLANE, SETUP};
 
-/// How many seeds a bug may survive.
+/// Maximum number of seeds until a bug is caught.
 const SEEDS_MAX: u64 = 400;
 
-/// What is wrong with a plan of a mutant.
+/// Mutation of a plan.
 type Spoil = fn(&mut Plan<Remembered>, &Key, &World);
 
-/// A controller whose plans are spoilt on their way.
+/// Controller with mutated plans.
 struct Mutant {
     inner: Box<dyn Controller>,
     spoil: Spoil,
@@ -74,7 +74,7 @@ impl Controller for Mutant {
     }
 }
 
-/// Every controller, those of these names spoilt.
+/// All controllers, those of these names mutated.
 fn spoilt(names: &[&str], spoil: Spoil) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let (all, indexes) = CONTROL_PLANE();
     let mutate = |inner: Box<dyn Controller>| -> Box<dyn Controller> {
@@ -83,12 +83,12 @@ fn spoilt(names: &[&str], spoil: Spoil) -> (Vec<Box<dyn Controller>>, Vec<Index>
     (all.into_iter().map(mutate).collect(), indexes)
 }
 
-/// Demands that a bug is found, and for the right reason.
+/// Asserts that a bug is caught, with the expected message.
 fn is_caught(setup: Setup, words: &str) {
     is_caught_in(&[], setup, words);
 }
 
-/// The same where only some users are at work; all that there may be if none are named.
+/// Like [`is_caught`], with only some scenarios; all if none are named.
 fn is_caught_in(scenarios: &[&str], setup: Setup, words: &str) {
     let named = |number: &usize| scenarios.contains(&users::ALL[*number].name);
     let mut others = Vec::new();
@@ -119,7 +119,7 @@ fn patches<'a>(plan: &'a mut Plan<Remembered>, resource: &'a str) -> impl Iterat
     })
 }
 
-/// Makes everything twice.
+/// Duplicates all creations.
 fn make_twice(plan: &mut Plan<Remembered>, _: &Key, _: &World) {
     for stage in &mut plan.stages {
         let made = stage.iter().filter(|act| matches!(act.write, Write::Create { .. })).cloned();
@@ -129,7 +129,7 @@ fn make_twice(plan: &mut Plan<Remembered>, _: &Key, _: &World) {
 }
 
 #[test]
-fn a_set_that_makes_pods_twice_is_caught() {
+fn replica_set_that_creates_pods_twice_is_caught() {
     is_caught(
         mutant(|| spoilt(&["replicaset-controller", "replication-controller"], make_twice)),
         "wanted at most",
@@ -137,11 +137,11 @@ fn a_set_that_makes_pods_twice_is_caught() {
 }
 
 #[test]
-fn a_daemon_set_that_makes_pods_twice_is_caught() {
+fn daemon_set_that_creates_pods_twice_is_caught() {
     is_caught(mutant(|| spoilt(&["daemonset-controller"], make_twice)), "pods on Some(");
 }
 
-/// Changes the number of pods that a Deployment gives its sets.
+/// Changes the sizes that a Deployment sets on its sets.
 fn resize(plan: &mut Plan<Remembered>, change: fn(i64) -> i64) {
     for patch in patches(plan, "replicasets.apps") {
         if let Some(replicas) = patch.at_mut(&["spec", "replicas"]) {
@@ -151,7 +151,7 @@ fn resize(plan: &mut Plan<Remembered>, change: fn(i64) -> i64) {
 }
 
 #[test]
-fn a_deployment_that_surges_too_far_is_caught() {
+fn deployment_above_max_surge_is_caught() {
     let inflate: Controllers = || {
         spoilt(&["deployment-controller"], |plan, _, _| {
             resize(plan, |replicas| if replicas > 0 { replicas + 5 } else { 0 });
@@ -161,7 +161,7 @@ fn a_deployment_that_surges_too_far_is_caught() {
 }
 
 #[test]
-fn a_deployment_that_takes_too_many_pods_away_is_caught() {
+fn deployment_above_max_unavailable_is_caught() {
     is_caught(
         mutant(|| spoilt(&["deployment-controller"], |plan, _, _| resize(plan, |_| 0))),
         "go on serving",
@@ -169,7 +169,7 @@ fn a_deployment_that_takes_too_many_pods_away_is_caught() {
 }
 
 #[test]
-fn a_set_that_does_not_wait_for_lower_ordinals_is_caught() {
+fn stateful_set_that_ignores_the_order_is_caught() {
     let skip: Controllers = || {
         spoilt(&["statefulset-controller"], |plan, _, _| {
             for act in plan.stages.iter_mut().flatten() {
@@ -185,7 +185,7 @@ fn a_set_that_does_not_wait_for_lower_ordinals_is_caught() {
 }
 
 #[test]
-fn a_collector_that_does_not_let_go_of_orphans_is_caught() {
+fn collector_that_keeps_orphan_references_is_caught() {
     let keep: Controllers = || {
         spoilt(&["generic-garbage-collector"], |plan, _, _| {
             let lets_go = |write: &Write| match write {
@@ -199,7 +199,7 @@ fn a_collector_that_does_not_let_go_of_orphans_is_caught() {
 }
 
 #[test]
-fn a_collector_that_takes_what_is_owned_is_caught() {
+fn collector_that_deletes_owned_objects_is_caught() {
     let take: Controllers = || {
         spoilt(&["generic-garbage-collector"], |plan, key, world| {
             if let Some(object) = world.get(key).filter(|object| !object.meta().owner_references.is_empty()) {
@@ -211,13 +211,13 @@ fn a_collector_that_takes_what_is_owned_is_caught() {
 }
 
 #[test]
-fn a_collector_that_leaves_garbage_is_caught() {
+fn collector_that_leaves_garbage_is_caught() {
     let sleep: Controllers = || spoilt(&["generic-garbage-collector"], |plan, _, _| plan.stages.clear());
     is_caught(mutant(sleep), "is leaked");
 }
 
 #[test]
-fn a_budget_that_grants_too_much_is_caught() {
+fn budget_that_allows_too_many_disruptions_is_caught() {
     let generous: Controllers = || {
         spoilt(&["disruption-controller"], |plan, _, _| {
             for patch in patches(plan, "poddisruptionbudgets.policy") {
@@ -231,7 +231,7 @@ fn a_budget_that_grants_too_much_is_caught() {
 }
 
 #[test]
-fn a_job_that_counts_what_did_not_happen_is_caught() {
+fn job_that_overcounts_is_caught() {
     let boast: Controllers = || {
         spoilt(&["job-controller"], |plan, _, _| {
             for patch in patches(plan, "jobs.batch") {
@@ -246,7 +246,7 @@ fn a_job_that_counts_what_did_not_happen_is_caught() {
 }
 
 #[test]
-fn a_job_that_lets_pods_go_uncounted_is_caught() {
+fn job_that_removes_finalizers_of_uncounted_pods_is_caught() {
     let forget: Controllers = || {
         spoilt(&["job-controller"], |plan, _, _| {
             for patch in patches(plan, "jobs.batch") {
@@ -260,12 +260,12 @@ fn a_job_that_lets_pods_go_uncounted_is_caught() {
 }
 
 #[test]
-fn a_loop_that_acts_without_leading_is_caught() {
+fn loop_that_writes_without_leading_is_caught() {
     is_caught(Setup { is_reckless: true, ..SETUP }, " act");
 }
 
 #[test]
-fn a_controller_that_is_never_quiet_is_caught() {
+fn controller_that_never_stops_writing_is_caught() {
     let fidget: Controllers = || {
         spoilt(&["replicaset-controller"], |plan, key, world| {
             if let Some(object) = world.get(key) {
@@ -278,12 +278,12 @@ fn a_controller_that_is_never_quiet_is_caught() {
 }
 
 #[test]
-fn slices_that_lag_for_ever_are_caught() {
+fn stale_slices_are_caught() {
     let sleep: Controllers = || spoilt(&["endpointslice-controller"], |plan, _, _| plan.stages.clear());
     is_caught(mutant(sleep), "leads to");
 }
 
-/// Sends all pods whose names begin so to one node, whatever was decided.
+/// Binds all pods with this name prefix to one node.
 fn send_to(plan: &mut Plan<Remembered>, pods: &str, node: &str) {
     for act in plan.stages.iter_mut().flatten() {
         if let Write::Post { key, part: "binding", object } = &mut act.write
@@ -295,37 +295,37 @@ fn send_to(plan: &mut Plan<Remembered>, pods: &str, node: &str) {
 }
 
 #[test]
-fn a_scheduler_that_fills_nodes_beyond_their_room_is_caught() {
+fn scheduler_that_overcommits_nodes_is_caught() {
     let crowd: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "modest", "node-1"));
     is_caught_in(&["crowd"], mutant(crowd), "thousandths of cpu left");
 }
 
 #[test]
-fn a_scheduler_that_gives_a_port_away_twice_is_caught() {
+fn scheduler_that_assigns_a_host_port_twice_is_caught() {
     let crowd: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "porter", "node-0"));
     is_caught_in(&["crowd"], mutant(crowd), "has its port 8080 taken");
 }
 
 #[test]
-fn a_scheduler_that_does_not_read_labels_is_caught() {
+fn scheduler_that_ignores_node_labels_is_caught() {
     let blind: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "picky", "node-0"));
     is_caught_in(&["crowd"], mutant(blind), "does not have the labels");
 }
 
 #[test]
-fn a_scheduler_that_does_not_mind_taints_is_caught() {
+fn scheduler_that_ignores_taints_is_caught() {
     let bold: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "", SPARE));
     is_caught(mutant(bold), "has the taint dedicated");
 }
 
 #[test]
-fn a_scheduler_that_sends_pods_away_from_their_volumes_is_caught() {
+fn scheduler_that_ignores_volume_affinity_is_caught() {
     let blind: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "db", "node-2"));
     is_caught_in(&["ordered set"], mutant(blind), "does not have the volume");
 }
 
 #[test]
-fn a_quota_that_counts_too_little_is_caught() {
+fn quota_that_undercounts_is_caught() {
     let forgetful: Controllers = || {
         spoilt(&["resourcequota-controller"], |plan, _, _| {
             for patch in patches(plan, "resourcequotas") {
@@ -342,11 +342,11 @@ fn a_quota_that_counts_too_little_is_caught() {
 }
 
 #[test]
-fn a_disk_that_says_it_has_synced_and_has_not_is_caught() {
+fn disk_that_does_not_sync_is_caught() {
     is_caught(Setup { is_lossy: true, ..SETUP }, "was acknowledged and is lost");
 }
 
 #[test]
-fn a_loop_that_waits_by_the_wall_clock_is_caught() {
+fn loop_that_waits_by_the_wall_clock_is_caught() {
     is_caught(Setup { waits_by_wall_clock: true, ..SETUP }, "no rest");
 }

@@ -1,4 +1,4 @@
-//! Every planner of the product, with settings under which each has something to do.
+//! All planners of the product, with settings under which each has something to do.
 
 use setpoint_controllers::api_services::MetricsService;
 use setpoint_controllers::holder::Holder;
@@ -9,7 +9,7 @@ use setpoint_node::control_plane::{COMPONENTS, Components};
 use setpoint_reconcile::{Controller, Index};
 use setpoint_scheduler::Scheduler;
 
-/// Every planner of the product.
+/// All planners of the product.
 pub fn planners() -> Vec<Box<dyn Controller>> {
     let range = Range::new("10.128.0.0/9".parse().unwrap(), 24).unwrap();
     let settings = Settings {
@@ -29,7 +29,7 @@ pub fn planners() -> Vec<Box<dyn Controller>> {
     all
 }
 
-/// The indexes that they need.
+/// Indexes that they need.
 pub fn indexes() -> impl Iterator<Item = Index> {
     setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes())
 }

@@ -1,5 +1,5 @@
-//! What holds of all controllers together, whatever they are: the same question has the same answer, and however
-//! often, in whatever order and with whatever interruptions they are asked, they lead to the same place.
+//! Properties of all controllers together: planning is deterministic, and converges to the same state in any
+//! order, with any repetition and interruption.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use setpoint_sim::campaign::users;
 
 use super::{SETUP, threads};
 
-/// How many edits come before.
+/// Number of edits before the loop starts.
 const EDITS: u64 = 25;
 
-/// A bit of everything, edited before any controller has looked at it.
+/// Mixed objects, edited before any controller has planned.
 fn trial(seed: u64) -> Trial {
     let scenarios = (0..users::ALL.len()).collect();
     let schedule = Schedule { seed, calm: true, on_disk: false, scenarios, steps: Vec::new() };
@@ -24,7 +24,7 @@ fn trial(seed: u64) -> Trial {
     trial
 }
 
-/// Where a bit of everything comes to, with how many writes.
+/// End state of mixed objects, and the number of writes.
 fn place(seed: u64, habits: Habits) -> (BTreeMap<String, usize>, usize) {
     let mut trial = trial(seed);
     trial.habits = habits;
@@ -36,7 +36,7 @@ fn place(seed: u64, habits: Habits) -> (BTreeMap<String, usize>, usize) {
 }
 
 #[test]
-fn the_same_question_has_the_same_answer() {
+fn planning_is_deterministic() {
     for seed in 0..5 {
         let mut trial = trial(seed);
         trial.cluster.crash();
@@ -53,7 +53,7 @@ fn the_same_question_has_the_same_answer() {
 }
 
 #[test]
-fn what_is_done_twice_leads_to_the_same_place() {
+fn duplicate_planning_converges_to_the_same_state() {
     for seed in 0..20 {
         let (once, _) = place(seed, Habits::default());
         let (twice, _) = place(seed, Habits { repeats: true, ..Habits::default() });
@@ -62,7 +62,7 @@ fn what_is_done_twice_leads_to_the_same_place() {
 }
 
 #[test]
-fn changes_in_any_order_lead_to_the_same_place() {
+fn changes_in_any_order_converge_to_the_same_state() {
     for seed in 0..20 {
         let (in_order, _) = place(seed, Habits::default());
         let (scrambled, _) = place(seed, Habits { scrambles: true, ..Habits::default() });
@@ -71,7 +71,7 @@ fn changes_in_any_order_lead_to_the_same_place() {
 }
 
 #[test]
-fn a_crash_between_any_two_writes_leads_to_the_same_place() {
+fn crash_between_any_two_writes_converges_to_the_same_state() {
     let seed = 1;
     let (undisturbed, writes) = place(seed, Habits::default());
     assert!(writes > 100, "{writes} writes are too few to say anything");

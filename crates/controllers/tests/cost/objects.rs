@@ -1,30 +1,30 @@
-//! Objects that worlds are made of.
+//! Objects of the worlds.
 
 use setpoint_api::{Key, Revision, Time, Value, json, value};
 use setpoint_reconcile::Object;
 use setpoint_reconcile::planner::key_of;
 
-/// When everything was written: long before it is planned.
+/// Creation time of all objects, long before they are planned.
 const THEN: &str = "2027-01-14T08:00:00Z";
 
-/// A name with a number, in the order of the numbers.
+/// Name with a number, sorted like the numbers.
 pub fn name(prefix: &str, at: usize) -> String {
     format!("{prefix}{at:06}")
 }
 
-/// A key, written `resource namespace/name` or `resource name`.
+/// Key, written `resource namespace/name` or `resource name`.
 pub fn key(text: &str) -> Key {
     let (resource, path) = text.split_once(' ').unwrap();
     let (namespace, name) = path.split_once('/').unwrap_or(("", path));
     key_of(resource, namespace, name).unwrap()
 }
 
-/// The identity of an object.
+/// UID of an object.
 pub fn uid(resource: &str, name: &str) -> String {
     format!("{resource}-{name}")
 }
 
-/// An object at a path, which is written as in [`key`].
+/// Object at a path, written as in [`key`].
 pub fn object(resource: &str, path: &str, mut value: Value) -> Object {
     let key = key(&format!("{resource} {path}"));
     let metadata = value.ensure_map("metadata");
@@ -38,7 +38,8 @@ pub fn object(resource: &str, path: &str, mut value: Value) -> Object {
     Object::read(key, Revision(9), Time::from_seconds(1_799_913_600), json::to_text(&value)).unwrap()
 }
 
-/// So many objects of a resource, in a namespace, called by a letter and a number; none for cluster-wide ones.
+/// Objects of a resource with a common prefix and a number; the prefix has no namespace for cluster-scoped
+/// ones.
 pub fn many(
     len: usize,
     resource: &'static str,
@@ -48,7 +49,7 @@ pub fn many(
     (0..len).map(move |at| object(resource, &format!("{prefix}{at:06}"), value(at)))
 }
 
-/// A reference to an owner.
+/// Owner reference.
 pub fn owner(api_version: &str, kind: &str, resource: &str, name: &str) -> Value {
     value!({
         "apiVersion": (api_version), "kind": (kind), "name": (name), "uid": (uid(resource, name)), "controller": true,
@@ -56,13 +57,13 @@ pub fn owner(api_version: &str, kind: &str, resource: &str, name: &str) -> Value
     })
 }
 
-/// The same object with an owner.
+/// Adds an owner.
 pub fn owned(mut object: Value, by: &Value) -> Value {
     object.ensure_map("metadata").insert("ownerReferences", Value::List(vec![by.clone()]));
     object
 }
 
-/// The same object on its way out, held back by a finalizer.
+/// Marks an object as deleted, blocked by a finalizer.
 pub fn deleted(mut object: Value, finalizer: &str) -> Value {
     let metadata = object.ensure_map("metadata");
     metadata.insert("deletionTimestamp", "2027-01-15T07:00:00Z");
@@ -71,36 +72,36 @@ pub fn deleted(mut object: Value, finalizer: &str) -> Value {
     object
 }
 
-/// The same object with one label more.
+/// Adds a label.
 pub fn labelled(mut object: Value, label: &str, text: impl Into<Value>) -> Value {
     object.ensure_map("metadata").ensure_map("labels").insert(label, text.into());
     object
 }
 
-/// The same object with one annotation more.
+/// Adds an annotation.
 pub fn annotated(mut object: Value, annotation: &str, text: impl Into<Value>) -> Value {
     object.ensure_map("metadata").ensure_map("annotations").insert(annotation, text.into());
     object
 }
 
-/// The same object with another field of its spec.
+/// Sets a field of the spec.
 pub fn with(mut object: Value, field: &str, value: impl Into<Value>) -> Value {
     object.ensure_map("spec").insert(field, value.into());
     object
 }
 
-/// The same object with another field of its status.
+/// Sets a field of the status.
 pub fn saying(mut object: Value, field: &str, value: impl Into<Value>) -> Value {
     object.ensure_map("status").insert(field, value.into());
     object
 }
 
-/// A list of so many values.
+/// List of `len` values.
 pub fn list(len: usize, value: impl Fn(usize) -> Value) -> Value {
     Value::List((0..len).map(value).collect())
 }
 
-/// A pod that runs and is ready, with the label `app=web`.
+/// Running and ready pod with the label `app=web`.
 pub fn pod(node: &str) -> Value {
     value!({
         "metadata": {"labels": {"app": "web"}},
@@ -120,7 +121,7 @@ pub fn pod(node: &str) -> Value {
     })
 }
 
-/// A pod that waits for a node.
+/// Unscheduled pod.
 pub fn pending() -> Value {
     value!({
         "metadata": {"labels": {"app": "web"}},
@@ -132,7 +133,7 @@ pub fn pending() -> Value {
     })
 }
 
-/// A node that is ready.
+/// Ready node.
 pub fn node() -> Value {
     value!({
         "metadata": {"labels": {"zone": "a"}, "annotations": {"setpoint.dev/fleet": "setpoint-up"}},
@@ -146,7 +147,7 @@ pub fn node() -> Value {
     })
 }
 
-/// The spec of a workload that selects `app=web`.
+/// Spec of a workload that selects `app=web`.
 pub fn workload(replicas: usize) -> Value {
     value!({"spec": {
         "replicas": (replicas as i64),
@@ -158,7 +159,7 @@ pub fn workload(replicas: usize) -> Value {
     }})
 }
 
-/// A claim that is bound to a volume.
+/// Claim that is bound to a volume.
 pub fn claim(volume: &str) -> Value {
     value!({
         "spec": {"volumeName": (volume), "accessModes": ["ReadWriteOnce"], "storageClassName": "s",
@@ -167,7 +168,7 @@ pub fn claim(volume: &str) -> Value {
     })
 }
 
-/// A volume of a driver that is bound to a claim, which may be on several nodes or not.
+/// CSI volume that is bound to a claim, with an access mode.
 pub fn volume(claim: &str, mode: &str) -> Value {
     value!({
         "spec": {
@@ -179,7 +180,7 @@ pub fn volume(claim: &str, mode: &str) -> Value {
     })
 }
 
-/// The same pod with a claim.
+/// Adds a claim to a pod.
 pub fn using(pod: Value, claim: &str) -> Value {
     with(pod, "volumes", value!([{"name": "v", "persistentVolumeClaim": {"claimName": (claim)}}]))
 }

@@ -1,4 +1,4 @@
-//! A world for each dimension that is dangerous to a planner.
+//! Worlds of the cost test, one for each expensive dimension of a planner.
 
 #[path = "worlds/devices.rs"]
 mod devices;
@@ -15,24 +15,24 @@ mod workloads;
 
 use setpoint_reconcile::Object;
 
-/// A world that grows in one dimension, for one planner.
+/// World that grows in one dimension, for one planner.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The planner.
+    /// Name of the planner.
     pub planner: &'static str,
-    /// What there are many of.
+    /// Dimension that grows.
     pub name: &'static str,
-    /// The key that is planned, as `resource namespace/name`.
+    /// Planned key, as `resource namespace/name`.
     pub key: &'static str,
-    /// Maximum number of pairs of elements that one plan compares, where it has a budget of such steps: the cost of a step
-    /// is then measured instead of the growth.
+    /// Maximum number of pairs of elements that one plan compares, if the planner has such a budget: the cost
+    /// of a step is then measured instead of the growth.
     pub steps_max: Option<u64>,
-    /// The world with so many of them.
+    /// Objects of the world of a size.
     pub objects: fn(usize) -> Vec<Object>,
 }
 
 impl Case {
-    /// A case without a budget of steps.
+    /// Case without a budget of steps.
     const fn new(
         planner: &'static str,
         name: &'static str,
@@ -42,13 +42,13 @@ impl Case {
         Case { planner, name, key, steps_max: None, objects }
     }
 
-    /// The same for a planner with such a budget.
+    /// Sets the budget of steps.
     const fn with_budget(self, steps: u64) -> Case {
         Case { steps_max: Some(steps), ..self }
     }
 }
 
-/// All of them.
+/// All cases.
 pub fn all() -> Vec<Case> {
     let tables =
         [devices::CASES, network::CASES, nodes::CASES, policies::CASES, storage::CASES, workloads::CASES];

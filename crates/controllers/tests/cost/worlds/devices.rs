@@ -1,4 +1,4 @@
-//! Worlds of devices and the claims for them.
+//! Worlds of devices and their claims.
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::Object;
@@ -16,7 +16,7 @@ fn consumer(at: usize) -> Value {
     value!({"resource": "pods", "name": (pod.as_str()), "uid": (uid("pods", &pod))})
 }
 
-/// A claim that has devices of a pool, for so many pods.
+/// Claim with allocated devices of a pool, reserved for pods.
 fn allocated(devices: usize, pods: usize) -> Value {
     let device = |at| value!({"driver": "d", "pool": "p", "device": (name("d", at))});
     value!({"status": {
@@ -25,7 +25,7 @@ fn allocated(devices: usize, pods: usize) -> Value {
     }})
 }
 
-/// A pod with so many claims, the first of which is called `c000000`.
+/// Pod with `len` claims, the first of which is `c000000`.
 fn claiming(len: usize) -> Value {
     let claim = |at| value!({"name": (name("r", at)), "resourceClaimName": (name("c", at))});
     with(pod("n0"), "resourceClaims", list(len, claim))

@@ -6,7 +6,7 @@ use setpoint_reconcile::Object;
 use super::Case;
 use crate::objects::*;
 
-/// Ports of a Service with many of them. Each slice lists all, so that they do not grow with the pods.
+/// Number of ports of a large Service. Each slice lists all of them, so they do not grow with the pods.
 const PORTS: usize = 256;
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 
@@ -18,7 +18,7 @@ fn service(ports: usize) -> Value {
     }})
 }
 
-/// A pod with an address of its own.
+/// Pod with an address of its own.
 fn addressed(at: usize) -> Value {
     let ip = format!("10.{}.{}.{}", 1 + at / 65_536, at / 256 % 256, at % 256);
     saying(saying(pod("n0"), "podIP", ip.as_str()), "podIPs", value!([{"ip": (ip)}]))
@@ -29,7 +29,7 @@ fn served(service: Value, len: usize, pod_of: fn(usize) -> Value) -> Vec<Object>
     pods.chain([object("services", "default/web", service), object("nodes", "n0", node())]).collect()
 }
 
-/// A slice of a Service with one endpoint that is gone.
+/// Slice of a Service with one stale endpoint.
 fn slice(manager: &str, kind: (&str, &str), at: usize) -> Value {
     let by = owner("v1", kind.0, kind.1, "web");
     let slice = value!({
@@ -40,7 +40,7 @@ fn slice(manager: &str, kind: (&str, &str), at: usize) -> Value {
     labelled(slice, "endpointslice.kubernetes.io/managed-by", manager)
 }
 
-/// Pods each with a port of the name that the Service leads to, and a number of its own.
+/// Pod with the named target port of the Service, and a port number of its own.
 fn by_name(at: usize) -> Value {
     let container = value!({"name": "c", "image": "i",
         "ports": [{"name": "http", "containerPort": (at as i64 % 60_000 + 1), "protocol": "TCP"}]});

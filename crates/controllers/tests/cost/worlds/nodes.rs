@@ -1,4 +1,4 @@
-//! Worlds of nodes, of the pods on them, and of pods that wait for one.
+//! Worlds of nodes, their pods, and unscheduled pods.
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::Object;
@@ -13,7 +13,7 @@ fn silent(at: usize) -> Value {
     saying(node(), "conditions", value!([(condition)]))
 }
 
-/// A pod that a node has not taken up yet.
+/// Bound pod that its node has not started yet.
 fn bound(node: &str) -> Value {
     with(pending(), "nodeName", node)
 }
@@ -38,7 +38,7 @@ fn without_block() -> Value {
     node
 }
 
-/// A pod whose containers are so many.
+/// Pod with `len` containers.
 fn crowded(len: usize) -> Value {
     let container = |at| value!({"name": (name("c", at)), "image": "i"});
     with(bound("node-0"), "containers", list(len, container))
@@ -129,7 +129,7 @@ pub const CASES: &[Case] = &[
         maps.chain(on_node(1, node(), |_| taken_up.clone())).collect()
     }),
     Case::new("node-pods", "containers of a pod", "pods default/p000000", |len| {
-        // More containers than this a node refuses.
+        // A node rejects pods with more containers.
         let len = len.min(512);
         on_node(1, node(), |_| saying(crowded(len), "startTime", "2027-01-14T08:00:00Z"))
     }),

@@ -1,4 +1,5 @@
-//! Worlds of what concerns many other objects: roles, quotas, budgets, autoscalers, owners, namespaces, tokens.
+//! Worlds of objects that concern many others: roles, quotas, budgets, autoscalers, owners, namespaces,
+//! tokens.
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::Object;
@@ -8,7 +9,7 @@ use crate::objects::*;
 
 const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 
-/// A role that gathers the rules of others by so many selectors, and so many others.
+/// Aggregating role with many selectors, and many other roles.
 fn aggregation(
     len: usize,
     selector: impl Fn(usize) -> Value,
@@ -21,7 +22,7 @@ fn aggregation(
     others.chain([object(ROLES, "all", all)]).collect()
 }
 
-/// A selector with one expression about the label `to`, and a second one that tells it from others.
+/// Selector with an expression about the label `to`, and a second one that makes it unique.
 fn expression(at: usize, operator: &str, values: Value) -> Value {
     let first = value!({"key": "to", "operator": (operator), "values": (values)});
     let second = value!({"key": (name("k", at)), "operator": "DoesNotExist"});
@@ -77,7 +78,7 @@ fn map(at: usize) -> Value {
     value!({"data": {"a": (name("b", at))}})
 }
 
-/// A reference of an owner that is a ConfigMap.
+/// Owner reference to a ConfigMap.
 fn by_map(name: &str) -> Value {
     owner("v1", "ConfigMap", "configmaps", name)
 }

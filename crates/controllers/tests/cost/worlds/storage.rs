@@ -11,7 +11,7 @@ const VOLUMES: &str = "persistentvolumes";
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
 const CLASSES: &str = "volumeattributesclasses.storage.k8s.io";
 
-/// A volume and its claim `c`, used by pods that are on nodes by these numbers.
+/// Volume and its claim `c`, used by pods on the nodes with these numbers.
 fn used(mode: &str, len: usize, on: impl Fn(usize) -> usize) -> Vec<Object> {
     let pods = many(len, "pods", "default/p", |at| using(pod(&name("n", on(at))), "c"));
     let nodes = many(len, "nodes", "n", |_| node());
@@ -19,7 +19,7 @@ fn used(mode: &str, len: usize, on: impl Fn(usize) -> usize) -> Vec<Object> {
     pods.chain(nodes).chain(pair).collect()
 }
 
-/// What attaches a volume to a node. The name is not that of our own, unless it is hashed.
+/// VolumeAttachment of a volume and a node. It is not one of the controller's unless its name is hashed.
 fn attachment(volume: &str, node: &str) -> Value {
     value!({
         "spec": {"attacher": "d", "nodeName": (node), "source": {"persistentVolumeName": (volume)}},
@@ -27,14 +27,14 @@ fn attachment(volume: &str, node: &str) -> Value {
     })
 }
 
-/// The name of what attaches the volume of a claim to a node.
+/// Name of the VolumeAttachment of a claim's volume and a node.
 fn attachment_name(claim: &str, node: &str) -> String {
     let text = format!("handle-{claim}d{node}");
     let hash = setpoint_controllers::sha256::digest(text.as_bytes());
     hash.iter().fold("csi-".to_owned(), |name, word| format!("{name}{word:08x}"))
 }
 
-/// A node with so many volumes attached to it.
+/// Node with `len` attached volumes.
 fn attached(len: usize, in_use: bool, has_volumes: bool) -> Vec<Object> {
     let called = |at| Value::from(format!("kubernetes.io/csi/d^handle-{}", name("c", at)));
     let reported = list(len, |at| value!({"name": (called(at)), "devicePath": ""}));

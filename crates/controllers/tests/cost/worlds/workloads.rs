@@ -1,4 +1,4 @@
-//! Worlds of workloads: their pods, their sets, their past.
+//! Worlds of workloads: their pods, sets and revisions.
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::Object;
@@ -12,7 +12,7 @@ fn of((api_version, kind, resource): (&str, &str, &str), name: &str) -> Value {
     owner(api_version, kind, resource, name)
 }
 
-/// A workload, and so many pods that it owns, on two nodes.
+/// Workload with `len` pods on two nodes.
 fn with_pods(
     kind: (&'static str, &'static str, &'static str),
     workload: Value,
@@ -28,7 +28,7 @@ fn on_two_nodes(at: usize) -> Value {
     pod(["n0", "n1"][at % 2])
 }
 
-/// A pod of a Job that is not counted yet.
+/// Pod of a Job that is not counted yet.
 fn tracked(at: usize, phase: &str) -> Value {
     let mut pod = saying(pod("n"), "phase", phase);
     pod = annotated(pod, "batch.kubernetes.io/job-completion-index", at.to_string());
@@ -46,7 +46,7 @@ fn job(len: usize, mode: &str) -> Value {
 
 const JOB: (&str, &str, &str) = ("batch/v1", "Job", "jobs.batch");
 
-/// A past template of a workload.
+/// ControllerRevision of an earlier template.
 fn revision(at: usize) -> Value {
     let template =
         value!({"$patch": "replace", "spec": {"containers": [{"name": "c", "image": (name("i", at))}]}});
