@@ -105,7 +105,7 @@ async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
     let asking = client()?;
     check_names(&asking, &fleet).await?;
     let nodes = counted(arguments.count as usize, "node");
-    println!("simulating {nodes}: {identity} asks for the lease kube-system/{lease}");
+    println!("simulating {nodes}: {identity} requests the lease kube-system/{lease}");
     let remote = Remote {
         watches: client()?,
         writes: client()?,

@@ -101,7 +101,7 @@ async fn lead(
 ) -> anyhow::Result<()> {
     let client = || Client::from_kubeconfig(kubeconfig, lease).map(Arc::new);
     let identity = loops::identity();
-    println!("{what}: {identity} asks for the lease kube-system/{lease}");
+    println!("{what}: {identity} requests the lease kube-system/{lease}");
     let remote = Remote {
         watches: client()?,
         writes: client()?,
