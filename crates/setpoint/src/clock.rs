@@ -1,4 +1,4 @@
-//! The real clock and real chance. Everything else is handed the time and random numbers.
+//! System clock and entropy. All other code takes the time and random numbers as arguments.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use setpoint_api::{Clock, Time};
 
-/// The system's clock.
+/// Wall clock and monotonic clock of the operating system.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock;
 
@@ -25,7 +25,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A number that nobody can foresee.
+/// Returns an unpredictable number.
 pub fn entropy() -> u64 {
     RandomState::new().hash_one(SystemClock.now())
 }

@@ -1,4 +1,4 @@
-//! One file per command.
+//! Subcommands, one module each.
 
 mod fleet;
 mod logging;
@@ -13,15 +13,15 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-/// Where things are kept unless somebody says otherwise: the user's data directory.
+/// Default data directory: in the user's data directory.
 fn default_data_dir() -> anyhow::Result<PathBuf> {
     let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
-    let base = base.or_else(home).context("no home directory: say where to keep data with --data-dir")?;
+    let base = base.or_else(home).context("no home directory: set --data-dir")?;
     Ok(base.join("setpoint"))
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes for people.
 fn human_bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (bytes.max(1).ilog2() / 10).min(4) as usize;
@@ -31,7 +31,7 @@ fn human_bytes(bytes: u64) -> String {
     }
 }
 
-/// A count with its noun.
+/// Formats a count with its noun.
 fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_for_people() {
+    fn bytes_and_counts_are_formatted_for_people() {
         assert_eq!(
             (human_bytes(0), human_bytes(1023), human_bytes(1536)),
             ("0 B".into(), "1023 B".into(), "1.5 KiB".into())

@@ -1,4 +1,4 @@
-//! The `setpoint` binary: flags, wiring, terminal output. The substance is in the library crates.
+//! `setpoint` binary: flags, wiring, terminal output. The functionality is in the library crates.
 
 mod clock;
 mod commands;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-/// A write makes and drops some hundreds of small values, on several threads: the system's allocator takes a fifth of
-/// its time for that, this one less than half as much.
+/// A write allocates and frees some hundreds of small values on several threads. The system allocator takes
+/// a fifth of the write's time for that, mimalloc less than half as much.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// After how long memory that is not used goes back to the system: of a burst of writes much is left over, and idle
-/// servers should be small. Sooner costs more CPU than it is worth.
+/// Delay after which unused memory is returned to the system: bursts of writes leave much of it, and idle
+/// servers should be small. A shorter delay costs more CPU than it is worth.
 const GIVE_BACK_AFTER: Duration = Duration::from_millis(10);
 
 /// A control plane that speaks the Kubernetes API.
@@ -29,11 +29,11 @@ struct Arguments {
 enum Command {
     /// Start the control plane
     Up(Box<commands::up::Arguments>),
-    /// Run a part of the control plane in a process of its own
+    /// Run a part of the control plane in its own process
     Run(commands::run::Arguments),
-    /// Simulated nodes, and what happens to nodes
+    /// Run simulated nodes, or control their power and network
     Node(commands::node::Arguments),
-    /// Look after a data directory
+    /// Inspect and maintain a data directory
     Store(commands::store::Arguments),
 }
 
@@ -48,14 +48,14 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line, whatever the depth of the cause, so that it can be read in a log.
+            // One line for the whole chain of causes, so that it fits a log.
             eprintln!("setpoint: {}", chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-/// The causes of an error, each once: many errors already tell their source.
+/// Joins the causes of an error, each once: many errors already contain their source.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -1,5 +1,5 @@
-//! What controllers ask the world outside, as clients see it answered: from a key of one's own to a certificate that the
-//! server knows, signatures of bootstrap tokens, and autoscalers that nobody tells what pods use.
+//! Queries of controllers, end to end: certificates for approved requests, signatures of bootstrap tokens,
+//! and autoscalers without metrics.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,11 +20,11 @@ use kube::{Client, Config};
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
-/// How often an object is asked for until it is as it should be, and how long to wait in between.
+/// Maximum number of polls for an expected state, and the pause between them.
 const ASKS_MAX: usize = 600;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A server with all its controllers. It ends with the test.
+/// Server with all its controllers. Stopped with the test.
 struct Server {
     child: Child,
     dir: tempfile::TempDir,
@@ -61,7 +61,7 @@ impl Server {
         client(self.kubeconfig()).await
     }
 
-    /// A client with another certificate.
+    /// Returns a client with another certificate.
     async fn client_as(&self, certificate: &[u8], key: &KeyPair) -> Client {
         let mut config = self.kubeconfig();
         let user = config.auth_infos[0].auth_info.as_mut().unwrap();
@@ -72,7 +72,7 @@ impl Server {
 }
 
 async fn client(kubeconfig: Kubeconfig) -> Client {
-    // Every crate of the test may bring its own default; one is chosen for all.
+    // Several crates of the test may install a default provider; choose one for all.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     Client::try_from(config).unwrap()
@@ -86,7 +86,7 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// A request of somebody, and the key it is signed with.
+/// Returns a certificate request and the key that it is signed with.
 fn request(user: &str, group: &str) -> (KeyPair, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -104,7 +104,7 @@ fn signing_request(name: &str, request: &str, signer: &str, usages: &[&str]) -> 
     }))
 }
 
-/// Does what `kubectl certificate approve` does.
+/// Does the same as `kubectl certificate approve`.
 async fn approve(requests: &Api<CertificateSigningRequest>, name: &str) {
     let condition = json!({
         "type": "Approved", "status": "True", "reason": "KubectlApprove",
@@ -114,7 +114,7 @@ async fn approve(requests: &Api<CertificateSigningRequest>, name: &str) {
     requests.patch_approval(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
 }
 
-/// Asks for an object until it is as it should be.
+/// Polls an object until it is in the expected state.
 async fn until<T>(requests: &Api<T>, name: &str, is_so: impl Fn(&T) -> bool) -> T
 where
     T: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
@@ -131,7 +131,7 @@ where
 }
 
 #[test]
-fn an_approved_request_becomes_a_certificate_that_the_server_knows() {
+fn approved_request_gets_a_certificate_that_the_server_accepts() {
     let server = Server::start();
     block_on(async {
         let admin = server.admin().await;
@@ -161,7 +161,7 @@ fn an_approved_request_becomes_a_certificate_that_the_server_knows() {
 }
 
 #[test]
-fn a_request_that_is_none_or_not_what_its_signer_is_for_is_refused() {
+fn invalid_request_or_wrong_signer_is_rejected() {
     let server = Server::start();
     block_on(async {
         let admin = server.admin().await;
@@ -201,7 +201,7 @@ fn a_request_that_is_none_or_not_what_its_signer_is_for_is_refused() {
 }
 
 #[test]
-fn new_nodes_and_pods_find_what_they_trust_and_claims_a_place_in_the_data_directory() {
+fn cluster_info_and_root_ca_are_published_and_claims_are_provisioned() {
     let server = Server::start();
     block_on(async {
         let admin = server.admin().await;
@@ -260,7 +260,7 @@ fn new_nodes_and_pods_find_what_they_trust_and_claims_a_place_in_the_data_direct
 }
 
 #[test]
-fn an_autoscaler_says_that_nobody_measures_pods() {
+fn autoscaler_reports_missing_metrics() {
     let server = Server::start();
     block_on(async {
         let admin = server.admin().await;

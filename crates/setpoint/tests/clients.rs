@@ -1,6 +1,7 @@
-//! Real, unmodified clients against `setpoint up`: kubectl in every version on the machine, Python, JavaScript, kube-rs.
+//! Unmodified clients against `setpoint up`: all kubectl versions on the machine, Python, JavaScript,
+//! kube-rs.
 //!
-//! `scripts/test` installs them; a client that is missing is a failure.
+//! `scripts/test` installs them; a missing client is a failure.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! The binary as a person uses it.
+//! Subcommands of the binary.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -24,7 +24,7 @@ fn filled(dir: &Path) {
 }
 
 #[test]
-fn an_export_comes_back_bit_for_bit() {
+fn export_round_trips() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     filled(from.path());
     let (ok, export, _) = setpoint(&["store", "export"], from.path());
@@ -42,7 +42,7 @@ fn an_export_comes_back_bit_for_bit() {
 }
 
 #[test]
-fn an_export_is_readable_by_its_owner_alone() {
+fn export_is_readable_only_by_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let (data, file) = (dir.path().join("data"), dir.path().join("export"));
@@ -67,7 +67,7 @@ fn an_export_is_readable_by_its_owner_alone() {
 }
 
 #[test]
-fn the_loss_of_the_newest_segment_is_found_at_the_start() {
+fn lost_newest_segment_is_reported_at_start() {
     for harm in ["deleted", "cut"] {
         let dir = tempfile::tempdir().unwrap();
         filled(dir.path());
@@ -91,7 +91,7 @@ fn the_loss_of_the_newest_segment_is_found_at_the_start() {
 }
 
 #[test]
-fn an_export_that_was_cut_short_is_refused() {
+fn truncated_export_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     filled(&dir.path().join("data"));
     let export = setpoint(&["store", "export"], &dir.path().join("data")).1;
@@ -105,7 +105,7 @@ fn an_export_that_was_cut_short_is_refused() {
 }
 
 #[test]
-fn check_stat_and_compact_tell_what_they_found() {
+fn check_stat_and_compact_print_their_results() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let (ok, out, _) = setpoint(&["store", "check"], dir.path());
@@ -117,7 +117,7 @@ fn check_stat_and_compact_tell_what_they_found() {
 }
 
 #[test]
-fn damage_is_one_clear_line_and_a_failure() {
+fn damage_is_one_line_and_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
     let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -133,7 +133,7 @@ fn damage_is_one_clear_line_and_a_failure() {
 }
 
 #[test]
-fn a_second_process_is_refused_and_an_export_is_not() {
+fn second_process_is_rejected_and_an_export_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_setpoint"))
         .args(["store", "exercise", "--small", "--data-dir"])
@@ -163,7 +163,7 @@ fn a_second_process_is_refused_and_an_export_is_not() {
 }
 
 #[test]
-fn wrong_words_get_an_answer() {
+fn unusable_paths_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = dir.path().join("nowhere");
     for command in ["check", "stat", "compact", "export"] {

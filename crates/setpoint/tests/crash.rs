@@ -1,6 +1,6 @@
-//! kill -9 at random moments under load: the ledger outside of the process decides.
+//! kill -9 at random moments under load, checked with the ledger of the load.
 //!
-//! `SETPOINT_KILLS` sets how often.
+//! `SETPOINT_KILLS` sets the number of kills.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,12 +19,12 @@ fn kills() -> u64 {
     std::env::var("SETPOINT_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }
 
-/// What one writer was told, and what it was in the middle of.
+/// Acknowledged operations of one writer, and the one in flight.
 #[derive(Default)]
 struct Ledger {
-    /// What each key holds after the last answer.
+    /// Value of each key after the last acknowledgement.
     settled: BTreeMap<String, Option<u64>>,
-    /// The operation without an answer: the key, and what it would hold.
+    /// Operation without an outcome: its number, the key, and the value that it would have.
     in_flight: Option<(u64, String, Option<u64>)>,
     acknowledged: u64,
     refused: u64,
@@ -57,7 +57,7 @@ impl Ledger {
         }
     }
 
-    /// Compares with what is really there, and takes over what the last operation came to.
+    /// Compares the ledger with the store, and takes over the outcome of the operation in flight.
     fn settle(&mut self, writer: &str, snapshot: &Snapshot) {
         let table = snapshot.table(&Resource::new("exercise").unwrap());
         let found = |key: &str| {
@@ -94,14 +94,14 @@ fn open(dir: &Path) -> Snapshot {
 }
 
 #[test]
-fn kill_9_loses_no_acknowledged_write_and_shows_no_refused_one() {
+fn kill_9_loses_no_acknowledged_write_and_keeps_no_rejected_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut rng = fastrand::Rng::with_seed(9);
     let mut ledgers: BTreeMap<String, Ledger> = BTreeMap::new();
     let mut newest = Revision::ZERO;
     for kill in 0..kills() {
         let mut child = start(dir.path());
-        // The moment of the kill is chosen by what the process has said, so it is random and needs no clock.
+        // The process is killed after a random number of output lines, so no clock is needed.
         let mut left = rng.u64(..if kill % 4 == 0 { 20 } else { 3000 });
         let mut killed = false;
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {

@@ -1,7 +1,7 @@
-//! The loop from outside: killed in the middle, with controllers switched off and on, with a second one that waits,
-//! and as every course shows it.
+//! The loop, end to end: crashes, controllers that are switched off and on, leader election, and the usual
+//! tutorials.
 //!
-//! `SETPOINT_ROLLOUT_KILLS` sets how often a server is killed in a rollout.
+//! `SETPOINT_ROLLOUT_KILLS` sets the number of kills of a server in a rollout.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

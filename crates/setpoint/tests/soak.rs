@@ -1,8 +1,9 @@
-//! Soak: hostile clients, churn and a well-behaved client on one server.
+//! Soak test: hostile clients, churn and a well-behaved client on one server.
 //!
-//! `SETPOINT_SOAK_SECONDS` sets its length (default 20). It demands that the well-behaved client is never held up, that
-//! every request gets an answer, and that memory and the data directory reach a plateau: memory in the last third is
-//! that of the second third, and the directory stays within its budget although several times as much is written.
+//! `SETPOINT_SOAK_SECONDS` sets its length (default 20). It requires that the well-behaved client is never
+//! delayed, that every request gets a response, and that memory and the data directory reach a plateau:
+//! memory in the last third is that of the second third, and the directory stays within its budget although
+//! several times as much is written.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -26,25 +27,25 @@ use tokio::time::Instant;
 
 use crate::server::Server;
 
-/// Longest wait of a small GET. In a debug build on two busy cores it is some 50 ms; a request that holds up the server
-/// makes it many seconds.
+/// Maximum latency of a small GET. In a debug build on two busy cores it is some 50 ms; a request that
+/// blocks the server makes it many seconds.
 const HELD_UP: Duration = Duration::from_secs(4);
-/// Memory of the server, in KiB: about thrice what it settles at.
+/// Maximum memory of the server, in KiB: about three times its plateau.
 const MEMORY_KIB_MAX: u64 = 300 * 1024;
-/// Growth of memory from one third of the time to the next that counts as a plateau, in KiB.
+/// Maximum growth of memory from one third of the time to the next, in KiB.
 const MEMORY_KIB_STEP: u64 = 48 * 1024;
-/// History that the server may keep on disk.
+/// Maximum bytes of history on disk.
 const HISTORY_BYTES: u64 = 4 << 20;
-/// Bytes of the data directory: history, commits that wait for a checkpoint, an old and a new checkpoint of the live
-/// objects, and the segments in use, in reserve, and being removed.
+/// Maximum bytes of the data directory: history, commits before the next checkpoint, an old and a new
+/// checkpoint of the live objects, and the segments in use, in reserve, and being removed.
 const DATA_BYTES_MAX: u64 = 96 << 20;
-/// Bytes that are written at least: several times the budget of history.
+/// Minimum bytes that are written: several times the budget of history.
 const WRITTEN_MIN: usize = 10 * HISTORY_BYTES as usize;
-/// Time after which too little has been written for any machine.
+/// Time limit for writing them.
 const LONGEST: Duration = Duration::from_secs(300);
-/// Bytes of each object that is written again and again.
+/// Bytes of each object of the churn.
 const CHURN_BYTES: usize = 60_000;
-/// Objects that lists are made of.
+/// Number of objects in the lists.
 const OBJECTS: usize = 1_000;
 
 fn seconds() -> u64 {
@@ -65,7 +66,7 @@ fn config_map(name: &str, bytes: usize) -> ConfigMap {
     .unwrap()
 }
 
-/// Sends a request and reads the answer to its end. Returns the code.
+/// Sends a request and reads the response to its end. Returns the status code.
 async fn send(client: &Client, method: &str, path: &str, accept: &str, content: &str, body: Vec<u8>) -> u16 {
     let request = http::Request::builder()
         .method(method)
@@ -89,7 +90,8 @@ async fn send(client: &Client, method: &str, path: &str, accept: &str, content: 
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The costly requests, one after the other until the end. Each must be answered, and not with a failure of the server.
+/// Sends costly requests, one after the other until the end. Each must get a response that is not a server
+/// error.
 async fn attack(client: Client, number: usize, running: Arc<AtomicBool>, sent: Arc<AtomicUsize>) {
     let json = "application/json";
     let moves: Vec<_> = (0..2_000)
@@ -121,11 +123,11 @@ async fn attack(client: Client, number: usize, running: Arc<AtomicBool>, sent: A
     }
 }
 
-/// Opens connections that never speak, as many as a flood.
+/// Opens many connections that never send anything.
 fn flood(address: SocketAddr, running: &AtomicBool) {
     let mut silent = std::collections::VecDeque::new();
     while running.load(Ordering::Relaxed) {
-        // A server may refuse one; it may not fall over.
+        // The server may refuse a connection, but must not fail.
         silent.extend(TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok());
         if silent.len() > 500 {
             silent.pop_front();
@@ -133,7 +135,7 @@ fn flood(address: SocketAddr, running: &AtomicBool) {
     }
 }
 
-/// Creates, changes and deletes objects, and scales a Deployment up and down.
+/// Creates, updates and deletes objects, and scales a Deployment up and down.
 async fn churn(client: Client, running: Arc<AtomicBool>, written: Arc<AtomicUsize>) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let deployments: Api<Deployment> = Api::default_namespaced(client);
@@ -164,7 +166,7 @@ async fn churn(client: Client, running: Arc<AtomicBool>, written: Arc<AtomicUsiz
     }
 }
 
-/// Gets a small object until the end. Returns how long each GET took, sorted.
+/// Gets a small object until the end. Returns the latencies, sorted.
 async fn well_behaved(client: Client, running: Arc<AtomicBool>) -> Vec<Duration> {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let mut took = Vec::new();
@@ -190,7 +192,7 @@ fn bytes_of(dir: &Path) -> u64 {
     entries
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => bytes_of(&entry.path()),
-            // A file may go between the two looks.
+            // A file may be removed between listing and reading.
             found => found.map_or(0, |metadata| metadata.len()),
         })
         .sum()
@@ -213,7 +215,7 @@ async fn prepare(client: &Client) {
 }
 
 #[test]
-fn hostile_clients_hold_up_nobody_and_memory_stays_bounded() {
+fn hostile_clients_delay_no_others_and_memory_is_bounded() {
     let server = Server::with(&["--nodes=2", "--pod-start=0", &format!("--history-bytes={HISTORY_BYTES}")]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let running = Arc::new(AtomicBool::new(true));
@@ -233,7 +235,7 @@ fn hostile_clients_hold_up_nobody_and_memory_stays_bounded() {
         let behaving = tokio::spawn(well_behaved(self::client(&server).await, Arc::clone(&running)));
         let mut samples = Vec::new();
         let begun = Instant::now();
-        // On a slow machine it goes on until enough was written to tell a plateau from a slope.
+        // A slow machine continues until enough has been written to distinguish a plateau from a slope.
         while begun.elapsed() < Duration::from_secs(seconds())
             || (written.load(Ordering::Relaxed) < WRITTEN_MIN && begun.elapsed() < LONGEST)
         {

@@ -1,4 +1,4 @@
-//! `setpoint up` as a person and a client meet it.
+//! `setpoint up`: output, signals, kubeconfig and log.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::disallowed_methods, reason = "how long a process takes is measured with the real clock")]
@@ -27,7 +27,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// A server that is ready. It is killed if the test forgets it.
+/// Server that is ready. Killed when dropped.
 struct Server {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -59,7 +59,7 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
-    /// Stops it by a signal; how long it took, and all it logged.
+    /// Stops the server by a signal. Returns the time that it took, and its log.
     fn stop(mut self, name: &str) -> (Duration, String) {
         let begun = Instant::now();
         self.signal(name);
@@ -84,7 +84,7 @@ impl Drop for Server {
     }
 }
 
-/// The smallest client that takes all it knows from a kubeconfig.
+/// Minimal client that is configured by a kubeconfig.
 struct Client(StreamOwned<ClientConnection, TcpStream>);
 
 impl Client {
@@ -111,12 +111,12 @@ impl Client {
         Client(StreamOwned::new(session, TcpStream::connect(address).unwrap()))
     }
 
-    /// The head and the body of an answer.
+    /// Sends a request. Returns the head and the body of the response.
     fn send(&mut self, head: &str, body: &[u8]) -> (String, String) {
         self.send_as(head, "", body)
     }
 
-    /// The same, with more headers.
+    /// Sends a request with additional headers.
     fn send_as(&mut self, head: &str, headers: &str, body: &[u8]) -> (String, String) {
         let stream = &mut self.0;
         write!(stream, "{head} HTTP/1.1\r\nhost: a\r\n{headers}content-length: {}\r\n\r\n", body.len())
@@ -142,7 +142,7 @@ fn failure(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn up_says_where_everything_is_and_serves_by_its_kubeconfig() {
+fn up_prints_its_paths_and_serves_its_kubeconfig() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::in_dir(dir.path());
     assert!(server.said[0].contains(dir.path().to_str().unwrap()), "{:?}", server.said);
@@ -165,14 +165,14 @@ fn up_says_where_everything_is_and_serves_by_its_kubeconfig() {
 }
 
 #[test]
-fn the_first_line_comes_at_once() {
+fn first_line_is_printed_at_once() {
     let server = Server::start(&["--ephemeral"]);
-    // The budget is 100 ms; a machine that runs all tests at a time gets some grace.
+    // The budget is 100 ms; a machine that runs all tests concurrently gets some slack.
     assert!(server.first_line < Duration::from_millis(500), "{:?}", server.first_line);
 }
 
 #[test]
-fn both_signals_end_it_well_within_a_second() {
+fn both_signals_stop_the_server_within_a_second() {
     for name in ["INT", "TERM"] {
         let server = Server::start(&["--ephemeral"]);
         let mut idle = server.client();
@@ -187,7 +187,7 @@ fn both_signals_end_it_well_within_a_second() {
 }
 
 #[test]
-fn a_restart_keeps_its_certificates() {
+fn restart_keeps_the_certificates() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::in_dir(dir.path());
     let before = std::fs::read(dir.path().join("pki/ca.crt")).unwrap();
@@ -198,7 +198,7 @@ fn a_restart_keeps_its_certificates() {
 }
 
 #[test]
-fn a_second_instance_is_refused() {
+fn second_instance_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::in_dir(dir.path());
     let errors = failure(&["--data-dir", dir.path().to_str().unwrap()]);
@@ -211,7 +211,7 @@ fn a_second_instance_is_refused() {
 }
 
 #[test]
-fn a_port_in_use_is_told() {
+fn port_in_use_is_reported() {
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = held.local_addr().unwrap().port().to_string();
     let errors = failure(&["--ephemeral", "--port", &port]);
@@ -223,7 +223,7 @@ fn a_port_in_use_is_told() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told() {
+fn unwritable_directory_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "mine").unwrap();
@@ -238,7 +238,7 @@ fn a_place_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn the_kubeconfig_goes_where_it_is_wanted() {
+fn kubeconfig_is_written_to_the_given_path() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sub/config");
     let server = Server::start(&["--ephemeral", "--kubeconfig", path.to_str().unwrap()]);
@@ -247,7 +247,7 @@ fn the_kubeconfig_goes_where_it_is_wanted() {
 }
 
 #[test]
-fn the_log_can_be_read_by_programs() {
+fn log_can_be_json() {
     let server = Server::start(&["--ephemeral", "--log-level", "debug", "--log-format", "json"]);
     server.client().send("GET /healthz", b"");
     let (_, log) = server.stop("INT");
@@ -257,12 +257,12 @@ fn the_log_can_be_read_by_programs() {
 }
 
 #[test]
-fn what_a_component_tells_of_an_object_is_in_the_log_in_full() {
+fn events_are_logged_in_full() {
     const PODS: &str = "/api/v1/namespaces/default/pods";
     let server = Server::start(&["--ephemeral", "--log-format", "json"]);
     let mut client = server.client();
     let pod = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
-    // The account of the pod is made in a moment, and the scheduler looks at the pod in another.
+    // The service account of the pod is created asynchronously, and the scheduler processes the pod later.
     let mut until = |head: &str, body: &[u8], expected: &str| {
         let is_there = (0..2000).any(|_| {
             let (head, body) = client.send_as(head, "content-type: application/json\r\n", body);

@@ -451,8 +451,7 @@ mod tests {
 
     #[test]
     fn expiring_records_are_packed_and_read_the_same() {
-        const TEXT: &str =
-            r#"{"rv":"","message":"Successfully assigned default/a-pod to a-node-with-a-long-name"}"#;
+        const TEXT: &str = r#"{"rv":"","message":"Successfully assigned default/a-pod00 to a-node-with-a-very-very-long-name"}"#;
         let mut samples = Samples::default();
         for (expires, is_packed) in [(None, false), (Some(Time(9)), true)] {
             let mut write = write(TEXT, Some(7));

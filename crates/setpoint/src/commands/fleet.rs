@@ -1,4 +1,4 @@
-//! What can be said of simulated nodes, by whoever runs them.
+//! Flags of simulated nodes.
 
 mod kubelets;
 
@@ -13,16 +13,16 @@ use setpoint_reconcile::views::node::Taint;
 
 pub use self::kubelets::Kubelets;
 
-/// What simulated nodes are like.
+/// Properties of simulated nodes.
 #[derive(Debug, clap::Args)]
 pub struct FleetArguments {
-    /// How much CPU each simulated node has
+    /// CPU of each simulated node
     #[arg(long, value_name = "QUANTITY", default_value = "16", value_parser = quantity)]
     node_cpu: String,
-    /// How much memory each simulated node has
+    /// Memory of each simulated node
     #[arg(long, value_name = "QUANTITY", default_value = "64Gi", value_parser = quantity)]
     node_memory: String,
-    /// How many pods each simulated node takes
+    /// Maximum number of pods on each simulated node
     #[arg(long, value_name = "N", default_value_t = 110)]
     node_pods: u32,
     /// Labels of each simulated node, as KEY=VALUE
@@ -31,26 +31,26 @@ pub struct FleetArguments {
     /// Taints of each simulated node, as KEY=VALUE:EFFECT or KEY:EFFECT
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = taint)]
     node_taints: Vec<Taint>,
-    /// The zones that simulated nodes are spread over
+    /// Zones that simulated nodes are spread over
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = zone)]
     node_zones: Vec<String>,
-    /// A file of rules that say how simulated containers behave
+    /// File with rules for the behavior of simulated containers
     #[arg(long, value_name = "FILE")]
     simulate: Option<PathBuf>,
-    /// How long a pod takes to start on a simulated node, and, up to a second or two, to stop
+    /// Time that a pod takes to start on a simulated node, and, up to a second or two, to stop
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pod_start: Duration,
-    /// For how long each simulated node takes its Lease: it renews it four times as often
+    /// Duration of the Lease of each simulated node, which is renewed four times as often
     #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = lease)]
     node_lease_duration: Duration,
 }
 
 impl FleetArguments {
-    /// So many nodes like that, with names that begin so.
+    /// Returns a fleet of `count` nodes whose names begin with `prefix`.
     pub fn fleet(&self, count: u32, prefix: &str) -> anyhow::Result<Fleet> {
         let mut fleet =
             Fleet { count, prefix: prefix.to_owned(), pod_start: self.pod_start, ..Fleet::default() };
-        // What holds for the last one, whose number is the longest, holds for all.
+        // The last name is the longest, so if it is valid, all are.
         let last = fleet.name(count.saturating_sub(1));
         refuse(
             &format!("--prefix {prefix:?}: a node cannot be called {last:?}"),
@@ -89,7 +89,7 @@ fn pair(text: &str) -> anyhow::Result<(String, String)> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Refuses what is neither a label nor a taint.
+/// Validates the key and value of a label or taint.
 fn check_pair(key: &str, value: &str) -> anyhow::Result<()> {
     refuse(&format!("the key {key:?}"), names::key::label_key(key))?;
     refuse(&format!("the value {value:?}"), names::key::label_value(value))
@@ -97,13 +97,13 @@ fn check_pair(key: &str, value: &str) -> anyhow::Result<()> {
 
 fn zone(text: &str) -> anyhow::Result<String> {
     if text.is_empty() {
-        bail!("a zone has a name");
+        bail!("the name of a zone must not be empty");
     }
     refuse(&format!("the zone {text:?}"), names::key::label_value(text))?;
     Ok(text.to_owned())
 }
 
-/// Says what is wrong with something, if anything is.
+/// Fails if there are faults.
 fn refuse(what: &str, faults: names::Faults) -> anyhow::Result<()> {
     if faults.is_empty() { Ok(()) } else { bail!("{what}: {}", faults.join("; ")) }
 }
@@ -120,7 +120,7 @@ fn taint(text: &str) -> anyhow::Result<Taint> {
     Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned(), time_added: None })
 }
 
-/// Reads a duration.
+/// Parses a duration.
 pub fn duration(text: &str) -> anyhow::Result<Duration> {
     rules::duration(text).with_context(|| format!("{text:?} is no duration such as 1s or 500ms"))
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_nodes_is_read_or_refused() {
+    fn node_flags_are_parsed_and_validated() {
         let read = taint("a=b:NoExecute").unwrap();
         assert_eq!((read.key.as_str(), read.value.as_str(), read.effect.as_str()), ("a", "b", "NoExecute"));
         assert_eq!(taint("a:NoSchedule").unwrap().value, "");

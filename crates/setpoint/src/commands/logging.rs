@@ -1,4 +1,4 @@
-//! The log: to the standard error, for people or for programs.
+//! Log on the standard error, as text or JSON.
 
 mod rings;
 
@@ -10,13 +10,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 pub use self::rings::Rings;
 
-/// What can be said about the log.
+/// Log flags.
 #[derive(Debug, clap::Args)]
 pub struct LogArguments {
-    /// What to log
+    /// Minimum level of log lines
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
     log_level: Level,
-    /// How to log
+    /// Format of log lines
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     log_format: Format,
 }
@@ -37,7 +37,7 @@ enum Format {
     Json,
 }
 
-/// Starts to log, and keeps the last lines. A panic becomes a line of the log too.
+/// Starts logging, and keeps the last lines in memory. A panic is logged too.
 pub fn start(arguments: &LogArguments) -> Rings {
     let level = match arguments.log_level {
         Level::Off => LevelFilter::OFF,
@@ -49,7 +49,7 @@ pub fn start(arguments: &LogArguments) -> Rings {
     };
     let rings = Rings::default();
     let shown = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    // What libraries say of every frame drowns what was asked for, which is what this program does.
+    // Libraries log every frame at these levels, which would drown the log lines of this program.
     let others = if level == LevelFilter::TRACE { level } else { level.min(LevelFilter::INFO) };
     let chosen = Targets::new().with_target("setpoint", level).with_default(others);
     let kept = tracing_subscriber::registry().with(chosen).with(rings.clone());
@@ -59,7 +59,7 @@ pub fn start(arguments: &LogArguments) -> Rings {
     }
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let reason = panic.payload_as_str().unwrap_or("not told");
+        let reason = panic.payload_as_str().unwrap_or("unknown");
         tracing::error!(place, reason, "panic");
     }));
     rings

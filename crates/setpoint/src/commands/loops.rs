@@ -1,4 +1,4 @@
-//! The loop beside the server: which controllers run, and whether the scheduler does.
+//! Construction of the loop: chosen controllers and the scheduler.
 
 use anyhow::{Context, bail};
 use setpoint_api::names::ip;
@@ -13,20 +13,20 @@ use setpoint_scheduler::{Profile, Scheduler, config};
 
 use crate::clock::entropy;
 
-/// The Lease of whoever runs the controllers.
+/// Name of the Lease under which controllers run.
 pub const LEASE: &str = "kube-controller-manager";
 
-/// The name of the scheduler where controllers are chosen.
+/// Name of the scheduler in `--controllers`.
 pub const SCHEDULER: &str = "scheduler";
 
-/// Which controllers run, as in `*,-replicaset`.
+/// Set of controllers to run, as in `*,-replicaset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     rest: bool,
     named: Vec<(String, bool)>,
 }
 
-/// Reads a choice: names of controllers, those with a dash are off, `*` stands for all that are not named.
+/// Parses `--controllers`: names of controllers, `-NAME` to disable one, `*` for all that are not named.
 pub fn choice(text: &str) -> anyhow::Result<Choice> {
     let mut choice = Choice { rest: false, named: Vec::new() };
     let mut known: Vec<&str> =
@@ -47,12 +47,13 @@ pub fn choice(text: &str) -> anyhow::Result<Choice> {
 }
 
 impl Choice {
-    /// Whether nodes are given addresses for their pods.
+    /// `true` if nodes get pod CIDRs.
     pub fn gives_addresses(&self) -> bool {
         self.takes(NodeIpam::NAME)
     }
 
-    /// Returns whether a controller of this name runs; nothing if no choice decides that, as for those of nodes.
+    /// Returns whether a controller of this name runs; `None` if `--controllers` does not apply to it, as to
+    /// those of nodes.
     pub fn decides(&self, controller: &str) -> Option<bool> {
         let all = setpoint_controllers::all(&everything());
         let is_known = controller == SCHEDULER || all.iter().any(|known| known.name() == controller);
@@ -64,13 +65,14 @@ impl Choice {
         named.map_or(self.rest, |(_, on)| *on)
     }
 
-    /// The loop over the controllers of the choice, as one of several candidates.
+    /// Returns the loop with the chosen controllers, which takes part in leader election.
     pub fn engine(&self, settings: &Settings) -> Engine {
         Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
     }
 
-    /// The loop over the controllers of the choice, the scheduler and simulated nodes, and over what every server does
-    /// itself, as the one that leads because it has the store. Where none of them is chosen, somebody else may lead.
+    /// Returns the loop with the chosen controllers, the scheduler, the simulated nodes, and the tasks of
+    /// every server. It leads because it has the store. If no controller is chosen, another process can
+    /// lead.
     pub fn engine_of_store(
         &self,
         settings: &Settings,
@@ -98,7 +100,7 @@ impl Choice {
         Engine::new(chosen.into_iter().chain(own).collect(), indexes)
     }
 
-    /// The components that the choice comes to in a process that serves.
+    /// Components that run in a serving process with this choice.
     pub fn components(&self, settings: &Settings) -> Vec<&'static str> {
         let mut components = vec!["kube-apiserver"];
         if !self.controllers(settings).is_empty() {
@@ -110,20 +112,20 @@ impl Choice {
         components
     }
 
-    /// What each component has to say when it starts in a process that serves.
-    pub fn told(&self, settings: &Settings) -> Vec<(&'static str, String)> {
+    /// First log lines of each component in a serving process.
+    pub fn start_lines(&self, settings: &Settings) -> Vec<(&'static str, String)> {
         let leads = |lease| (lease, format!("became the leader: holds the lease kube-system/{lease}"));
         let names: Vec<&str> =
             self.controllers(settings).iter().map(|controller| controller.name()).collect();
-        let mut told = Vec::new();
+        let mut start_lines = Vec::new();
         if !names.is_empty() {
-            told.push(leads(LEASE));
-            told.push((LEASE, format!("started {} controllers: {}", names.len(), names.join(", "))));
+            start_lines.push(leads(LEASE));
+            start_lines.push((LEASE, format!("started {} controllers: {}", names.len(), names.join(", "))));
         }
         if self.takes(SCHEDULER) {
-            told.push(leads(setpoint_scheduler::planner::LEASE));
+            start_lines.push(leads(setpoint_scheduler::planner::LEASE));
         }
-        told
+        start_lines
     }
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
@@ -132,11 +134,11 @@ impl Choice {
     }
 }
 
-/// What a file says of the scheduler.
+/// Profiles of a KubeSchedulerConfiguration.
 #[derive(Clone, Debug)]
 pub struct SchedulerConfig(Vec<Profile>);
 
-/// Reads what a file says of the scheduler: a KubeSchedulerConfiguration, in YAML or JSON.
+/// Reads a KubeSchedulerConfiguration, in YAML or JSON.
 pub fn scheduler_config(path: &str) -> anyhow::Result<SchedulerConfig> {
     let text = std::fs::read(path).with_context(|| format!("cannot read {path}"))?;
     Ok(SchedulerConfig(config::read(&yaml::parse_strict(&text)?.0)?))
@@ -146,33 +148,34 @@ fn scheduler(config: Option<&SchedulerConfig>) -> Scheduler {
     config.map_or_else(Scheduler::default, |config| Scheduler::new(config.0.clone()))
 }
 
-/// The loop over the scheduler alone.
+/// Returns the loop with only the scheduler.
 pub fn scheduler_alone(config: Option<&SchedulerConfig>) -> Engine {
     Engine::new(vec![Box::new(scheduler(config))], [])
 }
 
-/// What controllers are told of the network, under the names that upstream gives it.
+/// Network flags of the controllers, with kube-controller-manager's names.
 #[derive(Debug, clap::Args)]
 pub struct NetworkArguments {
-    /// The addresses of pods
+    /// CIDR range for pods
     #[arg(long, value_name = "CIDR", default_value = POD_NETWORK, value_parser = cidr)]
     cluster_cidr: Cidr,
-    /// How many bits the addresses of the pods of one node have in common
+    /// Prefix length of the pod CIDR of each node
     #[arg(long, value_name = "BITS", default_value_t = 24)]
     node_cidr_mask_size: u32,
 }
 
-/// The addresses of pods unless somebody says otherwise: enough for 32,768 nodes.
+/// Default CIDR range for pods: enough for 32,768 nodes.
 const POD_NETWORK: &str = "10.128.0.0/9";
 
 impl NetworkArguments {
-    /// Settings of the controllers, with the certificates that pods trust.
+    /// Returns the settings of the controllers. `root_ca` is the certificate that pods trust.
     pub fn settings(&self, root_ca: String, service_cidrs: Vec<Cidr>) -> anyhow::Result<Settings> {
         let pod_ranges = vec![self.range()?];
         Ok(Settings { root_ca, pod_ranges, service_cidrs, ..Settings::default() })
     }
 
-    /// Refuses to give pods addresses that cannot be, or that Services have: nobody could tell whose one is.
+    /// Rejects a range that cannot be split by the prefix length, or that overlaps with a Service range,
+    /// because an address would be ambiguous.
     pub fn check<'a>(&self, services: impl IntoIterator<Item = &'a ip::Cidr>) -> anyhow::Result<()> {
         self.range()?;
         let pods = self.cluster_cidr;
@@ -196,20 +199,20 @@ fn cidr(text: &str) -> anyhow::Result<Cidr> {
     Ok(text.parse()?)
 }
 
-/// Settings with which every controller runs, to know their names.
+/// Settings with which every controller runs, to list their names.
 fn everything() -> Settings {
     let range = POD_NETWORK.parse::<Cidr>().and_then(|all| Range::new(all, 24));
     let pod_ranges = range.into_iter().collect();
     Settings { root_ca: "any".to_owned(), pod_ranges, ..Settings::default() }
 }
 
-/// Who this process is among those that want to lead, as `host_id`.
+/// Identity of this process in leader election, as `host_id`.
 pub fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}_{:016x}", host.trim(), entropy())
 }
 
-/// Whether a controller is meant by a name: its own, or that without its last word.
+/// `true` if `name` is the name of a controller, or that name without its last word.
 fn is(controller: &str, name: &str) -> bool {
     controller == name || controller.strip_suffix("-controller") == Some(name)
 }
@@ -222,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controllers_are_chosen_by_name() {
+    fn controllers_are_selected_by_name() {
         let all = choice("*").unwrap();
         assert!(all.takes("replicaset-controller"));
         for off in ["*,-replicaset", "*,-replicaset-controller", ""] {
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_of_metrics_is_kept_whichever_controllers_are_chosen() {
+    fn metrics_service_is_reconciled_with_any_choice_of_controllers() {
         for chosen in ["", "scheduler", "replicaset", "*"] {
             for count in [0, 1] {
                 let fleet = Fleet { count, ..Fleet::default() };
@@ -244,7 +247,7 @@ mod tests {
                 for watched in ["nodes", "apiservices.apiregistration.k8s.io"] {
                     assert!(engine.follows(&Resource::new(watched).unwrap()), "{chosen:?} {watched}");
                 }
-                // Where nodes run beside the server, it does not wait for them.
+                // Nodes in the server's own process do not delay its readiness.
                 let gaps = engine.gaps(Time::EPOCH, Seed(1));
                 let is_wanted = gaps.iter().any(|(_, key, _)| key.name() == "v1beta1.metrics.k8s.io");
                 assert_eq!(is_wanted, count > 0, "{chosen:?}");

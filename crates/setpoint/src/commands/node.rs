@@ -1,4 +1,4 @@
-//! `setpoint node`: simulated nodes in a process of their own, and what happens to nodes.
+//! `setpoint node`: simulated nodes in their own process, and their power and network state.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,14 +20,15 @@ use super::fleet::FleetArguments;
 use super::{counted, logging, loops};
 use crate::clock::{SystemClock, entropy};
 
-/// How long whoever runs a node may take to say that it is on. It hears of that at once, so this is for slow machines.
+/// Maximum time for a fleet to report that a node is on. A fleet watches its nodes and reports at once, so
+/// this is for slow machines.
 const TAKEN_UP_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is asked whether it has.
+/// Interval of checks for that report.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Where the Leases of nodes are.
+/// Path of the Leases of nodes.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
-/// What can be said to `setpoint node`.
+/// Arguments of `setpoint node`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -38,25 +39,25 @@ pub struct Arguments {
 enum Deed {
     /// Run simulated nodes against a server
     Simulate(SimulateArguments),
-    /// Switch a simulated node off: it says nothing, and its containers are gone
+    /// Power a simulated node off: it stops its heartbeats, and its containers are lost
     Stop(NodeArguments),
-    /// Switch a simulated node on, or let it be reached again
+    /// Power a simulated node on, or end its partition
     Start(NodeArguments),
-    /// Cut a simulated node off: its containers run on, and nobody hears of it
+    /// Disconnect a simulated node from the network: its containers keep running
     Partition(NodeArguments),
-    /// Start a simulated node again, and with it its containers
+    /// Restart a simulated node and its containers
     Reboot(NodeArguments),
 }
 
 #[derive(Debug, clap::Args)]
 struct SimulateArguments {
-    /// How to reach the server
+    /// Path of the kubeconfig file
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// What their names begin with; a number follows
+    /// Prefix of the node names, followed by a number
     #[arg(long, value_name = "PREFIX", default_value = "sim-")]
     prefix: String,
     #[command(flatten)]
@@ -67,16 +68,16 @@ struct SimulateArguments {
 
 #[derive(Debug, clap::Args)]
 struct NodeArguments {
-    /// The name of the node
+    /// Name of the node
     name: String,
-    /// How to reach the server
+    /// Path of the kubeconfig file
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    // The store is elsewhere, and a limit that stays low only means fewer connections.
+    // Raising the limit is optional here: without a store, a low limit only means fewer connections.
     let _ = setpoint_sys::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.deed {
@@ -87,7 +88,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Deed::Stop(node) => runtime.block_on(switch(node, |_| Switch::OFF)),
         Deed::Partition(node) => runtime.block_on(switch(node, |_| Switch::CUT_OFF)),
         Deed::Reboot(node) => runtime.block_on(switch(node, |_| Switch::on(true))),
-        // One that was off starts anew; one that was cut off has never stopped.
+        // A node that was off boots; a partitioned one has kept running.
         Deed::Start(node) => runtime.block_on(switch(node, |power| Switch::on(power == "off"))),
     }
 }
@@ -104,11 +105,11 @@ async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
     let asking = client()?;
     check_names(&asking, &fleet).await?;
     let nodes = counted(arguments.count as usize, "node");
-    println!("simulating {nodes}: {identity} asks for the lease kube-system/{lease}");
+    println!("simulating {nodes}: {identity} requests the lease kube-system/{lease}");
     let remote = Remote {
         watches: client()?,
         writes: client()?,
-        // The name lives as long as the process.
+        // The name is needed until the process exits.
         lease: Box::leak(lease.into_boxed_str()),
         identity,
         clock: Arc::new(SystemClock),
@@ -130,12 +131,12 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// What the server says of an object or a list.
+/// Gets an object or a list; not found is an error.
 async fn get(client: &Client, place: &str) -> anyhow::Result<Value> {
     find(client, place).await?.map_err(|why| anyhow!(why))
 }
 
-/// The same; where there is nothing, why.
+/// Gets an object or a list. The inner error is the server's message for 404.
 async fn find(client: &Client, place: &str) -> anyhow::Result<Result<Value, String>> {
     let (status, body) = client.ask("GET".parse()?, place, None, Default::default()).await?;
     let found = json::parse(&body).unwrap_or_default();
@@ -147,7 +148,8 @@ async fn find(client: &Client, place: &str) -> anyhow::Result<Result<Value, Stri
     }
 }
 
-/// Refuses names under which others run: nodes would have them, and this fleet would wait for them for ever.
+/// Rejects a prefix whose node names belong to real nodes or to a running fleet: this fleet would wait for
+/// them forever.
 async fn check_names(client: &Client, fleet: &Fleet) -> anyhow::Result<()> {
     let nodes = get(client, "/api/v1/nodes").await?;
     let items = nodes.get("items").and_then(Value::as_list).unwrap_or_default();
@@ -178,23 +180,23 @@ async fn check_names(client: &Client, fleet: &Fleet) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a Lease has not run out.
+/// `true` if a Lease has not expired.
 fn holds(lease: &Held, now: Time) -> bool {
     let span = Duration::from_secs(u64::try_from(lease.seconds).unwrap_or(0));
     rfc3339::parse_micros(&lease.renewed).is_ok_and(|renewed| now < renewed.after(span))
 }
 
-/// Whether a node is simulated, or as good as not there.
+/// `true` if a node is simulated, or has not reported a runtime yet.
 fn is_simulated(node: &Value) -> bool {
     let runtime = node.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]);
     runtime.is_empty() || runtime.starts_with(SCHEME)
 }
 
-/// How a node is to be.
+/// Requested state of a node.
 #[derive(Clone, Copy)]
 struct Switch {
     power: &'static str,
-    /// Whether it starts anew.
+    /// `true` if the node boots.
     boots: bool,
 }
 
@@ -207,7 +209,8 @@ impl Switch {
     }
 }
 
-/// Says how a node is to be, which may depend on how it was, and whether it has become so.
+/// Sets the state of a node, which may depend on its previous state. Waits until a node that is switched on
+/// reports.
 async fn switch(node: &NodeArguments, choose: impl Fn(&str) -> Switch) -> anyhow::Result<()> {
     let client = Client::from_kubeconfig(&read(&node.kubeconfig)?, "setpoint")?;
     let NodeArguments { name, .. } = node;
@@ -227,10 +230,10 @@ async fn switch(node: &NodeArguments, choose: impl Fn(&str) -> Switch) -> anyhow
     if !status.is_success() {
         bail!("{}", json::parse(&answer).unwrap_or_default().str_at(&["message"]));
     }
-    // Whoever is silent cannot say so; whoever is on can.
+    // Only a node that is on can report.
     if power == "on" && !is_taken_up(&client, name, boots.then(|| boot(&before))).await? {
         bail!(
-            "node {name} is marked as on, but nobody runs it: it said nothing within {TAKEN_UP_WITHIN:?}. Its fleet runs in \
+            "node {name} is marked as on, but no fleet runs it: it did not report within {TAKEN_UP_WITHIN:?}. Its fleet runs in \
              setpoint node simulate, or in setpoint up with enough --nodes"
         );
     }
@@ -238,8 +241,8 @@ async fn switch(node: &NodeArguments, choose: impl Fn(&str) -> Switch) -> anyhow
     Ok(())
 }
 
-/// Whether somebody runs a node: it says that it has started since it had this boot id, or, if it did not have to, it has
-/// a Lease. That is so at once, or whoever runs it hears of it first.
+/// `true` if a fleet runs the node: its boot id differs from `booted`, or, without `booted`, its Lease has
+/// not expired. Waits up to [`TAKEN_UP_WITHIN`].
 async fn is_taken_up(client: &Client, name: &str, booted: Option<&str>) -> anyhow::Result<bool> {
     let until = SystemClock.uptime() + TAKEN_UP_WITHIN;
     loop {
@@ -256,7 +259,7 @@ async fn is_taken_up(client: &Client, name: &str, booted: Option<&str>) -> anyho
     }
 }
 
-/// By what a start of a node is known.
+/// Boot id of a node.
 fn boot(node: &Value) -> &str {
     node.str_at(&["status", "nodeInfo", "bootID"])
 }

@@ -1,4 +1,4 @@
-//! How long is waited for what, under the names that upstream gives it.
+//! Timeouts and rates of controllers and leader election, with upstream's flag names.
 
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use setpoint_server::pipeline::admission::tolerations::Tolerations;
 
 use super::fleet::duration;
 
-/// What controllers are told.
+/// Flags of the controllers.
 #[derive(Debug, clap::Args)]
 pub struct ControllerArguments {
-    /// How long a node may be silent before it counts as not ready
+    /// Time without a heartbeat after which a node is not ready
     #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = positive)]
     node_monitor_grace_period: Duration,
-    /// How long a new node may take to say anything
+    /// Time without a heartbeat after which a new node is not ready
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = positive)]
     node_startup_grace_period: Duration,
-    /// How often a node is looked at that is not ready
+    /// Interval at which nodes that are not ready are checked
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
     node_monitor_period: Duration,
-    /// How many nodes of a healthy zone lose their pods in a second, when nodes fail
+    /// Nodes per second from which pods are evicted in a healthy zone when nodes fail
     #[arg(long, value_name = "RATE", default_value_t = 0.1, value_parser = rate)]
     node_eviction_rate: f64,
-    /// How many nodes of a large zone that is not healthy lose their pods in a second
+    /// Nodes per second from which pods are evicted in a large unhealthy zone
     #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = rate)]
     secondary_node_eviction_rate: f64,
-    /// The share of nodes that are not ready from which a zone is not healthy; three are the least
+    /// Fraction of nodes that are not ready from which a zone is unhealthy (minimum 3 nodes)
     #[arg(long, value_name = "SHARE", default_value_t = 0.55, value_parser = share)]
     unhealthy_zone_threshold: f64,
-    /// The most nodes of a zone that is not large; in one that is not healthy no node loses its pods
+    /// Maximum number of nodes of a small zone; a small unhealthy zone evicts no pods
     #[arg(long, value_name = "N", default_value_t = 50)]
     large_cluster_size_threshold: u32,
-    /// How many pods that ended are kept; all if it is 0
+    /// Maximum number of terminated pods to keep (0 keeps all)
     #[arg(long, value_name = "N", default_value_t = pod_gc::ENDED_MAX as u32)]
     terminated_pod_gc_threshold: u32,
 }
 
 impl ControllerArguments {
-    /// Settings with what is said here.
+    /// Returns the settings with these flags applied.
     pub fn complete(&self, settings: Settings) -> Settings {
         let pace = Pace {
             interval: interval(self.node_eviction_rate),
@@ -59,7 +59,7 @@ impl ControllerArguments {
         Settings { patience, ended_pods_max, ..settings }
     }
 
-    /// Refuses to give up nodes that renew their Leases, but not that often.
+    /// Rejects a grace period that is shorter than the interval at which Leases are renewed.
     pub fn check(&self, renewal: Duration) -> anyhow::Result<()> {
         let grace = self.node_monitor_grace_period;
         if grace <= renewal {
@@ -72,19 +72,19 @@ impl ControllerArguments {
     }
 }
 
-/// What the server is told.
+/// Default tolerations of the server.
 #[derive(Debug, clap::Args)]
 pub struct TolerationArguments {
-    /// How many seconds pods stay on a node that is not ready, unless they say
+    /// Default seconds that pods tolerate a node that is not ready
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(0..))]
     default_not_ready_toleration_seconds: i64,
-    /// How many seconds pods stay on a node that nobody reaches, unless they say
+    /// Default seconds that pods tolerate an unreachable node
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(0..))]
     default_unreachable_toleration_seconds: i64,
 }
 
 impl TolerationArguments {
-    /// For how long pods stay.
+    /// Returns the default tolerations.
     pub fn tolerations(&self) -> Tolerations {
         Tolerations {
             not_ready: self.default_not_ready_toleration_seconds,
@@ -93,36 +93,36 @@ impl TolerationArguments {
     }
 }
 
-/// What a candidate for the leadership is told.
+/// Flags of leader election.
 #[derive(Debug, clap::Args)]
 pub struct ElectionArguments {
-    /// For how long others wait for a leader that is silent
+    /// Time that candidates wait after the last renewal of a leader
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive)]
     leader_elect_lease_duration: Duration,
-    /// How long a leader acts that cannot renew its Lease
+    /// Time that a leader keeps acting without renewing its Lease
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
     leader_elect_renew_deadline: Duration,
-    /// How often a candidate looks, and a leader renews
+    /// Interval at which a candidate checks the Lease and a leader renews it
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = positive)]
     leader_elect_retry_period: Duration,
 }
 
 impl ElectionArguments {
-    /// How it counts the time.
+    /// Returns the validated timing of leader election.
     pub fn timing(&self) -> anyhow::Result<Timing> {
         let timing = Timing {
             lease_duration: self.leader_elect_lease_duration,
             renew_deadline: self.leader_elect_renew_deadline,
             retry_period: self.leader_elect_retry_period,
         };
-        // A Lease is given out in whole seconds.
+        // The API has whole seconds for the duration of a Lease.
         if timing.lease_duration.subsec_nanos() != 0 {
             bail!("--leader-elect-lease-duration {:?} must be whole seconds", timing.lease_duration);
         }
         if timing.renew_deadline >= timing.lease_duration {
             bail!("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline");
         }
-        // Some room, so that one attempt that fails is not the end.
+        // Leaves room for one failed attempt.
         if timing.renew_deadline <= timing.retry_period.mul_f64(1.2) {
             bail!("--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period");
         }
@@ -130,14 +130,14 @@ impl ElectionArguments {
     }
 }
 
-/// How long it takes from one to the next; nothing if there is no next.
+/// Interval of a rate; `None` for zero.
 fn interval(rate: f64) -> Option<Duration> {
     (rate > 0.0).then(|| Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX))
 }
 
 fn positive(text: &str) -> anyhow::Result<Duration> {
     match duration(text)? {
-        Duration::ZERO => bail!("it must be longer than nothing"),
+        Duration::ZERO => bail!("must be greater than 0"),
         span => Ok(span),
     }
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_says_is_as_the_parts_themselves_have_it() {
+    fn default_flags_equal_the_library_defaults() {
         let all = parse(&[]).unwrap();
         let settings = all.controllers.complete(Settings::default());
         assert_eq!(settings.patience, Patience::default());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_reaches_whom_it_concerns() {
+    fn flags_are_applied_to_the_settings() {
         let all = parse(&[
             "--node-monitor-grace-period=4s",
             "--node-eviction-rate=0.5",
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_flags_are_rejected() {
         for flag in [
             "--node-monitor-period=0",
             "--node-monitor-grace-period=soon",

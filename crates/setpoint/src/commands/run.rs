@@ -1,4 +1,4 @@
-//! `setpoint run`: a part of the control plane in a process of its own, over HTTP.
+//! `setpoint run`: a part of the control plane in its own process, over HTTP.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::patience::{ControllerArguments, ElectionArguments};
 use super::{logging, loops};
 use crate::clock::{SystemClock, entropy};
 
-/// What can be said to `setpoint run`.
+/// Arguments of `setpoint run`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -23,18 +23,18 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Part {
-    /// Run the controllers; of several such processes one acts at a time
+    /// Run the controllers, with leader election between several such processes
     Controllers(ControllersArguments),
-    /// Run the scheduler; of several such processes one acts at a time
+    /// Run the scheduler, with leader election between several such processes
     Scheduler(SchedulerArguments),
 }
 
 #[derive(Debug, clap::Args)]
 struct ControllersArguments {
-    /// How to reach the server
+    /// Path of the kubeconfig file
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
-    /// Which controllers run: `*` for all, `-NAME` for all but one, NAME for one
+    /// Controllers to run: `*` for all, `-NAME` for all but one, NAME for one
     #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
     controllers: loops::Choice,
     #[command(flatten)]
@@ -49,10 +49,10 @@ struct ControllersArguments {
 
 #[derive(Debug, clap::Args)]
 struct SchedulerArguments {
-    /// How to reach the server
+    /// Path of the kubeconfig file
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
-    /// The profiles: a file with a KubeSchedulerConfiguration
+    /// File with a KubeSchedulerConfiguration
     #[arg(long, value_name = "PATH", value_parser = loops::scheduler_config)]
     config: Option<loops::SchedulerConfig>,
     #[command(flatten)]
@@ -61,9 +61,9 @@ struct SchedulerArguments {
     log: logging::LogArguments,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    // The store is elsewhere, and a limit that stays low only means fewer connections.
+    // Raising the limit is optional here: without a store, a low limit only means fewer connections.
     let _ = setpoint_sys::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.part {
@@ -101,7 +101,7 @@ async fn lead(
 ) -> anyhow::Result<()> {
     let client = || Client::from_kubeconfig(kubeconfig, lease).map(Arc::new);
     let identity = loops::identity();
-    println!("{what}: {identity} asks for the lease kube-system/{lease}");
+    println!("{what}: {identity} requests the lease kube-system/{lease}");
     let remote = Remote {
         watches: client()?,
         writes: client()?,

@@ -1,4 +1,4 @@
-//! `setpoint store`: looking after a data directory.
+//! `setpoint store`: inspection and maintenance of a data directory.
 
 mod exercise;
 mod lines;
@@ -20,16 +20,16 @@ use setpoint_store::{Retention, Snapshot, Store};
 use super::{counted, human_bytes};
 use crate::clock::{SystemClock, entropy};
 
-/// How often an export starts again when compaction takes its base away.
+/// Maximum number of attempts of an export, which restarts when compaction removes its base.
 const EXPORT_ATTEMPTS_MAX: u32 = 5;
 
-/// Heartbeats and events are the bulk of idle writes: they are stored, but make no history.
+/// Resources without history: heartbeats and Events are most of the writes of an idle cluster.
 const HIGH_CHURN: [&str; 2] = ["events", "leases.coordination.k8s.io"];
 
-/// Bytes of commits after which a checkpoint is worth while, however little history is kept.
+/// Minimum bytes of commits that make a checkpoint due, also with a small history budget.
 const COMPACT_BYTES_LEAST: u64 = 4 << 20;
 
-/// What can be said to `setpoint store`.
+/// Arguments of `setpoint store`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -38,17 +38,17 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Read everything and report the first damage
+    /// Read all files and report the first damage
     Check(Place),
-    /// Show what it holds, also while a server runs
+    /// Show the contents of a data directory, also while a server runs
     Stat(Place),
-    /// Fold all commits into a checkpoint, and drop history over its budget
+    /// Fold all commits into a checkpoint, and drop history beyond its budget
     Compact(Place),
     /// Write all objects as JSON lines, at one revision, also while a server runs
     Export {
         #[command(flatten)]
         place: Place,
-        /// The file to write [default: the terminal or pipe]
+        /// File to write [default: standard output]
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -56,22 +56,22 @@ enum Action {
     Import {
         #[command(flatten)]
         place: Place,
-        /// The file to read [default: the terminal or pipe]
+        /// File to read [default: standard input]
         #[arg(long, value_name = "FILE")]
         input: Option<PathBuf>,
     },
-    /// Write without end and say what was acknowledged, so that a disk can be tried with kill -9
+    /// Write continuously and print acknowledgements, to test a disk with kill -9
     Exercise(exercise::Arguments),
 }
 
 #[derive(Debug, clap::Args)]
 struct Place {
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.action {
         Action::Check(place) => check(&place.data_dir),
@@ -83,12 +83,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the store in `dir` for this process alone, with a limit for the bytes of live objects. Should its log fail, the
-/// process ends.
+/// Opens the store in `dir` exclusively. The process exits if the log fails.
 pub fn open(dir: &Path, retention: Retention) -> anyhow::Result<Store> {
     let exempt = HIGH_CHURN.iter().filter_map(|name| Resource::new(name).ok()).collect();
     let defaults = DiskOptions::default();
-    // Where little history is kept, little should wait for a checkpoint to become history.
+    // With a small history budget, checkpoints are frequent, so that live segments stay small as well.
     let compact_bytes_min = defaults.compact_bytes_min.min(retention.cold_bytes.max(COMPACT_BYTES_LEAST));
     let retention = Retention { exempt, ..retention };
     open_with(dir, DiskOptions { retention, compact_bytes_min, entropy: entropy(), ..defaults })
@@ -102,13 +101,13 @@ fn open_with(dir: &Path, options: DiskOptions) -> anyhow::Result<Store> {
     Ok(store)
 }
 
-/// A log that failed cannot say what is durable: rather no answer than a wrong one.
+/// Exits: after a failure of the log it is unknown which commits are durable, so no request may be answered.
 fn die(error: &LogError) {
     eprintln!("setpoint: the store has failed and the process ends: {error}");
     std::process::exit(1);
 }
 
-/// Refuses a directory that is not there, before anybody makes it.
+/// Rejects a directory that does not exist, before opening would create it.
 fn existing(dir: &Path) -> anyhow::Result<()> {
     ensure!(dir.is_dir(), "{} is not a directory", dir.display());
     Ok(())
@@ -160,7 +159,7 @@ fn compact(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The newest state on a disk that another process may be writing.
+/// Returns the newest state on a disk that another process may be writing.
 fn newest(disk: &Arc<dyn Disk>) -> anyhow::Result<Snapshot> {
     let mut reader: Box<dyn LogReader> = Box::new(DiskReader::new(Arc::clone(disk)));
     for _ in 0..EXPORT_ATTEMPTS_MAX {
@@ -188,7 +187,7 @@ fn export(dir: &Path, output: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens a file that only its owner may read, as an export holds every Secret: also one that was there before.
+/// Creates a file with mode 0600, also if it exists, because an export contains every Secret.
 fn private_file(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     if file.metadata()?.is_file() {

@@ -1,7 +1,7 @@
-//! `setpoint up`: the main job.
+//! `setpoint up`: runs the control plane.
 //!
-//! It opens the store, makes or finds the certificates, listens, writes the kubeconfig, and serves until it is
-//! told to stop. What people read goes to the standard output, the log to the standard error.
+//! It opens the store, creates or loads the certificates, listens, writes the kubeconfig, and serves until a
+//! signal stops it. Messages for people go to the standard output, the log to the standard error.
 
 mod addresses;
 mod first_pass;
@@ -49,46 +49,46 @@ use super::store::open;
 use super::{counted, human_bytes, loops};
 use crate::clock::{SystemClock, entropy};
 
-/// How long answers may take to finish after Ctrl-C; the process then has time left to end within a second.
+/// Maximum time for responses to finish after Ctrl-C, so that the process exits within a second.
 const DRAIN: Duration = Duration::from_millis(700);
-/// How often the server asks itself whether it is ready.
+/// Interval at which the server polls its own readiness.
 const READY_PAUSE: Duration = Duration::from_millis(5);
 
-/// What can be said to `setpoint up`.
+/// Arguments of `setpoint up`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Where to keep everything [default: the user's data directory]
+    /// Data directory [default: in the user's data directory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Keep everything in memory, and nothing after the end
+    /// Keep all data in memory only
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
-    /// Bytes of live objects from which on no further object is created [default: an eighth of the memory]
+    /// Maximum bytes of live objects; creates are rejected above it [default: an eighth of the memory]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     quota_backend_bytes: Option<u64>,
     /// Maximum size of history on disk, in bytes; live objects come on top
     #[arg(long, value_name = "BYTES", default_value_t = Retention::default().cold_bytes, conflicts_with = "ephemeral")]
     history_bytes: u64,
-    /// The address to listen on
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     listen: IpAddr,
-    /// The port to listen on; 0 takes a free one
+    /// Port to listen on (0 chooses a free port)
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     port: u16,
-    /// Additional DNS names and IP addresses for the certificate of the server
+    /// Additional DNS names and IP addresses for the serving certificate
     #[arg(long, value_name = "NAME[,NAME]", value_parser = AddedNames::from_str)]
     tls_san: Option<AddedNames>,
-    /// Where to write the kubeconfig [default: in the data directory]
+    /// File to write the kubeconfig to [default: in the data directory]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
-    /// The network of Services, or one of each family: the first is that of Services that do not say [default: what it
-    /// was, or 10.0.0.0/16]
+    /// CIDR range for Services, or one of each IP family; the first is the default family [default: the
+    /// range in use, or 10.0.0.0/16]
     #[arg(long, value_name = "CIDR[,CIDR]", value_parser = ServiceRanges::from_str)]
     service_cluster_ip_range: Option<ServiceRanges>,
-    /// Which controllers run: `*` for all, `-NAME` for all but one, NAME for one
+    /// Controllers to run: `*` for all, `-NAME` for all but one, NAME for one
     #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
     controllers: loops::Choice,
-    /// The profiles of the scheduler: a file with a KubeSchedulerConfiguration
+    /// File with a KubeSchedulerConfiguration
     #[arg(long, value_name = "PATH", value_parser = loops::scheduler_config)]
     scheduler_config: Option<loops::SchedulerConfig>,
     #[command(flatten)]
@@ -97,7 +97,7 @@ pub struct Arguments {
     patience: ControllerArguments,
     #[command(flatten)]
     tolerations: TolerationArguments,
-    /// How many simulated nodes run beside the server
+    /// Number of simulated nodes in the server's process
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
     #[command(flatten)]
@@ -106,7 +106,7 @@ pub struct Arguments {
     log: logging::LogArguments,
 }
 
-/// Names that are added to the certificate of the server.
+/// Additional names of the serving certificate.
 #[derive(Clone, Debug)]
 struct AddedNames(Vec<String>);
 
@@ -118,7 +118,7 @@ impl FromStr for AddedNames {
     }
 }
 
-/// The networks of Services.
+/// CIDR ranges for Services.
 #[derive(Clone, Debug)]
 struct ServiceRanges(Vec<Cidr>);
 
@@ -131,22 +131,22 @@ impl FromStr for ServiceRanges {
 }
 
 impl Arguments {
-    /// The networks of Services, as far as anybody said.
+    /// CIDR ranges for Services, as far as they are set.
     fn service_ranges(&self) -> &[Cidr] {
         self.service_cluster_ip_range.as_ref().map_or(&[], |ranges| &ranges.0)
     }
 
-    /// Refuses a network of pods that cannot be beside these of Services, if this process gives it to nodes.
+    /// Rejects a pod range that conflicts with the Service ranges, if this process assigns pod CIDRs.
     fn check_networks(&self, services: &[Cidr]) -> anyhow::Result<()> {
         if self.controllers.gives_addresses() { self.network.check(services) } else { Ok(()) }
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let begun = SystemClock.now();
     let descriptors = setpoint_sys::raise_descriptor_limit();
-    // Whatever of what people said cannot be is refused before anything is written.
+    // Validate all flags before creating the data directory.
     let fleet = arguments.fleet.fleet(arguments.nodes, DEFAULT_PREFIX)?;
     if fleet.count > 0 {
         arguments.patience.check(fleet.renewal())?;
@@ -161,17 +161,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let stat = store.stat();
     let (objects, bytes) = (counted(stat.objects, "object"), human_bytes(stat.bytes));
     say(format_args!("store: {objects} ({bytes}) at revision {}", stat.revision));
-    // What Services have where nobody says it now, only the store knows.
+    // Without the flag, only the store contains the Service ranges.
     arguments.check_networks(Ranges::of(&store.snapshot()).cluster_with(arguments.service_ranges()))?;
     let keeping = Keeping::start(&store)?;
-    // Accepts connections and waits for signals; requests run on threads of their own.
+    // Accepts connections and waits for signals; requests run on their own threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome =
         runtime.block_on(serve(arguments, &places, store, Beginning { begun, rings, fleet, descriptors }));
-    // Whoever did not finish in time is left behind; the store has all that was acknowledged.
+    // Unfinished requests are dropped; the store has every acknowledged commit.
     Runtime::shutdown_background(runtime);
     drop(keeping);
-    // A plan that had to be cut off counts as a death, as if the process had been killed in it.
+    // A plan that had to be aborted counts as a crash, as if the process had been killed in it.
     if let Some(dir) = places.data_dir.as_deref().filter(|_| matches!(outcome, Ok(LoopEnd::Stopped))) {
         first_pass::forget(dir);
     }
@@ -179,7 +179,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     outcome.map(drop)
 }
 
-/// Says a line to whoever started us. That nobody reads it is no reason to stop.
+/// Prints a line to the standard output. Ignores a closed pipe.
 fn say(line: std::fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
@@ -203,7 +203,7 @@ fn open_store(places: &Places, retention: Retention) -> anyhow::Result<Store> {
     })
 }
 
-/// The threads of the store. Dropping it lets the writer finish what is queued.
+/// Threads of the store. Dropping it lets the writer finish the queue.
 struct Keeping {
     store: Store,
     stop: Arc<AtomicBool>,
@@ -216,9 +216,10 @@ impl Keeping {
         let (driven, stopped) = (store.clone(), Arc::clone(&stop));
         let driver = std::thread::Builder::new().name("writer".to_owned());
         let driver = driver.spawn(move || driven.drive(&stopped)).context("cannot start a thread")?;
-        let report = |error: &_| tracing::warn!(%error, "the store could not be tidied up");
+        let report = |error: &_| tracing::warn!(%error, "store maintenance failed");
         let housekeeper = Housekeeper::start(store.clone(), Arc::new(SystemClock), report)?;
-        // It ends with the process: a compaction that is cut off costs nothing, and waiting for one may take long.
+        // It ends with the process: an interrupted compaction loses nothing, and waiting for one may take
+        // long.
         std::mem::forget(housekeeper);
         Ok(Keeping { store: store.clone(), stop, driver: Some(driver) })
     }
@@ -229,20 +230,20 @@ impl Drop for Keeping {
         self.stop.store(true, Ordering::Release);
         self.store.wake();
         if let Some(driver) = self.driver.take() {
-            // A panic in the thread has been reported where it happened.
+            // The panic hook has reported a panic of the thread.
             let _ = driver.join();
         }
         self.store.note_end();
     }
 }
 
-/// What is known of a process before it opens its store.
+/// State of the process before the store is opened.
 #[derive(Clone)]
 struct Beginning {
     begun: Time,
     rings: Rings,
     fleet: Fleet,
-    /// The limit of open files; none if there is none.
+    /// Limit of open files; `None` if unlimited.
     descriptors: Option<u64>,
 }
 
@@ -252,13 +253,13 @@ async fn serve(
     store: Store,
     beginning: Beginning,
 ) -> anyhow::Result<LoopEnd> {
-    // Signals first: whoever sees a line of ours may stop us.
+    // Signals first: a client that sees a line of output may send one.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let listener = listen(SocketAddr::new(arguments.listen, arguments.port)).await?;
     let address = listener.local_addr()?;
     let url = format!("https://{}", reachable(address));
     let said = arguments.service_ranges();
-    // A network that is there does not become another.
+    // The range of an existing cluster does not change.
     let kept = Ranges::of(&store.snapshot()).cluster().to_vec();
     let advertised = advertised(address);
     let identity = addresses::Identity {
@@ -275,7 +276,7 @@ async fn serve(
         service_ranges: said.to_vec(),
         tolerations: arguments.tolerations.tolerations(),
     };
-    // The first objects and the certificates know nothing of each other, and each wait for the disk.
+    // The initial objects and the certificates are independent, and both wait for the disk.
     let shared = store.clone();
     let starting = tokio::task::spawn_blocking(move || api::service(shared, options));
     let pki = places.pki(&names)?;
@@ -312,12 +313,12 @@ async fn serve(
     renewing.abort();
     let end = reconciling.stop();
     if !drained {
-        tracing::warn!("some answers did not finish in time");
+        tracing::warn!("some responses did not finish in time");
     }
     Ok(end)
 }
 
-/// Starts the loop, and has whoever simulates nodes answer for them.
+/// Starts the loop, and the log and usage source for simulated nodes.
 fn reconcile(
     arguments: &Arguments,
     places: &Places,
@@ -331,11 +332,15 @@ fn reconcile(
         ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
     let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
     let settings = arguments.patience.complete(Settings { volumes: places.volumes(), ..settings });
-    // Whoever is asked about them is this process, which knows their rules.
+    // This process serves the queries about its own nodes, so their rules need not be published.
     nodes.published = None;
     nodes.components = Components { names: arguments.controllers.components(&settings), since: begun };
     nodes.components.names.iter().for_each(|component| rings.begin(component));
-    arguments.controllers.told(&settings).iter().for_each(|(component, text)| rings.tell(component, text));
+    arguments
+        .controllers
+        .start_lines(&settings)
+        .iter()
+        .for_each(|(component, text)| rings.tell(component, text));
     let kubelets = Arc::new(Kubelets::new(nodes.clone(), store.clone(), rings));
     api.set_log_source(Arc::clone(&kubelets) as _);
     api.set_usage_source(Arc::clone(&kubelets) as _);
@@ -367,7 +372,7 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     }
 }
 
-/// Says that the server is ready, once it says so itself.
+/// Prints that the server is ready, once its readiness check succeeds.
 async fn announce(service: Arc<dyn Service>, url: String, begun: Time, rings: Rings) {
     loop {
         let request = Request {
@@ -392,7 +397,7 @@ async fn announce(service: Arc<dyn Service>, url: String, begun: Time, rings: Ri
     say(format_args!("{line}"));
 }
 
-/// Those who have certificates that are renewed.
+/// Holders of certificates that are renewed.
 struct Renewed {
     places: Places,
     names: Vec<String>,
@@ -402,7 +407,7 @@ struct Renewed {
 }
 
 impl Renewed {
-    /// Renews the certificates of a server that runs for a long time.
+    /// Renews the certificates of a long-running server.
     async fn renew(self, pki: Pki) {
         renewal::renew_when_due(&SystemClock, pki, tokio::time::sleep, || self.renew_now()).await;
     }

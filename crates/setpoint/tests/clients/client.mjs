@@ -1,11 +1,11 @@
-// What a program with the JavaScript client does: typed and dynamic, against the server that KUBECONFIG names.
-// Every step asserts what came back; the last line says how many steps there were.
+// JavaScript client: typed and dynamic, against the server of KUBECONFIG.
+// Every step asserts its results; the last line has the number of steps.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
-// The client lies where the test set-up has put it, not beside this file.
+// The client is in the directory of the test setup, not beside this file.
 const require = createRequire(`${process.env.CLIENT_MODULES}/`);
 const k8s = await import(pathToFileURL(require.resolve("@kubernetes/client-node")));
 
@@ -148,8 +148,8 @@ await step("follows with an informer", async () => {
   await informer.stop();
 });
 
-await step("is told when a version is gone", async () => {
-  // The first commit is before all history: the server has compacted since.
+await step("gets 410 for a compacted version", async () => {
+  // The first commit has been compacted.
   const seen = await events("1", 1);
   assert.deepEqual([seen[0][0], seen[0][1].code, seen[0][1].reason], ["ERROR", 410, "Expired"]);
 });

@@ -1,6 +1,6 @@
-"""What a program with the Python client does: typed and dynamic, against the server that KUBECONFIG names.
+"""Python client: typed and dynamic, against the server of KUBECONFIG.
 
-Every step asserts what came back; the last line says how many steps there were.
+Every step asserts its results; the last line has the number of steps.
 """
 
 import json
@@ -17,7 +17,7 @@ STEPS = []
 
 
 def step(function):
-    """Runs a step at once and remembers its name."""
+    """Runs a step and records its name."""
     print(function.__name__, flush=True)
     function()
     STEPS.append(function.__name__)
@@ -25,7 +25,7 @@ def step(function):
 
 
 def refused(status, reason, call, *arguments, **options):
-    """The Status of a call that must fail, after its code and reason are checked."""
+    """Checks code and reason of a call that must fail. Returns its Status."""
     try:
         call(*arguments, **options)
     except ApiException as error:
@@ -126,7 +126,7 @@ def lists_with_selectors_and_pages():
 
     first = listed(NAMESPACE, limit=10, label_selector="parity")
     assert first.metadata._continue and len(first.items) == 10
-    # What is made between two pages is not on the next one.
+    # Objects created between two pages are not on the next one.
     core.create_namespaced_config_map(NAMESPACE, config_map("page-99", labels={"parity": "odd"}))
     names, page = [item.metadata.name for item in first.items], first
     while page.metadata._continue:
@@ -171,7 +171,7 @@ def watches_and_resumes():
     change("6")
     reader.join(timeout=30)
     assert [event[1] for event in live] == ["5", "6"], live
-    # From nothing: what there is comes first, as if it had just been added.
+    # Without a resourceVersion, existing objects come first, as ADDED.
     assert events(None, 1)[0][:2] == ("ADDED", "6")
 
 
@@ -186,7 +186,7 @@ def is_told_when_a_version_is_gone():
         resource_version_match="NotOlderThan",
     )
     assert "Too large resource version" in body["message"], body
-    # The first commit is before all history: the server has compacted since.
+    # The first commit has been compacted.
     stream = watch.Watch().stream(core.list_namespaced_config_map, NAMESPACE, resource_version="1", timeout_seconds=5)
     try:
         events = list(stream)

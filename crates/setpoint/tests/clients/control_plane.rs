@@ -1,4 +1,4 @@
-//! The control plane as its own pods show it.
+//! Pods of the control plane.
 
 use super::asking::{kubectl, wait_for};
 use super::server::Server;
@@ -7,7 +7,7 @@ const READY: &str =
     "jsonpath={range .items[*]}{.metadata.name}={.status.conditions[?(@.type=='Ready')].status} {end}";
 
 #[test]
-fn the_pods_of_the_control_plane_are_there_and_tell_its_log() {
+fn control_plane_has_pods_with_logs() {
     let server = Server::with(&["--pod-start=0"]);
     let all = "kube-apiserver-node-0=True kube-controller-manager-node-0=True kube-scheduler-node-0=True ";
     let asked = ["-n", "kube-system", "get", "pods", "-l", "tier=control-plane", "-o", READY];
@@ -17,7 +17,7 @@ fn the_pods_of_the_control_plane_are_there_and_tell_its_log() {
         let log = kubectl(&server, &["-n", "kube-system", "logs", "-l", &selector, "--tail=-1"]);
         assert!(log.contains(&format!("{component} runs in setpoint")), "{log}");
     }
-    // A Deployment that may not make pods is a line in the log of whoever tried.
+    // A Deployment that cannot create pods because of a quota is a line in the log of its controller.
     kubectl(&server, &["create", "quota", "none", "--hard=pods=0"]);
     kubectl(&server, &["create", "deployment", "web", "--image=web"]);
     let log = ["-n", "kube-system", "logs", "kube-controller-manager-node-0"];
@@ -34,7 +34,7 @@ fn the_pods_of_the_control_plane_are_there_and_tell_its_log() {
 }
 
 #[test]
-fn a_component_that_does_not_run_has_no_pod() {
+fn component_that_does_not_run_has_no_pod() {
     let server = Server::with(&["--controllers=*,-scheduler", "--pod-start=0"]);
     let asked = ["-n", "kube-system", "get", "pods", "-o", READY];
     let two = "kube-apiserver-node-0=True kube-controller-manager-node-0=True ";

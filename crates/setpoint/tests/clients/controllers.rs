@@ -1,10 +1,11 @@
-//! The loop in a process of its own, watched with kubectl: a server without controllers beside `setpoint run controllers`.
+//! Controllers in their own process, with kubectl: a server without controllers beside `setpoint run
+//! controllers`.
 
 use super::asking::{kubectl, run_controllers, wait_for};
 use super::server::Server;
 
 #[test]
-fn a_deployment_gets_its_pods_and_a_namespace_goes_with_all_it_holds() {
+fn deployment_gets_pods_and_namespace_is_deleted_with_its_objects() {
     let server = Server::start();
     let lease = [
         "-n",
@@ -19,7 +20,7 @@ fn a_deployment_gets_its_pods_and_a_namespace_goes_with_all_it_holds() {
     kubectl(&server, &["create", "namespace", "full"]);
     kubectl(&server, &["-n", "full", "create", "deployment", "web", "--image=web"]);
     kubectl(&server, &["-n", "full", "scale", "deployment", "web", "--replicas=3"]);
-    assert!(!kubectl(&server, &pods).contains("pod/"), "nobody acts yet");
+    assert!(!kubectl(&server, &pods).contains("pod/"), "no controller runs yet");
 
     let _first = run_controllers(&server, &[]);
     let holder = wait_for(&server, &lease, |said| said.contains('_'));
@@ -36,7 +37,7 @@ fn a_deployment_gets_its_pods_and_a_namespace_goes_with_all_it_holds() {
     assert_eq!(kubectl(&server, &lease), holder, "the second waits");
 
     kubectl(&server, &["delete", "namespace", "full", "--wait=false"]);
-    // No node lets the pods go; whoever deletes them by force plays its part.
+    // No node terminates the pods, so the test deletes them by force in its place.
     wait_for(&server, &["get", "namespaces", "-o", "name"], |said| {
         kubectl(&server, &["-n", "full", "delete", "pods", "--all", "--grace-period=0", "--force"]);
         !said.contains("full")

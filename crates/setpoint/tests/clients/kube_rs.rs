@@ -1,4 +1,4 @@
-//! What a program with kube-rs does: typed and dynamic, with its own watcher.
+//! kube-rs: typed and dynamic, with its watcher.
 
 use std::pin::pin;
 
@@ -21,7 +21,7 @@ use crate::server::Server;
 const NAMESPACE: &str = "rust";
 
 async fn client(server: &Server) -> Client {
-    // Every crate of the test may bring its own default; one is chosen for all.
+    // Several crates of the test may install a default provider; choose one for all.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(&server.kubeconfig).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -32,7 +32,7 @@ async fn client(server: &Server) -> Client {
     client
 }
 
-/// Runs a test against a server of its own.
+/// Runs a test against its own server.
 fn with_client<F: Future<Output = ()>>(test: impl FnOnce(Client) -> F) {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -63,7 +63,7 @@ fn deployment() -> Deployment {
     .unwrap()
 }
 
-/// The status of a call that must be refused.
+/// Returns the status of a call that must fail.
 #[track_caller]
 fn refusal<T: std::fmt::Debug>(result: Result<T, kube::Error>, code: u16, reason: &str) -> Status {
     match result {
@@ -182,7 +182,7 @@ fn kube_rs_patches_applies_scales_and_writes_status() {
 }
 
 #[test]
-fn kube_rs_watches_resumes_and_learns_that_a_version_is_gone() {
+fn kube_rs_watches_resumes_and_gets_410() {
     with_client(|client| async move {
         let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
         let start = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
@@ -214,7 +214,7 @@ fn kube_rs_watches_resumes_and_learns_that_a_version_is_gone() {
 }
 
 #[test]
-fn the_watcher_of_kube_rs_follows_by_list_and_by_streaming_list() {
+fn kube_rs_watcher_works_with_list_and_streaming_list() {
     with_client(|client| async move {
         let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
         for (round, config) in

@@ -1,4 +1,4 @@
-//! The walk a newcomer makes, with every kubectl on the machine.
+//! A newcomer's walk, with every kubectl on the machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::server::{Server, installed};
 
 const MANIFEST: &str = include_str!("newcomer.yaml");
 
-/// What `newcomer.yaml` holds, each under a name that users type.
+/// Objects of `newcomer.yaml`, each by a name that users type.
 const OBJECTS: [&str; 20] = [
     "cm/walk-config",
     "secret/walk-secret",
@@ -32,12 +32,11 @@ const OBJECTS: [&str; 20] = [
     "pc/walk-priority",
 ];
 
-/// Every kubectl: the one that `scripts/test` unpacks, those on the path, `kubectl.1.29` and the like beside them, and
-/// what `SETPOINT_KUBECTLS` lists.
-/// Several names of one file are one.
+/// Returns every kubectl: the one that `scripts/test` unpacks, those in `PATH`, `kubectl.1.29` and the like
+/// beside them, and those that `SETPOINT_KUBECTLS` lists. Several names of one file count once.
 pub fn kubectls() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap()).collect();
-    // A link on the path often leads to where the other versions are.
+    // A link in `PATH` often leads to the directory of the other versions.
     let behind: Vec<PathBuf> =
         dirs.iter().filter_map(|dir| dir.join("kubectl").canonicalize().ok()).collect();
     dirs.extend(behind.iter().filter_map(|file| file.parent()).map(Path::to_owned));
@@ -56,7 +55,7 @@ pub fn kubectls() -> Vec<PathBuf> {
     distinct.into_values().collect()
 }
 
-/// One kubectl and the server it talks to.
+/// One kubectl and its server.
 struct Walk {
     kubectl: PathBuf,
     minor: u32,
@@ -80,7 +79,7 @@ impl Walk {
         self.server.run(&mut command, input)
     }
 
-    /// What a command says that must succeed.
+    /// Runs a command that must succeed. Returns its output.
     fn ok(&self, arguments: &[&str], expected: &str) -> String {
         let (ok, text) = self.run(arguments, "");
         let name = self.kubectl.display();
@@ -88,14 +87,14 @@ impl Walk {
         text
     }
 
-    /// A command that must fail, and what it says about that.
+    /// Runs a command that must fail with the expected message.
     fn fails(&self, arguments: &[&str], input: &str, expected: &str) {
         let (ok, text) = self.run(arguments, input);
         let name = self.kubectl.display();
         assert!(!ok && text.contains(expected), "{name} {arguments:?} should fail with {expected:?}: {text}");
     }
 
-    /// Edits an object as a person does, with `sed` for hands.
+    /// Edits an object with `kubectl edit` and `sed` as the editor.
     fn edit(&self, object: &str, script: &str) -> (bool, String) {
         let mut command = Command::new(&self.kubectl);
         command.args(["edit", object]).env("KUBE_EDITOR", format!("sed -i {script}"));
@@ -143,7 +142,7 @@ impl Walk {
         self.ok(&everything, "NAME                    DATA   AGE\nconfigmap/walk-config   1      ");
         self.ok(&["get", "all"], "deployment.apps/walk-deployment   0/2     0            0           ");
         for object in OBJECTS {
-            // Those versions of kubectl describe them by beta versions that are long gone.
+            // Those versions of kubectl describe them by beta versions that have been removed.
             if self.minor < 21 && ["cronjob/walk-cron", "pdb/walk-budget"].contains(&object) {
                 continue;
             }
@@ -187,8 +186,8 @@ impl Walk {
         self.fails(&["diff", "-f", "walk.yaml"], "", "-  replicas: 7\n+  replicas: 2");
         self.ok(&["apply", "-f", "walk.yaml"], "deployment.apps/walk-deployment configured");
         let again = self.ok(&["apply", "-f", "walk.yaml"], "deployment.apps/walk-deployment unchanged");
-        // Some are always sent again: `stringData` is never read back, a selector that is replaced as a whole, and
-        // what an old kubectl has no type for.
+        // Some fields are always sent again: `stringData` is never read back, a selector is replaced as a
+        // whole, and an old kubectl lacks some types.
         let restless =
             ["secret/walk-secret", "poddisruptionbudget.policy/walk-budget", "cronjob.batch/walk-cron"];
         for line in again.lines() {
@@ -243,7 +242,7 @@ impl Walk {
 }
 
 #[test]
-fn a_newcomer_walks_through_with_every_kubectl() {
+fn newcomer_walk_works_with_every_kubectl() {
     std::thread::scope(|scope| {
         let walks: Vec<_> = kubectls()
             .into_iter()
@@ -264,7 +263,7 @@ fn a_newcomer_walks_through_with_every_kubectl() {
 }
 
 #[test]
-fn the_first_wrong_things_get_clear_answers() {
+fn common_mistakes_get_clear_errors() {
     std::thread::scope(|scope| {
         for kubectl in kubectls() {
             scope.spawn(|| Walk::new(kubectl).mistakes());

@@ -1,4 +1,4 @@
-//! Programs in other languages, with the clients that their users know.
+//! Programs in other languages, with their usual clients.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,12 +16,12 @@ fn passes(client: &mut Command) {
 }
 
 #[test]
-fn a_program_in_python_works() {
+fn python_client_works() {
     passes(Command::new(installed().join("python/bin/python")).arg(program("client.py")));
 }
 
 #[test]
-fn a_program_in_javascript_works() {
+fn javascript_client_works() {
     passes(
         Command::new("node").arg(program("client.mjs")).env("CLIENT_MODULES", installed().join("javascript")),
     );

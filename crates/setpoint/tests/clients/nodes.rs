@@ -1,4 +1,4 @@
-//! Simulated nodes in a process of their own, watched with kubectl.
+//! Simulated nodes in their own process, with kubectl.
 
 use std::process::{Command, Stdio};
 
@@ -18,7 +18,7 @@ const PODS: &str = r#"{"apiVersion":"v1","kind":"List","items":[
  "containers":[{"name":"c","image":"busybox","command":["sh","-c","echo at work; sleep 1; exit 3"]}]}}]}"#;
 
 #[test]
-fn pods_run_on_simulated_nodes_which_can_be_switched_off_and_on() {
+fn pods_run_on_simulated_nodes_that_are_switched_off_and_on() {
     let server = Server::start();
     let _controllers = run_controllers(&server, &[]);
     let nodes = setpoint(&server, &["node", "simulate", "--count", "2", "--pod-start", "0"]).spawn();
@@ -61,7 +61,7 @@ fn pods_run_on_simulated_nodes_which_can_be_switched_off_and_on() {
 }
 
 #[test]
-fn nodes_of_others_are_left_alone() {
+fn nodes_of_other_fleets_are_not_modified() {
     let server = Server::start();
     let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"real-0"},
         "status":{"nodeInfo":{"containerRuntimeVersion":"containerd://2.0.0"}}}"#;
@@ -70,7 +70,7 @@ fn nodes_of_others_are_left_alone() {
     assert!(made, "{said}");
     let refused = |arguments: &[&str]| {
         let mut command = setpoint(&server, arguments).stderr(Stdio::piped()).spawn().unwrap();
-        // One that is not refused would run on.
+        // A fleet that is not rejected would keep running.
         let has_ended = (0..100).any(|_| {
             kubectl(&server, &["get", "nodes"]);
             command.try_wait().unwrap().is_some()
@@ -87,7 +87,7 @@ fn nodes_of_others_are_left_alone() {
         (&["node", "simulate", "--prefix", "real-"], "is not simulated"),
         (&["node", "simulate", "--prefix", "Foo Bar"], "a lowercase RFC 1123 subdomain"),
         (&["node", "simulate", "--node-labels", "a b=c d"], "the key \"a b\""),
-        (&["node", "simulate", "--node-zones", ",,"], "a zone has a name"),
+        (&["node", "simulate", "--node-zones", ",,"], "the name of a zone must not be empty"),
     ] {
         let said = refused(arguments);
         assert!(said.contains(why), "{arguments:?}: {said}");
@@ -100,7 +100,7 @@ fn nodes_of_others_are_left_alone() {
     wait_for(&server, &["get", "leases", "-n", "kube-node-lease", "-o", "name"], |said| {
         said.contains("mine-0")
     });
-    // A prefix whose names are some of the others' is another fleet.
+    // A prefix whose names partly equal those of another fleet is still a different fleet.
     let mark = r#"{"metadata":{"annotations":{"setpoint.dev/fleet":"setpoint-up"}}}"#;
     kubectl(&server, &["patch", "node", "mine-0", "-p", mark]);
     let said = refused(&["node", "simulate", "--prefix", "mine-"]);

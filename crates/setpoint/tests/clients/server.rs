@@ -1,19 +1,19 @@
-//! A server in a directory of its own, and how to run a client against it.
+//! Server in a temporary directory, and clients against it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Where `scripts/test` puts clients.
+/// Directory in which `scripts/test` installs clients.
 pub fn installed() -> PathBuf {
     let found = std::env::var_os("SETPOINT_CLIENTS");
     found.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients"), PathBuf::from)
 }
 
-/// A server that is ready. It ends with the test.
+/// Server that is ready. Stopped with the test.
 pub struct Server {
     child: Child,
-    /// Where clients find it.
+    /// Path of its kubeconfig.
     pub kubeconfig: PathBuf,
     dir: tempfile::TempDir,
 }
@@ -37,17 +37,17 @@ fn up(dir: &Path, arguments: &[&str]) -> Child {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let ready = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("ready")));
     assert!(ready.is_some(), "the server never said that it is ready");
-    // Whatever else it says must not fill the pipe.
+    // Drain the output, so that it cannot fill the pipe.
     std::thread::spawn(move || lines.for_each(drop));
     child
 }
 
-/// A server without controllers and nodes leaves what a client has written as it is.
+/// Arguments for a server without controllers and nodes, which leaves the objects of clients unchanged.
 pub const ALONE: &[&str] = &["--controllers=", "--nodes=0"];
 
 impl Server {
-    /// A server that is alone, and whose first commits are before all history, as if it had run for long: a client
-    /// that asks for revision 1 is told that it is gone.
+    /// Starts a server with [`ALONE`], whose first commits are compacted as if it had run for long: a client
+    /// that requests revision 1 gets 410 Gone.
     pub fn start() -> Server {
         let dir = tempfile::tempdir().unwrap();
         let mut child = up(dir.path(), ALONE);
@@ -62,13 +62,13 @@ impl Server {
         Server { child: up(dir.path(), ALONE), kubeconfig: dir.path().join("kubeconfig"), dir }
     }
 
-    /// A new server with these arguments.
+    /// Starts a new server with these arguments.
     pub fn with(arguments: &[&str]) -> Server {
         let dir = tempfile::tempdir().unwrap();
         Server { child: up(dir.path(), arguments), kubeconfig: dir.path().join("kubeconfig"), dir }
     }
 
-    /// Kills it without a warning, and starts another on its data.
+    /// Kills the server with SIGKILL, and starts another on its data.
     pub fn kill_and_restart(&mut self, arguments: &[&str]) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -81,12 +81,12 @@ impl Server {
         self.child.id()
     }
 
-    /// A directory for files of the test.
+    /// Directory for files of the test.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Runs a client to its end: whether it succeeded, and all it said.
+    /// Runs a client to its end. Returns its success and its output.
     pub fn run(&self, client: &mut Command, input: &str) -> (bool, String) {
         let mut child = client
             .env("KUBECONFIG", &self.kubeconfig)
@@ -98,7 +98,7 @@ impl Server {
             .unwrap_or_else(|error| {
                 panic!("{client:?} cannot be started, scripts/test installs it: {error}")
             });
-        // A client that refuses its arguments does not read.
+        // A client that rejects its arguments does not read its input.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! What simulated pods and nodes use, as `kubectl top` and autoscalers see it.
+//! Usage of simulated pods and nodes, with `kubectl top` and autoscalers.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use super::asking::{Loop, kubectl, run_controllers, wait_for};
 use super::kubectl::kubectls;
 use super::server::{Server, installed};
 
-/// A Deployment whose pod says that it uses twice the memory it asks for, and an autoscaler that wants half.
+/// Deployment whose pod uses twice the memory that it requests, and an autoscaler with a target of half.
 const BUSY: &str = r#"{"apiVersion":"v1","kind":"List","items":[
 {"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"busy"},"spec":{"replicas":1,
  "selector":{"matchLabels":{"app":"busy"}},"template":{"metadata":{"labels":{"app":"busy"},
@@ -24,7 +24,7 @@ fn create(server: &Server, objects: &str) {
 }
 
 #[test]
-fn kubectl_top_tells_what_is_used_and_autoscalers_act_on_it() {
+fn kubectl_top_shows_usage_and_autoscalers_act_on_it() {
     let server = Server::with(&["--nodes=2", "--pod-start=0"]);
     create(&server, BUSY);
     wait_for(&server, &["get", "deployment", "busy", "--no-headers"], |said| said.contains("4/4"));
@@ -53,7 +53,7 @@ fn kubectl_top_tells_what_is_used_and_autoscalers_act_on_it() {
 }
 
 #[test]
-fn an_autoscaler_in_another_process_asks_the_server() {
+fn autoscaler_in_another_process_queries_the_server() {
     let server = Server::with(&["--controllers=scheduler", "--nodes=1", "--pod-start=0"]);
     let _controllers: Loop = run_controllers(&server, &[]);
     create(&server, BUSY);
@@ -61,7 +61,7 @@ fn an_autoscaler_in_another_process_asks_the_server() {
 }
 
 #[test]
-fn nobody_is_told_what_nobody_measures() {
+fn metrics_api_is_absent_without_simulated_nodes() {
     let server = Server::with(&["--nodes=0"]);
     let versions = kubectl(&server, &["api-versions"]);
     assert!(versions.contains("autoscaling/v2") && !versions.contains("metrics.k8s.io"), "{versions}");

@@ -1,4 +1,4 @@
-//! A client for tests, as short as they want to say it.
+//! Concise API client for tests.
 
 use serde_json::{Value, json};
 use setpoint_runtime::client::{Client, ClientError, part};
@@ -8,7 +8,7 @@ use crate::server::Server;
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
-/// A client of one life of a server.
+/// Client of one process of a server.
 pub struct Api(Client);
 
 impl Api {
@@ -17,7 +17,8 @@ impl Api {
         Api(Client::from_kubeconfig(&text, "test").unwrap())
     }
 
-    /// Sends a request: the code and the body of the answer. A connection that broke is an error, a refusal is not.
+    /// Sends a request. Returns the code and the body of the response. A broken connection is an error, an
+    /// error status is not.
     async fn ask(
         &self,
         verb: &str,
@@ -58,11 +59,11 @@ impl Api {
         Ok(self.ask("DELETE", path, JSON, &options).await?.0)
     }
 
-    /// What a watch tells, up to a revision.
+    /// Returns the events of a watch, up to a revision.
     pub async fn watch(&self, path: &str, last: u64) -> Vec<Value> {
         let method = "GET".parse().expect("a method");
         let mut body = self.0.send(method, path, None, Vec::new().into()).await.unwrap().into_body();
-        let (mut text, mut told) = (Vec::new(), Vec::new());
+        let (mut text, mut events) = (Vec::new(), Vec::new());
         loop {
             text.extend_from_slice(&part(&mut body).await.unwrap().expect("the watch goes on"));
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
@@ -71,9 +72,9 @@ impl Api {
                 assert_ne!(event["type"], "ERROR", "{event}");
                 let object = event["object"].take();
                 let revision: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-                told.push(object);
+                events.push(object);
                 if revision >= last {
-                    return told;
+                    return events;
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The walk of every course, with kubectl, and the words that people grep for.
+//! Deployment tutorial with kubectl, including the messages that people search for.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::asking::{kubectl, wait_for};
 use crate::kubelet::{ARGUMENTS, Working};
 use crate::server::{Server, installed};
 
-/// A server with all controllers and a node, and somebody who learns.
+/// Server with all controllers and a node.
 struct Course {
     // The node stops before the server does.
     _node: Working,
@@ -19,7 +19,7 @@ impl Course {
         Course { _node: Working::start(&server), server }
     }
 
-    /// What a command says that must succeed.
+    /// Runs a command that must succeed. Returns its output.
     #[track_caller]
     fn ok(&self, words: &str, expected: &str) -> String {
         let arguments: Vec<&str> = words.split(' ').collect();
@@ -29,7 +29,7 @@ impl Course {
         said
     }
 
-    /// Asks until the answer is the expected one.
+    /// Polls until the output is the expected one.
     #[track_caller]
     fn until(&self, words: &str, expected: impl Fn(&str) -> bool) -> String {
         wait_for(&self.server, &words.split(' ').collect::<Vec<_>>(), expected)
@@ -39,7 +39,7 @@ impl Course {
         kubectl(&self.server, &words.split(' ').collect::<Vec<_>>())
     }
 
-    /// The controller has seen the Deployment as it is, and all its replicas are as they should be.
+    /// Waits until the Deployment's status is current and all its replicas are updated and available.
     #[track_caller]
     fn is_rolled_out(&self, replicas: usize, image: &str) {
         self.ok("rollout status deployment/web", "deployment \"web\" successfully rolled out");
@@ -54,7 +54,7 @@ impl Course {
 }
 
 #[test]
-fn a_deployment_is_made_mended_scaled_rolled_out_paused_and_undone() {
+fn deployment_is_created_repaired_scaled_rolled_out_paused_and_undone() {
     let course = Course::begin();
     course.ok("create deployment web --image=web:1 --replicas=3", "deployment.apps/web created");
     course.is_rolled_out(3, "web:1");
@@ -116,7 +116,7 @@ fn a_deployment_is_made_mended_scaled_rolled_out_paused_and_undone() {
 }
 
 #[test]
-fn what_is_owned_goes_in_the_background_in_the_foreground_or_stays() {
+fn dependents_are_deleted_in_background_or_foreground_or_orphaned() {
     let course = Course::begin();
     let make = || {
         course.ask("create deployment web --image=web:1 --replicas=2");
@@ -132,7 +132,7 @@ fn what_is_owned_goes_in_the_background_in_the_foreground_or_stays() {
     nothing("pods");
 
     make();
-    // In the foreground whoever waits for the Deployment has waited for all it owns.
+    // With foreground deletion, waiting for the Deployment includes waiting for its dependents.
     course.ok("delete deployment web --cascade=foreground", "deleted");
     let left = course.ask("get deployments,replicasets,pods -l app=web -o name");
     assert!(!left.contains("web"), "{left}");
@@ -142,7 +142,7 @@ fn what_is_owned_goes_in_the_background_in_the_foreground_or_stays() {
     course.ok("delete deployment web --cascade=orphan", "deleted");
     course.until("get rs -l app=web -o jsonpath={.items[*].metadata.ownerReferences}", str::is_empty);
     assert_eq!(course.ask("get replicasets,pods -l app=web -o name"), before, "they stay");
-    // Whoever comes back finds them again.
+    // A Deployment that is created again adopts them.
     make();
     assert_eq!(course.ask("get replicasets,pods -l app=web -o name"), before, "they are adopted");
     course.until("get rs -l app=web -o jsonpath={.items[*].metadata.ownerReferences[*].name}", |said| {
@@ -151,7 +151,7 @@ fn what_is_owned_goes_in_the_background_in_the_foreground_or_stays() {
 }
 
 #[test]
-fn a_finalizer_is_a_hook_before_deletion() {
+fn finalizer_delays_deletion() {
     let course = Course::begin();
     course.ok("create configmap guarded", "created");
     let add = r#"{"metadata":{"finalizers":["example.com/backup"]}}"#;
@@ -165,7 +165,7 @@ fn a_finalizer_is_a_hook_before_deletion() {
 }
 
 #[test]
-fn the_lease_names_who_acts_and_a_namespace_goes_with_all_it_holds() {
+fn lease_has_its_holder_and_namespace_is_deleted_with_its_objects() {
     let course = Course::begin();
     let leases = course.until("-n kube-system get lease", |said| said.contains("kube-controller-manager"));
     let line = leases.lines().find(|line| line.starts_with("kube-controller-manager")).unwrap();

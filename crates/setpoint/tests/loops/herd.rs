@@ -1,6 +1,6 @@
-//! A thundering herd: a node with five hundred pods dies, and whoever else works meanwhile is not starved.
+//! Thundering herd: a node with five hundred pods fails, and other work is not starved.
 //!
-//! How long it took and how long the lines were is printed, not asserted.
+//! Durations and queue lengths are printed, not asserted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::server::Server;
 use crate::walks::{SHORT, node};
 
 const HERD: usize = 500;
-/// How many small Deployments are made while the herd is replaced.
+/// Number of small Deployments that are created while the herd is replaced.
 const OTHERS: usize = 20;
 const LOST: &str = "node-1";
 const APPS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -28,7 +28,7 @@ fn deployment(name: &str, replicas: usize) -> Value {
             "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
 }
 
-/// How many pods of the herd are ready, and where they are not lost.
+/// Number of pods of the herd that are ready on other nodes.
 async fn ready(api: &Api) -> usize {
     let pods = api.list(&format!("{PODS}?labelSelector=app%3Dherd")).await.unwrap();
     let is_ready = |pod: &&Value| {
@@ -39,7 +39,7 @@ async fn ready(api: &Api) -> usize {
     pods.iter().filter(is_ready).count()
 }
 
-/// How long the line of each controller was at the most.
+/// Maximum queue length of each controller.
 async fn longest(api: &Api) -> BTreeMap<String, u64> {
     let report = api.get("/setpoint/loop").await.unwrap();
     let lines = report["controllers"].as_array().unwrap().iter();
@@ -48,12 +48,12 @@ async fn longest(api: &Api) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Looks until the herd is elsewhere, and makes other work on the way.
+/// Polls until the herd is replaced, and creates other work meanwhile.
 async fn replace(api: &Api) {
     let mut made = 0;
     loop {
         let moved = ready(api).await;
-        // Other work comes when the herd has begun to move.
+        // Other work begins when the herd has begun to move.
         if moved > 0 && made < OTHERS {
             assert_eq!(api.post(APPS, &deployment(&format!("other-{made}"), 1)).await.unwrap(), 201);
             made += 1;
@@ -66,8 +66,8 @@ async fn replace(api: &Api) {
 }
 
 #[test]
-fn a_node_with_five_hundred_pods_dies_and_nobody_is_starved() {
-    // A node that takes so many pods needs addresses for them.
+fn failed_node_with_five_hundred_pods_starves_no_other_work() {
+    // A node with this many pods needs a pod CIDR of that size.
     let size = ["--nodes=4", "--node-pods=600", "--node-cidr-mask-size=22", "--pod-start=0"];
     let server = Server::with(&[&size, &SHORT[..]].concat());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -90,7 +90,7 @@ fn a_node_with_five_hundred_pods_dies_and_nobody_is_starved() {
     println!("{HERD} pods replaced {:?} after their node stopped", begun.elapsed());
     let mut grown = runtime.block_on(longest(&api));
     grown.retain(|name, longest| before[name] < *longest);
-    println!("the lines that became longer than when the herd was made: {grown:?}");
+    println!("queues that became longer than at the creation of the herd: {grown:?}");
     for number in 0..OTHERS {
         let name = format!("other-{number}");
         let path = ["get", "deployment", &name, "-o", "jsonpath={.status.availableReplicas}"];

@@ -1,5 +1,5 @@
-//! A stand-in for a scheduler and a node, through the API: it binds pods, says that they run, ends those that end by
-//! themselves, and lets go of those that are deleted.
+//! Stand-in for a scheduler and a node, through the API: binds pods, reports them as running, completes
+//! those that end by themselves, and terminates those that are deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use setpoint_runtime::client::ClientError;
 use crate::api::Api;
 use crate::server::Server;
 
-/// What to say to a server, so that nobody else does what is done here.
+/// Arguments of a server on which this stand-in is the only scheduler and node.
 pub const ARGUMENTS: &[&str] = &["--controllers=*,-scheduler", "--nodes=0"];
 
 const NODE: &str = "node-0";
 const TIME: &str = "2030-01-01T00:00:00Z";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-/// After how many looks at the pods the node says that it is alive.
+/// Number of ticks between two heartbeats.
 const BEAT_EVERY: u64 = 100;
 
-/// One node with all pods there are.
+/// Node that runs all pods.
 #[derive(Default)]
 pub struct Kubelet {
-    /// The address that each pod got, by its uid. A node that starts again still knows it.
+    /// IP address of each pod, by uid. Kept when the node restarts.
     addresses: BTreeMap<String, String>,
     ticks: u64,
 }
 
 impl Kubelet {
-    /// Makes the node known.
+    /// Registers the node.
     pub async fn register(&self, api: &Api) -> Result<(), ClientError> {
         api.post("/api/v1/nodes", &json!({"metadata": {"name": NODE}})).await?;
         let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
@@ -41,7 +41,7 @@ impl Kubelet {
         Ok(())
     }
 
-    /// Takes every pod one step further. Says how many had one to go.
+    /// Advances every pod by one step. Returns the number of pods that had one.
     pub async fn tick(&mut self, api: &Api) -> Result<usize, ClientError> {
         if self.ticks.is_multiple_of(BEAT_EVERY) {
             self.beat(api).await?;
@@ -54,7 +54,7 @@ impl Kubelet {
         Ok(steps)
     }
 
-    /// Renews the Lease of the node. When that is done counts, not what is written.
+    /// Renews the Lease of the node. The time of the update counts, not its content.
     async fn beat(&self, api: &Api) -> Result<(), ClientError> {
         let lease = json!({"metadata": {"name": NODE}, "spec": {"holderIdentity": NODE,
             "leaseDurationSeconds": 40, "leaseTransitions": self.ticks / BEAT_EVERY}});
@@ -64,7 +64,8 @@ impl Kubelet {
         Ok(())
     }
 
-    /// A step may be refused, because the pod is gone or another by now: then the next look shows it.
+    /// Advances a pod. A step may be rejected because the pod is gone or replaced; the next tick sees the
+    /// new state.
     async fn step(&mut self, api: &Api, pod: &Value) -> Result<bool, ClientError> {
         let meta = &pod["metadata"];
         let (name, uid) = (&meta["name"], &meta["uid"]);
@@ -108,7 +109,7 @@ impl Kubelet {
     }
 }
 
-/// A node at work, in a thread of its own, until it is dropped.
+/// Node that runs in its own thread until it is dropped.
 pub struct Working(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 impl Working {
@@ -133,7 +134,7 @@ impl Working {
 impl Drop for Working {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
-        // A panic in the thread has been reported where it happened.
+        // The panic hook has reported a panic of the thread.
         let _ = self.1.take().map(JoinHandle::join);
     }
 }

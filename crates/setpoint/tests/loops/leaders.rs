@@ -1,4 +1,5 @@
-//! Two loops in processes of their own: of which one acts, and when it is killed the other.
+//! Leader election: of two loops in different processes one acts, and the other takes over when it is
+//! killed.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use crate::api::Api;
 use crate::asking::run_controllers;
 use crate::server::{ALONE, Server};
 
-/// For how long the Lease is given out, and for how long a leader acts that does not renew.
+/// Duration of the Lease.
 const LEASE: Duration = Duration::from_secs(15);
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How late anything may be on a machine that does much else.
+/// Slack for busy machines.
 const GRACE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -26,14 +27,15 @@ fn revision(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-/// Work for two who do different things: of a ReplicaSet the first makes a pod, of a Deployment the second makes a
-/// ReplicaSet. So what is there tells who acted, and its revision when.
+/// Creates work for two loops with different controllers: for a ReplicaSet the first creates a pod, for a
+/// Deployment the second creates a ReplicaSet. The created objects show which loop acted, and their
+/// revisions when.
 async fn make_work(api: &Api, number: usize) {
     let label = json!({"app": format!("w-{number}")});
     let spec = json!({"replicas": 1, "selector": {"matchLabels": label}, "template": {
         "metadata": {"labels": label}, "spec": {"containers": [{"name": "c", "image": "i"}]}}});
     let object = json!({"metadata": {"name": format!("w-{number}")}, "spec": spec});
-    // The ReplicaSet has another label, or the Deployment would adopt it.
+    // The ReplicaSet has another label, so that the Deployment does not adopt it.
     let mut alone = object.clone();
     for place in ["/spec/selector/matchLabels/app", "/spec/template/metadata/labels/app"] {
         *alone.pointer_mut(place).unwrap() = json!(format!("alone-{number}"));
@@ -42,7 +44,7 @@ async fn make_work(api: &Api, number: usize) {
     assert_eq!(api.post(DEPLOYMENTS, &object).await.unwrap(), 201);
 }
 
-/// What the first made, and what the second made.
+/// Revisions of the objects that the first loop created, and of those that the second created.
 async fn acts(api: &Api) -> (Vec<u64>, Vec<u64>) {
     let pods = api.list(PODS).await.unwrap().iter().map(revision).collect();
     let sets = api.list(SETS).await.unwrap();
@@ -51,7 +53,7 @@ async fn acts(api: &Api) -> (Vec<u64>, Vec<u64>) {
     (pods, made)
 }
 
-/// Makes work until `enough`.
+/// Creates work until `enough` returns true.
 async fn work_until(api: &Api, number: &mut usize, enough: impl Fn(&[u64], &[u64]) -> bool) {
     let working = async {
         loop {
@@ -64,14 +66,14 @@ async fn work_until(api: &Api, number: &mut usize, enough: impl Fn(&[u64], &[u64
             tokio::time::sleep(PAUSE).await;
         }
     };
-    tokio::time::timeout(WAIT_MAX, working).await.expect("nobody acts");
+    tokio::time::timeout(WAIT_MAX, working).await.expect("no loop acts");
 }
 
 fn time(lease: &Value, field: &str) -> Time {
     rfc3339::parse_micros(lease["spec"][field].as_str().unwrap()).unwrap()
 }
 
-/// Every version of the Lease, from its making to the last that is known.
+/// Returns every version of the Lease, from its creation to the last one.
 async fn versions(api: &Api) -> Vec<Value> {
     let newest = api.get(&format!("{LEASES}/kube-controller-manager")).await.unwrap();
     let path =
@@ -86,7 +88,7 @@ async fn takeover(server: &Server) {
     let leader = run_controllers(server, &["--controllers=replicaset"]);
     work_until(&api, number, |pods, _| pods.len() > 3).await;
     let _waiting = run_controllers(server, &["--controllers=deployment"]);
-    // Long enough that the second has asked, many times.
+    // Long enough for the second candidate to try many times.
     let count = *number;
     work_until(&api, number, |pods, _| pods.len() > count + 30).await;
     drop(leader);
@@ -110,7 +112,7 @@ async fn takeover(server: &Server) {
 }
 
 #[test]
-fn when_the_leader_is_killed_the_next_takes_over_within_the_lease_and_never_do_two_act() {
+fn next_leader_takes_over_within_the_lease_and_never_do_two_act() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(takeover(&Server::with(ALONE)));
 }

@@ -1,4 +1,4 @@
-//! The example that keeps a directory equal to a ConfigMap, against a server.
+//! Example controller that mirrors a ConfigMap into a directory, against a server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PAUSE: Duration = Duration::from_millis(5);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Waits until the directory holds just this.
+/// Waits until the directory has exactly these files.
 async fn holds(directory: &Path, wanted: &[(&str, &str)]) {
     let wanted: BTreeMap<String, String> =
         wanted.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
@@ -66,12 +66,12 @@ async fn walk(server: &Server, directory: &Path) {
     let changed = [("a", "one"), ("c", "3"), ("e", "5")];
     holds(directory, &changed).await;
     assert_eq!(api.delete(&path, json!({})).await.unwrap(), 200);
-    fs::write(directory.join("a"), "edited while nothing is wanted anew").unwrap();
+    fs::write(directory.join("a"), "edited while the ConfigMap is unchanged").unwrap();
     holds(directory, &changed).await;
 }
 
 #[test]
-fn a_directory_is_kept_equal_to_a_config_map() {
+fn directory_is_kept_equal_to_a_config_map() {
     let server = Server::with(ALONE);
     let directory = server.dir().join("site");
     let text = fs::read(&server.kubeconfig).unwrap();

@@ -1,8 +1,8 @@
-//! kill -9 of the server in the middle of a rollout, again and again over one data directory.
+//! Repeated kill -9 of the server during rollouts, on one data directory.
 //!
-//! Each round changes the image of a Deployment and of a StatefulSet and makes a Job; at a random moment of that the
-//! server is killed. Every few rounds nothing disturbs, and everything must come to rest as it should be: nothing
-//! lost, nothing doubled, nothing left over.
+//! Each round changes the image of a Deployment and of a StatefulSet and creates a Job; the server is killed
+//! at a random moment of that. Every few rounds there is no kill, and everything must converge: no object
+//! lost, duplicated or left over.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::kubelet::{ARGUMENTS, Kubelet};
 use crate::server::Server;
 use crate::state::{self, State};
 
-/// After how many kills everything must come to rest.
+/// Number of kills between two rounds without one.
 const CALM_EVERY: u64 = 5;
-/// Within which time it must, on a machine that does much else.
+/// Maximum time to converge, on a busy machine.
 const CALM_MAX: Duration = Duration::from_secs(120);
-/// How often in a row all must be as it should be: what comes late is seen then.
+/// Number of consecutive polls in which the state must be converged, to detect late changes.
 const CALM_LOOKS: usize = 3;
-/// The pause between two looks.
+/// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The longest time from the begin of a rollout to the kill, in microseconds.
+/// Maximum time from the start of a rollout to the kill, in microseconds.
 const KILL_MICROS_MAX: u64 = 250_000;
 
 const APPS: &str = "/apis/apps/v1/namespaces/default";
@@ -33,22 +33,22 @@ fn kills() -> u64 {
     std::env::var("SETPOINT_ROLLOUT_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(25)
 }
 
-/// What was wanted of the server, and what it has acknowledged.
+/// Requested and acknowledged state.
 struct Wishes {
     rng: fastrand::Rng,
-    /// The image that was acknowledged last, and that which was asked for last.
+    /// Image that was acknowledged last, and image that was requested last.
     image: [String; 2],
-    /// Images that the Deployment had before, to go back to.
+    /// Earlier images of the Deployment, for rollbacks.
     past: Vec<String>,
     jobs: BTreeSet<String>,
-    /// Jobs that nobody knows of whether they were made or deleted.
+    /// Jobs whose creation or deletion was not acknowledged.
     unsure: BTreeSet<String>,
 }
 
 impl Wishes {
-    /// Begins a rollout of everything.
+    /// Starts a rollout of all workloads.
     async fn roll_out(&mut self, api: &Api, round: u64) -> Result<(), ClientError> {
-        // Now and then back to an image of before, as an undo does.
+        // From time to time back to an earlier image, as `rollout undo` does.
         let back = self.rng.u8(..4) == 0 && !self.past.is_empty();
         let image = if back { self.rng.choice(&self.past).unwrap().clone() } else { format!("web:{round}") };
         self.image[1].clone_from(&image);
@@ -65,7 +65,7 @@ impl Wishes {
         Ok(())
     }
 
-    /// What was acknowledged is there, whatever happened meanwhile.
+    /// Checks that all acknowledged writes are in the store.
     async fn check_kept(&mut self, api: &Api) -> Result<(), ClientError> {
         let deployment = api.get(&format!("{APPS}/deployments/web")).await?;
         let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
@@ -81,7 +81,7 @@ impl Wishes {
         Ok(())
     }
 
-    /// Deletes all Jobs: what they own must go with them.
+    /// Deletes all Jobs, whose dependents must be deleted too.
     async fn delete_jobs(&mut self, api: &Api) -> Result<(), ClientError> {
         while let Some(name) = self.jobs.pop_first() {
             self.unsure.insert(name.clone());
@@ -124,7 +124,7 @@ async fn make_all(api: &Api) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Plays the node until the end of time, or that of the server.
+/// Runs the node until the server ends.
 async fn tend(kubelet: &mut Kubelet, api: &Api) -> Result<(), ClientError> {
     loop {
         if kubelet.tick(api).await? == 0 {
@@ -133,7 +133,7 @@ async fn tend(kubelet: &mut Kubelet, api: &Api) -> Result<(), ClientError> {
     }
 }
 
-/// Waits until everything is as it should be.
+/// Waits until everything has converged.
 async fn calm(kubelet: &mut Kubelet, api: &Api, wishes: &Wishes) -> Result<(), ClientError> {
     let mut wrong = String::new();
     let looking = async {
@@ -156,7 +156,7 @@ async fn calm(kubelet: &mut Kubelet, api: &Api, wishes: &Wishes) -> Result<(), C
     calmed.unwrap_or_else(|_| panic!("it does not come to rest: {wrong}"))
 }
 
-/// A rollout that the server does not survive.
+/// Rollout during which the server is killed.
 async fn disturbed(kubelet: &mut Kubelet, api: &Api, wishes: &mut Wishes, round: u64) {
     let longest = if wishes.rng.u8(..4) == 0 { KILL_MICROS_MAX / 20 } else { KILL_MICROS_MAX };
     let moment = Duration::from_micros(wishes.rng.u64(..longest));
@@ -164,12 +164,12 @@ async fn disturbed(kubelet: &mut Kubelet, api: &Api, wishes: &mut Wishes, round:
         wishes.roll_out(api, round).await?;
         tend(kubelet, api).await
     };
-    // The time is up in the middle of whatever is under way.
+    // The timeout interrupts the rollout at any point.
     let ended = tokio::time::timeout(moment, work).await;
     assert!(ended.is_err(), "the server ended by itself: {ended:?}");
 }
 
-/// A rollout that nobody disturbs.
+/// Rollout without a kill.
 async fn undisturbed(
     kubelet: &mut Kubelet,
     api: &Api,
@@ -186,7 +186,7 @@ async fn undisturbed(
 }
 
 #[test]
-fn a_rollout_survives_kill_9_with_nothing_lost_doubled_or_left_over() {
+fn rollout_survives_kill_9_without_lost_duplicate_or_leftover_objects() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = "web:first".to_owned();
     let mut wishes = Wishes {

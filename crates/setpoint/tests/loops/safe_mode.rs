@@ -1,4 +1,4 @@
-//! A server whose last starts ended in the plan of one object serves the API without controllers.
+//! Safe mode: a server whose last starts ended in the plan of one object serves the API without controllers.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const ARGUMENTS: &[&str] = &["--nodes=0"];
-/// The file as a process leaves it that dies for the third time while it plans a set.
+/// File of a process that crashed for the third time while it planned a ReplicaSet.
 const THIRD_DEATH: &str = "2 replicaset-controller replicasets.apps/default/web\nreplicaset-controller replicasets.apps/default/web\n";
 
 fn marker(server: &Server) -> std::path::PathBuf {
@@ -35,7 +35,7 @@ async fn wait_for_pods(api: &Api, count: usize) {
     }
 }
 
-/// Waits until a first pass is over: the file is gone.
+/// Waits until the first pass is over, that is, until the file is removed.
 fn wait_for_pass(path: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
@@ -67,7 +67,7 @@ fn server_in_safe_mode_serves_the_api_and_runs_no_controller() {
         {
             assert!(notice.contains(part), "{notice}");
         }
-        // No controller acts on the set.
+        // No controller acts on the ReplicaSet.
         assert_eq!(api.merge(&format!("{SETS}/web"), &json!({"spec": {"replicas": 5}})).await.unwrap(), 200);
         assert_eq!(api.post(CONFIG_MAPS, &json!({"metadata": {"name": "c"}})).await.unwrap(), 201);
         assert_eq!(
@@ -76,7 +76,7 @@ fn server_in_safe_mode_serves_the_api_and_runs_no_controller() {
         );
         assert_eq!(api.list(PODS).await.unwrap().len(), 2);
     });
-    // The object is dealt with: the next start is a normal one.
+    // The object is removed, so the next start is a normal one.
     server.kill_and_restart(ARGUMENTS);
     runtime.block_on(async {
         let api = Api::of(&server);
@@ -113,13 +113,13 @@ fn up(dir: &Path) -> (Child, Said) {
     (child, said)
 }
 
-/// Waits for a line that begins with this, and gives it.
+/// Waits for a line that begins with `start`, and returns it.
 fn line(said: &mut Said, start: &str) -> String {
     said.map(Result::unwrap).find(|line| line.starts_with(start)).unwrap()
 }
 
 #[test]
-fn clean_stops_and_kills_after_the_first_pass_leave_nothing() {
+fn clean_stops_and_kills_after_the_first_pass_leave_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let marker = data.join("first-pass");
@@ -139,8 +139,8 @@ fn clean_stops_and_kills_after_the_first_pass_leave_nothing() {
     assert!(!marker.exists());
     fs::write(&marker, THIRD_DEATH).unwrap();
     let (mut child, mut said) = up(&data);
-    let told = line(&mut said, "safe mode");
-    assert!(told.contains("delete or change that object and restart"), "{told}");
+    let message = line(&mut said, "safe mode");
+    assert!(message.contains("delete or change that object and restart"), "{message}");
     line(&mut said, "ready");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Everything in the namespace, and how it must be when all has come to rest.
+//! Objects of the namespace, and the state to which they must converge.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,16 @@ use setpoint_runtime::client::ClientError;
 
 use crate::api::Api;
 
-/// The replicas of the Deployment.
+/// Replicas of the Deployment.
 pub const WEB: usize = 4;
-/// The replicas of the StatefulSet.
+/// Replicas of the StatefulSet.
 pub const DB: usize = 3;
-/// How many old revisions are kept of each.
+/// Revision history limit of each.
 pub const HISTORY: usize = 2;
-/// The completions of each Job.
+/// Completions of each Job.
 const COMPLETIONS: usize = 3;
 
-/// The collections, with the kind of what is in them.
+/// Collections, with the kind of their objects.
 const COLLECTIONS: [(&str, &str); 8] = [
     ("Deployment", "/apis/apps/v1/namespaces/default/deployments"),
     ("ReplicaSet", "/apis/apps/v1/namespaces/default/replicasets"),
@@ -29,14 +29,14 @@ const COLLECTIONS: [(&str, &str); 8] = [
     ("EndpointSlice", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"),
 ];
 
-/// Everything, by kind.
+/// All objects, by kind.
 pub struct State(BTreeMap<&'static str, Vec<Value>>);
 
 pub fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// The uid of the owner that manages an object.
+/// Uid of the controller of an object.
 fn owner(object: &Value) -> &Value {
     object["metadata"]["ownerReferences"]
         .as_array()
@@ -73,7 +73,7 @@ impl State {
         self.0[kind].iter().filter(|object| owner(object) == uid).collect()
     }
 
-    /// How it must be, when the workloads have this image and these Jobs were made.
+    /// Checks the converged state, with this image of the workloads and these Jobs.
     pub fn check(&self, wanted: &str, jobs: &BTreeSet<String>) -> anyhow::Result<()> {
         self.check_owners()?;
         self.check_deployment(wanted)?;
@@ -87,7 +87,7 @@ impl State {
         Ok(())
     }
 
-    /// Whatever is made for another has an owner that is there, and nothing is on its way out.
+    /// Checks that every dependent has an existing owner, and that no object is being deleted.
     fn check_owners(&self) -> anyhow::Result<()> {
         let uids: BTreeSet<&str> =
             self.0.values().flatten().filter_map(|object| object["metadata"]["uid"].as_str()).collect();
@@ -178,7 +178,7 @@ impl State {
         Ok(())
     }
 
-    /// Pods are counted each once, whatever happened.
+    /// Checks that each pod is counted exactly once.
     fn check_job(&self, job: &Value) -> anyhow::Result<()> {
         let (name, status) = (name(job), &job["status"]);
         let conditions = status["conditions"].as_array().context("no conditions")?;
@@ -205,7 +205,7 @@ impl State {
         Ok(())
     }
 
-    /// The endpoints are the ready pods, each once.
+    /// Checks that the endpoints are the ready pods, each once.
     fn check_endpoints(&self) -> anyhow::Result<()> {
         let web =
             self.0["Pod"].iter().filter(|pod| pod["metadata"]["labels"]["app"] == "web" && is_ready(pod));

@@ -1,4 +1,5 @@
-//! Nobody was watching: what happened while a controller was off is put right from what is there, not from news.
+//! Level-triggered reconciliation: changes made while a controller is off are corrected from the state,
+//! without events.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +14,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const COUNT: usize = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// How often in a row the count is looked at, to see that it stays.
+/// Number of consecutive polls in which the count must be stable.
 const LOOKS: usize = 20;
 
 async fn uids(api: &Api) -> BTreeSet<String> {
@@ -21,7 +22,7 @@ async fn uids(api: &Api) -> BTreeSet<String> {
     pods.iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Waits for this many pods, and sees that it stays at that.
+/// Waits for this number of pods, and checks that it is stable.
 async fn settles_at(api: &Api, count: usize) -> BTreeSet<String> {
     let reaching = async {
         while uids(api).await.len() < count {
@@ -45,7 +46,7 @@ async fn loop_says(api: &Api, controller: &str) -> Value {
 }
 
 #[test]
-fn what_was_deleted_while_nobody_was_watching_comes_back_to_the_exact_count() {
+fn pods_deleted_while_the_controller_is_off_are_replaced_exactly() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut server = Server::with(ARGUMENTS);
     let before = runtime.block_on(async {

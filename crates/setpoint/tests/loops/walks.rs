@@ -1,5 +1,5 @@
-//! What happens to nodes under workloads, from outside: a node that stops and returns, one that is drained, and one that
-//! is missing. Periods are short, and nothing is asserted of how long anything takes.
+//! Node failures under workloads: a node that stops and returns, one that is drained, and one that is
+//! missing. Periods are short, and no duration is asserted.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::asking::{Loop, kubectl, wait_for};
 use crate::server::{Server, installed};
 
-/// Nodes that are missed after ten seconds, and whose pods go a second later.
+/// Arguments with which nodes are not ready after ten seconds, and their pods are evicted a second later.
 pub const SHORT: [&str; 6] = [
     "--node-lease-duration=8s",
     "--node-monitor-grace-period=10s",
@@ -29,18 +29,18 @@ const WORKLOADS: &str = r#"{"apiVersion":"v1","kind":"List","items":[
  "selector":{"matchLabels":{"app":"agent"}},"template":{"metadata":{"labels":{"app":"agent"}},
  "spec":{"containers":[{"name":"c","image":"agent"}]}}}}]}"#;
 
-/// Not one pod of the Deployment may be missing.
+/// PodDisruptionBudget that permits no disruption of the Deployment.
 const BUDGET: &str = r#"{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"web"},
  "spec":{"minAvailable":6,"selector":{"matchLabels":{"app":"web"}}}}"#;
 
-/// Says something to `setpoint node` that must succeed.
+/// Runs a subcommand of `setpoint node` that must succeed.
 pub fn node(server: &Server, deed: &str, name: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
     command.args(["node", deed, name, "--kubeconfig"]).arg(&server.kubeconfig);
     assert!(command.stdout(Stdio::null()).status().unwrap().success());
 }
 
-/// Makes objects.
+/// Creates objects.
 pub fn create(server: &Server, objects: &str) {
     wait_for(server, &["get", "serviceaccounts", "default", "-o", "name"], |said| said.contains("default"));
     let mut create = Command::new(installed().join("kubectl/kubectl"));
@@ -48,7 +48,7 @@ pub fn create(server: &Server, objects: &str) {
     assert!(made, "{said}");
 }
 
-/// A pod as the walk sees it.
+/// Observed state of a pod.
 #[derive(Debug)]
 struct Seen {
     node: String,
@@ -73,7 +73,7 @@ fn pods_of(said: &str) -> Vec<Seen> {
     list["items"].as_array().into_iter().flatten().map(seen).collect()
 }
 
-/// Waits until the pods of an application are as they should be.
+/// Waits until the pods of an application are in the expected state.
 #[track_caller]
 fn wait_for_pods(server: &Server, app: &str, expected: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
     let selector = format!("app={app}");
@@ -87,7 +87,7 @@ fn ready_on<'a>(pods: &'a [Seen], node: impl Fn(&str) -> bool + 'a) -> impl Iter
 }
 
 #[test]
-fn a_node_that_stops_loses_its_pods_and_is_welcome_when_it_returns() {
+fn stopped_node_loses_its_pods_and_can_return() {
     let server = Server::with(&[&["--nodes=3", "--pod-start=0"], &SHORT[..]].concat());
     create(&server, WORKLOADS);
     wait_for_pods(&server, "web", |pods| ready_on(pods, |_| true).count() == 6);
@@ -102,13 +102,14 @@ fn a_node_that_stops_loses_its_pods_and_is_welcome_when_it_returns() {
     wait_for(&server, &["get", "node", lost, "-o", taints], |said| {
         said.contains("node.kubernetes.io/unreachable:NoExecute")
     });
-    // The Deployment has its pods elsewhere; those on the node wait for it to say that they are gone.
+    // The Deployment has pods on other nodes; those on the stopped node stay until it confirms their
+    // termination.
     wait_for_pods(&server, "web", |pods| ready_on(pods, |node| node != lost).count() == 6);
     wait_for_pods(&server, "web", |pods| pods.iter().all(|pod| pod.goes == (pod.node == lost)));
-    // The StatefulSet has no second pod of that name before the first is known to be gone.
+    // The StatefulSet creates no second pod of that name before the first is known to be gone.
     let db = wait_for_pods(&server, "db", |pods| pods.iter().all(|pod| pod.goes));
     assert!(matches!(&db[..], [pod] if pod.uid == first.uid), "{db:?}");
-    // The DaemonSet's pod belongs to the node, whatever becomes of that.
+    // The DaemonSet's pod stays bound to the node.
     let agents = wait_for_pods(&server, "agent", |pods| ready_on(pods, |_| true).count() == 2);
     assert!(agents.len() == 3 && !agents.iter().any(|pod| pod.goes), "{agents:?}");
 
@@ -125,7 +126,7 @@ fn a_node_that_stops_loses_its_pods_and_is_welcome_when_it_returns() {
 }
 
 #[test]
-fn a_drained_node_is_empty_and_the_budget_was_kept() {
+fn drained_node_is_empty_and_the_budget_is_respected() {
     let server = Server::with(&["--nodes=2", "--pod-start=0"]);
     create(&server, WORKLOADS);
     wait_for_pods(&server, "web", |pods| ready_on(pods, |_| true).count() == 6);
@@ -144,7 +145,7 @@ fn a_drained_node_is_empty_and_the_budget_was_kept() {
     kubectl(&server, &["patch", "pdb", "web", "--type=merge", "-p", r#"{"spec":{"minAvailable":5}}"#]);
     wait_for(&server, &allowed, |said| said == "6/1");
     let drained = kubectl(&server, &["drain", "node-1", "--ignore-daemonsets"]);
-    // Old ones say that the node was evicted.
+    // Old versions print `evicted`.
     let ends = ["node/node-1 drained", "node/node-1 evicted"];
     assert!(ends.iter().any(|end| drained.contains(end)), "{drained}");
     wait_for_pods(&server, "web", |pods| {
@@ -161,7 +162,7 @@ fn a_drained_node_is_empty_and_the_budget_was_kept() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_waits_with_the_reason_and_goes_to_the_node_that_comes() {
+fn unschedulable_pod_has_a_reason_and_is_bound_to_a_new_node() {
     let server = Server::with(&["--nodes=1", "--pod-start=0"]);
     let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"huge","labels":{"app":"huge"}},"spec":{
         "containers":[{"name":"c","image":"huge","resources":{"requests":{"cpu":"100"}}}]}}"#;

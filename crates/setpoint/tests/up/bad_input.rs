@@ -1,4 +1,4 @@
-//! Bad input at the socket: each gets the right 4xx, changes nothing, and leaves the server serving others.
+//! Bad input at the socket: each gets the right 4xx, changes nothing, and does not affect other clients.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const JSON: &str = "content-type: application/json\r\n";
 const YAML: &str = "content-type: application/yaml\r\n";
 
-/// A ConfigMap with this behind its name.
+/// ConfigMap with `rest` behind its name.
 fn map(rest: &str) -> Vec<u8> {
     format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"bad"{rest}"#).into_bytes()
 }
@@ -26,7 +26,7 @@ fn labels(count: usize, value: &str) -> Vec<u8> {
     map(&(text + "}}}"))
 }
 
-/// A server in which nothing is written unless somebody asks.
+/// Server that writes nothing by itself.
 fn quiet() -> Server {
     Server::start(&["--ephemeral", "--controllers="])
 }
@@ -37,7 +37,7 @@ fn revision(server: &Server) -> String {
     list["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
 }
 
-/// What is sent, what comes back: head, headers, body, code, reason.
+/// Request and expected response: head, headers, body, code, reason.
 type Case = (String, &'static str, Vec<u8>, u16, &'static str);
 
 fn bodies() -> Vec<Case> {
@@ -96,7 +96,7 @@ fn questions() -> Vec<Case> {
 }
 
 #[test]
-fn bad_input_is_refused_and_changes_nothing() {
+fn bad_input_is_rejected_and_changes_nothing() {
     let server = quiet();
     let before = revision(&server);
     for (head, headers, body, code, reason) in bodies().into_iter().chain(questions()) {
@@ -111,7 +111,7 @@ fn bad_input_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn ten_thousand_labels_are_many_but_sound() {
+fn ten_thousand_labels_are_accepted() {
     let server = quiet();
     let (head, _) = server.client().send_as(&format!("POST {MAPS}"), JSON, &labels(10_000, "v"));
     assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
@@ -120,7 +120,7 @@ fn ten_thousand_labels_are_many_but_sound() {
 }
 
 #[test]
-fn slow_and_broken_writers_do_not_hold_up_others() {
+fn slow_and_broken_clients_do_not_delay_others() {
     let server = quiet();
     let before = revision(&server);
     let mut slow: Vec<_> = (0..50).map(|_| server.client()).collect();
@@ -131,7 +131,7 @@ fn slow_and_broken_writers_do_not_hold_up_others() {
         client.0.flush().unwrap();
     }
     assert_eq!(server.client().send("GET /readyz", b"").1, "ok");
-    // Half of them go without a word.
+    // Half of them disconnect.
     slow.truncate(25);
     let (head, _) = server.client().send_as(&format!("POST {MAPS}?dryRun=All"), JSON, &map("}}"));
     assert!(head.starts_with("HTTP/1.1 201 "), "{head}");

@@ -1,4 +1,4 @@
-//! What cannot be is refused in words, and as soon as it is known.
+//! Validation of flags and data directories before the server starts.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::Server;
 
-/// What a command says before it fails, and why it does. One that is not refused would run on.
+/// Returns the output and the error of a command that must fail. One that does not fail would keep running.
 fn refused(arguments: &[&str]) -> (Vec<String>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
     let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -24,7 +24,8 @@ fn refused(arguments: &[&str]) -> (Vec<String>, String) {
     (said, String::from_utf8(stderr).unwrap())
 }
 
-/// Why `setpoint up` with these arguments fails before it says or makes anything.
+/// Returns the error of `setpoint up` with these arguments, which must fail before it prints or creates
+/// anything.
 fn refused_at_once(arguments: &[&str], dir: &Path) -> String {
     let data = dir.join("data");
     let place = ["up", "--port", "0", "--data-dir", data.to_str().unwrap()];
@@ -35,7 +36,7 @@ fn refused_at_once(arguments: &[&str], dir: &Path) -> String {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_there_is_a_data_directory() {
+fn invalid_flags_are_rejected_before_the_data_directory_is_created() {
     let dir = tempfile::tempdir().unwrap();
     let rules = dir.path().join("rules.yaml");
     std::fs::write(&rules, "rules:\n- exit-after: soon\n").unwrap();
@@ -61,24 +62,24 @@ fn what_cannot_be_is_refused_before_there_is_a_data_directory() {
 }
 
 #[test]
-fn pods_are_not_given_the_addresses_that_services_have_already() {
+fn pod_range_must_not_overlap_the_service_range() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
     let all = ["--cluster-cidr", "10.0.0.0/8"];
     let why = refused(&[&["up", "--port", "0", "--ephemeral"], &all[..]].concat()).1;
     assert!(why.contains("those of Services, 10.0.0.0/16, overlap: choose another --cluster-cidr"), "{why}");
-    // What a cluster was made with counts, not what is said later.
+    // The range with which the cluster was created counts, not the flag of a later start.
     let elsewhere = ["--data-dir", data, "--service-cluster-ip-range", "192.168.0.0/16"];
     Server::start(&[&elsewhere, &all[..]].concat()).stop("INT");
     Server::start(&[&["--data-dir", data], &all[..]].concat()).stop("INT");
     let why = refused(&["up", "--port", "0", "--data-dir", data, "--cluster-cidr", "192.168.0.0/20"]).1;
     assert!(why.contains("192.168.0.0/20, and those of Services, 192.168.0.0/16, overlap"), "{why}");
-    // Whoever does not give addresses to nodes has no say in it.
+    // A server that assigns no pod CIDRs does not check them.
     Server::start(&["--data-dir", data, "--cluster-cidr", "192.168.0.0/20", "--controllers=*,-node-ipam"]);
 }
 
 #[test]
-fn no_nodes_are_not_simulated() {
+fn simulating_zero_nodes_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = dir.path().join("kubeconfig");
     let (_, why) = refused(&["node", "simulate", "--count", "0", "--kubeconfig", nowhere.to_str().unwrap()]);
@@ -86,7 +87,7 @@ fn no_nodes_are_not_simulated() {
 }
 
 #[test]
-fn a_node_that_nobody_runs_is_not_said_to_be_on() {
+fn node_without_a_fleet_is_not_reported_as_on() {
     let server = Server::start(&["--ephemeral", "--controllers="]);
     let node = br#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"sim-0"}}"#;
     let (head, body) =
@@ -102,19 +103,19 @@ fn a_node_that_nobody_runs_is_not_said_to_be_on() {
         (output.status.success(), text(output.stdout), text(output.stderr))
     };
     let (ok, said, why) = deed("start", "sim-0");
-    assert!(!ok && said.is_empty() && why.contains("marked as on, but nobody runs it"), "{said}{why}");
+    assert!(!ok && said.is_empty() && why.contains("marked as on, but no fleet runs it"), "{said}{why}");
     let (ok, said, why) = deed("stop", "sim-0");
     assert!(ok && said == "node sim-0 is off\n", "{said}{why}");
-    // It is to start anew, and only whoever runs it could say that it did.
+    // Only a running fleet could report that the node booted.
     let (ok, said, why) = deed("start", "sim-0");
-    assert!(!ok && said.is_empty() && why.contains("marked as on, but nobody runs it"), "{said}{why}");
+    assert!(!ok && said.is_empty() && why.contains("marked as on, but no fleet runs it"), "{said}{why}");
     let (ok, _, why) = deed("start", "sim-1");
     assert!(!ok && why.contains("\"sim-1\" not found"), "{why}");
 }
 
-/// A new authority would end every kubeconfig and client certificate that is in use.
+/// A new authority would invalidate every kubeconfig and client certificate in use.
 #[test]
-fn an_authority_that_cannot_be_used_is_one_clear_line_and_nothing_changes() {
+fn unusable_authority_is_one_line_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::in_dir(dir.path());
     let kubeconfig = std::fs::read(&server.kubeconfig).unwrap();

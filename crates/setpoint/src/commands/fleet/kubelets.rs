@@ -1,7 +1,7 @@
-//! Who answers for simulated nodes: what their containers say, and what they use.
+//! Logs and usage of the containers on simulated nodes.
 //!
-//! Those of this process are known. Of those that run elsewhere it is told from the rules that their fleet publishes, for
-//! as long as the fleet renews their Leases.
+//! The rules of this process's fleet are known. For other fleets they are read from the ConfigMap that the
+//! fleet publishes, as long as it renews the Leases of its nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,42 +26,42 @@ use setpoint_store::{Record, Snapshot, Store};
 use crate::clock::SystemClock;
 use crate::commands::logging::Rings;
 
-/// Over which time usage is measured, as far as anybody asks.
+/// Window of usage samples, as reported to clients.
 const WINDOW: Duration = Duration::from_secs(15);
-/// The port at which a node would be asked.
+/// Port of a kubelet, for error messages.
 const PORT: u16 = 10250;
 
-/// Rules, and the revision of what they were read from.
+/// Rules, and the revision of the ConfigMap they were read from.
 type AsPublished = (Revision, Arc<[Rule]>);
 
-/// Answers for simulated nodes.
+/// Source of logs and usage for simulated nodes.
 pub struct Kubelets {
     fleet: Fleet,
     own: Arc<[Rule]>,
     store: Store,
     rings: Rings,
-    /// The rules of other fleets, as they were published last.
+    /// Rules of other fleets, as last published.
     others: Mutex<BTreeMap<String, AsPublished>>,
 }
 
-/// Why a node does not answer.
+/// Reason for which a node is not available.
 enum Silence {
-    /// It is not there.
+    /// The node does not exist.
     Missing,
-    /// Nobody can reach it, for a reason in the words of a network.
+    /// The node cannot be reached; the reason is an error message of a network client.
     Unreachable(&'static str),
-    /// Nobody knows the rules of its fleet.
+    /// The rules of its fleet are not published.
     Unpublished,
 }
 
 impl Kubelets {
-    /// Answers for the nodes of a fleet in this process and for those of others, whose pods are in the store. What the
-    /// components of the control plane say is in the rings.
+    /// Returns the source for the nodes of this process's fleet and of others, whose pods are in `store`.
+    /// The logs of control plane components are in `rings`.
     pub fn new(fleet: Fleet, store: Store, rings: Rings) -> Kubelets {
         Kubelets { own: fleet.rules.clone().into(), fleet, store, rings, others: Mutex::default() }
     }
 
-    /// The rules by which the containers on a node behave.
+    /// Returns the rules for the containers on a node.
     fn rules(&self, snapshot: &Snapshot, node: &str, now: Time) -> Result<Arc<[Rule]>, Silence> {
         let object = find(snapshot, "nodes", node).ok_or(Silence::Missing)?;
         match Power::of(&object) {
@@ -76,7 +76,7 @@ impl Kubelets {
         let lease = find(snapshot, nodes::LEASE, &format!("{}/{node}", nodes::LEASES));
         if self.fleet.owns(&object) || !lease.is_some_and(|lease| nodes::is_held(&lease, now)) {
             return Err(Silence::Unreachable(
-                "connect: connection refused (nobody runs this simulated node now)",
+                "connect: connection refused (no fleet runs this simulated node now)",
             ));
         }
         let place = format!("{}/{fleet}", published::NAMESPACE);
@@ -90,14 +90,14 @@ impl Kubelets {
         Ok(rules)
     }
 
-    /// Whether there are simulated nodes, or will be in a moment: clients remember for long which groups they found.
+    /// `true` if there are simulated nodes, or will be soon: clients cache discovery for long.
     fn simulates(&self, snapshot: &Snapshot) -> bool {
         let table = Resource::new("nodes").ok().and_then(|nodes| snapshot.table(&nodes));
         let is_simulated = |node: &Record| node.tags().label(SIMULATED).is_some();
         self.fleet.count > 0 || table.is_some_and(|table| table.range("", None).any(is_simulated))
     }
 
-    /// The refusal of a log of a node that does not answer, in upstream's words where it has any.
+    /// Error for the log of a node that is not available, with upstream's message if there is one.
     fn refused(
         &self,
         snapshot: &Snapshot,
@@ -143,7 +143,7 @@ impl LogSource for Kubelets {
     ) -> Result<ContainerLog, Status> {
         if let Some(component) = self.fleet.component(pod) {
             return match previous {
-                // What ran before was another process.
+                // The previous container was another process.
                 true => Err(Status::bad_request(format!(
                     "previous terminated container {container:?} in pod {:?} not found",
                     pod.key().name()
@@ -209,7 +209,7 @@ impl UsageSource for Kubelets {
     }
 }
 
-/// A node on which nothing runs uses nothing, and says so.
+/// Fills in zero usage, for a node without containers.
 fn whole(mut node: UsageSample) -> UsageSample {
     let sum = node.parts.entry(String::new()).or_default();
     for resource in ["cpu", "memory"] {
@@ -218,7 +218,7 @@ fn whole(mut node: UsageSample) -> UsageSample {
     node
 }
 
-/// What is known of something of which nothing was measured.
+/// Returns a sample without usage.
 fn nothing(record: &Record, now: Time) -> UsageSample {
     UsageSample {
         namespace: record.namespace().unwrap_or_default().to_owned(),
@@ -230,7 +230,7 @@ fn nothing(record: &Record, now: Time) -> UsageSample {
     }
 }
 
-/// The objects of a resource that are meant, below the place of their namespace.
+/// Returns the selected objects of a resource below the prefix of their namespace.
 fn records<'a>(
     snapshot: &'a Snapshot,
     resource: &str,
@@ -250,7 +250,7 @@ fn records<'a>(
     }
 }
 
-/// How the keys of a namespace begin; empty for all.
+/// Path prefix of a namespace; empty for all.
 fn place(namespace: &str) -> String {
     if namespace.is_empty() { String::new() } else { format!("{namespace}/") }
 }
@@ -259,13 +259,13 @@ fn object(resource: &str, record: &Record) -> Option<Object> {
     objects::object(Key::from_path(&Resource::new(resource).ok()?, record.path()).ok()?, record)
 }
 
-/// The object at a path.
+/// Returns the object at a path.
 fn find(snapshot: &Snapshot, resource: &str, path: &str) -> Option<Object> {
     let table = snapshot.table(&Resource::new(resource).ok()?)?;
     object(resource, table.get(path)?)
 }
 
-/// The nodes that are asked: those that somebody reaches and whose rules are known.
+/// Cache of the rules of nodes; `None` for nodes that are not available.
 struct Asked<'a> {
     kubelets: &'a Kubelets,
     snapshot: &'a Snapshot,
@@ -283,8 +283,8 @@ impl Asked<'_> {
         rules
     }
 
-    /// What the containers of a pod use; nothing if its node cannot be asked, nothing runs, or it stands for what runs in
-    /// this process.
+    /// Returns the usage of a pod's containers; `None` if its node is not available, no container runs, or
+    /// the pod represents a component of this process.
     fn used(&mut self, pod: &Record) -> Option<ContainerUsage> {
         let rules = self.rules(pod.tags().field("spec.nodeName")?)?;
         let pod = object("pods", pod).filter(|pod| self.kubelets.fleet.component(pod).is_none())?;

@@ -1,7 +1,7 @@
-//! The last lines of the log, component by component, for those who ask the pods of the control plane for them.
+//! Last log lines of each component, for `kubectl logs` of control plane pods.
 //!
-//! A line belongs to the component that it names in the field `component`, or whose crate it comes from; all else is
-//! said by the server. What the log leaves out because of its level is not here either.
+//! A line belongs to the component in its field `component`, or to that of its crate; all others belong to
+//! the server. Lines below the log level are not kept.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -19,44 +19,44 @@ use tracing_subscriber::layer::Context;
 
 use crate::clock::SystemClock;
 
-/// How many lines of a component are kept.
+/// Maximum number of lines per component.
 const LINES_MAX: usize = 1000;
-/// How many bytes of a line are kept.
+/// Maximum bytes of a line.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// What one component said last.
+/// Last lines of one component.
 #[derive(Debug, Default)]
 struct Ring {
     lines: VecDeque<(Time, String)>,
-    /// How many lines are kept no longer.
+    /// Number of lines that have been dropped.
     dropped: usize,
 }
 
-/// What each component said last.
+/// Last lines of each component.
 #[derive(Clone, Debug, Default)]
 pub struct Rings(Arc<[Mutex<Ring>; COMPONENTS.len()]>);
 
 impl Rings {
     fn of(&self, component: &str) -> &Mutex<Ring> {
         let place = COMPONENTS.iter().position(|known| *known == component);
-        // The server says what nobody else does, and comes first.
+        // The server is first, and gets the lines of unknown components.
         &self.0[place.unwrap_or(0)]
     }
 
-    /// The first line of a component, which tells where it runs. Whoever watches the process knows that already, so it
-    /// is in no other log.
+    /// Adds the first line of a component, which contains the place where it runs. It is redundant in the
+    /// process log, so it is only here.
     pub fn begin(&self, component: &str) {
         let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
         self.tell(component, &format!("{component} runs in setpoint {version}, process {process}"));
     }
 
-    /// A line of a component that is in no other log.
+    /// Adds a line of a component that is not in the process log.
     pub fn tell(&self, component: &str, text: &str) {
         let now = SystemClock.now();
         self.push(component, now, format!("{}  INFO setpoint: {text}", Micros(now)));
     }
 
-    /// The last lines of a component. It goes on for as long as the process does.
+    /// Returns the last lines of a component. The log grows as long as the process runs.
     pub fn container_log(&self, component: &str) -> ContainerLog {
         let ring = self.of(component).lock();
         let lines = ring.lines.iter().cloned().collect();
@@ -86,12 +86,12 @@ impl<S: Subscriber> Layer<S> for Rings {
             end -= 1;
         }
         line.truncate(end);
-        // Who reads a log reads it line by line.
+        // Logs are read line by line, so a line must not contain a newline.
         self.push(component, now, line.replace('\n', "\\n"));
     }
 }
 
-/// The component that a crate is.
+/// Component of a crate.
 fn from(target: &str) -> &'static str {
     match target.split("::").next().unwrap_or_default() {
         "setpoint_scheduler" => "kube-scheduler",
@@ -100,7 +100,7 @@ fn from(target: &str) -> &'static str {
     }
 }
 
-/// The words of one line.
+/// Fields of one log line.
 #[derive(Default)]
 struct Words {
     component: Option<&'static str>,
@@ -112,7 +112,7 @@ impl Visit for Words {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "component" => self.component = COMPONENTS.into_iter().find(|known| *known == value),
-            // A panic says where it happened, which tells whose it is.
+            // A panic's place contains the crate, and thus the component.
             "place" if value.contains("scheduler/") => self.component = Some("kube-scheduler"),
             "place" if value.contains("controllers/") => self.component = Some("kube-controller-manager"),
             _ => {}
@@ -121,7 +121,7 @@ impl Visit for Words {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a text never fails.
+        // Writing to a string never fails.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_belongs_to_the_component_it_names_and_old_lines_go() {
+    fn lines_belong_to_their_component_and_old_lines_are_dropped() {
         let rings = Rings::default();
         let subscriber = tracing_subscriber::registry().with(rings.clone());
         tracing::subscriber::with_default(subscriber, || {

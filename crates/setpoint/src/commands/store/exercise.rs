@@ -1,16 +1,16 @@
-//! `setpoint store exercise`: a load that keeps a ledger.
+//! `setpoint store exercise`: a load that prints a ledger.
 //!
-//! Each writer works on keys of its own, one operation after another, and says on standard output what it is
-//! about to do and what became of it, each line with one system call:
+//! Each writer works on its own keys, one operation at a time, and prints each operation and its outcome to the
+//! standard output, each line with one system call:
 //!
 //! ```text
-//! try WRITER NUMBER put|delete|stale KEY     about to put NUMBER at KEY, delete it, or be refused
+//! try WRITER NUMBER put|delete|stale KEY     will put NUMBER at KEY, delete it, or be rejected
 //! ack WRITER NUMBER REVISION                 it is durable
-//! refused WRITER NUMBER                      it was refused
+//! refused WRITER NUMBER                      it was rejected
 //! ```
 //!
-//! Whoever reads this can kill the process at any moment, open the directory again, and hold it to its word:
-//! what was acknowledged is there, what was refused is not. Numbers go on over restarts.
+//! A test can kill the process at any moment, reopen the directory, and compare it with the ledger: acknowledged
+//! operations are in the store, rejected ones are not. Numbers continue after a restart.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,27 +22,27 @@ use setpoint_store::{Cause, CommitError, Draft, Expect, Housekeeper, Proposal, S
 
 use super::{SystemClock, entropy, open_with};
 
-/// How many keys a writer has.
+/// Number of keys per writer.
 const KEYS: u64 = 7;
 
-/// What can be said to `setpoint store exercise`.
+/// Arguments of `setpoint store exercise`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The data directory
+    /// Data directory
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
-    /// How many writers at a time
+    /// Number of concurrent writers
     #[arg(long, default_value_t = 8)]
     writers: u64,
-    /// How many operations each writer does; without an end if not given
+    /// Number of operations per writer [default: unlimited]
     #[arg(long)]
     operations: Option<u64>,
-    /// Use tiny segments and checkpoints, so that everything happens often
+    /// Use tiny segments and checkpoints, so that rotation and compaction happen often
     #[arg(long)]
     small: bool,
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut options = DiskOptions { entropy: entropy(), ..DiskOptions::default() };
     if arguments.small {
@@ -83,7 +83,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The highest number that this writer ever put, so that a restart goes on from there.
+    /// Returns the highest number that this writer has put, from which a restart continues.
     fn last_number(&self) -> anyhow::Result<u64> {
         let counter = self.store.snapshot().get(&self.key("counter")?).map(|record| record.value());
         Ok(counter.and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok()).unwrap_or(0))
@@ -93,8 +93,8 @@ impl Writer<'_> {
         Ok(Key::namespaced(self.resource, &format!("writer-{}", self.id), name)?)
     }
 
-    /// Every fifth number deletes, every seventh must be refused, the rest put; now and then the counter is
-    /// moved on, by a commit of its own.
+    /// Every fifth number deletes, every seventh must be rejected, the others put. From time to time the
+    /// counter is updated, in its own commit.
     fn operate(&self, number: u64) -> anyhow::Result<()> {
         let name =
             if number.is_multiple_of(11) { "counter".to_owned() } else { format!("key-{}", number % KEYS) };

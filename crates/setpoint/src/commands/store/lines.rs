@@ -1,4 +1,4 @@
-//! An export: a line of JSON that says what it is, then one for each object.
+//! Export format: a header as a line of JSON, then one line per object.
 //!
 //! ```text
 //! {"export":"setpoint","format":1,"objects":1,"revision":17}
@@ -18,7 +18,7 @@ use setpoint_store::{Cause, Commit, Record, Snapshot};
 
 const FORMAT: u64 = 1;
 
-/// Writes all objects of a state.
+/// Writes all objects of a snapshot.
 pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let revision = snapshot.revision().0;
     let header =
@@ -69,7 +69,7 @@ fn object(resource: &Resource, record: &Record) -> Value {
     line
 }
 
-/// Reads what [`write()`] wrote, all of it or nothing.
+/// Reads the output of [`write()`], completely or not at all.
 pub fn read(input: impl BufRead) -> anyhow::Result<Snapshot> {
     let mut lines = input.lines();
     let header = lines.next().context("the export is empty")?.context("cannot read the export")?;
@@ -80,7 +80,7 @@ pub fn read(input: impl BufRead) -> anyhow::Result<Snapshot> {
         "the export has format {}, this program reads {FORMAT}",
         header["format"]
     );
-    let revision = Revision(header["revision"].as_u64().context("the export does not say its revision")?);
+    let revision = Revision(header["revision"].as_u64().context("the export has no revision")?);
     let mut objects = Vec::new();
     for (number, line) in lines.enumerate() {
         let line = line.context("cannot read the export")?;
@@ -99,7 +99,7 @@ pub fn read(input: impl BufRead) -> anyhow::Result<Snapshot> {
         header["objects"],
         objects.len()
     );
-    Snapshot::of_objects(revision, objects).context("the export holds an object that is none")
+    Snapshot::of_objects(revision, objects).context("the export contains an invalid object")
 }
 
 fn parse(line: &str) -> anyhow::Result<Commit> {

@@ -1,14 +1,15 @@
-//! The addresses and names of a server: where it is reached, what it advertises, what its certificate has to contain.
+//! Addresses and names of a server: the reachable and the advertised address, and the names in its
+//! certificate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use setpoint_api::names::ip::Cidr;
 use setpoint_server::pipeline::service_network::ranges;
 
-/// The most addresses of interfaces that a certificate names.
+/// Maximum number of interface addresses in a certificate.
 const INTERFACE_ADDRESSES_MAX: usize = 64;
 
-/// Where clients on this machine find a server that may listen everywhere.
+/// Returns the address for clients on this machine, of a server that may listen on all interfaces.
 pub fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         let everywhere = address.is_ipv4();
@@ -17,12 +18,13 @@ pub fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Where others find a server: an address that only this machine knows is none for them, and endpoints may not have
-/// it, so they are told the one by which the machine would reach the world, though the server may not listen there.
-/// There is none if the machine has no network.
+/// Returns the address for clients on other machines. Endpoints must not contain a loopback address, so for
+/// a server on one this is the address with the default route, on which the server may not listen. `None` if
+/// the machine has no network.
 pub fn advertised(mut address: SocketAddr) -> Option<SocketAddr> {
     if address.ip().is_unspecified() || address.ip().is_loopback() {
-        // Nothing is sent: this only asks for the way to an address that is kept for documentation.
+        // `connect` on UDP sends nothing: it only selects the route to an address reserved for
+        // documentation.
         let (from, to) = match address {
             SocketAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9"),
             SocketAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9"),
@@ -36,16 +38,16 @@ pub fn advertised(mut address: SocketAddr) -> Option<SocketAddr> {
 
 /// Names and addresses of a server.
 pub struct Identity<'a> {
-    /// The address that it listens on.
+    /// Address that it listens on.
     pub listen: IpAddr,
-    /// The address under which others are told to find it.
+    /// Address for clients on other machines.
     pub advertised: Option<IpAddr>,
     /// Names and addresses that the administrator added.
     pub extra: &'a [String],
 }
 
-/// The names under which clients may know the server, also as the `kubernetes` Service. A server that listens on every
-/// interface is known by the address of each.
+/// Returns the names for the serving certificate, including those of the `kubernetes` Service. A server that
+/// listens on all interfaces has the address of each.
 pub fn names<'a>(identity: &Identity<'_>, service_ranges: impl Iterator<Item = &'a Cidr>) -> Vec<String> {
     let fixed = [
         "localhost",
@@ -77,7 +79,7 @@ pub fn names<'a>(identity: &Identity<'_>, service_ranges: impl Iterator<Item = &
     names
 }
 
-/// Reads a list of names and addresses, as `--tls-san` takes it.
+/// Parses a list of names and addresses for `--tls-san`.
 pub fn parse_names(text: &str) -> Result<Vec<String>, String> {
     let parse = |part: &str| {
         let part = part.trim();
@@ -102,14 +104,14 @@ fn is_dns_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// The addresses of this machine's interfaces, but for those that only the machine itself or its own link can use.
+/// Addresses of this machine's interfaces, without loopback and link-local ones.
 fn interface_addresses() -> Vec<IpAddr> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let v4 = parse_v4(&read("/proc/net/fib_trie")).into_iter().map(IpAddr::from);
     v4.chain(parse_v6(&read("/proc/net/if_inet6")).into_iter().map(IpAddr::from)).collect()
 }
 
-/// The local addresses in the kernel's routing table.
+/// Parses the local addresses in the kernel's routing table.
 fn parse_v4(table: &str) -> Vec<Ipv4Addr> {
     let mut addresses: Vec<Ipv4Addr> = Vec::new();
     let mut last = None;
@@ -125,7 +127,7 @@ fn parse_v4(table: &str) -> Vec<Ipv4Addr> {
     addresses
 }
 
-/// The addresses in the kernel's list of interfaces: the address in hexadecimal, index, prefix, scope, flags, name.
+/// Parses the kernel's list of interfaces: the address in hexadecimal, index, prefix, scope, flags, name.
 fn parse_v6(list: &str) -> Vec<Ipv6Addr> {
     const GLOBAL: &str = "00";
     let lines = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -138,18 +140,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_are_never_told_an_address_that_only_this_machine_knows() {
+    fn loopback_address_is_never_advertised() {
         for address in ["127.0.0.1:6443", "0.0.0.0:6443", "[::1]:6443", "[::]:6443"] {
-            let told = advertised(address.parse().unwrap());
-            let useful = |told: SocketAddr| !told.ip().is_loopback() && !told.ip().is_unspecified();
-            assert!(told.is_none_or(|told| useful(told) && told.port() == 6443), "{address}: {told:?}");
+            let found = advertised(address.parse().unwrap());
+            let useful = |found: SocketAddr| !found.ip().is_loopback() && !found.ip().is_unspecified();
+            assert!(found.is_none_or(|found| useful(found) && found.port() == 6443), "{address}: {found:?}");
         }
         let own: SocketAddr = "192.0.2.9:7443".parse().unwrap();
         assert_eq!(advertised(own), Some(own));
     }
 
     #[test]
-    fn the_addresses_of_every_interface_are_read() {
+    fn addresses_of_all_interfaces_are_parsed() {
         let table = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     |-- 10.1.0.0\n        \
                      /24 link UNICAST\nLocal:\n     |-- 10.1.0.7\n        /32 host LOCAL\n     |-- 10.1.0.255\n        \
                      /32 link BROADCAST\n     |-- 127.0.0.1\n        /32 host LOCAL\n     |-- 192.0.2.4\n        \
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_listens_everywhere_is_known_by_what_it_advertises_and_by_added_names() {
+    fn certificate_has_advertised_and_added_names() {
         let listen = "0.0.0.0".parse().unwrap();
         let advertised = advertised(SocketAddr::new(listen, 6443)).map(|address| address.ip());
         let extra = parse_names("API.example.com, 192.0.2.77,*.example.org,2001:DB8::1").unwrap();
@@ -172,7 +174,7 @@ mod tests {
             assert!(names.iter().any(|name| name == wanted), "{wanted}: {names:?}");
         }
         assert!(advertised.is_none_or(|address| names.contains(&address.to_string())), "{names:?}");
-        assert!(!names.contains(&"0.0.0.0".to_owned()), "nobody reaches a server there");
+        assert!(!names.contains(&"0.0.0.0".to_owned()), "clients cannot connect to it");
         for wrong in ["", "a,,b", "with space", "a/b", "*.", "*", "a_b"] {
             assert!(parse_names(wrong).is_err(), "{wrong:?}");
         }

@@ -1,16 +1,16 @@
-//! Safe mode: a way out when an object ends the process at every start.
+//! Safe mode: recovery when an object ends the process at every start.
 //!
-//! A panic in a plan is contained by the loop. An abort is not: a failed allocation, a stack overflow, or the kernel's
-//! OOM killer. An object that causes one does so again in the first pass of the loop after each start, that is, while
-//! each key that was listed is planned once. So the data directory holds a small file for as long as a first pass
-//! takes; it names the key that is being planned. The file is removed when the first pass is over, and on a clean stop.
-//! If it is there at a start, the process before died in its first pass. After [`DEATHS_MAX`] such deaths in a row at
-//! the same key, the server starts in safe mode: it serves the API and runs no controller, scheduler or node, so that
-//! the object can be deleted.
+//! A panic in a plan is contained by the loop. An abort is not: a failed allocation, a stack overflow, or
+//! the kernel's OOM killer. An object that causes one does so again in the first pass of the loop after each
+//! start, that is, while each listed key is planned once. Therefore, during the first pass the data
+//! directory holds a small file with the key that is being planned. The file is removed at the end of the
+//! first pass, and on a clean stop. If it exists at a start, the previous process crashed in its first pass.
+//! After [`DEATHS_MAX`] consecutive crashes at the same key, the server starts in safe mode: it serves the
+//! API and runs no controller, scheduler or node, so that the object can be deleted.
 //!
-//! Servers that are killed from outside do not come into safe mode: three kills in a row would all have to fall into
-//! first passes, and into the plan of the same key. The start after a safe mode is a normal one again; a further death
-//! at the same key leads back.
+//! Servers that are killed from outside do not enter safe mode: three consecutive kills would all have to
+//! hit a first pass, and the plan of the same key. The start after a safe mode is a normal one again;
+//! another crash at the same key leads back to safe mode.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -23,18 +23,19 @@ use setpoint_reconcile::engine::FirstPass;
 use super::say;
 use crate::commands::loops::{Choice, SCHEDULER};
 
-/// Deaths in a row at one key after which a server starts in safe mode.
+/// Consecutive crashes at one key after which a server starts in safe mode.
 pub const DEATHS_MAX: u32 = 3;
 /// Name of the file in the data directory.
 const NAME: &str = "first-pass";
-/// Size of the file. It is overwritten in place, with one system call for each key; a key has less than half of this.
+/// Size of the file in bytes. It is overwritten in place, with one system call per key; a key has less than
+/// half of this.
 const BYTES: usize = 2048;
-/// Where a process is before the first key is planned.
+/// Content of the file before the first key is planned.
 const LISTING: &str = "listing objects";
-/// Where a process is that runs no controllers.
+/// Content of the file in safe mode.
 const SAFE_MODE: &str = "safe mode";
 
-/// Deaths in a row at one place of the first pass.
+/// Consecutive crashes at one place of the first pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deaths {
     count: u32,
@@ -42,8 +43,8 @@ pub struct Deaths {
 }
 
 impl Deaths {
-    /// Reads what the last process left: the deaths before it, and where it was itself. A file that is torn or of
-    /// another making counts for nothing.
+    /// Parses the file of the previous process: the crashes before it, and its own last key. A torn or
+    /// foreign file counts as no crash.
     fn parse(text: &str) -> Deaths {
         let mut lines = text.lines();
         let before = lines
@@ -55,14 +56,15 @@ impl Deaths {
         };
         match place {
             "" => Deaths::default(),
-            // It gets one more try, whatever became of the object.
+            // The start after safe mode gets one more attempt.
             SAFE_MODE => Deaths { count: DEATHS_MAX - 1, ..before },
             place if place == before.place => Deaths { count: before.count.saturating_add(1), ..before },
             place => Deaths { count: 1, place: place.to_owned() },
         }
     }
 
-    /// Returns the controller and the key in whose plan the last processes died, if that is so often enough to run none.
+    /// Returns the controller and the key in whose plan the previous processes crashed, if that happened
+    /// [`DEATHS_MAX`] times.
     pub fn poison(&self) -> Option<(&str, &str)> {
         if self.count < DEATHS_MAX {
             return None;
@@ -71,7 +73,7 @@ impl Deaths {
     }
 }
 
-/// The file.
+/// File that records the progress of the first pass.
 pub struct Marker {
     path: PathBuf,
     file: File,
@@ -79,7 +81,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Notes the begin of a first pass over a data directory.
+    /// Records the start of a first pass over a data directory.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -95,12 +97,12 @@ impl Marker {
         Ok(marker)
     }
 
-    /// Deaths of the processes before this one.
+    /// Crashes of the previous processes.
     pub fn deaths(&self) -> &Deaths {
         &self.deaths
     }
 
-    /// Notes that this process runs no controllers.
+    /// Records that this process runs in safe mode.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -118,23 +120,24 @@ impl Marker {
 
 impl FirstPass for Marker {
     fn begin_plan(&mut self, controller: &str, key: &Key) {
-        // A disk that is full must not stop the loop, and nothing is lost but this hint.
+        // A full disk must not stop the loop, and only this hint is lost.
         let _ = self.note(&format!("{controller} {key}"));
     }
 
     fn end(&mut self) {
-        // A file that stays counts as one death at most.
+        // A file that remains counts as one crash at most.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Returns the loop with its first pass noted in the data directory; in safe mode, a loop without controllers.
+/// Returns the loop with its first pass recorded in the data directory; in safe mode, a loop without
+/// controllers.
 pub fn guard(engine: Engine, data_dir: Option<&Path>, choice: &Choice) -> Engine {
     let Some(data_dir) = data_dir else { return engine };
     let marker = match Marker::begin(data_dir) {
         Ok(marker) => marker,
         Err(error) => {
-            tracing::warn!(%error, "cannot note the first pass of the loop");
+            tracing::warn!(%error, "cannot record the first pass of the loop");
             return engine;
         }
     };
@@ -144,14 +147,14 @@ pub fn guard(engine: Engine, data_dir: Option<&Path>, choice: &Choice) -> Engine
         return engine.followed(Box::new(marker));
     };
     if let Err(error) = marker.note_safe_mode() {
-        tracing::warn!(%error, "cannot note the safe mode");
+        tracing::warn!(%error, "cannot record safe mode");
     }
     say(format_args!("{line}"));
     tracing::error!("{line}");
     Engine::new(Vec::new(), []).narrow().with_notice(line)
 }
 
-/// Returns what operators read in safe mode; nothing if the controller that died does not run.
+/// Returns the message for operators in safe mode; `None` if the controller that crashed is not chosen.
 fn safe_mode(controller: &str, key: &str, choice: &Choice) -> Option<String> {
     let runs = "no controller, scheduler or node runs";
     if controller.is_empty() {
@@ -172,8 +175,9 @@ fn safe_mode(controller: &str, key: &str, choice: &Choice) -> Option<String> {
     ))
 }
 
-/// Returns what was planned under a key, and what to do about it. The key of a planner that takes many objects at once
-/// names none of them: that of the scheduler is its Lease, and that of the pods of a node is the node.
+/// Returns a description of the objects that were planned under a key, and the advice for operators. The key
+/// of a planner of many objects is not one of them: for the scheduler it is its Lease, for the pods of a
+/// node it is the node.
 fn suspects(controller: &str, key: &str) -> (String, String) {
     if controller == SCHEDULER {
         let remedy = "delete the pod without a node, or the persistent volume, that was created last";
@@ -188,7 +192,7 @@ fn suspects(controller: &str, key: &str) -> (String, String) {
     }
 }
 
-/// Removes the file of a process that ends as it should. That of a safe mode stays.
+/// Removes the file on a clean stop. In safe mode the file stays.
 pub fn forget(data_dir: &Path) {
     let path = data_dir.join(NAME);
     let is_safe_mode = |text: String| text.lines().nth(1).is_some_and(|line| line.trim() == SAFE_MODE);
@@ -203,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that dies while it plans a key; the deaths that it found.
+    /// Simulates a process that crashes while it plans a key. Returns the crashes that it found.
     fn die_at(dir: &Path, name: &str) -> Deaths {
         let mut marker = Marker::begin(dir).unwrap();
         marker.begin_plan("copier", &key_of("things", "a", "first").unwrap());
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn three_deaths_in_a_row_at_one_key_are_poison() {
+    fn three_consecutive_crashes_at_one_key_enter_safe_mode() {
         let dir = tempfile::tempdir().unwrap();
         for death in 0..DEATHS_MAX {
             assert_eq!(die_at(dir.path(), "x").poison(), None, "after {death} deaths");
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_never_names_a_key_that_stands_for_other_objects() {
+    fn advice_never_names_a_key_of_several_objects() {
         let choice = crate::commands::loops::choice("*").unwrap();
         let line = safe_mode(SCHEDULER, "leases.coordination.k8s.io/kube-system/kube-scheduler", &choice);
         let line = line.unwrap();
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_at_several_keys_or_after_a_first_pass_are_no_poison() {
+    fn crashes_at_several_keys_or_after_a_first_pass_do_not_enter_safe_mode() {
         let dir = tempfile::tempdir().unwrap();
         for round in 0..20 {
             assert_eq!(die_at(dir.path(), ["x", "y"][round % 2]).poison(), None);
@@ -252,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_any_content_are_read() {
+    fn files_with_any_content_are_parsed() {
         let dir = tempfile::tempdir().unwrap();
         for text in ["", "x", "3", "3 a b\n", "99999999999 a\na\n", "\u{fffd}\0\0", "3 listing objects\n\n"] {
             std::fs::write(dir.path().join(NAME), text).unwrap();

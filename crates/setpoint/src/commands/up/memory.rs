@@ -1,15 +1,16 @@
-//! Limit of the store by the memory of the machine.
+//! Default limit of live objects, from the memory of the machine.
 //!
-//! All live objects are in memory, and with indexes, views and history they take some five times their bytes.
+//! All live objects are in memory, and with indexes, views and history they take some five times their
+//! bytes.
 
 use std::fs::read_to_string;
 
-/// Part of the memory that the bytes of live objects may take: an eighth.
+/// Fraction of the memory that live objects may take: an eighth.
 const SHARE: u64 = 8;
-/// Smallest limit, for machines that do not tell their memory: some 50,000 small objects.
+/// Minimum limit, and the limit if the memory is unknown: some 50,000 small objects.
 const LIVE_BYTES_MIN: u64 = 64 << 20;
 
-/// Returns the bytes of live objects that this machine has memory for.
+/// Returns the default maximum of bytes of live objects.
 pub fn live_bytes() -> u64 {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     let group = read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
@@ -20,7 +21,7 @@ fn share(memory: Option<u64>) -> u64 {
     memory.map_or(0, |bytes| bytes / SHARE).max(LIVE_BYTES_MIN)
 }
 
-/// Reads the memory of the machine from `/proc/meminfo`, in bytes.
+/// Parses `/proc/meminfo`. Returns the memory of the machine in bytes.
 fn total(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes << 10)

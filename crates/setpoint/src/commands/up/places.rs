@@ -1,4 +1,4 @@
-//! Where things are kept.
+//! Paths of the data directory, the certificates and the kubeconfig.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use super::Arguments;
 use crate::clock::{SystemClock, entropy};
 use crate::commands::default_data_dir;
 
-/// Where the store, the certificates and the kubeconfig are.
+/// Paths of the store, the certificates and the kubeconfig.
 #[derive(Clone)]
 pub struct Places {
-    /// None if everything is in memory.
+    /// Data directory; `None` if the store is in memory.
     pub data_dir: Option<PathBuf>,
     pub kubeconfig: PathBuf,
-    /// A directory that was made for this run alone.
+    /// Directory that was created for this run only.
     temporary: Option<PathBuf>,
 }
 
 impl Places {
-    /// What the arguments say, and defaults for what they do not.
+    /// Returns the paths from the arguments, with defaults.
     pub fn choose(arguments: &Arguments) -> anyhow::Result<Places> {
         let data_dir = match (&arguments.data_dir, arguments.ephemeral) {
             (_, true) => None,
@@ -33,7 +33,7 @@ impl Places {
             (Some(path), _) => (path.clone(), None),
             (None, Some(dir)) => (dir.join("kubeconfig"), None),
             (None, None) => {
-                // The number keeps strangers on the machine from being there first.
+                // The random number prevents other users of the machine from creating the directory first.
                 let dir = std::env::temp_dir().join(format!("setpoint-{:016x}", entropy()));
                 (dir.join("kubeconfig"), Some(dir))
             }
@@ -41,7 +41,7 @@ impl Places {
         Ok(Places { data_dir, kubeconfig: std::path::absolute(kubeconfig)?, temporary })
     }
 
-    /// The place of the store, for people.
+    /// Location of the store, for messages.
     pub fn shown(&self) -> String {
         match &self.data_dir {
             Some(dir) => format!("in {}", dir.display()),
@@ -49,7 +49,7 @@ impl Places {
         }
     }
 
-    /// Where the built-in provisioner has its volumes: beside the store, or in a place that nobody keeps.
+    /// Directory for the volumes of the built-in provisioner: beside the store, or a temporary one.
     pub fn volumes(&self) -> String {
         let dir = match (&self.data_dir, &self.temporary) {
             (Some(dir), _) | (None, Some(dir)) => dir.clone(),
@@ -59,8 +59,9 @@ impl Places {
         dir.join("volumes").to_string_lossy().into_owned()
     }
 
-    /// Fails if certificates are there that a server issued, but nothing of the store that it had: a store is there before
-    /// the first certificate. An authority alone may have been put there by its owner.
+    /// Fails if there are issued certificates but no store: the store is always created before the first
+    /// certificate. A certificate authority alone is accepted, because an administrator may have provided
+    /// it.
     pub fn check_store(&self) -> anyhow::Result<()> {
         const ISSUED: &str = "pki/apiserver.crt";
         let Some(dir) = self.data_dir.as_ref().filter(|dir| dir.join(ISSUED).exists()) else { return Ok(()) };
@@ -74,7 +75,7 @@ impl Places {
         anyhow::bail!("{}: {lost}", dir.display())
     }
 
-    /// The certificates, kept beside the store.
+    /// Returns the certificates, which are stored beside the store.
     pub fn pki(&self, names: &[String]) -> anyhow::Result<Pki> {
         let now = SystemClock.now();
         Ok(match &self.data_dir {
@@ -83,10 +84,10 @@ impl Places {
         })
     }
 
-    /// Removes what was made for this run alone.
+    /// Removes the directory that was created for this run only.
     pub fn clean_up(&self) {
         if let Some(dir) = &self.temporary {
-            // It holds a key to a server that is gone; what is left of it does no harm.
+            // It holds a key of a server that no longer runs, so leftovers are harmless.
             let _ = std::fs::remove_dir_all(dir);
         }
     }
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_without_a_store_are_refused() {
+    fn certificates_without_a_store_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let places = Places {
             data_dir: Some(dir.path().join("data")),

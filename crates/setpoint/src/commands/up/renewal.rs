@@ -1,4 +1,4 @@
-//! When the certificates of a running server are renewed.
+//! Renewal of the certificates of a running server.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use setpoint_api::Clock;
 use setpoint_pki::certs::Pki;
 
-/// How often the wall clock is looked at. The timer behind a sleep stands still while the machine is suspended and
-/// knows nothing of a clock that is set, so no sleep is longer than this.
+/// Interval at which the wall clock is checked. Timers stop while the machine is suspended and do not follow
+/// changes of the clock, so no sleep is longer than this.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
-/// How many checks pass after a renewal that failed before the next one is tried.
+/// Number of checks between a failed renewal and the next attempt.
 const CHECKS_BETWEEN_RETRIES: u32 = 5;
 
-/// Has `renew` make new certificates whenever those in use are due by the wall clock. It never returns.
+/// Calls `renew` whenever the certificates in use are due by the wall clock. Never returns.
 pub async fn renew_when_due<S: Future<Output = ()>>(
     clock: &dyn Clock,
     mut in_use: Pki,
@@ -52,7 +52,8 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     const START: Time = Time::from_seconds(1_790_000_000);
 
-    /// Checks, of so many, at which certificates were made, while `wall` says what the wall clock shows at each.
+    /// Returns the checks, of `checks` many, at which certificates were renewed, with `wall` as the wall
+    /// clock at each check.
     fn renewals(checks: u32, wall: impl Fn(u32) -> Time, fails: impl Fn(u32) -> bool) -> Vec<u32> {
         let names = ["localhost".to_owned()];
         let (clock, check) = (ManualClock::new(START), AtomicU32::new(0));
@@ -82,25 +83,25 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_renewed_when_two_thirds_of_their_life_are_over() {
+    fn certificates_are_renewed_after_two_thirds_of_their_life() {
         let made = renewals(300, |check| START.after(DAY * check), |_| false);
         assert_eq!(made, [244], "of 365 days");
     }
 
     #[test]
-    fn a_machine_that_slept_for_months_renews_at_the_next_check() {
+    fn suspended_machine_renews_at_the_next_check() {
         let wall = |check| START.after(if check < 3 { Duration::ZERO } else { DAY * 300 });
         assert_eq!(renewals(10, wall, |_| false), [3]);
     }
 
     #[test]
-    fn certificates_that_were_made_while_the_clock_was_ahead_are_made_again() {
+    fn certificates_from_a_future_clock_are_renewed() {
         let wall = |check| START.after(if (3..6).contains(&check) { DAY * 300 } else { DAY });
         assert_eq!(renewals(10, wall, |_| false), [3, 6]);
     }
 
     #[test]
-    fn a_renewal_that_fails_is_tried_again_with_pauses() {
+    fn failed_renewal_is_retried_with_pauses() {
         let made = renewals(20, |_| START.after(DAY * 300), |check| check < 10);
         assert_eq!(made, [1, 6, 11]);
     }

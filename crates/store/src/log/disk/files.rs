@@ -203,7 +203,7 @@ impl Files {
         if first == Revision::ZERO || self.segments.iter().any(|segment| segment.first >= first) {
             return Ok(());
         }
-        let what = format!("the file is missing, and {name} says that it was in use");
+        let what = format!("the file is missing, and {name} records it as in use");
         Err(corrupt(&LogFile::segment(first).name(), 0, &what))
     }
 
