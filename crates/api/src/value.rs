@@ -8,6 +8,7 @@ use compact_str::CompactString;
 
 mod build;
 mod map;
+mod places;
 mod read;
 
 pub use map::Map;

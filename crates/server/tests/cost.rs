@@ -39,3 +39,13 @@ fn cost_of_patches_selectors_and_ownership_is_linear() {
         None => run_under_valgrind(NAME, SHARDS),
     }
 }
+
+#[test]
+fn every_kind_that_is_updated_has_an_object_to_update() {
+    assert_eq!(sweep::not_stored(&Meter::new()), []);
+}
+
+#[test]
+fn every_own_list_is_shared_with_an_earlier_kind() {
+    assert_eq!(sweep::needless_own(), []);
+}

@@ -3,6 +3,7 @@
 use compact_str::CompactString;
 
 use super::Value;
+use super::places::Places;
 
 /// Maximum number of fields for which duplicates are found by pairwise comparison, which is then faster than
 /// sorting.
@@ -15,15 +16,14 @@ const SCAN_LEN_MAX: usize = 32;
 ///
 /// Most objects of the API are small, and a lookup is a linear scan. Labels, annotations and data can have
 /// 100,000 fields in one request, and validation looks up one field per entry of another list, so larger maps
-/// keep an index of positions sorted by key and a lookup costs O(log n). Insertion into an indexed map moves
-/// half of the index (4 bytes per field) and removal renumbers it: build large maps with
-/// [`Map::from_entries`], and shrink them with [`Map::retain`].
+/// keep an index of positions sorted by key: a lookup and an insertion cost O(log n). Removal renumbers the
+/// index: shrink large maps with [`Map::retain`].
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     entries: Vec<(CompactString, Value)>,
-    /// Positions of the entries sorted by key, if there are more than [`SCAN_LEN_MAX`].
-    #[expect(clippy::box_collection, reason = "a pointer, so that a value stays small")]
-    index: Option<Box<Vec<u32>>>,
+    /// Positions of the entries sorted by key, if there are more than [`SCAN_LEN_MAX`]. A pointer, so that a
+    /// value stays small.
+    index: Option<Box<Places>>,
 }
 
 impl Map {
@@ -64,14 +64,15 @@ impl Map {
 
     /// Rebuilds the index, or drops it if there are few fields.
     fn build_index(&mut self) {
-        self.index = (self.entries.len() > SCAN_LEN_MAX).then(|| Box::new(sorted(&self.entries)));
+        self.index =
+            (self.entries.len() > SCAN_LEN_MAX).then(|| Box::new(Places::of(&sorted(&self.entries))));
     }
 
     /// Appends a field whose key is not in the map.
     fn push(&mut self, key: CompactString, value: Value) {
         if let Some(index) = &mut self.index {
-            let at = index.partition_point(|at| self.entries[*at as usize].0 < key);
-            index.insert(at, place_of(self.entries.len()));
+            let (Ok(slot) | Err(slot)) = index.find(|place| self.entries[place as usize].0.cmp(&key));
+            index.insert(slot, place_of(self.entries.len()));
         }
         self.entries.push((key, value));
         if self.index.is_none() && self.entries.len() > SCAN_LEN_MAX {
@@ -95,8 +96,8 @@ impl Map {
     #[must_use]
     pub fn position(&self, key: &str) -> Option<usize> {
         let Some(index) = &self.index else { return self.scan(key.as_bytes()) };
-        let at = index.binary_search_by(|at| self.entries[*at as usize].0.as_str().cmp(key)).ok()?;
-        Some(index[at] as usize)
+        let slot = index.find(|place| self.entries[place as usize].0.as_str().cmp(key)).ok()?;
+        Some(index.get(slot) as usize)
     }
 
     /// Linear scan for a key. Length and first byte distinguish most keys without a call to `memcmp`.
@@ -170,13 +171,18 @@ impl Map {
 
     /// Removes a field; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
-        let at = self.position(key)?;
-        let (_, value) = self.entries.remove(at);
+        let Map { entries, index } = self;
+        let Some(index) = index else {
+            let at = self.scan(key.as_bytes())?;
+            return Some(self.entries.remove(at).1);
+        };
+        let slot = index.find(|place| entries[place as usize].0.as_str().cmp(key)).ok()?;
+        let at = index.get(slot);
+        index.remove(slot);
+        index.close_gap(at);
+        let (_, value) = self.entries.remove(at as usize);
         if self.entries.len() <= SCAN_LEN_MAX {
             self.index = None;
-        } else if let Some(index) = &mut self.index {
-            index.retain(|place| *place as usize != at);
-            index.iter_mut().filter(|place| **place as usize > at).for_each(|place| *place -= 1);
         }
         Some(value)
     }
@@ -188,16 +194,16 @@ impl Map {
             return self.remove(key);
         }
         let Map { entries, index: Some(index) } = self else { return self.remove(key) };
-        let place_in = |index: &[u32], entries: &[(CompactString, Value)], key: &str| {
-            index.binary_search_by(|at| entries[*at as usize].0.as_str().cmp(key)).ok()
+        let slot_of = |index: &Places, entries: &[(CompactString, Value)], key: &str| {
+            index.find(|place| entries[place as usize].0.as_str().cmp(key)).ok()
         };
-        let found = place_in(index, entries, key)?;
-        let at = index[found];
+        let found = slot_of(index, entries, key)?;
+        let at = index.get(found);
         // The index finds the last field by its old position, so it is updated before the entry moves.
         if let Some((last, _)) = entries.last()
-            && let Some(moved) = place_in(index, entries, last)
+            && let Some(moved) = slot_of(index, entries, last)
         {
-            index[moved] = at;
+            index.set(moved, at);
         }
         index.remove(found);
         Some(entries.swap_remove(at as usize).1)
@@ -236,7 +242,8 @@ impl Map {
     pub fn sort(&mut self) {
         self.entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         if let Some(index) = &mut self.index {
-            **index = (0..place_of(self.entries.len())).collect();
+            let order: Vec<u32> = (0..place_of(self.entries.len())).collect();
+            **index = Places::of(&order);
         }
     }
 

@@ -16,7 +16,7 @@ const POD_SPEC: &str = r#"{"restartPolicy":"Never","containers":[{"name":"c","im
 "supplementalGroups":[1]}}"#;
 
 /// Kinds whose groups have no table of cases beside their rules: group, kind, and all but the name.
-const BASES: [(&str, &str, &str); 27] = [
+const BASES: [(&str, &str, &str); 32] = [
     ("", "Pod", r#"{"spec":POD}"#),
     ("", "PodTemplate", r#"{"template":{"metadata":{"labels":{"a":"b"}},"spec":ALWAYS}}"#),
     (
@@ -104,7 +104,43 @@ const BASES: [(&str, &str, &str); 27] = [
     ),
     ("policy", "PodDisruptionBudget", r#"{"spec":{"minAvailable":1,"selector":{"matchLabels":{"a":"b"}}}}"#),
     ("policy", "Eviction", r"{}"),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicy",
+        r#"{"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],
+        "operations":["CREATE"],"resources":["pods"]}]},"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[]"}}]}}"#,
+    ),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", r#"{"spec":{"policyName":"p"}}"#),
+    (
+        "certificates.k8s.io",
+        "CertificateSigningRequest",
+        r#"{"spec":{"signerName":"example.com/s","usages":["client auth"],"request":"REQUEST"}}"#,
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "ClusterRoleBinding",
+        r#"{"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"r"},"subjects":[{"kind":"User","name":"u",
+        "apiGroup":"rbac.authorization.k8s.io"}]}"#,
+    ),
+    (
+        "resource.k8s.io",
+        "DeviceTaintRule",
+        r#"{"spec":{"deviceSelector":{"driver":"d"},"taint":{"key":"k","value":"v","effect":"NoExecute"}}}"#,
+    ),
 ];
+
+/// A request for a certificate in PEM, in base64.
+const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISU1IQUNBUUF3RGpFTU1Bb0dBMVVFQXd3RFlXNXVNRmt3RXdZSEtvWkl6ajBDQVFZSUtvWkl6ajBEQVFjRApRZ0FFOUJVNnF4YXdPYUNudlAzRDVrdkp6RElUWGcva3J4QUJJNFl0dlRvYWlKR2kwR3JpT1RxNndrRWJpYjB5ClRkRExjTWF1aW5hYXpFa1Y4clIzM29MTjRhQUFNQW9HQ0NxR1NNNDlCQU1DQTBnQU1FVUNJRkJvQXpyWldlVUIKSEtnbTZZeGpXa3o5YVdWSExLaFFlVXpSdFpIelFBWitBaUVBOUJjWmpFMUk3MDBLb01WVlhpV0ZPUVBsMDh2SgpOTmt0dVltazJ1cE5CSjQ9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+
+/// The name under which the base object of a kind is stored.
+pub fn stored_name(info: &ResourceInfo) -> &'static str {
+    match info.kind {
+        "APIService" => "v1.a.b",
+        "ClusterTrustBundle" => "a.b:c:stored",
+        "IPAddress" => "10.9.8.7",
+        _ => "stored",
+    }
+}
 
 /// The base object of a kind.
 pub fn base(info: &ResourceInfo) -> Value {
@@ -122,7 +158,7 @@ pub fn base(info: &ResourceInfo) -> Value {
 fn written(info: &ResourceInfo) -> Option<Value> {
     let (.., text) = BASES.iter().find(|(group, kind, _)| (*group, *kind) == (info.group, info.kind))?;
     let always = POD_SPEC.replace("Never", "Always");
-    let text = text.replace("POD", POD_SPEC).replace("ALWAYS", &always);
+    let text = text.replace("POD", POD_SPEC).replace("ALWAYS", &always).replace("REQUEST", REQUEST);
     Some(json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}", info.kind)))
 }
 

@@ -212,6 +212,20 @@ fn patches() -> Vec<Scenario> {
             },
         },
         Scenario {
+            name: "strategic merge patch that removes fields of a map in one element, again and again",
+            store: Some(|len| (DEPLOYMENTS.into(), deployment(&format!("deep-{len}"), &env(1, "v"), ""))),
+            request: |len| {
+                let fields = items(len, |at| format!(r#""u{at:06}":"w""#));
+                let gone =
+                    items(len, |at| format!(r#"{{"name":"N000000","valueFrom":{{"u{at:06}":null}}}}"#));
+                strategic(
+                    len,
+                    "deep-",
+                    &format!(r#""env":[{{"name":"N000000","valueFrom":{{{fields}}}}},{gone}]"#),
+                )
+            },
+        },
+        Scenario {
             name: "strategic merge patch of one element, again and again",
             store: Some(|len| (DEPLOYMENTS.into(), deployment(&format!("again-{len}"), &env(1, "v"), ""))),
             request: |len| {
