@@ -1,3 +1,5 @@
+//! Tests of shared list items: equal readers, partial sharing beyond the budget.
+
 use setpoint_api::printing::table::TableOptions;
 use setpoint_api::resource_types;
 use setpoint_api::{Revision, Time};
