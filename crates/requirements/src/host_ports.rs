@@ -53,7 +53,7 @@ impl FromIterator<HostPort> for HostPorts {
 
 impl HostPorts {
     /// Number of distinct ports.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 
@@ -85,7 +85,7 @@ impl HostPorts {
     /// smaller one.
     #[must_use]
     pub fn has_conflict(&self, other: &HostPorts) -> bool {
-        let (few, many) = if self.len() < other.len() { (self, other) } else { (other, self) };
+        let (few, many) = if self.count() < other.count() { (self, other) } else { (other, self) };
         few.0.keys().any(|port| many.has_conflict_with(port))
     }
 

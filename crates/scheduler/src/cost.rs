@@ -136,7 +136,7 @@ impl SchedulingCost {
             + signature.disks.len();
         // A plain pod costs nothing by this estimate.
         let per_node = if per_node <= 2 { 0 } else { per_node };
-        let fixed = to_u64(terms) * TERM_COST + to_u64(signature.ports.len());
+        let fixed = to_u64(terms) * TERM_COST + to_u64(signature.ports.count());
         SchedulingCost { fixed, per_node: to_u64(per_node) }
     }
 

@@ -6,11 +6,11 @@ use std::path::Path;
 use super::{root, rust_files};
 
 /// Comments that begin with a question word. The goal is fewer than 100.
-const QUESTIONS_MAX: usize = 9_999;
+const QUESTIONS_MAX: usize = 704;
 /// Comments with a word of [`POOR_WORDS`]. The goal is none.
-const POOR_COMMENTS_MAX: usize = 9_999;
+const POOR_COMMENTS_MAX: usize = 115;
 /// Type names that several types of one crate share, counted over all crates. The goal is none.
-const SHARED_NAMES_MAX: usize = 9_999;
+const SHARED_NAMES_MAX: usize = 19;
 
 const QUESTIONS: [&str; 6] = ["Who", "Whoever", "Whom", "What", "How", "Whether"];
 const POOR_WORDS: [&str; 4] = ["anew", "told", "somebody", "nobody"];
