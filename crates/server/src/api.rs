@@ -1,6 +1,6 @@
 //! API service: routes a request, has the pipeline decide, and executes the decision.
 //!
-//! [`Api`] implements [`Service`](crate::exchange::Service), so it runs without sockets. Start at [`service`].
+//! [`Api`] implements [`Service`], so it runs without sockets. Start at [`service`].
 
 mod access;
 mod components;

@@ -5,7 +5,7 @@
 //! rest depends on the number of watches, and watches of the same objects share encoded events: see
 //! [`WatchCoalescer`].
 //!
-//! Start at [`Watch::start`].
+//! Start at [`start`].
 
 mod coalescer;
 
