@@ -231,7 +231,7 @@ fn unwritable_directory_is_reported() {
     assert!(errors.contains("choose a directory that you may write, with --data-dir"), "{errors}");
     let errors = failure(&["--ephemeral", "--port", "0", "--kubeconfig", file.to_str().unwrap()]);
     assert!(
-        errors.contains("was not written by setpoint: choose another place with --kubeconfig"),
+        errors.contains("was not written by setpoint: choose another path with --kubeconfig"),
         "{errors}"
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
