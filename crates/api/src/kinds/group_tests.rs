@@ -247,7 +247,7 @@ fn rules_never_panic_on_missing_fields() {
 }
 
 #[test]
-fn kinds_with_a_status_subresource_keep_status_on_update() {
+fn has_status_matches_the_status_subresource() {
     for info in resources::all().iter().filter(|info| info.version == "v1") {
         if CASES.iter().any(|(group, _)| *group == info.group)
             && let Some(rules) = rules(info.group, info.kind)
