@@ -243,7 +243,7 @@ fn rules_never_panic_on_missing_fields() {
             });
         }
     }
-    assert!(count > 10_000, "only {count} errors: the objects were not judged");
+    assert!(count > 10_000, "only {count} errors: the objects were not validated");
 }
 
 #[test]
