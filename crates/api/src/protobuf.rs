@@ -149,7 +149,7 @@ pub fn to_vec(value: &Value, of: Struct<'_>) -> Vec<u8> {
 /// Encodes a Status in its envelope.
 #[must_use]
 pub fn status_to_vec(status: &Status) -> Vec<u8> {
-    let of = schema::builtin().meta("Status").expect("the table has the shared types");
+    let of = schema::builtin().meta("Status").expect("the table contains meta/v1");
     let value = json::parse(&status.to_json()).expect("a status is written as JSON");
     to_vec(&value, of)
 }

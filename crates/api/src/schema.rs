@@ -112,7 +112,7 @@ impl Schemas {
     #[inline]
     fn record<const BYTES: usize>(&self, section: Section, at: usize) -> &'static [u8; BYTES] {
         let start = self.sections[section as usize].0 + at * BYTES;
-        self.table[start..].first_chunk().expect("a record is whole")
+        self.table[start..].first_chunk().expect("records are complete")
     }
 
     #[inline]
@@ -190,7 +190,7 @@ fn u32_in<const BYTES: usize>(record: &[u8; BYTES], at: usize) -> u32 {
 }
 
 const fn u32_at(table: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*table.split_at(at).1.first_chunk().expect("a record is whole"))
+    u32::from_le_bytes(*table.split_at(at).1.first_chunk().expect("records are complete"))
 }
 
 /// Binary search for the index among `count` sorted records that compares equal.

@@ -172,7 +172,7 @@ impl Value {
         if !matches!(self, Value::Map(_)) {
             *self = Value::map();
         }
-        self.as_map_mut().expect("it was made an object above")
+        self.as_map_mut().expect("the value was replaced by an object above")
     }
 
     /// Returns the object in field `key`. Inserts an empty one if the field is missing or of another type.

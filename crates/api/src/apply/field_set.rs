@@ -80,7 +80,10 @@ impl FieldSet {
 
     /// Creates a set from unsorted nodes with unique elements.
     pub(super) fn from_nodes(mut nodes: Vec<SetNode>) -> FieldSet {
-        debug_assert!(nodes.iter().all(|node| node.member || !node.below.is_empty()), "no node says nothing");
+        debug_assert!(
+            nodes.iter().all(|node| node.member || !node.below.is_empty()),
+            "every node is a member or has children"
+        );
         if !nodes.is_sorted_by(|a, b| a.element < b.element) {
             nodes.sort_unstable_by(|a, b| a.element.cmp(&b.element));
         }

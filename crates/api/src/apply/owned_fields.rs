@@ -126,12 +126,12 @@ mod tests {
         let fields = OwnedFields::from_value(&Value::Raw(stored.into())).unwrap();
         assert!(!fields.may_have_any(&["data", "kind"]));
         assert!(fields.may_have_any(&["data", "spec"]) && fields.may_have_any(&["odd\"name"]));
-        assert!(fields.may_have_any(&[""]), "what has no name may be anywhere");
-        assert!(fields.set.get().is_none(), "nobody has read it");
+        assert!(fields.may_have_any(&[""]), "an empty name matches any set");
+        assert!(fields.set.get().is_none(), "the set is not parsed");
         assert!(fields.field("spec").is_some());
         assert_eq!(fields.into_set().to_json(), stored);
         let known = OwnedFields::from(FieldSet::from_paths(&[FieldPath::from_fields(&["a"])]));
-        assert!(known.may_have_any(&["b"]), "what was read is looked into");
+        assert!(known.may_have_any(&["b"]), "a parsed set may contain any field");
     }
 
     #[test]

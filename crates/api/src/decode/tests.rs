@@ -293,11 +293,11 @@ impl Rng {
 proptest! {
     #[test]
     fn decoding_is_idempotent(seed: u64) {
-        let mut dice = Rng(seed);
+        let mut rng = Rng(seed);
         let kinds = schema::builtin().kinds();
-        let at = dice.index(kinds.len() as u64);
+        let at = rng.index(kinds.len() as u64);
         let of = schema::builtin().kinds().nth(at).unwrap();
-        if let Ok(once) = decode(dice.fields(of, 0), of, &[]) {
+        if let Ok(once) = decode(rng.fields(of, 0), of, &[]) {
             let twice = decode(once.value.clone(), of, &[]).unwrap();
             prop_assert!(twice.strict.is_empty());
             prop_assert_eq!(json::to_vec(&twice.value), json::to_vec(&once.value));
@@ -306,12 +306,12 @@ proptest! {
 
     #[test]
     fn write_stored_equals_decode_then_write(seed: u64) {
-        let mut dice = Rng(seed);
-        let at = dice.index(schema::builtin().kinds().len() as u64);
+        let mut rng = Rng(seed);
+        let at = rng.index(schema::builtin().kinds().len() as u64);
         let of = schema::builtin().kinds().nth(at).unwrap();
-        if let Ok(decoded) = decode_request(dice.fields(of, 0), of, &[]) {
+        if let Ok(decoded) = decode_request(rng.fields(of, 0), of, &[]) {
             let mut changed = decoded.value;
-            dice.change(&mut changed);
+            rng.change(&mut changed);
             changed.ensure_map("metadata").insert("resourceVersion", "7");
             let mut again = decode(changed.clone(), of, &[]).unwrap().value;
             let mut written = Vec::new();
@@ -353,13 +353,13 @@ fn request_keeps_empty_values_that_validation_needs() {
         let kept = decode_keeping_empty(sent.value.clone(), of, keep).unwrap();
         json::to_text(kept.value.get("spec").unwrap())
     };
-    let (owned, judged) = (
+    let (owned, validated) = (
         KeepEmpty { for_ownership: true, for_validation: false },
         KeepEmpty { for_ownership: false, for_validation: true },
     );
     assert_eq!(json::to_text(sent.value.get("spec").unwrap()), r#"{"containers":[],"overhead":{}}"#);
     assert_eq!(spec(owned), r#"{"containers":[]}"#);
-    assert_eq!(spec(judged), r#"{"containers":null,"overhead":{}}"#);
+    assert_eq!(spec(validated), r#"{"containers":null,"overhead":{}}"#);
     assert_eq!(spec(KeepEmpty::default()), r#"{"containers":null}"#);
 }
 

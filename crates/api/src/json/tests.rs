@@ -252,7 +252,7 @@ fn fields_v1_stays_raw_only_in_managed_fields() {
     assert_eq!(entries[0].get("fieldsV1"), Some(&Value::Raw(owned.into())));
     assert_eq!(entries[0].str_at(&["time"]), "t");
     assert_eq!(entries[1].get("fieldsV1"), Some(&Value::Null));
-    assert_eq!(to_text(&stored), text, "it is written as it was read");
+    assert_eq!(to_text(&stored), text, "the stored form is unchanged");
     let mut raw = 0;
     count_raw(&stored, &mut raw);
     assert_eq!(raw, 1);
@@ -264,21 +264,21 @@ fn fields_v1_stays_raw_only_in_managed_fields() {
 #[test]
 fn raw_spec_fields_stay_raw_only_in_the_spec() {
     let text = r#"{"metadata":{"list":[1]},"spec":{"list":[{"a":"]"}],"map":{"b":1},"word":"w","deep":{"list":[2]},"none":null},"status":{"list":[3]}}"#;
-    let closed = ["list", "map", "word", "none"];
-    let object = parse_with_raw_spec(text.as_bytes(), &closed).unwrap();
+    let raw_fields = ["list", "map", "word", "none"];
+    let object = parse_with_raw_spec(text.as_bytes(), &raw_fields).unwrap();
     assert_eq!(object.at(&["spec", "list"]), Some(&Value::Raw(r#"[{"a":"]"}]"#.into())));
-    assert_eq!(object.str_at(&["spec", "word"]), "w", "only what has parts is worth it");
+    assert_eq!(object.str_at(&["spec", "word"]), "w", "only objects and lists stay raw");
     let mut raw = 0;
     count_raw(&object, &mut raw);
     assert_eq!(raw, 2);
     assert_eq!(to_text(&object), text);
     let open = parse(text.as_bytes()).unwrap();
-    for field in closed {
-        let [closed, open] = [&object, &open].map(|object| object.at(&["spec", field]).unwrap());
-        assert_eq!(&*parse_raw(closed), open);
+    for field in raw_fields {
+        let [raw, parsed] = [&object, &open].map(|object| object.at(&["spec", field]).unwrap());
+        assert_eq!(&*parse_raw(raw), parsed);
     }
     for end in 0..text.len() {
-        assert!(parse_with_raw_spec(&text.as_bytes()[..end], &closed).is_err(), "{}", &text[..end]);
+        assert!(parse_with_raw_spec(&text.as_bytes()[..end], &raw_fields).is_err(), "{}", &text[..end]);
     }
 }
 

@@ -39,7 +39,7 @@ impl Rules for ApiService {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
         let (group, version) = (check::text(spec, "group"), check::text(spec, "version"));
-        name(errors, object.str_at(&["metadata", "name"]), &format!("{version}.{group}"));
+        check_name(errors, object.str_at(&["metadata", "name"]), &format!("{version}.{group}"));
         if group.is_empty() && version != "v1" {
             let detail = "only v1 may have an empty group and it better be legacy kube";
             errors.push(FieldError::required(&path.child("group"), detail));
@@ -55,7 +55,7 @@ impl Rules for ApiService {
                 errors.push(FieldError::invalid(&path.child(name), priority, detail));
             }
         }
-        service(errors, &path, spec);
+        check_service(errors, &path, spec);
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
@@ -64,7 +64,7 @@ impl Rules for ApiService {
         for (i, one) in check::list(check::field(new, "status"), "conditions").iter().enumerate() {
             let path = path.index(i);
             let status = check::text(one, "status");
-            check::one_of(errors, &path.child("status"), status, &["True", "False", "Unknown"]);
+            check::check_one_of(errors, &path.child("status"), status, &["True", "False", "Unknown"]);
         }
     }
 
@@ -73,14 +73,14 @@ impl Rules for ApiService {
     }
 }
 
-fn name(errors: &mut ErrorList, name: &str, required: &str) {
+fn check_name(errors: &mut ErrorList, name: &str, required: &str) {
     if key::path_segment(name).is_empty() && name != required {
         let detail = format!("must be `spec.version+\".\"+spec.group`: {}", Quoted(required));
         errors.push(FieldError::invalid(&Path::root("metadata").child("name"), name, detail));
     }
 }
 
-fn service(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_service(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let (bundle, skip) = (check::text(spec, "caBundle"), check::boolean(spec, "insecureSkipTLSVerify"));
     let skip_path = path.child("insecureSkipTLSVerify");
     let service = check::field(spec, "service");

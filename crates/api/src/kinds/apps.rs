@@ -7,7 +7,7 @@ pub mod replica_set;
 pub mod stateful_set;
 
 use super::core::pod_spec;
-use super::workload::{at_most, drop_disabled_template, warn_about_name};
+use super::workload::{check_at_most, drop_disabled_template, warn_about_name};
 use super::{Rules, check_immutable, keep};
 use crate::field_error::{ErrorList, Path};
 use crate::value::Value;
@@ -37,8 +37,8 @@ fn check_same_selector(new: &Value, old: &Value, errors: &mut ErrorList) {
 
 /// Checks that no counter exceeds the replicas, and that available does not exceed `ready`.
 fn check_parts(errors: &mut ErrorList, status: &Value, path: &Path<'_>, parts: &[&str], ready: &'static str) {
-    at_most(errors, status, path, parts, "replicas", "cannot be greater than status.replicas");
-    at_most(errors, status, path, &["availableReplicas"], "readyReplicas", ready);
+    check_at_most(errors, status, path, parts, "replicas", "cannot be greater than status.replicas");
+    check_at_most(errors, status, path, &["availableReplicas"], "readyReplicas", ready);
 }
 
 /// Warnings of a kind whose name is a prefix of its pods' names.

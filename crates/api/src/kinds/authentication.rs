@@ -73,7 +73,7 @@ impl Rules for TokenRequest {
                 let value = check::shown_texts(&audiences);
                 faults.push(FieldError::invalid(&path.child("audiences"), value, detail));
             }
-            webhook_attestations(&mut faults, &at, spec);
+            check_webhook_attestations(&mut faults, &at, spec);
         } else if !attestations.is_empty() {
             let detail = "attestations may only be specified with a webhook bound object reference";
             let value = check::shown(check::field(spec, "attestations"));
@@ -90,7 +90,7 @@ fn is_webhook(reference: &Value) -> bool {
         && check::text(reference, "apiVersion") == "admissionregistration.k8s.io/v1"
 }
 
-fn webhook_attestations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_webhook_attestations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let attestations = check::entries(spec, "attestations");
     let [(key, values)] = attestations[..] else {
         let detail = "webhook bound requests require exactly one admissionReviewAPIGroups attestation";

@@ -62,17 +62,17 @@ impl Rules for AccessReview {
             errors.push(FieldError::invalid(&path.child("user"), "", detail));
         }
         let at = path.child("resourceAttributes");
-        selector(errors, &at, resource, "fieldSelector");
-        selector(errors, &at, resource, "labelSelector");
-        self.metadata(errors, check::field(object, "metadata"));
+        check_selector(errors, &at, resource, "fieldSelector");
+        check_selector(errors, &at, resource, "labelSelector");
+        self.check_metadata(errors, check::field(object, "metadata"));
         if *self == AccessReview::Local {
-            local(errors, &path, object);
+            check_local(errors, &path, object);
         }
     }
 }
 
 impl AccessReview {
-    fn metadata(self, errors: &mut ErrorList, metadata: &Value) {
+    fn check_metadata(self, errors: &mut ErrorList, metadata: &Value) {
         let local = self == AccessReview::Local;
         let ignored = |name: &str| name == "managedFields" || (local && name == "namespace");
         let entries = metadata.as_map().into_iter().flat_map(crate::value::Map::iter);
@@ -84,7 +84,7 @@ impl AccessReview {
     }
 }
 
-fn local(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
+fn check_local(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
     let resource = object.at(&["spec", "resourceAttributes"]).unwrap_or(check::ABSENT);
     let namespace = check::text(resource, "namespace");
     if !resource.is_null() && namespace != object.str_at(&["metadata", "namespace"]) {
@@ -99,7 +99,7 @@ fn local(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
     }
 }
 
-fn selector(errors: &mut ErrorList, path: &Path<'_>, resource: &Value, name: &str) {
+fn check_selector(errors: &mut ErrorList, path: &Path<'_>, resource: &Value, name: &str) {
     let (selector, path) = (check::field(resource, name), path.child(name));
     if selector.is_null() {
         return;
@@ -115,12 +115,12 @@ fn selector(errors: &mut ErrorList, path: &Path<'_>, resource: &Value, name: &st
         errors.push(FieldError::required(&at, detail));
     }
     for (i, one) in requirements.iter().enumerate() {
-        requirement(errors, &at.index(i), one, name == "labelSelector");
+        check_requirement(errors, &at.index(i), one, name == "labelSelector");
     }
 }
 
 /// Validates a requirement. Unknown operators are accepted, for forward compatibility.
-fn requirement(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value, of_labels: bool) {
+fn check_requirement(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value, of_labels: bool) {
     let expression = check::expression(requirement);
     if of_labels {
         let mut faults = ErrorList::new();

@@ -11,13 +11,13 @@ use crate::names::key;
 use crate::quantity::Quantity;
 use crate::value::{Map, Value};
 
-pub(super) use super::read::{boolean, expression, list, number, selector, text, texts};
+pub(super) use super::read::{boolean, check_selector, expression, list, number, text, texts};
 
 mod condition;
 mod go;
 
-pub(super) use super::core::pod_spec::{node_selector, validate_tolerations as tolerations};
-pub(super) use condition::conditions;
+pub(super) use super::core::pod_spec::{check_node_selector, check_tolerations};
+pub(super) use condition::check_conditions;
 pub(super) use condition::reason_faults;
 pub(super) use go::{GoLayout, format_go};
 
@@ -81,7 +81,7 @@ pub(super) fn maps_mut<'a>(value: &'a mut Value, path: &[&str]) -> impl Iterator
 
 /// Adds an error if a value is not in the enumeration. Enumerations are named string types in Go, so the
 /// value is shown as JSON.
-pub(super) fn one_of(errors: &mut ErrorList, path: &Path<'_>, value: &str, supported: &[&str]) {
+pub(super) fn check_one_of(errors: &mut ErrorList, path: &Path<'_>, value: &str, supported: &[&str]) {
     if !supported.contains(&value) {
         errors.push(FieldError::not_supported(path, BadValue::json_string(value), supported));
     }
@@ -90,17 +90,17 @@ pub(super) fn one_of(errors: &mut ErrorList, path: &Path<'_>, value: &str, suppo
 /// `true` if a `LabelSelector` is invalid.
 pub(super) fn is_invalid_selector(of: &Value) -> bool {
     let mut errors = ErrorList::new();
-    selector(&mut errors, &Path::NONE, of, false);
+    check_selector(&mut errors, &Path::NONE, of, false);
     !errors.is_empty()
 }
 
 /// Validates a label key.
-pub(super) fn label_key(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
+pub(super) fn check_label_key(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     errors.push_invalid(path, text, key::label_key(text));
 }
 
 /// Validates the name of a CSI driver.
-pub(super) fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(super) fn check_csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }
@@ -111,7 +111,7 @@ pub(super) fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, name: &st
 }
 
 /// Validates that a quantity is not negative.
-pub(super) fn nonnegative_quantity(errors: &mut ErrorList, path: &Path<'_>, quantity: &Value) {
+pub(super) fn check_nonnegative_quantity(errors: &mut ErrorList, path: &Path<'_>, quantity: &Value) {
     let text = quantity.as_str().unwrap_or_default();
     if Quantity::parse(text).is_ok_and(|quantity| quantity.sign() < 0) {
         errors.push(FieldError::invalid(path, text, "must be greater than or equal to 0"));
@@ -119,7 +119,7 @@ pub(super) fn nonnegative_quantity(errors: &mut ErrorList, path: &Path<'_>, quan
 }
 
 /// Adds an error if an immutable field changed; newer rules show no value.
-pub(super) fn immutable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
+pub(super) fn check_immutable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
     let changed = !is_equivalent(new, old);
     if changed {
         errors.push(FieldError::invalid(path, BadValue::Null, IMMUTABLE));

@@ -20,7 +20,7 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
 }
 
 /// Validates the conditions of a status: types are present and unique.
-fn status(errors: &mut ErrorList, object: &Value) {
+fn check_status(errors: &mut ErrorList, object: &Value) {
     let path = Path::root("status");
     let path = path.child("conditions");
     let mut seen = std::collections::BTreeSet::new();

@@ -243,11 +243,11 @@ fn rules_never_panic_on_missing_fields() {
             });
         }
     }
-    assert!(count > 10_000, "only {count} errors: the objects were not judged");
+    assert!(count > 10_000, "only {count} errors: the objects were not validated");
 }
 
 #[test]
-fn kinds_with_a_status_subresource_keep_status_on_update() {
+fn has_status_matches_the_status_subresource() {
     for info in resources::all().iter().filter(|info| info.version == "v1") {
         if CASES.iter().any(|(group, _)| *group == info.group)
             && let Some(rules) = rules(info.group, info.kind)

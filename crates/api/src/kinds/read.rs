@@ -103,7 +103,7 @@ pub(crate) fn shown(value: Option<&Value>) -> BadValue {
 }
 
 /// Adds an `Invalid` error.
-pub(crate) fn invalid(
+pub(crate) fn push_invalid(
     errors: &mut ErrorList,
     path: &Path<'_>,
     value: impl Into<BadValue>,
@@ -113,7 +113,7 @@ pub(crate) fn invalid(
 }
 
 /// Adds an `Invalid` error for a value of a named string type.
-pub(crate) fn invalid_name_of_type(
+pub(crate) fn push_invalid_enum(
     errors: &mut ErrorList,
     path: &Path<'_>,
     word: &str,
@@ -123,7 +123,7 @@ pub(crate) fn invalid_name_of_type(
 }
 
 /// Adds a `Required` error.
-pub(crate) fn required(errors: &mut ErrorList, path: &Path<'_>, detail: impl Into<Cow<'static, str>>) {
+pub(crate) fn push_required(errors: &mut ErrorList, path: &Path<'_>, detail: impl Into<Cow<'static, str>>) {
     errors.push(FieldError::required(path, detail));
 }
 
@@ -131,51 +131,51 @@ pub(crate) fn required(errors: &mut ErrorList, path: &Path<'_>, detail: impl Int
 pub(crate) fn require_texts(errors: &mut ErrorList, path: &Path<'_>, value: &Value, fields: &[&str]) {
     for field in fields {
         if text(value, field).is_empty() {
-            required(errors, &path.child(field), "");
+            push_required(errors, &path.child(field), "");
         }
     }
 }
 
 /// Adds a `Forbidden` error.
-pub(crate) fn forbidden(errors: &mut ErrorList, path: &Path<'_>, detail: impl Into<Cow<'static, str>>) {
+pub(crate) fn push_forbidden(errors: &mut ErrorList, path: &Path<'_>, detail: impl Into<Cow<'static, str>>) {
     errors.push(FieldError::forbidden(path, detail));
 }
 
 /// Adds an error for a word that is not supported; the supported ones are listed in the given order.
-pub(crate) fn supported(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
+pub(crate) fn check_supported(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
     if !words.contains(&word) {
         errors.push(FieldError::not_supported(path, BadValue::json_string(word), words));
     }
 }
 
 /// Adds an error for a missing or unsupported word.
-pub(crate) fn required_word(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
-    if word.is_empty() { required(errors, path, "") } else { supported(errors, path, word, words) }
+pub(crate) fn check_required_word(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
+    if word.is_empty() { push_required(errors, path, "") } else { check_supported(errors, path, word, words) }
 }
 
 /// Adds the faults of a number.
-pub(crate) fn number_faults(errors: &mut ErrorList, path: &Path<'_>, number: i64, faults: Faults) {
+pub(crate) fn push_number_faults(errors: &mut ErrorList, path: &Path<'_>, number: i64, faults: Faults) {
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, number, fault)));
 }
 
 /// Adds an error for a negative number.
-pub(crate) fn nonnegative(errors: &mut ErrorList, path: &Path<'_>, number: i64) {
+pub(crate) fn check_nonnegative(errors: &mut ErrorList, path: &Path<'_>, number: i64) {
     if number < 0 {
-        invalid(errors, path, number, "must be greater than or equal to 0");
+        push_invalid(errors, path, number, "must be greater than or equal to 0");
     }
 }
 
 /// Adds an error for a number that is not positive.
-pub(crate) fn positive(errors: &mut ErrorList, path: &Path<'_>, number: i64) {
+pub(crate) fn check_positive(errors: &mut ErrorList, path: &Path<'_>, number: i64) {
     if number <= 0 {
-        invalid(errors, path, number, "must be greater than zero");
+        push_invalid(errors, path, number, "must be greater than zero");
     }
 }
 
 /// Adds an error for an invalid user or group ID.
-pub(crate) fn unix_id(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: &str) {
+pub(crate) fn check_unix_id(errors: &mut ErrorList, path: &Path<'_>, value: &Value, field: &str) {
     if let Some(id) = optional_number(value, field) {
-        number_faults(errors, &path.child(field), id, crate::names::key::unix_id(id));
+        push_number_faults(errors, &path.child(field), id, crate::names::key::unix_id(id));
     }
 }
 
@@ -196,14 +196,14 @@ pub(crate) fn expression(of: &Value) -> Expression<'_> {
 }
 
 /// Adds the errors of a `LabelSelector`. `lenient` accepts values that are not valid label values.
-pub(crate) fn selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, lenient: bool) {
+pub(crate) fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, lenient: bool) {
     labels::validate(errors, path, match_labels(selector), &expressions(selector), lenient);
 }
 
 /// Adds the errors of a `LabelSelector`, if there is one.
-pub(crate) fn label_selector(errors: &mut ErrorList, path: &Path<'_>, of: Option<&Value>) {
+pub(crate) fn check_optional_selector(errors: &mut ErrorList, path: &Path<'_>, of: Option<&Value>) {
     if let Some(of) = of {
-        selector(errors, path, of, false);
+        check_selector(errors, path, of, false);
     }
 }
 

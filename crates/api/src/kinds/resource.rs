@@ -41,7 +41,7 @@ struct Report {
 }
 
 impl Report {
-    fn finish(self, errors: &mut ErrorList) {
+    fn check_finish(self, errors: &mut ErrorList) {
         errors.append(self.first);
         errors.append(self.late);
     }

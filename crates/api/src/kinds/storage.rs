@@ -28,7 +28,7 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
 }
 
 /// Validates the driver parameters of a class.
-fn parameters(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
+fn check_parameters(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
     let parameters = check::text_entries(object, "parameters");
     if parameters.len() > PARAMETERS_MAX {
         return errors.push(FieldError::too_long(path, PARAMETERS_MAX));

@@ -37,7 +37,7 @@ pub fn drop_disabled_template(object: &mut Value, path: &[&str]) {
 }
 
 /// Checks that the counters in `fields` are not negative, if set.
-pub fn nonnegative(errors: &mut ErrorList, parent: &Value, path: &Path<'_>, fields: &[&str]) {
+pub fn check_nonnegative(errors: &mut ErrorList, parent: &Value, path: &Path<'_>, fields: &[&str]) {
     for field in fields {
         if let Some(count) = optional_number(parent, field).filter(|count| *count < 0) {
             errors.push(FieldError::invalid(&path.child(field), count, NOT_NEGATIVE));
@@ -46,7 +46,7 @@ pub fn nonnegative(errors: &mut ErrorList, parent: &Value, path: &Path<'_>, fiel
 }
 
 /// Checks that counters of a status do not exceed another one.
-pub fn at_most(
+pub fn check_at_most(
     errors: &mut ErrorList,
     status: &Value,
     path: &Path<'_>,

@@ -24,16 +24,16 @@ pub struct MetadataRules {
 
 /// Validates the metadata of a new object.
 pub fn create(errors: &mut ErrorList, object: &Value, rules: &MetadataRules) {
-    common(errors, object, &Value::Null, rules.name, rules.namespaced);
+    check_common(errors, object, &Value::Null, rules.name, rules.namespaced);
     if rules.standard_finalizers {
-        standard_finalizers(errors, object);
+        check_standard_finalizers(errors, object);
     }
 }
 
 /// Validates the metadata of an update. The name is immutable, so the format of names is not checked again:
 /// an object that was created under an older rule can still be updated.
 pub fn update(errors: &mut ErrorList, new: &Value, old: &Value, rules: &MetadataRules) {
-    common(errors, new, old, NameRule::PathSegment, rules.namespaced);
+    check_common(errors, new, old, NameRule::PathSegment, rules.namespaced);
     let path = Path::root("metadata");
     if deletion_timestamp(old).is_some() {
         let path = path.child("finalizers");
@@ -62,12 +62,12 @@ pub fn update(errors: &mut ErrorList, new: &Value, old: &Value, rules: &Metadata
         }
     }
     if rules.standard_finalizers {
-        standard_finalizers(errors, new);
+        check_standard_finalizers(errors, new);
     }
 }
 
 /// Validates the fields of all metadata. Parts that `old` has too were validated before.
-fn common(errors: &mut ErrorList, object: &Value, old: &Value, rule: NameRule, namespaced: bool) {
+fn check_common(errors: &mut ErrorList, object: &Value, old: &Value, rule: NameRule, namespaced: bool) {
     let path = Path::root("metadata");
     let prefix = text(object, "generateName");
     if !prefix.is_empty() {
@@ -107,7 +107,7 @@ fn common(errors: &mut ErrorList, object: &Value, old: &Value, rule: NameRule, n
     managed_fields(errors, &path.child("managedFields"), entries);
 }
 
-fn standard_finalizers(errors: &mut ErrorList, object: &Value) {
+fn check_standard_finalizers(errors: &mut ErrorList, object: &Value) {
     let metadata = Path::root("metadata");
     let path = metadata.child("finalizers");
     for (i, finalizer) in finalizers(object).into_iter().enumerate() {

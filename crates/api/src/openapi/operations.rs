@@ -33,7 +33,7 @@ const RETURN_DELETED: &[(&str, &str)] = &[
 
 /// Definition in `meta/v1`.
 fn meta(name: &str) -> &'static str {
-    schema::builtin().meta(name).expect("the table has the shared types").definition()
+    schema::builtin().meta(name).expect("the table contains meta/v1").definition()
 }
 
 fn definition(group: &str, version: &str, kind: &str) -> &'static str {

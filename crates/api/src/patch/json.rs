@@ -1,5 +1,6 @@
 //! JSON patch, RFC 6902, in upstream's dialect: a negative index counts from the end, `replace` also sets an
 //! absent field, and `test` treats an absent field as null.
+//!
 //! Bounds: [`OPERATIONS_MAX`] operations, [`COPY_BYTES_MAX`] copied bytes, [`crate::json::DEPTH_MAX`] levels.
 //! Up to [`SHORT_LEN_MAX`] operations are applied to the value itself, with one walk each; longer patches to
 //! a [`document`], which is built once and whose operations take no walk.

@@ -340,7 +340,7 @@ fn last_of_each(mut entries: Vec<(CompactString, Value)>) -> Vec<(CompactString,
         }
     }
     let mut keep = keep.into_iter();
-    entries.retain(|_| keep.next().expect("one mark for each entry"));
+    entries.retain(|_| keep.next().expect("there is one mark per entry"));
     entries
 }
 

@@ -88,7 +88,7 @@ fn oldest_update_entries_are_merged_beyond_the_bound() {
         managers((0..10).map(update).chain([entry("x", ManagedOperation::Apply, "v1", None, "z")]).collect());
     let before = all.clone();
     all.merge_oldest();
-    assert_eq!(all, before, "ten are not too many");
+    assert_eq!(all, before, "ten entries are within the bound");
     all.put(update(10));
     all.merge_oldest();
     let stored = all.to_value();

@@ -64,7 +64,7 @@ fn create_owns_fields_that_differ_from_the_zero_object() {
         entries(&created.managed),
         [("unknown".to_owned(), "1970-01-01T00:00:00Z".to_owned(), fields.to_owned())]
     );
-    assert_eq!(created.changed, None, "a create makes everything");
+    assert_eq!(created.changed, None, "a create has no comparison");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn managed_fields_of_the_request_are_used_if_valid() {
     let before = live.at(&["metadata", "managedFields"]).unwrap();
     assert_eq!(sent("null"), *before);
     assert_eq!(sent(r#"[{"manager":"x","operation":"Patch"}]"#), *before);
-    assert_eq!(sent("[{}]"), Value::Null, "one empty entry asks to forget");
+    assert_eq!(sent("[{}]"), Value::Null, "a single empty entry resets ownership");
 }
 
 #[test]

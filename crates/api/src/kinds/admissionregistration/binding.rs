@@ -30,13 +30,13 @@ impl Rules for PolicyBinding {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        let late = self.spec(errors, check::field(object, "spec"));
+        let late = self.check_spec(errors, check::field(object, "spec"));
         reject_static_name(errors, object);
         errors.append(late);
     }
 
     fn check_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
-        let late = self.spec(errors, check::field(new, "spec"));
+        let late = self.check_spec(errors, check::field(new, "spec"));
         errors.append(late);
     }
 
@@ -51,7 +51,7 @@ impl Rules for PolicyBinding {
 
 impl PolicyBinding {
     /// Validates a spec, and returns the errors that come last.
-    fn spec(&self, errors: &mut ErrorList, spec: &Value) -> ErrorList {
+    fn check_spec(&self, errors: &mut ErrorList, spec: &Value) -> ErrorList {
         let path = Path::root("spec");
         let mut late = ErrorList::new();
         let at = path.child("policyName");
@@ -61,27 +61,27 @@ impl PolicyBinding {
             name => errors.push_invalid(&at, name, dns::subdomain(name)),
         }
         if check::is_set(spec, "paramRef") {
-            param_ref(errors, &path.child("paramRef"), check::field(spec, "paramRef"));
+            check_param_ref(errors, &path.child("paramRef"), check::field(spec, "paramRef"));
         }
         let (resources, at) = (check::field(spec, "matchResources"), path.child("matchResources"));
         if !resources.is_null() {
-            match_resources::resources(errors, &at, resources);
+            match_resources::check_resources(errors, &at, resources);
             if self.mutating {
-                match_resources::mutable(errors, &at, resources);
+                match_resources::check_mutable(errors, &at, resources);
             }
         }
         if !self.mutating {
             let actions = check::texts(spec, "validationActions");
-            self::actions(errors, &mut late, &path.child("validationActions"), &actions);
+            self::check_actions(errors, &mut late, &path.child("validationActions"), &actions);
         }
         late
     }
 }
 
-fn actions(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, actions: &[&str]) {
+fn check_actions(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, actions: &[&str]) {
     let mut seen = BTreeSet::new();
     for (i, action) in actions.iter().enumerate() {
-        check::one_of(errors, &path.index(i), action, &ACTIONS);
+        check::check_one_of(errors, &path.index(i), action, &ACTIONS);
         if !seen.insert(*action) {
             errors.push(FieldError::duplicate(&path.index(i), BadValue::json_string(action)));
         }
@@ -95,7 +95,7 @@ fn actions(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, action
     }
 }
 
-fn param_ref(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
+fn check_param_ref(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
     let (name, selector) = (check::text(reference, "name"), check::field(reference, "selector"));
     let exclusive = "name and selector are mutually exclusive";
     if !name.is_empty() {
@@ -105,7 +105,7 @@ fn param_ref(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
         }
     }
     if !selector.is_null() {
-        check::selector(errors, &path.child("selector"), selector, false);
+        check::check_selector(errors, &path.child("selector"), selector, false);
         if !name.is_empty() {
             errors.push(FieldError::forbidden(&path.child("selector"), exclusive));
         }
@@ -116,6 +116,6 @@ fn param_ref(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
     let at = path.child("parameterNotFoundAction");
     match check::text(reference, "parameterNotFoundAction") {
         "" => errors.push(FieldError::required(&at, "")),
-        action => check::one_of(errors, &at, action, &["Deny", "Allow"]),
+        action => check::check_one_of(errors, &at, action, &["Deny", "Allow"]),
     }
 }

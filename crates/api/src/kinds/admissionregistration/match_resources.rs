@@ -12,38 +12,38 @@ const CONDITIONS_MAX: usize = 64;
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 /// Validates the requests that a policy or binding matches.
-pub(super) fn resources(errors: &mut ErrorList, path: &Path<'_>, resources: &Value) {
+pub(super) fn check_resources(errors: &mut ErrorList, path: &Path<'_>, resources: &Value) {
     match check::field(resources, "matchPolicy").as_str() {
         None => errors.push(FieldError::required(&path.child("matchPolicy"), "")),
-        Some(policy) => check::one_of(errors, &path.child("matchPolicy"), policy, &MATCH_POLICIES),
+        Some(policy) => check::check_one_of(errors, &path.child("matchPolicy"), policy, &MATCH_POLICIES),
     }
     for name in ["namespaceSelector", "objectSelector"] {
         match check::field(resources, name) {
             Value::Null => errors.push(FieldError::required(&path.child(name), "")),
-            selector => check::selector(errors, &path.child(name), selector, false),
+            selector => check::check_selector(errors, &path.child(name), selector, false),
         }
     }
     for name in ["resourceRules", "excludeResourceRules"] {
         let path = path.child(name);
         for (i, one) in check::list(resources, name).iter().enumerate() {
-            rule::with_names(errors, &path.index(i), one);
+            rule::check_with_names(errors, &path.index(i), one);
         }
     }
 }
 
 /// Checks that matched requests can be mutated.
-pub(super) fn mutable(errors: &mut ErrorList, path: &Path<'_>, resources: &Value) {
+pub(super) fn check_mutable(errors: &mut ErrorList, path: &Path<'_>, resources: &Value) {
     let path = path.child("resourceRules");
     let path = path.child("operations");
     for rule in check::list(resources, "resourceRules") {
         for operation in check::texts(rule, "operations") {
-            check::one_of(errors, &path, operation, &MUTATING_OPERATIONS);
+            check::check_one_of(errors, &path, operation, &MUTATING_OPERATIONS);
         }
     }
 }
 
 /// Validates the match conditions.
-pub(super) fn conditions(errors: &mut ErrorList, path: &Path<'_>, conditions: &[Value]) {
+pub(super) fn check_conditions(errors: &mut ErrorList, path: &Path<'_>, conditions: &[Value]) {
     if conditions.len() > CONDITIONS_MAX {
         errors.push(FieldError::too_many(path, Some(conditions.len()), CONDITIONS_MAX));
     }
@@ -58,7 +58,7 @@ pub(super) fn conditions(errors: &mut ErrorList, path: &Path<'_>, conditions: &[
             errors.push(FieldError::required(&path, ""));
             continue;
         }
-        check::label_key(errors, &path, name);
+        check::check_label_key(errors, &path, name);
         if !names.insert(name) {
             errors.push(FieldError::duplicate(&path, name));
         }

@@ -75,7 +75,7 @@ impl Rules for Policy {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        self.spec(errors, object, true);
+        self.check_spec(errors, object, true);
         reject_static_name(errors, object);
     }
 
@@ -84,7 +84,7 @@ impl Rules for Policy {
             let part = |object| check::field(check::field(object, "spec"), name);
             check::is_equivalent(part(new), part(old))
         };
-        self.spec(errors, new, !(same("paramKind") && same("matchConditions")));
+        self.check_spec(errors, new, !(same("paramKind") && same("matchConditions")));
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
@@ -99,7 +99,7 @@ impl Rules for Policy {
                 }
             }
         }
-        check::conditions(errors, &path, status, "conditions");
+        check::check_conditions(errors, &path, status, "conditions");
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -112,44 +112,46 @@ impl Rules for Policy {
 }
 
 impl Policy {
-    fn spec(&self, errors: &mut ErrorList, object: &Value, check_conditions: bool) {
+    fn check_spec(&self, errors: &mut ErrorList, object: &Value, check_conditions: bool) {
         let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
         match check::field(spec, "failurePolicy").as_str() {
             None => errors.push(FieldError::required(&path.child("failurePolicy"), "")),
-            Some(policy) => check::one_of(errors, &path.child("failurePolicy"), policy, &FAILURE_POLICIES),
+            Some(policy) => {
+                check::check_one_of(errors, &path.child("failurePolicy"), policy, &FAILURE_POLICIES)
+            }
         }
         if check::is_set(spec, "paramKind") {
-            param_kind(errors, &path.child("paramKind"), check::field(spec, "paramKind"));
+            check_param_kind(errors, &path.child("paramKind"), check::field(spec, "paramKind"));
         }
         let (constraints, at) = (check::field(spec, "matchConstraints"), path.child("matchConstraints"));
         if constraints.is_null() {
             errors.push(FieldError::required(&at, ""));
         } else {
-            match_resources::resources(errors, &at, constraints);
+            match_resources::check_resources(errors, &at, constraints);
             if check::list(constraints, "resourceRules").is_empty() {
                 errors.push(FieldError::required(&at.child("resourceRules"), ""));
             }
             if self.mutating {
-                match_resources::mutable(errors, &at, constraints);
+                match_resources::check_mutable(errors, &at, constraints);
             }
         }
         if check_conditions {
             let conditions = check::list(spec, "matchConditions");
-            match_resources::conditions(errors, &path.child("matchConditions"), conditions);
+            match_resources::check_conditions(errors, &path.child("matchConditions"), conditions);
         }
         let at = path.child("variables");
         for (i, one) in check::list(spec, "variables").iter().enumerate() {
-            variable(errors, &at.index(i), one);
+            check_variable(errors, &at.index(i), one);
         }
         if self.mutating {
-            mutations(errors, &path, spec);
+            check_mutations(errors, &path, spec);
         } else {
-            validations(errors, &path, spec, object.str_at(&["metadata", "name"]));
+            check_validations(errors, &path, spec, object.str_at(&["metadata", "name"]));
         }
     }
 }
 
-fn param_kind(errors: &mut ErrorList, path: &Path<'_>, param: &Value) {
+fn check_param_kind(errors: &mut ErrorList, path: &Path<'_>, param: &Value) {
     let (version, at) = (check::text(param, "apiVersion"), path.child("apiVersion"));
     let mut joined = |path: &Path<'_>, value: &str, faults: crate::names::Faults, intro: &str| {
         if !faults.is_empty() {
@@ -185,7 +187,7 @@ fn param_kind(errors: &mut ErrorList, path: &Path<'_>, param: &Value) {
     }
 }
 
-fn variable(errors: &mut ErrorList, path: &Path<'_>, variable: &Value) {
+fn check_variable(errors: &mut ErrorList, path: &Path<'_>, variable: &Value) {
     let name = check::text(variable, "name");
     if name.trim().is_empty() {
         errors.push(FieldError::required(&path.child("name"), "name is not specified"));
@@ -202,7 +204,7 @@ fn is_identifier(name: &str) -> bool {
     name.bytes().all(word) && !name.starts_with(|c: char| c.is_ascii_digit()) && !RESERVED.contains(&name)
 }
 
-fn validations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, name: &str) {
+fn check_validations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, name: &str) {
     let (validations, annotations) =
         (check::list(spec, "validations"), check::list(spec, "auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
@@ -214,7 +216,7 @@ fn validations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, name: &str
     }
     let at = path.child("validations");
     for (i, one) in validations.iter().enumerate() {
-        validation(errors, &at.index(i), one);
+        check_validation(errors, &at.index(i), one);
     }
     let at = path.child("auditAnnotations");
     if annotations.len() > ANNOTATIONS_MAX {
@@ -225,7 +227,7 @@ fn validations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, name: &str
     let mut keys = BTreeSet::new();
     for (i, one) in annotations.iter().enumerate() {
         let path = at.index(i);
-        annotation(errors, &path, one, name);
+        check_annotation(errors, &path, one, name);
         let key = check::text(one, "key");
         if !keys.insert(key) {
             errors.push(FieldError::duplicate(&path.child("key"), key));
@@ -233,7 +235,7 @@ fn validations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, name: &str
     }
 }
 
-fn validation(errors: &mut ErrorList, path: &Path<'_>, validation: &Value) {
+fn check_validation(errors: &mut ErrorList, path: &Path<'_>, validation: &Value) {
     if check::text(validation, "expression").trim().is_empty() {
         errors.push(FieldError::required(&path.child("expression"), "expression is not specified"));
     }
@@ -250,16 +252,16 @@ fn validation(errors: &mut ErrorList, path: &Path<'_>, validation: &Value) {
         errors.push(FieldError::invalid(&at, message, "must not contain line breaks"));
     }
     if let Some(reason) = check::field(validation, "reason").as_str() {
-        check::one_of(errors, &path.child("reason"), reason, &REASONS);
+        check::check_one_of(errors, &path.child("reason"), reason, &REASONS);
     }
 }
 
-fn annotation(errors: &mut ErrorList, path: &Path<'_>, annotation: &Value, name: &str) {
+fn check_annotation(errors: &mut ErrorList, path: &Path<'_>, annotation: &Value, name: &str) {
     let (key, at) = (check::text(annotation, "key"), path.child("key"));
     if name.is_empty() {
         errors.push(FieldError::invalid(&at, key, "requires metadata.name be non-empty"));
     } else {
-        check::label_key(errors, &at, &format!("{name}/{key}"));
+        check::check_label_key(errors, &at, &format!("{name}/{key}"));
     }
     let (expression, at) = (check::text(annotation, "valueExpression").trim(), path.child("valueExpression"));
     if expression.is_empty() {
@@ -270,22 +272,22 @@ fn annotation(errors: &mut ErrorList, path: &Path<'_>, annotation: &Value, name:
     }
 }
 
-fn mutations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_mutations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let (mutations, at) = (check::list(spec, "mutations"), path.child("mutations"));
     if mutations.is_empty() {
         errors.push(FieldError::required(&at, "mutations must contain at least one item"));
     }
     for (i, one) in mutations.iter().enumerate() {
-        mutation(errors, &at.index(i), one);
+        check_mutation(errors, &at.index(i), one);
     }
     let at = path.child("reinvocationPolicy");
     match check::text(spec, "reinvocationPolicy") {
         "" => errors.push(FieldError::required(&at, "")),
-        policy => check::one_of(errors, &at, policy, &REINVOCATION_POLICIES),
+        policy => check::check_one_of(errors, &at, policy, &REINVOCATION_POLICIES),
     }
 }
 
-fn mutation(errors: &mut ErrorList, path: &Path<'_>, mutation: &Value) {
+fn check_mutation(errors: &mut ErrorList, path: &Path<'_>, mutation: &Value) {
     let kind = check::text(mutation, "patchType");
     let (own, other) = match kind {
         "" => return errors.push(FieldError::required(&path.child("patchType"), "")),
@@ -293,7 +295,7 @@ fn mutation(errors: &mut ErrorList, path: &Path<'_>, mutation: &Value) {
         "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
         kind => {
             let supported = ["ApplyConfiguration", "JSONPatch"];
-            return check::one_of(errors, &path.child("patchType"), kind, &supported);
+            return check::check_one_of(errors, &path.child("patchType"), kind, &supported);
         }
     };
     let (patch, at) = (check::field(mutation, own), path.child(own));

@@ -11,33 +11,33 @@ const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
 
 /// Validates a rule with operations.
-pub(super) fn with_operations(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+pub(super) fn check_with_operations(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     let (operations, at) = (check::texts(rule, "operations"), path.child("operations"));
     if operations.is_empty() {
         errors.push(FieldError::required(&at, ""));
     }
-    star_alone(errors, &at, &operations, "operations");
+    check_star_alone(errors, &at, &operations, "operations");
     for (i, operation) in operations.iter().enumerate() {
-        check::one_of(errors, &at.index(i), operation, &OPERATIONS);
+        check::check_one_of(errors, &at.index(i), operation, &OPERATIONS);
     }
     for (name, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
         let (list, path) = (check::texts(rule, name), path.child(name));
         if list.is_empty() {
             errors.push(FieldError::required(&path, ""));
         }
-        star_alone(errors, &path, &list, what);
+        check_star_alone(errors, &path, &list, what);
         for (i, _) in list.iter().enumerate().filter(|(_, one)| name == "apiVersions" && one.is_empty()) {
             errors.push(FieldError::required(&path.index(i), ""));
         }
     }
-    resources(errors, &path.child("resources"), &check::texts(rule, "resources"));
+    check_resources(errors, &path.child("resources"), &check::texts(rule, "resources"));
     if let Some(scope) = check::field(rule, "scope").as_str() {
-        check::one_of(errors, &path.child("scope"), scope, &SCOPES);
+        check::check_one_of(errors, &path.child("scope"), scope, &SCOPES);
     }
 }
 
 /// Validates a rule that may also have resource names.
-pub(super) fn with_names(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+pub(super) fn check_with_names(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     let at = path.child("resourceNames");
     let mut seen = BTreeSet::new();
     for (i, name) in check::texts(rule, "resourceNames").into_iter().enumerate() {
@@ -46,10 +46,10 @@ pub(super) fn with_names(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) 
             errors.push(FieldError::duplicate(&at.index(i), name));
         }
     }
-    with_operations(errors, path, rule);
+    check_with_operations(errors, path, rule);
 }
 
-fn star_alone(errors: &mut ErrorList, path: &Path<'_>, list: &[&str], what: &str) {
+fn check_star_alone(errors: &mut ErrorList, path: &Path<'_>, list: &[&str], what: &str) {
     if list.len() > 1 && list.contains(&"*") {
         let detail = format!("if '*' is present, must not specify other {what}");
         errors.push(FieldError::invalid(path, check::shown_texts(list), detail));
@@ -57,7 +57,7 @@ fn star_alone(errors: &mut ErrorList, path: &Path<'_>, list: &[&str], what: &str
 }
 
 /// Validates resources and subresources: none may overlap with another.
-fn resources(errors: &mut ErrorList, path: &Path<'_>, resources: &[&str]) {
+fn check_resources(errors: &mut ErrorList, path: &Path<'_>, resources: &[&str]) {
     if resources.is_empty() {
         errors.push(FieldError::required(path, ""));
     }

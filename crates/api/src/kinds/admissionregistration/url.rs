@@ -9,11 +9,11 @@ use crate::value::Value;
 const FORM: &str = "; desired format: https://host[/path]";
 
 /// Validates the client configuration.
-pub(super) fn client_config(errors: &mut ErrorList, path: &Path<'_>, config: &Value) {
+pub(super) fn check_client_config(errors: &mut ErrorList, path: &Path<'_>, config: &Value) {
     let (address, target) = (check::field(config, "url").as_str(), check::field(config, "service"));
     match (address, target.is_null()) {
-        (Some(address), true) => url(errors, &path.child("url"), address),
-        (None, false) => service(errors, &path.child("service"), target),
+        (Some(address), true) => check_url(errors, &path.child("url"), address),
+        (None, false) => check_service(errors, &path.child("service"), target),
         _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
     }
 }
@@ -27,7 +27,7 @@ struct UrlParts<'a> {
     fragment: &'a str,
 }
 
-fn url(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
+fn check_url(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     let parts = match parse(text) {
         Ok(parts) => parts,
         Err(fault) => {
@@ -121,7 +121,7 @@ fn escapes(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
+fn check_service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
     // As upstream, a missing namespace is reported at the name and vice versa.
     for (missing, shown) in [("namespace", "name"), ("name", "namespace")] {
         if check::text(service, missing).is_empty() {

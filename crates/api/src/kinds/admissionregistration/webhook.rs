@@ -101,13 +101,13 @@ impl Rules for Webhooks {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        self.hooks(errors, check::list(object, "webhooks"), Strictness::NEW);
+        self.check_hooks(errors, check::list(object, "webhooks"), Strictness::NEW);
         reject_static_name(errors, object);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::list(new, "webhooks"), check::list(old, "webhooks"));
-        self.hooks(errors, new, Strictness::of_update(new, old));
+        self.check_hooks(errors, new, Strictness::of_update(new, old));
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -148,13 +148,13 @@ fn resources_never_called(rule: &Value) -> Vec<(&str, &str)> {
 }
 
 impl Webhooks {
-    fn hooks(&self, errors: &mut ErrorList, hooks: &[Value], strictness: Strictness) {
+    fn check_hooks(&self, errors: &mut ErrorList, hooks: &[Value], strictness: Strictness) {
         let path = Path::root("webhooks");
         let mut names = BTreeSet::new();
         for (i, hook) in hooks.iter().enumerate() {
             let path = path.index(i);
-            self.hook(errors, &path, hook, strictness);
-            review_versions(errors, &path, hook, strictness);
+            self.check_hook(errors, &path, hook, strictness);
+            check_review_versions(errors, &path, hook, strictness);
             let name = check::text(hook, "name");
             if strictness.unique_names && !name.is_empty() && !names.insert(name) {
                 errors.push(FieldError::duplicate(&path.child("name"), name));
@@ -162,18 +162,18 @@ impl Webhooks {
         }
     }
 
-    fn hook(&self, errors: &mut ErrorList, path: &Path<'_>, hook: &Value, strictness: Strictness) {
+    fn check_hook(&self, errors: &mut ErrorList, path: &Path<'_>, hook: &Value, strictness: Strictness) {
         dns::fully_qualified_name(errors, &path.child("name"), check::text(hook, "name"));
         let at = path.child("rules");
         for (i, one) in check::list(hook, "rules").iter().enumerate() {
-            rule::with_operations(errors, &at.index(i), one);
+            rule::check_with_operations(errors, &at.index(i), one);
         }
         for (name, supported) in [("failurePolicy", &FAILURE_POLICIES), ("matchPolicy", &MATCH_POLICIES)] {
             if let Some(policy) = check::field(hook, name).as_str() {
-                check::one_of(errors, &path.child(name), policy, supported);
+                check::check_one_of(errors, &path.child(name), policy, supported);
             }
         }
-        side_effects(errors, &path.child("sideEffects"), hook, strictness);
+        check_side_effects(errors, &path.child("sideEffects"), hook, strictness);
         let seconds = check::field(hook, "timeoutSeconds").as_i64();
         if let Some(seconds) = seconds.filter(|seconds| !(1..=30).contains(seconds)) {
             let detail = "the timeout value must be between 1 and 30 seconds";
@@ -181,31 +181,31 @@ impl Webhooks {
         }
         for name in ["namespaceSelector", "objectSelector"] {
             let selector = check::field(hook, name);
-            check::selector(errors, &path.child(name), selector, !strictness.label_values);
+            check::check_selector(errors, &path.child(name), selector, !strictness.label_values);
         }
         if let Some(policy) = check::field(hook, "reinvocationPolicy").as_str().filter(|_| self.mutating) {
-            check::one_of(errors, &path.child("reinvocationPolicy"), policy, &REINVOCATION_POLICIES);
+            check::check_one_of(errors, &path.child("reinvocationPolicy"), policy, &REINVOCATION_POLICIES);
         }
-        url::client_config(errors, &path.child("clientConfig"), check::field(hook, "clientConfig"));
+        url::check_client_config(errors, &path.child("clientConfig"), check::field(hook, "clientConfig"));
         if strictness.match_conditions {
             let conditions = check::list(hook, "matchConditions");
-            match_resources::conditions(errors, &path.child("matchConditions"), conditions);
+            match_resources::check_conditions(errors, &path.child("matchConditions"), conditions);
         }
     }
 }
 
-fn side_effects(errors: &mut ErrorList, path: &Path<'_>, hook: &Value, strictness: Strictness) {
+fn check_side_effects(errors: &mut ErrorList, path: &Path<'_>, hook: &Value, strictness: Strictness) {
     let allowed: &[&str] = if strictness.no_side_effects { &NO_SIDE_EFFECTS } else { &SIDE_EFFECTS };
     match check::field(hook, "sideEffects").as_str() {
         None => {
             let detail = format!("must specify one of {}", allowed.join(", "));
             errors.push(FieldError::required(path, detail));
         }
-        Some(effects) => check::one_of(errors, path, effects, allowed),
+        Some(effects) => check::check_one_of(errors, path, effects, allowed),
     }
 }
 
-fn review_versions(errors: &mut ErrorList, path: &Path<'_>, hook: &Value, strictness: Strictness) {
+fn check_review_versions(errors: &mut ErrorList, path: &Path<'_>, hook: &Value, strictness: Strictness) {
     let (versions, path) =
         (check::texts(hook, "admissionReviewVersions"), path.child("admissionReviewVersions"));
     if versions.is_empty() {

@@ -1,7 +1,7 @@
 //! ControllerRevision: an immutable snapshot of a workload's state, for rollbacks.
 
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::workload::nonnegative;
+use crate::kinds::workload::check_nonnegative;
 use crate::kinds::{Rules, check_immutable};
 use crate::value::Value;
 
@@ -10,7 +10,7 @@ pub struct ControllerRevision;
 
 impl Rules for ControllerRevision {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        nonnegative(errors, object, &Path::NONE, &["revision"]);
+        check_nonnegative(errors, object, &Path::NONE, &["revision"]);
         let path = Path::root("data");
         match object.get("data") {
             None | Some(Value::Null) => errors.push(FieldError::required(&path, "data is mandatory")),
@@ -24,7 +24,7 @@ impl Rules for ControllerRevision {
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        nonnegative(errors, new, &Path::NONE, &["revision"]);
+        check_nonnegative(errors, new, &Path::NONE, &["revision"]);
         self.validate_update(new, old, errors);
     }
 }

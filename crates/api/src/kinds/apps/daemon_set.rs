@@ -11,8 +11,8 @@ use crate::kinds::core::pod_spec::{self, internal};
 use crate::kinds::read::{fill, fill_absent, present, shown, text};
 use crate::kinds::workload::{
     check_at_most_100_percent, check_collision_count, check_int_or_percent, check_long_running,
-    check_selector, check_template, check_template_labels, has_invalid_values, int_or_percent,
-    is_empty_selector, nonnegative,
+    check_nonnegative, check_selector, check_template, check_template_labels, has_invalid_values,
+    int_or_percent, is_empty_selector,
 };
 use crate::value::Value;
 
@@ -32,9 +32,9 @@ impl DaemonSet {
         check_daemon_selector(errors, spec, old, &path);
         check_template(errors, template, old.and_then(|old| old.get("template")), &template_path);
         check_long_running(errors, template, &template_path, "DaemonSet");
-        nonnegative(errors, spec, &path, &["minReadySeconds"]);
+        check_nonnegative(errors, spec, &path, &["minReadySeconds"]);
         check_update_strategy(errors, spec, &path.child("updateStrategy"));
-        nonnegative(errors, spec, &path, &["revisionHistoryLimit"]);
+        check_nonnegative(errors, spec, &path, &["revisionHistoryLimit"]);
     }
 }
 
@@ -99,7 +99,7 @@ impl Rules for DaemonSet {
                 "numberUnavailable",
                 "collisionCount",
             ];
-            nonnegative(errors, status, &Path::root("status"), &counters);
+            check_nonnegative(errors, status, &Path::root("status"), &counters);
         }
         check_collision_count(errors, new, old);
     }

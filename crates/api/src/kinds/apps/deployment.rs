@@ -6,7 +6,8 @@ use crate::kinds::core::pod_spec::{self, internal};
 use crate::kinds::read::{fill, fill_absent, optional_number, present, shown, text};
 use crate::kinds::workload::{
     check_at_most_100_percent, check_collision_count, check_int_or_percent, check_long_running,
-    check_selector, check_template, check_template_labels, int_or_percent, is_empty_selector, nonnegative,
+    check_nonnegative, check_selector, check_template, check_template_labels, int_or_percent,
+    is_empty_selector,
 };
 use crate::value::Value;
 
@@ -20,17 +21,17 @@ impl Deployment {
     fn check(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
         let Some(spec) = new.get("spec") else { return };
         let path = Path::root("spec");
-        nonnegative(errors, spec, &path, &["replicas"]);
+        check_nonnegative(errors, spec, &path, &["replicas"]);
         check_selected_template(errors, spec, old.and_then(|old| old.get("spec")), &path);
         check_strategy(errors, spec, &path.child("strategy"));
-        nonnegative(errors, spec, &path, &["minReadySeconds", "revisionHistoryLimit"]);
+        check_nonnegative(errors, spec, &path, &["minReadySeconds", "revisionHistoryLimit"]);
         let rollback = new.str_at(&["metadata", "annotations", ROLLBACK_ANNOTATION]);
         if let Some(revision) = rollback.parse().ok().filter(|revision: &i64| *revision < 0) {
             let path = path.child("rollback");
             let detail = "must be greater than or equal to 0";
             errors.push(FieldError::invalid(&path.child("version"), revision, detail));
         }
-        nonnegative(errors, spec, &path, &["progressDeadlineSeconds"]);
+        check_nonnegative(errors, spec, &path, &["progressDeadlineSeconds"]);
         let deadline = optional_number(spec, "progressDeadlineSeconds");
         let ready = optional_number(spec, "minReadySeconds").unwrap_or(0);
         if let Some(deadline) = deadline.filter(|deadline| *deadline <= ready) {
@@ -114,7 +115,7 @@ impl Rules for Deployment {
                 "terminatingReplicas",
                 "collisionCount",
             ];
-            nonnegative(errors, status, &path, &counters);
+            check_nonnegative(errors, status, &path, &counters);
             let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
             super::check_parts(errors, status, &path, &parts, "cannot be greater than readyReplicas");
         }

@@ -5,7 +5,7 @@ use crate::field_error::{ErrorList, Path};
 use crate::kinds::Rules;
 use crate::kinds::core::pod_spec;
 use crate::kinds::read::fill_absent;
-use crate::kinds::workload::nonnegative;
+use crate::kinds::workload::check_nonnegative;
 use crate::value::Value;
 
 /// Rules of ReplicaSet.
@@ -15,7 +15,7 @@ impl ReplicaSet {
     fn check(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
         let Some(spec) = new.get("spec") else { return };
         let path = Path::root("spec");
-        nonnegative(errors, spec, &path, &["replicas", "minReadySeconds"]);
+        check_nonnegative(errors, spec, &path, &["replicas", "minReadySeconds"]);
         check_selected_template(errors, spec, old.and_then(|old| old.get("spec")), &path);
     }
 }
@@ -73,7 +73,7 @@ impl Rules for ReplicaSet {
             "observedGeneration",
             "terminatingReplicas",
         ];
-        nonnegative(errors, status, &path, &counters);
+        check_nonnegative(errors, status, &path, &counters);
         let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
         super::check_parts(errors, status, &path, &parts, "cannot be greater than readyReplicas");
     }

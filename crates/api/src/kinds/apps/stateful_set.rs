@@ -8,8 +8,8 @@ use crate::kinds::core::pod_spec::{self, internal};
 use crate::kinds::read::{fill, fill_absent, list, map_entries, optional_number, present, shown, text};
 use crate::kinds::workload::{
     check_at_most_100_percent, check_collision_count, check_int_or_percent, check_long_running,
-    check_selector, check_template, check_template_labels, check_unchanged, int_or_percent,
-    is_empty_selector, nonnegative,
+    check_nonnegative, check_selector, check_template, check_template_labels, check_unchanged,
+    int_or_percent, is_empty_selector,
 };
 use crate::kinds::{Rules, check_immutable};
 use crate::names::{NameRule, dns, metadata};
@@ -113,7 +113,7 @@ impl Rules for StatefulSet {
                 "observedGeneration",
                 "collisionCount",
             ];
-            nonnegative(errors, status, &path, &counters);
+            check_nonnegative(errors, status, &path, &counters);
             let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
             super::check_parts(errors, status, &path, &parts, "cannot be greater than status.readyReplicas");
         }
@@ -174,9 +174,9 @@ fn check_spec(new: &Value, old: Option<&Value>, skip_template: bool, errors: &mu
     if old.is_none() {
         check_claims(errors, spec, &path.child("volumeClaimTemplates"));
     }
-    nonnegative(errors, spec, &path, &["replicas", "minReadySeconds"]);
+    check_nonnegative(errors, spec, &path, &["replicas", "minReadySeconds"]);
     if let Some(ordinals) = spec.get("ordinals") {
-        nonnegative(errors, ordinals, &path.child("ordinals"), &["start"]);
+        check_nonnegative(errors, ordinals, &path.child("ordinals"), &["start"]);
     }
     let service = text(spec, "serviceName");
     if old.is_none() && !service.is_empty() {
@@ -217,7 +217,7 @@ fn check_update_strategy(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) 
         }
         ("OnDelete" | "RollingUpdate", None) => {}
         ("RollingUpdate", Some(rolling)) => {
-            nonnegative(errors, rolling, &rolling_path, &["partition"]);
+            check_nonnegative(errors, rolling, &rolling_path, &["partition"]);
             if let Some(amount) = rolling.get("maxUnavailable") {
                 let path = rolling_path.child("maxUnavailable");
                 check_int_or_percent(errors, amount, &path);
@@ -249,7 +249,7 @@ fn check_retention(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
 fn check_claims(errors: &mut ErrorList, spec: &Value, path: &Path<'_>) {
     for (index, claim) in list(spec, "volumeClaimTemplates").iter().enumerate() {
         let path = path.index(index);
-        pod_spec::claim_spec(errors, &path.child("spec"), claim.get("spec").unwrap_or(&Value::Null));
+        pod_spec::check_claim_spec(errors, &path.child("spec"), claim.get("spec").unwrap_or(&Value::Null));
     }
 }
 

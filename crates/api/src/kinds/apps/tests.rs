@@ -512,7 +512,7 @@ fn invalid_stateful_sets_are_rejected() {
 }
 
 #[test]
-fn immutable_fields_of_stateful_sets() {
+fn immutable_stateful_set_fields_cannot_change() {
     STATEFUL_SET.updates(
         "{}",
         &[
@@ -618,7 +618,7 @@ fn revision_data_is_immutable() {
 }
 
 #[test]
-fn warnings_of_workloads() {
+fn odd_workloads_cause_warnings() {
     let dots = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
                 label is recommended: [must not contain dots]";
     DEPLOYMENT.warns(&[("{}", &[]), (r#"{"metadata":{"name":"a.b"}}"#, &[dots])]);

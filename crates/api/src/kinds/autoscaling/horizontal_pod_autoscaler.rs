@@ -6,7 +6,7 @@ use super::{behavior, metrics};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::kinds::read::{fill_absent, list, optional_number, text};
-use crate::kinds::workload::nonnegative;
+use crate::kinds::workload::check_nonnegative;
 use crate::names::key;
 use crate::value::{Map, Value};
 
@@ -49,9 +49,9 @@ impl Rules for HorizontalPodAutoscaler {
         let path = Path::root("status");
         let conditions = path.child("conditions");
         for (index, condition) in list(status, "conditions").iter().enumerate() {
-            nonnegative(errors, condition, &conditions.index(index), &["observedGeneration"]);
+            check_nonnegative(errors, condition, &conditions.index(index), &["observedGeneration"]);
         }
-        nonnegative(errors, status, &path, &["currentReplicas", "desiredReplicas"]);
+        check_nonnegative(errors, status, &path, &["currentReplicas", "desiredReplicas"]);
     }
 }
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::read::{expressions, map_entries, match_labels, present};
-use crate::kinds::workload::nonnegative;
+use crate::kinds::workload::check_nonnegative;
 use crate::labels::{Selector, SelectorError};
 use crate::value::Value;
 
@@ -70,7 +70,7 @@ fn selector_text(workload: &Value) -> Result<String, SelectorError> {
 /// Validates a scale.
 pub fn validate(scale: &Value, errors: &mut ErrorList) {
     if let Some(spec) = scale.get("spec") {
-        nonnegative(errors, spec, &Path::root("spec"), &["replicas"]);
+        check_nonnegative(errors, spec, &Path::root("spec"), &["replicas"]);
     }
 }
 

@@ -4,7 +4,7 @@ use super::{job_spec, schedule, time_zone};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::kinds::read::{fill, fill_absent, shown, text};
-use crate::kinds::workload::{nonnegative, warn_about_name};
+use crate::kinds::workload::{check_nonnegative, warn_about_name};
 use crate::value::Value;
 
 /// Maximum bytes of a name: the names of Jobs have eleven more characters, and at most 63.
@@ -90,7 +90,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let old = old.and_then(|old| old.get("spec"));
     let path = Path::root("spec");
     check_schedule(errors, spec, old, &path.child("schedule"));
-    nonnegative(errors, spec, &path, &["startingDeadlineSeconds"]);
+    check_nonnegative(errors, spec, &path, &["startingDeadlineSeconds"]);
     let zone = spec.get("timeZone");
     if let Some(name) = zone.and_then(Value::as_str)
         && old.is_none_or(|old| old.get("timeZone") != zone)
@@ -107,7 +107,7 @@ fn check_spec(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
         errors.push(FieldError::not_supported(&policy_path, BadValue::json_string(policy), &POLICIES));
     }
     check_job_template(errors, spec, old, &path.child("jobTemplate"));
-    nonnegative(errors, spec, &path, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"]);
+    check_nonnegative(errors, spec, &path, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"]);
 }
 
 /// The error for a missing schedule comes last.

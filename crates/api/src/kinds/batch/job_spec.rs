@@ -4,7 +4,7 @@ use super::{pod_failure_policy, success_policy};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec;
 use crate::kinds::read::{optional_number, text};
-use crate::kinds::workload::{check_template, nonnegative};
+use crate::kinds::workload::{check_nonnegative, check_template};
 use crate::names::key;
 use crate::quote::Quoted;
 use crate::value::Value;
@@ -57,7 +57,7 @@ pub(super) fn check(errors: &mut ErrorList, spec: &Value, old: Option<&Value>, p
         "backoffLimitPerIndex",
         "maxFailedIndexes",
     ];
-    nonnegative(errors, spec, path, &counters);
+    check_nonnegative(errors, spec, path, &counters);
     if spec.get("maxFailedIndexes").is_some() && spec.get("backoffLimitPerIndex").is_none() {
         let detail = "when maxFailedIndexes is specified";
         errors.push(FieldError::required(&path.child("backoffLimitPerIndex"), detail));

@@ -10,7 +10,7 @@ use super::job_spec::is_indexed;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::internal;
 use crate::kinds::read::{list, optional_number, shown, text};
-use crate::kinds::workload::nonnegative;
+use crate::kinds::workload::check_nonnegative;
 use crate::rfc3339;
 use crate::value::Value;
 
@@ -84,7 +84,7 @@ pub(super) fn check(new: &Value, old: &Value, errors: &mut ErrorList) {
         before: TerminalState::of(old_status),
     };
     let path = Path::root("status");
-    nonnegative(errors, status, &path, &["active", "succeeded", "failed", "ready", "terminating"]);
+    check_nonnegative(errors, status, &path, &["active", "succeeded", "failed", "ready", "terminating"]);
     check_uncounted(errors, status, &path.child("uncountedTerminatedPods"));
     check_completion(&change, &path, errors);
     check_finish(&change, &path, errors);
@@ -94,7 +94,7 @@ pub(super) fn check(new: &Value, old: &Value, errors: &mut ErrorList) {
     check_transition(&change, &path, errors);
 }
 
-fn contradiction(errors: &mut ErrorList, path: &Path<'_>, detail: &'static str) {
+fn check_contradiction(errors: &mut ErrorList, path: &Path<'_>, detail: &'static str) {
     errors.push(FieldError::invalid(&path.child("conditions"), BadValue::Omitted, detail));
 }
 
@@ -117,13 +117,13 @@ fn check_uncounted(errors: &mut ErrorList, status: &Value, path: &Path<'_>) {
 fn check_completion(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let (now, before) = (change.now, change.before);
     if (change.has_completion_changed() || now.failed != before.failed) && now.complete && now.failed {
-        contradiction(errors, path, "cannot set Complete=True and Failed=true conditions");
+        check_contradiction(errors, path, "cannot set Complete=True and Failed=true conditions");
     }
     if (change.has_completion_changed() || now.failure_target != before.failure_target)
         && now.complete
         && now.failure_target
     {
-        contradiction(errors, path, "cannot set Complete=True and FailureTarget=true conditions");
+        check_contradiction(errors, path, "cannot set Complete=True and FailureTarget=true conditions");
     }
     let completed_at = change.new.get("completionTime");
     let time_path = path.child("completionTime");
@@ -156,7 +156,7 @@ fn check_finish(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorLi
         && now.failed
         && !now.failure_target
     {
-        contradiction(
+        check_contradiction(
             errors,
             path,
             "cannot set Failed=True condition without the FailureTarget=true condition",
@@ -165,7 +165,7 @@ fn check_finish(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorLi
     let criteria_changed = now.success_criteria_met != before.success_criteria_met;
     if (change.has_completion_changed() || criteria_changed) && now.complete && !now.success_criteria_met {
         let detail = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
-        contradiction(errors, path, detail);
+        check_contradiction(errors, path, detail);
     }
     if !now.is_finished() {
         return;
@@ -255,14 +255,18 @@ fn check_pods(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList
 fn check_success(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let now = change.now;
     if now.success_criteria_met && now.failed {
-        contradiction(errors, path, "cannot set SuccessCriteriaMet=True and Failed=true conditions");
+        check_contradiction(errors, path, "cannot set SuccessCriteriaMet=True and Failed=true conditions");
     }
     if now.success_criteria_met && now.failure_target {
-        contradiction(errors, path, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions");
+        check_contradiction(
+            errors,
+            path,
+            "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions",
+        );
     }
     if change.spec.get("successPolicy").is_some() && !now.success_criteria_met && now.complete {
         let detail = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
-        contradiction(errors, path, detail);
+        check_contradiction(errors, path, detail);
     }
 }
 
@@ -297,11 +301,11 @@ fn check_transition(change: &StatusChange<'_>, path: &Path<'_>, errors: &mut Err
         errors.push(FieldError::invalid(&path.child("startTime"), shown(start), detail));
     }
     if before.success_criteria_met && !now.success_criteria_met {
-        contradiction(errors, path, "cannot disable the SuccessCriteriaMet=True condition");
+        check_contradiction(errors, path, "cannot disable the SuccessCriteriaMet=True condition");
     }
     if before.complete && !before.success_criteria_met && now.success_criteria_met {
         let detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions";
-        contradiction(errors, path, detail);
+        check_contradiction(errors, path, detail);
     }
 }
 

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn step_restricts_the_day() {
+    fn step_above_one_restricts_the_day() {
         let of = |text: &str| (fields(text).any_day_of_month, fields(text).any_day_of_week);
         assert_eq!(of("0 0 * * *"), (true, true));
         assert_eq!(of("0 0 */2 * ?"), (false, true));

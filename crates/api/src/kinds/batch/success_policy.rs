@@ -3,7 +3,7 @@
 use super::indexes;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::read::{list, optional_number};
-use crate::kinds::workload::nonnegative;
+use crate::kinds::workload::check_nonnegative;
 use crate::value::Value;
 
 const RULES_MAX: usize = 20;
@@ -47,7 +47,7 @@ fn check_rule(errors: &mut ErrorList, completions: i64, rule: &Value, path: &Pat
         }
     }
     let Some(count) = count else { return };
-    nonnegative(errors, rule, path, &["succeededCount"]);
+    check_nonnegative(errors, rule, path, &["succeededCount"]);
     let path = path.child("succeededCount");
     if count > completions {
         let detail =

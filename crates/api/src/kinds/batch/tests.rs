@@ -489,7 +489,7 @@ fn jobs_are_selectable_by_successful_pods() {
 }
 
 #[test]
-fn warnings_of_jobs() {
+fn odd_job_specs_cause_warnings() {
     JOB.warns(&[
         ("{}", &[]),
         (

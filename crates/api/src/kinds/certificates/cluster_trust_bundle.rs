@@ -52,17 +52,17 @@ impl Rules for ClusterTrustBundle {
 
 fn check(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let (signer, path) = (object.str_at(&["spec", "signerName"]), Path::root("spec"));
-    name(errors, object.str_at(&["metadata", "name"]), signer);
+    check_name(errors, object.str_at(&["metadata", "name"]), signer);
     if !signer.is_empty() {
-        signer::name(errors, &path.child("signerName"), signer);
+        signer::check_name(errors, &path.child("signerName"), signer);
     }
     let bundle = object.str_at(&["spec", "trustBundle"]);
     if old.is_none_or(|old| old.str_at(&["spec", "trustBundle"]) != bundle) {
-        anchors(errors, &path.child("trustBundle"), bundle);
+        check_anchors(errors, &path.child("trustBundle"), bundle);
     }
 }
 
-fn name(errors: &mut ErrorList, name: &str, signer: &str) {
+fn check_name(errors: &mut ErrorList, name: &str, signer: &str) {
     let path = Path::root("metadata");
     let path = path.child("name");
     if signer.is_empty() {
@@ -83,7 +83,7 @@ fn name(errors: &mut ErrorList, name: &str, signer: &str) {
     }
 }
 
-fn anchors(errors: &mut ErrorList, path: &Path<'_>, bundle: &str) {
+fn check_anchors(errors: &mut ErrorList, path: &Path<'_>, bundle: &str) {
     if bundle.len() > BUNDLE_BYTES_MAX {
         return errors.push(FieldError::too_long(path, BUNDLE_BYTES_MAX));
     }

@@ -58,8 +58,8 @@ impl Rules for PodCertificateRequest {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
-        signer::name(errors, &path.child("signerName"), check::text(spec, "signerName"));
-        annotations(errors, &path.child("unverifiedUserAnnotations"), spec);
+        signer::check_name(errors, &path.child("signerName"), check::text(spec, "signerName"));
+        check_annotations(errors, &path.child("unverifiedUserAnnotations"), spec);
         for (name, uid) in
             [("podName", "podUID"), ("serviceAccountName", "serviceAccountUID"), ("nodeName", "nodeUID")]
         {
@@ -83,7 +83,7 @@ impl Rules for PodCertificateRequest {
             let detail = format!("must be in the range [{HOUR_SECONDS}, {max}]");
             errors.push(FieldError::invalid(&at, seconds, detail));
         }
-        self::key(errors, &path, spec);
+        check_key(errors, &path, spec);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -97,7 +97,7 @@ impl Rules for PodCertificateRequest {
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "status"), check::field(old, "status"));
         let before = errors.len();
-        conditions(errors, new);
+        check_conditions(errors, new);
         if errors.len() > before {
             return;
         }
@@ -117,7 +117,7 @@ impl Rules for PodCertificateRequest {
                 );
             }
         } else if is(new, "Issued") {
-            issued(errors, new);
+            check_issued(errors, new);
         } else if !check::is_equivalent(new, old) {
             refuse("status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"");
         }
@@ -150,7 +150,7 @@ impl Rules for PodCertificateRequest {
     }
 }
 
-fn annotations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_annotations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let mut bytes = 0;
     for (name, value) in check::text_entries(spec, "unverifiedUserAnnotations") {
         key::domain_prefixed_key(errors, path, &name.to_lowercase());
@@ -161,7 +161,7 @@ fn annotations(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     }
 }
 
-fn key(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_key(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let bytes = |name| base64::decode(check::text(spec, name)).unwrap_or_default().len();
     let too_long = |name: &'static str| {
         (bytes(name) > KEY_BYTES_MAX)
@@ -186,7 +186,7 @@ fn is(status: &Value, kind: &str) -> bool {
     check::list(status, "conditions").iter().any(is_it)
 }
 
-fn conditions(errors: &mut ErrorList, status: &Value) {
+fn check_conditions(errors: &mut ErrorList, status: &Value) {
     let path = Path::root("status");
     let at = path.child("conditions");
     let mut count = 0;
@@ -204,13 +204,13 @@ fn conditions(errors: &mut ErrorList, status: &Value) {
             let detail = "There may be at most one condition with type \"Issued\", \"Denied\", or \"Failed\"";
             errors.push(FieldError::invalid(&path.child("type"), kind, detail));
         }
-        check::one_of(errors, &path.child("status"), status, &["True"]);
+        check::check_one_of(errors, &path.child("status"), status, &["True"]);
     }
-    check::conditions(errors, &path, status, "conditions");
+    check::check_conditions(errors, &path, status, "conditions");
 }
 
 /// Checks an issued certificate without parsing it.
-fn issued(errors: &mut ErrorList, status: &Value) {
+fn check_issued(errors: &mut ErrorList, status: &Value) {
     let path = Path::root("status");
     let (chain, at) = (check::text(status, "certificateChain"), path.child("certificateChain"));
     if chain.len() > CHAIN_BYTES_MAX {
@@ -234,7 +234,7 @@ fn issued(errors: &mut ErrorList, status: &Value) {
             errors.push(FieldError::required(&path.child(name), detail));
         }
     }
-    if errors.len() > before || !refresh(errors, &path, times.map(|name| check::text(status, name))) {
+    if errors.len() > before || !check_refresh(errors, &path, times.map(|name| check::text(status, name))) {
         return;
     }
     while let Some((block, after)) = pem::next_block(rest) {
@@ -247,7 +247,7 @@ fn issued(errors: &mut ErrorList, status: &Value) {
 }
 
 /// Checks that the refresh time is within the lifetime of the certificate, with a margin.
-fn refresh(errors: &mut ErrorList, path: &Path<'_>, times: [&str; 3]) -> bool {
+fn check_refresh(errors: &mut ErrorList, path: &Path<'_>, times: [&str; 3]) -> bool {
     let [Ok(start), Ok(end), Ok(refresh)] = times.map(rfc3339::parse) else { return true };
     let margin = Duration::from_secs(600);
     let detail = if refresh < start.after(margin) {

@@ -8,7 +8,7 @@ use crate::quote::Quoted;
 const NAME_BYTES_MAX: usize = 2 * SUBDOMAIN_BYTES_MAX + LABEL_BYTES_MAX + 2;
 
 /// Validates the name of a signer.
-pub(super) fn name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(super) fn check_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }
@@ -19,19 +19,24 @@ pub(super) fn name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if domain.len() > SUBDOMAIN_BYTES_MAX {
         errors.push(FieldError::too_long(path, SUBDOMAIN_BYTES_MAX));
     }
-    parts(errors, path, domain, dns::label);
+    check_parts(errors, path, domain, dns::label);
     if !domain.contains('.') {
         let detail = "should be a domain with at least two segments separated by dots";
         errors.push(FieldError::invalid(path, domain, detail));
     }
-    parts(errors, path, rest, dns::subdomain);
+    check_parts(errors, path, rest, dns::subdomain);
     if name.len() > NAME_BYTES_MAX {
         errors.push(FieldError::too_long(path, NAME_BYTES_MAX));
     }
 }
 
 /// Validates the parts between dots, up to the first invalid one.
-fn parts(errors: &mut ErrorList, path: &Path<'_>, text: &str, rule: impl Fn(&str) -> crate::names::Faults) {
+fn check_parts(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    text: &str,
+    rule: impl Fn(&str) -> crate::names::Faults,
+) {
     for part in text.split('.') {
         let faults = rule(part);
         if !faults.is_empty() {

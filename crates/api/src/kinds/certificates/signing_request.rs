@@ -234,20 +234,25 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Optio
         let value = check::field(spec, "request").as_str().map_or(BadValue::Null, BadValue::json_string);
         errors.push(FieldError::invalid(&path.child("request"), value, fault));
     }
-    usages(errors, &path.child("usages"), &check::texts(spec, "usages"), &check::texts(old_spec, "usages"));
+    check_usages(
+        errors,
+        &path.child("usages"),
+        &check::texts(spec, "usages"),
+        &check::texts(old_spec, "usages"),
+    );
     let (name, at) = (check::text(spec, "signerName"), path.child("signerName"));
     if name == SIGNER_LEGACY && check::text(old_spec, "signerName") != SIGNER_LEGACY {
         let detail = "the legacy signerName is not allowed via this API version";
         errors.push(FieldError::invalid(&at, name, detail));
     } else {
-        signer::name(errors, &at, name);
+        signer::check_name(errors, &at, name);
     }
     let seconds = check::field(spec, "expirationSeconds").as_i64();
     if let Some(seconds) = seconds.filter(|seconds| *seconds < EXPIRATION_SECONDS_MIN) {
         let detail = "may not specify a duration less than 600 seconds (10 minutes)";
         errors.push(FieldError::invalid(&path.child("expirationSeconds"), seconds, detail));
     }
-    let late = conditions(errors, object, old);
+    let late = check_conditions(errors, object, old);
     let certificate = object.str_at(&["status", "certificate"]);
     let kept = old.map(|old| old.str_at(&["status", "certificate"]));
     if kept.is_none_or(|kept| kept != certificate && certificate_fault(kept).is_none())
@@ -286,13 +291,13 @@ fn certificate_fault(text: &str) -> Option<String> {
     (blocks == 0 && !text.is_empty()).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
 }
 
-fn usages(errors: &mut ErrorList, path: &Path<'_>, usages: &[&str], old: &[&str]) {
+fn check_usages(errors: &mut ErrorList, path: &Path<'_>, usages: &[&str], old: &[&str]) {
     if usages.is_empty() {
         errors.push(FieldError::required(path, ""));
     }
     if old.iter().all(|usage| USAGES.contains(usage)) {
         for (i, usage) in usages.iter().enumerate() {
-            check::one_of(errors, &path.index(i), usage, &USAGES);
+            check::check_one_of(errors, &path.index(i), usage, &USAGES);
         }
     }
     let distinct: BTreeSet<&&str> = old.iter().collect();
@@ -309,7 +314,7 @@ fn usages(errors: &mut ErrorList, path: &Path<'_>, usages: &[&str], old: &[&str]
 
 /// Validates conditions. Returns the error for a request that is both approved and denied, which must come
 /// last.
-fn conditions(errors: &mut ErrorList, object: &Value, old: Option<&Value>) -> Option<FieldError> {
+fn check_conditions(errors: &mut ErrorList, object: &Value, old: Option<&Value>) -> Option<FieldError> {
     let types = |object| {
         let conditions = check::list(check::field(object, "status"), "conditions").iter();
         conditions.map(|one| check::text(one, "type")).collect::<Vec<_>>()
@@ -329,7 +334,7 @@ fn conditions(errors: &mut ErrorList, object: &Value, old: Option<&Value>) -> Op
         let allowed: &[&str] = if only_true { &["True"] } else { &["False", "True", "Unknown"] };
         match check::text(one, "status") {
             "" => errors.push(FieldError::required(&path.child("status"), "")),
-            status => check::one_of(errors, &path.child("status"), status, allowed),
+            status => check::check_one_of(errors, &path.child("status"), status, allowed),
         }
         if !seen.insert(kind) && !allow_duplicates {
             errors.push(FieldError::duplicate(&path.child("type"), BadValue::json_string(kind)));

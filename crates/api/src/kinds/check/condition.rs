@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::{field, label_key, list, number, one_of, text};
+use super::{check_label_key, check_one_of, field, list, number, text};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::value::Value;
 
@@ -12,7 +12,7 @@ const MESSAGE_BYTES_MAX: usize = 32 << 10;
 const REASON_FAULT: &str = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
 /// Validates the conditions in field `name` of `value`.
-pub(crate) fn conditions(errors: &mut ErrorList, path: &Path<'_>, value: &Value, name: &str) {
+pub(crate) fn check_conditions(errors: &mut ErrorList, path: &Path<'_>, value: &Value, name: &str) {
     let path = path.child(name);
     let mut seen = BTreeSet::new();
     for (i, one) in list(value, name).iter().enumerate() {
@@ -20,18 +20,18 @@ pub(crate) fn conditions(errors: &mut ErrorList, path: &Path<'_>, value: &Value,
         if !seen.insert(text(one, "type")) {
             errors.push(FieldError::duplicate(&at, text(one, "type")));
         }
-        condition(errors, &at, one);
+        check_condition(errors, &at, one);
     }
 }
 
-fn condition(errors: &mut ErrorList, path: &Path<'_>, of: &Value) {
+fn check_condition(errors: &mut ErrorList, path: &Path<'_>, of: &Value) {
     match text(of, "type") {
         "" => errors.push(FieldError::required(&path.child("type"), "is required")),
-        kind => label_key(errors, &path.child("type"), kind),
+        kind => check_label_key(errors, &path.child("type"), kind),
     }
     match text(of, "status") {
         "" => errors.push(FieldError::required(&path.child("status"), "")),
-        status => one_of(errors, &path.child("status"), status, &["False", "True", "Unknown"]),
+        status => check_one_of(errors, &path.child("status"), status, &["False", "True", "Unknown"]),
     }
     if number(of, "observedGeneration") < 0 {
         let detail = "must be greater than or equal to zero";

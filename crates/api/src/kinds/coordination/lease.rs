@@ -42,9 +42,9 @@ impl Rules for Lease {
             let path = path.child("strategy");
             let path = path.child("strategy");
             if strategy.contains('/') {
-                check::label_key(errors, &path, strategy);
+                check::check_label_key(errors, &path, strategy);
             } else {
-                check::one_of(errors, &path, strategy, &["OldestEmulationVersion"]);
+                check::check_one_of(errors, &path, strategy, &["OldestEmulationVersion"]);
             }
         }
         if !check::text(spec, "preferredHolder").is_empty() && check::text(spec, "strategy").is_empty() {

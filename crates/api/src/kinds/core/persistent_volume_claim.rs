@@ -155,9 +155,9 @@ pub fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Valu
     if let Some(selector) = field(spec, "selector") {
         let mut old_errors = ErrorList::new();
         if let Some(old) = field(old, "selector") {
-            read::selector(&mut old_errors, path, old, false);
+            read::check_selector(&mut old_errors, path, old, false);
         }
-        read::selector(errors, &path.child("selector"), selector, !old_errors.is_empty());
+        read::check_selector(errors, &path.child("selector"), selector, !old_errors.is_empty());
     }
     check_access_modes(errors, &path.child("accessModes"), &modes);
     check_storage(errors, path, spec);

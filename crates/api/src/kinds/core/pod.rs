@@ -7,7 +7,9 @@
 use super::pod_spec::{self, Holder, annotations, containers, defaults, resources};
 use crate::field_error::{ErrorList, Path};
 use crate::fields::{FieldLabels, UnsupportedLabel};
-use crate::kinds::read::{annotation, boolean, forbidden, list, nonnegative, number, present, text};
+use crate::kinds::read::{
+    annotation, boolean, check_nonnegative, list, number, present, push_forbidden, text,
+};
 use crate::kinds::{Rules, SelectableFields, keep};
 use crate::names::{dns, ip};
 use crate::value::{Map, Value};
@@ -129,13 +131,13 @@ impl Rules for Pod {
             (present(object, "metadata").unwrap_or(&none), present(object, "spec").unwrap_or(&none));
         let path = Path::root("spec");
         if !list(spec, "ephemeralContainers").is_empty() {
-            forbidden(errors, &path.child("ephemeralContainers"), "cannot be set on create");
+            push_forbidden(errors, &path.child("ephemeralContainers"), "cannot be set on create");
         }
         if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
             let detail = "cannot be set until all schedulingGates have been cleared";
-            forbidden(errors, &path.child("nodeName"), detail);
+            push_forbidden(errors, &path.child("nodeName"), detail);
         }
-        annotations::agree_with_fields(errors, &path, meta, spec);
+        annotations::check_agree_with_fields(errors, &path, meta, spec);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -246,17 +248,17 @@ fn validate_pod(errors: &mut ErrorList, pod: &Value) {
                 if present(source, "serviceAccountToken").is_some() {
                     let path = path.index(j);
                     let detail = "must not be specified when serviceAccountName is not set";
-                    forbidden(errors, &path.child("serviceAccountToken"), detail);
+                    push_forbidden(errors, &path.child("serviceAccountToken"), detail);
                 }
             }
         }
     }
     let grace = number(spec, "terminationGracePeriodSeconds");
-    nonnegative(errors, &path.child("terminationGracePeriodSeconds"), grace);
+    check_nonnegative(errors, &path.child("terminationGracePeriodSeconds"), grace);
     for field in ["containers", "initContainers"] {
         let path = path.child(field);
         for (i, container) in list(spec, field).iter().enumerate() {
-            containers::only_for_pod(errors, &path.index(i), container);
+            containers::check_only_for_pod(errors, &path.index(i), container);
         }
     }
 }

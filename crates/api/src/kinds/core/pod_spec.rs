@@ -33,17 +33,17 @@ mod warnings;
 mod windows;
 
 pub(crate) use affinity::apply_label_keys;
-pub use affinity::node_selector;
+pub use affinity::check_node_selector;
 pub use defaults::default_claim_spec;
 pub(crate) use disabled::{drop_disabled, drop_disabled_status};
 pub use resources::qos_class;
-pub use scheduling::tolerations as validate_tolerations;
-pub use volumes::{claim_spec, csi_driver_name, signer_name};
+pub use scheduling::check_tolerations;
+pub use volumes::{check_claim_spec, check_csi_driver_name, check_signer_name};
 pub(crate) use warnings::spec_warnings;
 
 use crate::kinds::read::{
-    boolean, forbidden, invalid, list, number_faults, optional_boolean, optional_number, optional_text,
-    present, required, required_word, supported, text, text_entries,
+    boolean, check_required_word, check_supported, list, optional_boolean, optional_number, optional_text,
+    present, push_forbidden, push_invalid, push_number_faults, push_required, text, text_entries,
 };
 use containers::PodContext;
 
@@ -67,10 +67,10 @@ pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorLi
     metadata::annotations(errors, &annotations_path, text_entries(meta, "annotations"));
     annotations::validate(errors, &annotations_path, meta, spec);
     validate_spec(errors, &spec_path, spec, Holder::Template);
-    annotations::agree_with_fields(errors, &spec_path, meta, spec);
+    annotations::check_agree_with_fields(errors, &spec_path, meta, spec);
     if !list(spec, "ephemeralContainers").is_empty() {
         let detail = "ephemeral containers not allowed in pod template";
-        forbidden(errors, &spec_path.child("ephemeralContainers"), detail);
+        push_forbidden(errors, &spec_path.child("ephemeralContainers"), detail);
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn each_container<'a>(
 pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, holder: Holder<'_>) {
     let grace = optional_number(spec, "terminationGracePeriodSeconds");
     if grace.is_none() {
-        required(errors, &path.child("terminationGracePeriodSeconds"), "");
+        push_required(errors, &path.child("terminationGracePeriodSeconds"), "");
     }
     let (pod_name, is_mirror) = match holder {
         Holder::Template => ("", false),
@@ -124,55 +124,55 @@ pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
             (text(meta, "name"), crate::kinds::read::annotation(meta, annotations::MIRROR).is_some())
         }
     };
-    let volumes = volumes::volumes(errors, &path.child("volumes"), spec, pod_name);
+    let volumes = volumes::check_volumes(errors, &path.child("volumes"), spec, pod_name);
     let claims = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
     let claim_names: BTreeSet<&str> = claims.filter(|name| !name.is_empty()).collect();
-    resources::pod_claims(errors, &path.child("resourceClaims"), spec, is_mirror);
+    resources::check_pod_claims(errors, &path.child("resourceClaims"), spec, is_mirror);
     let host_users = optional_boolean(spec, "hostUsers") != Some(false);
     let context =
         PodContext { volumes, claim_names, grace, restarts: text(spec, "restartPolicy"), host_users };
-    containers::regular(errors, &path.child("containers"), spec, &context);
-    containers::init(errors, &path.child("initContainers"), spec, &context);
-    containers::ephemeral(errors, &path.child("ephemeralContainers"), spec, &context);
-    resources::pod_level(errors, path, spec, &context.claim_names);
+    containers::check_regular(errors, &path.child("containers"), spec, &context);
+    containers::check_init(errors, &path.child("initContainers"), spec, &context);
+    containers::check_ephemeral(errors, &path.child("ephemeralContainers"), spec, &context);
+    resources::check_pod_level(errors, path, spec, &context.claim_names);
     if boolean(spec, "hostNetwork") {
-        containers::ports_on_host(errors, path, spec, matches!(holder, Holder::Pod(_)));
+        containers::check_ports_on_host(errors, path, spec, matches!(holder, Holder::Pod(_)));
     }
-    policies(errors, path, spec);
+    check_policies(errors, path, spec);
     metadata::labels(errors, &path.child("nodeSelector"), text_entries(spec, "nodeSelector"));
-    security::pod(errors, &path.child("securityContext"), spec);
+    security::check_pod(errors, &path.child("securityContext"), spec);
     if boolean(spec, "hostPID") && boolean(spec, "shareProcessNamespace") {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
-        invalid(errors, &path.child("shareProcessNamespace"), true, detail);
+        push_invalid(errors, &path.child("shareProcessNamespace"), true, detail);
     }
     if let Some(affinity) = present(spec, "affinity") {
-        affinity::affinity(errors, &path.child("affinity"), affinity);
+        affinity::check_affinity(errors, &path.child("affinity"), affinity);
     }
-    scheduling::dns_config(errors, &path.child("dnsConfig"), spec);
-    scheduling::gates(errors, path, spec);
+    scheduling::check_dns_config(errors, &path.child("dnsConfig"), spec);
+    scheduling::check_gates(errors, path, spec);
     let constraints = list(spec, "topologySpreadConstraints");
-    scheduling::spread_constraints(errors, &path.child("topologySpreadConstraints"), constraints);
-    windows::host_process(errors, path, spec);
-    security::host_users(errors, path, spec);
-    scheduling::hostname_override(errors, path, spec);
-    names(errors, path, spec);
-    scheduling::tolerations(errors, &path.child("tolerations"), list(spec, "tolerations"));
-    scheduling::host_aliases(errors, path, spec);
-    classes(errors, path, spec);
-    windows::operating_system(errors, path, spec);
+    scheduling::check_spread_constraints(errors, &path.child("topologySpreadConstraints"), constraints);
+    windows::check_host_process(errors, path, spec);
+    security::check_host_users(errors, path, spec);
+    scheduling::check_hostname_override(errors, path, spec);
+    check_names(errors, path, spec);
+    scheduling::check_tolerations(errors, &path.child("tolerations"), list(spec, "tolerations"));
+    scheduling::check_host_aliases(errors, path, spec);
+    check_classes(errors, path, spec);
+    windows::check_operating_system(errors, path, spec);
     each_container(spec, path, |container, path| {
-        containers::file_references(errors, path, container, list(spec, "volumes"));
+        containers::check_file_references(errors, path, container, list(spec, "volumes"));
     });
 }
 
-fn policies(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_policies(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let restarts = text(spec, "restartPolicy");
-    required_word(errors, &path.child("restartPolicy"), restarts, &["Always", "OnFailure", "Never"]);
+    check_required_word(errors, &path.child("restartPolicy"), restarts, &["Always", "OnFailure", "Never"]);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    required_word(errors, &path.child("dnsPolicy"), text(spec, "dnsPolicy"), &policies);
+    check_required_word(errors, &path.child("dnsPolicy"), text(spec, "dnsPolicy"), &policies);
 }
 
-fn names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let account = text(spec, "serviceAccountName");
     if !account.is_empty() {
         errors.push_invalid(&path.child("serviceAccountName"), account, dns::subdomain(account));
@@ -180,7 +180,7 @@ fn names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let deprecated = text(spec, "serviceAccount");
     if deprecated != account {
         let detail = format!("must be the same as serviceAccountName: {}", crate::quote::Quoted(account));
-        invalid(errors, &path.child("deprecatedServiceAccount"), deprecated, detail);
+        push_invalid(errors, &path.child("deprecatedServiceAccount"), deprecated, detail);
     }
     let node = text(spec, "nodeName");
     if !node.is_empty() {
@@ -188,7 +188,7 @@ fn names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     }
     if let Some(seconds) = optional_number(spec, "activeDeadlineSeconds") {
         let faults = key::in_range(seconds, 1, i64::from(i32::MAX));
-        number_faults(errors, &path.child("activeDeadlineSeconds"), seconds, faults);
+        push_number_faults(errors, &path.child("activeDeadlineSeconds"), seconds, faults);
     }
     for field in ["hostname", "subdomain"] {
         let name = text(spec, field);
@@ -198,7 +198,7 @@ fn names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     }
 }
 
-fn classes(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_classes(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let priority = text(spec, "priorityClassName");
     if !priority.is_empty() {
         errors.push_invalid(&path.child("priorityClassName"), priority, dns::subdomain(priority));
@@ -208,13 +208,18 @@ fn classes(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     }
     match optional_text(spec, "preemptionPolicy") {
         None => {}
-        Some("") => required(errors, &path.child("preemptionPolicy"), ""),
+        Some("") => push_required(errors, &path.child("preemptionPolicy"), ""),
         Some(policy) => {
-            supported(errors, &path.child("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
+            check_supported(
+                errors,
+                &path.child("preemptionPolicy"),
+                policy,
+                &["PreemptLowerPriority", "Never"],
+            );
         }
     }
     if present(spec, "overhead").is_some() {
-        resources::overhead(errors, &path.child("overhead"), spec);
+        resources::check_overhead(errors, &path.child("overhead"), spec);
     }
 }
 

@@ -4,8 +4,8 @@ use super::pod_spec;
 use crate::field_error::{ErrorKind, ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, UnsupportedLabel};
 use crate::kinds::read::{
-    forbidden, invalid, nonnegative, number, optional_number, present, required, shown, supported, text,
-    text_entries,
+    check_nonnegative, check_supported, number, optional_number, present, push_forbidden, push_invalid,
+    push_required, shown, text, text_entries,
 };
 use crate::kinds::{Rules, SelectableFields, keep};
 use crate::names::dns;
@@ -71,13 +71,13 @@ impl Rules for ReplicationController {
         let none = Value::map();
         let spec = present(object, "spec").unwrap_or(&none);
         let path = Path::root("spec");
-        nonnegative(errors, &path.child("minReadySeconds"), number(spec, "minReadySeconds"));
+        check_nonnegative(errors, &path.child("minReadySeconds"), number(spec, "minReadySeconds"));
         if text_entries(spec, "selector").next().is_none() {
-            required(errors, &path.child("selector"), "");
+            push_required(errors, &path.child("selector"), "");
         }
         match optional_number(spec, "replicas") {
-            None => required(errors, &path.child("replicas"), ""),
-            Some(replicas) => nonnegative(errors, &path.child("replicas"), replicas),
+            None => push_required(errors, &path.child("replicas"), ""),
+            Some(replicas) => check_nonnegative(errors, &path.child("replicas"), replicas),
         }
         validate_template(errors, &path.child("template"), spec);
     }
@@ -99,7 +99,7 @@ impl Rules for ReplicationController {
             } else if !errors.is_full() && new.at(&["spec", "selector"]) != old.at(&["spec", "selector"]) {
                 let path = Path::root("spec");
                 let detail = "cannot update non-convertible selector";
-                invalid(errors, &path.child("selector"), shown(new.at(&["spec", "selector"])), detail);
+                push_invalid(errors, &path.child("selector"), shown(new.at(&["spec", "selector"])), detail);
             }
         }
     }
@@ -112,17 +112,17 @@ impl Rules for ReplicationController {
         let fields =
             ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
         for field in fields {
-            nonnegative(errors, &path.child(field), number(status, field));
+            check_nonnegative(errors, &path.child(field), number(status, field));
         }
         for field in ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
             let count = number(status, field);
             if count > replicas {
-                invalid(errors, &path.child(field), count, "cannot be greater than status.replicas");
+                push_invalid(errors, &path.child(field), count, "cannot be greater than status.replicas");
             }
         }
         let available = number(status, "availableReplicas");
         if available > number(status, "readyReplicas") {
-            invalid(
+            push_invalid(
                 errors,
                 &path.child("availableReplicas"),
                 available,
@@ -176,21 +176,21 @@ fn drop_disabled(object: &mut Value) {
 
 /// Validates the template of long-running pods.
 fn validate_template(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
-    let Some(template) = present(spec, "template") else { return required(errors, path, "") };
+    let Some(template) = present(spec, "template") else { return push_required(errors, path, "") };
     let label = |key: &str| template.at(&["metadata", "labels", key]).and_then(Value::as_str);
     if !text_entries(spec, "selector").all(|(key, value)| label(key) == Some(value)) {
         let meta_path = path.child("metadata");
         let labels = template.at(&["metadata", "labels"]);
         let detail = "`selector` does not match template `labels`";
-        invalid(errors, &meta_path.child("labels"), shown(labels), detail);
+        push_invalid(errors, &meta_path.child("labels"), shown(labels), detail);
     }
     pod_spec::validate_template(template, path, errors);
     let Some(pod) = present(template, "spec") else { return };
     let path = path.child("spec");
-    supported(errors, &path.child("restartPolicy"), text(pod, "restartPolicy"), &["Always"]);
+    check_supported(errors, &path.child("restartPolicy"), text(pod, "restartPolicy"), &["Always"]);
     if present(pod, "activeDeadlineSeconds").is_some() {
         let detail = "activeDeadlineSeconds in ReplicationController is not Supported";
-        forbidden(errors, &path.child("activeDeadlineSeconds"), detail);
+        push_forbidden(errors, &path.child("activeDeadlineSeconds"), detail);
     }
 }
 

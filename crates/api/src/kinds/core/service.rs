@@ -62,7 +62,7 @@ impl Rules for Service {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        validate::service(errors, object, None);
+        validate::check_service(errors, object, None);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -71,11 +71,11 @@ impl Rules for Service {
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         change::check(errors, new, old);
-        validate::service(errors, new, Some(old));
+        validate::check_service(errors, new, Some(old));
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        validate::status(errors, new, old);
+        validate::check_status(errors, new, old);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -104,22 +104,22 @@ fn check(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
             if kind.is_empty() {
                 late.push(FieldError::required(&path, ""));
             } else {
-                check::one_of(errors, &path, kind, &ADDRESS_TYPES);
+                check::check_one_of(errors, &path, kind, &ADDRESS_TYPES);
             }
             late.push(FieldError::invalid(&path, BadValue::Null, check::IMMUTABLE));
         }
-        _ => check::one_of(&mut late, &path, kind, &ADDRESS_TYPES),
+        _ => check::check_one_of(&mut late, &path, kind, &ADDRESS_TYPES),
     }
-    ports(errors, check::list(object, "ports"));
+    check_ports(errors, check::list(object, "ports"));
     let same = |old| check::is_equivalent(check::field(old, "endpoints"), check::field(object, "endpoints"));
     let kept = old.is_some_and(same);
     if !kept {
-        endpoints(errors, &mut late, check::list(object, "endpoints"), kind);
+        check_endpoints(errors, &mut late, check::list(object, "endpoints"), kind);
     }
     errors.append(late);
 }
 
-fn ports(errors: &mut ErrorList, ports: &[Value]) {
+fn check_ports(errors: &mut ErrorList, ports: &[Value]) {
     let path = Path::root("ports");
     if ports.len() > PORTS_MAX {
         return errors.push(FieldError::too_many(&path, Some(ports.len()), PORTS_MAX));
@@ -136,25 +136,31 @@ fn ports(errors: &mut ErrorList, ports: &[Value]) {
         }
         match check::field(port, "protocol").as_str() {
             None => errors.push(FieldError::required(&path.child("protocol"), "")),
-            Some(protocol) => check::one_of(errors, &path.child("protocol"), protocol, &PROTOCOLS),
+            Some(protocol) => check::check_one_of(errors, &path.child("protocol"), protocol, &PROTOCOLS),
         }
         if let Some(protocol) = check::field(port, "appProtocol").as_str() {
-            check::label_key(errors, &path.child("appProtocol"), protocol);
+            check::check_label_key(errors, &path.child("appProtocol"), protocol);
         }
     }
 }
 
-fn endpoints(errors: &mut ErrorList, late: &mut ErrorList, endpoints: &[Value], kind: &str) {
+fn check_endpoints(errors: &mut ErrorList, late: &mut ErrorList, endpoints: &[Value], kind: &str) {
     let path = Path::root("endpoints");
     if endpoints.len() > ENDPOINTS_MAX {
         return errors.push(FieldError::too_many(&path, Some(endpoints.len()), ENDPOINTS_MAX));
     }
     for (i, one) in endpoints.iter().enumerate() {
-        endpoint(errors, late, &path.index(i), one, kind);
+        check_endpoint(errors, late, &path.index(i), one, kind);
     }
 }
 
-fn endpoint(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, endpoint: &Value, kind: &str) {
+fn check_endpoint(
+    errors: &mut ErrorList,
+    late: &mut ErrorList,
+    path: &Path<'_>,
+    endpoint: &Value,
+    kind: &str,
+) {
     let addresses = check::texts(endpoint, "addresses");
     let at = path.child("addresses");
     if addresses.is_empty() {
@@ -163,7 +169,7 @@ fn endpoint(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, endpo
         late.push(FieldError::too_many(&at, Some(addresses.len()), ADDRESSES_MAX));
     }
     for (i, address) in addresses.into_iter().enumerate() {
-        self::address(errors, &at, i, address, kind);
+        self::check_address(errors, &at, i, address, kind);
     }
     if let Some(node) = check::field(endpoint, "nodeName").as_str() {
         errors.push_invalid(&path.child("nodeName"), node, dns::subdomain(node));
@@ -178,12 +184,12 @@ fn endpoint(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, endpo
         errors.push_invalid(&path.child("hostname"), name, dns::label(name));
     }
     let (hints, path) = (check::field(endpoint, "hints"), path.child("hints"));
-    if self::hints(errors, &path.child("forZones"), check::list(hints, "forZones"), key::label_value) {
-        self::hints(errors, &path.child("forNodes"), check::list(hints, "forNodes"), dns::subdomain);
+    if self::check_hints(errors, &path.child("forZones"), check::list(hints, "forZones"), key::label_value) {
+        self::check_hints(errors, &path.child("forNodes"), check::list(hints, "forNodes"), dns::subdomain);
     }
 }
 
-fn address(errors: &mut ErrorList, list: &Path<'_>, i: usize, address: &str, kind: &str) {
+fn check_address(errors: &mut ErrorList, list: &Path<'_>, i: usize, address: &str, kind: &str) {
     let path = list.index(i);
     let before = errors.len();
     match kind {
@@ -196,11 +202,11 @@ fn address(errors: &mut ErrorList, list: &Path<'_>, i: usize, address: &str, kin
     if parsed.is_ipv4() != (kind == "IPv4") {
         errors.push(FieldError::invalid(list, address, format!("must be an {kind} address")));
     }
-    reachable(errors, &path, address, parsed);
+    check_reachable(errors, &path, address, parsed);
 }
 
 /// Rejects addresses that cannot be those of an endpoint.
-fn reachable(errors: &mut ErrorList, path: &Path<'_>, text: &str, ip: IpAddr) {
+fn check_reachable(errors: &mut ErrorList, path: &Path<'_>, text: &str, ip: IpAddr) {
     let ip = ip.to_canonical();
     let (link_local, link_multicast) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
@@ -222,7 +228,7 @@ fn reachable(errors: &mut ErrorList, path: &Path<'_>, text: &str, ip: IpAddr) {
 }
 
 /// Validates the hints of an endpoint; `true` if their number is within the bound.
-fn hints(
+fn check_hints(
     errors: &mut ErrorList,
     path: &Path<'_>,
     hints: &[Value],

@@ -1,6 +1,6 @@
 //! FlowSchema: assigns requests to a priority level.
 
-use super::{builtin, status};
+use super::{builtin, check_status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::check::{self, GoLayout};
 use crate::kinds::{ALL_BUT_STATUS, Rules};
@@ -72,20 +72,20 @@ impl Rules for FlowSchema {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (name, given) = (object.str_at(&["metadata", "name"]), check::field(object, "spec"));
-        spec(errors, given, name);
+        check_spec(errors, given, name);
         if builtin::is_mandatory(name) && builtin::schema_spec(name).is_some_and(|wanted| wanted != *given) {
             let detail = format!("spec of '{name}' must equal the fixed value");
             errors.push(FieldError::invalid(&Path::root("spec"), check::format_go(given, &SPEC), detail));
         }
-        status(errors, object);
+        check_status(errors, object);
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
-        status(errors, new);
+        check_status(errors, new);
     }
 }
 
-fn spec(errors: &mut ErrorList, spec: &Value, name: &str) {
+fn check_spec(errors: &mut ErrorList, spec: &Value, name: &str) {
     let path = Path::root("spec");
     let (precedence, at) = (check::number(spec, "matchingPrecedence"), path.child("matchingPrecedence"));
     let mut refuse = |detail: String| errors.push(FieldError::invalid(&at, precedence, detail));
@@ -113,17 +113,17 @@ fn spec(errors: &mut ErrorList, spec: &Value, name: &str) {
     }
     let at = path.child("rules");
     for (i, rule) in check::list(spec, "rules").iter().enumerate() {
-        rules(errors, &at.index(i), rule);
+        check_rules(errors, &at.index(i), rule);
     }
 }
 
-fn rules(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+fn check_rules(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     let (subjects, at) = (check::list(rule, "subjects"), path.child("subjects"));
     if subjects.is_empty() {
         errors.push(FieldError::required(&at, "subjects must contain at least one value"));
     }
     for (i, one) in subjects.iter().enumerate() {
-        subject(errors, &at.index(i), one);
+        check_subject(errors, &at.index(i), one);
     }
     let (resources, urls) = (check::list(rule, "resourceRules"), check::list(rule, "nonResourceRules"));
     if resources.is_empty() && urls.is_empty() {
@@ -132,11 +132,11 @@ fn rules(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     }
     let at = path.child("resourceRules");
     for (i, one) in resources.iter().enumerate() {
-        resource_rule(errors, &at.index(i), one);
+        check_resource_rule(errors, &at.index(i), one);
     }
     let at = path.child("nonResourceRules");
     for (i, one) in urls.iter().enumerate() {
-        non_resource_rule(errors, &at.index(i), one);
+        check_non_resource_rule(errors, &at.index(i), one);
     }
 }
 
@@ -144,17 +144,17 @@ fn rules(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
 const SUBJECTS: [(&str, &str); 3] =
     [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
 
-fn subject(errors: &mut ErrorList, path: &Path<'_>, subject: &Value) {
+fn check_subject(errors: &mut ErrorList, path: &Path<'_>, subject: &Value) {
     let kind = check::text(subject, "kind");
     let Some((_, own)) = SUBJECTS.iter().find(|(known, _)| *known == kind) else {
-        return check::one_of(errors, &path.child("kind"), kind, &["Group", "ServiceAccount", "User"]);
+        return check::check_one_of(errors, &path.child("kind"), kind, &["Group", "ServiceAccount", "User"]);
     };
     let (value, at) = (check::field(subject, own), path.child(own));
     if value.is_null() {
         let detail = format!("{own} is required when subject kind is '{kind}'");
         errors.push(FieldError::required(&at, detail));
     } else if *own == "serviceAccount" {
-        service_account(errors, &at, value);
+        check_service_account(errors, &at, value);
     } else if check::text(value, "name").is_empty() {
         errors.push(FieldError::required(&at.child("name"), ""));
     }
@@ -166,7 +166,7 @@ fn subject(errors: &mut ErrorList, path: &Path<'_>, subject: &Value) {
     }
 }
 
-fn service_account(errors: &mut ErrorList, path: &Path<'_>, account: &Value) {
+fn check_service_account(errors: &mut ErrorList, path: &Path<'_>, account: &Value) {
     match check::text(account, "name") {
         "" => errors.push(FieldError::required(&path.child("name"), "")),
         "*" => {}
@@ -179,32 +179,32 @@ fn service_account(errors: &mut ErrorList, path: &Path<'_>, account: &Value) {
     }
 }
 
-fn verbs(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+fn check_verbs(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
     let (verbs, path) = (check::texts(rule, "verbs"), path.child("verbs"));
     if verbs.is_empty() {
         errors.push(FieldError::required(&path, "verbs must contain at least one value"));
     } else if verbs.contains(&"*") {
-        alone(errors, &path, &verbs, "verbs");
+        check_alone(errors, &path, &verbs, "verbs");
     } else if !verbs.iter().all(|verb| VERBS.contains(verb)) {
         errors.push(FieldError::not_supported(&path, check::shown_texts(&verbs), &VERBS));
     }
 }
 
 /// Rejects `*` together with other entries.
-fn alone(errors: &mut ErrorList, path: &Path<'_>, list: &[&str], what: &str) {
+fn check_alone(errors: &mut ErrorList, path: &Path<'_>, list: &[&str], what: &str) {
     if list.len() > 1 && list.contains(&"*") {
         let detail = format!("if '*' is present, must not specify other {what}");
         errors.push(FieldError::invalid(path, check::shown_texts(list), detail));
     }
 }
 
-fn non_resource_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
-    verbs(errors, path, rule);
+fn check_non_resource_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+    check_verbs(errors, path, rule);
     let (urls, path) = (check::texts(rule, "nonResourceURLs"), path.child("nonResourceURLs"));
     if urls.is_empty() {
         errors.push(FieldError::required(&path, "nonResourceURLs must contain at least one value"));
     } else if urls.contains(&"*") {
-        alone(errors, &path, &urls, "non-resource URLs");
+        check_alone(errors, &path, &urls, "non-resource URLs");
     } else {
         for (i, url) in urls.into_iter().enumerate() {
             if let Some(fault) = url_fault(url) {
@@ -230,8 +230,8 @@ fn url_fault(url: &str) -> Option<&'static str> {
     }
 }
 
-fn resource_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
-    verbs(errors, path, rule);
+fn check_resource_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
+    check_verbs(errors, path, rule);
     for (name, what, missing) in [
         ("apiGroups", "api groups", "resource rules must supply at least one api group"),
         ("resources", "resources", "resource rules must supply at least one resource"),
@@ -240,14 +240,14 @@ fn resource_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value) {
         if list.is_empty() {
             errors.push(FieldError::required(&path, missing));
         }
-        alone(errors, &path, &list, what);
+        check_alone(errors, &path, &list, what);
     }
     let (namespaces, path) = (check::texts(rule, "namespaces"), path.child("namespaces"));
     if namespaces.is_empty() && !check::boolean(rule, "clusterScope") {
         let detail = "resource rules that are not cluster scoped must supply at least one namespace";
         errors.push(FieldError::required(&path, detail));
     } else if namespaces.contains(&"*") {
-        alone(errors, &path, &namespaces, "namespaces");
+        check_alone(errors, &path, &namespaces, "namespaces");
     } else {
         for (i, namespace) in namespaces.into_iter().enumerate() {
             let intro = "each member of this list must be '*' or a DNS-1123 label; ";

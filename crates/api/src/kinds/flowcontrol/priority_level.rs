@@ -1,6 +1,6 @@
 //! PriorityLevelConfiguration: concurrency limit and queuing of requests.
 
-use super::{builtin, status};
+use super::{builtin, check_status};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::check::{self, GoLayout};
 use crate::kinds::{ALL_BUT_STATUS, Rules};
@@ -82,19 +82,19 @@ impl Rules for PriorityLevel {
             errors.push(FieldError::forbidden(&path.child("annotations"), detail));
         }
         let mut late = ErrorList::new();
-        spec(errors, &mut late, given, name);
-        mandatory(errors, given, name);
-        status(errors, object);
+        check_spec(errors, &mut late, given, name);
+        check_mandatory(errors, given, name);
+        check_status(errors, object);
         errors.append(late);
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
-        status(errors, new);
+        check_status(errors, new);
     }
 }
 
 /// Checks that mandatory levels have their fixed specs. The exempt level may be tuned.
-fn mandatory(errors: &mut ErrorList, spec: &Value, name: &str) {
+fn check_mandatory(errors: &mut ErrorList, spec: &Value, name: &str) {
     let Some(wanted) = builtin::level_spec(name).filter(|_| builtin::is_mandatory(name)) else { return };
     let field = |name| check::field(spec, name) == check::field(&wanted, name);
     let (same, except) = match name {
@@ -108,7 +108,7 @@ fn mandatory(errors: &mut ErrorList, spec: &Value, name: &str) {
 }
 
 /// Validates a spec; errors of declarative validation go into `late`.
-fn spec(errors: &mut ErrorList, late: &mut ErrorList, spec: &Value, name: &str) {
+fn check_spec(errors: &mut ErrorList, late: &mut ErrorList, spec: &Value, name: &str) {
     let path = Path::root("spec");
     let (kind, limited, exempt) =
         (check::text(spec, "type"), check::field(spec, "limited"), check::field(spec, "exempt"));
@@ -117,16 +117,16 @@ fn spec(errors: &mut ErrorList, late: &mut ErrorList, spec: &Value, name: &str) 
         errors.push(FieldError::invalid(&path.child("type"), BadValue::json_string(kind), detail));
     }
     if !kind.is_empty() {
-        check::one_of(errors, &path.child("type"), kind, &["Exempt", "Limited"]);
+        check::check_one_of(errors, &path.child("type"), kind, &["Exempt", "Limited"]);
     }
     if kind == "Exempt" {
-        shares(errors, &path.child("exempt"), exempt);
+        check_shares(errors, &path.child("exempt"), exempt);
     } else if !exempt.is_null() {
         late.push(FieldError::forbidden(&path.child("exempt"), ""));
     }
     match (kind, limited.is_null()) {
         ("Limited", true) => late.push(FieldError::required(&path.child("limited"), "")),
-        ("Limited", false) => self::limited(errors, &path.child("limited"), limited),
+        ("Limited", false) => self::check_limited(errors, &path.child("limited"), limited),
         (_, false) => late.push(FieldError::forbidden(&path.child("limited"), "")),
         (_, true) => {}
     }
@@ -138,16 +138,16 @@ fn spec(errors: &mut ErrorList, late: &mut ErrorList, spec: &Value, name: &str) 
     }
 }
 
-fn shares(errors: &mut ErrorList, path: &Path<'_>, level: &Value) {
+fn check_shares(errors: &mut ErrorList, path: &Path<'_>, level: &Value) {
     let negative = |name| check::field(level, name).as_i64().filter(|shares| *shares < 0);
     if let Some(shares) = negative("nominalConcurrencyShares") {
         let path = path.child("nominalConcurrencyShares");
         errors.push(FieldError::invalid(&path, shares, "must be a non-negative integer"));
     }
-    percent(errors, path, level);
+    check_percent(errors, path, level);
 }
 
-fn percent(errors: &mut ErrorList, path: &Path<'_>, level: &Value) {
+fn check_percent(errors: &mut ErrorList, path: &Path<'_>, level: &Value) {
     let percent = check::field(level, "lendablePercent").as_i64();
     if let Some(percent) = percent.filter(|percent| !(0..=100).contains(percent)) {
         let detail = "must be between 0 and 100, inclusive";
@@ -155,7 +155,7 @@ fn percent(errors: &mut ErrorList, path: &Path<'_>, level: &Value) {
     }
 }
 
-fn limited(errors: &mut ErrorList, path: &Path<'_>, limited: &Value) {
+fn check_limited(errors: &mut ErrorList, path: &Path<'_>, limited: &Value) {
     let shares = check::number(limited, "nominalConcurrencyShares");
     if shares < 0 {
         let path = path.child("nominalConcurrencyShares");
@@ -163,11 +163,13 @@ fn limited(errors: &mut ErrorList, path: &Path<'_>, limited: &Value) {
     }
     let (response, at) = (check::field(limited, "limitResponse"), path.child("limitResponse"));
     match (check::text(response, "type"), check::field(response, "queuing")) {
-        ("Queue", queuing) if !queuing.is_null() => self::queuing(errors, &at.child("queuing"), queuing),
+        ("Queue", queuing) if !queuing.is_null() => {
+            self::check_queuing(errors, &at.child("queuing"), queuing)
+        }
         ("Queue" | "Reject" | "", _) => {}
-        (other, _) => check::one_of(errors, &at.child("type"), other, &["Queue", "Reject"]),
+        (other, _) => check::check_one_of(errors, &at.child("type"), other, &["Queue", "Reject"]),
     }
-    percent(errors, path, limited);
+    check_percent(errors, path, limited);
     let borrowing = check::field(limited, "borrowingLimitPercent").as_i64();
     if let Some(borrowing) = borrowing.filter(|percent| *percent < 0) {
         let detail = "if specified, must be a non-negative integer";
@@ -188,7 +190,7 @@ fn response_late(late: &mut ErrorList, path: &Path<'_>, response: &Value) {
     }
 }
 
-fn queuing(errors: &mut ErrorList, path: &Path<'_>, queuing: &Value) {
+fn check_queuing(errors: &mut ErrorList, path: &Path<'_>, queuing: &Value) {
     let number = |name| check::number(queuing, name);
     let (length, queues, hand) = (number("queueLengthLimit"), number("queues"), number("handSize"));
     if length <= 0 {

@@ -28,7 +28,7 @@ impl Rules for Ingress {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        spec(errors, check::field(object, "spec"), KeptViolations::default());
+        check_spec(errors, check::field(object, "spec"), KeptViolations::default());
         let annotations = object.at(&["metadata", "annotations"]).unwrap_or(check::ABSENT);
         let class = object.at(&["spec", "ingressClassName"]).and_then(Value::as_str);
         let annotation = check::field(annotations, ANNOTATION_CLASS).as_str();
@@ -46,11 +46,11 @@ impl Rules for Ingress {
         let secret_names = check::list(old, "tls").iter().any(|tls| !secret_faults(tls).is_empty());
         let is_bad = |rule: &Value| {
             let mut errors = ErrorList::new();
-            http(&mut errors, &Path::NONE, check::field(rule, "http"));
+            check_http(&mut errors, &Path::NONE, check::field(rule, "http"));
             check::text(rule, "host").contains('*') && !errors.is_empty()
         };
         let wildcard_rules = check::list(old, "rules").iter().any(is_bad);
-        spec(errors, check::field(new, "spec"), KeptViolations { secret_names, wildcard_rules });
+        check_spec(errors, check::field(new, "spec"), KeptViolations { secret_names, wildcard_rules });
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -102,7 +102,7 @@ fn reject_ip(errors: &mut ErrorList, path: &Path<'_>, host: &str) {
     }
 }
 
-fn spec(errors: &mut ErrorList, spec: &Value, kept: KeptViolations) {
+fn check_spec(errors: &mut ErrorList, spec: &Value, kept: KeptViolations) {
     let path = Path::root("spec");
     let (rules, backend) = (check::list(spec, "rules"), check::field(spec, "defaultBackend"));
     if rules.is_empty() && backend.is_null() {
@@ -110,15 +110,15 @@ fn spec(errors: &mut ErrorList, spec: &Value, kept: KeptViolations) {
         errors.push(FieldError::invalid(&path, BadValue::Null, detail));
     }
     if !backend.is_null() {
-        self::backend(errors, &path.child("defaultBackend"), backend);
+        self::check_backend(errors, &path.child("defaultBackend"), backend);
     }
     let at = path.child("rules");
     for (i, one) in rules.iter().enumerate() {
-        rule(errors, &at.index(i), one, kept);
+        check_rule(errors, &at.index(i), one, kept);
     }
     let at = path.child("tls");
     for (i, one) in check::list(spec, "tls").iter().enumerate() {
-        tls(errors, &at.index(i), one, kept);
+        check_tls(errors, &at.index(i), one, kept);
     }
     if let Some(class) = check::field(spec, "ingressClassName").as_str() {
         errors.push_invalid(&path.child("ingressClassName"), class, dns::subdomain(class));
@@ -129,7 +129,7 @@ fn host_faults(host: &str) -> crate::names::Faults {
     if host.contains('*') { dns::wildcard_subdomain(host) } else { dns::subdomain(host) }
 }
 
-fn tls(errors: &mut ErrorList, path: &Path<'_>, tls: &Value, kept: KeptViolations) {
+fn check_tls(errors: &mut ErrorList, path: &Path<'_>, tls: &Value, kept: KeptViolations) {
     let hosts = path.child("hosts");
     for (i, host) in check::texts(tls, "hosts").into_iter().enumerate() {
         errors.push_invalid(&hosts.index(i), host, host_faults(host));
@@ -139,7 +139,7 @@ fn tls(errors: &mut ErrorList, path: &Path<'_>, tls: &Value, kept: KeptViolation
     }
 }
 
-fn rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value, kept: KeptViolations) {
+fn check_rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value, kept: KeptViolations) {
     let host = check::text(rule, "host");
     if !host.is_empty() {
         let path = path.child("host");
@@ -147,11 +147,11 @@ fn rule(errors: &mut ErrorList, path: &Path<'_>, rule: &Value, kept: KeptViolati
         errors.push_invalid(&path, host, host_faults(host));
     }
     if !(host.contains('*') && kept.wildcard_rules) {
-        http(errors, &path.child("http"), check::field(rule, "http"));
+        check_http(errors, &path.child("http"), check::field(rule, "http"));
     }
 }
 
-fn http(errors: &mut ErrorList, path: &Path<'_>, http: &Value) {
+fn check_http(errors: &mut ErrorList, path: &Path<'_>, http: &Value) {
     if http.is_null() {
         return;
     }
@@ -160,11 +160,11 @@ fn http(errors: &mut ErrorList, path: &Path<'_>, http: &Value) {
         errors.push(FieldError::required(&path, ""));
     }
     for (i, one) in paths.iter().enumerate() {
-        http_path(errors, &path.index(i), one);
+        check_http_path(errors, &path.index(i), one);
     }
 }
 
-fn http_path(errors: &mut ErrorList, path: &Path<'_>, http: &Value) {
+fn check_http_path(errors: &mut ErrorList, path: &Path<'_>, http: &Value) {
     let Some(kind) = check::field(http, "pathType").as_str() else {
         return errors.push(FieldError::required(&path.child("pathType"), "pathType must be specified"));
     };
@@ -191,24 +191,24 @@ fn http_path(errors: &mut ErrorList, path: &Path<'_>, http: &Value) {
                 refuse("must be an absolute path".to_owned());
             }
         }
-        other => check::one_of(errors, &path.child("pathType"), other, &PATH_TYPES),
+        other => check::check_one_of(errors, &path.child("pathType"), other, &PATH_TYPES),
     }
-    backend(errors, &path.child("backend"), check::field(http, "backend"));
+    check_backend(errors, &path.child("backend"), check::field(http, "backend"));
 }
 
-fn backend(errors: &mut ErrorList, path: &Path<'_>, backend: &Value) {
+fn check_backend(errors: &mut ErrorList, path: &Path<'_>, backend: &Value) {
     let (resource, service) = (check::field(backend, "resource"), check::field(backend, "service"));
     match (resource.is_null(), service.is_null()) {
         (false, false) => {
             errors.push(FieldError::invalid(path, "", "cannot set both resource and service backends"));
         }
-        (false, true) => reference(errors, &path.child("resource"), resource),
-        (true, false) => self::service(errors, path, service),
+        (false, true) => check_reference(errors, &path.child("resource"), resource),
+        (true, false) => self::check_service(errors, path, service),
         (true, true) => errors.push(FieldError::invalid(path, "", "resource or service backend is required")),
     }
 }
 
-fn service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
+fn check_service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
     let at = path.child("service");
     match check::text(service, "name") {
         "" => errors.push(FieldError::required(&at.child("name"), "")),
@@ -228,7 +228,7 @@ fn service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
 }
 
 /// Validates a reference to an object of any kind in the same namespace.
-fn reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
+fn check_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
     if let Some(group) = check::field(reference, "apiGroup").as_str() {
         errors.push_invalid(&path.child("apiGroup"), group, dns::subdomain(group));
     }

@@ -30,7 +30,7 @@ impl Rules for IngressClass {
         key::domain_prefixed_path(errors, &path.child("controller"), controller);
         let parameters = check::field(spec, "parameters");
         if !parameters.is_null() {
-            self::parameters(errors, &path.child("parameters"), parameters);
+            self::check_parameters(errors, &path.child("parameters"), parameters);
         }
     }
 
@@ -45,7 +45,7 @@ impl Rules for IngressClass {
     }
 }
 
-fn parameters(errors: &mut ErrorList, path: &Path<'_>, parameters: &Value) {
+fn check_parameters(errors: &mut ErrorList, path: &Path<'_>, parameters: &Value) {
     let mut late = ErrorList::new();
     if let Some(group) = check::field(parameters, "apiGroup").as_str() {
         errors.push_invalid(&path.child("apiGroup"), group, dns::subdomain(group));
@@ -56,11 +56,11 @@ fn parameters(errors: &mut ErrorList, path: &Path<'_>, parameters: &Value) {
             text => errors.push_invalid(&path.child(name), text, key::path_segment(text)),
         }
     }
-    scope(errors, path, parameters);
+    check_scope(errors, path, parameters);
     errors.append(late);
 }
 
-fn scope(errors: &mut ErrorList, path: &Path<'_>, parameters: &Value) {
+fn check_scope(errors: &mut ErrorList, path: &Path<'_>, parameters: &Value) {
     let at = path.child("namespace");
     let namespace = check::field(parameters, "namespace").as_str();
     match check::field(parameters, "scope").as_str() {

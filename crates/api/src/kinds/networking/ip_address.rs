@@ -38,6 +38,6 @@ impl Rules for IpAddress {
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let parent = |object: &Value| object.at(&["spec", "parentRef"]).cloned().unwrap_or_default();
         let path = Path::root("spec");
-        check::immutable(errors, &path.child("parentRef"), &parent(new), &parent(old));
+        check::check_immutable(errors, &path.child("parentRef"), &parent(new), &parent(old));
     }
 }

@@ -44,7 +44,7 @@ impl Rules for NetworkPolicy {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        spec(errors, check::field(object, "spec"), &KeptViolations::default());
+        check_spec(errors, check::field(object, "spec"), &KeptViolations::default());
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -55,7 +55,7 @@ impl Rules for NetworkPolicy {
             cidrs.extend(check::texts(block, "except"));
         });
         let label_values = check::is_invalid_selector(check::field(old, "podSelector"));
-        spec(errors, check::field(new, "spec"), &KeptViolations { cidrs, label_values });
+        check_spec(errors, check::field(new, "spec"), &KeptViolations { cidrs, label_values });
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -88,22 +88,22 @@ fn for_each_block<'a>(spec: &'a Value, mut visit: impl FnMut(&Path<'_>, &'a Valu
     }
 }
 
-fn spec(errors: &mut ErrorList, spec: &Value, kept: &KeptViolations<'_>) {
+fn check_spec(errors: &mut ErrorList, spec: &Value, kept: &KeptViolations<'_>) {
     let root = Path::root("spec");
     let mut late = ErrorList::new();
     let pods = check::field(spec, "podSelector");
-    check::selector(errors, &root.child("podSelector"), pods, kept.label_values);
+    check::check_selector(errors, &root.child("podSelector"), pods, kept.label_values);
     for (rules, peers) in DIRECTIONS {
         let path = root.child(rules);
         for (i, rule) in check::list(spec, rules).iter().enumerate() {
             let path = path.index(i);
             let at = path.child("ports");
             for (i, one) in check::list(rule, "ports").iter().enumerate() {
-                port(errors, &at.index(i), one);
+                check_port(errors, &at.index(i), one);
             }
             let at = path.child(peers);
             for (i, one) in check::list(rule, peers).iter().enumerate() {
-                peer(errors, &mut late, &at.index(i), one, kept);
+                check_peer(errors, &mut late, &at.index(i), one, kept);
             }
         }
     }
@@ -113,15 +113,15 @@ fn spec(errors: &mut ErrorList, spec: &Value, kept: &KeptViolations<'_>) {
         errors.push(FieldError::invalid(&path, check::shown_texts(&types), detail));
     } else {
         for (i, one) in types.into_iter().enumerate() {
-            check::one_of(errors, &path.index(i), one, &TYPES);
+            check::check_one_of(errors, &path.index(i), one, &TYPES);
         }
     }
     errors.append(late);
 }
 
-fn port(errors: &mut ErrorList, path: &Path<'_>, port: &Value) {
+fn check_port(errors: &mut ErrorList, path: &Path<'_>, port: &Value) {
     if let Some(protocol) = check::field(port, "protocol").as_str() {
-        check::one_of(errors, &path.child("protocol"), protocol, &["TCP", "UDP", "SCTP"]);
+        check::check_one_of(errors, &path.child("protocol"), protocol, &["TCP", "UDP", "SCTP"]);
     }
     let end = check::field(port, "endPort").as_i64();
     let end_path = path.child("endPort");
@@ -156,7 +156,7 @@ fn port(errors: &mut ErrorList, path: &Path<'_>, port: &Value) {
     }
 }
 
-fn peer(
+fn check_peer(
     errors: &mut ErrorList,
     late: &mut ErrorList,
     path: &Path<'_>,
@@ -167,12 +167,12 @@ fn peer(
     for name in ["podSelector", "namespaceSelector"] {
         if check::is_set(peer, name) {
             selectors += 1;
-            check::selector(errors, &path.child(name), check::field(peer, name), kept.label_values);
+            check::check_selector(errors, &path.child(name), check::field(peer, name), kept.label_values);
         }
     }
     let block = check::field(peer, "ipBlock");
     if !block.is_null() {
-        ip_block(errors, late, &path.child("ipBlock"), block, kept);
+        check_ip_block(errors, late, &path.child("ipBlock"), block, kept);
         if selectors > 0 {
             errors.push(FieldError::forbidden(path, "may not specify both ipBlock and another peer"));
         }
@@ -181,7 +181,7 @@ fn peer(
     }
 }
 
-fn ip_block(
+fn check_ip_block(
     errors: &mut ErrorList,
     late: &mut ErrorList,
     path: &Path<'_>,

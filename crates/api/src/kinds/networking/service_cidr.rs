@@ -19,7 +19,7 @@ impl Rules for ServiceCidr {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        ranges(errors, check::field(object, "spec"));
+        check_ranges(errors, check::field(object, "spec"));
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -37,14 +37,14 @@ impl Rules for ServiceCidr {
             (one, other) if one == other => (0..one).for_each(keep),
             (1, 2) => {
                 keep(0);
-                ranges(errors, spec);
+                check_ranges(errors, spec);
             }
             _ => errors.push(FieldError::invalid(&path, check::shown_texts(&new), check::IMMUTABLE)),
         }
     }
 }
 
-fn ranges(errors: &mut ErrorList, spec: &Value) {
+fn check_ranges(errors: &mut ErrorList, spec: &Value) {
     let cidrs = &check::texts(spec, "cidrs")[..];
     let path = Path::root("spec");
     let path = path.child("cidrs");

@@ -23,17 +23,17 @@ pub struct RuntimeClass;
 
 impl Rules for RuntimeClass {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        overhead(errors, check::field(object, "overhead"));
-        scheduling(errors, check::field(object, "scheduling"));
-        handler(errors, check::text(object, "handler"));
+        check_overhead(errors, check::field(object, "overhead"));
+        check_scheduling(errors, check::field(object, "scheduling"));
+        check_handler(errors, check::text(object, "handler"));
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        overhead(errors, check::field(new, "overhead"));
-        scheduling(errors, check::field(new, "scheduling"));
+        check_overhead(errors, check::field(new, "overhead"));
+        check_scheduling(errors, check::field(new, "scheduling"));
         let (new, old) = (check::field(new, "handler"), check::field(old, "handler"));
-        check::immutable(errors, &Path::root("handler"), new, old);
-        handler(errors, new.as_str().unwrap_or_default());
+        check::check_immutable(errors, &Path::root("handler"), new, old);
+        check_handler(errors, new.as_str().unwrap_or_default());
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -51,7 +51,7 @@ impl Rules for RuntimeClass {
     }
 }
 
-fn handler(errors: &mut ErrorList, handler: &str) {
+fn check_handler(errors: &mut ErrorList, handler: &str) {
     let path = Path::root("handler");
     if handler.is_empty() {
         errors.push(FieldError::required(&path, ""));
@@ -65,12 +65,12 @@ fn handler(errors: &mut ErrorList, handler: &str) {
     }
 }
 
-fn scheduling(errors: &mut ErrorList, scheduling: &Value) {
+fn check_scheduling(errors: &mut ErrorList, scheduling: &Value) {
     let path = Path::root("scheduling");
     metadata::labels(errors, &path.child("nodeSelector"), check::text_entries(scheduling, "nodeSelector"));
     let path = path.child("tolerations");
     let tolerations = check::list(scheduling, "tolerations");
-    check::tolerations(errors, &path, tolerations);
+    check::check_tolerations(errors, &path, tolerations);
     let mut seen = BTreeSet::new();
     for (i, toleration) in tolerations.iter().enumerate() {
         if !seen.insert(["key", "operator", "value", "effect"].map(|name| check::text(toleration, name))) {
@@ -80,14 +80,14 @@ fn scheduling(errors: &mut ErrorList, scheduling: &Value) {
 }
 
 /// Validates the pod overhead, by the rules for container limits.
-fn overhead(errors: &mut ErrorList, overhead: &Value) {
+fn check_overhead(errors: &mut ErrorList, overhead: &Value) {
     let path = Path::root("overhead");
     let limits = path.child("limits");
     let (mut huge_pages, mut cpu_or_memory) = (false, false);
     for (name, quantity) in check::entries(overhead, "podFixed") {
         let path = limits.key(name);
         check_container_name(errors, &path, name);
-        check::nonnegative_quantity(errors, &path, quantity);
+        check::check_nonnegative_quantity(errors, &path, quantity);
         let text = quantity.as_str().unwrap_or_default();
         let parsed = Quantity::parse(text).unwrap_or(Quantity::ZERO);
         if is_counted(name) && parsed.milli_value() % 1000 != 0 {

@@ -1,11 +1,11 @@
 //! PodDisruptionBudget: limits voluntary disruptions of pods.
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
-use crate::kinds::check::conditions;
+use crate::kinds::check::check_conditions;
 use crate::kinds::core::pod_spec::internal;
 use crate::kinds::read::{list, text};
 use crate::kinds::workload::{
-    check_at_most_100_percent, check_int_or_percent, check_selector, is_empty_selector, nonnegative,
+    check_at_most_100_percent, check_int_or_percent, check_nonnegative, check_selector, is_empty_selector,
 };
 use crate::kinds::{Rules, keep};
 use crate::value::Value;
@@ -62,9 +62,9 @@ impl Rules for PodDisruptionBudget {
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
         let Some(status) = new.get("status") else { return };
         let path = Path::root("status");
-        conditions(errors, &path, status, "conditions");
+        check_conditions(errors, &path, status, "conditions");
         let counters = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
-        nonnegative(errors, status, &path, &counters);
+        check_nonnegative(errors, status, &path, &counters);
     }
 }
 

@@ -142,7 +142,7 @@ fn status_conditions_and_counters_are_validated() {
 }
 
 #[test]
-fn delete_options_of_evictions_are_validated() {
+fn evictions_reject_ignoring_store_read_errors() {
     let faults = |eviction: &str| {
         let mut errors = ErrorList::new();
         eviction::validate(&parse(eviction), &mut errors);

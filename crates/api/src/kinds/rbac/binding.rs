@@ -38,9 +38,9 @@ impl Rules for RoleBinding {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let mut late = ErrorList::new();
         let path = Path::root("subjects");
-        let role_errors_late = self.role_ref(errors, check::field(object, "roleRef"));
+        let role_errors_late = self.check_role_ref(errors, check::field(object, "roleRef"));
         for (i, one) in check::list(object, "subjects").iter().enumerate() {
-            subject(errors, &mut late, &path.index(i), one, self.namespaced);
+            check_subject(errors, &mut late, &path.index(i), one, self.namespaced);
         }
         errors.append(late);
         errors.extend(role_errors_late);
@@ -61,7 +61,7 @@ impl Rules for RoleBinding {
 
 impl RoleBinding {
     /// Validates the role reference. The error for a missing name is returned, because it comes last.
-    fn role_ref(&self, errors: &mut ErrorList, role: &Value) -> Option<FieldError> {
+    fn check_role_ref(&self, errors: &mut ErrorList, role: &Value) -> Option<FieldError> {
         let path = Path::root("roleRef");
         let group = check::text(role, "apiGroup");
         if group != GROUP {
@@ -78,7 +78,13 @@ impl RoleBinding {
     }
 }
 
-fn subject(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, subject: &Value, namespaced: bool) {
+fn check_subject(
+    errors: &mut ErrorList,
+    late: &mut ErrorList,
+    path: &Path<'_>,
+    subject: &Value,
+    namespaced: bool,
+) {
     let (name, group) = (check::text(subject, "name"), check::text(subject, "apiGroup"));
     if name.is_empty() {
         late.push(FieldError::required(&path.child("name"), ""));

@@ -36,7 +36,7 @@ impl Role {
         let path = Path::root("rules");
         let mut late = ErrorList::new();
         for (i, rule) in check::list(object, "rules").iter().enumerate() {
-            policy_rule(errors, &mut late, &path.index(i), rule, self.namespaced);
+            check_policy_rule(errors, &mut late, &path.index(i), rule, self.namespaced);
         }
         let aggregation = check::field(object, "aggregationRule");
         if !self.namespaced && !aggregation.is_null() {
@@ -48,7 +48,7 @@ impl Role {
                 errors.push(FieldError::required(&path, detail));
             }
             for (i, selector) in selectors.iter().enumerate() {
-                check::selector(errors, &path.index(i), selector, allow_invalid_values);
+                check::check_selector(errors, &path.index(i), selector, allow_invalid_values);
                 if check::is_invalid_selector(selector) {
                     let detail = "invalid label selector.";
                     errors.push(FieldError::invalid(&path.index(i), BadValue::Null, detail));
@@ -60,7 +60,7 @@ impl Role {
 }
 
 /// Validates one rule. Errors of declarative validation come after all others, in `late`.
-fn policy_rule(
+fn check_policy_rule(
     errors: &mut ErrorList,
     late: &mut ErrorList,
     path: &Path<'_>,

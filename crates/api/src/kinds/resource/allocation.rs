@@ -25,7 +25,7 @@ pub(super) fn device_id(device: &Value) -> [&str; 4] {
 }
 
 /// Validates the status of a claim.
-pub(super) fn status(report: &mut Report, claim: &Value, old: &Value) {
+pub(super) fn check_status(report: &mut Report, claim: &Value, old: &Value) {
     let (status, old, path) =
         (check::field(claim, "status"), check::field(old, "status"), Path::root("status"));
     let (reserved, at) = (check::list(status, "reservedFor"), path.child("reservedFor"));
@@ -41,7 +41,9 @@ pub(super) fn status(report: &mut Report, claim: &Value, old: &Value) {
     let results = check::list(check::field(allocation, "devices"), "results");
     let (devices, at_devices) = (check::list(status, "devices"), path.child("devices"));
     let allocated: BTreeSet<[&str; 4]> = results.iter().map(device_id).collect();
-    report.each(&at_devices, devices, usize::MAX, |report, path, one| device(report, path, one, &allocated));
+    report.each(&at_devices, devices, usize::MAX, |report, path, one| {
+        check_device(report, path, one, &allocated)
+    });
     report.unique(&at_devices, devices, |one| device_id(one).map(str::to_owned));
     if !reserved.is_empty() {
         if allocation.is_null() {
@@ -63,49 +65,49 @@ pub(super) fn status(report: &mut Report, claim: &Value, old: &Value) {
             report.late.push(FieldError::invalid(&at, BadValue::Null, detail));
         }
     } else if !allocation.is_null() {
-        self::allocation(report, &at, allocation, claim);
+        self::check_allocation(report, &at, allocation, claim);
     }
 }
 
-fn allocation(report: &mut Report, path: &Path<'_>, allocation: &Value, claim: &Value) {
+fn check_allocation(report: &mut Report, path: &Path<'_>, allocation: &Value, claim: &Value) {
     let requested = claim.at(&["spec", "devices"]).unwrap_or(check::ABSENT);
     let (devices, at) = (check::field(allocation, "devices"), path.child("devices"));
     report.each(&at.child("results"), check::list(devices, "results"), RESULTS_MAX, |report, path, one| {
-        result(report, path, one, requested);
+        check_result(report, path, one, requested);
     });
     report.each(&at.child("config"), check::list(devices, "config"), 64, |report, path, one| {
         match check::text(one, "source") {
             "" => report.late.push(FieldError::required(&path.child("source"), "")),
             source => {
                 let supported = ["FromClaim", "FromClass"];
-                check::one_of(&mut report.late, &path.child("source"), source, &supported);
+                check::check_one_of(&mut report.late, &path.child("source"), source, &supported);
             }
         }
-        claim_spec::request_names(report, path, one, requested);
-        claim_spec::configuration(report, path, one);
+        claim_spec::check_request_names(report, path, one, requested);
+        claim_spec::check_configuration(report, path, one);
     });
     let selector = check::field(allocation, "nodeSelector");
     if !selector.is_null() {
-        check::node_selector(&mut report.first, &path.child("nodeSelector"), selector);
+        check::check_node_selector(&mut report.first, &path.child("nodeSelector"), selector);
     }
 }
 
-fn result(report: &mut Report, path: &Path<'_>, result: &Value, requested: &Value) {
-    claim_spec::request_name(report, &path.child("request"), check::text(result, "request"), requested);
-    name::driver_late(report, &path.child("driver"), check::text(result, "driver"));
-    name::pool_late(report, &path.child("pool"), check::text(result, "pool"));
+fn check_result(report: &mut Report, path: &Path<'_>, result: &Value, requested: &Value) {
+    claim_spec::check_request_name(report, &path.child("request"), check::text(result, "request"), requested);
+    name::check_driver_late(report, &path.child("driver"), check::text(result, "driver"));
+    name::check_pool_late(report, &path.child("pool"), check::text(result, "pool"));
     let device = check::text(result, "device");
     report.first.push_invalid(&path.child("device"), device, dns::label(device));
-    binding_conditions(report, path, result);
+    check_binding_conditions(report, path, result);
     let at = path.child("tolerations");
     for (i, one) in check::list(result, "tolerations").iter().enumerate() {
-        taint::toleration(report, &at.index(i), one);
+        taint::check_toleration(report, &at.index(i), one);
     }
-    name::share_late(report, &path.child("shareID"), check::field(result, "shareID"));
+    name::check_share_late(report, &path.child("shareID"), check::field(result, "shareID"));
 }
 
 /// Validates the binding conditions of a device.
-pub(super) fn binding_conditions(report: &mut Report, path: &Path<'_>, device: &Value) {
+pub(super) fn check_binding_conditions(report: &mut Report, path: &Path<'_>, device: &Value) {
     let names = ["bindingConditions", "bindingFailureConditions"];
     for name in names {
         report.each(
@@ -113,7 +115,7 @@ pub(super) fn binding_conditions(report: &mut Report, path: &Path<'_>, device: &
             check::list(device, name),
             BINDING_CONDITIONS_MAX,
             |report, path, one| {
-                check::label_key(&mut report.first, path, one.as_str().unwrap_or_default());
+                check::check_label_key(&mut report.first, path, one.as_str().unwrap_or_default());
             },
         );
     }
@@ -142,12 +144,12 @@ pub(super) fn binding_conditions(report: &mut Report, path: &Path<'_>, device: &
     }
 }
 
-fn device(report: &mut Report, path: &Path<'_>, device: &Value, allocated: &BTreeSet<[&str; 4]>) {
+fn check_device(report: &mut Report, path: &Path<'_>, device: &Value, allocated: &BTreeSet<[&str; 4]>) {
     let text = |name| check::text(device, name);
-    check::csi_driver_name(&mut report.first, &path.child("driver"), text("driver"));
-    name::pool(&mut report.first, &path.child("pool"), text("pool"));
+    check::check_csi_driver_name(&mut report.first, &path.child("driver"), text("driver"));
+    name::check_pool(&mut report.first, &path.child("pool"), text("pool"));
     report.first.push_invalid(&path.child("device"), text("device"), dns::label(text("device")));
-    name::share_late(report, &path.child("shareID"), check::field(device, "shareID"));
+    name::check_share_late(report, &path.child("shareID"), check::field(device, "shareID"));
     if !allocated.contains(&device_id(device)) {
         let [driver, pool, device, share] =
             ["driver", "pool", "device", "shareID"].map(|name| json_string(text(name)));
@@ -160,15 +162,15 @@ fn device(report: &mut Report, path: &Path<'_>, device: &Value, allocated: &BTre
         let at = path.child("conditions");
         report.first.push(FieldError::too_many(&at, Some(conditions), STATUS_CONDITIONS_MAX));
     }
-    check::conditions(&mut report.first, path, device, "conditions");
+    check::check_conditions(&mut report.first, path, device, "conditions");
     if check::is_set(device, "data") {
         let data = check::field(device, "data");
-        claim_spec::raw(report, &path.child("data"), data, STATUS_DATA_BYTES_MAX);
+        claim_spec::check_raw(report, &path.child("data"), data, STATUS_DATA_BYTES_MAX);
     }
-    network_data(report, &path.child("networkData"), check::field(device, "networkData"));
+    check_network_data(report, &path.child("networkData"), check::field(device, "networkData"));
 }
 
-fn network_data(report: &mut Report, path: &Path<'_>, data: &Value) {
+fn check_network_data(report: &mut Report, path: &Path<'_>, data: &Value) {
     for (name, max) in
         [("interfaceName", INTERFACE_NAME_BYTES_MAX), ("hardwareAddress", HARDWARE_ADDRESS_BYTES_MAX)]
     {

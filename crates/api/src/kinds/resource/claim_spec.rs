@@ -56,18 +56,18 @@ fn for_each_request(spec: &mut Value, mut visit: impl FnMut(&mut Value)) {
 pub(super) fn validate(report: &mut Report, path: &Path<'_>, spec: &Value) {
     let (devices, path) = (check::field(spec, "devices"), path.child("devices"));
     let (requests, at) = (check::list(devices, "requests"), path.child("requests"));
-    report.each(&at, requests, REQUESTS_MAX, request);
+    report.each(&at, requests, REQUESTS_MAX, check_request);
     report.unique(&at, requests, |one| check::text(one, "name").to_owned());
     report.each(&path.child("constraints"), check::list(devices, "constraints"), 32, |report, path, one| {
-        constraint(report, path, one, devices);
+        check_constraint(report, path, one, devices);
     });
     report.each(&path.child("config"), check::list(devices, "config"), 32, |report, path, one| {
-        request_names(report, path, one, devices);
-        configuration(report, path, one);
+        check_request_names(report, path, one, devices);
+        check_configuration(report, path, one);
     });
 }
 
-fn request(report: &mut Report, path: &Path<'_>, request: &Value) {
+fn check_request(report: &mut Report, path: &Path<'_>, request: &Value) {
     let text = check::text(request, "name");
     report.first.push_invalid(&path.child("name"), text, dns::label(text));
     let (exactly, choices) = (check::field(request, "exactly"), check::list(request, "firstAvailable"));
@@ -86,8 +86,8 @@ fn request(report: &mut Report, path: &Path<'_>, request: &Value) {
             report.each(&path, choices, SUB_REQUESTS_MAX, |report, path, one| {
                 let text = check::text(one, "name");
                 report.first.push_invalid(&path.child("name"), text, dns::label(text));
-                class_late(report, &path.child("deviceClassName"), check::text(one, "deviceClassName"));
-                of_class(report, path, one);
+                check_class_late(report, &path.child("deviceClassName"), check::text(one, "deviceClassName"));
+                check_of_class(report, path, one);
             });
             report.unique(&path, choices, |one| check::text(one, "name").to_owned());
         }
@@ -99,12 +99,12 @@ fn request(report: &mut Report, path: &Path<'_>, request: &Value) {
             } else {
                 report.first.push_invalid(&at, class, dns::subdomain(class));
             }
-            of_class(report, &path, exactly);
+            check_of_class(report, &path, exactly);
         }
     }
 }
 
-fn class_late(report: &mut Report, path: &Path<'_>, class: &str) {
+fn check_class_late(report: &mut Report, path: &Path<'_>, class: &str) {
     if class.is_empty() {
         report.late.push(FieldError::required(path, ""));
     } else {
@@ -113,8 +113,8 @@ fn class_late(report: &mut Report, path: &Path<'_>, class: &str) {
 }
 
 /// Validates the common fields of requests for devices of a class.
-fn of_class(report: &mut Report, path: &Path<'_>, request: &Value) {
-    selectors(report, &path.child("selectors"), check::list(request, "selectors"));
+fn check_of_class(report: &mut Report, path: &Path<'_>, request: &Value) {
+    check_selectors(report, &path.child("selectors"), check::list(request, "selectors"));
     let (mode, count) = (check::text(request, "allocationMode"), check::number(request, "count"));
     let at = path.child("count");
     match mode {
@@ -125,16 +125,18 @@ fn of_class(report: &mut Report, path: &Path<'_>, request: &Value) {
         "ExactCount" if count <= 0 => {
             report.first.push(FieldError::invalid(&at, count, "must be greater than zero"));
         }
-        mode => check::one_of(&mut report.late, &path.child("allocationMode"), mode, &["All", "ExactCount"]),
+        mode => {
+            check::check_one_of(&mut report.late, &path.child("allocationMode"), mode, &["All", "ExactCount"])
+        }
     }
     let at = path.child("tolerations");
     for (i, one) in check::list(request, "tolerations").iter().enumerate() {
-        taint::toleration(report, &at.index(i), one);
+        taint::check_toleration(report, &at.index(i), one);
     }
 }
 
 /// Validates CEL selectors of devices.
-pub(super) fn selectors(report: &mut Report, path: &Path<'_>, selectors: &[Value]) {
+pub(super) fn check_selectors(report: &mut Report, path: &Path<'_>, selectors: &[Value]) {
     report.each(path, selectors, SELECTORS_MAX, |report, path, selector| {
         let (cel, path) = (check::field(selector, "cel"), path.child("cel"));
         if cel.is_null() {
@@ -145,13 +147,13 @@ pub(super) fn selectors(report: &mut Report, path: &Path<'_>, selectors: &[Value
     });
 }
 
-fn constraint(report: &mut Report, path: &Path<'_>, constraint: &Value, devices: &Value) {
-    request_names(report, path, constraint, devices);
+fn check_constraint(report: &mut Report, path: &Path<'_>, constraint: &Value, devices: &Value) {
+    check_request_names(report, path, constraint, devices);
     let attribute = |name| check::field(constraint, name).as_str();
     if let Some(attribute) = attribute("matchAttribute") {
-        name::fully_qualified_late(report, &path.child("matchAttribute"), attribute);
+        name::check_fully_qualified_late(report, &path.child("matchAttribute"), attribute);
     } else if let Some(attribute) = attribute("distinctAttribute") {
-        name::fully_qualified_late(report, &path.child("distinctAttribute"), attribute);
+        name::check_fully_qualified_late(report, &path.child("distinctAttribute"), attribute);
     } else {
         let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
         report.first.push(FieldError::required(path, detail));
@@ -159,16 +161,16 @@ fn constraint(report: &mut Report, path: &Path<'_>, constraint: &Value, devices:
 }
 
 /// Validates a list of request names.
-pub(super) fn request_names(report: &mut Report, path: &Path<'_>, of: &Value, devices: &Value) {
+pub(super) fn check_request_names(report: &mut Report, path: &Path<'_>, of: &Value, devices: &Value) {
     let (names, path) = (check::list(of, "requests"), path.child("requests"));
     report.each(&path, names, REQUESTS_MAX, |report, path, name| {
-        request_name(report, path, name.as_str().unwrap_or_default(), devices);
+        check_request_name(report, path, name.as_str().unwrap_or_default(), devices);
     });
     report.unique(&path, names, json::to_text);
 }
 
 /// Validates the name of a request, or of a request and one of its subrequests.
-pub(super) fn request_name(report: &mut Report, path: &Path<'_>, name: &str, devices: &Value) {
+pub(super) fn check_request_name(report: &mut Report, path: &Path<'_>, name: &str, devices: &Value) {
     let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
     let parts: Vec<&str> = name.split('/').collect();
     if parts.len() <= 2 {
@@ -191,17 +193,17 @@ pub(super) fn request_name(report: &mut Report, path: &Path<'_>, name: &str, dev
 }
 
 /// Validates the configuration of devices.
-pub(super) fn configuration(report: &mut Report, path: &Path<'_>, configuration: &Value) {
+pub(super) fn check_configuration(report: &mut Report, path: &Path<'_>, configuration: &Value) {
     let (opaque, path) = (check::field(configuration, "opaque"), path.child("opaque"));
     if opaque.is_null() {
         return report.first.push(FieldError::required(&path, ""));
     }
-    name::driver_late(report, &path.child("driver"), check::text(opaque, "driver"));
-    raw(report, &path.child("parameters"), check::field(opaque, "parameters"), PARAMETERS_BYTES_MAX);
+    name::check_driver_late(report, &path.child("driver"), check::text(opaque, "driver"));
+    check_raw(report, &path.child("parameters"), check::field(opaque, "parameters"), PARAMETERS_BYTES_MAX);
 }
 
 /// Validates an opaque parameter object of a driver.
-pub(super) fn raw(report: &mut Report, path: &Path<'_>, raw: &Value, bytes_max: usize) {
+pub(super) fn check_raw(report: &mut Report, path: &Path<'_>, raw: &Value, bytes_max: usize) {
     if raw.is_null() {
         report.first.push(FieldError::required(path, ""));
     } else if crate::json::to_text(raw).len() > bytes_max {

@@ -33,35 +33,36 @@ pub(super) fn validate(
     }
     let at = path.child("attributes");
     for (key, one) in attributes {
-        name::qualified(&mut report.first, &at, key);
-        attribute(report, &at.key(&name::shortened(key)), one);
+        name::check_qualified(&mut report.first, &at, key);
+        check_attribute(report, &at.key(&name::shortened(key)), one);
     }
     let changed = |name| {
         old.is_none_or(|old| !check::is_equivalent(check::field(old, name), check::field(device, name)))
     };
     if changed("capacity") {
         let shared = check::boolean(device, "allowMultipleAllocations");
-        capacities(report, &path.child("capacity"), &capacity, shared);
+        check_capacities(report, &path.child("capacity"), &capacity, shared);
     }
     if changed("taints") {
         let (taints, path) = (check::list(device, "taints"), path.child("taints"));
         if taints.len() > TAINTS_MAX {
             report.first.push(FieldError::too_many(&path, Some(taints.len()), TAINTS_MAX));
         } else {
-            report.each(&path, taints, TAINTS_MAX, taint::taint);
+            report.each(&path, taints, TAINTS_MAX, taint::check_taint);
         }
     }
     let (consumed, at) = (check::list(device, "consumesCounters"), path.child("consumesCounters"));
-    report
-        .each(&at, consumed, CONSUMPTIONS_MAX, |report, path, one| counters(report, path, one, "counterSet"));
+    report.each(&at, consumed, CONSUMPTIONS_MAX, |report, path, one| {
+        check_counters(report, path, one, "counterSet")
+    });
     report.unique(&at, consumed, |one| check::text(one, "counterSet").to_owned());
-    place(report, path, device, placed);
-    allocation::binding_conditions(report, path, device);
+    check_place(report, path, device, placed);
+    allocation::check_binding_conditions(report, path, device);
 }
 
-fn capacities(report: &mut Report, path: &Path<'_>, capacity: &[(&str, &Value)], shared: bool) {
+fn check_capacities(report: &mut Report, path: &Path<'_>, capacity: &[(&str, &Value)], shared: bool) {
     for (key, one) in capacity {
-        name::qualified(&mut report.first, path, key);
+        name::check_qualified(&mut report.first, path, key);
         let policy = check::field(one, "requestPolicy");
         if policy.is_null() {
             continue;
@@ -77,7 +78,7 @@ fn capacities(report: &mut Report, path: &Path<'_>, capacity: &[(&str, &Value)],
     }
 }
 
-fn attribute(report: &mut Report, path: &Path<'_>, attribute: &Value) {
+fn check_attribute(report: &mut Report, path: &Path<'_>, attribute: &Value) {
     let set: Vec<&str> = MEMBERS.into_iter().filter(|name| check::is_set(attribute, name)).collect();
     if check::text(attribute, "string").len() > VALUE_BYTES_MAX {
         report.first.push(FieldError::too_long(&path.child("string"), VALUE_BYTES_MAX));
@@ -124,7 +125,7 @@ fn is_semantic_version(text: &str) -> bool {
 }
 
 /// Validates a counter set, or a device's consumption of one.
-pub(super) fn counters(report: &mut Report, path: &Path<'_>, set: &Value, name_field: &str) {
+pub(super) fn check_counters(report: &mut Report, path: &Path<'_>, set: &Value, name_field: &str) {
     let late = &mut report.late;
     match check::text(set, name_field) {
         "" => late.push(FieldError::required(&path.child(name_field), "")),
@@ -143,7 +144,7 @@ pub(super) fn counters(report: &mut Report, path: &Path<'_>, set: &Value, name_f
 }
 
 /// Validates the node selection of a device, if devices have their own.
-fn place(report: &mut Report, path: &Path<'_>, device: &Value, placed: bool) {
+fn check_place(report: &mut Report, path: &Path<'_>, device: &Value, placed: bool) {
     let names = ["nodeName", "nodeSelector", "allNodes"];
     let any = names.iter().any(|name| check::is_set(device, name));
     if !placed {
@@ -167,7 +168,7 @@ fn place(report: &mut Report, path: &Path<'_>, device: &Value, placed: bool) {
     let selector = check::field(device, "nodeSelector");
     if !selector.is_null() {
         set.push("`nodeSelector`");
-        check::node_selector(&mut report.first, &path.child("nodeSelector"), selector);
+        check::check_node_selector(&mut report.first, &path.child("nodeSelector"), selector);
     }
     match check::field(device, "allNodes").as_bool() {
         None => {}

@@ -19,18 +19,18 @@ impl Rules for DeviceClass {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
         let mut report = Report::default();
-        claim_spec::selectors(&mut report, &path.child("selectors"), check::list(spec, "selectors"));
+        claim_spec::check_selectors(&mut report, &path.child("selectors"), check::list(spec, "selectors"));
         let config = check::list(spec, "config");
-        report.each(&path.child("config"), config, CONFIG_MAX, claim_spec::configuration);
+        report.each(&path.child("config"), config, CONFIG_MAX, claim_spec::check_configuration);
         if let Some(name) = check::field(spec, "extendedResourceName").as_str() {
-            extended_resource(&mut report.late, &path.child("extendedResourceName"), name);
+            check_extended_resource(&mut report.late, &path.child("extendedResourceName"), name);
         }
-        report.finish(errors);
+        report.check_finish(errors);
     }
 }
 
 /// Validates the extended resource name of the class.
-fn extended_resource(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+fn check_extended_resource(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     let mut refuse = |detail: String| errors.push(FieldError::invalid(path, name, detail));
     if !name.contains('/') {
         refuse("a name must be a domain-prefixed path, such as 'example.com/my-prop'".to_owned());

@@ -41,21 +41,21 @@ impl Rules for DeviceTaintRule {
         let part = |name| check::field(selector, name).as_str();
         let mut report = Report::default();
         if let Some(driver) = part("driver") {
-            check::csi_driver_name(&mut report.first, &at.child("driver"), driver);
+            check::check_csi_driver_name(&mut report.first, &at.child("driver"), driver);
         }
         if let Some(pool) = part("pool") {
-            name::pool(&mut report.first, &at.child("pool"), pool);
+            name::check_pool(&mut report.first, &at.child("pool"), pool);
         }
         if let Some(device) = part("device") {
             report.first.push_invalid(&at.child("device"), device, dns::label(device));
         }
-        taint::taint(&mut report, &path.child("taint"), check::field(spec, "taint"));
-        report.finish(errors);
+        taint::check_taint(&mut report, &path.child("taint"), check::field(spec, "taint"));
+        report.check_finish(errors);
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
         let (status, path) = (check::field(new, "status"), Path::root("status"));
-        check::conditions(errors, &path, status, "conditions");
+        check::check_conditions(errors, &path, status, "conditions");
         let conditions = check::list(status, "conditions").len();
         if conditions > CONDITIONS_MAX {
             let path = path.child("conditions");

@@ -10,7 +10,7 @@ const DOMAIN_BYTES_MAX: usize = 63;
 const ID_BYTES_MAX: usize = 32;
 
 /// Validates the name of a pool, by the handwritten rule.
-pub(super) fn pool(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(super) fn check_pool(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }
@@ -23,7 +23,7 @@ pub(super) fn pool(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
 }
 
 /// Validates the name of a pool, by the declarative rule.
-pub(super) fn pool_late(report: &mut Report, path: &Path<'_>, name: &str) {
+pub(super) fn check_pool_late(report: &mut Report, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return report.late.push(FieldError::required(path, ""));
     }
@@ -42,7 +42,7 @@ pub(super) fn pool_late(report: &mut Report, path: &Path<'_>, name: &str) {
 }
 
 /// Validates the name of a driver, by the declarative rule.
-pub(super) fn driver_late(report: &mut Report, path: &Path<'_>, name: &str) {
+pub(super) fn check_driver_late(report: &mut Report, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return report.late.push(FieldError::required(path, ""));
     }
@@ -53,19 +53,19 @@ pub(super) fn driver_late(report: &mut Report, path: &Path<'_>, name: &str) {
 }
 
 /// Validates the name of an attribute or capacity: an identifier with an optional domain prefix.
-pub(super) fn qualified(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(super) fn check_qualified(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     match name.split('/').collect::<Vec<_>>()[..] {
-        [id] => identifier(errors, path, id),
+        [id] => check_identifier(errors, path, id),
         [domain, id] => {
             if domain.is_empty() {
                 errors.push(FieldError::invalid(path, "", "the domain must not be empty"));
             } else {
-                crate::kinds::check::csi_driver_name(errors, path, domain);
+                crate::kinds::check::check_csi_driver_name(errors, path, domain);
             }
             if id.is_empty() {
                 errors.push(FieldError::invalid(path, "", "the name must not be empty"));
             } else {
-                identifier(errors, path, id);
+                check_identifier(errors, path, id);
             }
         }
         _ => {}
@@ -73,10 +73,10 @@ pub(super) fn qualified(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
 }
 
 /// Validates the name of an attribute with its domain, by the declarative rule.
-pub(super) fn fully_qualified_late(report: &mut Report, path: &Path<'_>, name: &str) {
+pub(super) fn check_fully_qualified_late(report: &mut Report, path: &Path<'_>, name: &str) {
     let errors = &mut report.late;
     match name.split('/').collect::<Vec<_>>()[..] {
-        [id] => identifier(errors, path, id),
+        [id] => check_identifier(errors, path, id),
         [domain, id] => {
             if domain.is_empty() {
                 errors.push(FieldError::invalid(path, "", "prefix must not be empty"));
@@ -90,7 +90,7 @@ pub(super) fn fully_qualified_late(report: &mut Report, path: &Path<'_>, name: &
             if id.is_empty() {
                 errors.push(FieldError::invalid(path, "", "name must not be empty"));
             } else {
-                identifier(errors, path, id);
+                check_identifier(errors, path, id);
             }
         }
         _ => {}
@@ -101,7 +101,7 @@ pub(super) fn fully_qualified_late(report: &mut Report, path: &Path<'_>, name: &
     }
 }
 
-fn identifier(errors: &mut ErrorList, path: &Path<'_>, id: &str) {
+fn check_identifier(errors: &mut ErrorList, path: &Path<'_>, id: &str) {
     if id.len() > ID_BYTES_MAX {
         errors.push(FieldError::too_long(path, ID_BYTES_MAX));
     }
@@ -109,7 +109,7 @@ fn identifier(errors: &mut ErrorList, path: &Path<'_>, id: &str) {
 }
 
 /// Validates the ID of a share of a device.
-pub(super) fn share_late(report: &mut Report, path: &Path<'_>, id: &Value) {
+pub(super) fn check_share_late(report: &mut Report, path: &Path<'_>, id: &Value) {
     let Some(id) = id.as_str() else { return };
     let good = id.len() == 36
         && id.bytes().enumerate().all(|(i, byte)| match i {

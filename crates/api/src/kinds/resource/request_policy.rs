@@ -47,13 +47,13 @@ pub(super) fn validate(report: &mut Report, path: &Path<'_>, policy: &Value, cap
         return report.first.push(FieldError::required(&path.child("default"), detail));
     };
     if options.is_empty() {
-        self::range(report, &path.child(name), range, default, capacity);
+        self::check_range(report, &path.child(name), range, default, capacity);
     } else {
-        values(report, &path.child(name), options, default, capacity);
+        check_values(report, &path.child(name), options, default, capacity);
     }
 }
 
-fn values(
+fn check_values(
     report: &mut Report,
     path: &Path<'_>,
     options: &[Value],
@@ -85,7 +85,7 @@ fn values(
     report.first.push(FieldError::invalid(path, default.text, detail));
 }
 
-fn range(
+fn check_range(
     report: &mut Report,
     path: &Path<'_>,
     range: &Value,

@@ -62,16 +62,21 @@ impl Rules for ResourceClaim {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
         claim_spec::validate(&mut report, &Path::root("spec"), check::field(object, "spec"));
-        report.finish(errors);
+        report.check_finish(errors);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        check::immutable(errors, &Path::root("spec"), check::field(new, "spec"), check::field(old, "spec"));
+        check::check_immutable(
+            errors,
+            &Path::root("spec"),
+            check::field(new, "spec"),
+            check::field(old, "spec"),
+        );
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
-        allocation::status(&mut report, new, old);
-        report.finish(errors);
+        allocation::check_status(&mut report, new, old);
+        report.check_finish(errors);
     }
 }

@@ -35,7 +35,7 @@ impl Rules for ResourceClaimTemplate {
         metadata::labels(errors, &at.child("labels"), check::text_entries(meta, "labels"));
         let mut report = Report::default();
         claim_spec::validate(&mut report, &path.child("spec"), check::field(template, "spec"));
-        report.finish(errors);
+        report.check_finish(errors);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {

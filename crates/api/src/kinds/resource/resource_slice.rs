@@ -50,14 +50,14 @@ impl Rules for ResourceSlice {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
-        spec(&mut report, check::field(object, "spec"), check::ABSENT);
-        report.finish(errors);
+        check_spec(&mut report, check::field(object, "spec"), check::ABSENT);
+        report.check_finish(errors);
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
-        spec(&mut report, check::field(new, "spec"), check::field(old, "spec"));
-        report.finish(errors);
+        check_spec(&mut report, check::field(new, "spec"), check::field(old, "spec"));
+        report.check_finish(errors);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -93,14 +93,14 @@ impl Rules for ResourceSlice {
     }
 }
 
-fn spec(report: &mut Report, spec: &Value, old: &Value) {
+fn check_spec(report: &mut Report, spec: &Value, old: &Value) {
     let path = Path::root("spec");
-    check::csi_driver_name(&mut report.first, &path.child("driver"), check::text(spec, "driver"));
-    pool(report, &path.child("pool"), check::field(spec, "pool"));
+    check::check_csi_driver_name(&mut report.first, &path.child("driver"), check::text(spec, "driver"));
+    check_pool(report, &path.child("pool"), check::field(spec, "pool"));
     if !old.is_null() {
-        fixed(report, &path, spec, old);
+        check_fixed(report, &path, spec, old);
     }
-    nodes(report, &path, spec);
+    check_nodes(report, &path, spec);
     let (devices, counters) = (check::list(spec, "devices"), check::list(spec, "sharedCounters"));
     if check::is_set(spec, "devices") && check::is_set(spec, "sharedCounters") {
         let detail = "only one of `sharedCounters` or `devices` is allowed";
@@ -130,7 +130,7 @@ fn spec(report: &mut Report, spec: &Value, old: &Value) {
     }
     let at = path.child("sharedCounters");
     report.each(&at, counters, COUNTER_SETS_MAX, |report, path, one| {
-        device::counters(report, path, one, "name");
+        device::check_counters(report, path, one, "name");
     });
     report.unique(&at, counters, |one| check::text(one, "name").to_owned());
     if check::is_set(spec, "partitionTypeAttribute") {
@@ -138,8 +138,8 @@ fn spec(report: &mut Report, spec: &Value, old: &Value) {
     }
 }
 
-fn pool(report: &mut Report, path: &Path<'_>, pool: &Value) {
-    name::pool(&mut report.first, &path.child("name"), check::text(pool, "name"));
+fn check_pool(report: &mut Report, path: &Path<'_>, pool: &Value) {
+    name::check_pool(&mut report.first, &path.child("name"), check::text(pool, "name"));
     let (count, generation) = (check::number(pool, "resourceSliceCount"), check::number(pool, "generation"));
     if count <= 0 {
         let path = path.child("resourceSliceCount");
@@ -152,7 +152,7 @@ fn pool(report: &mut Report, path: &Path<'_>, pool: &Value) {
 }
 
 /// Rejects changes of immutable fields.
-fn fixed(report: &mut Report, path: &Path<'_>, spec: &Value, old: &Value) {
+fn check_fixed(report: &mut Report, path: &Path<'_>, spec: &Value, old: &Value) {
     let pool = path.child("pool");
     for (path, fields) in [
         (pool.child("name"), &["pool", "name"][..]),
@@ -167,7 +167,7 @@ fn fixed(report: &mut Report, path: &Path<'_>, spec: &Value, old: &Value) {
 }
 
 /// Validates the node selection of the slice.
-fn nodes(report: &mut Report, path: &Path<'_>, spec: &Value) {
+fn check_nodes(report: &mut Report, path: &Path<'_>, spec: &Value) {
     let errors = &mut report.first;
     let mut set = Vec::new();
     let at = path.child("nodeName");
@@ -184,7 +184,7 @@ fn nodes(report: &mut Report, path: &Path<'_>, spec: &Value) {
     let (selector, at) = (check::field(spec, "nodeSelector"), path.child("nodeSelector"));
     if !selector.is_null() {
         set.push("`nodeSelector`");
-        check::node_selector(errors, &at, selector);
+        check::check_node_selector(errors, &at, selector);
         if check::list(selector, "nodeSelectorTerms").len() != 1 {
             let value = check::shown(check::field(selector, "nodeSelectorTerms"));
             let detail = "must have exactly one node selector term";

@@ -43,21 +43,21 @@ pub(super) fn renew_time(new: &mut Value, old: &Value, now: Time) {
 }
 
 /// Validates a taint.
-pub(super) fn taint(report: &mut Report, path: &Path<'_>, taint: &Value) {
-    check::label_key(&mut report.first, &path.child("key"), check::text(taint, "key"));
+pub(super) fn check_taint(report: &mut Report, path: &Path<'_>, taint: &Value) {
+    check::check_label_key(&mut report.first, &path.child("key"), check::text(taint, "key"));
     let value = check::text(taint, "value");
     report.first.push_invalid(&path.child("value"), value, key::label_value(value));
     match check::text(taint, "effect") {
         "" => report.late.push(FieldError::required(&path.child("effect"), "")),
-        effect => check::one_of(&mut report.late, &path.child("effect"), effect, &EFFECTS),
+        effect => check::check_one_of(&mut report.late, &path.child("effect"), effect, &EFFECTS),
     }
 }
 
 /// Validates a toleration.
-pub(super) fn toleration(report: &mut Report, path: &Path<'_>, toleration: &Value) {
+pub(super) fn check_toleration(report: &mut Report, path: &Path<'_>, toleration: &Value) {
     let (key, value) = (check::text(toleration, "key"), check::text(toleration, "value"));
     if !key.is_empty() {
-        check::label_key(&mut report.late, &path.child("key"), key);
+        check::check_label_key(&mut report.late, &path.child("key"), key);
     }
     let at = path.child("value");
     match check::text(toleration, "operator") {
@@ -67,10 +67,10 @@ pub(super) fn toleration(report: &mut Report, path: &Path<'_>, toleration: &Valu
         "Exists" => {}
         "Equal" => report.first.push_invalid(&at, value, key::label_value(value)),
         "" => report.late.push(FieldError::required(&path.child("operator"), "")),
-        other => check::one_of(&mut report.late, &path.child("operator"), other, &["Equal", "Exists"]),
+        other => check::check_one_of(&mut report.late, &path.child("operator"), other, &["Equal", "Exists"]),
     }
     let effect = check::text(toleration, "effect");
     if !effect.is_empty() {
-        check::one_of(&mut report.late, &path.child("effect"), effect, &EFFECTS);
+        check::check_one_of(&mut report.late, &path.child("effect"), effect, &EFFECTS);
     }
 }

@@ -47,7 +47,7 @@ impl Rules for PriorityClass {
         match check::field(object, "preemptionPolicy").as_str() {
             None => {}
             Some("") => errors.push(FieldError::required(&path, "")),
-            Some(policy) => check::one_of(errors, &path, policy, &POLICIES),
+            Some(policy) => check::check_one_of(errors, &path, policy, &POLICIES),
         }
     }
 

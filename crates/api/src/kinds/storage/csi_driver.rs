@@ -50,11 +50,11 @@ impl Rules for CsiDriver {
             }
         }
         if let Some(policy) = check::field(spec, "fsGroupPolicy").as_str() {
-            check::one_of(errors, &path.child("fsGroupPolicy"), policy, &FS_GROUP_POLICIES);
+            check::check_one_of(errors, &path.child("fsGroupPolicy"), policy, &FS_GROUP_POLICIES);
         }
-        token_requests(errors, &path.child("tokenRequests"), check::list(spec, "tokenRequests"));
+        check_token_requests(errors, &path.child("tokenRequests"), check::list(spec, "tokenRequests"));
         for mode in check::texts(spec, "volumeLifecycleModes") {
-            check::one_of(errors, &path.child("volumeLifecycleModes"), mode, &MODES);
+            check::check_one_of(errors, &path.child("volumeLifecycleModes"), mode, &MODES);
         }
         if !check::is_set(spec, "seLinuxMount") {
             errors.push(FieldError::required(&path.child("seLinuxMount"), ""));
@@ -106,7 +106,7 @@ impl Rules for CsiDriver {
     }
 }
 
-fn token_requests(errors: &mut ErrorList, path: &Path<'_>, requests: &[Value]) {
+fn check_token_requests(errors: &mut ErrorList, path: &Path<'_>, requests: &[Value]) {
     let mut audiences = BTreeSet::new();
     for (i, request) in requests.iter().enumerate() {
         let path = path.index(i);

@@ -47,7 +47,7 @@ impl Rules for CsiNode {
         let path = path.child("drivers");
         let mut names = BTreeSet::new();
         for (i, one) in check::list(check::field(object, "spec"), "drivers").iter().enumerate() {
-            driver(errors, &path.index(i), one, &mut names);
+            check_driver(errors, &path.index(i), one, &mut names);
         }
     }
 
@@ -78,7 +78,7 @@ impl Rules for CsiNode {
             if !names.insert(name) {
                 errors.push(FieldError::duplicate(&path, name));
             }
-            health(errors, &path, one);
+            check_health(errors, &path, one);
         }
     }
 
@@ -94,9 +94,14 @@ fn is_same_driver(new: &Value, old: &Value) -> bool {
         .all(|name| check::is_equivalent(check::field(new, name), check::field(old, name)))
 }
 
-fn driver<'a>(errors: &mut ErrorList, path: &Path<'_>, driver: &'a Value, names: &mut BTreeSet<&'a str>) {
+fn check_driver<'a>(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    driver: &'a Value,
+    names: &mut BTreeSet<&'a str>,
+) {
     let (name, id) = (check::text(driver, "name"), check::text(driver, "nodeID"));
-    check::csi_driver_name(errors, &path.child("name"), name);
+    check::check_csi_driver_name(errors, &path.child("name"), name);
     let at = path.child("nodeID");
     if id.is_empty() {
         errors.push(FieldError::required(&at, ""));
@@ -121,24 +126,24 @@ fn driver<'a>(errors: &mut ErrorList, path: &Path<'_>, driver: &'a Value, names:
         if !keys.insert(key) {
             errors.push(FieldError::duplicate(path, key));
         }
-        check::label_key(errors, path, key);
+        check::check_label_key(errors, path, key);
     }
 }
 
-fn health(errors: &mut ErrorList, path: &Path<'_>, health: &Value) {
-    check::csi_driver_name(errors, &path.child("name"), check::text(health, "name"));
+fn check_health(errors: &mut ErrorList, path: &Path<'_>, health: &Value) {
+    check::check_csi_driver_name(errors, &path.child("name"), check::text(health, "name"));
     let (path, conditions) = (path.child("healthConditions"), check::list(health, "healthConditions"));
     if conditions.len() > HEALTH_CONDITIONS_MAX {
         return errors.push(FieldError::too_many(&path, Some(conditions.len()), HEALTH_CONDITIONS_MAX));
     }
     for (i, one) in conditions.iter().enumerate() {
-        condition(errors, &path.index(i), one);
+        check_condition(errors, &path.index(i), one);
     }
 }
 
-fn condition(errors: &mut ErrorList, path: &Path<'_>, condition: &Value) {
+fn check_condition(errors: &mut ErrorList, path: &Path<'_>, condition: &Value) {
     let statuses = ["StorageDegraded", "StorageUnreachable"];
-    check::one_of(errors, &path.child("status"), check::text(condition, "status"), &statuses);
+    check::check_one_of(errors, &path.child("status"), check::text(condition, "status"), &statuses);
     let at = path.child("reason");
     match check::text(condition, "reason") {
         "" => errors.push(FieldError::required(&at, "")),
@@ -154,9 +159,9 @@ fn condition(errors: &mut ErrorList, path: &Path<'_>, condition: &Value) {
     }
     if let Some(mode) = check::field(condition, "accessMode").as_str() {
         let modes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-        check::one_of(errors, &path.child("accessMode"), mode, &modes);
+        check::check_one_of(errors, &path.child("accessMode"), mode, &modes);
     }
     if let Some(mode) = check::field(condition, "volumeMode").as_str() {
-        check::one_of(errors, &path.child("volumeMode"), mode, &["Filesystem", "Block"]);
+        check::check_one_of(errors, &path.child("volumeMode"), mode, &["Filesystem", "Block"]);
     }
 }

@@ -50,8 +50,8 @@ impl Rules for CsiStorageCapacity {
 
 fn check(object: &Value, allow_invalid_values: bool, errors: &mut ErrorList) {
     let topology = check::field(object, "nodeTopology");
-    check::selector(errors, &Path::root("nodeTopology"), topology, allow_invalid_values);
+    check::check_selector(errors, &Path::root("nodeTopology"), topology, allow_invalid_values);
     let class = check::text(object, "storageClassName");
     errors.push_invalid(&Path::root("storageClassName"), class, dns::subdomain(class));
-    check::nonnegative_quantity(errors, &Path::root("capacity"), check::field(object, "capacity"));
+    check::check_nonnegative_quantity(errors, &Path::root("capacity"), check::field(object, "capacity"));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::parameters;
+use super::check_parameters;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::value::Value;
@@ -34,7 +34,7 @@ impl Rules for StorageClass {
             if name == "provisioner" && new.is_empty() {
                 errors.push(FieldError::required(&Path::root(name), ""));
             }
-            check::immutable(errors, &Path::root(name), new, old);
+            check::check_immutable(errors, &Path::root(name), new, old);
         }
     }
 
@@ -55,22 +55,22 @@ impl Rules for StorageClass {
 fn check(object: &Value, errors: &mut ErrorList) {
     let provisioner = check::text(object, "provisioner");
     if !provisioner.is_empty() {
-        check::label_key(errors, &Path::root("provisioner"), &provisioner.to_lowercase());
+        check::check_label_key(errors, &Path::root("provisioner"), &provisioner.to_lowercase());
     }
-    parameters(errors, &Path::root("parameters"), object);
+    check_parameters(errors, &Path::root("parameters"), object);
     let policy = check::text(object, "reclaimPolicy");
     if !policy.is_empty() {
-        check::one_of(errors, &Path::root("reclaimPolicy"), policy, &["Delete", "Retain"]);
+        check::check_one_of(errors, &Path::root("reclaimPolicy"), policy, &["Delete", "Retain"]);
     }
     let path = Path::root("volumeBindingMode");
     match check::field(object, "volumeBindingMode").as_str() {
         None => errors.push(FieldError::required(&path, "")),
-        Some(mode) => check::one_of(errors, &path, mode, &["Immediate", "WaitForFirstConsumer"]),
+        Some(mode) => check::check_one_of(errors, &path, mode, &["Immediate", "WaitForFirstConsumer"]),
     }
-    topologies(errors, check::list(object, "allowedTopologies"));
+    check_topologies(errors, check::list(object, "allowedTopologies"));
 }
 
-fn topologies(errors: &mut ErrorList, terms: &[Value]) {
+fn check_topologies(errors: &mut ErrorList, terms: &[Value]) {
     let path = Path::root("allowedTopologies");
     // Number of earlier terms with the same requirements.
     let mut seen: BTreeMap<BTreeMap<&str, BTreeSet<&str>>, usize> = BTreeMap::new();
@@ -80,7 +80,7 @@ fn topologies(errors: &mut ErrorList, terms: &[Value]) {
         let mut values = BTreeMap::new();
         for (i, one) in check::list(term, "matchLabelExpressions").iter().enumerate() {
             let path = path.index(i);
-            let set = requirement(errors, &path, one);
+            let set = check_requirement(errors, &path, one);
             if values.insert(check::text(one, "key"), set).is_some() {
                 errors.push(FieldError::duplicate(&path.child("key"), check::text(one, "key")));
             }
@@ -94,7 +94,11 @@ fn topologies(errors: &mut ErrorList, terms: &[Value]) {
     }
 }
 
-fn requirement<'a>(errors: &mut ErrorList, path: &Path<'_>, requirement: &'a Value) -> BTreeSet<&'a str> {
+fn check_requirement<'a>(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    requirement: &'a Value,
+) -> BTreeSet<&'a str> {
     let at = path.child("values");
     let values = check::texts(requirement, "values");
     if values.is_empty() {
@@ -106,6 +110,6 @@ fn requirement<'a>(errors: &mut ErrorList, path: &Path<'_>, requirement: &'a Val
             errors.push(FieldError::duplicate(&at.index(i), value));
         }
     }
-    check::label_key(errors, &path.child("key"), check::text(requirement, "key"));
+    check::check_label_key(errors, &path.child("key"), check::text(requirement, "key"));
     set
 }

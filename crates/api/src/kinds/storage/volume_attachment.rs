@@ -23,14 +23,14 @@ impl Rules for VolumeAttachment {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         check(object, errors);
-        attacher(errors, object.str_at(&["spec", "attacher"]));
+        check_attacher(errors, object.str_at(&["spec", "attacher"]));
     }
 
     fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec");
-        check::csi_driver_name(errors, &path.child("attacher"), new.str_at(&["spec", "attacher"]));
+        check::check_csi_driver_name(errors, &path.child("attacher"), new.str_at(&["spec", "attacher"]));
         check(new, errors);
-        check::immutable(errors, &path, check::field(new, "spec"), check::field(old, "spec"));
+        check::check_immutable(errors, &path, check::field(new, "spec"), check::field(old, "spec"));
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -42,7 +42,7 @@ impl Rules for VolumeAttachment {
     }
 }
 
-fn attacher(errors: &mut ErrorList, name: &str) {
+fn check_attacher(errors: &mut ErrorList, name: &str) {
     let path = Path::root("spec");
     let path = path.child("attacher");
     if name.is_empty() {
@@ -71,13 +71,13 @@ fn check(object: &Value, errors: &mut ErrorList) {
     }
     let node = check::text(spec, "nodeName");
     errors.push_invalid(&path.child("nodeName"), node, dns::subdomain(node));
-    status(errors, check::field(object, "status"));
+    check_status(errors, check::field(object, "status"));
     if let Some(name) = name {
         errors.push_invalid(&at.child("persistentVolumeName"), name, dns::subdomain(name));
     }
 }
 
-fn status(errors: &mut ErrorList, status: &Value) {
+fn check_status(errors: &mut ErrorList, status: &Value) {
     let path = Path::root("status");
     let metadata = check::text_entries(status, "attachmentMetadata");
     let bytes: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();

@@ -1,6 +1,6 @@
 //! VolumeAttributesClass: mutable parameters of volumes.
 
-use super::parameters;
+use super::check_parameters;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::{Rules, check};
 use crate::value::Value;
@@ -14,10 +14,10 @@ impl Rules for VolumeAttributesClass {
         if driver.is_empty() {
             errors.push(FieldError::required(&path, ""));
         } else {
-            check::label_key(errors, &path, &driver.to_lowercase());
+            check::check_label_key(errors, &path, &driver.to_lowercase());
         }
         let path = Path::root("parameters");
-        parameters(errors, &path, object);
+        check_parameters(errors, &path, object);
         if check::entries(object, "parameters").is_empty() {
             errors.push(FieldError::required(&path, "must contain at least one key/value pair"));
         }

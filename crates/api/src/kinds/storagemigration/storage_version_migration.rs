@@ -33,10 +33,10 @@ impl Rules for StorageVersionMigration {
         if resource.is_empty() {
             errors.push(FieldError::required(&at, "resource is required to be set"));
         } else {
-            joined(errors, &at, resource, &dns::label_1035(resource));
+            check_joined(errors, &at, resource, &dns::label_1035(resource));
         }
         if !group.is_empty() {
-            joined(errors, &path.child("group"), group, &dns::subdomain(group));
+            check_joined(errors, &path.child("group"), group, &dns::subdomain(group));
         }
     }
 
@@ -57,7 +57,7 @@ impl Rules for StorageVersionMigration {
         if let Some(detail) = faulty {
             errors.push(FieldError::invalid(&at, version(new), detail));
         }
-        check::conditions(errors, &path, new, "conditions");
+        check::check_conditions(errors, &path, new, "conditions");
         if !version(old).is_empty() && version(old) != version(new) {
             errors.push(FieldError::invalid(&at, version(new), check::IMMUTABLE));
         }
@@ -81,7 +81,7 @@ impl Rules for StorageVersionMigration {
     }
 }
 
-fn joined(errors: &mut ErrorList, path: &Path<'_>, value: &str, faults: &crate::names::Faults) {
+fn check_joined(errors: &mut ErrorList, path: &Path<'_>, value: &str, faults: &crate::names::Faults) {
     if !faults.is_empty() {
         errors.push(FieldError::invalid(path, value, faults.join(",")));
     }

@@ -32,34 +32,34 @@ const fn gone(source: VolumeSource, since: &'static str) -> VolumeSource {
 
 /// All sources, in the order of their errors.
 const SOURCES: [VolumeSource; 22] = [
-    source("hostPath", &[], host_path),
-    VolumeSource { called: "persistentDisk", ..source("gcePersistentDisk", &["pdName"], partition) },
-    source("awsElasticBlockStore", &["volumeID"], partition),
+    source("hostPath", &[], check_host_path),
+    VolumeSource { called: "persistentDisk", ..source("gcePersistentDisk", &["pdName"], check_partition) },
+    source("awsElasticBlockStore", &["volumeID"], check_partition),
     gone(
-        source("glusterfs", &["endpoints", "path"], glusterfs),
+        source("glusterfs", &["endpoints", "path"], check_glusterfs),
         "deprecated in v1.25, non-functional in v1.26+",
     ),
-    source("flocker", &[], flocker),
-    source("nfs", &["server", "path"], nfs),
+    source("flocker", &[], check_flocker),
+    source("nfs", &["server", "path"], check_nfs),
     gone(source("rbd", &["image"], nothing), "deprecated in v1.28, non-functional in v1.31+"),
-    source("quobyte", &[], quobyte),
+    source("quobyte", &[], check_quobyte),
     gone(source("cephfs", &[], nothing), "deprecated in v1.28, non-functional in v1.31+"),
-    source("iscsi", &["targetPortal"], iscsi),
-    source("cinder", &["volumeID"], secret_ref),
-    source("fc", &[], fibre_channel),
-    source("flexVolume", &["driver"], flex),
-    source("azureFile", &["secretName", "shareName"], azure_file),
+    source("iscsi", &["targetPortal"], check_iscsi),
+    source("cinder", &["volumeID"], check_secret_ref),
+    source("fc", &[], check_fibre_channel),
+    source("flexVolume", &["driver"], check_flex),
+    source("azureFile", &["secretName", "shareName"], check_azure_file),
     source("vsphereVolume", &["volumePath"], nothing),
     gone(source("photonPersistentDisk", &["pdID"], nothing), "deprecated in v1.11, non-functional in v1.16+"),
     source("portworxVolume", &["volumeID"], nothing),
-    source("azureDisk", &["diskName", "diskURI"], azure_disk),
+    source("azureDisk", &["diskName", "diskURI"], check_azure_disk),
     gone(
         source("scaleIO", &["gateway", "system", "volumeName"], nothing),
         "deprecated in v1.16, non-functional in v1.22+",
     ),
     source("local", &["path"], no_backsteps),
-    gone(source("storageos", &[], storage_os), "deprecated in v1.22, non-functional in v1.25+"),
-    source("csi", &[], csi),
+    gone(source("storageos", &[], check_storage_os), "deprecated in v1.22, non-functional in v1.25+"),
+    source("csi", &[], check_csi),
 ];
 
 /// Sources that support mount options.
@@ -215,7 +215,7 @@ fn no_backsteps(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-fn host_path(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_host_path(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     if value.str_at(&["path"]).is_empty() {
         errors.push(FieldError::required(&path.child("path"), ""));
         return;
@@ -230,7 +230,7 @@ fn host_path(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-fn partition(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_partition(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let partition = int(value, "partition");
     if !(0..=255).contains(&partition) {
         let detail = "must be between 1 and 255, inclusive";
@@ -238,7 +238,7 @@ fn partition(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-fn glusterfs(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_glusterfs(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let path = path.child("endpointsNamespace");
     match value.get("endpointsNamespace").and_then(Value::as_str) {
         None => {}
@@ -250,7 +250,7 @@ fn glusterfs(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-fn flocker(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_flocker(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let (name, uuid) = (value.str_at(&["datasetName"]), value.str_at(&["datasetUUID"]));
     if name.is_empty() && uuid.is_empty() {
         errors.push(FieldError::required(path, "one of datasetName and datasetUUID is required"));
@@ -264,14 +264,14 @@ fn flocker(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-fn nfs(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_nfs(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let text = value.str_at(&["path"]);
     if !text.starts_with('/') {
         errors.push(FieldError::invalid(&path.child("path"), text, "must be an absolute path"));
     }
 }
 
-fn quobyte(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_quobyte(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let registry = value.str_at(&["registry"]);
     let pairs = "must be a host:port pair or multiple pairs separated by commas";
     if registry.is_empty() {
@@ -305,7 +305,7 @@ fn check_portal(errors: &mut ErrorList, value: &Value, volume: &str) {
     }
 }
 
-fn iscsi(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_iscsi(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     match value.str_at(&["iqn"]) {
         "" => errors.push(FieldError::required(&path.child("iqn"), "")),
         iqn if !is_initiator(iqn) => {
@@ -313,7 +313,7 @@ fn iscsi(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
         }
         _ => {}
     }
-    range(errors, path, value);
+    check_range(errors, path, value);
     let secret = value.get("secretRef").filter(|secret| !secret.is_null());
     let uses = |field: &str| value.get(field).and_then(Value::as_bool) == Some(true);
     let path_of_secret = path.child("secretRef");
@@ -329,7 +329,7 @@ fn iscsi(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-fn range(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_range(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let lun = int(value, "lun");
     if !(0..=255).contains(&lun) {
         let detail = "must be between 0 and 255, inclusive";
@@ -371,7 +371,7 @@ fn is_iqn(rest: &str) -> bool {
 }
 
 /// Validates the secret reference of a source whose secrets have a name and a namespace.
-fn secret_ref(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_secret_ref(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let Some(secret) = value.get("secretRef").filter(|secret| !secret.is_null()) else { return };
     for field in ["name", "namespace"] {
         if secret.str_at(&[field]).is_empty() {
@@ -380,7 +380,7 @@ fn secret_ref(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-fn fibre_channel(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_fibre_channel(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let (names, ids) = (texts(value.get("targetWWNs")), texts(value.get("wwids")));
     let names_path = path.child("targetWWNs");
     if names.is_empty() && ids.is_empty() {
@@ -396,12 +396,12 @@ fn fibre_channel(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
             let detail = "lun is required if targetWWNs is specified";
             errors.push(FieldError::required(&path.child("lun"), detail));
         } else {
-            range(errors, path, value);
+            check_range(errors, path, value);
         }
     }
 }
 
-fn flex(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_flex(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     for (option, _) in pairs(value.get("options")) {
         let domain = option.split_once('/').map_or(option, |(domain, _)| domain);
         let domain = format!(".{}", domain.to_lowercase());
@@ -412,13 +412,13 @@ fn flex(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-fn azure_file(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_azure_file(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     if value.get("secretNamespace").and_then(Value::as_str) == Some("") {
         errors.push(FieldError::required(&path.child("secretNamespace"), ""));
     }
 }
 
-fn azure_disk(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_azure_disk(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     for (field, known) in
         [("cachingMode", ["None", "ReadOnly", "ReadWrite"]), ("kind", ["Dedicated", "Managed", "Shared"])]
     {
@@ -442,7 +442,7 @@ fn azure_disk(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     }
 }
 
-fn storage_os(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_storage_os(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let (name, namespace) = (value.str_at(&["volumeName"]), value.str_at(&["volumeNamespace"]));
     if name.is_empty() {
         errors.push(FieldError::required(&path.child("volumeName"), ""));
@@ -452,10 +452,10 @@ fn storage_os(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     if !namespace.is_empty() {
         errors.push_invalid(&path.child("volumeNamespace"), namespace, dns::label(namespace));
     }
-    secret_ref(errors, path, value);
+    check_secret_ref(errors, path, value);
 }
 
-fn csi(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
+fn check_csi(errors: &mut ErrorList, path: &Path<'_>, value: &Value) {
     let driver = value.str_at(&["driver"]);
     let driver_path = path.child("driver");
     if driver.is_empty() {

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::annotations;
-use crate::kinds::read::{list, list_mut, present, required, text, text_entries};
+use crate::kinds::read::{list, list_mut, present, push_required, text, text_entries};
 use crate::names::dns;
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
@@ -39,7 +39,7 @@ pub fn validate_binding(binding: &Value, errors: &mut ErrorList) {
         errors.push(FieldError::not_supported(&path.child("kind"), kind, &["Node", "<empty>"]));
     }
     if name.is_empty() {
-        required(errors, &path.child("name"), "");
+        push_required(errors, &path.child("name"), "");
     } else if is_node {
         errors.push_invalid(&path.child("name"), name, dns::subdomain(name));
     }

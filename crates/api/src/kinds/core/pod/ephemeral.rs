@@ -6,7 +6,7 @@ use super::{is_mirror, validate_pod};
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, drop_disabled, internal};
 use crate::kinds::keep;
-use crate::kinds::read::{forbidden, is_equivalent, list, present, text};
+use crate::kinds::read::{is_equivalent, list, present, push_forbidden, text};
 use crate::quote::Quoted;
 use crate::value::Value;
 
@@ -28,7 +28,7 @@ pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
 pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut ErrorList) {
     if is_mirror(old) {
         *errors = ErrorList::new();
-        return forbidden(errors, &Path::root(""), "static pods do not support ephemeral containers");
+        return push_forbidden(errors, &Path::root(""), "static pods do not support ephemeral containers");
     }
     validate_pod(errors, new);
     let meta_path = Path::root("metadata");
@@ -46,7 +46,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
         let name = Quoted(name);
         match now {
             None => {
-                forbidden(
+                push_forbidden(
                     errors,
                     &path,
                     format!("existing ephemeral containers {name} may not be removed\n"),
@@ -55,7 +55,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
             Some(now) if !is_equivalent(now, before) => {
                 let difference = internal::difference(before, now, "EphemeralContainer");
                 let detail = format!("existing ephemeral containers {name} may not be changed\n{difference}");
-                forbidden(errors, &path, detail);
+                push_forbidden(errors, &path, detail);
             }
             Some(_) => {}
         }

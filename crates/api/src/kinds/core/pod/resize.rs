@@ -5,7 +5,7 @@ use crate::field_error::{ErrorList, Path};
 use crate::kinds::core::pod_spec::drop_disabled;
 use crate::kinds::core::pod_spec::resources::{default_pod_level, is_sidecar};
 use crate::kinds::keep;
-use crate::kinds::read::{entries, forbidden, invalid_name_of_type, is_equivalent, list, present, text};
+use crate::kinds::read::{entries, is_equivalent, list, present, push_forbidden, push_invalid_enum, text};
 use crate::value::Value;
 
 /// Mutable resources.
@@ -68,7 +68,7 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
     };
     if let Some(refusal) = refusal {
         *errors = ErrorList::new();
-        return forbidden(errors, &Path::root(""), refusal);
+        return push_forbidden(errors, &Path::root(""), refusal);
     }
     validate_pod(errors, new);
     let path = Path::root("spec");
@@ -78,25 +78,25 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
     };
     if class != qos_class(new_spec) {
         let shown = new.str_at(&["status", "qosClass"]);
-        invalid_name_of_type(errors, &path, shown, "Pod QOS Class may not change as a result of resizing");
+        push_invalid_enum(errors, &path, shown, "Pod QOS Class may not change as a result of resizing");
     }
     if !is_supported(old) {
-        forbidden(errors, &path, "Pod running on node without support for resize");
+        push_forbidden(errors, &path, "Pod running on node without support for resize");
     }
     let mut rest = new_spec.clone();
     if has_pod_level(old_spec) || has_pod_level(new_spec) {
-        pod_level(errors, &path, &mut rest, new_spec, old_spec);
+        check_pod_level(errors, &path, &mut rest, new_spec, old_spec);
     }
     if !is_in_order(errors, &path, new_spec, old_spec) {
         return;
     }
-    containers(errors, &path, &mut rest, new_spec, old_spec);
+    check_containers(errors, &path, &mut rest, new_spec, old_spec);
     if !is_same_field(new_spec, old_spec, "volumes") {
         let detail = "volumes are immutable on resize when InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled";
-        forbidden(errors, &path.child("volumes"), detail);
+        push_forbidden(errors, &path.child("volumes"), detail);
     }
     if errors.is_empty() && !is_equivalent(&rest, old_spec) {
-        forbidden(errors, &path, "only cpu and memory resources are mutable");
+        push_forbidden(errors, &path, "only cpu and memory resources are mutable");
     }
 }
 
@@ -122,17 +122,17 @@ fn has_pod_level(spec: &Value) -> bool {
         .is_some_and(|own| entries(own, "requests").chain(entries(own, "limits")).next().is_some())
 }
 
-fn pod_level(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Value, old: &Value) {
+fn check_pod_level(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Value, old: &Value) {
     let resources_path = path.child("resources");
     let (was, is) = (present(old, "resources"), present(new, "resources"));
     if let Some(was) = was {
         let Some(is) = is else {
-            return forbidden(errors, &resources_path, "pod-level resources cannot be removed");
+            return push_forbidden(errors, &resources_path, "pod-level resources cannot be removed");
         };
         for sort in ["requests", "limits"] {
             if is_removed(is, was, sort) {
                 let detail = format!("pod-level resource {sort} cannot be removed");
-                forbidden(errors, &resources_path.child(sort), detail);
+                push_forbidden(errors, &resources_path.child(sort), detail);
             }
         }
     }
@@ -143,7 +143,7 @@ fn pod_level(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Va
         }
     }
     if !is_same_field(rest, old, "resources") {
-        forbidden(errors, path, "only cpu and memory resources are mutable at pod-level");
+        push_forbidden(errors, path, "only cpu and memory resources are mutable at pod-level");
     }
 }
 
@@ -175,20 +175,20 @@ fn is_in_order(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value
         let path = path.child(field);
         if new.len() != old.len() {
             good = false;
-            forbidden(errors, &path, format!("{field} may not be added or removed on resize"));
+            push_forbidden(errors, &path, format!("{field} may not be added or removed on resize"));
             continue;
         }
         for (i, _) in new.iter().zip(old).enumerate().filter(|(_, (a, b))| text(a, "name") != text(b, "name"))
         {
             good = false;
             let detail = format!("{field} may not be renamed or reordered on resize");
-            forbidden(errors, &path.index(i).child("name"), detail);
+            push_forbidden(errors, &path.index(i).child("name"), detail);
         }
     }
     good
 }
 
-fn containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Value, old: &Value) {
+fn check_containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &Value, old: &Value) {
     let none = Value::map();
     for field in ["initContainers", "containers"] {
         let list_path = path.child(field);
@@ -199,7 +199,7 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &V
                 (present(new, "resources").unwrap_or(&none), present(old, "resources").unwrap_or(&none));
             for sort in ["requests", "limits"] {
                 if is_removed(is, was, sort) {
-                    forbidden(errors, &path.child(sort), format!("resource {sort} cannot be removed"));
+                    push_forbidden(errors, &path.child(sort), format!("resource {sort} cannot be removed"));
                 }
             }
         }
@@ -215,16 +215,16 @@ fn containers(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, new: &V
             if !is_equivalent(container, old) {
                 if is_init {
                     let detail = "only cpu and memory resources for init or sidecar containers are mutable";
-                    forbidden(errors, &list_path.index(i), detail);
+                    push_forbidden(errors, &list_path.index(i), detail);
                 } else {
-                    forbidden(errors, path, "only cpu and memory resources are mutable");
+                    push_forbidden(errors, path, "only cpu and memory resources are mutable");
                 }
             }
             if is_init && was_modified && !is_sidecar(container) {
                 let restarts = |policy: &&Value| text(policy, "restartPolicy") == "RestartContainer";
                 for _ in list(container, "resizePolicy").iter().filter(restarts) {
                     let detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
-                    forbidden(errors, &list_path.index(i), detail);
+                    push_forbidden(errors, &list_path.index(i), detail);
                 }
             }
         }

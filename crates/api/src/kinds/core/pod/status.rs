@@ -8,8 +8,8 @@ use crate::field_error::{ErrorList, FieldError, Path};
 use crate::json;
 use crate::kinds::core::pod_spec::{annotations, internal};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_name_of_type, list, list_mut, number, number_faults, optional_text, present,
-    quantity, required, supported, text,
+    check_supported, list, list_mut, number, optional_text, present, push_forbidden, push_invalid,
+    push_invalid_enum, push_number_faults, push_required, quantity, text,
 };
 use crate::names::{dns, ip, key};
 use crate::value::Value;
@@ -58,17 +58,17 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     let (status, old_status) =
         (present(new, "status").unwrap_or(&none), present(old, "status").unwrap_or(&none));
     let path = Path::root("status");
-    conditions(errors, &path.child("conditions"), list(status, "conditions"));
+    check_conditions(errors, &path.child("conditions"), list(status, "conditions"));
     if text(spec, "nodeName") != text(old_spec, "nodeName") {
-        forbidden(errors, &path.child("nodeName"), "may not be changed directly");
+        push_forbidden(errors, &path.child("nodeName"), "may not be changed directly");
     }
-    nomination(errors, &path.child("nominatedNodeName"), status, old_status, old_spec);
+    check_nomination(errors, &path.child("nominatedNodeName"), status, old_status, old_spec);
     if number(status, "observedGeneration") < 0 {
         let generation = number(status, "observedGeneration");
-        invalid(errors, &path.child("observedGeneration"), generation, "must be a non-negative integer");
+        push_invalid(errors, &path.child("observedGeneration"), generation, "must be a non-negative integer");
     }
     if text(status, "qosClass") != text(old_status, "qosClass") {
-        invalid_name_of_type(errors, &path.child("qosClass"), text(status, "qosClass"), "field is immutable");
+        push_invalid_enum(errors, &path.child("qosClass"), text(status, "qosClass"), "field is immutable");
     }
     for (field, containers) in [
         ("containerStatuses", Some("containers")),
@@ -78,37 +78,42 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
         let (new, old) = (list(status, field), list(old_status, field));
         check_terminated_stay_terminated(errors, &path.child(field), new, old, old_spec, containers);
     }
-    claim_statuses(errors, &path.child("resourceClaimStatuses"), status, spec);
+    check_claim_statuses(errors, &path.child("resourceClaimStatuses"), status, spec);
     if let Some(claim) = present(status, "extendedResourceClaimStatus") {
-        extended_claim(errors, &path.child("extendedResourceClaimStatus"), claim, spec);
+        check_extended_claim(errors, &path.child("extendedResourceClaimStatus"), claim, spec);
     }
-    pod_addresses(errors, &path.child("podIPs"), status, old_status);
-    host_addresses(errors, &path.child("hostIPs"), status, old_status);
+    check_pod_addresses(errors, &path.child("podIPs"), status, old_status);
+    check_host_addresses(errors, &path.child("hostIPs"), status, old_status);
     let is_windows = spec.str_at(&["os", "name"]) == "windows";
     for field in STATUSES {
-        users(errors, &path.child(field), list(status, field), is_windows);
+        check_users(errors, &path.child(field), list(status, field), is_windows);
     }
     for (field, containers) in
         [("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")]
     {
-        allocated(errors, &path.child(field), list(status, field), (spec, containers), status);
+        check_allocated(errors, &path.child(field), list(status, field), (spec, containers), status);
     }
     let ephemeral_path = path.child("ephemeralContainerStatuses");
     for (i, one) in list(status, "ephemeralContainerStatuses").iter().enumerate() {
         if !list(one, "allocatedResourcesStatus").is_empty() {
             let path = ephemeral_path.index(i);
             let detail = "must not be specified in container status";
-            forbidden(errors, &path.child("allocatedResourcesStatus"), detail);
+            push_forbidden(errors, &path.child("allocatedResourcesStatus"), detail);
         }
     }
 }
 
-fn conditions(errors: &mut ErrorList, path: &Path<'_>, conditions: &[Value]) {
+fn check_conditions(errors: &mut ErrorList, path: &Path<'_>, conditions: &[Value]) {
     for (i, condition) in conditions.iter().enumerate() {
         let path = path.index(i);
         let generation = number(condition, "observedGeneration");
         if generation < 0 {
-            invalid(errors, &path.child("observedGeneration"), generation, "must be a non-negative integer");
+            push_invalid(
+                errors,
+                &path.child("observedGeneration"),
+                generation,
+                "must be a non-negative integer",
+            );
         }
         let ty = text(condition, "type");
         if !OWN_CONDITIONS.contains(&ty) {
@@ -117,14 +122,14 @@ fn conditions(errors: &mut ErrorList, path: &Path<'_>, conditions: &[Value]) {
     }
 }
 
-fn nomination(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Value, old_spec: &Value) {
+fn check_nomination(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Value, old_spec: &Value) {
     let node = text(status, "nominatedNodeName");
     if node.is_empty() || node == text(old, "nominatedNodeName") {
         return;
     }
     errors.push_invalid(path, node, dns::subdomain(node));
     if !text(old_spec, "nodeName").is_empty() {
-        forbidden(errors, path, "may not be set on pods that are already bound to a node");
+        push_forbidden(errors, path, "may not be set on pods that are already bound to a node");
     }
 }
 
@@ -164,7 +169,7 @@ fn check_terminated_stay_terminated(
         let container = by_name.get(name);
         let may = container.is_some_and(|container| is_restarted(container, spec, number(&end, "exitCode")));
         if !may && again > 0 {
-            forbidden(
+            push_forbidden(
                 errors,
                 &path.index(i).child("state"),
                 "may not be transitioned to non-terminated state",
@@ -226,7 +231,7 @@ fn is_restarted(container: &Value, spec: &Value, exit_code: i64) -> bool {
     by_policy(text(spec, "restartPolicy")).unwrap_or(true)
 }
 
-fn claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec: &Value) {
+fn check_claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec: &Value) {
     let mut seen = BTreeSet::new();
     let known: BTreeSet<&str> =
         list(spec, "resourceClaims").iter().map(|claim| text(claim, "name")).collect();
@@ -235,7 +240,7 @@ fn claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec:
         let name = text(claim, "name");
         if !known.contains(name) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
-            invalid(errors, &path.child("name"), name, detail);
+            push_invalid(errors, &path.child("name"), name, detail);
         }
         if !seen.insert(name) {
             errors.push(FieldError::duplicate(&path.child("name"), name));
@@ -246,13 +251,13 @@ fn claim_statuses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, spec:
     }
 }
 
-fn extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: &Value) {
+fn check_extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: &Value) {
     let [regular, first] = ["containers", "initContainers"].map(|field| containers_of(spec, field));
     let containers = by_name(items(first.as_ref()).iter().rev().chain(items(&regular).iter().rev()));
     let mappings = list(claim, "requestMappings");
     let mappings_path = path.child("requestMappings");
     if mappings.is_empty() {
-        required(errors, &mappings_path, "at least one request mapping is required");
+        push_required(errors, &mappings_path, "at least one request mapping is required");
     }
     let mut seen = BTreeSet::new();
     for (i, mapping) in mappings.iter().enumerate() {
@@ -263,11 +268,11 @@ fn extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: 
             None => {
                 let detail =
                     "must match the name of an entry in spec.initContainers.name or spec.containers.name";
-                invalid(errors, &path_here.child("containerName"), container, detail);
+                push_invalid(errors, &path_here.child("containerName"), container, detail);
             }
             Some(one) if one.at(&["resources", "requests", resource]).is_none() => {
                 let detail = "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests";
-                invalid(errors, &path_here.child("resourceName"), resource, detail);
+                push_invalid(errors, &path_here.child("resourceName"), resource, detail);
             }
             Some(_) => {}
         }
@@ -280,13 +285,13 @@ fn extended_claim(errors: &mut ErrorList, path: &Path<'_>, claim: &Value, spec: 
     }
     let name_path = path.child("resourceClaimName");
     match text(claim, "resourceClaimName") {
-        "" => required(errors, &name_path, ""),
+        "" => push_required(errors, &name_path, ""),
         name => errors.push_invalid(&name_path, name, dns::subdomain(name)),
     }
 }
 
 /// Validates a list of addresses; existing ones are not validated again.
-fn addresses(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value], ty: &str) {
+fn check_addresses(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value], ty: &str) {
     let kept: Vec<&str> = old.iter().map(|address| text(address, "ip")).collect();
     for (i, address) in new.iter().enumerate() {
         ip::ip_legacy(errors, &path.index(i), text(address, "ip"), true, &kept);
@@ -312,55 +317,55 @@ fn addresses(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Valu
     }
     if families != (true, true) || new.len() > 2 {
         let detail = "may specify no more than one IP for each IP family";
-        invalid(errors, path, internal::shown_list(new, ty), detail);
+        push_invalid(errors, path, internal::shown_list(new, ty), detail);
     }
 }
 
-fn pod_addresses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Value) {
+fn check_pod_addresses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Value) {
     let (one, all) = (text(status, "podIP"), list(status, "podIPs"));
-    addresses(errors, path, all, list(old, "podIPs"), "PodIP");
+    check_addresses(errors, path, all, list(old, "podIPs"), "PodIP");
     if one.is_empty() != all.is_empty() {
         let detail = "podIP and podIPs must either both be set or both be unset";
-        invalid(errors, path, internal::shown_list(all, "PodIP"), detail);
+        push_invalid(errors, path, internal::shown_list(all, "PodIP"), detail);
     } else if let Some(first) = all.first().map(|first| text(first, "ip")).filter(|first| *first != one) {
-        invalid(errors, &path.index(0).child("ip"), first, "must be equal to `podIP`");
+        push_invalid(errors, &path.index(0).child("ip"), first, "must be equal to `podIP`");
     }
 }
 
-fn host_addresses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Value) {
+fn check_host_addresses(errors: &mut ErrorList, path: &Path<'_>, status: &Value, old: &Value) {
     let all = list(status, "hostIPs");
     let Some(first) = all.first().map(|first| text(first, "ip")) else { return };
     if first != text(status, "hostIP") {
-        invalid(errors, &path.index(0).child("ip"), first, "must be equal to `hostIP`");
+        push_invalid(errors, &path.index(0).child("ip"), first, "must be equal to `hostIP`");
     }
-    addresses(errors, path, all, list(old, "hostIPs"), "HostIP");
+    check_addresses(errors, path, all, list(old, "hostIPs"), "HostIP");
 }
 
-fn users(errors: &mut ErrorList, path: &Path<'_>, statuses: &[Value], is_windows: bool) {
+fn check_users(errors: &mut ErrorList, path: &Path<'_>, statuses: &[Value], is_windows: bool) {
     for (i, status) in statuses.iter().enumerate() {
         let Some(user) = status.at(&["user", "linux"]).filter(|user| !user.is_null()) else { continue };
         let path = path.index(i);
         let path = path.child("user");
         let path = path.child("linux");
         if is_windows {
-            forbidden(errors, &path, "cannot be set for a windows pod");
+            push_forbidden(errors, &path, "cannot be set for a windows pod");
             continue;
         }
         // The node reports what it found, so any ID that the kernel supports is valid.
         let uid = number(user, "uid");
-        number_faults(errors, &path.child("uid"), uid, key::in_range(uid, 0, i64::from(u32::MAX)));
+        push_number_faults(errors, &path.child("uid"), uid, key::in_range(uid, 0, i64::from(u32::MAX)));
         let gid = number(user, "gid");
-        number_faults(errors, &path.child("gid"), gid, key::unix_id(gid));
+        push_number_faults(errors, &path.child("gid"), gid, key::unix_id(gid));
         let groups_path = path.child("supplementalGroups");
         for (j, group) in list(user, "supplementalGroups").iter().enumerate() {
             let group = group.as_i64().unwrap_or_default();
-            number_faults(errors, &groups_path.index(j), group, key::unix_id(group));
+            push_number_faults(errors, &groups_path.index(j), group, key::unix_id(group));
         }
     }
 }
 
 /// Validates the health of devices allocated to containers.
-fn allocated(
+fn check_allocated(
     errors: &mut ErrorList,
     path: &Path<'_>,
     statuses: &[Value],
@@ -386,14 +391,16 @@ fn allocated(
             let mut seen = BTreeSet::new();
             for (k, device) in list(resource, "resources").iter().enumerate() {
                 let path = resources_path.index(k);
-                supported(
+                check_supported(
                     errors,
                     &path.child("health"),
                     text(device, "health"),
                     &["Healthy", "Unhealthy", "Unknown"],
                 );
                 match optional_text(device, "message") {
-                    Some("") => required(errors, &path.child("message"), "must be non-empty if specified"),
+                    Some("") => {
+                        push_required(errors, &path.child("message"), "must be non-empty if specified")
+                    }
                     Some(message) if message.len() > HEALTH_MESSAGE_BYTES_MAX => {
                         errors.push(FieldError::too_long(&path.child("message"), HEALTH_MESSAGE_BYTES_MAX));
                     }
@@ -443,12 +450,7 @@ impl<'a> Claimable<'a> {
     fn check(&self, errors: &mut ErrorList, path: &Path<'_>, name: &str) {
         let Some(claimed) = name.strip_prefix("claim:") else {
             if self.container.at(&["resources", "requests", name]).is_none() {
-                invalid_name_of_type(
-                    errors,
-                    path,
-                    name,
-                    "must match one of the container's resource requests",
-                );
+                push_invalid_enum(errors, path, name, "must match one of the container's resource requests");
             }
             return;
         };
@@ -459,7 +461,7 @@ impl<'a> Claimable<'a> {
         };
         if !self.claims.contains(&(claimed, "")) && !claimed.split_once('/').is_some_and(is_request) {
             let detail = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty";
-            invalid_name_of_type(errors, path, name, detail);
+            push_invalid_enum(errors, path, name, detail);
         }
     }
 }

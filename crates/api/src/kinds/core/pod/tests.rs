@@ -152,17 +152,17 @@ fn status(spec: &str, old: &str, new: &str) -> Vec<String> {
         object
     };
     let (old, new) = (with(old), with(new));
-    let judged = |mut new: Value, old: &Value| -> Vec<String> {
+    let errors_of = |mut new: Value, old: &Value| -> Vec<String> {
         of("Pod").prepare_status(&mut new, old);
         let mut errors = ErrorList::new();
         of("Pod").validate_status(&new, old, &mut errors);
         errors.iter().map(ToString::to_string).collect()
     };
-    let closed = |object: &Value| {
+    let with_raw_spec = |object: &Value| {
         json::parse_with_raw_spec(&json::to_vec(object), of("Pod").raw_spec_fields()).unwrap()
     };
-    let errors = judged(closed(&new), &closed(&old));
-    assert_eq!(judged(new, &old), errors, "what is left closed changes no judgement");
+    let errors = errors_of(with_raw_spec(&new), &with_raw_spec(&old));
+    assert_eq!(errors_of(new, &old), errors, "raw spec fields do not change the errors");
     errors
 }
 

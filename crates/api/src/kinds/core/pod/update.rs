@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::field_error::{BadValue, ErrorList, Path};
 use crate::kinds::core::pod_spec::{annotations, internal, scheduling};
 use crate::kinds::read::{
-    entries, forbidden, invalid, is_equivalent, list, optional_number, present, required, shown, text,
-    text_entries,
+    entries, is_equivalent, list, optional_number, present, push_forbidden, push_invalid, push_required,
+    shown, text, text_entries,
 };
 use crate::names::key;
 use crate::value::Value;
@@ -22,23 +22,23 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
     let (new, old) = (present(new, "spec").unwrap_or(&none), present(old, "spec").unwrap_or(&none));
     let path = Path::root("spec");
     for field in ["containers", "initContainers"] {
-        if !containers(errors, &path.child(field), list(new, field), list(old, field)) {
+        if !check_containers(errors, &path.child(field), list(new, field), list(old, field)) {
             return;
         }
     }
-    if !deadline(errors, &path.child("activeDeadlineSeconds"), new, old) {
+    if !check_deadline(errors, &path.child("activeDeadlineSeconds"), new, old) {
         return;
     }
-    tolerations(errors, &path.child("tolerations"), list(new, "tolerations"), list(old, "tolerations"));
+    check_tolerations(errors, &path.child("tolerations"), list(new, "tolerations"), list(old, "tolerations"));
     let gates_path = path.child("schedulingGates");
-    scheduling_gates(errors, &gates_path, list(new, "schedulingGates"), list(old, "schedulingGates"));
+    check_scheduling_gates(errors, &gates_path, list(new, "schedulingGates"), list(old, "schedulingGates"));
     if is_equivalent(new, old) {
         return;
     }
-    let rest = without_updatable(errors, &path, new, old);
+    let rest = check_without_updatable(errors, &path, new, old);
     if !is_equivalent(&rest, old) {
         let difference = internal::difference(old, &rest, "PodSpec");
-        forbidden(
+        push_forbidden(
             errors,
             &path,
             format!("pod updates may not change fields other than {UPDATABLE}\n{difference}"),
@@ -47,42 +47,47 @@ pub(super) fn validate(errors: &mut ErrorList, new: &Value, old: &Value) {
 }
 
 /// `true` if the containers are the same; validates their new images.
-fn containers(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) -> bool {
+fn check_containers(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) -> bool {
     if new.len() != old.len() {
-        forbidden(errors, path, "pod updates may not add or remove containers");
+        push_forbidden(errors, path, "pod updates may not add or remove containers");
         return false;
     }
     for (i, container) in new.iter().enumerate() {
         let path = path.index(i);
         let image = text(container, "image");
         if image.is_empty() {
-            required(errors, &path.child("image"), "");
+            push_required(errors, &path.child("image"), "");
         }
         if image.trim().len() != image.len() {
-            invalid(errors, &path.child("image"), image, "must not have leading or trailing whitespace");
+            push_invalid(errors, &path.child("image"), image, "must not have leading or trailing whitespace");
         }
     }
     true
 }
 
 /// A deadline may be set and shortened. `true` if validation should continue.
-fn deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
+fn check_deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> bool {
     let field = "activeDeadlineSeconds";
     match (optional_number(new, field), optional_number(old, field)) {
         (Some(new), old) => {
             let faults = key::in_range(new, 0, i64::from(i32::MAX));
             let is_good = faults.is_empty();
             for fault in faults {
-                invalid(errors, path, new, fault);
+                push_invalid(errors, path, new, fault);
             }
             if is_good && old.is_some_and(|old| old < new) {
-                invalid(errors, path, new, "must be less than or equal to previous value");
+                push_invalid(errors, path, new, "must be less than or equal to previous value");
                 return false;
             }
             is_good
         }
         (None, Some(_)) => {
-            invalid(errors, path, BadValue::Null, "must not update from a positive integer to nil value");
+            push_invalid(
+                errors,
+                path,
+                BadValue::Null,
+                "must not update from a positive integer to nil value",
+            );
             true
         }
         (None, None) => true,
@@ -90,19 +95,19 @@ fn deadline(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -
 }
 
 /// Tolerations may be added; of existing ones only the seconds may change.
-fn tolerations(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
+fn check_tolerations(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
     fn identity(toleration: &Value) -> [&str; 4] {
         ["key", "operator", "value", "effect"].map(|field| text(toleration, field))
     }
     let kept: BTreeSet<[&str; 4]> = new.iter().map(identity).collect();
     if !old.iter().all(|old| kept.contains(&identity(old))) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
-        return forbidden(errors, path, detail);
+        return push_forbidden(errors, path, detail);
     }
-    scheduling::tolerations(errors, path, new);
+    scheduling::check_tolerations(errors, path, new);
 }
 
-fn scheduling_gates(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
+fn check_scheduling_gates(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old: &[Value]) {
     let known: BTreeSet<&str> = old.iter().map(|gate| text(gate, "name")).collect();
     let last: BTreeMap<&str, usize> =
         new.iter().enumerate().map(|(i, gate)| (text(gate, "name"), i)).collect();
@@ -110,13 +115,13 @@ fn scheduling_gates(errors: &mut ErrorList, path: &Path<'_>, new: &[Value], old:
         let name = text(gate, "name");
         if !known.contains(name) && last.get(name) == Some(&i) {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
-            forbidden(errors, &path.index(i).child("name"), detail);
+            push_forbidden(errors, &path.index(i).child("name"), detail);
         }
     }
 }
 
 /// The new spec with all mutable fields reset.
-fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> Value {
+fn check_without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: &Value) -> Value {
     let mut rest = new.clone();
     for field in ["containers", "initContainers"] {
         for (at, before) in list(old, field).iter().enumerate() {
@@ -135,7 +140,7 @@ fn without_updatable(errors: &mut ErrorList, path: &Path<'_>, new: &Value, old: 
         reset(&mut rest, old, grace);
     }
     if !list(old, "schedulingGates").is_empty() {
-        node_choice(errors, path, &mut rest, old);
+        check_node_choice(errors, path, &mut rest, old);
     }
     rest
 }
@@ -148,7 +153,7 @@ fn reset(new: &mut Value, old: &Value, field: &str) {
 }
 
 /// Node selector and affinity of a gated pod may become more restrictive.
-fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &Value) {
+fn check_node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &Value) {
     if rest.get("nodeSelector") != old.get("nodeSelector") {
         let narrows = entries(old, "nodeSelector").all(|(label, value)| {
             present(rest, "nodeSelector").and_then(|new| new.get(label)) == Some(value)
@@ -157,7 +162,7 @@ fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &
             let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
             let new =
                 present(rest, "nodeSelector").filter(|_| text_entries(rest, "nodeSelector").next().is_some());
-            invalid(errors, &path.child("nodeSelector"), shown(new), detail);
+            push_invalid(errors, &path.child("nodeSelector"), shown(new), detail);
         }
         reset(rest, old, "nodeSelector");
     }
@@ -168,7 +173,7 @@ fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &
     }
     let affinity_path = path.child("affinity");
     let nodes_path = affinity_path.child("nodeAffinity");
-    node_affinity(errors, &nodes_path, new_nodes.as_ref(), old_nodes.as_ref());
+    check_node_affinity(errors, &nodes_path, new_nodes.as_ref(), old_nodes.as_ref());
     let affinity = rest.ensure_map("affinity");
     match old_nodes {
         Some(nodes) => drop(affinity.insert("nodeAffinity", nodes)),
@@ -180,7 +185,7 @@ fn node_choice(errors: &mut ErrorList, path: &Path<'_>, rest: &mut Value, old: &
 }
 
 /// Required terms may get further requirements; if there were none, any may be added.
-fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
+fn check_node_affinity(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
     fn terms(nodes: Option<&Value>) -> &[Value] {
         nodes
             .and_then(|nodes| present(nodes, REQUIRED))
@@ -194,12 +199,12 @@ fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, o
     let path = path.child("nodeSelectorTerms");
     if new.len() != old.len() {
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return invalid(errors, &path, internal::shown_list(new, "NodeSelectorTerm"), detail);
+        return push_invalid(errors, &path, internal::shown_list(new, "NodeSelectorTerm"), detail);
     }
     for (i, (new, old)) in new.iter().zip(old).enumerate() {
         if !is_extended_only(new, old) {
             let detail = "only additions are allowed (no mutations or deletions)";
-            invalid(errors, &path.index(i), internal::shown(new, "NodeSelectorTerm"), detail);
+            push_invalid(errors, &path.index(i), internal::shown(new, "NodeSelectorTerm"), detail);
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_name_of_type, label_selector, list, number, present, required, text,
-    text_entries, texts,
+    check_optional_selector, list, number, present, push_forbidden, push_invalid, push_invalid_enum,
+    push_required, text, text_entries, texts,
 };
 use crate::names::{dns, key};
 use crate::value::Value;
@@ -14,97 +14,95 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Validates the affinity of a pod.
-pub(crate) fn affinity(errors: &mut ErrorList, path: &Path<'_>, affinity: &Value) {
+pub(crate) fn check_affinity(errors: &mut ErrorList, path: &Path<'_>, affinity: &Value) {
     if let Some(nodes) = present(affinity, "nodeAffinity") {
-        node_affinity(errors, &path.child("nodeAffinity"), nodes);
+        check_node_affinity(errors, &path.child("nodeAffinity"), nodes);
     }
     for field in ["podAffinity", "podAntiAffinity"] {
         let Some(pods) = present(affinity, field) else { continue };
         let path = path.child(field);
         let terms = path.child(REQUIRED);
         for (i, term) in list(pods, REQUIRED).iter().enumerate() {
-            pod_term(errors, &terms.index(i), term);
+            check_pod_term(errors, &terms.index(i), term);
         }
         let terms = path.child(PREFERRED);
         let none = Value::map();
         for (i, weighted) in list(pods, PREFERRED).iter().enumerate() {
             let path = terms.index(i);
-            weight(errors, &path, weighted);
+            check_weight(errors, &path, weighted);
             let term = present(weighted, "podAffinityTerm").unwrap_or(&none);
-            pod_term(errors, &path.child("podAffinityTerm"), term);
+            check_pod_term(errors, &path.child("podAffinityTerm"), term);
         }
     }
 }
 
-fn weight(errors: &mut ErrorList, path: &Path<'_>, weighted: &Value) {
+fn check_weight(errors: &mut ErrorList, path: &Path<'_>, weighted: &Value) {
     let weight = number(weighted, "weight");
     if !(1..=100).contains(&weight) {
-        invalid(errors, &path.child("weight"), weight, "must be in the range 1-100");
+        push_invalid(errors, &path.child("weight"), weight, "must be in the range 1-100");
     }
 }
 
-fn node_affinity(errors: &mut ErrorList, path: &Path<'_>, nodes: &Value) {
+fn check_node_affinity(errors: &mut ErrorList, path: &Path<'_>, nodes: &Value) {
     if let Some(selector) = present(nodes, REQUIRED) {
-        node_selector(errors, &path.child(REQUIRED), selector);
+        check_node_selector(errors, &path.child(REQUIRED), selector);
     }
     let terms = path.child(PREFERRED);
     for (i, weighted) in list(nodes, PREFERRED).iter().enumerate() {
         let path = terms.index(i);
-        weight(errors, &path, weighted);
+        check_weight(errors, &path, weighted);
         if let Some(term) = present(weighted, "preference") {
             // Preferred terms may have values that are not valid label values.
-            node_term(errors, &path.child("preference"), term, true);
+            check_node_term(errors, &path.child("preference"), term, true);
         }
     }
 }
 
 /// Validates a node selector.
-pub fn node_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value) {
+pub fn check_node_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value) {
     let path = path.child("nodeSelectorTerms");
     let terms = list(selector, "nodeSelectorTerms");
     if terms.is_empty() {
-        required(errors, &path, "must have at least one node selector term");
+        push_required(errors, &path, "must have at least one node selector term");
     }
     for (i, term) in terms.iter().enumerate() {
-        node_term(errors, &path.index(i), term, false);
+        check_node_term(errors, &path.index(i), term, false);
     }
 }
 
-fn node_term(errors: &mut ErrorList, path: &Path<'_>, term: &Value, any_values: bool) {
+fn check_node_term(errors: &mut ErrorList, path: &Path<'_>, term: &Value, any_values: bool) {
     let expressions = path.child("matchExpressions");
     for (i, requirement) in list(term, "matchExpressions").iter().enumerate() {
-        node_requirement(errors, &expressions.index(i), requirement, any_values);
+        check_node_requirement(errors, &expressions.index(i), requirement, any_values);
     }
     let fields = path.child("matchFields");
     for (i, requirement) in list(term, "matchFields").iter().enumerate() {
-        node_field(errors, &fields.index(i), requirement);
+        check_node_field(errors, &fields.index(i), requirement);
     }
 }
 
-fn node_requirement(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value, any_values: bool) {
+fn check_node_requirement(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value, any_values: bool) {
     let values_path = path.child("values");
     let values = texts(requirement, "values");
     match text(requirement, "operator") {
         "In" | "NotIn" => {
             if values.is_empty() {
-                required(errors, &values_path, "must be specified when `operator` is 'In' or 'NotIn'");
+                push_required(errors, &values_path, "must be specified when `operator` is 'In' or 'NotIn'");
             }
         }
         "Exists" | "DoesNotExist" => {
             if !values.is_empty() {
                 let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                forbidden(errors, &values_path, detail);
+                push_forbidden(errors, &values_path, detail);
             }
         }
         "Gt" | "Lt" => {
             if values.len() != 1 {
                 let detail = "must be specified single value when `operator` is 'Lt' or 'Gt'";
-                required(errors, &values_path, detail);
+                push_required(errors, &values_path, detail);
             }
         }
-        other => {
-            invalid_name_of_type(errors, &path.child("operator"), other, "not a valid selector operator")
-        }
+        other => push_invalid_enum(errors, &path.child("operator"), other, "not a valid selector operator"),
     }
     let label = text(requirement, "key");
     errors.push_invalid(&path.child("key"), label, key::label_key(label));
@@ -115,7 +113,7 @@ fn node_requirement(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value
     }
 }
 
-fn node_field(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value) {
+fn check_node_field(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value) {
     let values_path = path.child("values");
     let values = texts(requirement, "values");
     match text(requirement, "operator") {
@@ -123,41 +121,39 @@ fn node_field(errors: &mut ErrorList, path: &Path<'_>, requirement: &Value) {
             if values.len() != 1 {
                 let detail =
                     "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-                required(errors, &values_path, detail);
+                push_required(errors, &values_path, detail);
             }
         }
-        other => {
-            invalid_name_of_type(errors, &path.child("operator"), other, "not a valid selector operator")
-        }
+        other => push_invalid_enum(errors, &path.child("operator"), other, "not a valid selector operator"),
     }
     let field = text(requirement, "key");
     if field != "metadata.name" {
-        return invalid(errors, &path.child("key"), field, "not a valid field selector key");
+        return push_invalid(errors, &path.child("key"), field, "not a valid field selector key");
     }
     for (i, value) in values.into_iter().enumerate() {
         errors.push_invalid(&values_path.index(i), value, dns::subdomain(value));
     }
 }
 
-fn pod_term(errors: &mut ErrorList, path: &Path<'_>, term: &Value) {
+fn check_pod_term(errors: &mut ErrorList, path: &Path<'_>, term: &Value) {
     let selector = present(term, "labelSelector");
-    label_selector(errors, &path.child("labelSelector"), selector);
-    label_selector(errors, &path.child("namespaceSelector"), present(term, "namespaceSelector"));
+    check_optional_selector(errors, &path.child("labelSelector"), selector);
+    check_optional_selector(errors, &path.child("namespaceSelector"), present(term, "namespaceSelector"));
     for namespace in texts(term, "namespaces") {
         errors.push_invalid(&path.child("namespace"), namespace, dns::label(namespace));
     }
     let (same, other) = (texts(term, "matchLabelKeys"), texts(term, "mismatchLabelKeys"));
-    label_keys(errors, path, &same, &other, selector);
+    check_label_keys(errors, path, &same, &other, selector);
     let topology = text(term, "topologyKey");
     if topology.is_empty() {
-        required(errors, &path.child("topologyKey"), "can not be empty");
+        push_required(errors, &path.child("topologyKey"), "can not be empty");
     }
     errors.push_invalid(&path.child("topologyKey"), topology, key::label_key(topology));
 }
 
 /// Validates `matchLabelKeys` and `mismatchLabelKeys`. Their requirements have been merged into the selector
 /// by now, so a key that was in the selector before occurs twice.
-pub(crate) fn label_keys(
+pub(crate) fn check_label_keys(
     errors: &mut ErrorList,
     path: &Path<'_>,
     same: &[&str],
@@ -167,7 +163,7 @@ pub(crate) fn label_keys(
     for (field, keys) in [("matchLabelKeys", same), ("mismatchLabelKeys", other)] {
         let path = path.child(field);
         if !keys.is_empty() && selector.is_none() {
-            forbidden(errors, &path, "must not be specified when labelSelector is not set");
+            push_forbidden(errors, &path, "must not be specified when labelSelector is not set");
             continue;
         }
         for (i, one) in keys.iter().enumerate() {
@@ -181,7 +177,12 @@ pub(crate) fn label_keys(
         for expression in list(selector, "matchExpressions") {
             let label = text(expression, "key");
             if let Some(at) = places.get(label).filter(|_| seen.contains(label)) {
-                invalid(errors, &path.index(*at), label, "exists in both matchLabelKeys and labelSelector");
+                push_invalid(
+                    errors,
+                    &path.index(*at),
+                    label,
+                    "exists in both matchLabelKeys and labelSelector",
+                );
             }
             seen.insert(label);
         }
@@ -190,7 +191,7 @@ pub(crate) fn label_keys(
     for (i, one) in same.iter().enumerate().filter(|(_, one)| other.contains(*one)) {
         let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
         let path = path.child("matchLabelKeys");
-        invalid(errors, &path.index(i), *one, detail);
+        push_invalid(errors, &path.index(i), *one, detail);
     }
 }
 

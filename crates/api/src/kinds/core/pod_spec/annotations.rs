@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{each_container, paths, scheduling, security};
 use crate::field_error::{ErrorList, Path};
 use crate::json;
-use crate::kinds::read::{annotation, forbidden, invalid, optional_text, present, text, text_entries};
+use crate::kinds::read::{
+    annotation, optional_text, present, push_forbidden, push_invalid, text, text_entries,
+};
 use crate::quote::Quoted;
 use crate::value::{Map, Value};
 
@@ -50,24 +52,24 @@ pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, sp
         && text(spec, "nodeName").is_empty()
     {
         let detail = "must set spec.nodeName if mirror pod annotation is set";
-        invalid(errors, &path.key(MIRROR), value, detail);
+        push_invalid(errors, &path.key(MIRROR), value, detail);
     }
     let written = text(annotations, TOLERATIONS);
     if !written.is_empty() {
-        tolerations(errors, path, written);
+        check_tolerations(errors, path, written);
     }
     if let Some(cost) = optional_text(annotations, DELETION_COST)
         && !is_cost(cost)
     {
-        invalid(errors, &path.key(DELETION_COST), cost, "must be a 32bit integer");
+        push_invalid(errors, &path.key(DELETION_COST), cost, "must be a 32bit integer");
     }
     if let Some(profile) = optional_text(annotations, SECCOMP_POD) {
-        seccomp(errors, &path.child(SECCOMP_POD), profile);
+        check_seccomp(errors, &path.child(SECCOMP_POD), profile);
     }
     for (key, profile) in
         text_entries(meta, "annotations").filter(|(key, _)| key.starts_with(SECCOMP_CONTAINER))
     {
-        seccomp(errors, &path.child(key), profile);
+        check_seccomp(errors, &path.child(key), profile);
     }
     let mut names: Option<BTreeSet<&str>> = None;
     for (key, profile) in text_entries(meta, "annotations") {
@@ -80,13 +82,13 @@ pub(crate) fn validate(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, sp
             names
         });
         if !names.contains(name) {
-            invalid(errors, &path.key(key), name, "container not found");
+            push_invalid(errors, &path.key(key), name, "container not found");
         }
         let good =
             matches!(profile, "" | "runtime/default" | "unconfined") || profile.starts_with("localhost/");
         if !good {
             let detail = format!("invalid AppArmor profile name: {}", Quoted(profile));
-            invalid(errors, &path.key(key), profile, detail);
+            push_invalid(errors, &path.key(key), profile, detail);
         }
     }
 }
@@ -97,19 +99,19 @@ fn is_cost(cost: &str) -> bool {
     (cost == "0" || first.is_some_and(|b| matches!(b, b'-' | b'1'..=b'9'))) && cost.parse::<i32>().is_ok()
 }
 
-fn seccomp(errors: &mut ErrorList, path: &Path<'_>, profile: &str) {
+fn check_seccomp(errors: &mut ErrorList, path: &Path<'_>, profile: &str) {
     match profile.strip_prefix("localhost/") {
-        Some(local) => paths::descending(errors, path, local),
+        Some(local) => paths::check_descending(errors, path, local),
         None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => {}
-        None => invalid(errors, path, profile, "must be a valid seccomp profile"),
+        None => push_invalid(errors, path, profile, "must be a valid seccomp profile"),
     }
 }
 
 /// Validates tolerations in an annotation, whose field names are case-insensitive.
-fn tolerations(errors: &mut ErrorList, path: &Path<'_>, written: &str) {
+fn check_tolerations(errors: &mut ErrorList, path: &Path<'_>, written: &str) {
     let parsed = match json::parse(written.as_bytes()) {
         Ok(parsed) => parsed,
-        Err(error) => return invalid(errors, path, TOLERATIONS, error.to_string()),
+        Err(error) => return push_invalid(errors, path, TOLERATIONS, error.to_string()),
     };
     let in_lower_case = |toleration: &Value| {
         let fields = toleration.as_map().into_iter().flat_map(|map| map.iter());
@@ -124,11 +126,11 @@ fn tolerations(errors: &mut ErrorList, path: &Path<'_>, written: &str) {
         Value::Map(named.collect::<Map>())
     };
     let list: Vec<Value> = parsed.as_list().unwrap_or_default().iter().map(in_lower_case).collect();
-    scheduling::tolerations(errors, &path.child(TOLERATIONS), &list);
+    scheduling::check_tolerations(errors, &path.child(TOLERATIONS), &list);
 }
 
 /// Rejects annotations that contradict the fields that supersede them, if both are new.
-pub(crate) fn agree_with_fields(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, spec: &Value) {
+pub(crate) fn check_agree_with_fields(errors: &mut ErrorList, path: &Path<'_>, meta: &Value, spec: &Value) {
     if present(meta, "annotations").is_none() {
         return;
     }
@@ -139,7 +141,7 @@ pub(crate) fn agree_with_fields(errors: &mut ErrorList, path: &Path<'_>, meta: &
         (profile_of(spec, "seccompProfile"), annotation(meta, SECCOMP_POD))
     {
         let path = path.child("securityContext");
-        agree(errors, &path.child("seccompProfile"), "seccomp", &profile, written);
+        check_agree(errors, &path.child("seccompProfile"), "seccomp", &profile, written);
     }
     each_container(spec, path, |container, path| {
         let key = format!("{SECCOMP_CONTAINER}{}", text(container, "name"));
@@ -147,7 +149,7 @@ pub(crate) fn agree_with_fields(errors: &mut ErrorList, path: &Path<'_>, meta: &
             (profile_of(container, "seccompProfile"), annotation(meta, &key))
         {
             let path = path.child("securityContext");
-            agree(errors, &path.child("seccompProfile"), "seccomp", &profile, written);
+            check_agree(errors, &path.child("seccompProfile"), "seccomp", &profile, written);
         }
     });
     if spec.str_at(&["os", "name"]) == "windows" {
@@ -159,12 +161,12 @@ pub(crate) fn agree_with_fields(errors: &mut ErrorList, path: &Path<'_>, meta: &
         let key = format!("{APP_ARMOR}{}", text(container, "name"));
         if let (Some(profile), Some(written)) = (profile, annotation(meta, &key)) {
             let path = path.child("securityContext");
-            agree(errors, &path.child("appArmorProfile"), "apparmor", &profile, written);
+            check_agree(errors, &path.child("appArmorProfile"), "apparmor", &profile, written);
         }
     });
 }
 
-fn agree(errors: &mut ErrorList, path: &Path<'_>, what: &str, profile: &Value, written: &str) {
+fn check_agree(errors: &mut ErrorList, path: &Path<'_>, what: &str, profile: &Value, written: &str) {
     let wrong_type = || format!("{what} type in annotation and field must match");
     let good = match text(profile, "type") {
         "Unconfined" => written == "unconfined",
@@ -174,14 +176,14 @@ fn agree(errors: &mut ErrorList, path: &Path<'_>, what: &str, profile: &Value, w
         "Localhost" => match written.strip_prefix("localhost/") {
             Some(local) if optional_text(profile, "localhostProfile") != Some(local) => {
                 let detail = format!("{what} profile in annotation and field must match");
-                return forbidden(errors, &path.child("localhostProfile"), detail);
+                return push_forbidden(errors, &path.child("localhostProfile"), detail);
             }
             local => local.is_some(),
         },
         _ => true,
     };
     if !good {
-        forbidden(errors, &path.child("type"), wrong_type());
+        push_forbidden(errors, &path.child("type"), wrong_type());
     }
 }
 
@@ -194,12 +196,12 @@ pub(crate) fn validate_update(errors: &mut ErrorList, path: &Path<'_>, new: &Val
     let what = |key: &str| if key == MIRROR { "mirror pod annotation" } else { "AppArmor annotations" };
     for (key, value) in text_entries(&old_meta, "annotations").filter(|(key, _)| is_fixed(key)) {
         if annotation(&new_meta, key) != Some(value) {
-            forbidden(errors, &path.key(key), format!("may not remove or update {}", what(key)));
+            push_forbidden(errors, &path.key(key), format!("may not remove or update {}", what(key)));
         }
     }
     for (key, _) in text_entries(&new_meta, "annotations").filter(|(key, _)| is_fixed(key)) {
         if annotation(&old_meta, key).is_none() {
-            forbidden(errors, &path.key(key), format!("may not add {}", what(key)));
+            push_forbidden(errors, &path.key(key), format!("may not add {}", what(key)));
         }
     }
     validate(errors, path, &new_meta, present(new, "spec").unwrap_or(&none));
@@ -240,7 +242,7 @@ pub(crate) fn apply_app_armor(pod: &mut Value) {
             }
             let mut faults = ErrorList::new();
             let profile = app_armor_field(value).filter(|profile| {
-                security::app_armor(&mut faults, &Path::NONE, profile);
+                security::check_app_armor(&mut faults, &Path::NONE, profile);
                 faults.is_empty()
             });
             if let Some(profile) = profile.filter(|profile| Some(profile) != of_pod.as_ref()) {

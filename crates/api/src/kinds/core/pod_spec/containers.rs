@@ -7,8 +7,8 @@ use super::resources::{self, Scope};
 use super::{env, probes, security};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, invalid_name_of_type, list, number, number_faults, optional_text, present, required,
-    required_word, supported, text,
+    check_required_word, check_supported, list, number, optional_text, present, push_forbidden, push_invalid,
+    push_invalid_enum, push_number_faults, push_required, text,
 };
 use crate::names::{dns, key};
 use crate::value::Value;
@@ -45,10 +45,10 @@ const NOT_EPHEMERAL: [&str; 9] = [
 ];
 
 /// Validates the main containers.
-pub(crate) fn regular(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, context: &PodContext<'_>) {
+pub(crate) fn check_regular(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, context: &PodContext<'_>) {
     let containers = list(spec, "containers");
     if containers.is_empty() {
-        return required(errors, path, "");
+        return push_required(errors, path, "");
     }
     let mut names = BTreeSet::new();
     for (i, container) in containers.iter().enumerate() {
@@ -56,18 +56,18 @@ pub(crate) fn regular(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, con
             return;
         }
         let path = path.index(i);
-        common(errors, &path, container, context);
+        check_common(errors, &path, container, context);
         if !names.insert(text(container, "name")) {
             errors.push(FieldError::duplicate(&path.child("name"), text(container, "name")));
         }
-        probes::probes_and_hooks(errors, &path, container, context.grace);
-        restart_policy(errors, &path, container, false);
+        probes::check_probes_and_hooks(errors, &path, container, context.grace);
+        check_restart_policy(errors, &path, container, false);
     }
-    host_ports(errors, path, containers);
+    check_host_ports(errors, path, containers);
 }
 
 /// Validates the init containers.
-pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, context: &PodContext<'_>) {
+pub(crate) fn check_init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, context: &PodContext<'_>) {
     let mut names: BTreeSet<&str> = list(spec, "containers").iter().map(|one| text(one, "name")).collect();
     let list_path = path;
     for (i, container) in list(spec, "initContainers").iter().enumerate() {
@@ -75,8 +75,8 @@ pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, contex
             return;
         }
         let path = list_path.index(i);
-        common(errors, &path, container, context);
-        restart_policy(errors, &path, container, true);
+        check_common(errors, &path, container, context);
+        check_restart_policy(errors, &path, container, true);
         let name = text(container, "name");
         if names.contains(name) {
             errors.push(FieldError::duplicate(&path.child("name"), name));
@@ -85,15 +85,15 @@ pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, contex
         }
         // Init containers run one by one, so only ports of the same container can conflict; its index is
         // shown as 0.
-        host_ports(errors, list_path, std::slice::from_ref(container));
+        check_host_ports(errors, list_path, std::slice::from_ref(container));
         if resources::is_sidecar(container) {
-            probes::probes_and_hooks(errors, &path, container, context.grace);
+            probes::check_probes_and_hooks(errors, &path, container, context.grace);
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             if present(container, field).is_some() {
                 let detail = "may not be set for init containers without restartPolicy=Always";
-                forbidden(errors, &path.child(field), detail);
+                push_forbidden(errors, &path.child(field), detail);
             }
         }
         let policies = path.child("resizePolicy");
@@ -101,14 +101,19 @@ pub(crate) fn init(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, contex
             if text(policy, "restartPolicy") == "RestartContainer" {
                 let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
                 let path = policies.index(j);
-                invalid_name_of_type(errors, &path.child("restartPolicy"), "RestartContainer", detail);
+                push_invalid_enum(errors, &path.child("restartPolicy"), "RestartContainer", detail);
             }
         }
     }
 }
 
 /// Validates the ephemeral containers.
-pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, context: &PodContext<'_>) {
+pub(crate) fn check_ephemeral(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    spec: &Value,
+    context: &PodContext<'_>,
+) {
     let added = list(spec, "ephemeralContainers");
     if added.is_empty() {
         return;
@@ -121,8 +126,8 @@ pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, c
             return;
         }
         let path = path.index(i);
-        common(errors, &path, container, context);
-        only_for_pod(errors, &path, container);
+        check_common(errors, &path, container, context);
+        check_only_for_pod(errors, &path, container);
         if !names.insert(text(container, "name")) {
             errors.push(FieldError::duplicate(&path.child("name"), text(container, "name")));
         }
@@ -133,7 +138,7 @@ pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, c
         for field in NOT_EPHEMERAL {
             let is_pointer = !matches!(field, "ports" | "resources" | "resizePolicy" | "restartPolicyRules");
             if present(container, field).is_some_and(|value| is_pointer || !value.is_empty()) {
-                forbidden(errors, &path.child(field), "cannot be set for an Ephemeral Container");
+                push_forbidden(errors, &path.child(field), "cannot be set for an Ephemeral Container");
             }
         }
         let mounts_path = path.child("volumeMounts");
@@ -141,7 +146,7 @@ pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, c
             for field in ["subPath", "subPathExpr"] {
                 if !text(mount, field).is_empty() {
                     let path = mounts_path.index(j);
-                    forbidden(errors, &path.child(field), "cannot be set for an Ephemeral Container");
+                    push_forbidden(errors, &path.child(field), "cannot be set for an Ephemeral Container");
                 }
             }
         }
@@ -149,36 +154,36 @@ pub(crate) fn ephemeral(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, c
 }
 
 /// Validation of a container that applies to pods but not to templates.
-pub(crate) fn only_for_pod(errors: &mut ErrorList, path: &Path<'_>, container: &Value) {
+pub(crate) fn check_only_for_pod(errors: &mut ErrorList, path: &Path<'_>, container: &Value) {
     let image = text(container, "image");
     if image.len() != image.trim().len() {
-        invalid(errors, &path.child("image"), image, "must not have leading or trailing whitespace");
+        push_invalid(errors, &path.child("image"), image, "must not have leading or trailing whitespace");
     }
 }
 
-fn common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, context: &PodContext<'_>) {
+fn check_common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, context: &PodContext<'_>) {
     let name = text(container, "name");
     if name.is_empty() {
-        required(errors, &path.child("name"), "");
+        push_required(errors, &path.child("name"), "");
     } else {
         errors.push_invalid(&path.child("name"), name, dns::label(name));
     }
     if text(container, "image").is_empty() {
-        required(errors, &path.child("image"), "");
+        push_required(errors, &path.child("image"), "");
     }
     let policy = text(container, "terminationMessagePolicy");
-    required_word(
+    check_required_word(
         errors,
         &path.child("terminationMessagePolicy"),
         policy,
         &["File", "FallbackToLogsOnError"],
     );
-    ports(errors, &path.child("ports"), list(container, "ports"));
-    env::variables(errors, path, container);
-    mounts::mounts_and_devices(errors, path, container, &context.volumes);
-    pull_policy(errors, &path.child("imagePullPolicy"), text(container, "imagePullPolicy"));
+    check_ports(errors, &path.child("ports"), list(container, "ports"));
+    env::check_variables(errors, path, container);
+    mounts::check_mounts_and_devices(errors, path, container, &context.volumes);
+    check_pull_policy(errors, &path.child("imagePullPolicy"), text(container, "imagePullPolicy"));
     if let Some(own) = present(container, "resources") {
-        resources::requirements(
+        resources::check_requirements(
             errors,
             &path.child("resources"),
             own,
@@ -186,18 +191,23 @@ fn common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, context: &
             Scope::Container,
         );
     }
-    resources::resize_policy(errors, &path.child("resizePolicy"), container, context.restarts);
+    resources::check_resize_policy(errors, &path.child("resizePolicy"), container, context.restarts);
     if let Some(security_context) = present(container, "securityContext") {
-        security::container(errors, &path.child("securityContext"), security_context, context.host_users);
+        security::check_container(
+            errors,
+            &path.child("securityContext"),
+            security_context,
+            context.host_users,
+        );
     }
 }
 
 /// Validates an image pull policy.
-pub(crate) fn pull_policy(errors: &mut ErrorList, path: &Path<'_>, policy: &str) {
-    required_word(errors, path, policy, &["Always", "IfNotPresent", "Never"]);
+pub(crate) fn check_pull_policy(errors: &mut ErrorList, path: &Path<'_>, policy: &str) {
+    check_required_word(errors, path, policy, &["Always", "IfNotPresent", "Never"]);
 }
 
-fn ports(errors: &mut ErrorList, path: &Path<'_>, ports: &[Value]) {
+fn check_ports(errors: &mut ErrorList, path: &Path<'_>, ports: &[Value]) {
     let mut names = BTreeSet::new();
     for (i, port) in ports.iter().enumerate() {
         let path = path.index(i);
@@ -211,19 +221,23 @@ fn ports(errors: &mut ErrorList, path: &Path<'_>, ports: &[Value]) {
             }
         }
         match number(port, "containerPort") {
-            0 => required(errors, &path.child("containerPort"), ""),
-            inside => number_faults(errors, &path.child("containerPort"), inside, key::port_number(inside)),
+            0 => push_required(errors, &path.child("containerPort"), ""),
+            inside => {
+                push_number_faults(errors, &path.child("containerPort"), inside, key::port_number(inside))
+            }
         }
         match number(port, "hostPort") {
             0 => {}
-            outside => number_faults(errors, &path.child("hostPort"), outside, key::port_number(outside)),
+            outside => {
+                push_number_faults(errors, &path.child("hostPort"), outside, key::port_number(outside))
+            }
         }
-        required_word(errors, &path.child("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
+        check_required_word(errors, &path.child("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
     }
 }
 
 /// Rejects host ports that several containers use.
-fn host_ports(errors: &mut ErrorList, path: &Path<'_>, containers: &[Value]) {
+fn check_host_ports(errors: &mut ErrorList, path: &Path<'_>, containers: &[Value]) {
     let mut seen = BTreeSet::new();
     for (i, container) in containers.iter().enumerate() {
         for (j, port) in list(container, "ports").iter().enumerate() {
@@ -244,18 +258,18 @@ fn host_ports(errors: &mut ErrorList, path: &Path<'_>, containers: &[Value]) {
 }
 
 /// Validates the restart policy and its rules.
-fn restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is_init: bool) {
+fn check_restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is_init: bool) {
     let rules = list(container, "restartPolicyRules");
     let policy_path = path.child("restartPolicy");
     match optional_text(container, "restartPolicy") {
         None if rules.is_empty() => return,
         None => {
-            required(errors, &policy_path, "must specify restartPolicy when restart rules are used");
+            push_required(errors, &policy_path, "must specify restartPolicy when restart rules are used");
             if is_init {
                 return;
             }
         }
-        Some(policy) => supported(errors, &policy_path, policy, &["Always", "Never", "OnFailure"]),
+        Some(policy) => check_supported(errors, &policy_path, policy, &["Always", "Never", "OnFailure"]),
     }
     let rules_path = path.child("restartPolicyRules");
     if rules.len() > RESTART_RULES_MAX {
@@ -263,13 +277,18 @@ fn restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is
     }
     for (i, rule) in rules.iter().enumerate() {
         let path = rules_path.index(i);
-        supported(errors, &path.child("action"), text(rule, "action"), &["Restart", "RestartAllContainers"]);
+        check_supported(
+            errors,
+            &path.child("action"),
+            text(rule, "action"),
+            &["Restart", "RestartAllContainers"],
+        );
         let codes_path = path.child("exitCodes");
         let Some(codes) = present(rule, "exitCodes") else {
-            required(errors, &codes_path, "must be specified");
+            push_required(errors, &codes_path, "must be specified");
             continue;
         };
-        supported(errors, &codes_path.child("operator"), text(codes, "operator"), &["In", "NotIn"]);
+        check_supported(errors, &codes_path.child("operator"), text(codes, "operator"), &["In", "NotIn"]);
         let values = list(codes, "values");
         if values.len() > EXIT_CODES_MAX {
             let actual = Some(values.len());
@@ -279,7 +298,7 @@ fn restart_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, is
 }
 
 /// Checks that ports on the host network equal the host ports. In a template they may be omitted.
-pub(crate) fn ports_on_host(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, is_pod: bool) {
+pub(crate) fn check_ports_on_host(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, is_pod: bool) {
     let path = path.child("containers");
     for (i, container) in list(spec, "containers").iter().enumerate() {
         let path = path.index(i);
@@ -289,14 +308,19 @@ pub(crate) fn ports_on_host(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
             if (is_pod || outside != 0) && outside != number(port, "containerPort") {
                 let path = path.index(j);
                 let detail = "must match `containerPort` when `hostNetwork` is true";
-                invalid(errors, &path.child("hostPort"), outside, detail);
+                push_invalid(errors, &path.child("hostPort"), outside, detail);
             }
         }
     }
 }
 
 /// Checks that file references of variables have a matching `emptyDir` volume.
-pub(crate) fn file_references(errors: &mut ErrorList, path: &Path<'_>, container: &Value, volumes: &[Value]) {
+pub(crate) fn check_file_references(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    container: &Value,
+    volumes: &[Value],
+) {
     let path = path.child("env");
     let mut by_name: Option<BTreeMap<&str, &Value>> = None;
     for (i, variable) in list(container, "env").iter().enumerate() {
@@ -316,7 +340,7 @@ pub(crate) fn file_references(errors: &mut ErrorList, path: &Path<'_>, container
         match by_name.get(name).copied() {
             None => errors.push(FieldError::not_found(&path, BadValue::from(name))),
             Some(volume) if present(volume, "emptyDir").is_none() => {
-                invalid(errors, &path, name, "referenced volume must be of type emptyDir");
+                push_invalid(errors, &path, name, "referenced volume must be of type emptyDir");
             }
             Some(_) => {}
         }

@@ -2,7 +2,7 @@
 
 use super::paths;
 use crate::field_error::{ErrorList, FieldError, Path};
-use crate::kinds::read::{invalid, list, present, quantity, required, supported, text};
+use crate::kinds::read::{check_supported, list, present, push_invalid, push_required, quantity, text};
 use crate::names::{dns, key};
 use crate::value::Value;
 
@@ -56,18 +56,18 @@ const BYTE_DIVISORS: [&str; 13] =
     ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
 /// Validates the environment variables of a container.
-pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Value) {
+pub(crate) fn check_variables(errors: &mut ErrorList, path: &Path<'_>, container: &Value) {
     let env = path.child("env");
     for (i, variable) in list(container, "env").iter().enumerate() {
         let path = env.index(i);
         let name = text(variable, "name");
         if name.is_empty() {
-            required(errors, &path.child("name"), "");
+            push_required(errors, &path.child("name"), "");
         } else {
             errors.push_invalid(&path.child("name"), name, key::env_name_relaxed(name));
         }
         if let Some(source) = present(variable, "valueFrom") {
-            value_from(errors, &path.child("valueFrom"), source, text(variable, "value"));
+            check_value_from(errors, &path.child("valueFrom"), source, text(variable, "value"));
         }
     }
     let env_from = path.child("envFrom");
@@ -84,7 +84,7 @@ pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Val
                 let path = path.child(field);
                 let name = text(reference, "name");
                 if name.is_empty() {
-                    required(errors, &path.child("name"), "");
+                    push_required(errors, &path.child("name"), "");
                 } else {
                     let faults = crate::names::NameRule::Subdomain.check_prefix(name);
                     errors.push_invalid(&path.child("name"), name, faults);
@@ -92,70 +92,70 @@ pub(crate) fn variables(errors: &mut ErrorList, path: &Path<'_>, container: &Val
             }
         }
         match count {
-            0 => invalid(errors, &env_from, "", "must specify one of: `configMapRef` or `secretRef`"),
+            0 => push_invalid(errors, &env_from, "", "must specify one of: `configMapRef` or `secretRef`"),
             1 => {}
-            _ => invalid(errors, &env_from, "", "may not have more than one field specified at a time"),
+            _ => push_invalid(errors, &env_from, "", "may not have more than one field specified at a time"),
         }
     }
 }
 
-fn value_from(errors: &mut ErrorList, path: &Path<'_>, source: &Value, value: &str) {
+fn check_value_from(errors: &mut ErrorList, path: &Path<'_>, source: &Value, value: &str) {
     let mut count = 0;
     if let Some(reference) = present(source, "fieldRef") {
         count += 1;
-        field_reference(errors, &path.child("fieldRef"), reference, &ENV_FIELDS);
+        check_field_reference(errors, &path.child("fieldRef"), reference, &ENV_FIELDS);
     }
     if let Some(reference) = present(source, "resourceFieldRef") {
         count += 1;
-        amount_reference(errors, &path.child("resourceFieldRef"), reference, false);
+        check_amount_reference(errors, &path.child("resourceFieldRef"), reference, false);
     }
     for field in ["configMapKeyRef", "secretKeyRef"] {
         if let Some(reference) = present(source, field) {
             count += 1;
-            key_reference(errors, &path.child(field), reference);
+            check_key_reference(errors, &path.child(field), reference);
         }
     }
     if let Some(reference) = present(source, "fileKeyRef") {
         count += 1;
-        file_reference(errors, &path.child("fileKeyRef"), reference);
+        check_file_reference(errors, &path.child("fileKeyRef"), reference);
     }
     if count == 0 {
         let detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
-        invalid(errors, path, "", detail);
+        push_invalid(errors, path, "", detail);
     } else if !value.is_empty() {
-        invalid(errors, path, "", "may not be specified when `value` is not empty");
+        push_invalid(errors, path, "", "may not be specified when `value` is not empty");
     } else if count > 1 {
-        invalid(errors, path, "", "may not have more than one field specified at a time");
+        push_invalid(errors, path, "", "may not have more than one field specified at a time");
     }
 }
 
-fn key_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
+fn check_key_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
     let (name, key) = (text(reference, "name"), text(reference, "key"));
     errors.push_invalid(&path.child("name"), name, dns::subdomain(name));
     if key.is_empty() {
-        required(errors, &path.child("key"), "");
+        push_required(errors, &path.child("key"), "");
     } else {
         errors.push_invalid(&path.child("key"), key, key::config_key(key));
     }
 }
 
-fn file_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
+fn check_file_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value) {
     let (key, volume, file) =
         (text(reference, "key"), text(reference, "volumeName"), text(reference, "path"));
     if key.is_empty() {
-        required(errors, &path.child("key"), "");
+        push_required(errors, &path.child("key"), "");
     } else {
         errors.push_invalid(&path.child("key"), key, key::env_name_relaxed(key));
     }
     if volume.is_empty() {
-        required(errors, &path.child("volumeName"), "");
+        push_required(errors, &path.child("volumeName"), "");
     } else {
         errors.push_invalid(&path.child("volumeName"), volume, dns::label(volume));
     }
     if file.is_empty() {
-        required(errors, &path.child("path"), "");
+        push_required(errors, &path.child("path"), "");
     } else {
-        paths::no_backsteps(errors, &path.child("path"), file);
+        paths::check_no_backsteps(errors, &path.child("path"), file);
     }
 }
 
@@ -165,13 +165,18 @@ fn split_subscript(path: &str) -> Option<(&str, &str)> {
 }
 
 /// Validates a reference to a field of the pod.
-pub(crate) fn field_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value, allowed: &[&str]) {
+pub(crate) fn check_field_reference(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    reference: &Value,
+    allowed: &[&str],
+) {
     let (version, field) = (text(reference, "apiVersion"), text(reference, "fieldPath"));
     if version.is_empty() {
-        return required(errors, &path.child("apiVersion"), "");
+        return push_required(errors, &path.child("apiVersion"), "");
     }
     if field.is_empty() {
-        return required(errors, &path.child("fieldPath"), "");
+        return push_required(errors, &path.child("fieldPath"), "");
     }
     let fault = if version != "v1" {
         Some(format!("unsupported pod version: {version}"))
@@ -184,7 +189,7 @@ pub(crate) fn field_reference(errors: &mut ErrorList, path: &Path<'_>, reference
     };
     if let Some(fault) = fault {
         let detail = format!("error converting fieldPath: {fault}");
-        return invalid(errors, &path.child("fieldPath"), field, detail);
+        return push_invalid(errors, &path.child("fieldPath"), field, detail);
     }
     match split_subscript(field) {
         Some(("metadata.annotations", key)) => {
@@ -202,16 +207,21 @@ pub(crate) fn field_reference(errors: &mut ErrorList, path: &Path<'_>, reference
 }
 
 /// Validates a reference to a container resource. In a volume it must name the container.
-pub(crate) fn amount_reference(errors: &mut ErrorList, path: &Path<'_>, reference: &Value, in_volume: bool) {
+pub(crate) fn check_amount_reference(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    reference: &Value,
+    in_volume: bool,
+) {
     let resource = text(reference, "resource");
     let is_huge_pages =
         ["requests.hugepages-", "limits.hugepages-"].iter().any(|huge| resource.starts_with(huge));
     if in_volume && text(reference, "containerName").is_empty() {
-        required(errors, &path.child("containerName"), "");
+        push_required(errors, &path.child("containerName"), "");
     } else if resource.is_empty() {
-        required(errors, &path.child("resource"), "");
+        push_required(errors, &path.child("resource"), "");
     } else if !is_huge_pages {
-        supported(errors, &path.child("resource"), resource, &AMOUNTS);
+        check_supported(errors, &path.child("resource"), resource, &AMOUNTS);
     }
     let Some(divisor) = present(reference, "divisor").map(quantity).filter(|divisor| !divisor.is_zero())
     else {
@@ -222,7 +232,7 @@ pub(crate) fn amount_reference(errors: &mut ErrorList, path: &Path<'_>, referenc
         "limits.cpu" | "requests.cpu" => {
             if !["1m", "1"].contains(&divisor.as_str()) {
                 let detail = "only divisor's values 1m and 1 are supported with the cpu resource";
-                invalid(errors, &path.child("divisor"), resource, detail);
+                push_invalid(errors, &path.child("divisor"), resource, detail);
             }
             return;
         }
@@ -236,6 +246,6 @@ pub(crate) fn amount_reference(errors: &mut ErrorList, path: &Path<'_>, referenc
             "only divisor's values {} are supported with the {of} resource",
             BYTE_DIVISORS.join(", ")
         );
-        invalid(errors, &path.child("divisor"), resource, detail);
+        push_invalid(errors, &path.child("divisor"), resource, detail);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::paths;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    boolean, forbidden, invalid, list, optional_text, present, required, supported, text,
+    boolean, check_supported, list, optional_text, present, push_forbidden, push_invalid, push_required, text,
 };
 use crate::value::Value;
 
@@ -13,15 +13,15 @@ use crate::value::Value;
 pub(crate) type Volumes<'a> = BTreeMap<&'a str, &'a Value>;
 
 /// Validates the mounts and devices of a container.
-pub(crate) fn mounts_and_devices(
+pub(crate) fn check_mounts_and_devices(
     errors: &mut ErrorList,
     path: &Path<'_>,
     container: &Value,
     volumes: &Volumes<'_>,
 ) {
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
-    mount_list(errors, &path.child("volumeMounts"), mounts, devices, volumes, container);
-    device_list(errors, &path.child("volumeDevices"), devices, mounts, volumes);
+    check_mount_list(errors, &path.child("volumeMounts"), mounts, devices, volumes, container);
+    check_device_list(errors, &path.child("volumeDevices"), devices, mounts, volumes);
 }
 
 /// Names and paths of the other list of a container. The last of equal names counts.
@@ -38,7 +38,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-fn mount_list(
+fn check_mount_list(
     errors: &mut ErrorList,
     list_path: &Path<'_>,
     mounts: &[Value],
@@ -53,76 +53,76 @@ fn mount_list(
         let (name_path, place_path) = (path.child("name"), path.child("mountPath"));
         let (name, place) = (text(mount, "name"), text(mount, "mountPath"));
         if name.is_empty() {
-            required(errors, &name_path, "");
+            push_required(errors, &name_path, "");
         }
         if !volumes.contains_key(name) {
             errors.push(FieldError::not_found(&name_path, name));
         }
         if place.is_empty() {
-            required(errors, &place_path, "");
+            push_required(errors, &place_path, "");
         }
         if !places.insert(place) {
-            invalid(errors, &place_path, place, "must be unique");
+            push_invalid(errors, &place_path, place, "must be unique");
         }
         if taken.names.contains(name) {
-            invalid(errors, &name_path, name, "must not already exist in volumeDevices");
+            push_invalid(errors, &name_path, name, "must not already exist in volumeDevices");
         }
         if taken.places.contains(place) {
-            invalid(errors, &place_path, place, "must not already exist as a path in volumeDevices");
+            push_invalid(errors, &place_path, place, "must not already exist as a path in volumeDevices");
         }
-        sub_paths(errors, list_path, &path, mount);
+        check_sub_paths(errors, list_path, &path, mount);
         if let Some(propagation) = optional_text(mount, "mountPropagation") {
-            mount_propagation(errors, &list_path.child("mountPropagation"), propagation, container);
+            check_mount_propagation(errors, &list_path.child("mountPropagation"), propagation, container);
         }
-        recursive_read_only(errors, &list_path.child("recursiveReadOnly"), mount);
+        check_recursive_read_only(errors, &list_path.child("recursiveReadOnly"), mount);
     }
 }
 
 /// As upstream, the paths of these errors lack the index of the mount.
-fn sub_paths(errors: &mut ErrorList, list_path: &Path<'_>, path: &Path<'_>, mount: &Value) {
+fn check_sub_paths(errors: &mut ErrorList, list_path: &Path<'_>, path: &Path<'_>, mount: &Value) {
     let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
     if !sub_path.is_empty() {
-        paths::descending(errors, &list_path.child("subPath"), sub_path);
+        paths::check_descending(errors, &list_path.child("subPath"), sub_path);
     }
     if !expression.is_empty() {
         if !sub_path.is_empty() {
             let detail = "subPathExpr and subPath are mutually exclusive";
-            invalid(errors, &path.child("subPathExpr"), expression, detail);
+            push_invalid(errors, &path.child("subPathExpr"), expression, detail);
         }
-        paths::descending(errors, &list_path.child("subPathExpr"), expression);
+        paths::check_descending(errors, &list_path.child("subPathExpr"), expression);
     }
 }
 
-fn mount_propagation(errors: &mut ErrorList, path: &Path<'_>, propagation: &str, container: &Value) {
-    supported(errors, path, propagation, &["Bidirectional", "HostToContainer", "None"]);
+fn check_mount_propagation(errors: &mut ErrorList, path: &Path<'_>, propagation: &str, container: &Value) {
+    check_supported(errors, path, propagation, &["Bidirectional", "HostToContainer", "None"]);
     let privileged =
         present(container, "securityContext").is_some_and(|context| boolean(context, "privileged"));
     if propagation == "Bidirectional" && !privileged {
         let detail = "Bidirectional mount propagation is available only to privileged containers";
-        forbidden(errors, path, detail);
+        push_forbidden(errors, path, detail);
     }
 }
 
-fn recursive_read_only(errors: &mut ErrorList, path: &Path<'_>, mount: &Value) {
+fn check_recursive_read_only(errors: &mut ErrorList, path: &Path<'_>, mount: &Value) {
     match optional_text(mount, "recursiveReadOnly") {
         None | Some("Disabled") => {}
         Some("Enabled" | "IfPossible") => {
             if !boolean(mount, "readOnly") {
-                forbidden(errors, path, "may only be specified when readOnly is true");
+                push_forbidden(errors, path, "may only be specified when readOnly is true");
             }
             if optional_text(mount, "mountPropagation").is_some_and(|propagation| propagation != "None") {
-                forbidden(
+                push_forbidden(
                     errors,
                     path,
                     "may only be specified when mountPropagation is None or not specified",
                 );
             }
         }
-        Some(other) => supported(errors, path, other, &["Disabled", "Enabled", "IfPossible"]),
+        Some(other) => check_supported(errors, path, other, &["Disabled", "Enabled", "IfPossible"]),
     }
 }
 
-fn device_list(
+fn check_device_list(
     errors: &mut ErrorList,
     list_path: &Path<'_>,
     devices: &[Value],
@@ -136,10 +136,10 @@ fn device_list(
         let (name_path, place_path) = (path.child("name"), path.child("devicePath"));
         let (name, place) = (text(device, "name"), text(device, "devicePath"));
         if name.is_empty() {
-            required(errors, &name_path, "");
+            push_required(errors, &name_path, "");
         }
         if names.contains(name) {
-            invalid(errors, &name_path, name, "must be unique");
+            push_invalid(errors, &name_path, name, "must be unique");
         }
         match volumes.get(name) {
             Some(volume)
@@ -149,27 +149,27 @@ fn device_list(
             {
                 let detail =
                     "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                invalid(errors, &name_path, name, detail);
+                push_invalid(errors, &name_path, name, detail);
             }
             Some(_) => {}
             None => errors.push(FieldError::not_found(&name_path, name)),
         }
         if place.is_empty() {
-            required(errors, &place_path, "");
+            push_required(errors, &place_path, "");
         }
         if places.contains(place) {
-            invalid(errors, &place_path, place, "must be unique");
+            push_invalid(errors, &place_path, place, "must be unique");
         }
         if place.split('/').any(|step| step == "..") {
-            invalid(errors, &place_path, place, "can not contain backsteps ('..')");
+            push_invalid(errors, &place_path, place, "can not contain backsteps ('..')");
         } else {
             places.insert(place);
         }
         if taken.names.contains(name) {
-            invalid(errors, &name_path, name, "must not already exist in volumeMounts");
+            push_invalid(errors, &name_path, name, "must not already exist in volumeMounts");
         }
         if taken.places.contains(place) {
-            invalid(errors, &place_path, place, "must not already exist as a path in volumeMounts");
+            push_invalid(errors, &place_path, place, "must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {
             names.insert(name);

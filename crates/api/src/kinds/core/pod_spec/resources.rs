@@ -8,8 +8,8 @@ use crate::kinds::core::resource_list::{
     HUGE_PAGES, allows_overcommit, check_container_name, check_name, is_counted, is_huge_pages,
 };
 use crate::kinds::read::{
-    entries, forbidden, invalid, invalid_name_of_type, is_whole, list, optional_text, present, quantity,
-    required, required_word, supported, text,
+    check_required_word, check_supported, entries, is_whole, list, optional_text, present, push_forbidden,
+    push_invalid, push_invalid_enum, push_required, quantity, text,
 };
 use crate::names::dns;
 use crate::quantity::Quantity;
@@ -36,41 +36,41 @@ fn is_pod_level(name: &str) -> bool {
 }
 
 /// Validates an amount of a resource.
-pub(crate) fn amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, value: &Value) {
+pub(crate) fn check_amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, value: &Value) {
     let amount = quantity(value);
     if amount.sign() < 0 {
-        invalid(errors, path, amount.to_string(), "must be greater than or equal to 0");
+        push_invalid(errors, path, amount.to_string(), "must be greater than or equal to 0");
     }
     if is_counted(name) && !is_whole(amount) {
-        invalid(errors, path, BadValue::json_string(&amount.to_string()), "must be an integer");
+        push_invalid(errors, path, BadValue::json_string(&amount.to_string()), "must be an integer");
     }
 }
 
-fn scoped_name(errors: &mut ErrorList, path: &Path<'_>, name: &str, scope: Scope) {
+fn check_scoped_name(errors: &mut ErrorList, path: &Path<'_>, name: &str, scope: Scope) {
     match scope {
         Scope::Container => check_container_name(errors, path, name),
         Scope::Pod => {
             if check_name(errors, path, name) && !is_pod_level(name) {
-                supported(errors, path, name, &["cpu", HUGE_PAGES, "memory"]);
+                check_supported(errors, path, name, &["cpu", HUGE_PAGES, "memory"]);
             }
         }
     }
 }
 
 /// Validates an amount of huge pages: it must be a multiple of the page size.
-fn huge_pages(errors: &mut ErrorList, path: &Path<'_>, name: &str, value: &Value) {
+fn check_huge_pages(errors: &mut ErrorList, path: &Path<'_>, name: &str, value: &Value) {
     let amount = quantity(value);
     let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
     let divides =
         size.is_some_and(|size| size.sign() > 0 && is_whole(size) && amount.value() % size.value() == 0);
     if !divides {
         let detail = format!("{amount} is not positive integer multiple of {name}");
-        invalid(errors, path, amount.to_string(), detail);
+        push_invalid(errors, path, amount.to_string(), detail);
     }
 }
 
 /// Validates requests or limits. Returns whether they include CPU or memory, and huge pages.
-fn amounts<'a>(
+fn check_amounts<'a>(
     errors: &mut ErrorList,
     path: &Path<'_>,
     named: impl Iterator<Item = (&'a str, &'a Value)>,
@@ -80,12 +80,12 @@ fn amounts<'a>(
     let (mut has_compute, mut has_huge_pages) = (false, false);
     for (name, value) in named {
         let path = path.key(name);
-        scoped_name(errors, &path, name, scope);
-        amount(errors, &path, name, value);
+        check_scoped_name(errors, &path, name, scope);
+        check_amount(errors, &path, name, value);
         beside(errors, name, value);
         if is_huge_pages(name) {
             has_huge_pages = true;
-            huge_pages(errors, &path, name, value);
+            check_huge_pages(errors, &path, name, value);
         }
         has_compute |= COMPUTE.contains(&name);
     }
@@ -93,7 +93,7 @@ fn amounts<'a>(
 }
 
 /// Validates requests and limits.
-pub(crate) fn requirements(
+pub(crate) fn check_requirements(
     errors: &mut ErrorList,
     path: &Path<'_>,
     resources: &Value,
@@ -101,44 +101,45 @@ pub(crate) fn requirements(
     scope: Scope,
 ) {
     let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
-    let limits = amounts(errors, &limits_path, entries(resources, "limits"), scope, |_, _, _| {});
+    let limits = check_amounts(errors, &limits_path, entries(resources, "limits"), scope, |_, _, _| {});
     let compare = |errors: &mut ErrorList, name: &str, value: &Value| {
         let wanted = quantity(value);
         let limit = present(resources, "limits").and_then(|limits| limits.get(name)).map(quantity);
         match limit {
             Some(limit) if wanted != limit && !allows_overcommit(name) => {
                 let detail = format!("must be equal to {name} limit of {limit}");
-                invalid(errors, &requests_path, wanted.to_string(), detail);
+                push_invalid(errors, &requests_path, wanted.to_string(), detail);
             }
             Some(limit) if wanted > limit => {
                 let detail = format!("must be less than or equal to {name} limit of {limit}");
-                invalid(errors, &requests_path, wanted.to_string(), detail);
+                push_invalid(errors, &requests_path, wanted.to_string(), detail);
             }
             None if !allows_overcommit(name) => {
-                required(errors, &limits_path, "Limit must be set for non overcommitable resources");
+                push_required(errors, &limits_path, "Limit must be set for non overcommitable resources");
             }
             _ => {}
         }
     };
-    let requests = amounts(errors, &requests_path, entries(resources, "requests"), scope, compare);
+    let requests = check_amounts(errors, &requests_path, entries(resources, "requests"), scope, compare);
     if !limits.0 && !requests.0 && (limits.1 || requests.1) {
-        forbidden(errors, path, "HugePages require cpu or memory");
+        push_forbidden(errors, path, "HugePages require cpu or memory");
     }
-    claims(errors, &path.child("claims"), list(resources, "claims"), claim_names);
+    check_claims(errors, &path.child("claims"), list(resources, "claims"), claim_names);
 }
 
 /// Validates the overhead of a pod.
-pub(crate) fn overhead(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+pub(crate) fn check_overhead(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let limits_path = path.child("limits");
     let named = entries(spec, "overhead");
-    let (has_compute, has_huge_pages) = amounts(errors, &limits_path, named, Scope::Container, |_, _, _| {});
+    let (has_compute, has_huge_pages) =
+        check_amounts(errors, &limits_path, named, Scope::Container, |_, _, _| {});
     if !has_compute && has_huge_pages {
-        forbidden(errors, path, "HugePages require cpu or memory");
+        push_forbidden(errors, path, "HugePages require cpu or memory");
     }
 }
 
 /// Validates the resource claims of a container.
-fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTreeSet<&str>) {
+fn check_claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTreeSet<&str>) {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     // Number of requests seen of each claim.
     let mut requests: BTreeMap<&str, usize> = BTreeMap::new();
@@ -150,7 +151,7 @@ fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTr
         let path = path.index(i);
         let (name, request) = (text(claim, "name"), text(claim, "request"));
         if name.is_empty() {
-            required(errors, &path, "");
+            push_required(errors, &path, "");
             continue;
         }
         if seen.contains(name) {
@@ -189,23 +190,28 @@ fn claims(errors: &mut ErrorList, path: &Path<'_>, claims: &[Value], known: &BTr
 }
 
 /// Validates pod-level resources, and those of the containers against them.
-pub(crate) fn pod_level(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, claim_names: &BTreeSet<&str>) {
+pub(crate) fn check_pod_level(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    spec: &Value,
+    claim_names: &BTreeSet<&str>,
+) {
     let Some(resources) = present(spec, "resources") else { return };
     let path = path.child("resources");
     if spec.str_at(&["os", "name"]) == "windows" {
-        return forbidden(errors, &path, "may not be set for a windows pod");
+        return push_forbidden(errors, &path, "may not be set for a windows pod");
     }
     if present(resources, "claims").is_some() {
-        forbidden(errors, &path.child("claims"), "claims may not be set for Resources at pod-level");
+        push_forbidden(errors, &path.child("claims"), "claims may not be set for Resources at pod-level");
     }
-    requirements(errors, &path, resources, claim_names, Scope::Pod);
+    check_requirements(errors, &path, resources, claim_names, Scope::Pod);
     let requests_path = path.child("requests");
     for (name, total) in total(spec, "requests") {
         if let Some(of_pod) = named(resources, "requests", name)
             && total > of_pod
         {
             let detail = format!("must be greater than or equal to aggregate container requests of {total}");
-            invalid(errors, &requests_path.key(name), of_pod.to_string(), detail);
+            push_invalid(errors, &requests_path.key(name), of_pod.to_string(), detail);
         }
     }
     let limits_path = path.child("limits");
@@ -214,7 +220,7 @@ pub(crate) fn pod_level(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, c
             && total > of_pod
         {
             let detail = format!("must be greater than or equal to aggregate container limits of {total}");
-            invalid(errors, &limits_path.key(name), of_pod.to_string(), detail);
+            push_invalid(errors, &limits_path.key(name), of_pod.to_string(), detail);
         }
     }
     let containers_path = path.child("containers");
@@ -228,7 +234,7 @@ pub(crate) fn pod_level(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, c
                 let path = containers_path.index(i);
                 let path = path.key(name);
                 let detail = format!("must be less than or equal to pod limits of {of_pod}");
-                invalid(errors, &path.child("limits"), limit.to_string(), detail);
+                push_invalid(errors, &path.child("limits"), limit.to_string(), detail);
             }
         }
     }
@@ -384,35 +390,40 @@ fn has_limit_in_every_container(spec: &Value, name: &str) -> bool {
 }
 
 /// Validates the resize policies of a container.
-pub(crate) fn resize_policy(errors: &mut ErrorList, path: &Path<'_>, container: &Value, pod_restarts: &str) {
+pub(crate) fn check_resize_policy(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    container: &Value,
+    pod_restarts: &str,
+) {
     let mut seen = BTreeSet::new();
     for (i, policy) in list(container, "resizePolicy").iter().enumerate() {
         let (resource, restart) = (text(policy, "resourceName"), text(policy, "restartPolicy"));
         if !seen.insert(resource) {
             errors.push(FieldError::duplicate(&path.index(i), BadValue::json_string(resource)));
         }
-        required_word(errors, path, resource, &COMPUTE);
-        required_word(errors, path, restart, &["NotRequired", "RestartContainer"]);
+        check_required_word(errors, path, resource, &COMPUTE);
+        check_required_word(errors, path, restart, &["NotRequired", "RestartContainer"]);
         if pod_restarts == "Never" && restart != "NotRequired" {
             let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
-            invalid_name_of_type(errors, path, restart, detail);
+            push_invalid_enum(errors, path, restart, detail);
         }
     }
 }
 
 /// Validates the resource claims of a pod.
-pub(crate) fn pod_claims(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, is_mirror: bool) {
+pub(crate) fn check_pod_claims(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, is_mirror: bool) {
     let mut seen = BTreeSet::new();
     for (i, claim) in list(spec, "resourceClaims").iter().enumerate() {
         if is_mirror {
-            forbidden(errors, &Path::root(""), "static pods do not support resource claims");
+            push_forbidden(errors, &Path::root(""), "static pods do not support resource claims");
             continue;
         }
         let path = path.index(i);
         let name_path = path.child("name");
         let name = text(claim, "name");
         if name.is_empty() {
-            required(errors, &name_path, "");
+            push_required(errors, &name_path, "");
         } else if seen.contains(name) {
             errors.push(FieldError::duplicate(&name_path, name));
         } else {
@@ -431,7 +442,7 @@ pub(crate) fn pod_claims(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, 
             _ => None,
         };
         if let Some(fault) = fault {
-            invalid(errors, &path, internal::shown(claim, "PodResourceClaim"), fault);
+            push_invalid(errors, &path, internal::shown(claim, "PodResourceClaim"), fault);
         }
         for (field, name) in sources {
             if let Some(name) = name {

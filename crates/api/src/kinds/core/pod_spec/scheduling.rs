@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::affinity;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    boolean, forbidden, invalid, invalid_name_of_type, label_selector, list, number, optional_number,
-    optional_text, positive, present, required, supported, text, texts,
+    boolean, check_optional_selector, check_positive, check_supported, list, number, optional_number,
+    optional_text, present, push_forbidden, push_invalid, push_invalid_enum, push_required, text, texts,
 };
 use crate::names::{dns, ip, key};
 use crate::value::Value;
@@ -21,7 +21,7 @@ const SEARCHES_BYTES_MAX: usize = 2048;
 const HOSTNAME_BYTES_MAX: usize = 64;
 
 /// Validates tolerations.
-pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value]) {
+pub fn check_tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value]) {
     for (i, toleration) in tolerations.iter().enumerate() {
         let path = path.index(i);
         let (label, operator) = (text(toleration, "key"), text(toleration, "operator"));
@@ -32,22 +32,27 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
         } else if operator != "Exists" {
             let detail =
                 "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            invalid_name_of_type(errors, &operator_path, operator, detail);
+            push_invalid_enum(errors, &operator_path, operator, detail);
         }
         if optional_number(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
             let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            invalid_name_of_type(errors, &path.child("effect"), effect, detail);
+            push_invalid_enum(errors, &path.child("effect"), effect, detail);
         }
         match operator {
             "Equal" | "" => {
                 let faults = key::label_value(value);
                 if !faults.is_empty() {
-                    invalid(errors, &operator_path, value, faults.join(";"));
+                    push_invalid(errors, &operator_path, value, faults.join(";"));
                 }
             }
             "Exists" if value.is_empty() => {}
             "Exists" => {
-                invalid(errors, &operator_path, value, "value must be empty when `operator` is 'Exists'");
+                push_invalid(
+                    errors,
+                    &operator_path,
+                    value,
+                    "value must be empty when `operator` is 'Exists'",
+                );
             }
             "Lt" | "Gt" => {
                 // Known operators that are not enabled.
@@ -58,10 +63,10 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
                     &words,
                 ));
             }
-            other => supported(errors, &operator_path, other, &["Equal", "Exists"]),
+            other => check_supported(errors, &operator_path, other, &["Equal", "Exists"]),
         }
         if !effect.is_empty() {
-            supported(
+            check_supported(
                 errors,
                 &path.child("effect"),
                 effect,
@@ -72,18 +77,23 @@ pub fn tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value
 }
 
 /// Validates topology spread constraints.
-pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constraints: &[Value]) {
+pub(crate) fn check_spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constraints: &[Value]) {
     let pair = |one| (text(one, "topologyKey"), text(one, "whenUnsatisfiable"));
     let last: BTreeMap<(&str, &str), usize> =
         constraints.iter().enumerate().map(|(i, one)| (pair(one), i)).collect();
     for (i, constraint) in constraints.iter().enumerate() {
         let path = path.index(i);
-        positive(errors, &path.child("maxSkew"), number(constraint, "maxSkew"));
+        check_positive(errors, &path.child("maxSkew"), number(constraint, "maxSkew"));
         let (topology, action) = (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"));
         if topology.is_empty() {
-            required(errors, &path.child("topologyKey"), "can not be empty");
+            push_required(errors, &path.child("topologyKey"), "can not be empty");
         }
-        supported(errors, &path.child("whenUnsatisfiable"), action, &["DoNotSchedule", "ScheduleAnyway"]);
+        check_supported(
+            errors,
+            &path.child("whenUnsatisfiable"),
+            action,
+            &["DoNotSchedule", "ScheduleAnyway"],
+        );
         // As upstream, the last of equal constraints is not reported.
         if last.get(&(topology, action)) != Some(&i) {
             let path = path.child("{topologyKey, whenUnsatisfiable}");
@@ -91,26 +101,26 @@ pub(crate) fn spread_constraints(errors: &mut ErrorList, path: &Path<'_>, constr
         }
         if let Some(domains) = optional_number(constraint, "minDomains") {
             let path = path.child("minDomains");
-            positive(errors, &path, domains);
+            check_positive(errors, &path, domains);
             if action != "DoNotSchedule" {
                 let detail =
                     format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
-                invalid(errors, &path, domains, detail);
+                push_invalid(errors, &path, domains, detail);
             }
         }
         for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
             if let Some(policy) = optional_text(constraint, field) {
-                supported(errors, &path.child(field), policy, &["Honor", "Ignore"]);
+                check_supported(errors, &path.child(field), policy, &["Honor", "Ignore"]);
             }
         }
         let selector = present(constraint, "labelSelector");
-        affinity::label_keys(errors, &path, &texts(constraint, "matchLabelKeys"), &[], selector);
-        label_selector(errors, &path.child("labelSelector"), selector);
+        affinity::check_label_keys(errors, &path, &texts(constraint, "matchLabelKeys"), &[], selector);
+        check_optional_selector(errors, &path.child("labelSelector"), selector);
     }
 }
 
 /// Validates readiness gates and scheduling gates.
-pub(crate) fn gates(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+pub(crate) fn check_gates(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let ready_path = path.child("readinessGates");
     for (i, gate) in list(spec, "readinessGates").iter().enumerate() {
         let condition = text(gate, "conditionType");
@@ -129,15 +139,15 @@ pub(crate) fn gates(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
 }
 
 /// Validates the DNS configuration.
-pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+pub(crate) fn check_dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let config = present(spec, "dnsConfig");
     if text(spec, "dnsPolicy") == "None" {
         let Some(config) = config else {
-            return required(errors, path, "must provide `dnsConfig` when `dnsPolicy` is None");
+            return push_required(errors, path, "must provide `dnsConfig` when `dnsPolicy` is None");
         };
         if list(config, "nameservers").is_empty() {
             let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-            return required(errors, &path.child("nameservers"), detail);
+            return push_required(errors, &path.child("nameservers"), detail);
         }
     }
     let Some(config) = config else { return };
@@ -145,21 +155,21 @@ pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) 
     let (servers, searches) = (texts(config, "nameservers"), texts(config, "searches"));
     if servers.len() > NAME_SERVERS_MAX {
         let detail = format!("must not have more than {NAME_SERVERS_MAX} nameservers");
-        invalid(errors, &servers_path, BadValue::json_strings(&servers), detail);
+        push_invalid(errors, &servers_path, BadValue::json_strings(&servers), detail);
     }
     for (i, server) in servers.iter().enumerate() {
         ip::ip_legacy(errors, &servers_path.index(i), server, true, &[]);
     }
     if searches.len() > SEARCHES_MAX {
         let detail = format!("must not have more than {SEARCHES_MAX} search paths");
-        invalid(errors, &searches_path, BadValue::json_strings(&searches), detail);
+        push_invalid(errors, &searches_path, BadValue::json_strings(&searches), detail);
     }
     let bytes = searches.iter().map(|search| search.len()).sum::<usize>() + searches.len().saturating_sub(1);
     if bytes > SEARCHES_BYTES_MAX {
         let detail = format!(
             "must not have more than {SEARCHES_BYTES_MAX} characters (including spaces) in the search list"
         );
-        invalid(errors, &searches_path, BadValue::json_strings(&searches), detail);
+        push_invalid(errors, &searches_path, BadValue::json_strings(&searches), detail);
     }
     for (i, search) in searches.iter().enumerate().filter(|(_, search)| **search != ".") {
         let search = search.strip_suffix('.').unwrap_or(search);
@@ -168,20 +178,20 @@ pub(crate) fn dns_config(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) 
     let options_path = path.child("options");
     for (i, option) in list(config, "options").iter().enumerate() {
         if text(option, "name").is_empty() {
-            required(errors, &options_path.index(i), "must not be empty");
+            push_required(errors, &options_path.index(i), "must not be empty");
         }
     }
 }
 
 /// Validates the host name override.
-pub(crate) fn hostname_override(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+pub(crate) fn check_hostname_override(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let Some(name) = optional_text(spec, "hostnameOverride") else { return };
     let path = path.child("hostnameOverride");
     if boolean(spec, "setHostnameAsFQDN") {
-        forbidden(errors, &path, "may not be specified when setHostnameAsFQDN is true");
+        push_forbidden(errors, &path, "may not be specified when setHostnameAsFQDN is true");
     }
     if boolean(spec, "hostNetwork") {
-        forbidden(errors, &path, "may not be specified when hostNetwork is true");
+        push_forbidden(errors, &path, "may not be specified when hostNetwork is true");
     }
     if name.len() > HOSTNAME_BYTES_MAX {
         errors.push(FieldError::too_long(&path, HOSTNAME_BYTES_MAX));
@@ -190,7 +200,7 @@ pub(crate) fn hostname_override(errors: &mut ErrorList, path: &Path<'_>, spec: &
 }
 
 /// Validates host aliases.
-pub(crate) fn host_aliases(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+pub(crate) fn check_host_aliases(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let path = path.child("hostAliases");
     for (i, alias) in list(spec, "hostAliases").iter().enumerate() {
         let path = path.index(i);

@@ -8,8 +8,8 @@ use super::paths;
 use super::{containers, env};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, list, optional_number, optional_text, present, quantity, require_texts, required,
-    supported, text,
+    check_supported, list, optional_number, optional_text, present, push_forbidden, push_invalid,
+    push_required, quantity, require_texts, text,
 };
 use crate::names::dns;
 use crate::quote::Quoted;
@@ -19,8 +19,8 @@ mod claim;
 mod in_tree;
 mod projected;
 
-pub use claim::claim_spec;
-pub use projected::signer_name;
+pub use claim::check_claim_spec;
+pub use projected::check_signer_name;
 
 /// All sources in the order of validation. Two of them have other names in the paths of messages.
 const SOURCES: [&str; 30] = [
@@ -57,7 +57,7 @@ const SOURCES: [&str; 30] = [
 ];
 
 /// Validates the volumes of a pod, and returns the valid ones. `pod_name` is empty for templates.
-pub(crate) fn volumes<'a>(
+pub(crate) fn check_volumes<'a>(
     errors: &mut ErrorList,
     path: &Path<'_>,
     spec: &'a Value,
@@ -73,7 +73,7 @@ pub(crate) fn volumes<'a>(
         let name = text(volume, "name");
         validate_source(errors, &path, volume, pod_name);
         if name.is_empty() {
-            required(errors, &path.child("name"), "");
+            push_required(errors, &path.child("name"), "");
         } else {
             errors.push_invalid(&path.child("name"), name, dns::label(name));
         }
@@ -91,7 +91,7 @@ pub(crate) fn volumes<'a>(
         if !pod_name.is_empty() && of_pod.is_some_and(|name| ephemeral.contains(name)) {
             let path = path.child("persistentVolumeClaim");
             let detail = "must not reference a PVC that gets created for an ephemeral volume";
-            invalid(errors, &path.child("claimName"), claim, detail);
+            push_invalid(errors, &path.child("claimName"), claim, detail);
         }
     }
     good
@@ -108,81 +108,81 @@ fn validate_source(errors: &mut ErrorList, path: &Path<'_>, volume: &Value, pod_
                 "downwardAPI" => "downwarAPI",
                 field => field,
             };
-            forbidden(errors, &path.child(shown), "may not specify more than 1 volume type");
+            push_forbidden(errors, &path.child(shown), "may not specify more than 1 volume type");
         } else {
             let shown = if field == "gcePersistentDisk" { "persistentDisk" } else { field };
-            one_source(errors, &path.child(shown), field, source);
+            check_one_source(errors, &path.child(shown), field, source);
             if field == "ephemeral" {
-                claim_name(errors, &path.child("name"), text(volume, "name"), pod_name);
+                check_claim_name(errors, &path.child("name"), text(volume, "name"), pod_name);
             }
         }
         if field == "iscsi" {
-            in_tree::iscsi_name(errors, &path.child("name"), text(volume, "name"), source);
+            in_tree::check_iscsi_name(errors, &path.child("name"), text(volume, "name"), source);
         }
     }
     if count == 0 {
-        required(errors, path, "must specify a volume type");
+        push_required(errors, path, "must specify a volume type");
     }
 }
 
-fn one_source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Value) {
+fn check_one_source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Value) {
     match field {
         "emptyDir" => {
             if present(source, "sizeLimit").is_some_and(|limit| quantity(limit).sign() < 0) {
-                forbidden(
+                push_forbidden(
                     errors,
                     &path.child("sizeLimit"),
                     "SizeLimit field must be a valid resource quantity",
                 );
             }
         }
-        "hostPath" => host_path(errors, path, source),
+        "hostPath" => check_host_path(errors, path, source),
         "secret" => {
             require_texts(errors, path, source, &["secretName"]);
-            files_of_keys(errors, path, source);
+            check_files_of_keys(errors, path, source);
         }
         "configMap" => {
             require_texts(errors, path, source, &["name"]);
-            files_of_keys(errors, path, source);
+            check_files_of_keys(errors, path, source);
         }
         "persistentVolumeClaim" => require_texts(errors, path, source, &["claimName"]),
         "downwardAPI" => {
-            file_mode(errors, path, source, "defaultMode");
+            check_file_mode(errors, path, source, "defaultMode");
             for file in list(source, "items") {
-                downward_file(errors, path, file);
+                check_downward_file(errors, path, file);
             }
         }
         "projected" => {
-            file_mode(errors, path, source, "defaultMode");
-            projected::sources(errors, path, source);
+            check_file_mode(errors, path, source, "defaultMode");
+            projected::check_sources(errors, path, source);
         }
-        "csi" => csi(errors, path, source),
-        "ephemeral" => claim::template(errors, path, source),
+        "csi" => check_csi(errors, path, source),
+        "ephemeral" => claim::check_template(errors, path, source),
         "image" => {
             require_texts(errors, path, source, &["reference"]);
-            containers::pull_policy(errors, &path.child("pullPolicy"), text(source, "pullPolicy"));
+            containers::check_pull_policy(errors, &path.child("pullPolicy"), text(source, "pullPolicy"));
         }
-        other => in_tree::source(errors, path, other, source),
+        other => in_tree::check_source(errors, path, other, source),
     }
 }
 
 /// Validates the name of the claim of an ephemeral volume.
-fn claim_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, pod_name: &str) {
+fn check_claim_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, pod_name: &str) {
     if pod_name.is_empty() || volume.is_empty() {
         return;
     }
     let claim = format!("{pod_name}-{volume}");
     for fault in dns::subdomain(&claim) {
-        invalid(errors, path, volume, format!("PVC name {}: {fault}", Quoted(&claim)));
+        push_invalid(errors, path, volume, format!("PVC name {}: {fault}", Quoted(&claim)));
     }
 }
 
-fn host_path(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+fn check_host_path(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     let place = text(source, "path");
     if place.is_empty() {
-        return required(errors, &path.child("path"), "");
+        return push_required(errors, &path.child("path"), "");
     }
-    paths::no_backsteps(errors, &path.child("path"), place);
+    paths::check_no_backsteps(errors, &path.child("path"), place);
     if let Some(ty) = optional_text(source, "type") {
         let types = [
             "",
@@ -194,63 +194,65 @@ fn host_path(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
             "FileOrCreate",
             "Socket",
         ];
-        supported(errors, &path.child("type"), ty, &types);
+        check_supported(errors, &path.child("type"), ty, &types);
     }
 }
 
 /// Validates a file mode.
-fn file_mode(errors: &mut ErrorList, path: &Path<'_>, source: &Value, field: &str) {
+fn check_file_mode(errors: &mut ErrorList, path: &Path<'_>, source: &Value, field: &str) {
     if let Some(mode) = optional_number(source, field).filter(|mode| !(0..=0o777).contains(mode)) {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
-        invalid(errors, &path.child(field), mode, detail);
+        push_invalid(errors, &path.child(field), mode, detail);
     }
 }
 
-fn files_of_keys(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
-    file_mode(errors, path, source, "defaultMode");
+fn check_files_of_keys(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+    check_file_mode(errors, path, source, "defaultMode");
     let items = path.child("items");
     for (i, item) in list(source, "items").iter().enumerate() {
-        key_to_path(errors, &items.index(i), item);
+        check_key_to_path(errors, &items.index(i), item);
     }
 }
 
-fn key_to_path(errors: &mut ErrorList, path: &Path<'_>, item: &Value) {
+fn check_key_to_path(errors: &mut ErrorList, path: &Path<'_>, item: &Value) {
     require_texts(errors, path, item, &["key", "path"]);
-    paths::descending_unreserved(errors, &path.child("path"), text(item, "path"));
-    file_mode(errors, path, item, "mode");
+    paths::check_descending_unreserved(errors, &path.child("path"), text(item, "path"));
+    check_file_mode(errors, path, item, "mode");
 }
 
-fn downward_file(errors: &mut ErrorList, path: &Path<'_>, file: &Value) {
+fn check_downward_file(errors: &mut ErrorList, path: &Path<'_>, file: &Value) {
     require_texts(errors, path, file, &["path"]);
-    paths::descending_unreserved(errors, &path.child("path"), text(file, "path"));
+    paths::check_descending_unreserved(errors, &path.child("path"), text(file, "path"));
     match (present(file, "fieldRef"), present(file, "resourceFieldRef")) {
         (Some(field), amount) => {
-            env::field_reference(errors, &path.child("fieldRef"), field, &env::FILE_FIELDS);
+            env::check_field_reference(errors, &path.child("fieldRef"), field, &env::FILE_FIELDS);
             if amount.is_some() {
                 let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
-                invalid(errors, path, "resource", detail);
+                push_invalid(errors, path, "resource", detail);
             }
         }
-        (None, Some(amount)) => env::amount_reference(errors, &path.child("resourceFieldRef"), amount, true),
-        (None, None) => required(errors, path, "one of fieldRef and resourceFieldRef is required"),
+        (None, Some(amount)) => {
+            env::check_amount_reference(errors, &path.child("resourceFieldRef"), amount, true)
+        }
+        (None, None) => push_required(errors, path, "one of fieldRef and resourceFieldRef is required"),
     }
-    file_mode(errors, path, file, "mode");
+    check_file_mode(errors, path, file, "mode");
 }
 
-fn csi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
-    csi_driver_name(errors, &path.child("driver"), text(source, "driver"));
+fn check_csi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+    check_csi_driver_name(errors, &path.child("driver"), text(source, "driver"));
     if let Some(secret) = present(source, "nodePublishSecretRef") {
         match text(secret, "name") {
-            "" => required(errors, &path.child("nodePublishSecretRef").child("name"), ""),
+            "" => push_required(errors, &path.child("nodePublishSecretRef").child("name"), ""),
             name => errors.push_invalid(&path.child("name"), name, dns::subdomain(name)),
         }
     }
 }
 
 /// Validates the name of a CSI driver.
-pub fn csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, driver: &str) {
+pub fn check_csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, driver: &str) {
     if driver.is_empty() {
-        return required(errors, path, "");
+        return push_required(errors, path, "");
     }
     if driver.len() > dns::LABEL_BYTES_MAX {
         errors.push(FieldError::too_long(path, dns::LABEL_BYTES_MAX));

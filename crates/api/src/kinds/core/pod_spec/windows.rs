@@ -3,8 +3,8 @@
 use super::each_container;
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::read::{
-    boolean, forbidden, invalid, invalid_name_of_type, list, optional_boolean, optional_text, present,
-    required, supported, text,
+    boolean, check_supported, list, optional_boolean, optional_text, present, push_forbidden, push_invalid,
+    push_invalid_enum, push_required, text,
 };
 use crate::names::dns;
 use crate::value::Value;
@@ -45,39 +45,34 @@ const CONTAINER_LINUX_ONLY: [&str; 10] = [
 ];
 
 /// Validates Windows options.
-pub(crate) fn options(errors: &mut ErrorList, path: &Path<'_>, options: &Value) {
+pub(crate) fn check_options(errors: &mut ErrorList, path: &Path<'_>, options: &Value) {
     if let Some(name) = optional_text(options, "gmsaCredentialSpecName") {
         errors.push_invalid(&path.child("gmsaCredentialSpecName"), name, dns::subdomain(name));
     }
     if let Some(credentials) = optional_text(options, "gmsaCredentialSpec") {
         let path = path.child("gmsaCredentialSpec");
         if credentials.is_empty() {
-            invalid_name_of_type(errors, &path, credentials, "gmsaCredentialSpec cannot be an empty string");
+            push_invalid_enum(errors, &path, credentials, "gmsaCredentialSpec cannot be an empty string");
         } else if credentials.len() > CREDENTIALS_KIB_MAX * 1024 {
             let detail = format!("gmsaCredentialSpec size must be under {CREDENTIALS_KIB_MAX} KiB");
-            invalid_name_of_type(errors, &path, credentials, detail);
+            push_invalid_enum(errors, &path, credentials, detail);
         }
     }
     if let Some(name) = optional_text(options, "runAsUserName") {
-        user_name(errors, &path.child("runAsUserName"), name);
+        check_user_name(errors, &path.child("runAsUserName"), name);
     }
 }
 
 /// Validates `user` or `domain\user`.
-fn user_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+fn check_user_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
-        return invalid_name_of_type(errors, path, name, "runAsUserName cannot be an empty string");
+        return push_invalid_enum(errors, path, name, "runAsUserName cannot be an empty string");
     }
     if name.bytes().any(|b| b.is_ascii_control()) {
-        return invalid_name_of_type(errors, path, name, "runAsUserName cannot contain control characters");
+        return push_invalid_enum(errors, path, name, "runAsUserName cannot contain control characters");
     }
     if name.matches('\\').count() > 1 {
-        return invalid_name_of_type(
-            errors,
-            path,
-            name,
-            "runAsUserName cannot contain more than one backslash",
-        );
+        return push_invalid_enum(errors, path, name, "runAsUserName cannot contain more than one backslash");
     }
     let (domain, user) = match name.split_once('\\') {
         Some((domain, user)) => (Some(domain), user),
@@ -86,31 +81,26 @@ fn user_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if let Some(domain) = domain {
         if domain.len() >= DOMAIN_BYTES_END {
             let detail = format!("runAsUserName's Domain length must be under {DOMAIN_BYTES_END} characters");
-            invalid_name_of_type(errors, path, name, detail);
+            push_invalid_enum(errors, path, name, detail);
         }
         if !is_net_bios(domain) && !is_dns(domain) {
             let detail = "runAsUserName's Domain doesn't match the NetBios nor the DNS format";
-            invalid_name_of_type(errors, path, name, detail);
+            push_invalid_enum(errors, path, name, detail);
         }
     }
     if user.is_empty() {
-        invalid_name_of_type(errors, path, name, "runAsUserName's User cannot be empty");
+        push_invalid_enum(errors, path, name, "runAsUserName's User cannot be empty");
     } else if user.len() > USER_BYTES_MAX {
         let detail =
             format!("runAsUserName's User length must not be longer than {USER_BYTES_MAX} characters");
-        invalid_name_of_type(errors, path, name, detail);
+        push_invalid_enum(errors, path, name, detail);
     }
     if !user.is_empty() && user.bytes().all(|b| matches!(b, b'.' | b' ')) {
-        invalid_name_of_type(
-            errors,
-            path,
-            name,
-            "runAsUserName's User cannot contain only periods or spaces",
-        );
+        push_invalid_enum(errors, path, name, "runAsUserName's User cannot contain only periods or spaces");
     }
     if user.contains(['"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']']) {
         let detail = "runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]";
-        invalid_name_of_type(errors, path, name, detail);
+        push_invalid_enum(errors, path, name, detail);
     }
 }
 
@@ -129,7 +119,7 @@ fn is_dns(domain: &str) -> bool {
 }
 
 /// Validates HostProcess containers: all or none, and on the host network.
-pub(crate) fn host_process(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+pub(crate) fn check_host_process(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let of = |holder: &Value| {
         holder
             .at(&["securityContext", "windowsOptions"])
@@ -146,7 +136,7 @@ pub(crate) fn host_process(errors: &mut ErrorList, path: &Path<'_>, spec: &Value
             let path = path.child("securityContext");
             let path = path.child("windowsOptions");
             let detail = format!("pod hostProcess value must be identical if both are specified, was {pod}");
-            invalid(errors, &path.child("hostProcess"), own, detail);
+            push_invalid(errors, &path.child("hostProcess"), own, detail);
         }
         on_host += i32::from(own.or(pod) == Some(true));
     });
@@ -156,40 +146,40 @@ pub(crate) fn host_process(errors: &mut ErrorList, path: &Path<'_>, spec: &Value
     if on_host != all {
         let detail =
             "If pod contains any hostProcess containers then all containers must be HostProcess containers";
-        invalid(errors, path, "", detail);
+        push_invalid(errors, path, "", detail);
     }
     if !boolean(spec, "hostNetwork") {
         let detail = "hostNetwork must be true if pod contains any hostProcess containers";
-        invalid(errors, &path.child("hostNetwork"), false, detail);
+        push_invalid(errors, &path.child("hostNetwork"), false, detail);
     }
 }
 
 /// Validates the operating system of a pod, and fields that it does not support.
-pub(crate) fn operating_system(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+pub(crate) fn check_operating_system(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let Some(os) = present(spec, "os") else { return };
     let context_path = path.child("securityContext");
     match text(os, "name") {
-        "" => required(errors, &path.child("os").child("name"), ""),
+        "" => push_required(errors, &path.child("os").child("name"), ""),
         "linux" => {
             let detail = "windows options cannot be set for a linux pod";
             if spec.at(&["securityContext", "windowsOptions"]).is_some_and(|options| !options.is_null()) {
-                forbidden(errors, &context_path.child("windowsOptions"), detail);
+                push_forbidden(errors, &context_path.child("windowsOptions"), detail);
             }
             each_container(spec, path, |container, path| {
                 if container
                     .at(&["securityContext", "windowsOptions"])
                     .is_some_and(|options| !options.is_null())
                 {
-                    forbidden(errors, &path.child("securityContext").child("windowsOptions"), detail);
+                    push_forbidden(errors, &path.child("securityContext").child("windowsOptions"), detail);
                 }
             });
         }
-        "windows" => on_windows(errors, path, &context_path, spec),
-        other => supported(errors, &path.child("os"), other, &["linux", "windows"]),
+        "windows" => check_on_windows(errors, path, &context_path, spec),
+        other => check_supported(errors, &path.child("os"), other, &["linux", "windows"]),
     }
 }
 
-fn on_windows(errors: &mut ErrorList, path: &Path<'_>, context_path: &Path<'_>, spec: &Value) {
+fn check_on_windows(errors: &mut ErrorList, path: &Path<'_>, context_path: &Path<'_>, spec: &Value) {
     let detail = "cannot be set for a windows pod";
     if let Some(context) = present(spec, "securityContext") {
         for field in POD_LINUX_ONLY {
@@ -198,27 +188,27 @@ fn on_windows(errors: &mut ErrorList, path: &Path<'_>, context_path: &Path<'_>, 
                 field => present(context, field).is_some(),
             };
             if is_set {
-                forbidden(errors, &context_path.child(field), detail);
+                push_forbidden(errors, &context_path.child(field), detail);
             }
         }
     }
     if present(spec, "hostUsers").is_some() {
-        forbidden(errors, &path.child("hostUsers"), detail);
+        push_forbidden(errors, &path.child("hostUsers"), detail);
     }
     for field in ["hostPID", "hostIPC"] {
         if boolean(spec, field) {
-            forbidden(errors, &path.child(field), detail);
+            push_forbidden(errors, &path.child(field), detail);
         }
     }
     if present(spec, "shareProcessNamespace").is_some() {
-        forbidden(errors, &path.child("shareProcessNamespace"), detail);
+        push_forbidden(errors, &path.child("shareProcessNamespace"), detail);
     }
     each_container(spec, path, |container, path| {
         let Some(context) = present(container, "securityContext") else { return };
         let path = path.child("securityContext");
         for field in CONTAINER_LINUX_ONLY {
             if present(context, field).is_some() {
-                forbidden(errors, &path.child(field), detail);
+                push_forbidden(errors, &path.child(field), detail);
             }
         }
     });

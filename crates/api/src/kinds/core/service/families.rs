@@ -66,7 +66,7 @@ fn resolve(service: &mut Value, old: Option<&Value>, families: Families) -> Resu
     }
     default_policy(service, was);
     let mut errors = ErrorList::new();
-    validate::cluster_ips(&mut errors, service, old);
+    validate::check_cluster_ips(&mut errors, service, old);
     reject(errors)?;
 
     let mut errors = ErrorList::new();

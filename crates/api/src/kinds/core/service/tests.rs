@@ -17,7 +17,7 @@ fn spec(object: &Value) -> String {
 }
 
 #[test]
-fn service_defaults() {
+fn services_are_defaulted() {
     for (text, expected) in [
         ("{}", r#"{"sessionAffinity":"None","type":"ClusterIP","internalTrafficPolicy":"Cluster"}"#),
         (
@@ -379,7 +379,7 @@ fn type_change_clears_unused_fields() {
 }
 
 #[test]
-fn immutable_fields_of_a_service() {
+fn immutable_service_fields_cannot_change() {
     let ip = STORED.replace("10.0.0.1", "10.0.0.2");
     assert_eq!(
         update_faults("Service", STORED, &ip),
@@ -446,7 +446,7 @@ fn status_of_a_service_is_validated() {
 }
 
 #[test]
-fn warnings_of_services() {
+fn odd_services_cause_warnings() {
     for (text, expected) in [
         ("{spec: {ports: [{port: 80}]}}", vec![]),
         (

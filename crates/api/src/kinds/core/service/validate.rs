@@ -17,7 +17,7 @@ const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ran
 pub(super) const SPEC: Path<'static> = Path::root("spec");
 
 /// Validates a Service. Legacy forms of addresses that `old` has too are accepted.
-pub(super) fn service(errors: &mut ErrorList, service: &Value, old: Option<&Value>) {
+pub(super) fn check_service(errors: &mut ErrorList, service: &Value, old: Option<&Value>) {
     let spec = Spec::of(service);
     check_topology(errors, service);
     check_type(errors, spec);
@@ -25,7 +25,7 @@ pub(super) fn service(errors: &mut ErrorList, service: &Value, old: Option<&Valu
     let selector = spec.get("selector");
     metadata::labels(errors, &SPEC.child("selector"), pairs(selector));
     check_affinity(errors, spec);
-    cluster_ips(errors, service, old);
+    check_cluster_ips(errors, service, old);
     check_external_ips(errors, spec, old.map(Spec::of));
     check_supported(errors, spec, "type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], true);
     check_port_numbers(errors, spec);
@@ -176,7 +176,7 @@ fn check_affinity(errors: &mut ErrorList, spec: Spec<'_>) {
 }
 
 /// Validates addresses and families.
-pub(super) fn cluster_ips(errors: &mut ErrorList, service: &Value, old: Option<&Value>) {
+pub(super) fn check_cluster_ips(errors: &mut ErrorList, service: &Value, old: Option<&Value>) {
     let spec = Spec::of(service);
     if !spec.needs_cluster_ip() {
         return;
@@ -376,7 +376,7 @@ fn check_external_traffic(errors: &mut ErrorList, spec: Spec<'_>) {
 }
 
 /// Validates the status of a Service.
-pub(super) fn status(errors: &mut ErrorList, new: &Value, old: &Value) {
+pub(super) fn check_status(errors: &mut ErrorList, new: &Value, old: &Value) {
     let status = Path::root("status");
     let balancer = status.child("loadBalancer");
     let path = balancer.child("ingress");

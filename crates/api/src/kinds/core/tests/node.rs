@@ -106,7 +106,7 @@ fn resources_features_and_cidrs_of_a_node_are_validated() {
 }
 
 #[test]
-fn immutable_fields_of_a_node() {
+fn immutable_node_fields_cannot_change() {
     let cidr = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
     check_updates(
         "Node",

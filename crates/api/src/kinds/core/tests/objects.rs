@@ -231,7 +231,9 @@ fn namespace_is_marked_before_it_is_removed() {
         |object: &Value, options: &DeleteOptions<'_>| namespace::delete(object.clone(), options, now);
     let options = DeleteOptions::default();
     let live = created("Namespace", "{metadata: {name: a, uid: u}}");
-    let Ok(Deletion::Mark(marked)) = delete(&live, &options) else { panic!("it is marked first") };
+    let Ok(Deletion::Mark(marked)) = delete(&live, &options) else {
+        panic!("expected a deletion timestamp first")
+    };
     assert_eq!(at(&marked, &["metadata", "deletionTimestamp"]), r#""2026-01-01T00:00:00Z""#);
     assert_eq!(at(&marked, &["status", "phase"]), r#""Terminating""#);
     assert_eq!(delete(&marked, &options), Ok(Deletion::Pending));
@@ -253,7 +255,9 @@ fn namespace_is_marked_before_it_is_removed() {
             r#"["foregroundDeletion"]"#,
         ),
     ] {
-        let Ok(Deletion::Mark(marked)) = delete(&live, &options) else { panic!("it is marked first") };
+        let Ok(Deletion::Mark(marked)) = delete(&live, &options) else {
+            panic!("expected a deletion timestamp first")
+        };
         assert_eq!(at(&marked, &["metadata", "finalizers"]), finalizers);
     }
 }

@@ -12,7 +12,7 @@ fn volume(source: &str) -> String {
 }
 
 #[test]
-fn volume_defaults() {
+fn persistent_volumes_are_defaulted() {
     let made = created(
         "PersistentVolume",
         "{metadata: {creationTimestamp: '2026-01-01T00:00:00Z'}, spec: {hostPath: {path: /x}, capacity: {storage: 100u}}}",
@@ -270,7 +270,7 @@ fn node_affinity_of_volumes_is_validated() {
 }
 
 #[test]
-fn immutable_fields_of_a_volume() {
+fn immutable_volume_fields_cannot_change() {
     let source =
         "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n";
     let (csi, secret) = (

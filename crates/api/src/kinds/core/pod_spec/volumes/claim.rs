@@ -3,8 +3,8 @@
 use super::super::resources;
 use crate::field_error::{BadValue, ErrorList, Path};
 use crate::kinds::read::{
-    forbidden, invalid, label_selector, list, optional_text, present, quantity, required, supported, text,
-    text_entries,
+    check_optional_selector, check_supported, list, optional_text, present, push_forbidden, push_invalid,
+    push_required, quantity, text, text_entries,
 };
 use crate::names::{dns, metadata};
 use crate::value::Value;
@@ -28,9 +28,11 @@ const NOT_IN_TEMPLATES: [&str; 12] = [
 ];
 
 /// Validates an ephemeral volume.
-pub(super) fn template(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+pub(super) fn check_template(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     let path = path.child("volumeClaimTemplate");
-    let Some(template) = present(source, "volumeClaimTemplate") else { return required(errors, &path, "") };
+    let Some(template) = present(source, "volumeClaimTemplate") else {
+        return push_required(errors, &path, "");
+    };
     if let Some(meta) = present(template, "metadata") {
         let path = path.child("metadata");
         metadata::annotations(errors, &path.child("annotations"), text_entries(meta, "annotations"));
@@ -38,71 +40,71 @@ pub(super) fn template(errors: &mut ErrorList, path: &Path<'_>, source: &Value) 
         for field in NOT_IN_TEMPLATES.into_iter().chain(["managedFields"]) {
             if present(meta, field).is_some_and(|value| !value.is_empty()) {
                 let shown = if field == "uid" { "uID" } else { field };
-                forbidden(errors, &path.child(shown), "cannot be set");
+                push_forbidden(errors, &path.child(shown), "cannot be set");
             }
         }
     }
     let none = Value::map();
-    claim_spec(errors, &path.child("spec"), present(template, "spec").unwrap_or(&none));
+    check_claim_spec(errors, &path.child("spec"), present(template, "spec").unwrap_or(&none));
 }
 
 /// Validates a claim spec.
-pub fn claim_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+pub fn check_claim_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let modes_path = path.child("accessModes");
     let modes = list(spec, "accessModes");
     if modes.is_empty() {
-        required(errors, &modes_path, "at least 1 access mode is required");
+        push_required(errors, &modes_path, "at least 1 access mode is required");
     }
-    label_selector(errors, &path.child("selector"), present(spec, "selector"));
+    check_optional_selector(errors, &path.child("selector"), present(spec, "selector"));
     let (mut for_one_pod, mut for_more) = (false, false);
     for mode in modes.iter().map(|mode| mode.as_str().unwrap_or_default()) {
-        supported(errors, &modes_path, mode, &ACCESS_MODES);
+        check_supported(errors, &modes_path, mode, &ACCESS_MODES);
         for_one_pod |= mode == "ReadWriteOncePod";
         for_more |= mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode);
     }
     if for_one_pod && for_more {
-        forbidden(errors, &modes_path, "may not use ReadWriteOncePod with other access modes");
+        push_forbidden(errors, &modes_path, "may not use ReadWriteOncePod with other access modes");
     }
-    storage(errors, &path.child("resources").key("storage"), spec);
-    class_name(errors, path, spec, "storageClassName");
+    check_storage(errors, &path.child("resources").key("storage"), spec);
+    check_class_name(errors, path, spec, "storageClassName");
     if let Some(mode) = optional_text(spec, "volumeMode") {
-        supported(errors, &path.child("volumeMode"), mode, &["Block", "Filesystem"]);
+        check_supported(errors, &path.child("volumeMode"), mode, &["Block", "Filesystem"]);
     }
-    data_sources(errors, path, spec);
-    class_name(errors, path, spec, "volumeAttributesClassName");
+    check_data_sources(errors, path, spec);
+    check_class_name(errors, path, spec, "volumeAttributesClassName");
 }
 
-fn storage(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_storage(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     match spec.at(&["resources", "requests", "storage"]) {
-        None => required(errors, path, ""),
+        None => push_required(errors, path, ""),
         Some(amount) if quantity(amount).sign() <= 0 => {
-            invalid(errors, path, quantity(amount).to_string(), "must be greater than zero");
+            push_invalid(errors, path, quantity(amount).to_string(), "must be greater than zero");
         }
-        Some(amount) => resources::amount(errors, path, "storage", amount),
+        Some(amount) => resources::check_amount(errors, path, "storage", amount),
     }
 }
 
-fn class_name(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, field: &str) {
+fn check_class_name(errors: &mut ErrorList, path: &Path<'_>, spec: &Value, field: &str) {
     let name = text(spec, field);
     if !name.is_empty() {
         errors.push_invalid(&path.child(field), name, dns::subdomain(name));
     }
 }
 
-fn data_sources(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+fn check_data_sources(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let sources =
         ["dataSource", "dataSourceRef"].map(|field| present(spec, field).map(|source| (field, source)));
     for (field, source) in sources.iter().flatten() {
         let path = path.child(field);
         for field in ["name", "kind"] {
             if text(source, field).is_empty() {
-                required(errors, &path.child(field), "");
+                push_required(errors, &path.child(field), "");
             }
         }
         let (group, kind) = (text(source, "apiGroup"), text(source, "kind"));
         if group.is_empty() && kind != "PersistentVolumeClaim" {
             let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
-            invalid(errors, &path, kind, detail);
+            push_invalid(errors, &path, kind, detail);
         }
         if !group.is_empty() {
             errors.push_invalid(&path.child("apiGroup"), group, dns::subdomain(group));
@@ -117,11 +119,11 @@ fn data_sources(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let shown = || BadValue::Json("{}".into());
     if !text(reference, "namespace").is_empty() {
         let detail = "may not be specified when dataSourceRef.namespace is specified";
-        invalid(errors, path, shown(), detail);
+        push_invalid(errors, path, shown(), detail);
     } else if ["apiGroup", "kind", "name"]
         .iter()
         .any(|field| present(source, field) != present(reference, field))
     {
-        invalid(errors, path, shown(), "must match dataSourceRef");
+        push_invalid(errors, path, shown(), "must match dataSourceRef");
     }
 }

@@ -3,8 +3,8 @@
 use super::super::paths;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    boolean, entries, invalid, list, number, number_faults, optional_number, optional_text, present,
-    require_texts, required, supported, text, texts,
+    boolean, check_supported, entries, list, number, optional_number, optional_text, present, push_invalid,
+    push_number_faults, push_required, require_texts, text, texts,
 };
 use crate::names::{dns, key};
 use crate::value::Value;
@@ -15,89 +15,89 @@ const ISCSI_NAME_BYTES_MAX: usize = 64;
 const TENANT_BYTES_MAX: usize = 64;
 
 /// Validates an in-tree source.
-pub(super) fn source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Value) {
+pub(super) fn check_source(errors: &mut ErrorList, path: &Path<'_>, field: &str, source: &Value) {
     match field {
         "gitRepo" => {
             require_texts(errors, path, source, &["repository"]);
-            paths::descending(errors, &path.child("directory"), text(source, "directory"));
+            paths::check_descending(errors, &path.child("directory"), text(source, "directory"));
         }
-        "gcePersistentDisk" => disk(errors, path, source, "pdName"),
-        "awsElasticBlockStore" => disk(errors, path, source, "volumeID"),
+        "gcePersistentDisk" => check_disk(errors, path, source, "pdName"),
+        "awsElasticBlockStore" => check_disk(errors, path, source, "volumeID"),
         "nfs" => {
             require_texts(errors, path, source, &["server", "path"]);
             let place = text(source, "path");
             if !place.starts_with('/') {
-                invalid(errors, &path.child("path"), place, "must be an absolute path");
+                push_invalid(errors, &path.child("path"), place, "must be an absolute path");
             }
         }
-        "iscsi" => iscsi(errors, path, source),
+        "iscsi" => check_iscsi(errors, path, source),
         "glusterfs" => require_texts(errors, path, source, &["endpoints", "path"]),
-        "flocker" => flocker(errors, path, source),
+        "flocker" => check_flocker(errors, path, source),
         "rbd" => {
             if list(source, "monitors").is_empty() {
-                required(errors, &path.child("monitors"), "");
+                push_required(errors, &path.child("monitors"), "");
             }
             require_texts(errors, path, source, &["image"]);
         }
         "cinder" => {
             require_texts(errors, path, source, &["volumeID"]);
-            secret_reference(errors, path, source);
+            check_secret_reference(errors, path, source);
         }
-        "cephfs" if list(source, "monitors").is_empty() => required(errors, &path.child("monitors"), ""),
-        "quobyte" => quobyte(errors, path, source),
-        "fc" => fibre_channel(errors, path, source),
-        "flexVolume" => flex_volume(errors, path, source),
+        "cephfs" if list(source, "monitors").is_empty() => push_required(errors, &path.child("monitors"), ""),
+        "quobyte" => check_quobyte(errors, path, source),
+        "fc" => check_fibre_channel(errors, path, source),
+        "flexVolume" => check_flex_volume(errors, path, source),
         "azureFile" => require_texts(errors, path, source, &["secretName", "shareName"]),
         "vsphereVolume" => require_texts(errors, path, source, &["volumePath"]),
         "photonPersistentDisk" => require_texts(errors, path, source, &["pdID"]),
         "portworxVolume" => require_texts(errors, path, source, &["volumeID"]),
-        "azureDisk" => azure_disk(errors, path, source),
-        "storageos" => storage_os(errors, path, source),
+        "azureDisk" => check_azure_disk(errors, path, source),
+        "storageos" => check_storage_os(errors, path, source),
         "scaleIO" => require_texts(errors, path, source, &["gateway", "system", "volumeName"]),
         _ => {}
     }
 }
 
-fn secret_reference(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+fn check_secret_reference(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     if present(source, "secretRef").is_some_and(|secret| text(secret, "name").is_empty()) {
-        required(errors, &path.child("secretRef").child("name"), "");
+        push_required(errors, &path.child("secretRef").child("name"), "");
     }
 }
 
-fn disk(errors: &mut ErrorList, path: &Path<'_>, source: &Value, name_field: &str) {
+fn check_disk(errors: &mut ErrorList, path: &Path<'_>, source: &Value, name_field: &str) {
     require_texts(errors, path, source, &[name_field]);
     let partition = number(source, "partition");
     if !(0..=255).contains(&partition) {
-        number_faults(errors, &path.child("partition"), partition, key::in_range(partition, 1, 255));
+        push_number_faults(errors, &path.child("partition"), partition, key::in_range(partition, 1, 255));
     }
 }
 
-fn iscsi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+fn check_iscsi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     require_texts(errors, path, source, &["targetPortal"]);
     match text(source, "iqn") {
-        "" => required(errors, &path.child("iqn"), ""),
-        name => initiator(errors, &path.child("iqn"), name),
+        "" => push_required(errors, &path.child("iqn"), ""),
+        name => check_initiator(errors, &path.child("iqn"), name),
     }
-    lun(errors, path, number(source, "lun"));
+    check_lun(errors, path, number(source, "lun"));
     let needs_secret = boolean(source, "chapAuthDiscovery") || boolean(source, "chapAuthSession");
     if needs_secret && present(source, "secretRef").is_none() {
-        required(errors, &path.child("secretRef"), "");
+        push_required(errors, &path.child("secretRef"), "");
     }
     if let Some(name) = optional_text(source, "initiatorName") {
-        initiator(errors, &path.child("initiatorname"), name);
+        check_initiator(errors, &path.child("initiatorname"), name);
     }
 }
 
 /// The name of a volume with an initiator is joined to its portal, and must leave room for it.
-pub(super) fn iscsi_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, source: &Value) {
+pub(super) fn check_iscsi_name(errors: &mut ErrorList, path: &Path<'_>, volume: &str, source: &Value) {
     let len = volume.len() + 1 + text(source, "targetPortal").len();
     if optional_text(source, "initiatorName").is_some() && len > ISCSI_NAME_BYTES_MAX {
         let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
-        invalid(errors, path, volume, detail);
+        push_invalid(errors, path, volume, detail);
     }
 }
 
-fn initiator(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+fn check_initiator(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     let is_long_id = |prefix: &str, len: usize| {
         // The character after the prefix is not checked.
         let rest = name.strip_prefix(prefix).map(str::as_bytes).unwrap_or_default();
@@ -107,10 +107,10 @@ fn initiator(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
         Some("iqn") => is_iqn(name),
         Some("eui") => is_long_id("eui", 16),
         Some("naa") => is_long_id("naa", 32),
-        _ => return invalid(errors, path, name, "must be valid format starting with iqn, eui, or naa"),
+        _ => return push_invalid(errors, path, name, "must be valid format starting with iqn, eui, or naa"),
     };
     if !good {
-        invalid(errors, path, name, "must be valid format");
+        push_invalid(errors, path, name, "must be valid format");
     }
 }
 
@@ -132,35 +132,35 @@ fn is_iqn(name: &str) -> bool {
     })
 }
 
-fn lun(errors: &mut ErrorList, path: &Path<'_>, lun: i64) {
-    number_faults(errors, &path.child("lun"), lun, key::in_range(lun, 0, 255));
+fn check_lun(errors: &mut ErrorList, path: &Path<'_>, lun: i64) {
+    push_number_faults(errors, &path.child("lun"), lun, key::in_range(lun, 0, 255));
 }
 
-fn flocker(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+fn check_flocker(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     let (name, uuid) = (text(source, "datasetName"), text(source, "datasetUUID"));
     if name.is_empty() && uuid.is_empty() {
-        required(errors, path, "one of datasetName and datasetUUID is required");
+        push_required(errors, path, "one of datasetName and datasetUUID is required");
     }
     if !name.is_empty() && !uuid.is_empty() {
         let detail = "datasetName and datasetUUID can not be specified simultaneously";
-        invalid(errors, path, "resource", detail);
+        push_invalid(errors, path, "resource", detail);
     }
     if name.contains('/') {
-        invalid(errors, &path.child("datasetName"), name, "must not contain '/'");
+        push_invalid(errors, &path.child("datasetName"), name, "must not contain '/'");
     }
 }
 
-fn quobyte(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+fn check_quobyte(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     let registry = text(source, "registry");
     let detail = "must be a host:port pair or multiple pairs separated by commas";
     if registry.is_empty() {
-        required(errors, &path.child("registry"), detail);
+        push_required(errors, &path.child("registry"), detail);
     } else if text(source, "tenant").len() > TENANT_BYTES_MAX {
         let detail = "must be a UUID and may not exceed a length of 64 characters";
-        required(errors, &path.child("tenant"), detail);
+        push_required(errors, &path.child("tenant"), detail);
     } else {
         for _ in registry.split(',').filter(|pair| !is_host_and_port(pair)) {
-            invalid(errors, &path.child("registry"), registry, detail);
+            push_invalid(errors, &path.child("registry"), registry, detail);
         }
     }
     require_texts(errors, path, source, &["volume"]);
@@ -178,25 +178,25 @@ fn is_host_and_port(pair: &str) -> bool {
     }
 }
 
-fn fibre_channel(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+fn check_fibre_channel(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     let (names, ids) = (texts(source, "targetWWNs"), texts(source, "wwids"));
     if names.is_empty() && ids.is_empty() {
         let detail = "must specify either targetWWNs or wwids, but not both";
-        required(errors, &path.child("targetWWNs"), detail);
+        push_required(errors, &path.child("targetWWNs"), detail);
     }
     if !names.is_empty() && !ids.is_empty() {
         let detail = "targetWWNs and wwids can not be specified simultaneously";
-        invalid(errors, &path.child("targetWWNs"), BadValue::json_strings(&names), detail);
+        push_invalid(errors, &path.child("targetWWNs"), BadValue::json_strings(&names), detail);
     }
     if !names.is_empty() {
         match optional_number(source, "lun") {
-            None => required(errors, &path.child("lun"), "lun is required if targetWWNs is specified"),
-            Some(number) => lun(errors, path, number),
+            None => push_required(errors, &path.child("lun"), "lun is required if targetWWNs is specified"),
+            Some(number) => check_lun(errors, path, number),
         }
     }
 }
 
-fn flex_volume(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+fn check_flex_volume(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     require_texts(errors, path, source, &["driver"]);
     let options = path.child("options");
     for (option, _) in entries(source, "options") {
@@ -204,18 +204,18 @@ fn flex_volume(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
         let dotted = format!(".{}", namespace.to_lowercase());
         if dotted.ends_with(".kubernetes.io") || dotted.ends_with(".k8s.io") {
             let detail = "kubernetes.io and k8s.io namespaces are reserved";
-            invalid(errors, &options.key(option), option, detail);
+            push_invalid(errors, &options.key(option), option, detail);
         }
     }
 }
 
-fn azure_disk(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+fn check_azure_disk(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     require_texts(errors, path, source, &["diskName", "diskURI"]);
     if let Some(mode) = optional_text(source, "cachingMode") {
-        supported(errors, &path.child("cachingMode"), mode, &["None", "ReadOnly", "ReadWrite"]);
+        check_supported(errors, &path.child("cachingMode"), mode, &["None", "ReadOnly", "ReadWrite"]);
     }
     let Some(kind) = optional_text(source, "kind") else { return };
-    supported(errors, &path.child("kind"), kind, &["Dedicated", "Managed", "Shared"]);
+    check_supported(errors, &path.child("kind"), kind, &["Dedicated", "Managed", "Shared"]);
     let uri = text(source, "diskURI");
     let (start, form) = if kind == "Managed" {
         (
@@ -230,14 +230,14 @@ fn azure_disk(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     }
 }
 
-fn storage_os(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
+fn check_storage_os(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
     match text(source, "volumeName") {
-        "" => required(errors, &path.child("volumeName"), ""),
+        "" => push_required(errors, &path.child("volumeName"), ""),
         name => errors.push_invalid(&path.child("volumeName"), name, dns::label(name)),
     }
     let namespace = text(source, "volumeNamespace");
     if !namespace.is_empty() {
         errors.push_invalid(&path.child("volumeNamespace"), namespace, dns::label(namespace));
     }
-    secret_reference(errors, path, source);
+    check_secret_reference(errors, path, source);
 }

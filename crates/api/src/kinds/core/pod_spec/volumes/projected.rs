@@ -2,11 +2,11 @@
 
 use super::super::internal;
 use super::super::paths;
-use super::{VolumePaths, downward_file, key_to_path};
+use super::{VolumePaths, check_downward_file, check_key_to_path};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    forbidden, invalid, label_selector, list, optional_number, optional_text, present, require_texts,
-    required, shown, text, text_entries,
+    check_optional_selector, list, optional_number, optional_text, present, push_forbidden, push_invalid,
+    push_required, require_texts, shown, text, text_entries,
 };
 use crate::names::{dns, key, metadata};
 use crate::quote::Quoted;
@@ -26,7 +26,7 @@ const KUBERNETES_CERTIFICATE_SECONDS_MAX: i64 = 24 * 60 * 60;
 const SIGNER_BYTES_MAX: usize = 253 + 1 + 63 + 1 + 253;
 
 /// Validates the sources of a projected volume.
-pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
+pub(super) fn check_sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
     let mut places = VolumePaths::new();
     let sources_path = path.child("sources");
     for (i, source) in list(volume, "sources").iter().enumerate() {
@@ -35,13 +35,13 @@ pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
         for field in ["secret", "configMap"] {
             if let Some(files) = present(source, field) {
                 count += 1;
-                keys(errors, path, &source_path.child(field), files, &mut places);
+                check_keys(errors, path, &source_path.child(field), files, &mut places);
             }
         }
         if let Some(files) = present(source, "downwardAPI") {
             count += 1;
             for file in list(files, "items") {
-                downward_file(errors, &source_path.child("downwardAPI"), file);
+                check_downward_file(errors, &source_path.child("downwardAPI"), file);
                 let place = text(file, "path");
                 if !place.is_empty() {
                     take(errors, path, &mut places, place, place);
@@ -50,20 +50,26 @@ pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
         }
         if let Some(projection) = present(source, "serviceAccountToken") {
             count += 1;
-            token(errors, path, &source_path.child("serviceAccountToken"), projection);
+            check_token(errors, path, &source_path.child("serviceAccountToken"), projection);
         }
         if let Some(bundle) = present(source, "clusterTrustBundle") {
             count += 1;
-            trust_bundle(errors, &source_path.child("clusterTrustBundle"), bundle);
+            check_trust_bundle(errors, &source_path.child("clusterTrustBundle"), bundle);
             let place = text(bundle, "path");
             take(errors, path, &mut places, place, place);
         }
         if let Some(certificate) = present(source, "podCertificate") {
             count += 1;
-            pod_certificate(errors, path, &source_path.child("podCertificate"), certificate, &mut places);
+            check_pod_certificate(
+                errors,
+                path,
+                &source_path.child("podCertificate"),
+                certificate,
+                &mut places,
+            );
         }
         if count > 1 {
-            forbidden(errors, &source_path, "may not specify more than 1 volume type per source");
+            push_forbidden(errors, &source_path, "may not specify more than 1 volume type per source");
         }
     }
 }
@@ -71,11 +77,11 @@ pub(super) fn sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
 /// Reserves a path in the volume, which must be unused. The error shows the source.
 fn take<'a>(errors: &mut ErrorList, path: &Path<'_>, places: &mut VolumePaths<'a>, place: &'a str, by: &str) {
     if !places.insert(place) {
-        invalid(errors, path, by, "conflicting duplicate paths");
+        push_invalid(errors, path, by, "conflicting duplicate paths");
     }
 }
 
-fn keys<'a>(
+fn check_keys<'a>(
     errors: &mut ErrorList,
     volume_path: &Path<'_>,
     path: &Path<'_>,
@@ -85,7 +91,7 @@ fn keys<'a>(
     require_texts(errors, path, files, &["name"]);
     let items = path.child("items");
     for (i, item) in list(files, "items").iter().enumerate() {
-        key_to_path(errors, &items.index(i), item);
+        check_key_to_path(errors, &items.index(i), item);
         let place = text(item, "path");
         if !place.is_empty() {
             take(errors, volume_path, places, place, text(files, "name"));
@@ -93,54 +99,59 @@ fn keys<'a>(
     }
 }
 
-fn token(errors: &mut ErrorList, volume_path: &Path<'_>, path: &Path<'_>, projection: &Value) {
+fn check_token(errors: &mut ErrorList, volume_path: &Path<'_>, path: &Path<'_>, projection: &Value) {
     let seconds_path = path.child("expirationSeconds");
     match optional_number(projection, "expirationSeconds") {
-        None => required(errors, &seconds_path, ""),
+        None => push_required(errors, &seconds_path, ""),
         Some(seconds) if seconds < TOKEN_SECONDS_MIN => {
-            invalid(errors, &seconds_path, seconds, "may not specify a duration less than 10 minutes");
+            push_invalid(errors, &seconds_path, seconds, "may not specify a duration less than 10 minutes");
         }
         Some(seconds) if seconds > TOKEN_SECONDS_MAX => {
-            invalid(errors, &seconds_path, seconds, "may not specify a duration larger than 2^32 seconds");
+            push_invalid(
+                errors,
+                &seconds_path,
+                seconds,
+                "may not specify a duration larger than 2^32 seconds",
+            );
         }
         Some(_) => {}
     }
     match text(projection, "path") {
-        "" => required(errors, &volume_path.child("path"), ""),
-        place => paths::descending_unreserved(errors, &volume_path.child("path"), place),
+        "" => push_required(errors, &volume_path.child("path"), ""),
+        place => paths::check_descending_unreserved(errors, &volume_path.child("path"), place),
     }
 }
 
-fn trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
+fn check_trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
     match (optional_text(bundle, "name"), optional_text(bundle, "signerName")) {
         (Some(_), Some(_)) => {
             let shown = internal::shown(bundle, "ClusterTrustBundleProjection");
-            invalid(errors, path, shown, "only one of name and signerName may be used");
+            push_invalid(errors, path, shown, "only one of name and signerName may be used");
         }
         (Some(name), None) => {
             if name.is_empty() {
-                required(errors, &path.child("name"), "must be a valid object name");
+                push_required(errors, &path.child("name"), "must be a valid object name");
             }
             for fault in bundle_name_faults(name) {
                 let detail = format!("not a valid clustertrustbundlename: {fault}");
-                invalid(errors, &path.child("name"), name, detail);
+                push_invalid(errors, &path.child("name"), name, detail);
             }
             if let Some(selector) = present(bundle, "labelSelector") {
                 let detail = "labelSelector must be unset if name is specified";
-                invalid(errors, &path.child("labelSelector"), shown(Some(selector)), detail);
+                push_invalid(errors, &path.child("labelSelector"), shown(Some(selector)), detail);
             }
         }
         (None, Some(signer)) => {
             if signer.is_empty() {
-                required(errors, &path.child("signerName"), "must be a valid signer name");
+                push_required(errors, &path.child("signerName"), "must be a valid signer name");
             }
-            signer_name(errors, &path.child("signerName"), signer);
-            label_selector(errors, &path.child("labelSelector"), present(bundle, "labelSelector"));
+            check_signer_name(errors, &path.child("signerName"), signer);
+            check_optional_selector(errors, &path.child("labelSelector"), present(bundle, "labelSelector"));
         }
-        (None, None) => required(errors, path, "either name or signerName must be specified"),
+        (None, None) => push_required(errors, path, "either name or signerName must be specified"),
     }
     require_texts(errors, path, bundle, &["path"]);
-    paths::descending_unreserved(errors, &path.child("path"), text(bundle, "path"));
+    paths::check_descending_unreserved(errors, &path.child("path"), text(bundle, "path"));
 }
 
 /// The name of a bundle is prefixed with its signer, with colons in place of slashes, or has no colon.
@@ -161,7 +172,7 @@ fn bundle_name_faults(name: &str) -> crate::names::Faults {
     }
 }
 
-fn pod_certificate<'a>(
+fn check_pod_certificate<'a>(
     errors: &mut ErrorList,
     volume_path: &Path<'_>,
     path: &Path<'_>,
@@ -169,7 +180,7 @@ fn pod_certificate<'a>(
     places: &mut VolumePaths<'a>,
 ) {
     let signer = text(certificate, "signerName");
-    signer_name(errors, &path.child("signerName"), signer);
+    check_signer_name(errors, &path.child("signerName"), signer);
     let annotations_path = path.child("userAnnotations");
     let mut bytes = 0;
     for (annotation, value) in text_entries(certificate, "userAnnotations") {
@@ -185,46 +196,46 @@ fn pod_certificate<'a>(
         errors.push(FieldError::not_supported(&path.child("keyType"), kind, &kinds));
     }
     if let Some(seconds) = optional_number(certificate, "maxExpirationSeconds") {
-        certificate_seconds(errors, &path.child("maxExpirationSeconds"), seconds, signer);
+        check_certificate_seconds(errors, &path.child("maxExpirationSeconds"), seconds, signer);
     }
     let mut has_path = false;
     for field in ["credentialBundlePath", "keyPath", "certificateChainPath"] {
         let place = text(certificate, field);
         if !place.is_empty() {
             has_path = true;
-            paths::descending_unreserved(errors, &path.child(field), place);
+            paths::check_descending_unreserved(errors, &path.child(field), place);
             take(errors, volume_path, places, place, place);
         }
     }
     if !has_path {
         let detail = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath";
-        required(errors, path, detail);
+        push_required(errors, path, detail);
     }
 }
 
-fn certificate_seconds(errors: &mut ErrorList, path: &Path<'_>, seconds: i64, signer: &str) {
+fn check_certificate_seconds(errors: &mut ErrorList, path: &Path<'_>, seconds: i64, signer: &str) {
     let host = signer.split_once('/').map_or(signer, |(host, _)| host);
     let is_own = host == "kubernetes.io" || host.ends_with(".kubernetes.io");
     let max = if is_own { KUBERNETES_CERTIFICATE_SECONDS_MAX } else { CERTIFICATE_SECONDS_MAX };
     if seconds < CERTIFICATE_SECONDS_MIN {
         let detail = format!("if provided, maxExpirationSeconds must be >= {CERTIFICATE_SECONDS_MIN}");
-        invalid(errors, path, seconds, detail);
+        push_invalid(errors, path, seconds, detail);
     }
     if seconds > max {
-        invalid(errors, path, seconds, format!("if provided, maxExpirationSeconds must be <= {max}"));
+        push_invalid(errors, path, seconds, format!("if provided, maxExpirationSeconds must be <= {max}"));
     }
 }
 
 /// Validates the name of a certificate signer: `example.com/name`.
-pub fn signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
+pub fn check_signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
     if signer.is_empty() {
-        return required(errors, path, "");
+        return push_required(errors, path, "");
     }
     let (domain, rest) = match signer.split_once('/') {
         Some((domain, rest)) if !rest.contains('/') => (domain, rest),
         _ => {
             let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-            return invalid(errors, path, signer, detail);
+            return push_invalid(errors, path, signer, detail);
         }
     };
     if domain.len() > dns::SUBDOMAIN_BYTES_MAX {
@@ -236,11 +247,11 @@ pub fn signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
         for (label, fault) in
             bad.into_iter().flat_map(|(label, faults)| faults.into_iter().map(move |one| (label, one)))
         {
-            invalid(errors, path, of, format!("validating label {}: {fault}", Quoted(label)));
+            push_invalid(errors, path, of, format!("validating label {}: {fault}", Quoted(label)));
         }
         if of == domain && !domain.contains('.') {
             let detail = "should be a domain with at least two segments separated by dots";
-            invalid(errors, path, domain, detail);
+            push_invalid(errors, path, domain, detail);
         }
     }
     if signer.len() > SIGNER_BYTES_MAX {
