@@ -20,7 +20,7 @@ use std::time::Duration;
 use setpoint_controllers::Settings;
 use setpoint_node::Fleet;
 use setpoint_scheduler::Scheduler;
-use setpoint_sim::campaign::marks::RARE;
+use setpoint_sim::campaign::coverage::REQUIRED;
 use setpoint_sim::campaign::{self, Setup, nodes};
 use setpoint_sim::cluster::Controllers;
 
@@ -45,8 +45,8 @@ const NODES: Controllers = || {
 const SETUP: Setup = Setup {
     controllers: CONTROL_PLANE,
     nodes: NODES,
-    is_reckless: false,
-    is_lossy: false,
+    ignores_lease: false,
+    ignores_syncs: false,
     waits_by_wall_clock: false,
 };
 
@@ -67,14 +67,14 @@ fn everything_converges_under_faults() {
     let seeds = std::env::var("SETPOINT_SIM_SEEDS").map_or(2000, |text| text.parse().unwrap());
     if std::env::var("SETPOINT_SIM_SURVEY").is_ok() {
         let (failed, marks) = campaign::survey(SETUP, seeds, threads());
-        println!("{marks:#?}\nnever: {:?}", marks.missing(&RARE));
+        println!("{marks:#?}\nnever: {:?}", marks.missing(&REQUIRED));
         failed.iter().for_each(|(seed, why)| println!("{seed}: {why}"));
         assert_eq!(failed.len(), 0, "of {seeds} seeds");
         return;
     }
     let marks = campaign::run_seeds(SETUP, seeds, threads()).unwrap_or_else(|story| panic!("{story}"));
     println!("{marks:#?}");
-    assert_eq!(marks.missing(&RARE), [""; 0], "never happened in {seeds} seeds");
+    assert_eq!(marks.missing(&REQUIRED), [""; 0], "never happened in {seeds} seeds");
 }
 
 #[test]

@@ -1,23 +1,23 @@
-//! A control plane under faults: everything that can go wrong goes wrong, in an order that one seed decides.
+//! Campaign: a control plane under faults, in an order that one seed determines.
 //!
-//! A campaign has two phases. In the first, users edit, nodes die, are cut off and return, two candidates contend for
-//! the leadership, writes are lost before or after they happen or arrive when their sender leads no more, watches lag,
-//! break and repeat themselves, the disk is full, the power is cut, the clock is set and the machine sleeps, a rival
-//! writes to the same objects, the loop forgets and crashes;
-//! every commit is held against the [`checks`]. In the second all faults end, and everything must come to rest within a bound of virtual time, and
-//! then be quiet. What happened rarely is marked ([`marks`]), so that a test can demand that it happened at all.
+//! A run has two phases. In the first, faults happen: users edit objects; nodes die, are partitioned and return; two
+//! candidates compete for leadership; writes and responses are lost, or arrive after their sender lost leadership;
+//! watches lag, break and repeat events; the disk is full, the power is cut, the clock is set and the machine sleeps;
+//! a rival writes the same objects; the loop crashes and loses its memos. Every commit must pass the [`checks`]. In
+//! the second phase all faults end, and everything must converge within a limit of virtual time and then be quiet.
 //!
-//! A [`schedule`] is made from the seed before anything happens: a failure is replayed by its seed, and printed as
-//! a schedule that was shrunk.
+//! Rare states are recorded as coverage marks ([`coverage`]), so that a test can require each of them. A [`schedule`]
+//! is drawn from the seed before the run: a failure is replayed by its seed and printed as a shrunk schedule. Start at
+//! [`run_seed`].
 
-pub mod checks;
-pub mod faults;
-pub mod loops;
-pub mod machine;
-pub mod marks;
+mod candidates;
+mod checks;
+pub mod coverage;
+mod ground_truth;
+mod machine;
 pub mod nodes;
+pub mod run;
 pub mod schedule;
-pub mod truth;
 pub mod users;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,108 +26,113 @@ use parking_lot::Mutex;
 use setpoint_api::Value;
 
 use crate::cluster::{Cluster, Controllers};
-use faults::Trial;
-use marks::Marks;
+use coverage::CoverageMarks;
+use run::CampaignRun;
 use schedule::Schedule;
 
-/// How many objects users make per seed at the least.
-pub const OBJECTS_MIN: u64 = 6;
-/// How many edits of users are granted per seed at the least.
-pub const GRANTED_MIN: u64 = 1;
+/// Minimum number of objects that users create per seed.
+const OBJECTS_MIN: u64 = 6;
+/// Minimum number of accepted edits per seed.
+const ACCEPTED_EDITS_MIN: u64 = 1;
 
-/// What a seed came to.
+/// Result of a successful run.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Report {
-    /// What happened how often.
-    pub marks: Marks,
-    /// The last revision: the same for the same seed.
+pub struct CampaignReport {
+    /// Coverage marks that were reached.
+    pub marks: CoverageMarks,
+    /// Last revision: the same for every run of a seed.
     pub revision: u64,
-    /// A digest of the last state: the same for the same seed.
+    /// Digest of the final state: the same for every run of a seed.
     pub digest: u64,
 }
 
-impl Report {
-    /// The report, if as much happened as must in every seed.
-    fn with_enough(self) -> Result<Report, String> {
-        for (mark, least) in [("object made", OBJECTS_MIN), ("edit", GRANTED_MIN)] {
+impl CampaignReport {
+    /// Checks that users created and edited enough.
+    fn require_minimum(self) -> Result<CampaignReport, String> {
+        for (mark, min) in [("object created", OBJECTS_MIN), ("edit", ACCEPTED_EDITS_MIN)] {
             let count = self.marks.count(mark);
-            if count < least {
-                return Err(format!("{mark}: only {count} times, at least {least} are wanted"));
+            if count < min {
+                return Err(format!("{mark}: only {count} times, at least {min} are required"));
             }
         }
         Ok(self)
     }
 }
 
-/// What the control plane is made of, and which seeded bug it has beside that.
+/// Parts of the control plane, and seeded bugs.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// Its controllers, and its scheduler.
+    /// Controllers and scheduler.
     pub controllers: Controllers,
-    /// The planners of its nodes.
+    /// Planners of the nodes.
     pub nodes: Controllers,
-    /// Candidates act without asking whether they lead.
-    pub is_reckless: bool,
-    /// Disks say that they have synced, and have not.
-    pub is_lossy: bool,
-    /// Loops wait by the wall clock, and do not notice that it is set.
+    /// Seeded bug: candidates act without holding the Lease.
+    pub ignores_lease: bool,
+    /// Seeded bug: disks acknowledge syncs without doing them.
+    pub ignores_syncs: bool,
+    /// Seeded bug: loops wait by the wall clock and do not notice when it is set.
     pub waits_by_wall_clock: bool,
 }
 
-/// A failure: what went wrong, after what.
+/// A failed run.
 #[derive(Debug)]
-pub struct Failure {
-    /// What went wrong.
-    pub why: String,
-    /// What happened before, as far as it was kept.
+pub struct CampaignFailure {
+    /// Violated check, and the step at which it was found.
+    pub message: String,
+    /// Events before the failure, if they were kept.
     pub history: Vec<String>,
 }
 
 /// Runs a schedule.
 ///
 /// # Errors
-/// What went wrong, and where.
-pub fn run(setup: Setup, schedule: &Schedule, keeps_history: bool) -> Result<Report, Failure> {
-    let mut trial = Trial::new(setup, schedule, keeps_history);
-    match phases(&mut trial, schedule) {
+/// The violated check, and the step at which it was found.
+pub fn run(
+    setup: Setup,
+    schedule: &Schedule,
+    keeps_history: bool,
+) -> Result<CampaignReport, CampaignFailure> {
+    let mut run = CampaignRun::new(setup, schedule, keeps_history);
+    match run_phases(&mut run, schedule) {
         Ok(()) => {
-            let revision = trial.cluster.store.snapshot().revision().0;
-            Ok(Report { marks: trial.marks, revision, digest: digest(&trial.cluster) })
+            let revision = run.cluster.store.snapshot().revision().0;
+            Ok(CampaignReport { marks: run.marks, revision, digest: digest(&run.cluster) })
         }
-        Err(why) => Err(Failure { why, history: trial.cluster.history }),
+        Err(why) => Err(CampaignFailure { message: why, history: run.cluster.history }),
     }
 }
 
-fn phases(trial: &mut Trial, schedule: &Schedule) -> Result<(), String> {
+fn run_phases(run: &mut CampaignRun, schedule: &Schedule) -> Result<(), String> {
     for (number, step) in schedule.steps.iter().enumerate() {
-        trial.step(*step).map_err(|why| format!("step {number} ({:?}): {why}", step.deed))?;
+        run.step(*step).map_err(|why| format!("step {number} ({:?}): {why}", step.action))?;
     }
-    trial.heal().map_err(|why| format!("healing: {why}"))?;
-    for (_, _, stats) in trial.cluster.engine.stats() {
-        trial.marks.add("conflict", stats.conflicts);
-        trial.marks.add("contention", stats.contentions);
+    run.converge().map_err(|why| format!("convergence: {why}"))?;
+    for (_, _, stats) in run.cluster.engine.stats() {
+        run.marks.add("conflict", stats.conflicts);
+        run.marks.add("contention", stats.contentions);
     }
-    trial.check_panics()
+    run.check_panics()
 }
 
-/// Runs a seed, and tells how it fails: with its shrunk schedule and the last of what happened in that.
+/// Runs a seed.
 ///
 /// # Errors
-/// The story of the failure.
-pub fn run_seed(setup: Setup, seed: u64) -> Result<Report, String> {
-    /// How many lines of history are worth reading.
+/// Describes the failure, with a shrunk schedule and the last events of its run.
+pub fn run_seed(setup: Setup, seed: u64) -> Result<CampaignReport, String> {
+    /// Lines of history to print.
     const LINES_MAX: usize = 120;
-    let schedule = Schedule::of(seed, users::ALL.len());
+    let schedule = Schedule::new(seed, users::ALL.len());
     let first = match run(setup, &schedule, false) {
-        Ok(report) => return report.with_enough().map_err(|why| format!("seed {seed}: {why}")),
-        Err(failure) => failure.why,
+        Ok(report) => return report.require_minimum().map_err(|why| format!("seed {seed}: {why}")),
+        Err(failure) => failure.message,
     };
     let small = schedule::shrink(schedule, |schedule| {
-        run(setup, schedule, false).is_err_and(|failure| gist(&failure.why) == gist(&first))
+        run(setup, schedule, false)
+            .is_err_and(|failure| failure_kind(&failure.message) == failure_kind(&first))
     });
     let (why, history) = match run(setup, &small, true) {
         Ok(_) => (String::new(), Vec::new()),
-        Err(failure) => (failure.why, failure.history),
+        Err(failure) => (failure.message, failure.history),
     };
     let history = &history[history.len().saturating_sub(LINES_MAX)..];
     let names: Vec<&str> = small.scenarios.iter().map(|number| users::ALL[*number].name).collect();
@@ -137,22 +142,22 @@ pub fn run_seed(setup: Setup, seed: u64) -> Result<Report, String> {
     ))
 }
 
-/// What a failure is about, but for where and how many: shrinking must not lead to another one.
-fn gist(why: &str) -> Vec<&str> {
+/// Words of a failure message without names and numbers. Shrinking must not lead to a different failure.
+fn failure_kind(why: &str) -> Vec<&str> {
     let why = why.split_once(": ").map_or(why, |(_, why)| why);
     why.split(' ').filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == ',')).take(6).collect()
 }
 
-/// Runs many seeds on so many threads, and adds up what happened.
+/// Runs seeds on several threads, and merges their coverage marks.
 ///
 /// # Errors
-/// The story of the failure with the least seed among those that were found.
-pub fn run_seeds(setup: Setup, seeds: u64, threads: usize) -> Result<Marks, String> {
-    let marks = Mutex::new(Marks::default());
+/// Describes the failure with the lowest seed among those found.
+pub fn run_seeds(setup: Setup, seeds: u64, threads: usize) -> Result<CoverageMarks, String> {
+    let marks = Mutex::new(CoverageMarks::default());
     let failed: Mutex<Option<(u64, String)>> = Mutex::new(None);
-    side_by_side(seeds, threads, |seed| {
+    run_parallel(seeds, threads, |seed| {
         match run_seed(setup, seed) {
-            Ok(report) => marks.lock().join(&report.marks),
+            Ok(report) => marks.lock().merge(&report.marks),
             Err(story) => {
                 let mut failed = failed.lock();
                 if failed.as_ref().is_none_or(|(other, _)| seed < *other) {
@@ -168,17 +173,18 @@ pub fn run_seeds(setup: Setup, seeds: u64, threads: usize) -> Result<Marks, Stri
     }
 }
 
-/// Runs many seeds to the end, and tells in a line each which failed, and what happened in the others: to see how far
-/// a bug reaches.
+/// Runs all seeds, also after failures. Returns the failures with one line each, and the coverage marks of the rest.
 #[must_use]
-pub fn survey(setup: Setup, seeds: u64, threads: usize) -> (Vec<(u64, String)>, Marks) {
+pub fn survey(setup: Setup, seeds: u64, threads: usize) -> (Vec<(u64, String)>, CoverageMarks) {
     let failed = Mutex::new(Vec::new());
-    let marks = Mutex::new(Marks::default());
-    side_by_side(seeds, threads, |seed| {
-        let schedule = Schedule::of(seed, users::ALL.len());
-        let ran = run(setup, &schedule, false).map_err(|failure| failure.why).and_then(Report::with_enough);
+    let marks = Mutex::new(CoverageMarks::default());
+    run_parallel(seeds, threads, |seed| {
+        let schedule = Schedule::new(seed, users::ALL.len());
+        let ran = run(setup, &schedule, false)
+            .map_err(|failure| failure.message)
+            .and_then(CampaignReport::require_minimum);
         match ran {
-            Ok(report) => marks.lock().join(&report.marks),
+            Ok(report) => marks.lock().merge(&report.marks),
             Err(why) => failed.lock().push((seed, why)),
         }
         true
@@ -188,8 +194,8 @@ pub fn survey(setup: Setup, seeds: u64, threads: usize) -> (Vec<(u64, String)>, 
     (failed, marks.into_inner())
 }
 
-/// Calls for each seed once, on so many threads, until one says that it is enough.
-fn side_by_side(seeds: u64, threads: usize, each: impl Fn(u64) -> bool + Sync) {
+/// Calls `each` once per seed on several threads, until it returns `false`.
+fn run_parallel(seeds: u64, threads: usize, each: impl Fn(u64) -> bool + Sync) {
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -205,20 +211,20 @@ fn side_by_side(seeds: u64, threads: usize, each: impl Fn(u64) -> bool + Sync) {
     });
 }
 
-/// `namespace/name` of an object, or its name.
+/// Path of an object: `namespace/name`, or the name alone.
 #[must_use]
 pub fn path(object: &Value) -> String {
     let (namespace, name) = (object.str_at(&["metadata", "namespace"]), object.str_at(&["metadata", "name"]));
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-/// A digest of everything stored.
+/// Digest of everything stored.
 #[must_use]
 pub fn digest(cluster: &Cluster) -> u64 {
     let snapshot = cluster.store.snapshot();
     let records = snapshot.tables().flat_map(|(_, table)| table.iter());
     let bytes = records.flat_map(|record| record.value());
-    // FNV-1a: enough to tell two runs apart.
+    // FNV-1a: enough to distinguish two runs.
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -1,8 +1,7 @@
-//! The whole control plane in one thread: the store, the pipeline, the loop and its controllers, on a clock of our
-//! own, from one seed.
+//! Control plane in one thread: store, pipeline, loop and controllers, on a virtual clock and from one seed.
 //!
-//! [`Cluster`] has no faults of its own making; what it does is the product's doing. Campaigns put faults between
-//! its steps.
+//! [`Cluster`] injects no faults of its own; it offers the steps between which campaigns do. Start at
+//! [`Cluster::settle`], which runs everything that is due.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -29,97 +28,97 @@ use setpoint_store::{CommitError, Committed, Cursor, Filter, Proposal, Refusal, 
 
 use crate::campaign::path;
 
-/// How many turns a cluster may take to come to rest.
+/// Turns within which a cluster must settle.
 const TURNS_MAX: usize = 10_000;
 
 const LEASES: &str = "leases.coordination.k8s.io";
 
-/// Makes the controllers of a loop: again after each crash.
+/// Constructor of a loop's controllers. Called again after each crash.
 pub type Controllers = fn() -> (Vec<Box<dyn Controller>>, Vec<Index>);
 
-/// The whole control plane.
+/// The control plane with its clock and random numbers.
 pub struct Cluster {
-    /// What is true.
+    /// The store.
     pub store: Store,
-    /// The loop.
+    /// Engine of the loop.
     pub engine: Engine,
-    /// What time it is.
+    /// Virtual time.
     pub now: Time,
-    /// Chance.
+    /// Random numbers of the seed.
     pub rng: Rng,
-    /// What was written, in order, for whoever reads a failure.
+    /// Writes in order, to print with a failure.
     pub history: Vec<String>,
-    /// What controllers asked and nobody answered yet: see [`Cluster::reply`].
+    /// Queries of controllers without an answer: see [`Cluster::reply`].
     pub asks: Vec<(&'static str, Key, Ask)>,
-    /// Whether the history is kept; a campaign of many seeds does without.
+    /// `false` to keep no history, for campaigns of many seeds.
     pub keeps_history: bool,
-    /// In whose name the writes are made that are not the loop's.
-    pub acting: &'static str,
-    /// The last commit that anybody was told of.
+    /// User name of writes that are not the loop's.
+    pub user: &'static str,
+    /// Last revision that was acknowledged to a writer.
     pub acknowledged: Revision,
-    /// Where each commit of a loop comes from. Whoever reads it clears it.
-    pub origins: BTreeMap<Revision, Origin>,
+    /// Origins of the loop's commits, by revision. The reader clears it.
+    pub origins: BTreeMap<Revision, CommitOrigin>,
     controllers: Controllers,
-    /// The resources that the loop hears of; all if there are none.
-    follows: &'static [&'static str],
-    watches: Vec<Watching>,
+    /// Resources that the loop watches; empty for all.
+    watched: &'static [&'static str],
+    watches: Vec<ResourceWatch>,
     outbox: VecDeque<Sent>,
 }
 
-/// Where a commit of a loop comes from.
+/// Origin of a commit of a loop.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin {
-    /// The revision of the world it was planned on.
+pub struct CommitOrigin {
+    /// Revision of the world that it was planned on.
     pub seen: Revision,
-    /// Whether the loop that planned it no longer acts.
+    /// `true` if the loop that planned it has stopped since.
     pub is_late: bool,
 }
 
-/// A loop that is not in its cluster: see [`Cluster::swap`].
-pub struct Parked {
+/// Loop that does not run at the moment: see [`Cluster::swap_loop`].
+pub struct ParkedLoop {
     engine: Engine,
     controllers: Controllers,
-    follows: &'static [&'static str],
-    watches: Vec<Watching>,
+    watched: &'static [&'static str],
+    watches: Vec<ResourceWatch>,
     outbox: VecDeque<Sent>,
     asks: Vec<(&'static str, Key, Ask)>,
 }
 
-impl Parked {
-    /// Notices that the clock was set.
+impl ParkedLoop {
+    /// Shifts its times with the clock.
     pub fn clock_jumped(&mut self, jump: Jump, now: Time) {
         self.engine.clock_jumped(jump, now);
     }
 }
 
-/// The loop's watch of one resource.
-struct Watching {
+/// Watch of the loop on one resource.
+struct ResourceWatch {
     resource: setpoint_api::Resource,
-    /// None while it is broken: then only a list helps.
+    /// `None` while the watch is broken and needs a list.
     cursor: Option<Cursor>,
-    /// The last changes it told, to tell them again.
-    told: VecDeque<Observed>,
+    /// Last events, for repeated delivery.
+    delivered: VecDeque<Observed>,
 }
 
-/// How many changes a watch remembers, to tell them again.
-const TOLD_MAX: usize = 8;
+/// Events that a watch keeps for repeated delivery.
+const DELIVERED_MAX: usize = 8;
 
 impl Cluster {
-    /// An empty cluster with the namespace `default`.
+    /// Returns an empty cluster with the namespace `default`.
     ///
     /// # Panics
-    /// If the namespace cannot be made.
+    /// If the namespace cannot be created.
     #[must_use]
     pub fn new(controllers: Controllers, seed: u64) -> Cluster {
-        Cluster::over(Store::in_memory(Retention::default()), controllers, seed)
+        Cluster::with_store(Store::in_memory(Retention::default()), controllers, seed)
     }
 
-    /// The same over a store of one's own, which is empty.
+    /// Returns a cluster on an empty store.
     ///
     /// # Panics
-    /// If the namespace cannot be made.
+    /// If the namespace `default` cannot be created.
     #[must_use]
-    pub fn over(store: Store, controllers: Controllers, seed: u64) -> Cluster {
+    pub fn with_store(store: Store, controllers: Controllers, seed: u64) -> Cluster {
         let (list, indexes) = controllers();
         let mut cluster = Cluster {
             store,
@@ -129,32 +128,36 @@ impl Cluster {
             history: Vec::new(),
             asks: Vec::new(),
             keeps_history: true,
-            acting: "user",
+            user: "user",
             acknowledged: Revision::ZERO,
             origins: BTreeMap::new(),
             controllers,
-            follows: &[],
+            watched: &[],
             watches: Vec::new(),
             outbox: VecDeque::new(),
         };
-        cluster.follow();
+        cluster.start_watches();
         cluster.create("namespaces", "", value!({"metadata": {"name": "default"}}));
         cluster
     }
 
-    fn follow(&mut self) {
-        let follows = |resource: &&setpoint_api::Resource| {
-            self.follows.is_empty() || self.follows.contains(&resource.as_str())
+    fn start_watches(&mut self) {
+        let is_watched = |resource: &&setpoint_api::Resource| {
+            self.watched.is_empty() || self.watched.contains(&resource.as_str())
         };
         self.watches = resource_types::stored()
             .map(|stored| &stored.resource)
-            .filter(follows)
-            .map(|resource| Watching { resource: resource.clone(), cursor: None, told: VecDeque::new() })
+            .filter(is_watched)
+            .map(|resource| ResourceWatch {
+                resource: resource.clone(),
+                cursor: None,
+                delivered: VecDeque::new(),
+            })
             .collect();
         self.mend_watches();
     }
 
-    /// Lists what is watched no longer, and watches it again.
+    /// Lists again the resources whose watch is broken, and watches them.
     pub fn mend_watches(&mut self) {
         for watch in &mut self.watches {
             if watch.cursor.is_none() {
@@ -164,24 +167,24 @@ impl Cluster {
         self.observe();
     }
 
-    /// Breaks one of the watches: what happens meanwhile is not told.
+    /// Breaks one of the watches: its events are lost until the next list.
     pub fn break_watch(&mut self) {
         let number = self.rng.usize(..self.watches.len());
         self.watches[number].cursor = None;
     }
 
-    /// Tells changes again that were told before: some of them, and in any order.
+    /// Delivers some of the last events again, in random order.
     pub fn repeat_events(&mut self) {
-        let mut told: Vec<Observed> =
-            self.watches.iter().flat_map(|watch| watch.told.iter().cloned()).collect();
-        self.rng.shuffle(&mut told);
-        told.truncate(self.rng.usize(..=told.len()));
-        for observed in told {
+        let mut events: Vec<Observed> =
+            self.watches.iter().flat_map(|watch| watch.delivered.iter().cloned()).collect();
+        self.rng.shuffle(&mut events);
+        events.truncate(self.rng.usize(..=events.len()));
+        for observed in events {
             self.engine.observe(observed, self.now);
         }
     }
 
-    /// Takes in what changed, of some resources and up to a point; a broken watch may be mended.
+    /// Delivers some events of some resources. May repair broken watches.
     pub fn observe_some(&mut self) {
         for number in 0..self.watches.len() {
             let events = 1 << self.rng.u32(..4);
@@ -191,23 +194,23 @@ impl Cluster {
             if watch.cursor.is_none() && mends {
                 watch.list(&self.store, &mut self.engine, self.now);
             } else if !skips {
-                watch.tell(&self.store, &mut self.engine, self.now, events);
+                watch.deliver(&self.store, &mut self.engine, self.now, events);
             }
         }
-        // As far as the watch that lags most, everything is known.
+        // The world is complete up to the watch that lags most.
         let known = self.watches.iter().map(|watch| watch.cursor.as_ref().map(Cursor::position));
         if let Some(known) = known.collect::<Option<Vec<_>>>().and_then(|known| known.into_iter().min()) {
             self.engine.reach(known);
         }
     }
 
-    /// Kills the loop with all it knew, and starts another. Writes that were not sent are lost.
+    /// Kills the loop and starts a new one without memory. Unsent writes are lost.
     pub fn crash(&mut self) {
         self.stop();
-        self.follow();
+        self.start_watches();
     }
 
-    /// Ends the loop with all it knew. Nothing runs before [`Cluster::crash`] starts another.
+    /// Kills the loop. Nothing runs until [`Cluster::crash`] starts a new one.
     pub fn stop(&mut self) {
         let (list, indexes) = (self.controllers)();
         self.engine = Engine::new(list, indexes);
@@ -216,27 +219,26 @@ impl Cluster {
         self.watches.clear();
     }
 
-    /// A further loop over the same store that is stopped as yet. It hears of these resources only; of all if there
-    /// are none.
+    /// Returns another loop for the same store, stopped. It watches these resources; all if there are none.
     #[must_use]
-    pub fn another(controllers: Controllers, follows: &'static [&'static str]) -> Parked {
+    pub fn new_parked_loop(controllers: Controllers, watched: &'static [&'static str]) -> ParkedLoop {
         let (list, indexes) = controllers();
         let engine = Engine::new(list, indexes);
         let (watches, outbox, asks) = (Vec::new(), VecDeque::new(), Vec::new());
-        Parked { engine, controllers, follows, watches, outbox, asks }
+        ParkedLoop { engine, controllers, watched, watches, outbox, asks }
     }
 
-    /// Puts another loop in the place of the one that runs.
-    pub fn swap(&mut self, other: &mut Parked) {
+    /// Exchanges the running loop with a parked one.
+    pub fn swap_loop(&mut self, other: &mut ParkedLoop) {
         std::mem::swap(&mut self.engine, &mut other.engine);
         std::mem::swap(&mut self.controllers, &mut other.controllers);
-        std::mem::swap(&mut self.follows, &mut other.follows);
+        std::mem::swap(&mut self.watched, &mut other.watched);
         std::mem::swap(&mut self.watches, &mut other.watches);
         std::mem::swap(&mut self.outbox, &mut other.outbox);
         std::mem::swap(&mut self.asks, &mut other.asks);
     }
 
-    /// Sets the clock; the loop notices.
+    /// Sets the clock and notifies the loop.
     pub fn set_clock(&mut self, to: Time) -> Jump {
         let jump = Jump::between(self.now, to);
         self.now = to;
@@ -244,24 +246,24 @@ impl Cluster {
         jump
     }
 
-    /// Takes in everything that changed.
+    /// Delivers all events.
     pub fn observe(&mut self) {
         for watch in &mut self.watches {
-            watch.tell(&self.store, &mut self.engine, self.now, usize::MAX);
+            watch.deliver(&self.store, &mut self.engine, self.now, usize::MAX);
         }
         if self.watches.iter().all(|watch| watch.cursor.is_some()) {
             self.engine.reach(self.store.snapshot().revision());
         }
     }
 
-    /// Takes in what changed of a resource, and of no other.
+    /// Delivers all events of one resource.
     pub fn observe_only(&mut self, resource: &str) {
         for watch in self.watches.iter_mut().filter(|watch| watch.resource.as_str() == resource) {
-            watch.tell(&self.store, &mut self.engine, self.now, usize::MAX);
+            watch.deliver(&self.store, &mut self.engine, self.now, usize::MAX);
         }
     }
 
-    /// Plans what is due. Says when to come again.
+    /// Plans the keys that are due. Returns the time of the next turn.
     pub fn plan(&mut self) -> Option<Time> {
         let turn = self.engine.turn(self.now, Seed(self.rng.u64(..)));
         self.outbox.extend(turn.writes);
@@ -269,12 +271,12 @@ impl Cluster {
         turn.wake
     }
 
-    /// Puts the writes of a turn of the loop in line: for tests that take the turn themselves, to answer its questions.
+    /// Queues the writes of a turn, for tests that run the turn themselves in order to answer its queries.
     pub fn send(&mut self, turn: Turn) {
         self.outbox.extend(turn.writes);
     }
 
-    /// Answers everything that controllers asked. Says how much that was.
+    /// Answers all queries of controllers. Returns their number.
     pub fn reply(&mut self, answer: impl Fn(&Ask) -> Result<Value, String>) -> usize {
         let asks = std::mem::take(&mut self.asks);
         for (name, key, ask) in &asks {
@@ -283,7 +285,7 @@ impl Cluster {
         asks.len()
     }
 
-    /// Performs the next write that was planned. Says whether there was one.
+    /// Performs the next planned write. Returns `false` if there is none.
     pub fn perform(&mut self) -> bool {
         let Some(sent) = self.outbox.pop_front() else { return false };
         let outcome = self.write(&sent);
@@ -291,7 +293,7 @@ impl Cluster {
         true
     }
 
-    /// Performs the next write of a sort. Says whether there was one.
+    /// Performs the first planned write that matches. Returns `false` if there is none.
     pub fn perform_first(&mut self, is: impl Fn(&Sent) -> bool) -> bool {
         let Some(at) = self.outbox.iter().position(is) else { return false };
         let Some(sent) = self.outbox.remove(at) else { return false };
@@ -299,7 +301,7 @@ impl Cluster {
         self.perform()
     }
 
-    /// Loses the next write of a sort on its way. Says whether there was one.
+    /// Loses the first planned write that matches before it arrives. Returns `false` if there is none.
     pub fn lose_first(&mut self, is: impl Fn(&Sent) -> bool) -> bool {
         let Some(at) = self.outbox.iter().position(is) else { return false };
         let Some(sent) = self.outbox.remove(at) else { return false };
@@ -308,35 +310,35 @@ impl Cluster {
         true
     }
 
-    /// Takes the writes that were planned and not performed, as if they were on their way.
+    /// Takes the planned writes, as if they were in flight.
     pub fn take_writes(&mut self) -> Vec<Sent> {
         self.outbox.drain(..).collect()
     }
 
-    /// Performs a write that was on its way when its loop ended. Says whether it was done.
-    pub fn land(&mut self, sent: &Sent) -> bool {
+    /// Performs a write that was in flight when its loop stopped. Returns `true` if it succeeded.
+    pub fn deliver_late(&mut self, sent: &Sent) -> bool {
         let Outcome::Done { revision, .. } = self.write(sent) else { return false };
-        // What changes nothing is not committed, and then the revision is older.
+        // A write without effect is not committed: its revision is that of an older commit.
         if let Some(origin) = self.origins.get_mut(&revision) {
             origin.is_late = true;
         }
         true
     }
 
-    /// Performs the next write, and tells nobody: it will be performed again.
-    pub fn perform_unheard(&mut self) {
+    /// Performs the next write and keeps it queued, as if the response was lost unnoticed. It will be performed again.
+    pub fn perform_without_response(&mut self) {
         if let Some(sent) = self.outbox.front().cloned() {
             self.write(&sent);
         }
     }
 
-    /// The next write that will be performed.
+    /// Next planned write.
     #[must_use]
     pub fn next_write(&self) -> Option<&Sent> {
         self.outbox.front()
     }
 
-    /// Performs the next write, and loses the answer: the loop is told that the connection broke.
+    /// Performs the next write and loses the response: the loop sees a broken connection.
     pub fn lose_answer(&mut self) {
         if let Some(sent) = self.outbox.front().cloned() {
             self.write(&sent);
@@ -344,7 +346,7 @@ impl Cluster {
         }
     }
 
-    /// Loses the next write on its way, and says so to the loop, as a broken connection would.
+    /// Loses the next write before it arrives: the loop sees a broken connection.
     pub fn lose_write(&mut self) {
         if let Some(sent) = self.outbox.pop_front() {
             let by = self.store.snapshot().revision();
@@ -369,10 +371,10 @@ impl Cluster {
             Prepared::Commit(proposal, name) => loop_writes::outcome(self.commit(*proposal), name),
         };
         if let Outcome::Done { revision, .. } = outcome {
-            self.origins.entry(revision).or_insert(Origin { seen: sent.seen, is_late: false });
+            self.origins.entry(revision).or_insert(CommitOrigin { seen: sent.seen, is_late: false });
         }
         if self.keeps_history {
-            self.note(sent, &outcome);
+            self.record_history(sent, &outcome);
         }
         outcome
     }
@@ -383,7 +385,7 @@ impl Cluster {
         Ok(committed)
     }
 
-    fn note(&mut self, sent: &Sent, outcome: &Outcome) {
+    fn record_history(&mut self, sent: &Sent, outcome: &Outcome) {
         let what = match &sent.write {
             Write::Create { resource, .. } => resource.to_string(),
             Write::Tell(news) => news.event.to_string(),
@@ -396,10 +398,10 @@ impl Cluster {
         self.history.push(format!("{by}, seen {seen}: {verb} {what}: {outcome:?}"));
     }
 
-    /// Observes, plans and writes until nothing is left to do at this moment.
+    /// Observes, plans and writes until nothing is due at this time.
     ///
     /// # Panics
-    /// If it does not come to rest.
+    /// If the cluster does not settle.
     pub fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             self.observe();
@@ -415,7 +417,7 @@ impl Cluster {
         panic!("no rest after {TURNS_MAX} turns: {:?}", self.engine.gaps(self.now, Seed(0)));
     }
 
-    /// Lets time pass, and everything happen that is due in it.
+    /// Advances the clock by a span and runs everything that is due on the way.
     pub fn run(&mut self, span: Duration) {
         let end = self.now.after(span);
         loop {
@@ -430,10 +432,10 @@ impl Cluster {
         self.settle();
     }
 
-    /// Writes as a user would.
+    /// Writes as a user.
     ///
     /// # Errors
-    /// If the write is refused.
+    /// If the write is rejected.
     pub fn act(
         &mut self,
         decide: impl Fn(&Writer, &RequestContext<'_>) -> Result<Step, Status>,
@@ -446,14 +448,18 @@ impl Cluster {
             &RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
         )? {
             Step::Commit(proposal) | Step::Remove(proposal, _) => {
-                // Signs of life say nothing, and there are many.
-                let told = |key: &&Key| self.keeps_history && key.resource().as_str() != LEASES;
-                let wrote: Vec<String> =
-                    proposal.writes().map(|write| &write.key).filter(told).map(Key::to_string).collect();
+                // Lease renewals are too many to record.
+                let is_recorded = |key: &&Key| self.keeps_history && key.resource().as_str() != LEASES;
+                let written: Vec<String> = proposal
+                    .writes()
+                    .map(|write| &write.key)
+                    .filter(is_recorded)
+                    .map(Key::to_string)
+                    .collect();
                 let committed = self.commit(*proposal).map_err(Status::internal_error)?;
-                if !wrote.is_empty() {
-                    let (who, at) = (self.acting, committed.revision);
-                    self.history.push(format!("{who}: {} at {at}", wrote.join(", ")));
+                if !written.is_empty() {
+                    let (user, at) = (self.user, committed.revision);
+                    self.history.push(format!("{user}: {} at {at}", written.join(", ")));
                 }
                 Ok(committed.revision)
             }
@@ -461,21 +467,21 @@ impl Cluster {
         }
     }
 
-    /// Makes an object, as a user would.
+    /// Creates an object as a user.
     ///
     /// # Panics
-    /// If it is refused.
+    /// If it is rejected.
     pub fn create(&mut self, resource: &str, namespace: &str, object: Value) {
         let made = self.try_create(resource, namespace, object);
         made.unwrap_or_else(|status| panic!("{resource}: {status}"));
     }
 
-    /// Makes an object, as a user would.
+    /// Creates an object as a user.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If it is rejected.
     pub fn try_create(&mut self, resource: &str, namespace: &str, object: Value) -> Result<Revision, Status> {
-        let resource_type = kind(resource);
+        let resource_type = find_resource_type(resource);
         let object = typed(resource_type, object);
         self.act(|writer, context| {
             Ok(create::create(resource_type, namespace, DesiredObject::new(object.clone()), writer, context)?
@@ -483,15 +489,15 @@ impl Cluster {
         })
     }
 
-    /// Makes objects as several users would at the same moment: all are decided on before the first is made. Gives what
-    /// came of the last, and how many were overtaken by others.
+    /// Creates objects as concurrent users: all are prepared on one snapshot before the first is committed. Returns
+    /// the result of the last, and the number of conflicts.
     pub fn create_at_once(
         &mut self,
         resource: &str,
         namespace: &str,
         objects: Vec<Value>,
     ) -> (Result<Revision, Status>, usize) {
-        let resource_type = kind(resource);
+        let resource_type = find_resource_type(resource);
         let snapshot = self.store.snapshot();
         let mut steps = Vec::new();
         for object in objects {
@@ -525,16 +531,16 @@ impl Cluster {
         (last, overtaken)
     }
 
-    /// Whoever writes what is not the loop's.
+    /// Identity of writes that are not the loop's.
     fn writer(&self) -> Writer {
-        let identity = Identity { user: self.acting.to_owned(), groups: vec!["system:masters".to_owned()] };
+        let identity = Identity { user: self.user.to_owned(), groups: vec!["system:masters".to_owned()] };
         Writer { identity, manager: "test".to_owned(), dry_run: false, reconciler: String::new() }
     }
 
-    /// Merges a patch into a part of an object, as a user or a node would.
+    /// Merges a patch into an object or a subresource of it, as a user or a node.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If it is rejected.
     pub fn patch(
         &mut self,
         resource: &str,
@@ -542,7 +548,7 @@ impl Cluster {
         part: &str,
         patch: Value,
     ) -> Result<Revision, Status> {
-        let resource_type = kind(resource);
+        let resource_type = find_resource_type(resource);
         let key = Key::from_path(&resource_type.resource, path).expect("a path");
         self.act(|writer, context| {
             let record = context
@@ -564,12 +570,12 @@ impl Cluster {
         })
     }
 
-    /// Deletes an object, as a user would, with options such as `{"propagationPolicy": "Orphan"}`.
+    /// Deletes an object as a user, with options such as `{"propagationPolicy": "Orphan"}`.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If it is rejected.
     pub fn delete(&mut self, resource: &str, path: &str, options: &Value) -> Result<Revision, Status> {
-        let resource_type = kind(resource);
+        let resource_type = find_resource_type(resource);
         let key = Key::from_path(&resource_type.resource, path).expect("a path");
         self.act(|writer, context| {
             let record = context
@@ -580,12 +586,12 @@ impl Cluster {
         })
     }
 
-    /// Deletes a pod if its budget allows it, as whoever drains a node does.
+    /// Evicts a pod, as `kubectl drain` does.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If it is rejected, for example by a disruption budget.
     pub fn evict(&mut self, path: &str) -> Result<Revision, Status> {
-        let resource_type = kind("pods");
+        let resource_type = find_resource_type("pods");
         let key = Key::from_path(&resource_type.resource, path).expect("a path");
         self.act(|writer, context| {
             let record = context
@@ -596,41 +602,41 @@ impl Cluster {
         })
     }
 
-    /// Binds a pod to a node, as a scheduler would.
+    /// Binds a pod to a node, as a scheduler.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If it is rejected.
     pub fn bind(&mut self, path: &str, node: &str) -> Result<Revision, Status> {
-        let key = Key::from_path(&kind("pods").resource, path).expect("a path");
+        let key = Key::from_path(&find_resource_type("pods").resource, path).expect("a path");
         let binding_object =
             value!({"metadata": {"name": (key.name())}, "target": {"kind": "Node", "name": (node)}});
         let namespace = key.namespace().unwrap_or_default();
         self.act(|writer, context| binding::bind(&binding_object, namespace, writer, context))
     }
 
-    /// An object as it is stored.
+    /// Returns an object as it is stored.
     #[must_use]
     pub fn get(&self, resource: &str, path: &str) -> Option<Value> {
-        let key = Key::from_path(&kind(resource).resource, path).ok()?;
+        let key = Key::from_path(&find_resource_type(resource).resource, path).ok()?;
         self.store.snapshot().get(&key).map(codec::object)
     }
 
-    /// All objects of a resource.
+    /// Returns all objects of a resource.
     #[must_use]
     pub fn list(&self, resource: &str) -> Vec<Value> {
         let snapshot = self.store.snapshot();
-        let table = snapshot.table(&kind(resource).resource);
+        let table = snapshot.table(&find_resource_type(resource).resource);
         table.into_iter().flat_map(|table| table.iter()).map(codec::object).collect()
     }
 
-    /// Plays the part of the nodes: every pod runs and is ready; every deleted pod goes at once.
+    /// Acts for the nodes: pending pods run and are ready, terminating pods are removed.
     pub fn run_pods(&mut self) {
         for pod in self.list("pods") {
             self.run_pod(&pod);
         }
     }
 
-    /// As [`Cluster::run_pods`], but for some of them; others fail.
+    /// Acts for the nodes as [`Cluster::run_pods`], for some of the pods. Some others fail.
     pub fn run_some_pods(&mut self) {
         for pod in self.list("pods") {
             match self.rng.u8(..16) {
@@ -644,7 +650,7 @@ impl Cluster {
         }
     }
 
-    /// As [`Cluster::run_pods`], but for one of them.
+    /// Acts for the node of one pod as [`Cluster::run_pods`].
     pub fn run_pod(&mut self, pod: &Value) {
         if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
             let _ = self.delete("pods", &path(pod), &value!({"gracePeriodSeconds": 0}));
@@ -656,7 +662,7 @@ impl Cluster {
         }
     }
 
-    /// Lets the loop and the nodes go on by turns until both rest.
+    /// Settles the loop and acts for the nodes until neither has work.
     pub fn settle_with_pods(&mut self) {
         for _ in 0..TURNS_MAX {
             self.settle();
@@ -668,10 +674,10 @@ impl Cluster {
         }
     }
 
-    /// Demands that no controller wants anything: quiet means quiet.
+    /// Checks that no controller has anything to write.
     ///
     /// # Panics
-    /// If one does.
+    /// If one has.
     pub fn assert_quiet(&mut self) {
         self.observe();
         let gaps = self.engine.gaps(self.now, Seed(self.rng.u64(..)));
@@ -679,9 +685,9 @@ impl Cluster {
     }
 }
 
-impl Watching {
-    /// Tells what changed. Where the store no longer knows what did, the whole resource is taken in anew.
-    fn tell(&mut self, store: &Store, engine: &mut Engine, now: Time, events_max: usize) {
+impl ResourceWatch {
+    /// Delivers up to `events_max` events. Lists the resource if the store has compacted them.
+    fn deliver(&mut self, store: &Store, engine: &mut Engine, now: Time, events_max: usize) {
         for _ in 0..events_max {
             let event = match self.cursor.as_mut().map(Cursor::try_next) {
                 Some(Ok(Some(event))) => event,
@@ -693,10 +699,10 @@ impl Watching {
             };
             let key = event.after.key(&self.resource);
             let Some(observed) = objects::observed(key, &event) else { continue };
-            if self.told.len() == TOLD_MAX {
-                self.told.pop_front();
+            if self.delivered.len() == DELIVERED_MAX {
+                self.delivered.pop_front();
             }
-            self.told.push_back(observed.clone());
+            self.delivered.push_back(observed.clone());
             engine.observe(observed, now);
         }
     }
@@ -709,14 +715,14 @@ impl Watching {
             objects::object(key, record)
         });
         engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);
-        self.told.clear();
+        self.delivered.clear();
         self.cursor = Some(cursor);
     }
 }
 
-fn kind(resource: &str) -> &'static ResourceType {
+fn find_resource_type(resource: &str) -> &'static ResourceType {
     let resource = setpoint_api::Resource::new(resource).expect("a resource");
-    resource_types::storage_type(&resource).unwrap_or_else(|| panic!("there are no {resource}"))
+    resource_types::storage_type(&resource).unwrap_or_else(|| panic!("unknown resource {resource}"))
 }
 
 fn typed(resource_type: &ResourceType, mut object: Value) -> Value {
@@ -728,10 +734,10 @@ fn typed(resource_type: &ResourceType, mut object: Value) -> Value {
     }
 }
 
-/// A value from JSON text, for tests.
+/// Parses JSON text.
 ///
 /// # Panics
-/// If the text is no JSON.
+/// If the text is not JSON.
 #[must_use]
 pub fn parsed(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"))

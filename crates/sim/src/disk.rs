@@ -1,9 +1,9 @@
-//! A disk that forgets.
+//! Simulated disk with power cuts and other faults.
 //!
-//! It keeps what a power cut may leave: every write that was not synced survives or not sector by sector, as
-//! the seed picks, in any order; names that were not synced survive as a prefix of what was done to them,
-//! for file systems keep those in a journal. Beside that it can be full, fail a sync, and run on a fuse
-//! that cuts the power before its n-th operation, so that a test can cut between any two.
+//! At a power cut, each sector of an unsynced write survives or not, as the seed decides, and in any order. Unsynced
+//! changes of names survive as a prefix, since file systems keep those in a journal. The disk can also be full, fail a
+//! sync, run out of file descriptors, and cut the power before its n-th operation, so that a test can cut between any
+//! two.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,31 +13,31 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use setpoint_store::disk::{Disk, DiskFile, SECTOR_BYTES};
 
-/// "Too many open files", as Linux numbers it.
+/// Linux error number of "Too many open files".
 const EMFILE: i32 = 24;
 
-/// A simulated disk. Cloning it gives another handle on the same one.
+/// Handle of a simulated disk. A clone is another handle of the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct SimDisk(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The names as programs see them.
+    /// Names as programs see them.
     names: BTreeMap<String, FileId>,
-    /// The names as they were at the last sync.
+    /// Names as of the last sync.
     durable_names: BTreeMap<String, FileId>,
-    /// What was done to names since.
+    /// Changes of names since the last sync.
     pending_names: Vec<NameChange>,
     files: BTreeMap<FileId, FileState>,
     next_id: u64,
     faults: Faults,
     operations: u64,
-    /// The number of files opened and created, and of listings, so far.
+    /// Files opened and created, and listings, so far.
     opens: u64,
-    /// The number of files that are open.
+    /// Files that are open.
     open_files: u64,
     syncs: u64,
-    /// A cut happened: nothing works until [`SimDisk::power_cycle`].
+    /// `true` after a power cut: every operation fails until [`SimDisk::power_cycle`].
     off: bool,
 }
 
@@ -52,74 +52,74 @@ enum NameChange {
 
 #[derive(Clone, Debug, Default)]
 struct FileState {
-    /// The content as programs see it.
+    /// Content as programs see it.
     content: Vec<u8>,
-    /// The content as it was at the last sync.
+    /// Content as of the last sync.
     durable: Vec<u8>,
-    /// What was written since, by sector.
+    /// Writes since the last sync, by sector.
     pending: Vec<(usize, Vec<u8>)>,
 }
 
-/// What goes wrong.
+/// Faults of a disk.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// The power is cut before the operation with this number.
+    /// Number of the operation before which the power is cut.
     pub fuse: Option<u64>,
-    /// The most bytes that all files may have.
+    /// Maximum number of bytes of all files.
     pub capacity: Option<u64>,
-    /// The sync with this number fails.
+    /// Number of the first sync that fails.
     pub failing_sync: Option<u64>,
-    /// Syncs are said to be done, and are not.
+    /// Acknowledges syncs without doing them.
     pub lies: bool,
-    /// The open, create or listing with this number fails with EMFILE, and all later ones work again.
+    /// Number of the open, create or listing that fails with EMFILE. Later ones succeed.
     pub failing_open: Option<u64>,
-    /// The most files that may be open; a listing needs a descriptor of its own while it lasts.
+    /// Maximum number of open files. A listing needs a descriptor while it runs.
     pub descriptors: Option<u64>,
 }
 
 impl SimDisk {
-    /// Says what goes wrong from now on.
+    /// Sets the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.0.lock().faults = faults;
     }
 
-    /// How many operations there were.
+    /// Operations so far.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.0.lock().operations
     }
 
-    /// How many syncs there were.
+    /// Syncs so far.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
     }
 
-    /// The number of files opened and created, and of listings, so far.
+    /// Files opened and created, and listings, so far.
     #[must_use]
     pub fn opens(&self) -> u64 {
         self.0.lock().opens
     }
 
-    /// The number of files that are open.
+    /// Files that are open.
     #[must_use]
     pub fn open_files(&self) -> u64 {
         self.0.lock().open_files
     }
 
-    /// Whether a cut happened.
+    /// `true` after a power cut.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.0.lock().off
     }
 
-    /// How many bytes all files have.
+    /// Bytes of all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.lock().bytes()
     }
 
-    /// Cuts the power, and turns it on again over what `rng` left.
+    /// Cuts the power and restores it. `rng` decides what survives.
     pub fn power_cycle(&self, rng: &mut Rng) {
         let mut inner = self.0.lock();
         let mut changes = std::mem::take(&mut inner.pending_names);
@@ -144,13 +144,13 @@ impl SimDisk {
         inner.faults = Faults::default();
     }
 
-    /// Turns the power on again over all that was written, as if only the process had been killed.
+    /// Restores the power with all writes, as if only the process was killed.
     pub fn power_on(&self) {
         let mut inner = self.0.lock();
         (inner.off, inner.faults) = (false, Faults::default());
     }
 
-    /// Flips a bit of a file, as a failing disk would. False if the file is not that long.
+    /// Flips a bit of a file, as a failing disk does. Returns `false` if the file is shorter.
     pub fn flip(&self, name: &str, position: usize, bit: u8) -> bool {
         let mut inner = self.0.lock();
         let Some(id) = inner.names.get(name).copied() else { return false };
@@ -161,7 +161,7 @@ impl SimDisk {
         true
     }
 
-    /// Cuts a file to `length` bytes, as `truncate` does. False if it is not that long.
+    /// Truncates a file to `length` bytes. Returns `false` if it is shorter.
     pub fn cut(&self, name: &str, length: usize) -> bool {
         let mut inner = self.0.lock();
         let Some(id) = inner.names.get(name).copied() else { return false };
@@ -175,7 +175,7 @@ impl SimDisk {
         true
     }
 
-    /// Replaces a file's content, as with an editor. Returns `false` if there is no such file.
+    /// Replaces the content of a file. Returns `false` if there is no such file.
     pub fn replace(&self, name: &str, content: Vec<u8>) -> bool {
         let mut inner = self.0.lock();
         let Some(id) = inner.names.get(name).copied() else { return false };
@@ -184,7 +184,7 @@ impl SimDisk {
         true
     }
 
-    /// The content of a file.
+    /// Content of a file.
     #[must_use]
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         let inner = self.0.lock();
@@ -193,7 +193,7 @@ impl SimDisk {
 }
 
 impl Inner {
-    /// Counts an operation, and fails it if the power is off.
+    /// Counts an operation. Fails if the power is off.
     fn operate(&mut self) -> io::Result<()> {
         if self.faults.fuse.is_some_and(|fuse| self.operations >= fuse) {
             self.off = true;
@@ -205,7 +205,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Counts an operation that takes a descriptor.
+    /// Counts an operation that needs a file descriptor.
     fn operate_on_descriptor(&mut self) -> io::Result<()> {
         self.operate()?;
         let number = self.opens;
@@ -248,7 +248,7 @@ impl FileState {
         }
     }
 
-    /// Keeps some of what was not synced, in some order.
+    /// Keeps a random part of the unsynced writes, in random order.
     fn lose(&mut self, rng: &mut Rng) {
         let mut pending = std::mem::take(&mut self.pending);
         let survivors = [0, 10, 50, 90, 100][rng.usize(..5)];
@@ -300,7 +300,7 @@ impl Disk for SimDisk {
         let id = inner.find(from)?;
         inner.names.remove(from);
         inner.names.insert(to.to_owned(), id);
-        // A rename is one entry of the journal: a cut never leaves both names, or none.
+        // A rename is one journal entry: a power cut never leaves both names or none.
         inner.pending_names.push(NameChange::Rename(from.to_owned(), to.to_owned(), id));
         Ok(())
     }
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_synced_survives_and_the_rest_may_not() {
+    fn synced_writes_survive_a_power_cut_and_others_may_not() {
         let mut outcomes = std::collections::BTreeSet::new();
         for seed in 0..50 {
             let disk = SimDisk::default();
@@ -406,11 +406,11 @@ mod tests {
             assert_eq!(content.len(), 1024);
             outcomes.insert((content[0], content[512], disk.content("b").is_some()));
         }
-        assert_eq!(outcomes.len(), 8, "every mixture of old and new was seen: {outcomes:?}");
+        assert_eq!(outcomes.len(), 8, "every combination of old and new: {outcomes:?}");
     }
 
     #[test]
-    fn the_fuse_cuts_and_power_comes_back() {
+    fn fuse_cuts_the_power_until_the_power_cycle() {
         let disk = SimDisk::default();
         disk.set_faults(Faults { fuse: Some(1), ..Faults::default() });
         assert!(disk.create("a").is_ok());
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_takes_no_more_bytes_but_lets_old_ones_be_overwritten() {
+    fn full_disk_rejects_growth_and_allows_overwriting() {
         let disk = SimDisk::default();
         let file = disk.create("a").unwrap();
         file.write_at(0, &[0; 100]).unwrap();

@@ -1,45 +1,39 @@
-//! A log whose disk can be full: then it refuses what would need room, as the log on a real disk does.
+//! Log whose disk can be full: it then refuses proposals that need space, as the disk log does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use setpoint_api::{Revision, Time};
-use setpoint_store::log::{Chore, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict};
+use setpoint_store::log::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict};
 use setpoint_store::{Commit, Proposal, Refusal, Snapshot};
 
-/// The switch of a [`FullLog`].
+/// Switch of a [`FullLog`].
 #[derive(Clone, Debug, Default)]
-pub struct Full(Arc<AtomicBool>);
+pub struct DiskFullSwitch(Arc<AtomicBool>);
 
-impl Full {
-    /// Fills the disk, or makes room.
+impl DiskFullSwitch {
+    /// Makes the disk full, or frees space.
     pub fn set(&self, full: bool) {
         self.0.store(full, Ordering::Relaxed);
     }
 
-    /// Whether the disk is full.
+    /// `true` if the disk is full.
     #[must_use]
-    pub fn is(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A log that refuses puts while its switch is on; deletes are admitted.
+/// Log that refuses puts and admits deletes while its switch is on.
 pub struct FullLog {
     log: Box<dyn Log>,
-    full: Full,
+    full: DiskFullSwitch,
 }
 
 impl FullLog {
-    /// An empty log in memory with this switch.
+    /// Wraps a log with this switch.
     #[must_use]
-    pub fn new(full: Full) -> FullLog {
-        FullLog::over(Box::new(MemoryLog::default()), full)
-    }
-
-    /// A log of one's own with this switch.
-    #[must_use]
-    pub fn over(log: Box<dyn Log>, full: Full) -> FullLog {
+    pub fn new(log: Box<dyn Log>, full: DiskFullSwitch) -> FullLog {
         FullLog { log, full }
     }
 }
@@ -50,7 +44,7 @@ impl Log for FullLog {
     }
 
     fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
-        if !self.full.is() {
+        if !self.full.is_full() {
             return self.log.append(batch, heads);
         }
         let deletes: Vec<Proposal> = batch.iter().filter(|one| one.only_deletes()).cloned().collect();

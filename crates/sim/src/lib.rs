@@ -1,18 +1,22 @@
-//! Does it always converge? What tests stand on: worlds owned by a seed, oracles, checkers and suites.
+//! Test harness: simulations that one seed determines, reference models, checkers and conformance suites. Not part of
+//! the product.
 //!
-//! Nothing here is part of the product. [`cluster`] is the whole control plane in one thread on a virtual clock,
-//! [`campaign`] puts it under faults.
-//! [`full_log`] has no room at times; [`disk`] loses what was not synced; [`watch`] checks the promises that
-//! a watch makes; [`model`] is a naive store and [`store_world`] sets it beside the real one. [`log_suite`]
-//! holds every log to the same claims, [`redb_log`] is a second log to run it on, [`naive`] is what a log
-//! would be if it could be slow, and [`linear`] judges histories recorded from many threads. [`cost`] counts
-//! instructions and judges how they grow.
+//! - [`cluster`]: the whole control plane in one thread on a virtual clock. [`campaign`]: the same under faults.
+//! - [`scenario`]: a small campaign for the tests of one area.
+//! - [`disk`]: a disk that loses unsynced writes at a power cut. [`full_log`]: a log whose disk can be full.
+//! - [`model`]: a reference store. [`store_world`]: the product's store compared with it.
+//! - [`log_suite`]: conformance tests for every log. [`naive`]: their reference log. [`redb_log`]: a second
+//!   implementation.
+//! - [`watch`]: checkers for the guarantees of a watch. [`linear`]: a linearizability checker.
+//! - [`cost`]: counts instructions and checks how they grow.
+//!
+//! Start at [`cluster`].
 
 pub mod campaign;
 pub mod cluster;
 pub mod cost;
 pub mod disk;
-pub mod full_log;
+mod full_log;
 pub mod linear;
 pub mod log_suite;
 pub mod model;
@@ -20,4 +24,4 @@ pub mod naive;
 pub mod redb_log;
 pub mod scenario;
 pub mod store_world;
-pub mod watch;
+mod watch;

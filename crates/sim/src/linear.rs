@@ -1,11 +1,11 @@
-//! Is there one order that explains what many threads saw?
+//! Linearizability checker for histories of one register.
 //!
-//! A history of one register is *linearizable* if its operations can be put in one order that keeps to real time
-//! (what was answered before another was invoked comes first) and in which every answer is what a lone client
-//! would have got. [`check`] searches for such an order: Wing and Gong's search, with Lowe's memory of the states
-//! it has been in. [`check_order`] asks the simpler question for what already carries a number.
+//! A history is *linearizable* if its operations have one total order that respects real time (an operation that was
+//! answered before another was invoked comes first) and in which every answer is what a single client would get.
+//! [`check`] searches for such an order by the algorithm of Wing and Gong, with Lowe's cache of visited states.
+//! [`check_order`] checks operations that already have a position in an order.
 //!
-//! Instants are ticks of one shared counter ([`Ticks`]), not times: they order what threads did, exactly.
+//! Instants are values of one shared counter ([`Ticks`]), not times, so they order the actions of all threads exactly.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,69 +13,69 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
-/// The counter that orders invocations and answers.
+/// Counter that orders invocations and answers.
 #[derive(Debug, Default)]
 pub struct Ticks(AtomicU64);
 
 impl Ticks {
-    /// The next instant.
+    /// Returns the next instant.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::SeqCst)
     }
 }
 
-/// What a register holds: a number that stands for a value, or nothing.
-pub type State = Option<u64>;
+/// State of a register: a number that stands for a value, or nothing.
+pub type RegisterState = Option<u64>;
 
-/// What a client asked for.
+/// Operation that a client invokes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// What is there?
+    /// Reads the register.
     Get,
-    /// Put this, whatever is there.
+    /// Writes unconditionally.
     Put(u64),
-    /// Put this if that is there.
+    /// Compare-and-swap.
     Swap {
-        /// What must be there.
-        expected: State,
-        /// What is to be put.
+        /// State that must be present.
+        expected: RegisterState,
+        /// Value to write.
         new: u64,
     },
-    /// Delete if there is anything.
+    /// Deletes a value, if there is one.
     Delete,
-    /// Delete if this is there.
+    /// Deletes this value.
     DeleteIf(u64),
 }
 
-/// What a client was told.
+/// Answer to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A get found this.
-    Found(State),
-    /// It was done.
+    /// State that a `Get` found.
+    Found(RegisterState),
+    /// The operation took effect.
     Done,
-    /// It was not done, for this was there.
-    Refused(State),
-    /// Nothing: it may have been done, may yet be, or never will.
+    /// The operation had no effect, because the register had this state.
+    Refused(RegisterState),
+    /// No answer: the operation may have taken effect, may still, or never will.
     Unknown,
 }
 
-/// One operation of a history.
+/// Operation of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What was asked.
+    /// The invocation.
     pub call: Call,
-    /// What was answered.
+    /// The answer.
     pub answer: Answer,
-    /// When it was asked.
+    /// Instant of the invocation.
     pub invoked: u64,
-    /// When it was answered; ignored if the answer is [`Answer::Unknown`].
+    /// Instant of the answer; ignored for [`Answer::Unknown`].
     pub answered: u64,
 }
 
 impl Operation {
-    /// The state after it, if in `state` it is answered as it was.
-    fn apply(&self, state: State) -> Option<State> {
+    /// Returns the state after the operation, if its answer is possible in `state`.
+    fn apply(&self, state: RegisterState) -> Option<RegisterState> {
         let (allowed, after) = match self.call {
             Call::Get => return (self.answer == Answer::Found(state)).then_some(state),
             Call::Put(new) => (true, Some(new)),
@@ -96,15 +96,15 @@ impl Operation {
     }
 }
 
-/// No order explains a history.
+/// A history without a valid order.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{placed} operations can be ordered and leave {state:?}; none of these can come next: {}", List(.stuck))]
 pub struct NotLinearizable {
-    /// How many operations the longest order holds that could be found.
+    /// Number of operations in the longest partial order that was found.
     pub placed: usize,
-    /// What the register holds after them.
-    pub state: State,
-    /// The operations of which one would have to come next.
+    /// State after those operations.
+    pub state: RegisterState,
+    /// Operations of which one would have to come next.
     pub stuck: Vec<Operation>,
 }
 
@@ -119,32 +119,32 @@ impl fmt::Display for List<'_> {
     }
 }
 
-/// Finds an order of the operations of one register, which at first holds nothing, as indexes into `history`.
+/// Finds an order of the operations on one register, which is empty at first. Returns indexes into `history`.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no such order.
 pub fn check(history: &[Operation]) -> Result<Vec<usize>, NotLinearizable> {
-    Search::new(history).run()
+    OrderSearch::new(history).run()
 }
 
-struct Search<'a> {
+struct OrderSearch<'a> {
     history: &'a [Operation],
-    /// Indexes by the instant of invocation.
+    /// Indexes in order of invocation.
     by_invocation: Vec<usize>,
-    /// A bit for each operation that is placed.
+    /// One bit per operation: set if it is placed.
     placed: Vec<u64>,
-    state: State,
-    /// What is placed, in order, with the state before it.
-    order: Vec<(usize, State)>,
-    /// Where the search has been: coming there again leads nowhere new.
-    seen: BTreeSet<(Vec<u64>, State)>,
+    state: RegisterState,
+    /// Placed operations in order, each with the state before it.
+    order: Vec<(usize, RegisterState)>,
+    /// Visited combinations of placed operations and state: visiting one again leads nowhere new.
+    seen: BTreeSet<(Vec<u64>, RegisterState)>,
 }
 
-impl<'a> Search<'a> {
-    fn new(history: &'a [Operation]) -> Search<'a> {
+impl<'a> OrderSearch<'a> {
+    fn new(history: &'a [Operation]) -> OrderSearch<'a> {
         let mut by_invocation: Vec<usize> = (0..history.len()).collect();
         by_invocation.sort_by_key(|at| history[*at].invoked);
-        Search {
+        OrderSearch {
             history,
             by_invocation,
             placed: vec![0; history.len().div_ceil(64)],
@@ -156,7 +156,7 @@ impl<'a> Search<'a> {
 
     fn run(mut self) -> Result<Vec<usize>, NotLinearizable> {
         let mut best = self.failure();
-        // For every depth the candidates that are still to be tried.
+        // Candidates that remain to be tried, for each depth.
         let mut untried = vec![self.candidates()];
         while let Some(candidates) = untried.last_mut() {
             if self.is_complete() {
@@ -181,13 +181,13 @@ impl<'a> Search<'a> {
         Err(best)
     }
 
-    /// Whether all is placed that was answered.
+    /// `true` if every operation with an answer is placed.
     fn is_complete(&self) -> bool {
         (0..self.history.len()).all(|at| self.is_placed(at) || self.history[at].answer == Answer::Unknown)
     }
 
-    /// The operations that may come next: those that were invoked before any other that is left was answered.
-    /// The last one is to be tried first: it is the one invoked first.
+    /// Returns the operations that may come next: those invoked before any remaining one was answered. In reverse
+    /// order of invocation, since the last one is tried first.
     fn candidates(&self) -> Vec<usize> {
         let mut candidates = Vec::new();
         let mut first_answer = u64::MAX;
@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
         self.placed[at / 64] & (1 << (at % 64)) != 0
     }
 
-    fn place(&mut self, at: usize, after: State) {
+    fn place(&mut self, at: usize, after: RegisterState) {
         self.placed[at / 64] |= 1 << (at % 64);
         self.order.push((at, self.state));
         self.state = after;
@@ -226,35 +226,36 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Something that has a place in an order, and when it was asked for and answered.
+/// Operation with a known position in an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// Its place.
-    pub place: u64,
-    /// When it was asked for.
+pub struct OrderedOperation {
+    /// Position in the order.
+    pub position: u64,
+    /// Instant of the invocation.
     pub invoked: u64,
-    /// When it was answered.
+    /// Instant of the answer.
     pub answered: u64,
 }
 
-/// Says whether places agree with real time: what was answered before another was invoked is not placed after it.
+/// Checks that positions respect real time: an operation that was answered before another was invoked has no higher
+/// position.
 ///
 /// # Errors
-/// Two marks that disagree, the one that came first in real time first.
-pub fn check_order(marks: &[Mark]) -> Result<(), (Mark, Mark)> {
-    let mut marks = marks.to_vec();
-    marks.sort_by_key(|mark| std::cmp::Reverse(mark.place));
-    // Of all marks with a greater place, the one that was answered first.
-    let mut earliest: Option<Mark> = None;
-    for same_place in marks.chunk_by(|a, b| a.place == b.place) {
-        for mark in same_place {
+/// Two operations that violate it, the earlier one in real time first.
+pub fn check_order(operations: &[OrderedOperation]) -> Result<(), (OrderedOperation, OrderedOperation)> {
+    let mut operations = operations.to_vec();
+    operations.sort_by_key(|one| std::cmp::Reverse(one.position));
+    // Among operations with a higher position, the one that was answered first.
+    let mut earliest: Option<OrderedOperation> = None;
+    for same_position in operations.chunk_by(|a, b| a.position == b.position) {
+        for one in same_position {
             if let Some(later) = earliest
-                && later.answered < mark.invoked
+                && later.answered < one.invoked
             {
-                return Err((later, *mark));
+                return Err((later, *one));
             }
         }
-        let first = same_place.iter().copied().chain(earliest).min_by_key(|mark| mark.answered);
+        let first = same_position.iter().copied().chain(earliest).min_by_key(|one| one.answered);
         earliest = first;
     }
     Ok(())

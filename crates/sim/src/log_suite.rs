@@ -1,8 +1,8 @@
-//! One suite for every log.
+//! Conformance suite for logs.
 //!
-//! Each claim is a function that panics when a log breaks it. A log takes part by implementing [`Subject`]; the
-//! macro [`log_claims!`](crate::log_claims) makes a test of every claim, so that a failure names both. What a
-//! log holds is compared with [`Naive`], commit by commit and bit by bit, after every claim's work.
+//! Each claim is a function that panics if a log violates it. A log takes part by implementing [`LogFactory`]; the
+//! macro [`log_claims!`](crate::log_claims) makes one test per claim. After each claim the content of the log is
+//! compared with a [`NaiveLog`], commit by commit and byte by byte.
 
 mod appending;
 mod compacting;
@@ -19,90 +19,91 @@ pub use compacting::*;
 pub use random::*;
 pub use reading::*;
 
-use crate::naive::{Naive, objects_of};
+use crate::naive::{NaiveLog, objects_of};
 
-/// After everything.
+/// Revision after all others.
 const END: Revision = Revision(u64::MAX);
 
-/// Makes the logs that the claims are tried on.
-pub trait Subject {
-    /// A log that holds nothing, not yet replayed.
-    fn fresh(&mut self) -> Box<dyn Log>;
+/// Creates the logs under test.
+pub trait LogFactory {
+    /// Returns an empty log that is not replayed yet.
+    fn create(&mut self) -> Box<dyn Log>;
 
-    /// Lets go of a log and opens it again, not yet replayed; gives it back as it is if it would be lost.
+    /// Closes a log and reopens it, not replayed yet. Returns the log unchanged as an error if its content would be
+    /// lost.
     fn reopen(&mut self, log: Box<dyn Log>) -> Result<Box<dyn Log>, Box<dyn Log>>;
 }
 
-/// Makes a test of each claim of the suite, on the subject that the expression gives.
+/// Makes one test per claim of the suite, on the factory that the expression returns.
 #[macro_export]
 macro_rules! log_claims {
-    ($subject:expr) => {
-        $crate::log_claims! { $subject =>
-            an_empty_log_holds_nothing
+    ($factory:expr) => {
+        $crate::log_claims! { $factory =>
+            empty_log_holds_nothing
             revisions_count_from_one_without_gaps
-            every_kind_of_precondition_is_judged
+            every_kind_of_precondition_is_checked
             preconditions_see_the_commits_before_them_in_the_batch
-            guards_are_judged_in_order_and_change_nothing
-            a_conflict_names_the_key_and_both_revisions
-            a_refused_proposal_leaves_no_trace
-            a_commit_is_all_or_nothing
+            guards_are_checked_in_order_and_write_nothing
+            conflict_names_the_key_and_both_revisions
+            refused_proposal_leaves_no_trace
+            commit_is_atomic
             two_keys_of_one_resource_are_refused
-            what_is_made_together_is_admitted_or_refused_together
-            what_no_state_could_admit_is_refused
-            the_largest_commit_is_admitted
-            a_delete_of_nothing_is_refused
-            a_batch_may_be_empty_or_refused_as_a_whole
-            what_was_acknowledged_comes_back_in_order
-            reading_twice_gives_the_same
-            every_part_of_a_commit_comes_back_bit_for_bit
-            a_tail_starts_and_ends_at_any_revision
-            a_tail_from_past_the_end_is_empty
-            a_reader_sees_what_was_appended_after_it_was_made
-            a_reader_beside_the_writer_sees_a_prefix
-            the_base_is_no_newer_than_asked
+            chained_proposals_are_admitted_or_refused_together
+            invalid_proposals_are_refused
+            largest_commit_is_admitted
+            delete_of_a_missing_key_is_refused
+            batch_may_be_empty_or_refused_as_a_whole
+            acknowledged_commits_are_read_in_order
+            reading_twice_returns_the_same
+            every_part_of_a_commit_is_read_back_exactly
+            tail_starts_and_ends_at_any_revision
+            tail_after_the_end_is_empty
+            reader_sees_commits_appended_after_it_was_opened
+            concurrent_reader_sees_a_prefix_of_the_commits
+            base_is_no_newer_than_requested
             compaction_keeps_state_and_revision
             compaction_of_an_empty_log_changes_nothing
-            compaction_twice_in_a_row_is_as_good_as_once
-            appends_go_on_between_compactions
+            second_compaction_changes_nothing
+            appends_continue_between_compactions
             commits_made_during_a_compaction_are_kept
-            a_late_compaction_does_not_undo_a_newer_one
-            a_compaction_that_was_given_up_changes_nothing
-            what_lies_before_the_floor_is_called_compacted
-            publishing_and_chores_lose_nothing
-            random_batches_give_what_a_list_would
+            late_compaction_does_not_undo_a_newer_one
+            abandoned_compaction_changes_nothing
+            revisions_before_the_floor_are_reported_as_compacted
+            publishing_and_maintenance_lose_nothing
+            random_batches_match_the_reference_log
         }
     };
-    ($subject:expr => $($claim:ident)*) => {
+    ($factory:expr => $($claim:ident)*) => {
         $(#[test]
         fn $claim() {
-            $crate::log_suite::$claim(&mut $subject);
+            $crate::log_suite::$claim(&mut $factory);
         })*
     };
 }
 
-/// A log under test, and what it should hold.
-pub(crate) struct Bench<'a> {
-    subject: &'a mut dyn Subject,
+/// Log under test with its expected content.
+pub(crate) struct LogTest<'a> {
+    factory: &'a mut dyn LogFactory,
     log: Option<Box<dyn Log>>,
-    naive: Naive,
+    naive: NaiveLog,
 }
 
-impl<'a> Bench<'a> {
-    fn new(subject: &'a mut dyn Subject) -> Bench<'a> {
-        let mut log = subject.fresh();
+impl<'a> LogTest<'a> {
+    fn new(factory: &'a mut dyn LogFactory) -> LogTest<'a> {
+        let mut log = factory.create();
         let replayed = replay(&mut *log);
-        assert_eq!((replayed.base.revision(), replayed.commits.len()), (Revision::ZERO, 0), "not fresh");
-        Bench { subject, log: Some(log), naive: Naive::default() }
+        assert_eq!((replayed.base.revision(), replayed.commits.len()), (Revision::ZERO, 0), "not empty");
+        LogTest { factory, log: Some(log), naive: NaiveLog::default() }
     }
 
     fn log(&mut self) -> &mut dyn Log {
-        self.log.as_deref_mut().expect("there is a log between claims")
+        self.log.as_deref_mut().expect("a log is open")
     }
 
-    /// Appends a batch, and notes what was admitted.
+    /// Appends a batch, and applies the admitted proposals to the reference.
     fn append(&mut self, batch: &[Proposal]) -> Vec<Verdict> {
-        let log = self.log.as_deref_mut().expect("there is a log between claims");
-        let verdicts = log.append(batch, &self.naive).expect("the log takes a batch");
+        let log = self.log.as_deref_mut().expect("a log is open");
+        let verdicts = log.append(batch, &self.naive).expect("the log accepts a batch");
         assert_eq!(verdicts.len(), batch.len(), "a verdict for each proposal");
         for (proposal, verdict) in batch.iter().zip(&verdicts) {
             if let Ok(revision) = verdict {
@@ -115,7 +116,7 @@ impl<'a> Bench<'a> {
 
     /// Appends one proposal that must be admitted.
     fn commit(&mut self, proposal: Proposal) -> Revision {
-        self.append(&[proposal]).remove(0).expect("nothing speaks against it")
+        self.append(&[proposal]).remove(0).expect("the proposal is valid")
     }
 
     /// Appends one proposal that must be refused.
@@ -123,7 +124,7 @@ impl<'a> Bench<'a> {
         self.append(&[proposal]).remove(0).expect_err("this must be refused")
     }
 
-    /// Reads everything back, by a reader and, where the log outlives its handle, by opening it again.
+    /// Compares the content, by a reader and, if the log is persistent, after reopening it.
     fn check(&mut self) {
         self.check_reader();
         if self.reopen() {
@@ -158,10 +159,10 @@ impl<'a> Bench<'a> {
         );
     }
 
-    /// Ends the log and opens it again; false if it would not outlive that.
+    /// Closes and reopens the log. Returns `false` if it is not persistent.
     fn reopen(&mut self) -> bool {
-        let log = self.log.take().expect("there is a log between claims");
-        match self.subject.reopen(log) {
+        let log = self.log.take().expect("a log is open");
+        match self.factory.reopen(log) {
             Ok(mut log) => {
                 let replayed = replay(&mut *log);
                 self.log = Some(log);
@@ -185,7 +186,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What a replay gave.
+/// Result of a replay.
 #[derive(Default)]
 struct Replayed {
     base: Snapshot,
@@ -237,6 +238,6 @@ fn is_compacted(result: Result<(), LogError>) -> Option<Revision> {
     match result {
         Ok(()) => None,
         Err(LogError::Compacted { floor }) => Some(floor),
-        Err(other) => panic!("neither there nor compacted: {other}"),
+        Err(other) => panic!("neither readable nor compacted: {other}"),
     }
 }

@@ -1,20 +1,20 @@
-//! A store so simple that it is obviously right: every state there ever was, as a plain map.
+//! Reference store: every state there ever was, as a plain map.
 
 use std::collections::BTreeMap;
 
 use setpoint_api::{Key, Revision};
 use setpoint_store::{Expect, Snapshot};
 
-/// What a key holds: the revision that put it, and the value with that revision filled in.
+/// Revision that put a key, and the value with that revision filled in.
 pub type Version = (Revision, Vec<u8>);
 
-/// Everything at one revision.
+/// All keys at one revision.
 pub type State = BTreeMap<Key, Version>;
 
-/// One change: a value that is the same at every revision, or a delete.
+/// One change: a value without a hole for its revision, or a delete.
 pub type Change = (Key, Expect, Option<Vec<u8>>);
 
-/// All states, the first being empty.
+/// All states; the first one is empty.
 #[derive(Clone, Debug)]
 pub struct Model {
     states: Vec<State>,
@@ -27,25 +27,25 @@ impl Default for Model {
 }
 
 impl Model {
-    /// The newest revision.
+    /// Newest revision.
     #[must_use]
     pub fn revision(&self) -> Revision {
         Revision(self.states.len() as u64 - 1)
     }
 
-    /// The newest state.
+    /// Newest state.
     #[must_use]
     pub fn newest(&self) -> &State {
         self.states.last().expect("there is always a first state")
     }
 
-    /// The state at `revision`.
+    /// State at a revision.
     #[must_use]
     pub fn at(&self, revision: Revision) -> &State {
         &self.states[usize::try_from(revision.0).expect("a test has few revisions")]
     }
 
-    /// Makes the changes if all expectations hold.
+    /// Applies the changes if all expectations hold.
     pub fn commit(&mut self, changes: &[Change]) -> Option<Revision> {
         let revision = self.revision().next();
         let mut state = self.newest().clone();
@@ -66,13 +66,13 @@ impl Model {
         Some(revision)
     }
 
-    /// Forgets everything after `revision`.
+    /// Forgets all states after a revision.
     pub fn truncate(&mut self, revision: Revision) {
         self.states.truncate(usize::try_from(revision.0).expect("a test has few revisions") + 1);
     }
 }
 
-/// The content of a snapshot in the model's form.
+/// Returns the content of a snapshot in the form of the model.
 #[must_use]
 pub fn state_of(snapshot: &Snapshot) -> State {
     let mut state = State::new();

@@ -1,4 +1,4 @@
-//! A log as anybody would first write it down: all commits in a list, and every question answered by walking it.
+//! Reference log: all commits in a list, with every query answered by a scan.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,30 @@ use setpoint_store::log::{Chore, Heads, Log, LogError, LogReader, LogStat, Repla
 use setpoint_store::record::Envelope;
 use setpoint_store::{Retention, Snapshot, Store};
 
-/// One object, in parts that can be compared bit for bit.
+/// Object in parts that can be compared exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
-    /// The revision that put it.
+pub struct NaiveObject {
+    /// Revision that put it.
     pub revision: Revision,
-    /// When that was.
+    /// Time of that commit.
     pub time: Time,
-    /// The value, the hole and the expiry.
+    /// Value, hole and expiry.
     pub body: Body,
     /// Labels, fields and cause.
     pub envelope: Envelope,
 }
 
 /// All objects at one revision.
-pub type Objects = BTreeMap<Key, Object>;
+pub type Objects = BTreeMap<Key, NaiveObject>;
 
-/// All objects of a snapshot.
+/// Returns all objects of a snapshot.
 #[must_use]
 pub fn objects_of(snapshot: &Snapshot) -> Objects {
     let mut objects = Objects::new();
     for (resource, table) in snapshot.tables() {
         for record in table.iter() {
             let key = Key::from_path(resource, record.path()).expect("a record lies at a key");
-            let object = Object {
+            let object = NaiveObject {
                 revision: record.revision(),
                 time: record.time(),
                 body: record.body(),
@@ -43,13 +43,13 @@ pub fn objects_of(snapshot: &Snapshot) -> Objects {
     objects
 }
 
-/// The commits that make a snapshot out of nothing: for each revision what it put and nobody replaced, and one
-/// without writes at the end, so that the revision comes out right.
+/// Returns commits whose replay gives a snapshot: for each revision the writes that are still current, and an empty
+/// commit at the end if the last revision has none.
 #[must_use]
 pub fn commits_of(snapshot: &Snapshot) -> Vec<Commit> {
     let mut commits: BTreeMap<Revision, Commit> = BTreeMap::new();
     for (key, object) in objects_of(snapshot) {
-        let Object { revision, time, body, envelope } = object;
+        let NaiveObject { revision, time, body, envelope } = object;
         let commit = commits.entry(revision).or_insert(Commit { revision, time, writes: Vec::new() });
         commit.writes.push(Write { key, body: Some(body), envelope });
     }
@@ -60,48 +60,48 @@ pub fn commits_of(snapshot: &Snapshot) -> Vec<Commit> {
     commits.into_values().collect()
 }
 
-/// The snapshot that `commits` make, the way every store makes its own: by replay.
+/// Returns the snapshot that a replay of `commits` gives.
 #[must_use]
 pub fn snapshot_of(commits: impl IntoIterator<Item = Commit>) -> Snapshot {
-    let past = Box::new(Past(commits.into_iter().collect()));
+    let past = Box::new(ReplayOnlyLog(commits.into_iter().collect()));
     Store::open(past, Retention::default(), |_| ()).expect("a list is always readable").snapshot()
 }
 
 /// All commits since the first.
 #[derive(Clone, Debug, Default)]
-pub struct Naive {
-    /// They are all here; nothing is ever folded.
+pub struct NaiveLog {
+    /// The commits in order; never compacted.
     pub commits: Vec<Commit>,
 }
 
-impl Naive {
-    /// The last revision.
+impl NaiveLog {
+    /// Last revision.
     #[must_use]
     pub fn head(&self) -> Revision {
         self.commits.last().map_or(Revision::ZERO, |commit| commit.revision)
     }
 
-    /// Notes that `proposal` became the next commit.
+    /// Appends `proposal` as the next commit.
     pub fn admit(&mut self, proposal: &Proposal) {
         let writes = proposal.writes().cloned().collect();
         self.commits.push(Commit { revision: self.head().next(), time: proposal.time(), writes });
     }
 
-    /// The commits after `after`, up to `until`.
+    /// Returns the commits after `after`, up to `until`.
     #[must_use]
     pub fn between(&self, after: Revision, until: Revision) -> Vec<Commit> {
         let wanted = |commit: &&Commit| commit.revision > after && commit.revision <= until;
         self.commits.iter().filter(wanted).cloned().collect()
     }
 
-    /// All objects at `revision`.
+    /// Returns all objects at a revision.
     #[must_use]
     pub fn objects_at(&self, revision: Revision) -> Objects {
         let mut objects = Objects::new();
         for Commit { revision, time, writes } in self.between(Revision::ZERO, revision) {
             for Write { key, body, envelope } in writes {
                 match body {
-                    Some(body) => drop(objects.insert(key, Object { revision, time, body, envelope })),
+                    Some(body) => drop(objects.insert(key, NaiveObject { revision, time, body, envelope })),
                     None => drop(objects.remove(&key)),
                 }
             }
@@ -109,14 +109,14 @@ impl Naive {
         objects
     }
 
-    /// The newest state, as the store would hand it to the log.
+    /// Returns the newest state, as the store passes it to a log.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         snapshot_of(self.commits.iter().cloned())
     }
 }
 
-impl Heads for Naive {
+impl Heads for NaiveLog {
     fn head(&self, key: &Key) -> Option<Revision> {
         for commit in self.commits.iter().rev() {
             if let Some(write) = commit.writes.iter().find(|write| write.key == *key) {
@@ -127,27 +127,27 @@ impl Heads for Naive {
     }
 }
 
-/// A list of commits, to be replayed and nothing else.
-struct Past(Vec<Commit>);
+/// List of commits that can only be replayed.
+struct ReplayOnlyLog(Vec<Commit>);
 
-impl Past {
-    fn no<T>() -> Result<T, LogError> {
-        Err(LogError::Engine("the past cannot be changed".to_owned()))
+impl ReplayOnlyLog {
+    fn unsupported<T>() -> Result<T, LogError> {
+        Err(LogError::Engine("replay only".to_owned()))
     }
 }
 
-impl Log for Past {
+impl Log for ReplayOnlyLog {
     fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
         self.0.drain(..).for_each(|commit| into.commit(commit));
         Ok(())
     }
 
     fn append(&mut self, _: &[Proposal], _: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
-        Past::no()
+        ReplayOnlyLog::unsupported()
     }
 
     fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(Past(Vec::new()))
+        Box::new(ReplayOnlyLog(Vec::new()))
     }
 
     fn chore(&mut self, _: &Snapshot, _: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
@@ -155,7 +155,7 @@ impl Log for Past {
     }
 
     fn compact(&mut self, _: &Snapshot, _: Time) -> Result<Box<dyn Chore>, LogError> {
-        Past::no()
+        ReplayOnlyLog::unsupported()
     }
 
     fn stat(&self) -> LogStat {
@@ -163,13 +163,13 @@ impl Log for Past {
     }
 }
 
-impl LogReader for Past {
+impl LogReader for ReplayOnlyLog {
     fn base(&mut self, _: Revision) -> Result<Snapshot, LogError> {
-        Past::no()
+        ReplayOnlyLog::unsupported()
     }
 
     fn tail(&mut self, _: Revision, _: Revision, _: &mut dyn FnMut(Commit)) -> Result<(), LogError> {
-        Past::no()
+        ReplayOnlyLog::unsupported()
     }
 }
 
@@ -180,11 +180,11 @@ mod tests {
     use setpoint_store::{Cause, Draft, Expect};
 
     #[test]
-    fn a_snapshot_comes_back_from_the_commits_it_is_made_of() {
+    fn snapshot_equals_the_replay_of_its_commits() {
         let pods = Resource::new("pods").unwrap();
         let key = |path| Key::from_path(&pods, path).unwrap();
         let proposal = || Proposal::new(Cause::default(), Time(3));
-        let mut naive = Naive::default();
+        let mut naive = NaiveLog::default();
         naive.admit(&proposal().put(key("a/x"), Expect::Any, Draft::with_hole("{}", 1).expires(Time(9))));
         naive.admit(&proposal().put(key("a/y"), Expect::Any, Draft::new("y")));
         naive.admit(&proposal().delete(key("a/y"), Expect::Any));

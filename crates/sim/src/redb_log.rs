@@ -1,8 +1,8 @@
-//! A log on redb: the second implementation, and the oracle of the first.
+//! Log on redb: a second implementation, to compare the disk log with.
 //!
-//! It shares the meaning of a commit with the product's logs and none of their machinery: redb's own pages,
-//! checksums and recovery keep the bytes, so that a mistake in the disk log does not hide in both. There is one
-//! base at a time and no history before it.
+//! It shares the encoding of commits with the product's logs, and nothing else: pages, checksums and recovery are
+//! those of redb, so that a bug of the disk log does not hide in both. It has one base at a time, and no history
+//! before it.
 
 use std::sync::Arc;
 use std::{fmt, io};
@@ -22,11 +22,11 @@ use crate::naive::{commits_of, snapshot_of};
 
 /// Commits after the base, by revision.
 const COMMITS: TableDefinition<u64, &[u8]> = TableDefinition::new("commits");
-/// The commits that make the base; the last of them has its revision.
+/// Commits whose replay gives the base. The last of them has the revision of the base.
 const BASE: TableDefinition<u64, &[u8]> = TableDefinition::new("base");
 const CACHE_BYTES: usize = 8 << 20;
 
-/// A log kept by redb.
+/// Log in a redb database.
 pub struct RedbLog {
     database: Arc<Database>,
     syncs: u64,
@@ -36,13 +36,13 @@ impl RedbLog {
     /// Opens the log in `backend`, which may be empty.
     ///
     /// # Errors
-    /// If redb cannot make sense of what is there.
+    /// If redb cannot read the backend.
     pub fn open(backend: impl StorageBackend) -> Result<RedbLog, LogError> {
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         let database = builder.create_with_backend(backend).map_err(engine)?;
         let log = RedbLog { database: Arc::new(database), syncs: 0 };
-        // Readers expect both tables to be there.
+        // Readers require both tables.
         log.in_transaction(|transaction| {
             transaction.open_table(COMMITS).map_err(engine)?;
             transaction.open_table(BASE).map_err(engine)?;
@@ -51,7 +51,7 @@ impl RedbLog {
         Ok(log)
     }
 
-    /// Does `work` durably, or not at all.
+    /// Runs `work` in a durable transaction.
     fn in_transaction(
         &self,
         work: impl FnOnce(&WriteTransaction) -> Result<(), LogError>,
@@ -111,7 +111,7 @@ impl Log for RedbLog {
     }
 }
 
-/// Makes a snapshot the base, and forgets the commits it holds.
+/// Compaction: makes a snapshot the base and drops the commits up to it.
 struct Fold {
     database: Arc<Database>,
     base: Snapshot,
@@ -182,7 +182,7 @@ fn in_transaction(
     transaction.commit().map_err(engine)
 }
 
-/// The last revision of a table; zero if it is empty.
+/// Last revision of a table; 0 if it is empty.
 fn last(table: &impl ReadableTable<u64, &'static [u8]>) -> Result<Revision, LogError> {
     let last = table.last().map_err(engine)?;
     Ok(last.map_or(Revision::ZERO, |(revision, _)| Revision(revision.value())))
@@ -210,7 +210,7 @@ fn engine(error: impl fmt::Display) -> LogError {
     LogError::Engine(error.to_string())
 }
 
-/// Storage in memory that outlives the database on it, so that a log can be opened again.
+/// Memory that outlives the database in it, so that a log can be reopened.
 #[derive(Clone, Debug, Default)]
 pub struct SharedMemory(Arc<InMemoryBackend>);
 

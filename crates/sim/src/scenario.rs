@@ -1,9 +1,9 @@
-//! A test's own scenario under faults: a few controllers, users of its own, and what must hold.
+//! Scenario of a test under faults: a few controllers, its own edits and its own invariants.
 //!
-//! It is the small sister of the [`crate::campaign`], for the tests of one area. In the first phase users edit, pods run,
-//! writes are lost before or after they happen, watches lag, break and repeat themselves, a rival writes to the same
-//! objects, the loop forgets and crashes; safety is checked after every step. In the second all faults end, and
-//! everything must come to rest within a bound of virtual time, and then be quiet.
+//! A smaller [`crate::campaign`] for the tests of one area. In the first phase users edit, pods run, writes and
+//! responses are lost, watches lag, break and repeat events, a rival writes the same objects, and the loop crashes and
+//! loses its memos; invariants are checked after every step. In the second phase all faults end, and everything must
+//! converge within a limit of virtual time and then be quiet. Start at [`run`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,67 +13,69 @@ use setpoint_api::value;
 use crate::campaign::{digest, path};
 use crate::cluster::{Cluster, Controllers};
 
-/// How long everything may take to come to rest after the faults: twice the longest backoff.
-pub const HEALING: Duration = Duration::from_secs(600);
+/// Time within which everything must converge after the faults: twice the longest backoff.
+pub const CONVERGENCE_MAX: Duration = Duration::from_secs(600);
 
-/// What users do, and what must hold.
+/// Edits and invariants of a test.
 pub trait Scenario {
-    /// Sets the stage.
+    /// Creates the objects.
     fn begin(&self, cluster: &mut Cluster);
-    /// A user does something, at a bad moment.
+    /// Makes a random edit.
     fn edit(&self, cluster: &mut Cluster);
-    /// What must hold at every moment. Says what does not.
+    /// Checks what must hold at every step.
     ///
     /// # Errors
-    /// If something does not hold.
+    /// Describes the violation.
     fn always(&self, cluster: &Cluster) -> Result<(), String>;
-    /// What must hold in the end. Says what does not.
+    /// Checks what must hold after convergence.
     ///
     /// # Errors
-    /// If something does not hold.
+    /// Describes the violation.
     fn finally(&self, cluster: &Cluster) -> Result<(), String>;
-    /// The resources whose objects a rival may touch.
+    /// Resources whose objects a rival may write.
     fn contested(&self) -> &'static [&'static str];
 }
 
-/// How often something rare happened.
+/// Counts of rare states.
 pub type Marks = BTreeMap<&'static str, u64>;
 
-/// What a campaign came to.
+/// Result of a successful run.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Report {
-    /// What happened how often.
+pub struct ScenarioReport {
+    /// Counts of rare states.
     pub marks: Marks,
-    /// The last revision: the same for the same seed.
+    /// Last revision: the same for every run of a seed.
     pub revision: u64,
-    /// A digest of the last state: the same for the same seed.
+    /// Digest of the final state: the same for every run of a seed.
     pub digest: u64,
 }
 
-/// Runs a campaign of so many steps.
+/// Runs a scenario with a number of steps under faults.
 ///
 /// # Errors
-/// What went wrong, with the seed and the step.
+/// The violation, with the seed and the step.
 pub fn run(
     controllers: Controllers,
     scenario: &dyn Scenario,
     seed: u64,
     steps: usize,
-) -> Result<Report, String> {
+) -> Result<ScenarioReport, String> {
     let mut cluster = Cluster::new(controllers, seed);
     let mut marks = Marks::new();
     scenario.begin(&mut cluster);
     for step in 0..steps {
-        let deed = misdeed(&mut cluster, scenario);
-        *marks.entry(deed).or_default() += 1;
-        if !matches!(deed, "write" | "edit" | "nodes" | "rival") {
-            cluster.history.push(deed.to_owned());
+        let action = random_step(&mut cluster, scenario);
+        *marks.entry(action).or_default() += 1;
+        if !matches!(action, "write" | "edit" | "nodes" | "rival") {
+            cluster.history.push(action.to_owned());
         }
         let checked = scenario.always(&cluster);
-        checked.map_err(|why| told(&cluster, &format!("seed {seed}, step {step} ({deed}): {why}")))?;
+        checked
+            .map_err(|why| with_history(&cluster, &format!("seed {seed}, step {step} ({action}): {why}")))?;
     }
     cluster.history.push("the faults end".to_owned());
-    heal(&mut cluster, scenario).map_err(|why| told(&cluster, &format!("seed {seed}, healing: {why}")))?;
+    converge(&mut cluster, scenario)
+        .map_err(|why| with_history(&cluster, &format!("seed {seed}, convergence: {why}")))?;
     for (_, _, stats) in cluster.engine.stats() {
         for (mark, count) in
             [("conflict", stats.conflicts), ("failure", stats.failures), ("contention", stats.contentions)]
@@ -84,19 +86,19 @@ pub fn run(
             return Err(format!("seed {seed}: a planner panicked"));
         }
     }
-    Ok(Report { marks, revision: cluster.store.snapshot().revision().0, digest: digest(&cluster) })
+    Ok(ScenarioReport { marks, revision: cluster.store.snapshot().revision().0, digest: digest(&cluster) })
 }
 
-/// What went wrong, after the last that happened before.
-fn told(cluster: &Cluster, why: &str) -> String {
-    /// How many lines are worth reading.
+/// Prepends the last writes to a failure message.
+fn with_history(cluster: &Cluster, why: &str) -> String {
+    /// Lines of history to print.
     const LINES_MAX: usize = 80;
     let history = &cluster.history[cluster.history.len().saturating_sub(LINES_MAX)..];
     format!("{}\n{why}", history.join("\n"))
 }
 
-/// One step of the first phase.
-fn misdeed(cluster: &mut Cluster, scenario: &dyn Scenario) -> &'static str {
+/// Executes a random step of the first phase. Returns its name.
+fn random_step(cluster: &mut Cluster, scenario: &dyn Scenario) -> &'static str {
     match cluster.rng.u32(..100) {
         0..30 => {
             cluster.perform();
@@ -129,10 +131,10 @@ fn misdeed(cluster: &mut Cluster, scenario: &dyn Scenario) -> &'static str {
         }
         87..90 => {
             cluster.lose_answer();
-            "lost answer"
+            "lost response"
         }
         90..93 => {
-            rival(cluster, scenario.contested());
+            write_as_rival(cluster, scenario.contested());
             "rival"
         }
         93..95 => {
@@ -145,7 +147,7 @@ fn misdeed(cluster: &mut Cluster, scenario: &dyn Scenario) -> &'static str {
         }
         97..99 => {
             cluster.engine.forget();
-            "forgotten"
+            "lost memos"
         }
         _ => {
             cluster.crash();
@@ -154,21 +156,21 @@ fn misdeed(cluster: &mut Cluster, scenario: &dyn Scenario) -> &'static str {
     }
 }
 
-/// Somebody else writes an object that controllers write too.
-fn rival(cluster: &mut Cluster, contested: &[&str]) {
+/// Writes an object that controllers also write.
+fn write_as_rival(cluster: &mut Cluster, contested: &[&str]) {
     let Some(resource) = cluster.rng.choice(contested) else { return };
     let objects = cluster.list(resource);
     let Some(object) = cluster.rng.choice(&objects) else { return };
     let path = path(object);
     let word = format!("{:x}", cluster.rng.u16(..));
-    // That it is gone or may not be touched is all the same to a rival.
+    // A rejection does not matter to a rival.
     let _ = cluster.patch(resource, &path, "", value!({"metadata": {"annotations": {"rival": (word)}}}));
 }
 
-/// The second phase: no more faults, and everything comes to rest.
-fn heal(cluster: &mut Cluster, scenario: &dyn Scenario) -> Result<(), String> {
+/// Runs the second phase: no faults, until everything is converged and quiet.
+fn converge(cluster: &mut Cluster, scenario: &dyn Scenario) -> Result<(), String> {
     cluster.mend_watches();
-    let end = cluster.now.after(HEALING);
+    let end = cluster.now.after(CONVERGENCE_MAX);
     while cluster.now < end {
         cluster.settle_with_pods();
         cluster.run(Duration::from_secs(20));
@@ -180,7 +182,7 @@ fn heal(cluster: &mut Cluster, scenario: &dyn Scenario) -> Result<(), String> {
     cluster.run(Duration::from_secs(90));
     let after = cluster.store.snapshot().revision();
     if before != after {
-        return Err(format!("{} writes after everything had come to rest", after.0 - before.0));
+        return Err(format!("{} writes after convergence", after.0 - before.0));
     }
     cluster.assert_quiet();
     Ok(())

@@ -1,7 +1,7 @@
-//! A store on a simulated disk, beside the model that says what it must be.
+//! Store on a simulated disk, compared with the reference model after every step.
 //!
-//! Every step is done to both, and they are compared. The sizes are tiny, so that segments fill, rings
-//! overflow and checkpoints are made all the time.
+//! Sizes are tiny, so that segments fill, rings overflow and checkpoints are written all the time. Start at
+//! [`StoreWorld`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use setpoint_store::{
 
 use crate::disk::{Faults, SimDisk};
 use crate::model::{Change, Model, State, state_of};
-use crate::watch::{self, Happened, Seen};
+use crate::watch::{self, ExpectedEvent, WatchItem};
 
-/// The resources of this world; the last one is exempt from history.
-pub const RESOURCES: [&str; 3] = ["pods", "nodes", "leases"];
+/// Resources in use. The last one is exempt from history.
+const RESOURCES: [&str; 3] = ["pods", "nodes", "leases"];
 
-/// A store, its model and its watchers.
+/// Store under test with its model and its watchers.
 pub struct StoreWorld {
     /// The disk.
     pub disk: SimDisk,
     /// The store under test.
     pub store: Store,
-    /// What it must be.
+    /// The reference model.
     pub model: Model,
     now: Time,
     watchers: Vec<Watcher>,
@@ -38,10 +38,10 @@ struct Watcher {
     filter: Filter,
     cursor: Cursor,
     start: Revision,
-    seen: Vec<Seen>,
+    items: Vec<WatchItem>,
 }
 
-/// The budgets of this world.
+/// Retention of the store under test.
 #[must_use]
 pub fn retention() -> Retention {
     Retention {
@@ -55,7 +55,7 @@ pub fn retention() -> Retention {
     }
 }
 
-/// The sizes of this world.
+/// Disk options of the store under test.
 #[must_use]
 pub fn options() -> DiskOptions {
     DiskOptions {
@@ -68,13 +68,13 @@ pub fn options() -> DiskOptions {
     }
 }
 
-/// A resource by number.
+/// Returns a resource by index.
 #[must_use]
 pub fn resource(number: usize) -> Resource {
     Resource::new(RESOURCES[number % RESOURCES.len()]).expect("a fixed name")
 }
 
-/// A key by number: few enough that writers meet.
+/// Returns a key by index. There are few, so that writers conflict.
 #[must_use]
 pub fn key(resource_number: usize, number: usize) -> Key {
     let path = ["a/x", "a/y", "b/x", "b/y", "c/z"][number % 5];
@@ -86,7 +86,7 @@ pub fn open(disk: &SimDisk) -> Result<Store, LogError> {
     Store::open(Box::new(DiskLog::new(Arc::new(disk.clone()), options())), retention(), |_| ())
 }
 
-/// What each key's revision is: enough to see what is wrong, without the values.
+/// Revision of each key: enough to see a difference, without the values.
 fn heads(state: &State) -> Vec<(&Key, Revision)> {
     state.iter().map(|(key, (revision, _))| (key, *revision)).collect()
 }
@@ -103,7 +103,7 @@ fn proposal(changes: &[Change], now: Time) -> Proposal {
 }
 
 impl StoreWorld {
-    /// An empty world.
+    /// Returns an empty store and model.
     #[must_use]
     pub fn new() -> StoreWorld {
         let disk = SimDisk::default();
@@ -111,31 +111,31 @@ impl StoreWorld {
         StoreWorld { disk, store, model: Model::default(), now: Time::from_seconds(1), watchers: Vec::new() }
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn pass(&mut self, duration: Duration) {
         self.now = self.now.after(duration);
     }
 
-    /// Commits to both, and compares what they say.
+    /// Commits to the store and the model, and compares the results.
     ///
     /// # Panics
-    /// If they disagree.
+    /// If they differ.
     pub fn commit(&mut self, changes: &[Change]) {
         let expected = self.model.commit(changes);
         let outcome = self.store.commit(proposal(changes, self.now));
         match (outcome, expected) {
             (Ok(committed), Some(revision)) => assert_eq!(committed.revision, revision),
             (Err(CommitError::Refused(_)), None) => {}
-            (outcome, expected) => panic!("{changes:?}: {outcome:?}, the model says {expected:?}"),
+            (outcome, expected) => panic!("{changes:?}: {outcome:?}, the model has {expected:?}"),
         }
         assert_eq!(state_of(&self.store.snapshot()), *self.model.newest());
     }
 
-    /// Queues up a batch, so that its commits share one sync, and says how many of them were acknowledged and
-    /// whether the store has failed. The model takes all of them.
+    /// Commits a batch, so that its commits share one sync. Returns the number of acknowledged commits, and `true` if
+    /// the store has failed. The model applies all of them.
     ///
     /// # Panics
-    /// If an outcome is not the model's.
+    /// If an outcome differs from that of the model.
     pub fn commit_batch(&mut self, batch: &[Vec<Change>]) -> (usize, bool) {
         let tickets: Vec<Ticket> =
             batch.iter().map(|changes| self.store.submit(proposal(changes, self.now))).collect();
@@ -149,16 +149,16 @@ impl StoreWorld {
                 }
                 (Err(CommitError::Refused(_)), None) => {}
                 (Err(CommitError::Failed(_)), _) => failed = true,
-                (outcome, expected) => panic!("{changes:?}: {outcome:?}, the model says {expected:?}"),
+                (outcome, expected) => panic!("{changes:?}: {outcome:?}, the model has {expected:?}"),
             }
         }
         (acknowledged, failed)
     }
 
-    /// Compares a state of the past.
+    /// Compares the state at a revision.
     ///
     /// # Panics
-    /// If the store says something else than the model, or is compacted further than it may be.
+    /// If it differs from that of the model, or if the store is compacted too far.
     pub fn check_at(&self, revision: Revision) {
         let exempt = resource(2);
         let without_exempt = |state: &State| -> State {
@@ -189,14 +189,14 @@ impl StoreWorld {
         }
     }
 
-    /// Starts to watch.
+    /// Starts a watch.
     pub fn watch(&mut self, resource: Resource, filter: Filter) {
         let (snapshot, cursor) = self.store.list_and_follow(&resource, filter.clone());
         let start = snapshot.revision();
-        self.watchers.push(Watcher { resource, filter, cursor, start, seen: Vec::new() });
+        self.watchers.push(Watcher { resource, filter, cursor, start, items: Vec::new() });
     }
 
-    /// Lets a watcher read up to `most` events, then note its position.
+    /// Reads up to `most` events of a watch, and then records a bookmark at its position.
     pub fn read_watch(&mut self, which: usize, most: usize) {
         let count = self.watchers.len();
         if count > 0 {
@@ -204,7 +204,7 @@ impl StoreWorld {
         }
     }
 
-    /// Ends a watcher's stream and takes it up again where it was.
+    /// Ends the stream of a watch, and resumes it where it was.
     pub fn resume_watch(&mut self, which: usize) {
         let count = self.watchers.len();
         if count > 0 {
@@ -212,12 +212,12 @@ impl StoreWorld {
         }
     }
 
-    /// Stops the store and opens it again; watchers take up where they were.
+    /// Closes and reopens the store, and resumes the watches.
     ///
     /// # Panics
-    /// If it is not what it was.
+    /// If its state is not the same.
     pub fn restart(&mut self) {
-        self.store = open(&self.disk).expect("what was closed can be opened");
+        self.store = open(&self.disk).expect("a closed store can be reopened");
         assert_eq!(self.store.snapshot().revision(), self.model.revision());
         assert_eq!(state_of(&self.store.snapshot()), *self.model.newest());
         for watcher in &mut self.watchers {
@@ -225,13 +225,13 @@ impl StoreWorld {
         }
     }
 
-    /// Cuts the power before the disk's next operation but `operations`.
+    /// Cuts the power after a number of disk operations.
     pub fn arm(&self, operations: u64) {
         let fuse = Some(self.disk.operations() + operations);
         self.disk.set_faults(Faults { fuse, ..Faults::default() });
     }
 
-    /// Turns the power on again. The store must be at `durable` or later, at a state the model knows.
+    /// Restores the power. The store must be at `durable` or later, in a state of the model.
     ///
     /// # Panics
     /// If it is not.
@@ -240,32 +240,32 @@ impl StoreWorld {
         self.store = open(&self.disk).unwrap_or_else(|error| panic!("after a power cut: {error}"));
         let revision = self.store.snapshot().revision();
         assert!(revision >= durable, "an acknowledged commit is lost: at {revision}, {durable} was durable");
-        assert!(revision <= self.model.revision(), "a commit appeared that nobody made");
+        assert!(revision <= self.model.revision(), "a commit appeared that was never made");
         assert_eq!(state_of(&self.store.snapshot()), *self.model.at(revision));
         self.model.truncate(revision);
         self.watchers.clear();
     }
 
-    /// Does what a housekeeper does. False if the disk failed it.
+    /// Runs the maintenance that is due. Returns `false` if the disk failed.
     pub fn tend(&mut self) -> bool {
         self.store.tend(self.now).is_ok()
     }
 
-    /// Compacts. False if the disk failed it.
+    /// Compacts. Returns `false` if the disk failed.
     pub fn compact(&mut self) -> bool {
         self.store.compact(self.now).is_ok()
     }
 
-    /// Lets every watcher read to the end, and checks all promises.
+    /// Reads all watches to the end, and checks their guarantees.
     ///
     /// # Panics
-    /// If one is broken.
+    /// If one is violated.
     pub fn check_watches(&mut self) {
         for watcher in &mut self.watchers {
             watcher.read(&self.store, usize::MAX);
-            let happened = happened(&self.model, &watcher.resource, &watcher.filter);
-            watch::all(&watcher.seen, &happened, watcher.start, self.model.revision())
-                .unwrap_or_else(|broken| panic!("{broken}\nseen: {:?}", watcher.seen));
+            let expected_events = expected_events(&self.model, &watcher.resource, &watcher.filter);
+            watch::check_all(&watcher.items, &expected_events, watcher.start, self.model.revision())
+                .unwrap_or_else(|broken| panic!("{broken}\nitems: {:?}", watcher.items));
         }
     }
 }
@@ -284,13 +284,13 @@ impl Watcher {
                     let (revision, path) = (event.revision(), event.after.path().to_owned());
                     let readers = store.snapshot().revision();
                     watch::atomic(revision, readers).unwrap_or_else(|broken| panic!("{broken}"));
-                    self.seen.push(Seen::Event { revision, change: event.change, path });
+                    self.items.push(WatchItem::Event { revision, change: event.change, path });
                 }
                 Ok(None) => break,
                 Err(_) => return self.relist(store),
             }
         }
-        self.seen.push(Seen::Bookmark(self.cursor.position()));
+        self.items.push(WatchItem::Bookmark(self.cursor.position()));
     }
 
     fn resume(&mut self, store: &Store) {
@@ -298,8 +298,8 @@ impl Watcher {
         match store.follow_after(&self.resource, self.filter.clone(), position) {
             Ok(cursor) => {
                 self.cursor = cursor;
-                self.seen.push(Seen::Bookmark(position));
-                self.seen.push(Seen::Resumed(position));
+                self.items.push(WatchItem::Bookmark(position));
+                self.items.push(WatchItem::Resumed(position));
             }
             Err(_) => self.relist(store),
         }
@@ -308,20 +308,20 @@ impl Watcher {
     fn relist(&mut self, store: &Store) {
         let (snapshot, cursor) = store.list_and_follow(&self.resource, self.filter.clone());
         self.cursor = cursor;
-        self.seen.push(Seen::Relisted(snapshot.revision()));
+        self.items.push(WatchItem::Relisted(snapshot.revision()));
     }
 }
 
-/// What a watcher with this filter must be told, worked out from the model's states alone. The filters of this
-/// world select by namespace and by the parity of the value's first byte.
-fn happened(model: &Model, resource: &Resource, filter: &Filter) -> Vec<Happened> {
+/// Returns the events for a watch with this filter, derived from the states of the model. Filters select by namespace,
+/// by name, or by the parity of the value's first byte.
+fn expected_events(model: &Model, resource: &Resource, filter: &Filter) -> Vec<ExpectedEvent> {
     let passes = |key: &Key, value: &[u8]| {
         let parity = if value.first().is_some_and(|byte| byte % 2 == 0) { "even" } else { "odd" };
         filter.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace))
             && filter.name.as_deref().is_none_or(|name| key.name() == name)
             && filter.field.as_ref().is_none_or(|(_, wanted)| wanted == parity)
     };
-    let mut happened = Vec::new();
+    let mut expected_events = Vec::new();
     for number in 1..=model.revision().0 {
         let (old, new) = (model.at(Revision(number - 1)), model.at(Revision(number)));
         let keys = old.keys().chain(new.keys()).collect::<std::collections::BTreeSet<_>>();
@@ -335,8 +335,12 @@ fn happened(model: &Model, resource: &Resource, filter: &Filter) -> Vec<Happened
                 (true, false) => setpoint_store::Change::Deleted,
                 (false, false) => continue,
             };
-            happened.push(Happened { revision: Revision(number), change, path: key.path().to_owned() });
+            expected_events.push(ExpectedEvent {
+                revision: Revision(number),
+                change,
+                path: key.path().to_owned(),
+            });
         }
     }
-    happened
+    expected_events
 }

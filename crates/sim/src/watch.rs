@@ -1,7 +1,7 @@
-//! The promises of a watch, each with a checker of its own.
+//! Guarantees of a watch, with one checker for each.
 //!
-//! A test records what watchers were given ([`Seen`]) and what was really committed ([`Happened`]); a checker
-//! says whether one promise was kept. Each can fail: see the tests, which break one promise at a time.
+//! A test records the items that a watch delivered ([`WatchItem`]) and the events that it should have
+//! ([`ExpectedEvent`]). The tests of this module show for each checker a stream that it rejects.
 
 use std::collections::BTreeMap;
 
@@ -9,105 +9,105 @@ use setpoint_api::Revision;
 use setpoint_store::Change;
 use thiserror::Error;
 
-/// One thing that a watcher was told.
+/// Item that a watch delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// A change of the object at a path.
+pub enum WatchItem {
+    /// Event for an object.
     Event {
-        /// The commit.
+        /// Revision of the commit.
         revision: Revision,
-        /// What it means to the watcher.
+        /// Type of the event.
         change: Change,
-        /// The object.
+        /// Path of the object.
         path: String,
     },
-    /// Everything up to this revision has been delivered.
+    /// Bookmark: everything up to this revision was delivered.
     Bookmark(Revision),
-    /// The stream ended and was taken up again after this revision.
+    /// The stream ended and was resumed after this revision.
     Resumed(Revision),
-    /// Compaction passed the watcher: it was told so, and starts again from a list at this revision.
+    /// The watch was compacted, reported that, and restarted with a list at this revision.
     Relisted(Revision),
 }
 
-/// One thing that happened, as the watcher's filter sees it.
+/// Event that a watch with its filter should deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happened {
-    /// The commit.
+pub struct ExpectedEvent {
+    /// Revision of the commit.
     pub revision: Revision,
-    /// What it means to the watcher.
+    /// Type of the event.
     pub change: Change,
-    /// The object.
+    /// Path of the object.
     pub path: String,
 }
 
-/// A broken promise.
+/// Violation of a guarantee.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Broken {
-    /// A revision follows a greater one.
-    #[error("ordered: {after} came after {before}")]
+pub enum BrokenGuarantee {
+    /// A revision after a higher one.
+    #[error("ordered: {after} was delivered after {before}")]
     Order {
-        /// What came first.
+        /// The higher revision.
         before: Revision,
-        /// What came next.
+        /// The revision after it.
         after: Revision,
     },
-    /// The same change came twice.
-    #[error("unique: {path} at {revision} came twice")]
+    /// An event was delivered twice.
+    #[error("unique: {path} at {revision} was delivered twice")]
     Twice {
-        /// The commit.
+        /// Revision of the commit.
         revision: Revision,
-        /// The object.
+        /// Path of the object.
         path: String,
     },
-    /// A change that should have come did not.
-    #[error("gapless: {path} at {revision} never came")]
+    /// An event is missing.
+    #[error("gapless: {path} at {revision} was not delivered")]
     Gap {
-        /// The commit.
+        /// Revision of the commit.
         revision: Revision,
-        /// The object.
+        /// Path of the object.
         path: String,
     },
-    /// A change came that never happened.
-    #[error("true: {path} at {revision} never happened, or not like this")]
+    /// An event does not correspond to a commit.
+    #[error("truthful: {path} at {revision} was not committed, or not as this type")]
     Invented {
-        /// The commit.
+        /// Revision of the commit.
         revision: Revision,
-        /// The object.
+        /// Path of the object.
         path: String,
     },
-    /// A bookmark or a position ran ahead of the stream.
-    #[error("bookmarkable: {event} came after a bookmark at {bookmark}")]
+    /// An event is not newer than a bookmark before it.
+    #[error("bookmarkable: {event} was delivered after a bookmark at {bookmark}")]
     Bookmark {
-        /// What the bookmark said.
+        /// Revision of the bookmark.
         bookmark: Revision,
-        /// What came after it all the same.
+        /// Revision of the event.
         event: Revision,
     },
-    /// A stream that was taken up again went back, or skipped ahead.
-    #[error("resumable: taken up after {from} although {delivered} had been delivered")]
+    /// A stream was resumed at another position than that of the last item.
+    #[error("resumable: resumed after {from} although {delivered} was delivered")]
     Resume {
-        /// Where it was taken up.
+        /// Revision after which it was resumed.
         from: Revision,
-        /// What had been delivered.
+        /// Revision of the last item.
         delivered: Revision,
     },
-    /// A reader did not see a whole commit that a watcher had already been told of.
-    #[error("atomic: an event of {event} came while readers saw {snapshot}")]
+    /// A reader did not see a commit of which a watch had delivered an event.
+    #[error("atomic: an event of {event} was delivered while readers saw {snapshot}")]
     Torn {
-        /// What was delivered.
+        /// Revision of the event.
         event: Revision,
-        /// What readers saw.
+        /// Revision of the reader's snapshot.
         snapshot: Revision,
     },
 }
 
-/// Revisions rise from event to event, also over a resumption.
-pub fn ordered(seen: &[Seen]) -> Result<(), Broken> {
+/// Ordered: revisions rise from event to event, also across a resumption.
+fn ordered(items: &[WatchItem]) -> Result<(), BrokenGuarantee> {
     let mut before = Revision::ZERO;
-    for item in seen {
-        if let Seen::Event { revision, .. } = item {
+    for item in items {
+        if let WatchItem::Event { revision, .. } = item {
             if *revision < before {
-                return Err(Broken::Order { before, after: *revision });
+                return Err(BrokenGuarantee::Order { before, after: *revision });
             }
             before = *revision;
         }
@@ -115,73 +115,83 @@ pub fn ordered(seen: &[Seen]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// No change comes twice.
-pub fn unique(seen: &[Seen]) -> Result<(), Broken> {
+/// Unique: no event is delivered twice.
+fn unique(items: &[WatchItem]) -> Result<(), BrokenGuarantee> {
     let mut known = std::collections::BTreeSet::new();
-    for item in seen {
-        if let Seen::Event { revision, path, .. } = item
+    for item in items {
+        if let WatchItem::Event { revision, path, .. } = item
             && !known.insert((*revision, path.clone()))
         {
-            return Err(Broken::Twice { revision: *revision, path: path.clone() });
+            return Err(BrokenGuarantee::Twice { revision: *revision, path: path.clone() });
         }
     }
     Ok(())
 }
 
-/// Every change between `start` and the end of the stream comes, except those that a relist stands for. The
-/// stream is read to its end: its last item must not be older than `end`.
-pub fn gapless(seen: &[Seen], happened: &[Happened], start: Revision, end: Revision) -> Result<(), Broken> {
+/// Gapless: every event after `start` up to `end` is delivered, except those that a relist covers.
+fn gapless(
+    items: &[WatchItem],
+    expected_events: &[ExpectedEvent],
+    start: Revision,
+    end: Revision,
+) -> Result<(), BrokenGuarantee> {
     let mut covered = start;
     let mut delivered = BTreeMap::new();
     let mut excused = Vec::new();
-    for item in seen {
+    for item in items {
         match item {
-            Seen::Event { revision, path, .. } => {
+            WatchItem::Event { revision, path, .. } => {
                 delivered.insert((*revision, path.clone()), ());
                 covered = *revision;
             }
-            Seen::Relisted(revision) => {
+            WatchItem::Relisted(revision) => {
                 excused.push((covered, *revision));
                 covered = *revision;
             }
-            Seen::Bookmark(_) | Seen::Resumed(_) => {}
+            WatchItem::Bookmark(_) | WatchItem::Resumed(_) => {}
         }
     }
-    let missing = happened.iter().find(|change| {
+    let missing = expected_events.iter().find(|change| {
         change.revision > start
             && change.revision <= end
             && !excused.iter().any(|(from, to)| change.revision > *from && change.revision <= *to)
             && !delivered.contains_key(&(change.revision, change.path.clone()))
     });
     match missing {
-        Some(change) => Err(Broken::Gap { revision: change.revision, path: change.path.clone() }),
+        Some(change) => Err(BrokenGuarantee::Gap { revision: change.revision, path: change.path.clone() }),
         None => Ok(()),
     }
 }
 
-/// Nothing comes that did not happen, and nothing before the start.
-pub fn truthful(seen: &[Seen], happened: &[Happened], start: Revision) -> Result<(), Broken> {
-    for item in seen {
-        if let Seen::Event { revision, change, path } = item {
-            let wanted = Happened { revision: *revision, change: *change, path: path.clone() };
-            let at = happened.partition_point(|known| known.revision < *revision);
-            let real = happened[at..].iter().take_while(|known| known.revision == *revision);
+/// Truthful: every event corresponds to a commit after the start.
+fn truthful(
+    items: &[WatchItem],
+    expected_events: &[ExpectedEvent],
+    start: Revision,
+) -> Result<(), BrokenGuarantee> {
+    for item in items {
+        if let WatchItem::Event { revision, change, path } = item {
+            let wanted = ExpectedEvent { revision: *revision, change: *change, path: path.clone() };
+            let at = expected_events.partition_point(|known| known.revision < *revision);
+            let real = expected_events[at..].iter().take_while(|known| known.revision == *revision);
             if *revision <= start || !real.into_iter().any(|known| *known == wanted) {
-                return Err(Broken::Invented { revision: *revision, path: path.clone() });
+                return Err(BrokenGuarantee::Invented { revision: *revision, path: path.clone() });
             }
         }
     }
     Ok(())
 }
 
-/// After a bookmark, or a list, nothing comes that it had promised to be over.
-pub fn bookmarkable(seen: &[Seen]) -> Result<(), Broken> {
+/// Bookmarkable: no event is at or before the revision of an earlier bookmark or list.
+fn bookmarkable(items: &[WatchItem]) -> Result<(), BrokenGuarantee> {
     let mut bookmark = Revision::ZERO;
-    for item in seen {
+    for item in items {
         match item {
-            Seen::Bookmark(revision) | Seen::Relisted(revision) => bookmark = bookmark.max(*revision),
-            Seen::Event { revision, .. } if *revision <= bookmark => {
-                return Err(Broken::Bookmark { bookmark, event: *revision });
+            WatchItem::Bookmark(revision) | WatchItem::Relisted(revision) => {
+                bookmark = bookmark.max(*revision)
+            }
+            WatchItem::Event { revision, .. } if *revision <= bookmark => {
+                return Err(BrokenGuarantee::Bookmark { bookmark, event: *revision });
             }
             _ => {}
         }
@@ -189,84 +199,97 @@ pub fn bookmarkable(seen: &[Seen]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// A stream is taken up where it was left: after the last event or bookmark, neither before nor later.
-pub fn resumable(seen: &[Seen], start: Revision) -> Result<(), Broken> {
+/// Resumable: a stream is resumed exactly after the last event or bookmark.
+fn resumable(items: &[WatchItem], start: Revision) -> Result<(), BrokenGuarantee> {
     let mut delivered = start;
-    for item in seen {
+    for item in items {
         match item {
-            Seen::Event { revision, .. } | Seen::Bookmark(revision) | Seen::Relisted(revision) => {
+            WatchItem::Event { revision, .. }
+            | WatchItem::Bookmark(revision)
+            | WatchItem::Relisted(revision) => {
                 delivered = delivered.max(*revision);
             }
-            Seen::Resumed(from) if *from != delivered => {
-                return Err(Broken::Resume { from: *from, delivered });
+            WatchItem::Resumed(from) if *from != delivered => {
+                return Err(BrokenGuarantee::Resume { from: *from, delivered });
             }
-            Seen::Resumed(_) => {}
+            WatchItem::Resumed(_) => {}
         }
     }
     Ok(())
 }
 
-/// Whoever has been told of a commit can read all of it.
-pub fn atomic(event: Revision, snapshot: Revision) -> Result<(), Broken> {
-    if snapshot < event { Err(Broken::Torn { event, snapshot }) } else { Ok(()) }
+/// Atomic: a reader sees all of a commit once a watch has delivered an event of it.
+pub fn atomic(event: Revision, snapshot: Revision) -> Result<(), BrokenGuarantee> {
+    if snapshot < event { Err(BrokenGuarantee::Torn { event, snapshot }) } else { Ok(()) }
 }
 
-/// All promises that can be checked on a recorded stream.
-pub fn all(seen: &[Seen], happened: &[Happened], start: Revision, end: Revision) -> Result<(), Broken> {
-    ordered(seen)?;
-    unique(seen)?;
-    gapless(seen, happened, start, end)?;
-    truthful(seen, happened, start)?;
-    bookmarkable(seen)?;
-    resumable(seen, start)
+/// Checks all guarantees that a recorded stream can show.
+pub fn check_all(
+    items: &[WatchItem],
+    expected_events: &[ExpectedEvent],
+    start: Revision,
+    end: Revision,
+) -> Result<(), BrokenGuarantee> {
+    ordered(items)?;
+    unique(items)?;
+    gapless(items, expected_events, start, end)?;
+    truthful(items, expected_events, start)?;
+    bookmarkable(items)?;
+    resumable(items, start)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn happened() -> Vec<Happened> {
+    fn expected_events() -> Vec<ExpectedEvent> {
         (1..=4)
-            .map(|n| Happened { revision: Revision(n), change: Change::Added, path: format!("p{n}") })
+            .map(|n| ExpectedEvent { revision: Revision(n), change: Change::Added, path: format!("p{n}") })
             .collect()
     }
 
-    fn event(n: u64) -> Seen {
-        Seen::Event { revision: Revision(n), change: Change::Added, path: format!("p{n}") }
+    fn event(n: u64) -> WatchItem {
+        WatchItem::Event { revision: Revision(n), change: Change::Added, path: format!("p{n}") }
     }
 
-    fn verdict(seen: &[Seen]) -> Result<(), Broken> {
-        all(seen, &happened(), Revision::ZERO, Revision(4))
-    }
-
-    #[test]
-    fn an_honest_stream_passes() {
-        verdict(&[event(1), event(2), event(3), event(4)]).unwrap();
-        let resumed = [event(1), Seen::Bookmark(Revision(1)), Seen::Resumed(Revision(1)), event(2)];
-        verdict(&[&resumed[..], &[event(3), event(4)]].concat()).unwrap();
-        verdict(&[event(1), Seen::Relisted(Revision(3)), event(4)]).unwrap();
+    fn check(items: &[WatchItem]) -> Result<(), BrokenGuarantee> {
+        check_all(items, &expected_events(), Revision::ZERO, Revision(4))
     }
 
     #[test]
-    fn each_checker_catches_its_own_bug() {
+    fn correct_stream_passes() {
+        check(&[event(1), event(2), event(3), event(4)]).unwrap();
+        let resumed = [event(1), WatchItem::Bookmark(Revision(1)), WatchItem::Resumed(Revision(1)), event(2)];
+        check(&[&resumed[..], &[event(3), event(4)]].concat()).unwrap();
+        check(&[event(1), WatchItem::Relisted(Revision(3)), event(4)]).unwrap();
+    }
+
+    #[test]
+    fn each_checker_rejects_a_violation_of_its_guarantee() {
         let reversed = [event(2), event(1), event(3), event(4)];
-        assert!(matches!(ordered(&reversed), Err(Broken::Order { .. })));
-        assert!(matches!(unique(&[event(1), event(1)]), Err(Broken::Twice { .. })));
+        assert!(matches!(ordered(&reversed), Err(BrokenGuarantee::Order { .. })));
+        assert!(matches!(unique(&[event(1), event(1)]), Err(BrokenGuarantee::Twice { .. })));
         let skipped = [event(1), event(2), event(4)];
-        assert!(matches!(verdict(&skipped), Err(Broken::Gap { .. })));
+        assert!(matches!(check(&skipped), Err(BrokenGuarantee::Gap { .. })));
         let cut = [event(1), event(2), event(3)];
-        assert!(matches!(verdict(&cut), Err(Broken::Gap { .. })));
-        let unexcused = [Seen::Relisted(Revision(2)), event(4)];
-        assert!(matches!(verdict(&unexcused), Err(Broken::Gap { .. })));
-        let wrong = Seen::Event { revision: Revision(4), change: Change::Deleted, path: "p4".into() };
-        assert!(matches!(truthful(&[wrong], &happened(), Revision::ZERO), Err(Broken::Invented { .. })));
-        assert!(matches!(truthful(&[event(1)], &happened(), Revision(1)), Err(Broken::Invented { .. })));
-        let ahead = [Seen::Bookmark(Revision(2)), event(2)];
-        assert!(matches!(bookmarkable(&ahead), Err(Broken::Bookmark { .. })));
-        let back = [event(2), Seen::Resumed(Revision(1))];
-        assert!(matches!(resumable(&back, Revision::ZERO), Err(Broken::Resume { .. })));
-        let leap = [event(2), Seen::Resumed(Revision(3))];
-        assert!(matches!(resumable(&leap, Revision::ZERO), Err(Broken::Resume { .. })));
-        assert!(matches!(atomic(Revision(3), Revision(2)), Err(Broken::Torn { .. })));
+        assert!(matches!(check(&cut), Err(BrokenGuarantee::Gap { .. })));
+        let unexcused = [WatchItem::Relisted(Revision(2)), event(4)];
+        assert!(matches!(check(&unexcused), Err(BrokenGuarantee::Gap { .. })));
+        let wrong = WatchItem::Event { revision: Revision(4), change: Change::Deleted, path: "p4".into() };
+        assert!(matches!(
+            truthful(&[wrong], &expected_events(), Revision::ZERO),
+            Err(BrokenGuarantee::Invented { .. })
+        ));
+        assert!(matches!(
+            truthful(&[event(1)], &expected_events(), Revision(1)),
+            Err(BrokenGuarantee::Invented { .. })
+        ));
+        let ahead = [WatchItem::Bookmark(Revision(2)), event(2)];
+        assert!(matches!(bookmarkable(&ahead), Err(BrokenGuarantee::Bookmark { .. })));
+        let back = [event(2), WatchItem::Resumed(Revision(1))];
+        assert!(matches!(resumable(&back, Revision::ZERO), Err(BrokenGuarantee::Resume { .. })));
+        let leap = [event(2), WatchItem::Resumed(Revision(3))];
+        assert!(matches!(resumable(&leap, Revision::ZERO), Err(BrokenGuarantee::Resume { .. })));
+        assert!(matches!(atomic(Revision(3), Revision(2)), Err(BrokenGuarantee::Torn { .. })));
     }
 }

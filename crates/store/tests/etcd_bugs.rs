@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use setpoint_api::{Key, Resource, Revision, Time};
-use setpoint_sim::naive::{Naive, objects_of};
+use setpoint_sim::naive::{NaiveLog, objects_of};
 use setpoint_store::disk::{Disk, DiskFile, OsDisk, SECTOR_BYTES};
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{DiskLog, LogError, MemoryLog};
@@ -83,7 +83,7 @@ enum Step {
 /// Runs the steps on a disk that fails after every possible number of operations, and compares the recovered
 /// state with the acknowledgements.
 fn die_everywhere(steps: impl Fn() -> Vec<Step>, retention: &Retention) {
-    let mut plan = Naive::default();
+    let mut plan = NaiveLog::default();
     for step in steps() {
         if let Step::Commit(proposal) = step {
             plan.admit(&proposal);
@@ -165,7 +165,7 @@ fn etcd_14370_acknowledged_commits_are_synced() {
     let disk =
         Withholding { disk: Arc::new(OsDisk::exclusive(dir.path()).unwrap()), pending: Arc::default() };
     let store = open(Arc::new(disk), Retention::default()).unwrap();
-    let mut plan = Naive::default();
+    let mut plan = NaiveLog::default();
     for n in 0..30 {
         let proposal = put(&format!("a/{}", n % 4), &"v".repeat(n * 20));
         plan.admit(&proposal);

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use fastrand::Rng;
 use setpoint_api::{Key, Resource, Revision, Time};
-use setpoint_sim::linear::{Answer, Call, Mark, Operation, Ticks, check, check_order};
+use setpoint_sim::linear::{Answer, Call, Operation, OrderedOperation, Ticks, check, check_order};
 use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{DiskLog, MemoryLog};
@@ -109,7 +109,7 @@ fn on_disk(way: Way, seed: u64) {
 #[derive(Default)]
 struct Notes {
     operations: Vec<Note>,
-    marks: Vec<Mark>,
+    marks: Vec<OrderedOperation>,
 }
 
 /// Recorded operation. A rejection contains a revision, but no value.
@@ -216,7 +216,11 @@ impl Client<'_> {
         };
         self.notes.operations.push(Note { key, operation, refused_by: None, revision: None });
         // A snapshot at a revision is ordered after its commit and before the next one.
-        self.notes.marks.push(Mark { place: snapshot.revision().0 * 2 + 1, invoked, answered });
+        self.notes.marks.push(OrderedOperation {
+            position: snapshot.revision().0 * 2 + 1,
+            invoked,
+            answered,
+        });
         found
     }
 
@@ -231,7 +235,7 @@ impl Client<'_> {
         let (answer, refused_by, revision) = match outcome {
             Ok(Committed { revision, records }) => {
                 assert_eq!(records[0].revision(), revision);
-                self.notes.marks.push(Mark { place: revision.0 * 2, invoked, answered });
+                self.notes.marks.push(OrderedOperation { position: revision.0 * 2, invoked, answered });
                 (Answer::Done, None, Some(revision))
             }
             Err(CommitError::Refused(Refusal::Conflict(conflict))) => {
@@ -245,7 +249,7 @@ impl Client<'_> {
 }
 
 fn judge(notes: Vec<Notes>, seed: u64) {
-    let marks: Vec<Mark> = notes.iter().flat_map(|notes| notes.marks.clone()).collect();
+    let marks: Vec<OrderedOperation> = notes.iter().flat_map(|notes| notes.marks.clone()).collect();
     if let Err((first, then)) = check_order(&marks) {
         panic!("seed {seed}: {first:?} was answered before {then:?} was asked for, but comes after it");
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redb::backends::FileBackend;
 use setpoint_api::{Key, Revision, Time};
-use setpoint_sim::log_suite::Subject;
+use setpoint_sim::log_suite::LogFactory;
 use setpoint_sim::redb_log::{RedbLog, SharedMemory};
 use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::DiskOptions;
@@ -40,8 +40,8 @@ mod redb_in_a_file {
 
 struct Memory;
 
-impl Subject for Memory {
-    fn fresh(&mut self) -> Box<dyn Log> {
+impl LogFactory for Memory {
+    fn create(&mut self) -> Box<dyn Log> {
         Box::new(MemoryLog::default())
     }
 
@@ -62,8 +62,8 @@ impl Shared {
     }
 }
 
-impl Subject for Shared {
-    fn fresh(&mut self) -> Box<dyn Log> {
+impl LogFactory for Shared {
+    fn create(&mut self) -> Box<dyn Log> {
         self.kept = MemoryLog::default();
         self.pair()
     }
@@ -160,8 +160,8 @@ impl Disk {
     }
 }
 
-impl Subject for Disk {
-    fn fresh(&mut self) -> Box<dyn Log> {
+impl LogFactory for Disk {
+    fn create(&mut self) -> Box<dyn Log> {
         self.dir = tempfile::tempdir().expect("a temporary directory can be used");
         self.open()
     }
@@ -175,8 +175,8 @@ impl Subject for Disk {
 #[derive(Default)]
 struct RedbInMemory(SharedMemory);
 
-impl Subject for RedbInMemory {
-    fn fresh(&mut self) -> Box<dyn Log> {
+impl LogFactory for RedbInMemory {
+    fn create(&mut self) -> Box<dyn Log> {
         self.0 = SharedMemory::default();
         Box::new(RedbLog::open(self.0.clone()).expect("a temporary directory can be used"))
     }
@@ -208,8 +208,8 @@ impl RedbInFile {
     }
 }
 
-impl Subject for RedbInFile {
-    fn fresh(&mut self) -> Box<dyn Log> {
+impl LogFactory for RedbInFile {
+    fn create(&mut self) -> Box<dyn Log> {
         self.0 = tempfile::tempdir().expect("a temporary directory can be used");
         self.open()
     }

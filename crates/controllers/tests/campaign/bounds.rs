@@ -14,8 +14,8 @@ use setpoint_controllers::{daemon_set, replica_set};
 use setpoint_reconcile::plan::PLAN_ACTIONS_MAX;
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Act, Engine, Object, Seed, Write};
-use setpoint_sim::campaign::faults::Trial;
-use setpoint_sim::campaign::schedule::{Deed, Schedule, Step};
+use setpoint_sim::campaign::run::CampaignRun;
+use setpoint_sim::campaign::schedule::{Action, Schedule, ScheduleStep};
 use setpoint_sim::campaign::users;
 use setpoint_sim::cluster::Cluster;
 
@@ -194,15 +194,15 @@ fn kind_of(resource: &Resource) -> Option<Struct<'static>> {
 fn world(seed: u64) -> (Vec<Object>, Time) {
     let scenarios = (0..users::ALL.len()).collect();
     let schedule = Schedule { seed, calm: true, on_disk: false, scenarios, steps: Vec::new() };
-    let mut trial = Trial::new(SETUP, &schedule, false);
+    let mut trial = CampaignRun::new(SETUP, &schedule, false);
     for luck in 0..EDITS {
-        trial.step(Step { deed: Deed::Edit, luck: Seed(seed).draw(luck) }).unwrap();
+        trial.step(ScheduleStep { action: Action::Edit, seed: Seed(seed).draw(luck) }).unwrap();
     }
     for _ in 0..Seed(seed).draw(99) % ROUNDS {
         trial.cluster.observe();
         trial.cluster.plan();
         while trial.cluster.perform() {}
-        trial.let_nodes_work();
+        trial.run_nodes();
     }
     trial.cluster.observe();
     let world = trial.cluster.engine.world();

@@ -93,13 +93,13 @@ fn is_caught_in(scenarios: &[&str], setup: Setup, words: &str) {
     let named = |number: &usize| scenarios.contains(&users::ALL[*number].name);
     let mut others = Vec::new();
     for seed in 0..SEEDS_MAX {
-        let mut schedule = Schedule::of(seed, users::ALL.len());
+        let mut schedule = Schedule::new(seed, users::ALL.len());
         if !scenarios.is_empty() {
             schedule.scenarios = (0..users::ALL.len()).filter(named).collect();
         }
         match campaign::run(setup, &schedule, false) {
-            Err(failure) if failure.why.contains(words) => return,
-            Err(failure) => others.push(failure.why),
+            Err(failure) if failure.message.contains(words) => return,
+            Err(failure) => others.push(failure.message),
             Ok(_) => {}
         }
     }
@@ -261,7 +261,7 @@ fn job_that_removes_finalizers_of_uncounted_pods_is_caught() {
 
 #[test]
 fn loop_that_writes_without_leading_is_caught() {
-    is_caught(Setup { is_reckless: true, ..SETUP }, " act");
+    is_caught(Setup { ignores_lease: true, ..SETUP }, " act");
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn quota_that_undercounts_is_caught() {
 
 #[test]
 fn disk_that_does_not_sync_is_caught() {
-    is_caught(Setup { is_lossy: true, ..SETUP }, "was acknowledged and is lost");
+    is_caught(Setup { ignores_syncs: true, ..SETUP }, "was acknowledged and is lost");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use setpoint_reconcile::Seed;
-use setpoint_sim::campaign::faults::{Habits, Trial};
-use setpoint_sim::campaign::schedule::{Deed, Schedule, Step};
+use setpoint_sim::campaign::run::{CampaignRun, LoopBehavior};
+use setpoint_sim::campaign::schedule::{Action, Schedule, ScheduleStep};
 use setpoint_sim::campaign::users;
 
 use super::{SETUP, threads};
@@ -14,25 +14,25 @@ use super::{SETUP, threads};
 const EDITS: u64 = 25;
 
 /// Mixed objects, edited before any controller has planned.
-fn trial(seed: u64) -> Trial {
+fn trial(seed: u64) -> CampaignRun {
     let scenarios = (0..users::ALL.len()).collect();
     let schedule = Schedule { seed, calm: true, on_disk: false, scenarios, steps: Vec::new() };
-    let mut trial = Trial::new(SETUP, &schedule, false);
+    let mut trial = CampaignRun::new(SETUP, &schedule, false);
     for luck in 0..EDITS {
-        trial.step(Step { deed: Deed::Edit, luck: Seed(seed).draw(luck) }).unwrap();
+        trial.step(ScheduleStep { action: Action::Edit, seed: Seed(seed).draw(luck) }).unwrap();
     }
     trial
 }
 
 /// End state of mixed objects, and the number of writes.
-fn place(seed: u64, habits: Habits) -> (BTreeMap<String, usize>, usize) {
+fn place(seed: u64, behavior: LoopBehavior) -> (BTreeMap<String, usize>, usize) {
     let mut trial = trial(seed);
-    trial.habits = habits;
-    if habits.repeats {
-        trial.without_checks();
+    trial.behavior = behavior;
+    if behavior.repeats_writes {
+        trial.disable_checks();
     }
-    trial.heal().unwrap_or_else(|why| panic!("seed {seed}, {habits:?}: {why}"));
-    (trial.place(), trial.writes)
+    trial.converge().unwrap_or_else(|why| panic!("seed {seed}, {behavior:?}: {why}"));
+    (trial.final_state(), trial.writes)
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn planning_is_deterministic() {
             assert_eq!(ask(), ask(), "seed {seed}");
             trial.cluster.plan();
             while trial.cluster.perform() {}
-            trial.let_nodes_work();
+            trial.run_nodes();
         }
     }
 }
@@ -55,8 +55,8 @@ fn planning_is_deterministic() {
 #[test]
 fn duplicate_planning_converges_to_the_same_state() {
     for seed in 0..20 {
-        let (once, _) = place(seed, Habits::default());
-        let (twice, _) = place(seed, Habits { repeats: true, ..Habits::default() });
+        let (once, _) = place(seed, LoopBehavior::default());
+        let (twice, _) = place(seed, LoopBehavior { repeats_writes: true, ..LoopBehavior::default() });
         assert_eq!(once, twice, "seed {seed}");
     }
 }
@@ -64,8 +64,8 @@ fn duplicate_planning_converges_to_the_same_state() {
 #[test]
 fn changes_in_any_order_converge_to_the_same_state() {
     for seed in 0..20 {
-        let (in_order, _) = place(seed, Habits::default());
-        let (scrambled, _) = place(seed, Habits { scrambles: true, ..Habits::default() });
+        let (in_order, _) = place(seed, LoopBehavior::default());
+        let (scrambled, _) = place(seed, LoopBehavior { delays_events: true, ..LoopBehavior::default() });
         assert_eq!(in_order, scrambled, "seed {seed}");
     }
 }
@@ -73,14 +73,17 @@ fn changes_in_any_order_converge_to_the_same_state() {
 #[test]
 fn crash_between_any_two_writes_converges_to_the_same_state() {
     let seed = 1;
-    let (undisturbed, writes) = place(seed, Habits::default());
+    let (undisturbed, writes) = place(seed, LoopBehavior::default());
     assert!(writes > 100, "{writes} writes are too few to say anything");
     std::thread::scope(|scope| {
         let (undisturbed, threads) = (&undisturbed, threads());
         for thread in 0..threads {
             scope.spawn(move || {
                 for after in (1..=writes).skip(thread).step_by(threads) {
-                    let (place, _) = place(seed, Habits { crashes_after: Some(after), ..Habits::default() });
+                    let (place, _) = place(
+                        seed,
+                        LoopBehavior { crash_after_writes: Some(after), ..LoopBehavior::default() },
+                    );
                     assert_eq!(*undisturbed, place, "after {after} writes");
                 }
             });

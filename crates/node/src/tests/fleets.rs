@@ -1,6 +1,6 @@
 //! Tests of several fleets with nodes of the same names.
 
-use setpoint_sim::cluster::Parked;
+use setpoint_sim::cluster::ParkedLoop;
 
 use super::*;
 use crate::fleet::FLEET;
@@ -18,11 +18,11 @@ fn second() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
 }
 
 /// Runs both fleets in turn for a number of seconds.
-fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
+fn both(cluster: &mut Cluster, other: &mut ParkedLoop, span: u64) {
     for _ in 0..span / 4 {
         for _ in 0..2 {
             seconds(cluster, 2);
-            cluster.swap(other);
+            cluster.swap_loop(other);
         }
     }
 }
@@ -35,12 +35,12 @@ fn whose(cluster: &Cluster, node: &str) -> String {
 }
 
 /// Returns a cluster with the first fleet, and the second one just started.
-fn begin() -> (Cluster, Parked) {
+fn begin() -> (Cluster, ParkedLoop) {
     let mut cluster = cluster(first);
-    let mut other = Cluster::another(second, &[]);
-    cluster.swap(&mut other);
+    let mut other = Cluster::new_parked_loop(second, &[]);
+    cluster.swap_loop(&mut other);
     cluster.crash();
-    cluster.swap(&mut other);
+    cluster.swap_loop(&mut other);
     (cluster, other)
 }
 
@@ -65,7 +65,7 @@ fn nodes_with_expired_leases_are_claimed_and_not_returned() {
     let sleeps =
         r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"b","command":["sleep","60"]}]}"#;
     pod(&mut cluster, "b", sleeps);
-    cluster.swap(&mut other);
+    cluster.swap_loop(&mut other);
     seconds(&mut cluster, 39);
     assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16", "its Lease may still be renewed");
     seconds(&mut cluster, 60);
@@ -75,13 +75,13 @@ fn nodes_with_expired_leases_are_claimed_and_not_returned() {
     assert_eq!(shown(&cluster, "b"), "Succeeded | Completed 0", "the new fleet syncs the pod");
     // The first fleet returns, with its memos or without.
     for starts_anew in [false, true] {
-        cluster.swap(&mut other);
+        cluster.swap_loop(&mut other);
         if starts_anew {
             cluster.crash();
         }
         both(&mut cluster, &mut other, 120);
         assert_eq!(whose(&cluster, "node-0"), "setpoint-nodes-node 2");
-        cluster.swap(&mut other);
+        cluster.swap_loop(&mut other);
     }
 }
 

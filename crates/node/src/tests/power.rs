@@ -122,13 +122,13 @@ fn returning_node_is_ready_before_its_pods_which_become_ready_once() {
 fn suspended_process_resumes_its_pods() {
     let mut cluster = cluster(at_once);
     pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
-    let mut other = Cluster::another(only_watchers, &[]);
-    cluster.swap(&mut other);
+    let mut other = Cluster::new_parked_loop(only_watchers, &[]);
+    cluster.swap_loop(&mut other);
     cluster.crash();
     give_up(&mut cluster);
     seconds(&mut cluster, 20);
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False", "the node was marked unreachable");
-    cluster.swap(&mut other);
+    cluster.swap_loop(&mut other);
     cluster.settle();
     assert_eq!(
         (ready(&cluster), condition(&get(&cluster, "a"), "Ready")),

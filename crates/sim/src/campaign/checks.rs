@@ -1,20 +1,20 @@
-//! What must hold, commit by commit, and what must hold in the end.
+//! Checks: invariants of every commit, and of the converged state.
 //!
-//! A [`Check`] sees every commit with the world it left. Controllers decide by what they saw, which may be old: a
-//! check allows what was right by any state between what the controller saw and the commit, and no more.
+//! A [`Check`] gets every commit with the world after it. A controller plans on a world that may be old, so a check
+//! accepts what was right in any state between that world and the commit, and nothing else. Start at [`all`].
 
-mod availability;
-mod budgets;
-mod daemons;
-mod garbage;
+mod converged;
+mod coverage_events;
+mod daemon_sets;
+mod disruption_budgets;
+mod garbage_collection;
 mod jobs;
-mod moments;
-mod numbers;
+mod max_replicas;
+mod min_available;
+mod node_capacity;
 mod ordinals;
-mod places;
+mod placement;
 mod quotas;
-mod rest;
-mod rooms;
 
 use std::collections::BTreeMap;
 
@@ -22,72 +22,77 @@ use setpoint_api::{Revision, Time};
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Object, World};
 
-use super::marks::Marks;
-use super::truth::Change;
+use super::coverage::CoverageMarks;
+use super::ground_truth::CommitChange;
 
-pub use rest::at_rest;
+pub use converged::check_converged;
 
-/// What a check is shown: a commit, and the world it left.
-pub struct Scene<'a> {
-    /// The world after the commit.
+/// A commit with its context.
+pub struct CommitContext<'a> {
+    /// World after the commit.
     pub world: &'a World,
-    /// What the commit changed.
-    pub changes: &'a [Change],
-    /// What time it is.
+    /// All changes of the commit.
+    pub changes: &'a [CommitChange],
+    /// Time of the check.
     pub now: Time,
-    /// Whether nothing but the control plane moves pods.
+    /// `true` if only the control plane moves pods.
     pub calm: bool,
 }
 
-/// Something that must hold.
+/// An invariant.
 pub trait Check {
-    /// Judges one change of a commit.
+    /// Checks one change of a commit, and records coverage marks.
     ///
     /// # Errors
-    /// If it should not have been made.
-    fn see(&mut self, change: &Change, scene: &Scene<'_>, marks: &mut Marks) -> Result<(), String>;
+    /// If the change violates the invariant.
+    fn check_change(
+        &mut self,
+        change: &CommitChange,
+        context: &CommitContext<'_>,
+        marks: &mut CoverageMarks,
+    ) -> Result<(), String>;
 
-    /// Judges the world when everything has come to rest.
+    /// Checks the converged state.
     ///
     /// # Errors
-    /// If it is not as it should be.
-    fn finally(&self, _world: &World) -> Result<(), String> {
+    /// If the state violates the invariant.
+    fn check_final(&self, _world: &World) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// Every check.
+/// Returns all checks.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Check>> {
     vec![
-        Box::new(availability::NeverTooFew::default()),
-        Box::new(budgets::BudgetsHold::default()),
-        Box::new(daemons::OnePerNode::default()),
-        Box::new(garbage::OnlyGarbageGoes::default()),
-        Box::new(jobs::CountsAreExact::default()),
-        Box::new(moments::Moments::default()),
-        Box::new(numbers::NeverTooMany::default()),
-        Box::new(ordinals::InOrder),
-        Box::new(ordinals::NeverTwo::default()),
-        Box::new(places::PlacesHold::default()),
-        Box::new(quotas::QuotasHold),
-        Box::new(rooms::RoomsHold),
+        Box::new(min_available::MinAvailable::default()),
+        Box::new(disruption_budgets::DisruptionBudgets::default()),
+        Box::new(daemon_sets::DaemonPods::default()),
+        Box::new(garbage_collection::GarbageCollection::default()),
+        Box::new(jobs::JobCounts::default()),
+        Box::new(coverage_events::CoverageEvents::default()),
+        Box::new(max_replicas::MaxReplicas::default()),
+        Box::new(ordinals::OrderedCreation),
+        Box::new(ordinals::OnePodPerOrdinal::default()),
+        Box::new(placement::Placements::default()),
+        Box::new(quotas::QuotaLimits),
+        Box::new(node_capacity::NodeCapacity),
     ]
 }
 
-/// A number that changed over time, by the identity of the object it belongs to.
+/// Values of a number over time, by UID of its object.
 #[derive(Default)]
-struct History(BTreeMap<Box<str>, Vec<(Revision, i64)>>);
+struct ValueHistory(BTreeMap<Box<str>, Vec<(Revision, i64)>>);
 
-impl History {
-    fn note(&mut self, uid: &str, revision: Revision, number: i64) {
+impl ValueHistory {
+    fn record(&mut self, uid: &str, revision: Revision, number: i64) {
         let past = self.0.entry(uid.into()).or_default();
         if past.last().is_none_or(|(_, last)| *last != number) {
             past.push((revision, number));
         }
     }
 
-    /// Every value that it had from a revision on.
+    /// Values that it had at a revision and since.
     fn since(&self, uid: &str, revision: Revision) -> impl Iterator<Item = i64> {
         let past = self.0.get(uid).map_or(&[][..], Vec::as_slice);
         let first = past.partition_point(|(at, _)| *at <= revision).saturating_sub(1);
@@ -95,19 +100,19 @@ impl History {
     }
 }
 
-/// A pod as it is read.
+/// View of a pod.
 #[must_use]
 pub fn pod(object: &Object) -> Option<&Pod> {
     object.view::<Pod>()
 }
 
-/// Whether a pod is to go on.
+/// `true` if a pod is neither finished nor terminating.
 #[must_use]
 pub fn is_active(object: &Object) -> bool {
     !object.meta().is_deleted() && pod(object).is_some_and(|pod| !pod.is_finished())
 }
 
-/// Whether a pod can serve and stays.
+/// `true` if a pod is active and ready.
 fn is_healthy(object: &Object) -> bool {
     is_active(object) && pod(object).is_some_and(Pod::is_ready)
 }

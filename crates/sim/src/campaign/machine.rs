@@ -1,7 +1,7 @@
-//! The machine that the store is on: its disk can be full, and its power can be cut.
+//! Machine of the store: its disk can be full, and its power can be cut.
 //!
-//! With a disk of its own the log is the product's log on disk, and a cut leaves of what was not synced what chance
-//! leaves. Without one it is a log in memory, which is quicker, and there are no cuts.
+//! With a simulated disk, the store uses the product's disk log, and a power cut keeps a random part of the unsynced
+//! writes. Without one it uses a memory log, which is faster, and there are no power cuts.
 
 use std::sync::Arc;
 
@@ -11,80 +11,80 @@ use setpoint_store::log::{Log, LogError, MemoryLog};
 use setpoint_store::{Retention, Store};
 
 use crate::disk::{Faults, SimDisk};
-use crate::full_log::{Full, FullLog};
+use crate::full_log::{DiskFullSwitch, FullLog};
 
-/// How many more things are done with a disk at the most before the power is cut.
-const FUSE_MAX: u64 = 16;
+/// Maximum number of disk operations before a power cut takes effect.
+const OPERATIONS_TO_CUT_MAX: u64 = 16;
 
-/// The machine that the store is on.
+/// The machine.
 pub struct Machine {
-    full: Full,
+    disk_full: DiskFullSwitch,
     disk: Option<SimDisk>,
-    /// A seeded bug: what is said to be synced is not.
-    lies: bool,
+    /// Seeded bug: syncs are acknowledged and not done.
+    ignores_syncs: bool,
 }
 
 impl Machine {
-    /// A machine, with a disk or without.
+    /// Returns a machine with or without a disk.
     #[must_use]
-    pub fn new(has_disk: bool, lies: bool) -> Machine {
-        Machine { full: Full::default(), disk: has_disk.then(SimDisk::default), lies }
+    pub fn new(has_disk: bool, ignores_syncs: bool) -> Machine {
+        Machine { disk_full: DiskFullSwitch::default(), disk: has_disk.then(SimDisk::default), ignores_syncs }
     }
 
-    /// Starts the store on it.
+    /// Opens the store.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the log cannot be read.
     pub fn start(&self) -> Result<Store, LogError> {
         let log: Box<dyn Log> = match &self.disk {
-            Some(disk) => Box::new(DiskLog::new(Arc::new(disk.clone()), sizes())),
+            Some(disk) => Box::new(DiskLog::new(Arc::new(disk.clone()), disk_options())),
             None => Box::new(MemoryLog::default()),
         };
-        Store::open(Box::new(FullLog::over(log, self.full.clone())), Retention::default(), |_| ())
+        Store::open(Box::new(FullLog::new(log, self.disk_full.clone())), Retention::default(), |_| ())
     }
 
-    /// Fills the disk, or makes room.
-    pub fn fill(&self, full: bool) {
-        self.full.set(full);
+    /// Makes the disk full, or frees space.
+    pub fn set_disk_full(&self, full: bool) {
+        self.disk_full.set(full);
     }
 
-    /// Whether the disk is full.
+    /// `true` if the disk is full.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.full.is()
+    pub fn is_disk_full(&self) -> bool {
+        self.disk_full.is_full()
     }
 
-    /// The power will be cut soon, in the middle of something.
-    pub fn light_fuse(&self, rng: &mut Rng) {
+    /// Cuts the power after a random number of disk operations.
+    pub fn arm_power_cut(&self, rng: &mut Rng) {
         if let Some(disk) = &self.disk {
-            let fuse = Some(disk.operations() + rng.u64(..FUSE_MAX));
-            disk.set_faults(Faults { fuse, lies: self.lies, ..Faults::default() });
+            let fuse = Some(disk.operations() + rng.u64(..OPERATIONS_TO_CUT_MAX));
+            disk.set_faults(Faults { fuse, lies: self.ignores_syncs, ..Faults::default() });
         }
     }
 
-    /// The power will not be cut.
-    pub fn put_out_fuse(&self) {
+    /// Cancels the power cut.
+    pub fn disarm_power_cut(&self) {
         if let Some(disk) = &self.disk {
             disk.set_faults(Faults::default());
         }
     }
 
-    /// Whether the power was cut.
+    /// `true` if the power was cut.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.disk.as_ref().is_some_and(SimDisk::is_off)
     }
 
-    /// The power is back.
-    pub fn turn_on(&self, rng: &mut Rng) {
+    /// Restores the power.
+    pub fn restore_power(&self, rng: &mut Rng) {
         if let Some(disk) = &self.disk {
             disk.power_cycle(rng);
         }
     }
 }
 
-/// Small enough that a campaign fills some segments and makes checkpoints.
-fn sizes() -> DiskOptions {
+/// Sizes that are small enough for a campaign to fill segments and write checkpoints.
+fn disk_options() -> DiskOptions {
     DiskOptions {
         segment_bytes_min: 64 << 10,
         segment_bytes_max: 256 << 10,

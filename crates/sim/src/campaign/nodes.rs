@@ -1,8 +1,7 @@
-//! The nodes: a loop of their own, as in a process beside the control plane. They take pods up, run them and see them
-//! end; and they die, are cut off, start anew, return and are removed.
+//! Nodes: a loop of their own, as in a process beside the control plane.
 //!
-//! What a node does is the product's doing; here is only what happens to it. Its switch is an annotation of its own
-//! object, as `setpoint node` sets it.
+//! The product's node planners run the pods. This module injects faults: nodes die, are partitioned, restart, return
+//! and are removed. They are switched by an annotation of their Node object, as `setpoint node` does.
 
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Time, Value, value};
@@ -10,36 +9,36 @@ use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Jump, Object, Seed, Sent, World};
 
 use super::checks::{is_active, pod};
-use super::faults::lose_events;
-use super::marks::Marks;
-use crate::cluster::{Cluster, Controllers, Parked};
+use super::coverage::CoverageMarks;
+use super::run::drop_events;
+use crate::cluster::{Cluster, Controllers, ParkedLoop};
 
-/// Turns of the loop of nodes at one moment, before their work counts as endless.
+/// Turns of the nodes' loop at one moment, after which its work counts as endless.
 const TURNS_MAX: usize = 300;
-/// The nodes. The last one is for those that put up with its taint, so that it may fail where others must not.
+/// Names of the nodes. The last one has a taint that few pods tolerate, so that it may fail in calm runs.
 pub const NAMES: [&str; 4] = ["node-0", "node-1", "node-2", SPARE];
-/// The last node.
+/// Name of the last node.
 pub const SPARE: &str = "node-3";
-/// The annotation that says whether a node works.
+/// Annotation with the power state of a node: `on`, `off` or `partitioned`.
 pub const POWER: &str = "simulate.setpoint.dev/power";
-/// The annotation that says when a node was last started.
+/// Annotation with the time of the last boot.
 pub const BOOTED: &str = "simulate.setpoint.dev/booted";
-/// The annotation that says how the containers of a pod end.
+/// Annotation with the exit code of a pod's containers.
 pub const EXIT_CODE: &str = "simulate.setpoint.dev/exit-code";
-/// What nodes hear of.
-const FOLLOWED: [&str; 4] = ["leases.coordination.k8s.io", "namespaces", "nodes", "pods"];
-/// The planner that speaks for nodes, and not for their pods.
+/// Resources that the nodes watch.
+const WATCHED: [&str; 4] = ["leases.coordination.k8s.io", "namespaces", "nodes", "pods"];
+/// Planner of Node statuses and Leases.
 const STATUS: &str = "node-status";
 
-/// The loop of the nodes, and what happens to them.
-pub struct Nodes {
-    parked: Parked,
+/// Loop of the nodes.
+pub struct NodeLoop {
+    node_loop: ParkedLoop,
     calm: bool,
 }
 
-/// Whether a node is cut off: its containers run, and nobody hears of them.
+/// `true` if a node is partitioned: its containers run, and it does not reach the API server.
 #[must_use]
-pub fn is_cut_off(node: &Object) -> bool {
+pub fn is_partitioned(node: &Object) -> bool {
     node.meta().annotations.get(POWER) == Some("partitioned")
 }
 
@@ -47,16 +46,16 @@ fn is_on(node: &Object) -> bool {
     node.meta().annotations.get(POWER).is_none_or(|power| power == "on")
 }
 
-/// The taint that keeps pods away from nodes that are kept for some.
+/// Taint of a node that is dedicated to some pods.
 #[must_use]
-pub fn dedicated(effect: &str) -> Value {
+pub fn dedicated_taint(effect: &str) -> Value {
     value!({"key": "dedicated", "value": "some", "effect": (effect)})
 }
 
-impl Nodes {
-    /// Nodes that joined the cluster a while ago. In a calm campaign only the last one fails.
+impl NodeLoop {
+    /// Creates the nodes. In a calm campaign only the last one fails.
     #[must_use]
-    pub fn new(cluster: &mut Cluster, controllers: Controllers, calm: bool) -> Nodes {
+    pub fn new(cluster: &mut Cluster, controllers: Controllers, calm: bool) -> NodeLoop {
         for (number, name) in NAMES.into_iter().enumerate() {
             let range = format!("10.1.{number}.0/24");
             let labels = value!({"kubernetes.io/hostname": (name), "kubernetes.io/os": "linux"});
@@ -66,32 +65,32 @@ impl Nodes {
                 "",
                 value!({"metadata": {"name": (name), "labels": (labels)}, "spec": (spec)}),
             );
-            let taints = if name == SPARE { value!([(dedicated("NoSchedule"))]) } else { value!([]) };
-            // A new node is tainted until somebody sees that it is ready.
+            let taints = if name == SPARE { value!([(dedicated_taint("NoSchedule"))]) } else { value!([]) };
+            // Replaces the not-ready taint of a new node.
             let _ = cluster.patch("nodes", name, "", value!({"spec": {"taints": (taints)}}));
         }
-        let mut nodes = Nodes { parked: Cluster::another(controllers, &FOLLOWED), calm };
-        nodes.start_again(cluster);
-        nodes.beat(cluster);
+        let mut nodes = NodeLoop { node_loop: Cluster::new_parked_loop(controllers, &WATCHED), calm };
+        nodes.restart(cluster);
+        nodes.send_heartbeats(cluster);
         nodes
     }
 
-    /// Their loop notices that the clock was set.
+    /// Notifies the loop that the clock was set.
     pub fn clock_jumped(&mut self, jump: Jump, now: Time) {
-        self.parked.clock_jumped(jump, now);
+        self.node_loop.clock_jumped(jump, now);
     }
 
-    /// Does something with the loop of the nodes.
-    fn with<T>(&mut self, cluster: &mut Cluster, act: impl FnOnce(&mut Cluster) -> T) -> T {
-        cluster.swap(&mut self.parked);
+    /// Runs `act` with the loop of the nodes in the cluster.
+    fn with_loop<T>(&mut self, cluster: &mut Cluster, act: impl FnOnce(&mut Cluster) -> T) -> T {
+        cluster.swap_loop(&mut self.node_loop);
         let done = act(cluster);
-        cluster.swap(&mut self.parked);
+        cluster.swap_loop(&mut self.node_loop);
         done
     }
 
-    /// Those that are up give a sign of life, if it is time to.
-    pub fn beat(&mut self, cluster: &mut Cluster) {
-        self.with(cluster, |cluster| {
+    /// Renews Leases and statuses of the nodes that are up, if that is due.
+    pub fn send_heartbeats(&mut self, cluster: &mut Cluster) {
+        self.with_loop(cluster, |cluster| {
             cluster.observe_only("leases.coordination.k8s.io");
             cluster.observe_only("nodes");
             cluster.plan();
@@ -99,9 +98,9 @@ impl Nodes {
         });
     }
 
-    /// They do some of their work: of what they have heard, and not all of it.
-    pub fn work(&mut self, cluster: &mut Cluster, world: &World, marks: &mut Marks) {
-        self.with(cluster, |cluster| {
+    /// Does part of the work that is due, on events that may lag.
+    pub fn work_some(&mut self, cluster: &mut Cluster, world: &World, marks: &mut CoverageMarks) {
+        self.with_loop(cluster, |cluster| {
             if cluster.rng.u8(..4) == 0 {
                 cluster.observe_some()
             } else {
@@ -111,26 +110,26 @@ impl Nodes {
             for _ in 0..cluster.rng.u32(2..16) {
                 if cluster.next_write().is_some() && cluster.rng.u8(..24) == 0 {
                     cluster.lose_answer();
-                    marks.note("node lost an answer");
+                    marks.record("node lost a response");
                 } else {
                     cluster.perform_first(|sent| !is_event(sent));
                 }
             }
-            lose_events(cluster);
+            drop_events(cluster);
         });
-        decide_fates(cluster, world);
+        mark_pods_to_fail(cluster, world);
     }
 
-    /// They do all of their work. Says when they want to go on.
+    /// Does all work that is due. Returns the time of the next turn.
     ///
     /// # Errors
-    /// If their work never ends.
+    /// If the work does not end within [`TURNS_MAX`] turns.
     pub fn work_all(&mut self, cluster: &mut Cluster) -> Result<Option<Time>, String> {
-        self.with(cluster, |cluster| {
+        self.with_loop(cluster, |cluster| {
             for _ in 0..TURNS_MAX {
                 cluster.mend_watches();
                 let wake = cluster.plan();
-                lose_events(cluster);
+                drop_events(cluster);
                 if !cluster.perform() && wake.is_none_or(|wake| wake > cluster.now) {
                     return Ok(wake);
                 }
@@ -143,81 +142,86 @@ impl Nodes {
         })
     }
 
-    /// Something happens to one of them, or to the process that they are in.
-    pub fn fault(&mut self, cluster: &mut Cluster, world: &World, marks: &mut Marks) {
+    /// Injects a fault into a node, or into the process of the nodes.
+    pub fn inject_fault(&mut self, cluster: &mut Cluster, world: &World, marks: &mut CoverageMarks) {
         match cluster.rng.u8(..10) {
             0 => {
-                self.start_again(cluster);
-                marks.note("nodes were started anew");
+                self.restart(cluster);
+                marks.record("node process restarted");
             }
-            1 => self.with(cluster, |cluster| cluster.engine.forget()),
-            2 => self.with(cluster, Cluster::break_watch),
-            3 if !self.calm => run_short(cluster, world, marks),
+            1 => self.with_loop(cluster, |cluster| cluster.engine.forget()),
+            2 => self.with_loop(cluster, Cluster::break_watch),
+            3 if !self.calm => evict_for_pressure(cluster, world, marks),
             _ => {
                 let name = if self.calm { SPARE } else { NAMES[cluster.rng.usize(..NAMES.len())] };
                 match world.find("nodes", "", name) {
-                    Some(node) => self.switch(cluster, node, world, marks),
-                    // One that was removed joins again when its process is started anew.
-                    None => self.start_again(cluster),
+                    Some(node) => self.switch_power(cluster, node, world, marks),
+                    // A removed node registers again when its process restarts.
+                    None => self.restart(cluster),
                 }
             }
         }
     }
 
-    fn switch(&mut self, cluster: &mut Cluster, node: &Object, world: &World, marks: &mut Marks) {
+    fn switch_power(
+        &mut self,
+        cluster: &mut Cluster,
+        node: &Object,
+        world: &World,
+        marks: &mut CoverageMarks,
+    ) {
         let name = node.key().name();
         let chance = cluster.rng.u8(..7);
         let (power, boots, mark) = match (is_on(node), chance) {
-            (true, 0..3) => ("partitioned", false, "node was cut off"),
+            (true, 0..3) => ("partitioned", false, "node was partitioned"),
             (true, 3 | 4) => ("off", false, "node died"),
-            (true, _) => ("on", true, "node was started anew"),
+            (true, _) => ("on", true, "node restarted"),
             (false, 0 | 1) if !self.calm => {
                 if cluster.delete("nodes", name, &Value::map()).is_ok() {
-                    marks.note("node was removed");
+                    marks.record("node was removed");
                 }
                 return;
             }
-            (false, _) => ("on", !is_cut_off(node), "node was let back"),
+            (false, _) => ("on", !is_partitioned(node), "node was reconnected"),
         };
         let has_pods = world
             .all("pods")
             .any(|object| is_active(object) && pod(object).is_some_and(|pod| pod.spec.node_name == name));
         if set_power(cluster, name, power, boots) {
-            marks.note(mark);
+            marks.record(mark);
             if has_pods && power != "on" {
-                marks.note("node died with pods");
+                marks.record("node died with pods");
             }
         }
     }
 
-    /// All of them are well again.
+    /// Switches all nodes on.
     pub fn heal(&mut self, cluster: &mut Cluster, world: &World) {
         for node in world.all("nodes").filter(|node| !is_on(node)) {
-            set_power(cluster, node.key().name(), "on", !is_cut_off(node));
+            set_power(cluster, node.key().name(), "on", !is_partitioned(node));
         }
-        self.start_again(cluster);
-        self.beat(cluster);
+        self.restart(cluster);
+        self.send_heartbeats(cluster);
     }
 
-    /// Their process is started anew.
-    pub fn start_again(&mut self, cluster: &mut Cluster) {
-        self.with(cluster, Cluster::crash);
+    /// Restarts the process of the nodes.
+    pub fn restart(&mut self, cluster: &mut Cluster) {
+        self.with_loop(cluster, Cluster::crash);
     }
 
-    /// Whether nodes have nothing to do for their pods. What they say of themselves is a sign of life, and due again and
-    /// again.
+    /// Checks that nodes have nothing to write for pods. Heartbeats are always due again.
     ///
     /// # Errors
     /// If they have.
     pub fn check_quiet(&mut self, cluster: &mut Cluster) -> Result<(), String> {
-        let mut gaps = self.with(cluster, |cluster| cluster.engine.gaps(cluster.now, Seed(7)));
+        let mut gaps = self.with_loop(cluster, |cluster| cluster.engine.gaps(cluster.now, Seed(7)));
         gaps.retain(|(name, ..)| *name != STATUS);
         if gaps.is_empty() { Ok(()) } else { Err(format!("nodes are not quiet: {gaps:#?}")) }
     }
 
-    /// Whether a planner of theirs panicked.
+    /// `true` if a planner of the nodes panicked.
     pub fn has_panicked(&mut self, cluster: &mut Cluster) -> bool {
-        self.with(cluster, |cluster| cluster.engine.stats().any(|(_, _, stats)| stats.panics > 0))
+        self.with_loop(cluster, |cluster| cluster.engine.stats().any(|(_, _, stats)| stats.panics > 0))
     }
 }
 
@@ -234,8 +238,8 @@ fn set_power(cluster: &mut Cluster, name: &str, power: &str, boots: bool) -> boo
     cluster.patch("nodes", name, "", value!({"metadata": {"annotations": (annotations)}})).is_ok()
 }
 
-/// A node is short of something, and gets rid of a pod, as real ones do.
-fn run_short(cluster: &mut Cluster, world: &World, marks: &mut Marks) {
+/// Evicts a pod from a node under resource pressure, as a kubelet does.
+fn evict_for_pressure(cluster: &mut Cluster, world: &World, marks: &mut CoverageMarks) {
     let is_here = |object: &&Object| {
         let node = pod(object).and_then(|pod| world.find("nodes", "", &pod.spec.node_name));
         is_active(object) && node.is_some_and(is_on)
@@ -246,22 +250,22 @@ fn run_short(cluster: &mut Cluster, world: &World, marks: &mut Marks) {
         "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
         "conditions": [{"type": "Ready", "status": "False"}],
     });
-    cluster.acting = "system:node";
+    cluster.user = "system:node";
     if cluster.patch("pods", object.key().path(), "status", value!({"status": (status)})).is_ok() {
-        marks.note("node evicted a pod");
+        marks.record("node evicted a pod");
     }
-    cluster.acting = "user";
+    cluster.user = "user";
 }
 
-/// A quarter of the pods that come to an end are to fail.
-fn decide_fates(cluster: &mut Cluster, world: &World) {
-    let is_doomed = |object: &&Object| {
+/// Marks a quarter of the pods with `restartPolicy: Never` to fail.
+fn mark_pods_to_fail(cluster: &mut Cluster, world: &World) {
+    let is_to_fail = |object: &&Object| {
         let ends = |pod: &Pod| pod.spec.restart_policy == "Never" && !pod.is_finished();
         pod(object).is_some_and(ends)
             && object.meta().uid.ends_with(['0', '1', '2', '3'])
             && object.meta().annotations.get(EXIT_CODE).is_none()
     };
-    for object in world.all("pods").filter(is_doomed) {
+    for object in world.all("pods").filter(is_to_fail) {
         let mut annotations = Value::map();
         annotations.make_map().insert(EXIT_CODE, "1");
         let patch = value!({"metadata": {"annotations": (annotations)}});

@@ -1,137 +1,137 @@
-//! What happens when: all of it decided by the seed before anything happens.
+//! Schedule of a campaign: the steps of a run, all drawn from the seed before it starts.
 //!
-//! Each step has its own luck, so steps can be left out without changing what the others choose. That makes a
-//! schedule that fails small enough to read: see [`shrink`].
+//! Each step has a seed of its own, so a step can be removed without changing the others. That allows to [`shrink`] a
+//! failing schedule to a few steps.
 
 use std::fmt;
 
 use fastrand::Rng;
 
-/// What a step is.
+/// Kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deed {
-    /// A loop takes in some of what changed: of some resources, up to a point.
+pub enum Action {
+    /// The loop observes some events of some resources.
     Observe,
-    /// A loop plans.
+    /// The loop plans.
     Plan,
-    /// Writes of a loop are performed, a few at the most.
+    /// A few writes of the loop are performed.
     Write,
     /// Time passes.
     Wait,
-    /// The nodes do some of their work.
+    /// The nodes do part of their work.
     Nodes,
-    /// A user does something.
+    /// A user edits something.
     Edit,
-    /// Somebody else writes an object that controllers write too.
-    Rival,
-    /// A write is lost on its way.
+    /// A rival writes an object that controllers also write.
+    RivalWrite,
+    /// A write of the loop is lost.
     LoseWrite,
-    /// A write is done, and its answer is lost.
-    LoseAnswer,
+    /// A write of the loop is performed and its response is lost.
+    LoseResponse,
     /// A watch breaks.
     BreakWatch,
-    /// Changes are told again.
+    /// Events are delivered again.
     RepeatEvents,
-    /// A loop forgets its soft state.
-    Forget,
-    /// A loop is killed and started anew.
+    /// The loop loses its memos.
+    LoseMemos,
+    /// The loop crashes and is started again.
     Crash,
-    /// The other candidate has its turn.
-    Switch,
-    /// The disk is full.
+    /// The other candidate gets its turn.
+    SwitchCandidate,
+    /// The disk becomes full.
     FillDisk,
-    /// There is room on the disk again.
+    /// The disk has free space again.
     FreeDisk,
-    /// A node dies, is cut off, starts anew, returns, or is removed.
+    /// A node dies, is partitioned, restarts, returns or is removed.
     NodeFault,
-    /// What a deposed leader had sent arrives.
-    Land,
+    /// Late writes of a deposed leader arrive.
+    DeliverLateWrites,
     /// The power is cut.
     CutPower,
     /// The wall clock is set, or the machine sleeps.
     SetClock,
 }
 
-/// How often each deed happens, in hundredths of a step. The clock is set only in some seeds, see [`Schedule::of`].
-const WEIGHTS: [(Deed, u32); 19] = [
-    (Deed::Observe, 13),
-    (Deed::Plan, 14),
-    (Deed::Write, 24),
-    (Deed::Wait, 8),
-    (Deed::Nodes, 9),
-    (Deed::Edit, 11),
-    (Deed::Rival, 3),
-    (Deed::LoseWrite, 2),
-    (Deed::LoseAnswer, 2),
-    (Deed::BreakWatch, 2),
-    (Deed::RepeatEvents, 2),
-    (Deed::Forget, 1),
-    (Deed::Crash, 2),
-    (Deed::Switch, 2),
-    (Deed::FillDisk, 1),
-    (Deed::FreeDisk, 2),
-    (Deed::NodeFault, 4),
-    (Deed::Land, 1),
-    (Deed::CutPower, 1),
+/// Relative frequencies of actions. [`Schedule::new`] adds `SetClock` separately, in some seeds.
+const WEIGHTS: [(Action, u32); 19] = [
+    (Action::Observe, 13),
+    (Action::Plan, 14),
+    (Action::Write, 24),
+    (Action::Wait, 8),
+    (Action::Nodes, 9),
+    (Action::Edit, 11),
+    (Action::RivalWrite, 3),
+    (Action::LoseWrite, 2),
+    (Action::LoseResponse, 2),
+    (Action::BreakWatch, 2),
+    (Action::RepeatEvents, 2),
+    (Action::LoseMemos, 1),
+    (Action::Crash, 2),
+    (Action::SwitchCandidate, 2),
+    (Action::FillDisk, 1),
+    (Action::FreeDisk, 2),
+    (Action::NodeFault, 4),
+    (Action::DeliverLateWrites, 1),
+    (Action::CutPower, 1),
 ];
 
-impl Deed {
-    /// Whether it is something that goes wrong.
+impl Action {
+    /// `true` if the action is a fault.
     #[must_use]
-    pub fn is_fault(self) -> bool {
-        self >= Deed::Rival
+    fn is_fault(self) -> bool {
+        self >= Action::RivalWrite
     }
 
-    fn draw(rng: &mut Rng) -> Deed {
+    fn draw(rng: &mut Rng) -> Action {
         let mut number = rng.u32(..WEIGHTS.iter().map(|(_, weight)| *weight).sum::<u32>());
-        for (deed, weight) in WEIGHTS {
+        for (action, weight) in WEIGHTS {
             if number < weight {
-                return deed;
+                return action;
             }
             number -= weight;
         }
-        Deed::Wait
+        Action::Wait
     }
 }
 
 /// A step of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// What it is.
-    pub deed: Deed,
-    /// What it draws its chance from.
-    pub luck: u64,
+pub struct ScheduleStep {
+    /// Action of the step.
+    pub action: Action,
+    /// Seed of its random numbers.
+    pub seed: u64,
 }
 
-/// Everything that is decided before anything happens.
+/// Steps and settings of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// What it was made from.
+    /// Seed that it was drawn from.
     pub seed: u64,
-    /// Whether nothing but the control plane moves pods: all nodes but one that is hardly used stay up, pods that are to
-    /// run on do not fail, users leave pods alone.
+    /// `true` if only the control plane moves pods: all nodes but the spare one stay up, long-running pods do not
+    /// fail, and users do not touch pods.
     pub calm: bool,
-    /// Whether the log is on a disk, so that the power can be cut.
+    /// `true` if the log is on a disk, so that the power can be cut.
     pub on_disk: bool,
-    /// The scenarios, as numbers among all.
+    /// Indexes of the user scenarios.
     pub scenarios: Vec<usize>,
-    /// The steps.
-    pub steps: Vec<Step>,
+    /// Steps in order.
+    pub steps: Vec<ScheduleStep>,
 }
 
-/// How many scenarios a seed has at the least.
-pub const SCENARIOS_MIN: usize = 3;
-/// How many faults a seed has at the least.
-pub const FAULTS_MIN: usize = 15;
-/// How many edits a seed has at the least.
-pub const EDITS_MIN: usize = 12;
-/// How many steps a seed has at the least.
+/// Minimum number of scenarios per seed.
+const SCENARIOS_MIN: usize = 3;
+/// Minimum number of faults per seed.
+const FAULTS_MIN: usize = 15;
+/// Minimum number of edits per seed.
+const EDITS_MIN: usize = 12;
+/// Minimum number of steps per seed.
 const STEPS_MIN: usize = 140;
 
 impl Schedule {
-    /// The schedule of a seed, for so many scenarios.
+    /// Draws the schedule of a seed. `scenarios` is the number of scenarios to choose from.
     #[must_use]
-    pub fn of(seed: u64, scenarios: usize) -> Schedule {
+    pub fn new(seed: u64, scenarios: usize) -> Schedule {
         let mut rng = Rng::with_seed(seed);
         let mut chosen: Vec<usize> = (0..scenarios).collect();
         rng.shuffle(&mut chosen);
@@ -140,31 +140,32 @@ impl Schedule {
         let on_disk = rng.u8(..8) == 0;
         let mut schedule = Schedule { seed, calm, on_disk, scenarios: chosen, steps: Vec::new() };
         let more = rng.usize(..40);
-        while schedule.steps.len() < STEPS_MIN + more || !schedule.is_enough() {
-            schedule.steps.push(Step { deed: Deed::draw(&mut rng), luck: rng.u64(..) });
+        while schedule.steps.len() < STEPS_MIN + more || !schedule.has_minimum() {
+            schedule.steps.push(ScheduleStep { action: Action::draw(&mut rng), seed: rng.u64(..) });
         }
-        schedule.set_clocks();
+        schedule.add_clock_changes();
         schedule
     }
 
-    /// In one of four rough seeds the clock is set now and then. Drawn apart, so that all other steps of a seed stay as
-    /// they are.
-    fn set_clocks(&mut self) {
+    /// Adds clock changes in a quarter of the seeds that are not calm. Uses random numbers of its own, so that the
+    /// other steps of a seed stay the same.
+    fn add_clock_changes(&mut self) {
         let mut rng = Rng::with_seed(self.seed ^ 0x00c1_0c00);
         if self.calm || rng.u8(..4) > 0 {
             return;
         }
         for _ in 0..rng.usize(2..6) {
-            let step = Step { deed: Deed::SetClock, luck: rng.u64(..) };
+            let step = ScheduleStep { action: Action::SetClock, seed: rng.u64(..) };
             self.steps.insert(rng.usize(..=self.steps.len()), step);
         }
     }
 
-    /// Whether it has as many faults and edits as every seed must.
+    /// `true` if it has the minimum number of faults and edits.
     #[must_use]
-    pub fn is_enough(&self) -> bool {
-        let count = |is: fn(&Step) -> bool| self.steps.iter().filter(|step| is(step)).count();
-        count(|step| step.deed.is_fault()) >= FAULTS_MIN && count(|step| step.deed == Deed::Edit) >= EDITS_MIN
+    fn has_minimum(&self) -> bool {
+        let count = |is: fn(&ScheduleStep) -> bool| self.steps.iter().filter(|step| is(step)).count();
+        count(|step| step.action.is_fault()) >= FAULTS_MIN
+            && count(|step| step.action == Action::Edit) >= EDITS_MIN
     }
 }
 
@@ -178,17 +179,17 @@ impl fmt::Display for Schedule {
             self.scenarios,
             self.steps.len()
         )?;
-        for Step { deed, luck } in &self.steps {
-            writeln!(f, "  {deed:?} {luck:#x}")?;
+        for ScheduleStep { action, seed } in &self.steps {
+            writeln!(f, "  {action:?} {seed:#x}")?;
         }
         Ok(())
     }
 }
 
-/// How many runs shrinking may take.
+/// Maximum number of runs for shrinking.
 const SHRINK_RUNS_MAX: usize = 150;
 
-/// Leaves out steps, and scenarios, for as long as it still fails: large pieces first, then smaller ones.
+/// Removes scenarios and steps while the schedule still fails: large groups of steps first, then smaller ones.
 pub fn shrink(schedule: Schedule, mut fails: impl FnMut(&Schedule) -> bool) -> Schedule {
     let mut smallest = schedule;
     let mut runs = 0;
@@ -223,21 +224,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_seed_has_enough_of_everything() {
+    fn every_seed_has_the_minimum_of_faults_edits_and_scenarios() {
         for seed in 0..300 {
-            let schedule = Schedule::of(seed, 14);
-            assert!(schedule.is_enough() && schedule.scenarios.len() >= SCENARIOS_MIN, "{seed}");
-            assert_eq!(schedule, Schedule::of(seed, 14));
+            let schedule = Schedule::new(seed, 14);
+            assert!(schedule.has_minimum() && schedule.scenarios.len() >= SCENARIOS_MIN, "{seed}");
+            assert_eq!(schedule, Schedule::new(seed, 14));
         }
     }
 
     #[test]
-    fn a_schedule_shrinks_to_what_matters() {
+    fn schedule_shrinks_to_the_steps_that_fail() {
         let crashes = |schedule: &Schedule| {
             schedule.scenarios.contains(&3)
-                && schedule.steps.iter().filter(|step| step.deed == Deed::Crash).count() >= 2
+                && schedule.steps.iter().filter(|step| step.action == Action::Crash).count() >= 2
         };
-        let found = (0..).map(|seed| Schedule::of(seed, 14)).find(crashes).unwrap();
+        let found = (0..).map(|seed| Schedule::new(seed, 14)).find(crashes).unwrap();
         let shrunk = shrink(found, crashes);
         assert_eq!(shrunk.scenarios, [3]);
         assert!(shrunk.steps.len() <= 6, "{shrunk}");

@@ -1,6 +1,6 @@
-//! Users who cannot make up their minds: they make, edit, scale, pause, roll back and delete, at bad moments.
+//! Users: they create, edit, scale, pause, roll back and delete objects at bad moments.
 //!
-//! A [`Scenario`] is a corner of a cluster with somebody who works on it. [`ALL`] lists them; a seed picks some.
+//! A [`UserScenario`] is a group of objects with a user who edits them. A seed chooses some of [`ALL`].
 
 mod batch;
 mod cluster_wide;
@@ -12,56 +12,72 @@ mod services;
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Value, value};
 
-use super::marks::Marks;
+use super::coverage::CoverageMarks;
 use crate::campaign::path;
 use crate::cluster::Cluster;
 
-/// What became of an edit. Users do not mind being refused.
-pub type Done = Result<Revision, Status>;
+/// Result of an edit. A rejection is no failure.
+pub type EditResult = Result<Revision, Status>;
 
-/// A user at work.
-pub struct Desk<'a> {
-    /// The cluster.
+/// Access of a user to the cluster.
+pub struct UserSession<'a> {
+    /// The control plane.
     pub cluster: &'a mut Cluster,
-    /// Whether users leave pods alone.
+    /// `true` if users do not touch pods.
     pub calm: bool,
-    /// What happened how often.
-    pub marks: &'a mut Marks,
+    /// Coverage marks.
+    pub marks: &'a mut CoverageMarks,
 }
 
-/// A corner of a cluster with somebody who works on it.
-pub struct Scenario {
-    /// Its name.
+/// Group of objects with a user who edits them.
+pub struct UserScenario {
+    /// Name of the scenario.
     pub name: &'static str,
-    /// Sets the stage.
-    pub begin: fn(&mut Desk<'_>),
-    /// Does something.
-    pub edit: fn(&mut Desk<'_>) -> Done,
+    /// Creates the objects.
+    pub begin: fn(&mut UserSession<'_>),
+    /// Makes a random edit.
+    pub edit: fn(&mut UserSession<'_>) -> EditResult,
 }
 
-/// Every scenario.
-pub const ALL: [Scenario; 15] = [
-    Scenario { name: "deployment", begin: rollouts::begin_rolling, edit: rollouts::edit_rolling },
-    Scenario { name: "recreated deployment", begin: rollouts::begin_recreate, edit: rollouts::edit_recreate },
-    Scenario { name: "ordered set", begin: rollouts::begin_ordered, edit: rollouts::edit_ordered },
-    Scenario { name: "parallel set", begin: rollouts::begin_parallel, edit: rollouts::edit_parallel },
-    Scenario { name: "daemon set", begin: rollouts::begin_daemons, edit: rollouts::edit_daemons },
-    Scenario { name: "replica set", begin: pods::begin_set, edit: pods::edit_set },
-    Scenario { name: "replication controller", begin: pods::begin_controller, edit: pods::edit_controller },
-    Scenario { name: "jobs", begin: batch::begin_jobs, edit: batch::edit_jobs },
-    Scenario { name: "cron job", begin: batch::begin_cron, edit: batch::edit_cron },
-    Scenario { name: "services", begin: services::begin, edit: services::edit },
-    Scenario { name: "budgets", begin: services::begin_budget, edit: services::edit_budget },
-    Scenario { name: "namespace", begin: cluster_wide::begin_namespace, edit: cluster_wide::edit_namespace },
-    Scenario { name: "owners", begin: cluster_wide::begin_owners, edit: cluster_wide::edit_owners },
-    Scenario { name: "quota and claims", begin: cluster_wide::begin_bounds, edit: cluster_wide::edit_bounds },
-    Scenario { name: "crowd", begin: crowd::begin, edit: crowd::edit },
+/// All scenarios.
+pub const ALL: [UserScenario; 15] = [
+    UserScenario { name: "deployment", begin: rollouts::begin_rolling, edit: rollouts::edit_rolling },
+    UserScenario {
+        name: "recreated deployment",
+        begin: rollouts::begin_recreate,
+        edit: rollouts::edit_recreate,
+    },
+    UserScenario { name: "ordered set", begin: rollouts::begin_ordered, edit: rollouts::edit_ordered },
+    UserScenario { name: "parallel set", begin: rollouts::begin_parallel, edit: rollouts::edit_parallel },
+    UserScenario { name: "daemon set", begin: rollouts::begin_daemons, edit: rollouts::edit_daemons },
+    UserScenario { name: "replica set", begin: pods::begin_set, edit: pods::edit_set },
+    UserScenario {
+        name: "replication controller",
+        begin: pods::begin_controller,
+        edit: pods::edit_controller,
+    },
+    UserScenario { name: "jobs", begin: batch::begin_jobs, edit: batch::edit_jobs },
+    UserScenario { name: "cron job", begin: batch::begin_cron, edit: batch::edit_cron },
+    UserScenario { name: "services", begin: services::begin, edit: services::edit },
+    UserScenario { name: "budgets", begin: services::begin_budget, edit: services::edit_budget },
+    UserScenario {
+        name: "namespace",
+        begin: cluster_wide::begin_namespace,
+        edit: cluster_wide::edit_namespace,
+    },
+    UserScenario { name: "owners", begin: cluster_wide::begin_owners, edit: cluster_wide::edit_owners },
+    UserScenario {
+        name: "quota and claims",
+        begin: cluster_wide::begin_bounds,
+        edit: cluster_wide::edit_bounds,
+    },
+    UserScenario { name: "crowd", begin: crowd::begin, edit: crowd::edit },
 ];
 
-/// What users do when the faults end: what would never come to rest is put to rest, what waits for them goes on.
-pub fn put_right(desk: &mut Desk<'_>) {
-    crowd::put_right(desk);
-    let cluster = &mut *desk.cluster;
+/// Ends the edits after the faults: stops what would never converge, and resumes what is paused.
+pub fn end_edits(session: &mut UserSession<'_>) {
+    crowd::end_edits(session);
+    let cluster = &mut *session.cluster;
     for cron in cluster.list("cronjobs.batch") {
         let _ = cluster.patch("cronjobs.batch", &path(&cron), "", value!({"spec": {"suspend": true}}));
     }
@@ -79,7 +95,7 @@ pub fn put_right(desk: &mut Desk<'_>) {
     for job in cluster.list("jobs.batch") {
         let _ = cluster.patch("jobs.batch", &path(&job), "", value!({"spec": {"suspend": false}}));
     }
-    // Who waits for a claim that is gone would do so for ever.
+    // Deletes pods that wait for a claim which no longer exists.
     for pod in cluster.list("pods") {
         if is_consumer(&path(&pod)) && pod.str_at(&["spec", "nodeName"]).is_empty() {
             let _ = cluster.delete("pods", &path(&pod), &Value::map());
@@ -87,12 +103,12 @@ pub fn put_right(desk: &mut Desk<'_>) {
     }
 }
 
-/// Whether a pod is one that uses the claim of a scenario.
+/// `true` if a pod uses the claim of the scenario "quota and claims".
 fn is_consumer(path: &str) -> bool {
     path.starts_with("default/consumer-")
 }
 
-/// A template of pods with the label `app`.
+/// Pod template with the label `app`.
 fn template(app: &str, image: &str) -> Value {
     value!({
         "metadata": {"labels": {"app": (app)}},
@@ -100,7 +116,7 @@ fn template(app: &str, image: &str) -> Value {
     })
 }
 
-/// What every workload says of its pods.
+/// Workload with a selector, a template and replicas.
 fn workload(name: &str, image: &str, replicas: i64) -> Value {
     value!({
         "metadata": {"name": (name)},
@@ -112,44 +128,44 @@ fn workload(name: &str, image: &str, replicas: i64) -> Value {
     })
 }
 
-impl Desk<'_> {
-    /// Makes what a scenario begins with.
-    fn make(&mut self, resource: &str, namespace: &str, object: Value) {
+impl UserSession<'_> {
+    /// Creates an object of a scenario.
+    fn create(&mut self, resource: &str, namespace: &str, object: Value) {
         self.cluster.create(resource, namespace, object);
-        self.marks.note("object made");
+        self.marks.record("object created");
     }
 
-    /// Makes something, if it is not there.
-    fn try_make(&mut self, resource: &str, namespace: &str, object: Value) -> Done {
+    /// Creates an object that may exist already.
+    fn try_create(&mut self, resource: &str, namespace: &str, object: Value) -> EditResult {
         let made = self.cluster.try_create(resource, namespace, object);
         if made.is_ok() {
-            self.marks.note("object made");
+            self.marks.record("object created");
         }
         made
     }
 
-    fn merge(&mut self, resource: &str, path: &str, patch: Value) -> Done {
+    fn merge(&mut self, resource: &str, path: &str, patch: Value) -> EditResult {
         self.cluster.patch(resource, path, "", patch)
     }
 
-    fn scale(&mut self, resource: &str, path: &str, most: i64) -> Done {
+    fn scale(&mut self, resource: &str, path: &str, most: i64) -> EditResult {
         let replicas = self.cluster.rng.i64(0..=most);
         self.merge(resource, path, value!({"spec": {"replicas": (replicas)}}))
     }
 
-    /// Another image in a template.
-    fn roll(&mut self, resource: &str, path: &str) -> Done {
-        let image = self.image();
+    /// Sets a random image in the template.
+    fn set_image(&mut self, resource: &str, path: &str) -> EditResult {
+        let image = self.random_image();
         let containers = value!([{"name": "c", "image": (image)}]);
         self.merge(resource, path, value!({"spec": {"template": {"spec": {"containers": (containers)}}}}))
     }
 
-    fn image(&mut self) -> String {
+    fn random_image(&mut self) -> String {
         format!("v{}", self.cluster.rng.u8(1..5))
     }
 
-    /// Deletes in one of the three ways.
-    fn remove(&mut self, resource: &str, path: &str) -> Done {
+    /// Deletes with a random propagation policy.
+    fn delete(&mut self, resource: &str, path: &str) -> EditResult {
         let (policy, mark) = match self.cluster.rng.u8(..4) {
             0 => ("Foreground", "deleted in the foreground"),
             1 => ("Orphan", "deleted and orphaned"),
@@ -157,36 +173,37 @@ impl Desk<'_> {
         };
         let done = self.cluster.delete(resource, path, &value!({"propagationPolicy": (policy)}));
         if done.is_ok() {
-            self.marks.note(mark);
+            self.marks.record(mark);
         }
         done
     }
 
-    /// Some object of a resource.
-    fn some(&mut self, resource: &str) -> Option<Value> {
+    /// Picks a random object of a resource.
+    fn pick(&mut self, resource: &str) -> Option<Value> {
         let objects = self.cluster.list(resource);
         self.cluster.rng.choice(objects)
     }
 
-    /// Where some object of a resource is; a place where nothing is if there is none.
-    fn some_path(&mut self, resource: &str) -> String {
-        self.some(resource).map_or("nothing".to_owned(), |object| path(&object))
+    /// Picks the path of a random object of a resource; of none if there is no object.
+    fn pick_path(&mut self, resource: &str) -> String {
+        self.pick(resource).map_or("nothing".to_owned(), |object| path(&object))
     }
 
     fn chance(&mut self, of: u8) -> u8 {
         self.cluster.rng.u8(..of)
     }
 
-    /// Something that is done to pods, unless users leave them alone.
-    fn disturb(&mut self) -> Done {
-        let Some(pod) = self.some("pods").filter(|_| !self.calm) else { return Ok(Revision::ZERO) };
+    /// Relabels, evicts or deletes a random pod, unless the run is calm.
+    fn disturb_pod(&mut self) -> EditResult {
+        let Some(pod) = self.pick("pods").filter(|_| !self.calm) else { return Ok(Revision::ZERO) };
         let path = path(&pod);
-        // A pod that a StatefulSet no longer selects keeps its name, and so its place, until somebody deletes it. One
-        // that waits for a claim may do so for ever, whoever takes it in; one that takes up much room may leave none.
+        // Some pods are not relabeled: one that its StatefulSet no longer selects would keep its name until it is
+        // deleted, one that waits for a claim may wait forever, and one with large requests may leave no capacity for
+        // others.
         let owners = pod.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap_or_default();
         let has_place = owners.iter().any(|owner| owner.str_at(&["kind"]) == "StatefulSet")
             || is_consumer(&path)
-            || crowd::is_of_crowd(&path);
+            || crowd::is_crowd_pod(&path);
         match self.chance(4) {
             0 if !has_place => {
                 let names = ["web", "plain", "legacy", "nobody"];
@@ -198,9 +215,9 @@ impl Desk<'_> {
         }
     }
 
-    fn evict(&mut self, path: &str) -> Done {
+    fn evict(&mut self, path: &str) -> EditResult {
         let done = self.cluster.evict(path);
-        self.marks.note(if done.is_ok() { "eviction granted" } else { "eviction refused" });
+        self.marks.record(if done.is_ok() { "eviction allowed" } else { "eviction rejected" });
         done
     }
 }

@@ -1,4 +1,4 @@
-//! A checker that cannot fail proves nothing.
+//! Tests of the checker: it accepts linearizable histories and rejects others.
 
 use fastrand::Rng;
 
@@ -8,12 +8,12 @@ fn op(invoked: u64, answered: u64, call: Call, answer: Answer) -> Operation {
     Operation { call, answer, invoked, answered }
 }
 
-fn swap(expected: State, new: u64) -> Call {
+fn swap(expected: RegisterState, new: u64) -> Call {
     Call::Swap { expected, new }
 }
 
 #[test]
-fn what_one_client_did_has_one_order() {
+fn history_of_one_client_is_linearizable() {
     let history = [
         op(0, 1, Call::Get, Answer::Found(None)),
         op(2, 3, Call::Put(1), Answer::Done),
@@ -27,7 +27,7 @@ fn what_one_client_did_has_one_order() {
 }
 
 #[test]
-fn overlapping_operations_may_be_turned_round() {
+fn overlapping_operations_may_be_reordered() {
     let history = [
         op(0, 10, Call::Put(1), Answer::Done),
         op(1, 9, Call::Put(2), Answer::Done),
@@ -38,7 +38,7 @@ fn overlapping_operations_may_be_turned_round() {
 }
 
 #[test]
-fn a_stale_read_is_found() {
+fn stale_read_is_rejected() {
     let history = [
         op(0, 1, Call::Put(1), Answer::Done),
         op(2, 3, Call::Put(2), Answer::Done),
@@ -50,7 +50,7 @@ fn a_stale_read_is_found() {
 }
 
 #[test]
-fn reads_that_go_back_are_found() {
+fn reads_that_go_back_are_rejected() {
     let history = [
         op(0, 9, Call::Put(1), Answer::Done),
         op(1, 2, Call::Get, Answer::Found(Some(1))),
@@ -61,7 +61,7 @@ fn reads_that_go_back_are_found() {
 }
 
 #[test]
-fn a_lost_update_is_found() {
+fn lost_update_is_rejected() {
     let history = [
         op(0, 1, Call::Put(1), Answer::Done),
         op(2, 5, swap(Some(1), 2), Answer::Done),
@@ -74,7 +74,7 @@ fn a_lost_update_is_found() {
 }
 
 #[test]
-fn a_double_success_is_found() {
+fn double_success_is_rejected() {
     let history = [op(0, 5, swap(None, 1), Answer::Done), op(1, 4, swap(None, 2), Answer::Done)];
     assert!(check(&history).is_err());
     let deletes = [
@@ -86,7 +86,7 @@ fn a_double_success_is_found() {
 }
 
 #[test]
-fn a_refusal_without_a_reason_is_found() {
+fn unjustified_refusal_is_rejected() {
     let history =
         [op(0, 1, Call::Put(1), Answer::Done), op(2, 3, swap(Some(1), 2), Answer::Refused(Some(1)))];
     assert!(check(&history).is_err());
@@ -95,25 +95,25 @@ fn a_refusal_without_a_reason_is_found() {
 }
 
 #[test]
-fn an_unanswered_operation_may_have_been_done_or_not() {
+fn operation_without_answer_may_or_may_not_have_taken_effect() {
     let unknown = op(0, 0, Call::Put(1), Answer::Unknown);
     for found in [None, Some(1)] {
         assert!(check(&[unknown, op(5, 6, Call::Get, Answer::Found(found))]).is_ok());
     }
     let once =
         [unknown, op(5, 6, Call::Get, Answer::Found(Some(1))), op(7, 8, Call::Get, Answer::Found(None))];
-    assert!(check(&once).is_err(), "but not undone");
+    assert!(check(&once).is_err(), "an effect is not undone");
 }
 
-/// Runs operations on a true register at random instants inside their intervals; then spoils one answer.
+/// Applies operations to a real register at random instants within their intervals, and then corrupts one answer.
 #[test]
-fn true_histories_pass_and_spoilt_ones_do_not() {
+fn true_histories_pass_and_corrupted_ones_do_not() {
     let mut rng = Rng::with_seed(7);
     let (mut caught, rounds) = (0, 200);
     for _ in 0..rounds {
         let mut history = true_history(&mut rng, 60);
         assert_eq!(check(&history).map(|order| order.len()), Ok(history.len()));
-        // A value that nobody put can be explained by nothing.
+        // No order explains a value that was never written.
         let at = rng.usize(..history.len());
         history[at].answer = match history[at].answer {
             Answer::Found(_) => Answer::Found(Some(u64::MAX)),
@@ -144,7 +144,7 @@ fn true_history(rng: &mut Rng, length: usize) -> Vec<Operation> {
             Call::Delete | Call::DeleteIf(_) => done(state.is_some(), None),
         };
         state = after;
-        // It took effect at 100 n, somewhere within its interval, which overlaps a few others.
+        // The operation takes effect at this instant, within an interval that overlaps a few others.
         let instant = 100 * n + 1000;
         history.push(op(instant - rng.u64(..300), instant + rng.u64(..300), call, answer));
     }
@@ -152,10 +152,10 @@ fn true_history(rng: &mut Rng, length: usize) -> Vec<Operation> {
 }
 
 #[test]
-fn an_order_against_real_time_is_found() {
-    let mark = |place, invoked, answered| Mark { place, invoked, answered };
-    assert_eq!(check_order(&[mark(1, 0, 5), mark(2, 1, 2), mark(3, 6, 7)]), Ok(()));
-    assert_eq!(check_order(&[mark(2, 0, 1), mark(2, 2, 3)]), Ok(()), "the same place is no disorder");
-    let (early, late) = (mark(9, 0, 1), mark(4, 2, 3));
-    assert_eq!(check_order(&[mark(1, 0, 9), late, early, mark(12, 8, 9)]), Err((early, late)));
+fn order_against_real_time_is_rejected() {
+    let one = |position, invoked, answered| OrderedOperation { position, invoked, answered };
+    assert_eq!(check_order(&[one(1, 0, 5), one(2, 1, 2), one(3, 6, 7)]), Ok(()));
+    assert_eq!(check_order(&[one(2, 0, 1), one(2, 2, 3)]), Ok(()), "equal positions are allowed");
+    let (early, late) = (one(9, 0, 1), one(4, 2, 3));
+    assert_eq!(check_order(&[one(1, 0, 9), late, early, one(12, 8, 9)]), Err((early, late)));
 }

@@ -1,40 +1,40 @@
-//! What a log admits and what it refuses.
+//! Claims about admission: which proposals a log admits and which it refuses.
 
 use setpoint_api::Revision;
 use setpoint_store::commit::{CHAIN_BYTES_MAX, CHAIN_COMMITS_MAX, COMMIT_BYTES_MAX, COMMIT_CHANGES_MAX};
 use setpoint_store::{Conflict, Draft, Expect, Refusal};
 
-use super::{Bench, Subject, delete, key, pod, proposal, put, resource};
+use super::{LogFactory, LogTest, delete, key, pod, proposal, put, resource};
 
-/// A new log has neither objects nor commits, and goes on to have none when it is opened again.
-pub fn an_empty_log_holds_nothing(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    bench.check();
-    assert_eq!(bench.log().stat().floor, Revision::ZERO);
+/// A new log has neither objects nor commits, also after it is reopened.
+pub fn empty_log_holds_nothing(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    test.check();
+    assert_eq!(test.log().stat().floor, Revision::ZERO);
 }
 
-/// Over batches of any size the first commit is 1 and each is one more than the last.
-pub fn revisions_count_from_one_without_gaps(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// The first commit is 1, and each is one more than the last, over batches of any size.
+pub fn revisions_count_from_one_without_gaps(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     let mut next = 1;
     for size in [1, 3, 1, 7, 2] {
         let batch: Vec<_> = (0..size).map(|n| put(&format!("a/{n}"), Expect::Any, "v")).collect();
-        let verdicts = bench.append(&batch);
+        let verdicts = test.append(&batch);
         let expected: Vec<_> = (next..next + size).map(|n| Ok(Revision(n))).collect();
         assert_eq!(verdicts, expected);
         next += size;
     }
-    bench.check();
-    assert_eq!(bench.commit(put("a/0", Expect::Any, "v")), Revision(next), "also after opening it again");
+    test.check();
+    assert_eq!(test.commit(put("a/0", Expect::Any, "v")), Revision(next), "also after reopening");
 }
 
-/// Anything, nothing, something and this revision: each holds where it should and nowhere else.
-pub fn every_kind_of_precondition_is_judged(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    bench.commit(put("a/there", Expect::Any, "1"));
-    bench.commit(put("a/there", Expect::Any, "2"));
-    bench.commit(put("a/gone", Expect::Any, "1"));
-    bench.commit(delete("a/gone", Expect::Any));
+/// `Any`, `Absent`, `Present` and `Revision`: each holds exactly where it should.
+pub fn every_kind_of_precondition_is_checked(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    test.commit(put("a/there", Expect::Any, "1"));
+    test.commit(put("a/there", Expect::Any, "2"));
+    test.commit(put("a/gone", Expect::Any, "1"));
+    test.commit(delete("a/gone", Expect::Any));
     let cases = [
         (Expect::Any, true, true),
         (Expect::Absent, false, true),
@@ -46,35 +46,35 @@ pub fn every_kind_of_precondition_is_judged(subject: &mut dyn Subject) {
         (Expect::Revision(Revision(99)), false, false),
         (Expect::Revision(Revision::ZERO), false, false),
     ];
-    // A guard changes nothing, so that every case meets the same state.
+    // A guard writes nothing, so every case meets the same state.
     for (n, (expect, there, absent)) in cases.into_iter().enumerate() {
         for (path, holds) in [("a/there", there), ("a/gone", absent), ("a/never", absent)] {
             let probe = put(&format!("probe/{n}"), Expect::Any, "p").guard(pod(path), expect);
-            assert_eq!(bench.append(&[probe])[0].is_ok(), holds, "guard {expect:?} on {path}");
+            assert_eq!(test.append(&[probe])[0].is_ok(), holds, "guard {expect:?} on {path}");
         }
     }
-    // And as preconditions of the changes themselves.
+    // The same as preconditions of writes.
     let cases = [(Expect::Any, true, true), (Expect::Absent, false, true), (Expect::Present, true, false)];
     for (n, (expect, there, absent)) in cases.into_iter().enumerate() {
-        bench.commit(put(&format!("there/{n}"), Expect::Any, "v"));
+        test.commit(put(&format!("there/{n}"), Expect::Any, "v"));
         for (path, holds) in [("there", there), ("absent", absent)] {
-            let verdict = &bench.append(&[put(&format!("{path}/{n}"), expect, "w")])[0];
+            let verdict = &test.append(&[put(&format!("{path}/{n}"), expect, "w")])[0];
             assert_eq!(verdict.is_ok(), holds, "put {expect:?} on what is {path}");
         }
     }
-    let head = bench.commit(put("a/z", Expect::Absent, "v"));
-    assert!(bench.append(&[put("a/z", Expect::Revision(Revision(head.0 - 1)), "w")])[0].is_err());
-    let head = bench.commit(put("a/z", Expect::Revision(head), "w"));
-    assert!(bench.append(&[delete("a/z", Expect::Revision(Revision(head.0 - 1)))])[0].is_err());
-    bench.commit(delete("a/z", Expect::Revision(head)));
-    bench.check();
+    let head = test.commit(put("a/z", Expect::Absent, "v"));
+    assert!(test.append(&[put("a/z", Expect::Revision(Revision(head.0 - 1)), "w")])[0].is_err());
+    let head = test.commit(put("a/z", Expect::Revision(head), "w"));
+    assert!(test.append(&[delete("a/z", Expect::Revision(Revision(head.0 - 1)))])[0].is_err());
+    test.commit(delete("a/z", Expect::Revision(head)));
+    test.check();
 }
 
-/// One batch may hold a whole story; each proposal meets what the ones before it left.
-pub fn preconditions_see_the_commits_before_them_in_the_batch(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    bench.commit(put("a/other", Expect::Absent, "0"));
-    let admitted: Vec<bool> = bench
+/// Each proposal of a batch sees the commits before it.
+pub fn preconditions_see_the_commits_before_them_in_the_batch(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    test.commit(put("a/other", Expect::Absent, "0"));
+    let admitted: Vec<bool> = test
         .append(&[
             put("a/x", Expect::Absent, "1"),
             put("a/x", Expect::Absent, "refused"),
@@ -90,19 +90,19 @@ pub fn preconditions_see_the_commits_before_them_in_the_batch(subject: &mut dyn 
         .map(Result::is_ok)
         .collect();
     assert_eq!(admitted, [true, false, true, false, true, false, false, true, true]);
-    bench.check();
+    test.check();
 }
 
-/// A guard is judged like a precondition, by the state at its place in the batch, and writes nothing.
-pub fn guards_are_judged_in_order_and_change_nothing(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// A guard is checked like a precondition, by the state at its position in the batch, and writes nothing.
+pub fn guards_are_checked_in_order_and_write_nothing(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     let namespace = || key("namespaces", "shop");
     let make = || proposal().put(namespace(), Expect::Absent, Draft::new("ns"));
     let inside = |path: &str| put(path, Expect::Absent, "pod").guard(namespace(), Expect::Present);
-    let verdicts = bench.append(&[inside("shop/early"), make(), inside("shop/web")]);
+    let verdicts = test.append(&[inside("shop/early"), make(), inside("shop/web")]);
     assert_eq!(verdicts.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true]);
     let unmoved = Expect::Revision(Revision(1));
-    let verdicts = bench.append(&[
+    let verdicts = test.append(&[
         put("shop/db", Expect::Absent, "pod").guard(namespace(), unmoved),
         proposal().put(namespace(), Expect::Present, Draft::new("ns2")),
         put("shop/late", Expect::Absent, "pod").guard(namespace(), unmoved),
@@ -111,35 +111,35 @@ pub fn guards_are_judged_in_order_and_change_nothing(subject: &mut dyn Subject) 
             .guard(pod("shop/none"), Expect::Absent),
     ]);
     assert_eq!(verdicts.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true]);
-    assert_eq!(bench.naive.commits.last().map(|commit| commit.writes.len()), Some(1));
-    bench.check();
+    assert_eq!(test.naive.commits.last().map(|commit| commit.writes.len()), Some(1));
+    test.check();
 }
 
-/// A writer that lost learns which key it was, what it had expected and what is there, guards included.
-pub fn a_conflict_names_the_key_and_both_revisions(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    bench.commit(put("a/x", Expect::Absent, "1"));
-    bench.commit(put("a/x", Expect::Present, "2"));
+/// A conflict reports the key, the expectation and the actual revision, also for guards.
+pub fn conflict_names_the_key_and_both_revisions(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    test.commit(put("a/x", Expect::Absent, "1"));
+    test.commit(put("a/x", Expect::Present, "2"));
     let conflict = |path, expected, actual: Option<u64>| {
         Refusal::Conflict(Conflict { key: pod(path), expected, actual: actual.map(Revision) })
     };
     let stale = Expect::Revision(Revision(1));
-    assert_eq!(bench.refused(put("a/x", stale, "3")), conflict("a/x", stale, Some(2)));
-    assert_eq!(bench.refused(put("a/x", Expect::Absent, "3")), conflict("a/x", Expect::Absent, Some(2)));
-    assert_eq!(bench.refused(put("a/y", Expect::Present, "3")), conflict("a/y", Expect::Present, None));
-    assert_eq!(bench.refused(put("a/y", stale, "3")), conflict("a/y", stale, None));
+    assert_eq!(test.refused(put("a/x", stale, "3")), conflict("a/x", stale, Some(2)));
+    assert_eq!(test.refused(put("a/x", Expect::Absent, "3")), conflict("a/x", Expect::Absent, Some(2)));
+    assert_eq!(test.refused(put("a/y", Expect::Present, "3")), conflict("a/y", Expect::Present, None));
+    assert_eq!(test.refused(put("a/y", stale, "3")), conflict("a/y", stale, None));
     let guarded = put("a/z", Expect::Absent, "3").guard(pod("a/x"), stale);
-    assert_eq!(bench.refused(guarded), conflict("a/x", stale, Some(2)));
-    let verdicts = bench.append(&[put("a/x", Expect::Revision(Revision(2)), "3"), delete("a/x", stale)]);
-    assert_eq!(verdicts[1], Err(conflict("a/x", stale, Some(3))), "by what the batch itself put");
-    bench.check();
+    assert_eq!(test.refused(guarded), conflict("a/x", stale, Some(2)));
+    let verdicts = test.append(&[put("a/x", Expect::Revision(Revision(2)), "3"), delete("a/x", stale)]);
+    assert_eq!(verdicts[1], Err(conflict("a/x", stale, Some(3))), "by an earlier commit of the batch");
+    test.check();
 }
 
-/// What was refused takes no revision, is not read back, and is no state for those after it.
-pub fn a_refused_proposal_leaves_no_trace(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    bench.commit(put("a/x", Expect::Absent, "1"));
-    let verdicts = bench.append(&[
+/// A refused proposal gets no revision, is not read back, and is not seen by later proposals.
+pub fn refused_proposal_leaves_no_trace(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    test.commit(put("a/x", Expect::Absent, "1"));
+    let verdicts = test.append(&[
         put("a/ghost", Expect::Present, "refused"),
         put("a/ghost", Expect::Present, "still not there"),
         put("a/y", Expect::Absent, "2"),
@@ -148,25 +148,25 @@ pub fn a_refused_proposal_leaves_no_trace(subject: &mut dyn Subject) {
     ]);
     let revisions: Vec<_> = verdicts.iter().map(|verdict| verdict.clone().ok()).collect();
     assert_eq!(revisions, [None, None, Some(Revision(2)), None, Some(Revision(3))]);
-    bench.check();
+    test.check();
 }
 
-/// The writes of a commit happen together, under one revision, or not at all.
-pub fn a_commit_is_all_or_nothing(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// All writes of a commit take effect under one revision, or none does.
+pub fn commit_is_atomic(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     let both = |expect| put("a/x", Expect::Absent, "pod").put(key("nodes", "n1"), expect, Draft::new("node"));
-    bench.refused(both(Expect::Present));
-    assert_eq!(bench.commit(both(Expect::Absent)), Revision(1));
+    test.refused(both(Expect::Present));
+    assert_eq!(test.commit(both(Expect::Absent)), Revision(1));
     let mixed = |expect| delete("a/x", Expect::Present).put(key("nodes", "n1"), expect, Draft::new("again"));
-    bench.refused(mixed(Expect::Revision(Revision(5))));
-    assert_eq!(bench.commit(mixed(Expect::Revision(Revision(1)))), Revision(2));
-    assert_eq!(bench.naive.commits.iter().map(|commit| commit.writes.len()).collect::<Vec<_>>(), [2, 2]);
-    bench.check();
+    test.refused(mixed(Expect::Revision(Revision(5))));
+    assert_eq!(test.commit(mixed(Expect::Revision(Revision(1)))), Revision(2));
+    assert_eq!(test.naive.commits.iter().map(|commit| commit.writes.len()).collect::<Vec<_>>(), [2, 2]);
+    test.check();
 }
 
-/// No watch of a resource could resume inside a commit, so there is no inside.
-pub fn two_keys_of_one_resource_are_refused(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// A watch of a resource cannot resume within a commit, so a commit has at most one key per resource.
+pub fn two_keys_of_one_resource_are_refused(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     let twice = [
         put("a/x", Expect::Any, "1").put(pod("a/y"), Expect::Any, Draft::new("2")),
         put("a/x", Expect::Any, "1").put(pod("a/x"), Expect::Any, Draft::new("2")),
@@ -175,28 +175,27 @@ pub fn two_keys_of_one_resource_are_refused(subject: &mut dyn Subject) {
             .delete(pod("a/y"), Expect::Any),
     ];
     for proposal in twice {
-        assert_eq!(bench.refused(proposal), Refusal::TwoOfOneResource { resource: resource("pods") });
+        assert_eq!(test.refused(proposal), Refusal::TwoOfOneResource { resource: resource("pods") });
     }
-    bench.check();
+    test.check();
 }
 
-/// Proposals that are made together get revisions side by side, see what the ones before them did, and leave nothing
-/// behind if one of them is refused.
-pub fn what_is_made_together_is_admitted_or_refused_together(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    bench.commit(put("a/quota", Expect::Absent, "0"));
+/// Chained proposals get consecutive revisions, see the ones before them, and leave nothing behind if one is refused.
+pub fn chained_proposals_are_admitted_or_refused_together(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    test.commit(put("a/quota", Expect::Absent, "0"));
     let charge = |seen: u64, name: &str, expect: Expect| {
         let first = put("a/quota", Expect::Revision(Revision(seen)), "1");
         let second = put("b/quota", Expect::Any, "1");
         put(name, expect, "v").after(first).after(second).in_order()
     };
-    // Of two that saw the same, the second is refused as a whole; what comes after it is judged as if it had not been.
+    // Of two chains on the same state the second is refused as a whole, and later proposals do not see it.
     let mut batch: Vec<_> =
         charge(1, "a/x", Expect::Absent).chain(charge(1, "a/y", Expect::Absent)).collect();
     batch.push(put("a/z", Expect::Absent, "v"));
     batch.extend(charge(2, "a/z", Expect::Absent));
     batch.push(put("a/quota", Expect::Revision(Revision(2)), "2"));
-    let verdicts = bench.append(&batch);
+    let verdicts = test.append(&batch);
     let revisions: Vec<_> = verdicts.iter().map(|verdict| verdict.as_ref().ok().map(|r| r.0)).collect();
     let (none, first) = (None, [2, 3, 4].map(Some));
     assert_eq!(revisions[..3], first);
@@ -206,65 +205,65 @@ pub fn what_is_made_together_is_admitted_or_refused_together(subject: &mut dyn S
         Err(Refusal::Conflict(conflict)) if conflict.key == pod("a/quota") && conflict.actual == Some(Revision(2))
     )));
     assert!(matches!(&verdicts[9], Err(Refusal::Conflict(conflict)) if conflict.key == pod("a/z")));
-    // There is a bound to it.
+    // Chains are limited in commits and bytes.
     let mut many = put("a/last", Expect::Any, "v");
     for n in 1..CHAIN_COMMITS_MAX {
         many = many.after(put(&format!("many/{n}"), Expect::Any, "v"));
     }
     let most = many.clone().in_order().collect::<Vec<_>>();
-    assert!(bench.append(&most).iter().all(Result::is_ok));
+    assert!(test.append(&most).iter().all(Result::is_ok));
     many = many.after(put("many/more", Expect::Any, "v"));
-    let verdicts = bench.append(&many.in_order().collect::<Vec<_>>());
+    let verdicts = test.append(&many.in_order().collect::<Vec<_>>());
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Err(Refusal::TooManyCommits { .. }))));
     let large = "v".repeat(COMMIT_BYTES_MAX - (64 << 10));
     let mut heavy = put("a/last", Expect::Any, &large);
     for n in 0..CHAIN_BYTES_MAX / COMMIT_BYTES_MAX {
         heavy = heavy.after(put(&format!("heavy/{n}"), Expect::Any, &large));
     }
-    let verdicts = bench.append(&heavy.in_order().collect::<Vec<_>>());
+    let verdicts = test.append(&heavy.in_order().collect::<Vec<_>>());
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Err(Refusal::ChainTooLarge { .. }))));
-    bench.check();
+    test.check();
 }
 
-/// Empty, too many, too large, a hole outside of the value.
-pub fn what_no_state_could_admit_is_refused(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    assert_eq!(bench.refused(proposal()), Refusal::Empty);
-    assert_eq!(bench.refused(proposal().guard(pod("a/x"), Expect::Absent)), Refusal::Empty);
+/// Empty, too many changes, too large, or a hole outside of the value.
+pub fn invalid_proposals_are_refused(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    assert_eq!(test.refused(proposal()), Refusal::Empty);
+    assert_eq!(test.refused(proposal().guard(pod("a/x"), Expect::Absent)), Refusal::Empty);
     let many = |count: usize| {
         (0..count).fold(proposal(), |proposal, n| {
             proposal.put(key(&format!("kind{n}"), "x"), Expect::Any, Draft::new("v"))
         })
     };
     let changes = COMMIT_CHANGES_MAX + 1;
-    assert_eq!(bench.refused(many(changes)), Refusal::TooManyChanges { changes });
-    assert_eq!(bench.commit(many(COMMIT_CHANGES_MAX)), Revision(1));
+    assert_eq!(test.refused(many(changes)), Refusal::TooManyChanges { changes });
+    assert_eq!(test.commit(many(COMMIT_CHANGES_MAX)), Revision(1));
     let large = proposal().put(pod("a/x"), Expect::Any, Draft::new(vec![7; COMMIT_BYTES_MAX]));
     let bytes = large.bytes();
-    assert_eq!(bench.refused(large), Refusal::TooLarge { bytes });
+    assert_eq!(test.refused(large), Refusal::TooLarge { bytes });
     let hole = |at| proposal().put(pod("a/x"), Expect::Any, Draft::with_hole("{}", at));
-    assert_eq!(bench.refused(hole(3)), Refusal::BadHole { key: pod("a/x") });
-    assert_eq!(bench.refused(hole(u32::MAX)), Refusal::BadHole { key: pod("a/x") });
-    assert_eq!(bench.commit(hole(2)), Revision(2), "at the very end there is still a place");
-    bench.check();
+    assert_eq!(test.refused(hole(3)), Refusal::BadHole { key: pod("a/x") });
+    assert_eq!(test.refused(hole(u32::MAX)), Refusal::BadHole { key: pod("a/x") });
+    assert_eq!(test.commit(hole(2)), Revision(2), "a hole at the end of the value is valid");
+    test.check();
 }
 
-/// A bound is a size that works.
-pub fn the_largest_commit_is_admitted(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// A commit of exactly the maximum size is admitted.
+pub fn largest_commit_is_admitted(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     let sized = |bytes| proposal().put(pod("a/x"), Expect::Any, Draft::new(vec![7; bytes]));
     let room = COMMIT_BYTES_MAX - sized(0).bytes();
-    bench.refused(sized(room + 1));
-    bench.commit(sized(room));
-    bench.append(&[sized(room), put("a/y", Expect::Any, "small"), sized(room)]);
-    bench.check();
+    test.refused(sized(room + 1));
+    test.commit(sized(room));
+    test.append(&[sized(room), put("a/y", Expect::Any, "small"), sized(room)]);
+    test.check();
 }
 
-/// Whatever the writer expected: what is not there cannot be deleted.
-pub fn a_delete_of_nothing_is_refused(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    bench.commit(put("a/x", Expect::Absent, "1"));
-    bench.commit(delete("a/x", Expect::Any));
+/// A missing key cannot be deleted, whatever the expectation.
+pub fn delete_of_a_missing_key_is_refused(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    test.commit(put("a/x", Expect::Absent, "1"));
+    test.commit(delete("a/x", Expect::Any));
     let expectations = [
         Expect::Any,
         Expect::Present,
@@ -274,20 +273,20 @@ pub fn a_delete_of_nothing_is_refused(subject: &mut dyn Subject) {
     ];
     for path in ["a/x", "a/never"] {
         for expect in expectations {
-            assert!(matches!(bench.refused(delete(path, expect)), Refusal::Conflict(_)), "{expect:?}");
+            assert!(matches!(test.refused(delete(path, expect)), Refusal::Conflict(_)), "{expect:?}");
         }
     }
-    bench.commit(put("a/x", Expect::Absent, "2"));
-    bench.refused(delete("a/x", Expect::Absent));
-    bench.check();
+    test.commit(put("a/x", Expect::Absent, "2"));
+    test.refused(delete("a/x", Expect::Absent));
+    test.check();
 }
 
-/// A batch without commits is no event.
-pub fn a_batch_may_be_empty_or_refused_as_a_whole(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    assert!(bench.append(&[]).is_empty());
-    bench.append(&[put("a/x", Expect::Present, "1"), proposal()]);
-    bench.check();
-    assert_eq!(bench.commit(put("a/x", Expect::Absent, "1")), Revision(1));
-    bench.check();
+/// A batch without commits changes nothing.
+pub fn batch_may_be_empty_or_refused_as_a_whole(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    assert!(test.append(&[]).is_empty());
+    test.append(&[put("a/x", Expect::Present, "1"), proposal()]);
+    test.check();
+    assert_eq!(test.commit(put("a/x", Expect::Absent, "1")), Revision(1));
+    test.check();
 }

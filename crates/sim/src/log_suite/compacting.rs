@@ -1,160 +1,160 @@
-//! What compaction may do, and what not.
+//! Claims about compaction.
 
 use setpoint_api::{Revision, Time};
 use setpoint_store::{Draft, Expect};
 
 use super::reading::{read_state, read_tail};
-use super::{Bench, END, Subject, delete, is_compacted, pod, proposal, put};
+use super::{END, LogFactory, LogTest, delete, is_compacted, pod, proposal, put};
 use crate::naive::objects_of;
 
-fn some_commits(bench: &mut Bench<'_>, round: usize) {
-    bench.append(&[
+fn some_commits(test: &mut LogTest<'_>, round: usize) {
+    test.append(&[
         put("a/x", Expect::Any, &format!("x{round}")),
         put(&format!("a/{round}"), Expect::Absent, "new"),
         proposal().put(pod("a/e"), Expect::Any, Draft::with_hole("{}", 1).expires(Time(round as i64))),
     ]);
 }
 
-/// The objects are the same, and the next revision is the next one, even when the last commit was a delete.
-pub fn compaction_keeps_state_and_revision(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    some_commits(&mut bench, 0);
-    bench.append(&[delete("a/x", Expect::Any), delete("a/0", Expect::Any), delete("a/e", Expect::Any)]);
-    let head = bench.naive.head();
-    bench.compact();
-    bench.check();
-    let base = bench.log().reader().base(END).expect("there is a base");
+/// Objects and revision stay the same, also if the last commit was a delete.
+pub fn compaction_keeps_state_and_revision(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    some_commits(&mut test, 0);
+    test.append(&[delete("a/x", Expect::Any), delete("a/0", Expect::Any), delete("a/e", Expect::Any)]);
+    let head = test.naive.head();
+    test.compact();
+    test.check();
+    let base = test.log().reader().base(END).expect("there is a base");
     assert_eq!((base.revision(), base.len()), (head, 0), "the base is at the newest revision");
-    bench.check();
-    assert_eq!(bench.commit(put("a/x", Expect::Absent, "again")), head.next());
-    bench.check();
+    test.check();
+    assert_eq!(test.commit(put("a/x", Expect::Absent, "again")), head.next());
+    test.check();
 }
 
-/// There is nothing to fold, and that is no error.
-pub fn compaction_of_an_empty_log_changes_nothing(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    bench.compact();
-    bench.check();
-    bench.compact();
-    assert_eq!(bench.commit(put("a/x", Expect::Absent, "1")), Revision(1));
-    bench.check();
-    bench.compact();
-    bench.check();
+/// Compacting an empty log is no error.
+pub fn compaction_of_an_empty_log_changes_nothing(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    test.compact();
+    test.check();
+    test.compact();
+    assert_eq!(test.commit(put("a/x", Expect::Absent, "1")), Revision(1));
+    test.check();
+    test.compact();
+    test.check();
 }
 
-/// The second finds the first one's work.
-pub fn compaction_twice_in_a_row_is_as_good_as_once(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    some_commits(&mut bench, 0);
-    bench.compact();
-    let stat = bench.log().stat();
-    bench.compact();
-    assert_eq!(bench.log().stat().floor, stat.floor);
-    bench.check();
-    bench.compact();
-    bench.check();
+/// A second compaction finds nothing to do.
+pub fn second_compaction_changes_nothing(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    some_commits(&mut test, 0);
+    test.compact();
+    let stat = test.log().stat();
+    test.compact();
+    assert_eq!(test.log().stat().floor, stat.floor);
+    test.check();
+    test.compact();
+    test.check();
 }
 
-/// Rounds of both, with the log opened again in between.
-pub fn appends_go_on_between_compactions(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// Rounds of appends and compactions, with the log reopened in between.
+pub fn appends_continue_between_compactions(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     let mut floor = Revision::ZERO;
     for round in 0..6 {
-        some_commits(&mut bench, round);
+        some_commits(&mut test, round);
         if round % 2 == 1 {
-            bench.reopen();
+            test.reopen();
         }
-        bench.compact();
-        some_commits(&mut bench, 100 + round);
-        bench.check();
-        let now = bench.log().stat().floor;
+        test.compact();
+        some_commits(&mut test, 100 + round);
+        test.check();
+        let now = test.log().stat().floor;
         assert!(now >= floor, "the floor went back from {floor} to {now}");
         floor = now;
     }
 }
 
-/// The chore runs beside the writer: what comes meanwhile is not its business.
-pub fn commits_made_during_a_compaction_are_kept(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    some_commits(&mut bench, 0);
-    let chore = bench.chore();
-    some_commits(&mut bench, 1);
-    bench.check_reader();
+/// The task runs beside the writer, and keeps what is committed meanwhile.
+pub fn commits_made_during_a_compaction_are_kept(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    some_commits(&mut test, 0);
+    let chore = test.chore();
+    some_commits(&mut test, 1);
+    test.check_reader();
     chore.run().expect("a compaction can be done");
-    bench.check_reader();
-    some_commits(&mut bench, 2);
-    bench.check();
+    test.check_reader();
+    some_commits(&mut test, 2);
+    test.check();
 }
 
-/// Should two ever be under way, the older one finds that it is too late.
-pub fn a_late_compaction_does_not_undo_a_newer_one(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    some_commits(&mut bench, 0);
-    let late = bench.chore();
-    some_commits(&mut bench, 1);
-    bench.compact();
-    let base = bench.log().reader().base(END).expect("there is a base").revision();
-    some_commits(&mut bench, 2);
+/// Of two compactions in progress, the older one must not replace the newer base.
+pub fn late_compaction_does_not_undo_a_newer_one(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    some_commits(&mut test, 0);
+    let late = test.chore();
+    some_commits(&mut test, 1);
+    test.compact();
+    let base = test.log().reader().base(END).expect("there is a base").revision();
+    some_commits(&mut test, 2);
     late.run().expect("it has nothing to do");
-    bench.check_reader();
-    let now = bench.log().reader().base(END).expect("there is a base").revision();
+    test.check_reader();
+    let now = test.log().reader().base(END).expect("there is a base").revision();
     assert_eq!(now, base, "the newest base stays");
-    let (floor, head) = (bench.log().stat().floor, bench.naive.head());
+    let (floor, head) = (test.log().stat().floor, test.naive.head());
     for at in (floor.0..=head.0).map(Revision) {
-        let state = read_state(&mut *bench.log().reader(), at);
-        assert_eq!(objects_of(&state), bench.naive.objects_at(at), "the state at {at}");
+        let state = read_state(&mut *test.log().reader(), at);
+        assert_eq!(objects_of(&state), test.naive.objects_at(at), "the state at {at}");
     }
-    bench.check();
+    test.check();
 }
 
-/// A process may end between starting a compaction and doing it.
-pub fn a_compaction_that_was_given_up_changes_nothing(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// A process may end between starting a compaction and running it.
+pub fn abandoned_compaction_changes_nothing(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     for round in 0..3 {
-        some_commits(&mut bench, round);
-        drop(bench.chore());
-        bench.check();
+        some_commits(&mut test, round);
+        drop(test.chore());
+        test.check();
     }
-    bench.compact();
-    bench.check();
+    test.compact();
+    test.check();
 }
 
-/// Before the floor there is a clear answer, from it on there is everything.
-pub fn what_lies_before_the_floor_is_called_compacted(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// Reads before the floor report `Compacted` with the floor; reads from it on succeed.
+pub fn revisions_before_the_floor_are_reported_as_compacted(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     for round in 0..4 {
-        some_commits(&mut bench, round);
-        bench.compact();
-        some_commits(&mut bench, 10 + round);
-        let (floor, head) = (bench.log().stat().floor, bench.naive.head());
-        let mut reader = bench.log().reader();
+        some_commits(&mut test, round);
+        test.compact();
+        some_commits(&mut test, 10 + round);
+        let (floor, head) = (test.log().stat().floor, test.naive.head());
+        let mut reader = test.log().reader();
         for after in (0..head.0).map(Revision) {
             if after < floor {
                 let tail = reader.tail(after, END, &mut |_| panic!("a commit from before the floor"));
                 assert_eq!(is_compacted(tail), Some(floor));
                 assert_eq!(is_compacted(reader.base(after).map(drop)), Some(floor));
             } else {
-                assert_eq!(read_tail(&mut *reader, after, END), bench.naive.between(after, END));
+                assert_eq!(read_tail(&mut *reader, after, END), test.naive.between(after, END));
             }
         }
         drop(reader);
-        bench.check();
+        test.check();
     }
 }
 
-/// A log may take over the mirror's own snapshot and do its chores whenever it likes.
-pub fn publishing_and_chores_lose_nothing(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// A log may take over published snapshots and run its maintenance at any time.
+pub fn publishing_and_maintenance_lose_nothing(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     for n in 0..12 {
         let large = Draft::new(vec![n; 200_000]);
-        bench.commit(proposal().put(pod(&format!("a/{}", n % 5)), Expect::Any, large));
-        let snapshot = bench.naive.snapshot();
-        bench.log().published(&snapshot);
-        while let Some(chore) = bench.log().chore(&snapshot, Time(1)).expect("a chore can be started") {
-            chore.run().expect("a chore can be done");
+        test.commit(proposal().put(pod(&format!("a/{}", n % 5)), Expect::Any, large));
+        let snapshot = test.naive.snapshot();
+        test.log().published(&snapshot);
+        while let Some(chore) = test.log().chore(&snapshot, Time(1)).expect("maintenance can be started") {
+            chore.run().expect("maintenance can be done");
         }
-        assert!(!bench.log().has_chore(), "nothing is left to do");
-        bench.check_reader();
+        assert!(!test.log().has_chore(), "nothing is left to do");
+        test.check_reader();
     }
-    bench.check();
+    test.check();
 }

@@ -1,4 +1,4 @@
-//! A thousand batches that nobody thought of.
+//! Claim about random batches: verdicts and commits equal those of the reference.
 
 use fastrand::Rng;
 use setpoint_api::{Key, Revision, Time};
@@ -7,56 +7,56 @@ use setpoint_store::log::Heads;
 use setpoint_store::{Cause, Draft, Expect};
 
 use super::reading::read_state;
-use super::{Bench, Subject, key};
-use crate::naive::{Naive, objects_of};
+use super::{LogFactory, LogTest, key};
+use crate::naive::{NaiveLog, objects_of};
 
 const SEED: u64 = 0x5e7_901e;
 const BATCHES: usize = 1000;
 const KINDS: [&str; 4] = ["pods", "nodes", "leases", "deployments.apps"];
 
-/// Verdicts and commits are those of a list that judges by walking itself, through batches, compactions and
-/// restarts that a seed chooses.
-pub fn random_batches_give_what_a_list_would(subject: &mut dyn Subject) {
+/// Compares verdicts and commits with those of the reference log, over random batches, compactions and restarts.
+pub fn random_batches_match_the_reference_log(factory: &mut dyn LogFactory) {
     let mut rng = Rng::with_seed(SEED);
-    let mut bench = Bench::new(subject);
+    let mut test = LogTest::new(factory);
     let mut admitted = 0;
     for batch in 0..BATCHES {
-        let asks: Vec<Ask> = (0..rng.usize(1..6)).map(|_| Ask::random(&mut rng, &bench.naive)).collect();
-        let expected = judge_all(&asks, &bench.naive);
-        let proposals: Vec<Proposal> = asks.iter().map(Ask::proposal).collect();
-        let verdicts: Vec<_> = bench.append(&proposals).into_iter().map(Result::ok).collect();
-        assert_eq!(verdicts, expected, "seed {SEED:#x}, batch {batch}: {asks:?}");
+        let random: Vec<RandomProposal> =
+            (0..rng.usize(1..6)).map(|_| RandomProposal::random(&mut rng, &test.naive)).collect();
+        let expected = decide_all(&random, &test.naive);
+        let proposals: Vec<Proposal> = random.iter().map(RandomProposal::proposal).collect();
+        let verdicts: Vec<_> = test.append(&proposals).into_iter().map(Result::ok).collect();
+        assert_eq!(verdicts, expected, "seed {SEED:#x}, batch {batch}: {random:?}");
         admitted += expected.iter().flatten().count();
         match rng.u32(..200) {
-            0..4 => bench.compact(),
-            4..7 => bench.check(),
-            7 => check_the_past(&mut bench, &mut rng),
+            0..4 => test.compact(),
+            4..7 => test.check(),
+            7 => check_past_state(&mut test, &mut rng),
             _ => {}
         }
     }
     assert!(admitted > BATCHES, "most proposals should be admitted, only {admitted} were");
-    bench.check();
+    test.check();
 }
 
-fn check_the_past(bench: &mut Bench<'_>, rng: &mut Rng) {
-    let (floor, head) = (bench.log().stat().floor, bench.naive.head());
+fn check_past_state(test: &mut LogTest<'_>, rng: &mut Rng) {
+    let (floor, head) = (test.log().stat().floor, test.naive.head());
     let at = Revision(rng.u64(floor.0..=head.0));
-    let state = read_state(&mut *bench.log().reader(), at);
-    assert_eq!(objects_of(&state), bench.naive.objects_at(at), "seed {SEED:#x}, the state at {at}");
+    let state = read_state(&mut *test.log().reader(), at);
+    assert_eq!(objects_of(&state), test.naive.objects_at(at), "seed {SEED:#x}, the state at {at}");
 }
 
-/// A proposal in a form that can be judged without the store's help.
+/// Proposal in a form that can be decided without the store.
 #[derive(Debug)]
-struct Ask {
+struct RandomProposal {
     changes: Vec<(Key, Expect, Option<Draft>)>,
     guards: Vec<(Key, Expect)>,
     time: Time,
     user: String,
 }
 
-impl Ask {
-    fn random(rng: &mut Rng, naive: &Naive) -> Ask {
-        let mut ask = Ask {
+impl RandomProposal {
+    fn random(rng: &mut Rng, naive: &NaiveLog) -> RandomProposal {
+        let mut proposal = RandomProposal {
             changes: Vec::new(),
             guards: Vec::new(),
             time: Time(rng.i64(..)),
@@ -66,13 +66,13 @@ impl Ask {
             let key = random_key(rng);
             let draft =
                 rng.bool().then(|| random_draft(rng)).or_else(|| rng.bool().then(|| random_draft(rng)));
-            ask.changes.push((key.clone(), random_expect(rng, naive, &key), draft));
+            proposal.changes.push((key.clone(), random_expect(rng, naive, &key), draft));
         }
         if rng.u8(..4) == 0 {
             let key = random_key(rng);
-            ask.guards.push((key.clone(), random_expect(rng, naive, &key)));
+            proposal.guards.push((key.clone(), random_expect(rng, naive, &key)));
         }
-        ask
+        proposal
     }
 
     fn proposal(&self) -> Proposal {
@@ -87,7 +87,7 @@ impl Ask {
         self.guards.iter().fold(proposal, |proposal, (key, expect)| proposal.guard(key.clone(), *expect))
     }
 
-    /// Whether it may become a commit, by the words of the contract alone.
+    /// `true` if it is to be admitted, by the contract of a log alone.
     fn is_admitted(&self, head: impl Fn(&Key) -> Option<Revision>) -> bool {
         let resources: Vec<_> = self.changes.iter().map(|(key, ..)| key.resource()).collect();
         let twice = resources.iter().enumerate().any(|(i, resource)| resources[..i].contains(resource));
@@ -103,16 +103,16 @@ impl Ask {
     }
 }
 
-/// Judges each by the state that the ones before it left.
-fn judge_all(asks: &[Ask], naive: &Naive) -> Vec<Option<Revision>> {
+/// Decides each proposal on the state that the ones before it left.
+fn decide_all(proposals: &[RandomProposal], naive: &NaiveLog) -> Vec<Option<Revision>> {
     let mut future = naive.clone();
-    let judge = |ask: &Ask| {
-        ask.is_admitted(|key| Heads::head(&future, key)).then(|| {
-            future.admit(&ask.proposal());
+    let decide = |proposal: &RandomProposal| {
+        proposal.is_admitted(|key| Heads::head(&future, key)).then(|| {
+            future.admit(&proposal.proposal());
             future.head()
         })
     };
-    asks.iter().map(judge).collect()
+    proposals.iter().map(decide).collect()
 }
 
 fn random_key(rng: &mut Rng) -> Key {
@@ -121,7 +121,7 @@ fn random_key(rng: &mut Rng) -> Key {
     key(kind, if kind == "nodes" { &path[4..] } else { &path })
 }
 
-fn random_expect(rng: &mut Rng, naive: &Naive, key: &Key) -> Expect {
+fn random_expect(rng: &mut Rng, naive: &NaiveLog, key: &Key) -> Expect {
     let known = Heads::head(naive, key);
     match (rng.u8(..8), known) {
         (0 | 1, _) => Expect::Any,

@@ -1,4 +1,4 @@
-//! What a log gives back.
+//! Claims about reading: what a log returns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,44 +7,44 @@ use setpoint_store::commit::{Commit, Proposal};
 use setpoint_store::log::LogReader;
 use setpoint_store::{Cause, Draft, Expect};
 
-use super::{Bench, END, Subject, delete, is_compacted, key, pod, proposal, put};
+use super::{END, LogFactory, LogTest, delete, is_compacted, key, pod, proposal, put};
 use crate::naive::{objects_of, snapshot_of};
 
-/// All that was acknowledged, nothing else, in order, however often it is opened.
-pub fn what_was_acknowledged_comes_back_in_order(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// All acknowledged commits and no others, in order, also after the log is reopened.
+pub fn acknowledged_commits_are_read_in_order(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     for n in 0..40 {
         let path = format!("a/{}", n % 7);
-        bench.append(&[
+        test.append(&[
             put(&path, Expect::Any, &format!("value {n}")),
             put(&path, Expect::Absent, "refused"),
             put("b/other", Expect::Any, "v").put(key("nodes", "n"), Expect::Any, Draft::new("node")),
         ]);
         if n % 5 == 0 {
-            bench.append(&[delete(&path, Expect::Any)]);
+            test.append(&[delete(&path, Expect::Any)]);
         }
         if n % 10 == 0 {
-            bench.check();
+            test.check();
         }
     }
-    bench.check();
+    test.check();
 }
 
 /// Reading changes nothing.
-pub fn reading_twice_gives_the_same(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    bench.append(&[put("a/x", Expect::Any, "1"), put("a/y", Expect::Any, "2"), delete("a/x", Expect::Any)]);
+pub fn reading_twice_returns_the_same(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    test.append(&[put("a/x", Expect::Any, "1"), put("a/y", Expect::Any, "2"), delete("a/x", Expect::Any)]);
     for _ in 0..3 {
-        bench.check();
-        bench.reopen();
+        test.check();
+        test.reopen();
     }
-    bench.commit(put("a/x", Expect::Absent, "3"));
-    bench.check();
+    test.commit(put("a/x", Expect::Absent, "3"));
+    test.check();
 }
 
-/// Time, cause, labels, fields, hole and expiry, at their extremes too.
-pub fn every_part_of_a_commit_comes_back_bit_for_bit(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// Time, cause, labels, fields, hole and expiry, also with extreme values.
+pub fn every_part_of_a_commit_is_read_back_exactly(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     let cause = Cause {
         user: "ann@example.org".to_owned(),
         manager: "kubectl client-side".to_owned(),
@@ -58,10 +58,10 @@ pub fn every_part_of_a_commit_comes_back_bit_for_bit(subject: &mut dyn Subject) 
             .labels([("app", "web"), ("", ""), ("tier", "ü")])
             .fields([("spec.nodeName", "n1"), ("status.phase", "")])
             .expires(times[times.len() - 1 - n]);
-        bench.commit(Proposal::new(cause.clone(), time).put(pod(&format!("a/{n}")), Expect::Any, draft));
+        test.commit(Proposal::new(cause.clone(), time).put(pod(&format!("a/{n}")), Expect::Any, draft));
     }
     let bytes: Vec<u8> = (0..=255).collect();
-    bench.append(&[
+    test.append(&[
         proposal().put(pod("a/bytes"), Expect::Any, Draft::new(bytes)),
         proposal().put(pod("a/empty"), Expect::Any, Draft::new("")),
         proposal().put(pod("a/hole"), Expect::Any, Draft::with_hole("", 0)),
@@ -70,8 +70,8 @@ pub fn every_part_of_a_commit_comes_back_bit_for_bit(subject: &mut dyn Subject) 
         Proposal::new(cause.clone(), Time(-9)).delete(pod("a/0"), Expect::Any),
     ]);
     for compacted in [false, true] {
-        bench.check();
-        let snapshot = read_state(&mut *bench.log().reader(), END);
+        test.check();
+        let snapshot = read_state(&mut *test.log().reader(), END);
         let record = snapshot.get(&pod("a/3")).expect("it was put and never deleted");
         assert_eq!(&record.value()[..], br#"{"metadata":{"resourceVersion":"4"}}"#);
         assert_eq!(record.tags().labels().collect::<Vec<_>>(), [("app", "web"), ("", ""), ("tier", "ü")]);
@@ -81,132 +81,132 @@ pub fn every_part_of_a_commit_comes_back_bit_for_bit(subject: &mut dyn Subject) 
             (cause.clone(), times[3], Some(times[1]))
         );
         if !compacted {
-            let last = bench.naive.commits.last().expect("the delete");
+            let last = test.naive.commits.last().expect("the delete");
             assert_eq!((last.time, last.writes[0].body.as_ref()), (Time(-9), None));
-            bench.compact();
+            test.compact();
         }
     }
 }
 
-/// From any revision to any other there is exactly what lies between them.
-pub fn a_tail_starts_and_ends_at_any_revision(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// Between any two revisions there are exactly the commits between them.
+pub fn tail_starts_and_ends_at_any_revision(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     for n in 0..12 {
-        bench.append(&[put("a/x", Expect::Any, &n.to_string()), put("a/y", Expect::Any, "y")]);
+        test.append(&[put("a/x", Expect::Any, &n.to_string()), put("a/y", Expect::Any, "y")]);
     }
     for reopened in [false, true] {
-        let mut reader = bench.log().reader();
+        let mut reader = test.log().reader();
         for after in (0..=24).map(Revision) {
             for until in (after.0..=24).map(Revision) {
-                assert_eq!(read_tail(&mut *reader, after, until), bench.naive.between(after, until));
+                assert_eq!(read_tail(&mut *reader, after, until), test.naive.between(after, until));
             }
             let mut tail = Vec::new();
-            bench.log().tail(after, &mut |commit| tail.push(commit)).expect("nothing is compacted");
-            assert_eq!(tail, bench.naive.between(after, END));
+            test.log().tail(after, &mut |commit| tail.push(commit)).expect("nothing is compacted");
+            assert_eq!(tail, test.naive.between(after, END));
         }
         drop(reader);
-        if !reopened && !bench.reopen() {
+        if !reopened && !test.reopen() {
             break;
         }
     }
 }
 
-/// There is nothing yet after the end, and that is no error.
-pub fn a_tail_from_past_the_end_is_empty(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// Reading after the end yields nothing and is no error.
+pub fn tail_after_the_end_is_empty(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     for commits in 0..3 {
-        let mut reader = bench.log().reader();
+        let mut reader = test.log().reader();
         for after in [commits, commits + 1, 1000, u64::MAX - 1, u64::MAX].map(Revision) {
             assert_eq!(read_tail(&mut *reader, after, END), [], "after {after}");
-            bench.log().tail(after, &mut |_| panic!("nothing comes after {after}")).expect("no error");
+            test.log().tail(after, &mut |_| panic!("nothing comes after {after}")).expect("no error");
         }
-        bench.commit(put("a/x", Expect::Any, "v"));
+        test.commit(put("a/x", Expect::Any, "v"));
     }
 }
 
-/// A reader is a window, not a copy.
-pub fn a_reader_sees_what_was_appended_after_it_was_made(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    let mut reader = bench.log().reader();
+/// A reader sees later commits: it is no copy.
+pub fn reader_sees_commits_appended_after_it_was_opened(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    let mut reader = test.log().reader();
     assert_eq!(read_tail(&mut *reader, Revision::ZERO, END), []);
     for n in 1..=5 {
-        bench.commit(put("a/x", Expect::Any, &n.to_string()));
-        assert_eq!(read_tail(&mut *reader, Revision::ZERO, END), bench.naive.commits);
-        assert_eq!(objects_of(&read_state(&mut *reader, END)), bench.naive.objects_at(Revision(n)));
+        test.commit(put("a/x", Expect::Any, &n.to_string()));
+        assert_eq!(read_tail(&mut *reader, Revision::ZERO, END), test.naive.commits);
+        assert_eq!(objects_of(&read_state(&mut *reader, END)), test.naive.objects_at(Revision(n)));
     }
 }
 
-/// While a writer appends and compacts, a reader finds whole commits without gaps, or is told `Compacted`.
-pub fn a_reader_beside_the_writer_sees_a_prefix(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
-    let mut reader = bench.log().reader();
+/// Beside a writer that appends and compacts, a reader sees whole commits without gaps, or `Compacted`.
+pub fn concurrent_reader_sees_a_prefix_of_the_commits(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
+    let mut reader = test.log().reader();
     let done = AtomicBool::new(false);
-    let looks: Vec<Look> = std::thread::scope(|scope| {
-        let looking = scope.spawn(|| {
-            let mut looks = Vec::new();
-            while !done.load(Ordering::Acquire) || looks.is_empty() {
-                looks.push(look(&mut *reader));
+    let views: Vec<ReaderView> = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut views = Vec::new();
+            while !done.load(Ordering::Acquire) || views.is_empty() {
+                views.push(read_view(&mut *reader));
             }
-            looks
+            views
         });
         for n in 0..60 {
-            bench.append(&[put("a/x", Expect::Any, &"x".repeat(n * 40)), put("a/y", Expect::Any, "y")]);
+            test.append(&[put("a/x", Expect::Any, &"x".repeat(n * 40)), put("a/y", Expect::Any, "y")]);
             if n % 20 == 19 {
-                bench.compact();
+                test.compact();
             }
         }
         done.store(true, Ordering::Release);
-        looking.join().expect("the reader does not panic")
+        reading.join().expect("the reader does not panic")
     });
     let mut reached = Revision::ZERO;
-    for Look { base, objects, commits } in looks {
-        assert_eq!(objects, bench.naive.objects_at(base), "the base at {base}");
+    for ReaderView { base, objects, commits } in views {
+        assert_eq!(objects, test.naive.objects_at(base), "the base at {base}");
         let end = commits.last().map_or(base, |commit| commit.revision);
-        assert_eq!(commits, bench.naive.between(base, end), "whole commits, without gaps");
+        assert_eq!(commits, test.naive.between(base, end), "whole commits, without gaps");
         assert!(end >= reached, "the reader went back from {reached} to {end}");
         reached = end;
     }
     drop(reader);
-    bench.check();
+    test.check();
 }
 
-struct Look {
+struct ReaderView {
     base: Revision,
     objects: crate::naive::Objects,
     commits: Vec<Commit>,
 }
 
-fn look(reader: &mut dyn LogReader) -> Look {
+fn read_view(reader: &mut dyn LogReader) -> ReaderView {
     loop {
         let base = reader.base(END).expect("there is always a base");
         let mut commits = Vec::new();
-        // A compaction may come between the two calls; then one starts again from the new base.
+        // A compaction between the two calls makes the base stale: start again from the new one.
         let tail = reader.tail(base.revision(), END, &mut |commit| commits.push(commit));
         if is_compacted(tail).is_none() {
-            return Look { base: base.revision(), objects: objects_of(&base), commits };
+            return ReaderView { base: base.revision(), objects: objects_of(&base), commits };
         }
     }
 }
 
-/// Whatever is asked for, the base is not past it, and with its tail gives the state at that revision.
-pub fn the_base_is_no_newer_than_asked(subject: &mut dyn Subject) {
-    let mut bench = Bench::new(subject);
+/// The base is no newer than the requested revision, and its tail gives the state at that revision.
+pub fn base_is_no_newer_than_requested(factory: &mut dyn LogFactory) {
+    let mut test = LogTest::new(factory);
     for n in 0..4 {
         for m in 0..3 {
-            bench.commit(put(&format!("a/{m}"), Expect::Any, &n.to_string()));
+            test.commit(put(&format!("a/{m}"), Expect::Any, &n.to_string()));
         }
-        bench.append(&[delete("a/1", Expect::Any)]);
-        bench.compact();
-        let floor = bench.log().stat().floor;
-        let mut reader = bench.log().reader();
-        let head = bench.naive.head();
+        test.append(&[delete("a/1", Expect::Any)]);
+        test.compact();
+        let floor = test.log().stat().floor;
+        let mut reader = test.log().reader();
+        let head = test.naive.head();
         assert_eq!(reader.base(Revision(head.0 + 2)).expect("it is not compacted").revision(), head);
         for at in (0..=head.0).map(Revision) {
             match reader.base(at) {
                 Ok(base) => {
                     assert!(at >= floor && base.revision() <= at && base.revision() >= floor);
                     let state = read_state(&mut *reader, at);
-                    assert_eq!(objects_of(&state), bench.naive.objects_at(at), "the state at {at}");
+                    assert_eq!(objects_of(&state), test.naive.objects_at(at), "the state at {at}");
                 }
                 Err(error) => {
                     assert!(at < floor, "{at} is not before {floor}");
@@ -217,14 +217,14 @@ pub fn the_base_is_no_newer_than_asked(subject: &mut dyn Subject) {
     }
 }
 
-/// The commits between two revisions.
+/// Returns the commits between two revisions.
 pub(super) fn read_tail(reader: &mut dyn LogReader, after: Revision, until: Revision) -> Vec<Commit> {
     let mut commits = Vec::new();
     reader.tail(after, until, &mut |commit| commits.push(commit)).expect("nothing is compacted");
     commits
 }
 
-/// The state at a revision, from the base before it.
+/// Returns the state at a revision, from the base before it.
 pub(super) fn read_state(reader: &mut dyn LogReader, at: Revision) -> setpoint_store::Snapshot {
     let base = reader.base(at).expect("it is not compacted");
     let mut commits = crate::naive::commits_of(&base);

@@ -1,4 +1,4 @@
-//! Job counts are exact: no pod is counted that did not end, none twice, and in the end none is missing.
+//! Job counts: no pod is counted that did not finish, none twice, and in the end none is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,39 +6,39 @@ use setpoint_reconcile::views::condition;
 use setpoint_reconcile::views::job::Job;
 use setpoint_reconcile::{Object, World};
 
-use super::{Check, Scene, pod, size};
-use crate::campaign::marks::Marks;
-use crate::campaign::truth::Change;
+use super::{Check, CommitContext, pod, size};
+use crate::campaign::coverage::CoverageMarks;
+use crate::campaign::ground_truth::CommitChange;
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// What really became of the pods of a Job, by their identities.
+/// UIDs of the pods of a Job by their fate.
 #[derive(Default)]
-struct Ended {
-    /// With the index, if they have one.
+struct FinishedPods {
+    /// With the completion index, if there is one.
     succeeded: BTreeMap<Box<str>, Option<String>>,
     failed: BTreeSet<Box<str>>,
-    /// Those that somebody deleted before they ended.
+    /// Deleted before they finished.
     deleted: BTreeSet<Box<str>>,
-    /// All there ever were.
+    /// All pods of the Job.
     all: BTreeSet<Box<str>>,
 }
 
-/// See the module.
+/// Check of Job statuses.
 #[derive(Default)]
-pub struct CountsAreExact {
-    ended: BTreeMap<Box<str>, Ended>,
+pub struct JobCounts {
+    ended: BTreeMap<Box<str>, FinishedPods>,
 }
 
-impl CountsAreExact {
-    fn note(&mut self, object: &Object, is_gone: bool) {
+impl JobCounts {
+    fn record(&mut self, object: &Object, is_gone: bool) {
         let Some(owner) = object.meta().controller().filter(|owner| &*owner.kind == "Job") else { return };
         let ended = self.ended.entry(owner.uid.clone()).or_default();
         let uid = object.meta().uid.clone();
         ended.all.insert(uid.clone());
         let phase = pod(object).map_or("", |pod| pod.status.phase.as_str());
-        // Where a pod was counted before, it does not matter what becomes of it.
+        // A pod without the finalizer was counted before.
         let is_tracked = object.meta().has_finalizer(TRACKING);
         match phase {
             "Succeeded" if is_tracked => {
@@ -51,41 +51,41 @@ impl CountsAreExact {
         }
     }
 
-    fn judge(&self, object: &Object, marks: &mut Marks) -> Result<(), String> {
+    fn check_status(&self, object: &Object, marks: &mut CoverageMarks) -> Result<(), String> {
         let (Some(job), Some(ended)) = (object.view::<Job>(), self.ended.get(&object.meta().uid)) else {
             return Ok(());
         };
         let status = &job.status;
         let succeeded = status.succeeded.unwrap_or(0);
         let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
-        let really = size(ended.succeeded_count(job));
-        let also = size(uncounted.succeeded.len());
-        if succeeded + also > really {
+        let actual = size(ended.succeeded_count(job));
+        let uncounted_count = size(uncounted.succeeded.len());
+        if succeeded + uncounted_count > actual {
             return Err(format!(
-                "{} says {succeeded} pods succeeded, and {also} more; {really} did",
+                "{} reports {succeeded} pods succeeded and {uncounted_count} uncounted, actual {actual}",
                 object.key()
             ));
         }
         let failed = status.failed.unwrap_or(0) + size(uncounted.failed.len());
-        // When a Job fails, the pods fail with it that are still at work.
+        // Running pods of a failed Job are counted as failed.
         let all_fail = condition(&status.conditions, "FailureTarget").is_some();
-        let most = if all_fail { ended.all.len() } else { ended.failed.union(&ended.deleted).count() };
-        let most = size(most);
-        if failed > most {
-            return Err(format!("{} says {failed} pods failed, {most} did", object.key()));
+        let max = if all_fail { ended.all.len() } else { ended.failed.union(&ended.deleted).count() };
+        let max = size(max);
+        if failed > max {
+            return Err(format!("{} reports {failed} failed pods, at most {max} failed", object.key()));
         }
         if failed > size(ended.failed.len()) {
-            marks.note("job counted a pod that was deleted");
+            marks.record("job counted a pod that was deleted");
         }
         if status.finish().is_some_and(|finish| finish.kind == "Failed") {
-            marks.note("job failed for good");
+            marks.record("job failed");
         }
         Ok(())
     }
 }
 
-impl Ended {
-    /// How many successes a Job can have had: of those with indexes, each counts once.
+impl FinishedPods {
+    /// Number of successes that the Job may count: an index counts once.
     fn succeeded_count(&self, job: &Job) -> usize {
         if job.spec.is_indexed() {
             self.succeeded.values().collect::<BTreeSet<_>>().len()
@@ -95,44 +95,49 @@ impl Ended {
     }
 }
 
-impl Check for CountsAreExact {
-    fn see(&mut self, change: &Change, _: &Scene<'_>, marks: &mut Marks) -> Result<(), String> {
+impl Check for JobCounts {
+    fn check_change(
+        &mut self,
+        change: &CommitChange,
+        _: &CommitContext<'_>,
+        marks: &mut CoverageMarks,
+    ) -> Result<(), String> {
         if change.is_of("pods") {
-            // Tracked while it was, or tracked still: what counts is what it was when it could be counted.
+            // The state that counts is the last one with the finalizer, which may be that before or after the change.
             if let Some(before) = &change.before {
-                self.note(before, change.after.is_none());
+                self.record(before, change.after.is_none());
             }
             if let Some(after) = &change.after {
-                self.note(after, false);
+                self.record(after, false);
             }
         }
-        if &*change.by == "cronjob-controller" && replaced_or_skipped(change) {
-            marks.note("cron job skipped or replaced a run");
+        if &*change.by == "cronjob-controller" && has_replaced_or_skipped_run(change) {
+            marks.record("cron job skipped or replaced a run");
         }
         match &change.after {
-            Some(after) if change.is_of("jobs.batch") => self.judge(after, marks),
+            Some(after) if change.is_of("jobs.batch") => self.check_status(after, marks),
             _ => Ok(()),
         }
     }
 
-    fn finally(&self, world: &World) -> Result<(), String> {
+    fn check_final(&self, world: &World) -> Result<(), String> {
         for (object, job) in world.views::<Job>() {
             let Some(ended) = self.ended.get(&object.meta().uid) else { continue };
-            let said = job.status.succeeded.unwrap_or(0) + job.status.failed.unwrap_or(0);
-            let lost = if job.spec.is_indexed() {
-                // Several pods may have succeeded for one index; pods that were deleted may be counted as failed.
+            let counted = job.status.succeeded.unwrap_or(0) + job.status.failed.unwrap_or(0);
+            let is_missing = if job.spec.is_indexed() {
+                // Several pods may have succeeded for one index, and deleted pods may be counted as failed.
                 let clean = ended.succeeded.iter().filter(|(uid, _)| !ended.deleted.contains(*uid));
                 let indexes: BTreeSet<_> = clean.map(|(_, index)| index).collect();
                 job.status.succeeded.unwrap_or(0) < size(indexes.len())
             } else {
                 let kept = ended.succeeded.keys().chain(&ended.failed).collect::<BTreeSet<_>>();
-                said < size(kept.len())
+                counted < size(kept.len())
             };
-            if lost {
+            if is_missing {
                 let (good, bad) = (ended.succeeded.len(), ended.failed.len());
                 let key = object.key();
                 return Err(format!(
-                    "{key} counts {said} pods, and {good} succeeded and {bad} failed: {:?}",
+                    "{key} counts {counted} pods, actually {good} succeeded and {bad} failed: {:?}",
                     job.status
                 ));
             }
@@ -141,10 +146,10 @@ impl Check for CountsAreExact {
     }
 }
 
-/// Whether a CronJob did not simply start a run.
-fn replaced_or_skipped(change: &Change) -> bool {
+/// `true` if a CronJob replaced or skipped a run.
+fn has_replaced_or_skipped_run(change: &CommitChange) -> bool {
     let is_running = |object: &Object| object.view::<Job>().is_some_and(|job| job.status.finish().is_none());
     let replaced = change.is_deletion() && change.before.as_ref().is_some_and(is_running);
-    let told = change.is_of("events").then(|| change.object().value());
-    replaced || told.is_some_and(|event| event.str_at(&["reason"]) == "JobAlreadyActive")
+    let event = change.is_of("events").then(|| change.object().value());
+    replaced || event.is_some_and(|event| event.str_at(&["reason"]) == "JobAlreadyActive")
 }

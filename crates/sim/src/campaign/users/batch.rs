@@ -1,25 +1,25 @@
-//! Those whose pods end: Jobs and CronJobs.
+//! Scenarios with Jobs and CronJobs.
 
 use setpoint_api::{Value, value};
 
-use super::{Desk, Done};
+use super::{EditResult, UserSession};
 
 const JOBS: &str = "jobs.batch";
 const CRON_JOBS: &str = "cronjobs.batch";
 
-fn job_spec(desk: &mut Desk<'_>) -> Value {
+fn job_spec(session: &mut UserSession<'_>) -> Value {
     let containers = value!([{"name": "c", "image": "v1", "command": ["sleep", "2"]}]);
     let template = value!({
         "metadata": {"labels": {"app": "work"}},
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 5, "containers": (containers)},
     });
-    let parallelism = desk.cluster.rng.i64(1..4);
-    let replaced = ["Failed", "TerminatingOrFailed"][usize::from(desk.chance(2))];
+    let parallelism = session.cluster.rng.i64(1..4);
+    let replaced = ["Failed", "TerminatingOrFailed"][usize::from(session.chance(2))];
     let mut spec = value!({
         "template": (template), "parallelism": (parallelism), "podReplacementPolicy": (replaced),
     });
     let map = spec.make_map();
-    match desk.chance(4) {
+    match session.chance(4) {
         0 => {}
         1 => {
             map.insert("completions", 3);
@@ -35,45 +35,45 @@ fn job_spec(desk: &mut Desk<'_>) -> Value {
             map.insert("backoffLimitPerIndex", 1);
         }
     }
-    if desk.chance(5) == 0 {
+    if session.chance(5) == 0 {
         spec.make_map().insert("ttlSecondsAfterFinished", 20);
     }
     spec
 }
 
-fn name(desk: &mut Desk<'_>) -> &'static str {
-    ["work-a", "work-b", "work-c"][usize::from(desk.chance(3))]
+fn name(session: &mut UserSession<'_>) -> &'static str {
+    ["work-a", "work-b", "work-c"][usize::from(session.chance(3))]
 }
 
-pub fn begin_jobs(desk: &mut Desk<'_>) {
+pub fn begin_jobs(session: &mut UserSession<'_>) {
     for name in ["work-a", "work-b"] {
-        let spec = job_spec(desk);
-        desk.make(JOBS, "default", value!({"metadata": {"name": (name)}, "spec": (spec)}));
+        let spec = job_spec(session);
+        session.create(JOBS, "default", value!({"metadata": {"name": (name)}, "spec": (spec)}));
     }
 }
 
-pub fn edit_jobs(desk: &mut Desk<'_>) -> Done {
-    let name = name(desk);
+pub fn edit_jobs(session: &mut UserSession<'_>) -> EditResult {
+    let name = name(session);
     let path = format!("default/{name}");
-    match desk.chance(10) {
+    match session.chance(10) {
         0..3 => {
-            let spec = job_spec(desk);
-            desk.try_make(JOBS, "default", value!({"metadata": {"name": (name)}, "spec": (spec)}))
+            let spec = job_spec(session);
+            session.try_create(JOBS, "default", value!({"metadata": {"name": (name)}, "spec": (spec)}))
         }
-        3 => desk.merge(JOBS, &path, value!({"spec": {"suspend": true}})),
-        4 | 5 => desk.merge(JOBS, &path, value!({"spec": {"suspend": false}})),
+        3 => session.merge(JOBS, &path, value!({"spec": {"suspend": true}})),
+        4 | 5 => session.merge(JOBS, &path, value!({"spec": {"suspend": false}})),
         6 => {
-            let parallelism = desk.cluster.rng.i64(0..4);
-            desk.merge(JOBS, &path, value!({"spec": {"parallelism": (parallelism)}}))
+            let parallelism = session.cluster.rng.i64(0..4);
+            session.merge(JOBS, &path, value!({"spec": {"parallelism": (parallelism)}}))
         }
-        7 if !desk.calm => desk.remove(JOBS, &path),
-        _ => desk.disturb(),
+        7 if !session.calm => session.delete(JOBS, &path),
+        _ => session.disturb_pod(),
     }
 }
 
-fn cron(desk: &mut Desk<'_>) -> Value {
-    let policy = ["Allow", "Forbid", "Replace"][usize::from(desk.chance(3))];
-    let spec = job_spec(desk);
+fn cron(session: &mut UserSession<'_>) -> Value {
+    let policy = ["Allow", "Forbid", "Replace"][usize::from(session.chance(3))];
+    let spec = job_spec(session);
     value!({
         "metadata": {"name": "tick"},
         "spec": {
@@ -83,26 +83,26 @@ fn cron(desk: &mut Desk<'_>) -> Value {
     })
 }
 
-pub fn begin_cron(desk: &mut Desk<'_>) {
-    let cron = cron(desk);
-    desk.make(CRON_JOBS, "default", cron);
-    desk.make("configmaps", "default", value!({"metadata": {"name": "tick"}}));
+pub fn begin_cron(session: &mut UserSession<'_>) {
+    let cron = cron(session);
+    session.create(CRON_JOBS, "default", cron);
+    session.create("configmaps", "default", value!({"metadata": {"name": "tick"}}));
 }
 
-pub fn edit_cron(desk: &mut Desk<'_>) -> Done {
+pub fn edit_cron(session: &mut UserSession<'_>) -> EditResult {
     let path = "default/tick";
-    match desk.chance(8) {
-        0 => desk.merge(CRON_JOBS, path, value!({"spec": {"suspend": true}})),
-        1 | 2 => desk.merge(CRON_JOBS, path, value!({"spec": {"suspend": false}})),
+    match session.chance(8) {
+        0 => session.merge(CRON_JOBS, path, value!({"spec": {"suspend": true}})),
+        1 | 2 => session.merge(CRON_JOBS, path, value!({"spec": {"suspend": false}})),
         3 => {
-            let policy = ["Allow", "Forbid", "Replace"][usize::from(desk.chance(3))];
-            desk.merge(CRON_JOBS, path, value!({"spec": {"concurrencyPolicy": (policy)}}))
+            let policy = ["Allow", "Forbid", "Replace"][usize::from(session.chance(3))];
+            session.merge(CRON_JOBS, path, value!({"spec": {"concurrencyPolicy": (policy)}}))
         }
-        4 if !desk.calm => desk.remove(CRON_JOBS, path),
+        4 if !session.calm => session.delete(CRON_JOBS, path),
         5 => {
-            let cron = cron(desk);
-            desk.try_make(CRON_JOBS, "default", cron)
+            let cron = cron(session);
+            session.try_create(CRON_JOBS, "default", cron)
         }
-        _ => desk.disturb(),
+        _ => session.disturb_pod(),
     }
 }

@@ -1,46 +1,46 @@
-//! Those who work on the large: namespaces, trees of owners, quotas and claims.
+//! Scenarios with namespaces, owner trees, quotas and claims.
 
 use setpoint_api::{Revision, Value, value};
 
-use super::crowd::asking;
-use super::{Desk, Done, path, workload};
+use super::crowd::with_cpu_request;
+use super::{EditResult, UserSession, path, workload};
 
 fn namespace(name: &str) -> Value {
     value!({"metadata": {"name": (name)}})
 }
 
-pub fn begin_namespace(desk: &mut Desk<'_>) {
-    desk.make("namespaces", "", namespace("crowd"));
-    desk.make("replicasets.apps", "crowd", workload("plain", "v1", 2));
-    desk.make("configmaps", "crowd", namespace("notes"));
-    desk.make("secrets", "crowd", namespace("words"));
+pub fn begin_namespace(session: &mut UserSession<'_>) {
+    session.create("namespaces", "", namespace("crowd"));
+    session.create("replicasets.apps", "crowd", workload("plain", "v1", 2));
+    session.create("configmaps", "crowd", namespace("notes"));
+    session.create("secrets", "crowd", namespace("words"));
 }
 
-pub fn edit_namespace(desk: &mut Desk<'_>) -> Done {
-    let number = desk.cluster.rng.u8(..30);
-    match desk.chance(8) {
+pub fn edit_namespace(session: &mut UserSession<'_>) -> EditResult {
+    let number = session.cluster.rng.u8(..30);
+    match session.chance(8) {
         0 | 1 => {
-            let done = desk.cluster.delete("namespaces", "crowd", &Value::map());
-            let is_full = desk.cluster.list("pods").iter().any(|pod| path(pod).starts_with("crowd/"));
+            let done = session.cluster.delete("namespaces", "crowd", &Value::map());
+            let is_full = session.cluster.list("pods").iter().any(|pod| path(pod).starts_with("crowd/"));
             if done.is_ok() && is_full {
-                desk.marks.note("namespace deleted while full");
+                session.marks.record("namespace with pods deleted");
             }
             done
         }
-        2 => desk.try_make("namespaces", "", namespace("crowd")),
-        3 => desk.try_make("configmaps", "crowd", namespace(&format!("notes-{number}"))),
-        4 => desk.try_make("replicasets.apps", "crowd", workload("plain", "v1", 2)),
-        5 => desk.scale("replicasets.apps", "crowd/plain", 4),
+        2 => session.try_create("namespaces", "", namespace("crowd")),
+        3 => session.try_create("configmaps", "crowd", namespace(&format!("notes-{number}"))),
+        4 => session.try_create("replicasets.apps", "crowd", workload("plain", "v1", 2)),
+        5 => session.scale("replicasets.apps", "crowd/plain", 4),
         6 => {
             let ports = value!([{"port": 80}]);
             let spec = value!({"selector": {"app": "plain"}, "ports": (ports)});
-            desk.try_make("services", "crowd", value!({"metadata": {"name": "crowd"}, "spec": (spec)}))
+            session.try_create("services", "crowd", value!({"metadata": {"name": "crowd"}, "spec": (spec)}))
         }
-        _ => desk.disturb(),
+        _ => session.disturb_pod(),
     }
 }
 
-/// A ConfigMap that may be owned by others.
+/// ConfigMap with owners.
 fn leaf(name: &str, owners: &[&Value]) -> Value {
     let references: Vec<Value> = owners
         .iter()
@@ -55,29 +55,29 @@ fn leaf(name: &str, owners: &[&Value]) -> Value {
     value!({"metadata": {"name": (name), "ownerReferences": (references)}})
 }
 
-/// Makes what is missing of a tree: a root, two branches, and a leaf on both.
-fn grow(desk: &mut Desk<'_>) -> Done {
-    let mut done = desk.try_make("configmaps", "default", leaf("root", &[]));
-    let root = desk.cluster.get("configmaps", "default/root").unwrap_or_default();
+/// Creates the missing parts of an owner tree: a root, two children, and a leaf that both own.
+fn create_missing_owners(session: &mut UserSession<'_>) -> EditResult {
+    let mut done = session.try_create("configmaps", "default", leaf("root", &[]));
+    let root = session.cluster.get("configmaps", "default/root").unwrap_or_default();
     for name in ["left", "right"] {
-        done = done.or(desk.try_make("configmaps", "default", leaf(name, &[&root])));
+        done = done.or(session.try_create("configmaps", "default", leaf(name, &[&root])));
     }
-    let left = desk.cluster.get("configmaps", "default/left").unwrap_or_default();
-    let right = desk.cluster.get("configmaps", "default/right").unwrap_or_default();
-    done.or(desk.try_make("configmaps", "default", leaf("leaf", &[&left, &right])))
+    let left = session.cluster.get("configmaps", "default/left").unwrap_or_default();
+    let right = session.cluster.get("configmaps", "default/right").unwrap_or_default();
+    done.or(session.try_create("configmaps", "default", leaf("leaf", &[&left, &right])))
 }
 
-pub fn begin_owners(desk: &mut Desk<'_>) {
-    let _ = grow(desk);
+pub fn begin_owners(session: &mut UserSession<'_>) {
+    let _ = create_missing_owners(session);
 }
 
-pub fn edit_owners(desk: &mut Desk<'_>) -> Done {
-    let name = ["root", "left", "right", "leaf"][usize::from(desk.chance(4))];
-    match desk.chance(6) {
-        0..2 => desk.remove("configmaps", &format!("default/{name}")),
-        2 => desk.remove("configmaps", "default/root"),
-        3 | 4 => grow(desk),
-        _ => desk.disturb(),
+pub fn edit_owners(session: &mut UserSession<'_>) -> EditResult {
+    let name = ["root", "left", "right", "leaf"][usize::from(session.chance(4))];
+    match session.chance(6) {
+        0..2 => session.delete("configmaps", &format!("default/{name}")),
+        2 => session.delete("configmaps", "default/root"),
+        3 | 4 => create_missing_owners(session),
+        _ => session.disturb_pod(),
     }
 }
 
@@ -94,18 +94,18 @@ fn consumer(claim: &str) -> Value {
     })
 }
 
-pub fn begin_bounds(desk: &mut Desk<'_>) {
-    desk.make("namespaces", "", namespace("bounded"));
+pub fn begin_bounds(session: &mut UserSession<'_>) {
+    session.create("namespaces", "", namespace("bounded"));
     let spec = value!({"hard": {"pods": "3", "configmaps": "4", "requests.cpu": "1"}});
-    desk.make("resourcequotas", "bounded", value!({"metadata": {"name": "bound"}, "spec": (spec)}));
+    session.create("resourcequotas", "bounded", value!({"metadata": {"name": "bound"}, "spec": (spec)}));
     let spec = value!({"hard": {"pods": "4"}});
-    desk.make("resourcequotas", "bounded", value!({"metadata": {"name": "other"}, "spec": (spec)}));
-    desk.make("replicasets.apps", "bounded", asking(workload("plain", "v1", 2), "200m"));
-    desk.make("persistentvolumeclaims", "default", claim("disk"));
+    session.create("resourcequotas", "bounded", value!({"metadata": {"name": "other"}, "spec": (spec)}));
+    session.create("replicasets.apps", "bounded", with_cpu_request(workload("plain", "v1", 2), "200m"));
+    session.create("persistentvolumeclaims", "default", claim("disk"));
 }
 
-/// Several make something at the same moment, each of which a quota may have room for, and not for all.
-fn rush(desk: &mut Desk<'_>, resource: &str) -> Done {
+/// Creates several objects at once: the quota may have room for each of them, but not for all.
+fn create_concurrently(session: &mut UserSession<'_>, resource: &str) -> EditResult {
     let one = |number: u8| {
         let mut object = value!({"metadata": {"generateName": "rush-"}});
         if resource == "pods" {
@@ -116,34 +116,34 @@ fn rush(desk: &mut Desk<'_>, resource: &str) -> Done {
         object
     };
     let objects = (0..3).map(one).collect();
-    let (made, overtaken) = desk.cluster.create_at_once(resource, "bounded", objects);
+    let (made, overtaken) = session.cluster.create_at_once(resource, "bounded", objects);
     if overtaken > 0 {
-        desk.marks.note("user raced for a quota");
+        session.marks.record("users raced for a quota");
     }
     made
 }
 
-pub fn edit_bounds(desk: &mut Desk<'_>) -> Done {
-    match desk.chance(11) {
-        8..10 => rush(desk, "pods"),
-        10 => rush(desk, "configmaps"),
-        0 => desk.scale("replicasets.apps", "bounded/plain", 5),
+pub fn edit_bounds(session: &mut UserSession<'_>) -> EditResult {
+    match session.chance(11) {
+        8..10 => create_concurrently(session, "pods"),
+        10 => create_concurrently(session, "configmaps"),
+        0 => session.scale("replicasets.apps", "bounded/plain", 5),
         1 => {
-            let pods = desk.cluster.rng.u8(..6).to_string();
-            desk.merge("resourcequotas", "bounded/bound", value!({"spec": {"hard": {"pods": (pods)}}}))
+            let pods = session.cluster.rng.u8(..6).to_string();
+            session.merge("resourcequotas", "bounded/bound", value!({"spec": {"hard": {"pods": (pods)}}}))
         }
-        2 => desk.try_make("persistentvolumeclaims", "default", claim("disk")),
-        3 => desk.try_make("pods", "default", consumer("disk")),
-        4 => desk.cluster.delete("persistentvolumeclaims", "default/disk", &Value::map()),
-        5 if !desk.calm => {
-            let pods = desk.cluster.list("pods");
+        2 => session.try_create("persistentvolumeclaims", "default", claim("disk")),
+        3 => session.try_create("pods", "default", consumer("disk")),
+        4 => session.cluster.delete("persistentvolumeclaims", "default/disk", &Value::map()),
+        5 if !session.calm => {
+            let pods = session.cluster.list("pods");
             let consumers = pods.iter().filter(|pod| path(pod).starts_with("default/consumer-"));
             let consumers: Vec<String> = consumers.map(path).collect();
-            match desk.cluster.rng.choice(consumers) {
-                Some(path) => desk.cluster.delete("pods", &path, &Value::map()),
+            match session.cluster.rng.choice(consumers) {
+                Some(path) => session.cluster.delete("pods", &path, &Value::map()),
                 None => Ok(Revision::ZERO),
             }
         }
-        _ => desk.disturb(),
+        _ => session.disturb_pod(),
     }
 }

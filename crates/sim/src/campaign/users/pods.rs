@@ -1,37 +1,37 @@
-//! Those who want a number of pods: ReplicaSets and ReplicationControllers.
+//! Scenarios with ReplicaSets and ReplicationControllers.
 
 use setpoint_api::{Value, value};
 
-use super::{Desk, Done, template, workload};
+use super::{EditResult, UserSession, template, workload};
 
 const SETS: &str = "replicasets.apps";
 const CONTROLLERS: &str = "replicationcontrollers";
 
-/// The most pods that a user asks for.
+/// Maximum number of replicas that a user requests.
 const REPLICAS_MAX: i64 = 6;
 
-pub fn begin_set(desk: &mut Desk<'_>) {
-    desk.make(SETS, "default", workload("plain", "v1", 3));
-    desk.make(SETS, "default", workload("nobody", "v1", 1));
+pub fn begin_set(session: &mut UserSession<'_>) {
+    session.create(SETS, "default", workload("plain", "v1", 3));
+    session.create(SETS, "default", workload("nobody", "v1", 1));
 }
 
-pub fn edit_set(desk: &mut Desk<'_>) -> Done {
-    let name = ["plain", "nobody"][usize::from(desk.chance(2))];
+pub fn edit_set(session: &mut UserSession<'_>) -> EditResult {
+    let name = ["plain", "nobody"][usize::from(session.chance(2))];
     let path = format!("default/{name}");
-    match desk.chance(10) {
-        0..4 => desk.scale(SETS, &path, REPLICAS_MAX),
-        4 if !desk.calm => desk.remove(SETS, &path),
+    match session.chance(10) {
+        0..4 => session.scale(SETS, &path, REPLICAS_MAX),
+        4 if !session.calm => session.delete(SETS, &path),
         5 => {
-            let replicas = desk.cluster.rng.i64(0..=REPLICAS_MAX);
-            desk.try_make(SETS, "default", workload(name, "v1", replicas))
+            let replicas = session.cluster.rng.i64(0..=REPLICAS_MAX);
+            session.try_create(SETS, "default", workload(name, "v1", replicas))
         }
-        6 if !desk.calm => {
-            // A pod that nobody made for a set, and that a set may take in.
+        6 if !session.calm => {
+            // A pod without owner that a set may adopt.
             let mut pod = template(name, "v0");
             pod.ensure_map("metadata").insert("generateName", "stray-");
-            desk.try_make("pods", "default", pod)
+            session.try_create("pods", "default", pod)
         }
-        _ => desk.disturb(),
+        _ => session.disturb_pod(),
     }
 }
 
@@ -41,17 +41,17 @@ fn controller(replicas: i64) -> Value {
     object
 }
 
-pub fn begin_controller(desk: &mut Desk<'_>) {
-    desk.make(CONTROLLERS, "default", controller(2));
-    desk.make("serviceaccounts", "default", value!({"metadata": {"name": "legacy"}}));
+pub fn begin_controller(session: &mut UserSession<'_>) {
+    session.create(CONTROLLERS, "default", controller(2));
+    session.create("serviceaccounts", "default", value!({"metadata": {"name": "legacy"}}));
 }
 
-pub fn edit_controller(desk: &mut Desk<'_>) -> Done {
+pub fn edit_controller(session: &mut UserSession<'_>) -> EditResult {
     let path = "default/legacy";
-    match desk.chance(8) {
-        0..4 => desk.scale(CONTROLLERS, path, REPLICAS_MAX),
-        4 if !desk.calm => desk.remove(CONTROLLERS, path),
-        5 => desk.try_make(CONTROLLERS, "default", controller(3)),
-        _ => desk.disturb(),
+    match session.chance(8) {
+        0..4 => session.scale(CONTROLLERS, path, REPLICAS_MAX),
+        4 if !session.calm => session.delete(CONTROLLERS, path),
+        5 => session.try_create(CONTROLLERS, "default", controller(3)),
+        _ => session.disturb_pod(),
     }
 }

@@ -1,8 +1,8 @@
-//! Those who roll out: Deployments, StatefulSets, DaemonSets.
+//! Scenarios with rollouts: Deployments, StatefulSets and DaemonSets.
 
 use setpoint_api::{Value, value};
 
-use super::{Desk, Done, template, workload};
+use super::{EditResult, UserSession, template, workload};
 
 const DEPLOYMENTS: &str = "deployments.apps";
 const STATEFUL_SETS: &str = "statefulsets.apps";
@@ -15,8 +15,8 @@ fn with(mut object: Value, fields: &Value) -> Value {
     object
 }
 
-fn bounds(desk: &mut Desk<'_>) -> Value {
-    let rolling = match desk.chance(4) {
+fn bounds(session: &mut UserSession<'_>) -> Value {
+    let rolling = match session.chance(4) {
         0 => value!({"maxSurge": 1, "maxUnavailable": 0}),
         1 => value!({"maxSurge": 0, "maxUnavailable": 1}),
         2 => value!({"maxSurge": "50%", "maxUnavailable": "25%"}),
@@ -25,55 +25,55 @@ fn bounds(desk: &mut Desk<'_>) -> Value {
     value!({"type": "RollingUpdate", "rollingUpdate": (rolling)})
 }
 
-fn web(desk: &mut Desk<'_>) -> Value {
-    let (strategy, replicas) = (bounds(desk), desk.cluster.rng.i64(1..=4));
+fn web(session: &mut UserSession<'_>) -> Value {
+    let (strategy, replicas) = (bounds(session), session.cluster.rng.i64(1..=4));
     with(workload("web", "v1", replicas), &value!({"strategy": (strategy)}))
 }
 
-pub fn begin_rolling(desk: &mut Desk<'_>) {
-    let web = web(desk);
-    desk.make(DEPLOYMENTS, "default", web);
-    desk.make("configmaps", "default", value!({"metadata": {"name": "web"}, "data": {"a": "b"}}));
+pub fn begin_rolling(session: &mut UserSession<'_>) {
+    let web = web(session);
+    session.create(DEPLOYMENTS, "default", web);
+    session.create("configmaps", "default", value!({"metadata": {"name": "web"}, "data": {"a": "b"}}));
 }
 
-/// Whether pods of two templates are about.
-fn is_rolling(desk: &Desk<'_>, path: &str) -> bool {
-    let Some(object) = desk.cluster.get(DEPLOYMENTS, path) else { return false };
+/// `true` if a rollout is in progress.
+fn is_rolling(session: &UserSession<'_>, path: &str) -> bool {
+    let Some(object) = session.cluster.get(DEPLOYMENTS, path) else { return false };
     let number = |field| object.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
     number("replicas") > number("updatedReplicas")
 }
 
-pub fn edit_rolling(desk: &mut Desk<'_>) -> Done {
+pub fn edit_rolling(session: &mut UserSession<'_>) -> EditResult {
     let path = "default/web";
-    let rolling = is_rolling(desk, path);
-    let (done, mark) = match desk.chance(16) {
-        0..4 => (desk.roll(DEPLOYMENTS, path), "rolled back in the middle of a rollout"),
-        4..7 => (desk.scale(DEPLOYMENTS, path, 6), "scaled in the middle of a rollout"),
+    let rolling = is_rolling(session, path);
+    let (done, mark) = match session.chance(16) {
+        0..4 => (session.set_image(DEPLOYMENTS, path), "rolled back during a rollout"),
+        4..7 => (session.scale(DEPLOYMENTS, path, 6), "scaled during a rollout"),
         7 | 8 => {
             let paused = value!({"spec": {"paused": true}});
-            (desk.merge(DEPLOYMENTS, path, paused), "paused in the middle of a rollout")
+            (session.merge(DEPLOYMENTS, path, paused), "paused during a rollout")
         }
-        9 | 10 => (desk.merge(DEPLOYMENTS, path, value!({"spec": {"paused": false}})), "resumed"),
+        9 | 10 => (session.merge(DEPLOYMENTS, path, value!({"spec": {"paused": false}})), "resumed"),
         11 => {
-            let strategy = bounds(desk);
-            (desk.merge(DEPLOYMENTS, path, value!({"spec": {"strategy": (strategy)}})), "other bounds")
+            let strategy = bounds(session);
+            (session.merge(DEPLOYMENTS, path, value!({"spec": {"strategy": (strategy)}})), "changed strategy")
         }
-        12 if !desk.calm => (desk.remove(DEPLOYMENTS, path), "deleted"),
+        12 if !session.calm => (session.delete(DEPLOYMENTS, path), "deleted"),
         13 => {
-            let seconds = desk.cluster.rng.i64(0..8);
+            let seconds = session.cluster.rng.i64(0..8);
             (
-                desk.merge(DEPLOYMENTS, path, value!({"spec": {"minReadySeconds": (seconds)}})),
-                "other patience",
+                session.merge(DEPLOYMENTS, path, value!({"spec": {"minReadySeconds": (seconds)}})),
+                "changed minReadySeconds",
             )
         }
         14 => {
-            let web = web(desk);
-            (desk.try_make(DEPLOYMENTS, "default", web), "made again")
+            let web = web(session);
+            (session.try_create(DEPLOYMENTS, "default", web), "created again")
         }
-        _ => (desk.disturb(), "disturbed"),
+        _ => (session.disturb_pod(), "disturbed"),
     };
     if rolling && done.is_ok() {
-        desk.marks.note(mark);
+        session.marks.record(mark);
     }
     done
 }
@@ -82,29 +82,29 @@ fn single(image: &str, replicas: i64) -> Value {
     with(workload("single", image, replicas), &value!({"strategy": {"type": "Recreate"}}))
 }
 
-pub fn begin_recreate(desk: &mut Desk<'_>) {
-    desk.make(DEPLOYMENTS, "default", single("v1", 2));
-    desk.make("secrets", "default", value!({"metadata": {"name": "single"}}));
+pub fn begin_recreate(session: &mut UserSession<'_>) {
+    session.create(DEPLOYMENTS, "default", single("v1", 2));
+    session.create("secrets", "default", value!({"metadata": {"name": "single"}}));
 }
 
-pub fn edit_recreate(desk: &mut Desk<'_>) -> Done {
+pub fn edit_recreate(session: &mut UserSession<'_>) -> EditResult {
     let path = "default/single";
-    match desk.chance(8) {
-        0..3 => desk.roll(DEPLOYMENTS, path),
-        3 | 4 => desk.scale(DEPLOYMENTS, path, 4),
-        5 if !desk.calm => desk.remove(DEPLOYMENTS, path),
-        6 => desk.try_make(DEPLOYMENTS, "default", single("v2", 3)),
-        _ => desk.disturb(),
+    match session.chance(8) {
+        0..3 => session.set_image(DEPLOYMENTS, path),
+        3 | 4 => session.scale(DEPLOYMENTS, path, 4),
+        5 if !session.calm => session.delete(DEPLOYMENTS, path),
+        6 => session.try_create(DEPLOYMENTS, "default", single("v2", 3)),
+        _ => session.disturb_pod(),
     }
 }
 
-fn ordered(desk: &mut Desk<'_>) -> Value {
+fn ordered(session: &mut UserSession<'_>) -> Value {
     let claim = value!({
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     });
     let whens = ["Retain", "Delete"];
-    let (deleted, scaled) = (whens[usize::from(desk.chance(2))], whens[usize::from(desk.chance(2))]);
+    let (deleted, scaled) = (whens[usize::from(session.chance(2))], whens[usize::from(session.chance(2))]);
     with(
         workload("db", "v1", 2),
         &value!({
@@ -115,34 +115,34 @@ fn ordered(desk: &mut Desk<'_>) -> Value {
     )
 }
 
-pub fn begin_ordered(desk: &mut Desk<'_>) {
-    let set = ordered(desk);
-    desk.make(STATEFUL_SETS, "default", set);
+pub fn begin_ordered(session: &mut UserSession<'_>) {
+    let set = ordered(session);
+    session.create(STATEFUL_SETS, "default", set);
     let ports = value!([{"port": 80}]);
     let service = value!({"clusterIP": "None", "selector": {"app": "db"}, "ports": (ports)});
-    desk.make("services", "default", value!({"metadata": {"name": "db"}, "spec": (service)}));
+    session.create("services", "default", value!({"metadata": {"name": "db"}, "spec": (service)}));
 }
 
-pub fn edit_ordered(desk: &mut Desk<'_>) -> Done {
+pub fn edit_ordered(session: &mut UserSession<'_>) -> EditResult {
     let path = "default/db";
-    match desk.chance(12) {
-        0..3 => desk.scale(STATEFUL_SETS, path, 4),
-        3..6 => desk.roll(STATEFUL_SETS, path),
+    match session.chance(12) {
+        0..3 => session.scale(STATEFUL_SETS, path, 4),
+        3..6 => session.set_image(STATEFUL_SETS, path),
         6 => {
-            let partition = desk.cluster.rng.i64(0..3);
+            let partition = session.cluster.rng.i64(0..3);
             let strategy = value!({"rollingUpdate": {"partition": (partition)}});
-            desk.merge(STATEFUL_SETS, path, value!({"spec": {"updateStrategy": (strategy)}}))
+            session.merge(STATEFUL_SETS, path, value!({"spec": {"updateStrategy": (strategy)}}))
         }
-        7 if !desk.calm => desk.remove(STATEFUL_SETS, path),
+        7 if !session.calm => session.delete(STATEFUL_SETS, path),
         8 => {
-            let set = ordered(desk);
-            desk.try_make(STATEFUL_SETS, "default", set)
+            let set = ordered(session);
+            session.try_create(STATEFUL_SETS, "default", set)
         }
-        9 if !desk.calm => {
-            let claim = desk.some_path("persistentvolumeclaims");
-            desk.cluster.delete("persistentvolumeclaims", &claim, &Value::map())
+        9 if !session.calm => {
+            let claim = session.pick_path("persistentvolumeclaims");
+            session.cluster.delete("persistentvolumeclaims", &claim, &Value::map())
         }
-        _ => desk.disturb(),
+        _ => session.disturb_pod(),
     }
 }
 
@@ -153,24 +153,24 @@ fn parallel(replicas: i64) -> Value {
     )
 }
 
-pub fn begin_parallel(desk: &mut Desk<'_>) {
-    desk.make(STATEFUL_SETS, "default", parallel(3));
-    desk.make("configmaps", "default", value!({"metadata": {"name": "cache"}}));
+pub fn begin_parallel(session: &mut UserSession<'_>) {
+    session.create(STATEFUL_SETS, "default", parallel(3));
+    session.create("configmaps", "default", value!({"metadata": {"name": "cache"}}));
 }
 
-pub fn edit_parallel(desk: &mut Desk<'_>) -> Done {
+pub fn edit_parallel(session: &mut UserSession<'_>) -> EditResult {
     let path = "default/cache";
-    match desk.chance(9) {
-        0..3 => desk.scale(STATEFUL_SETS, path, 5),
-        3..5 => desk.roll(STATEFUL_SETS, path),
-        5 if !desk.calm => desk.remove(STATEFUL_SETS, path),
-        6 => desk.try_make(STATEFUL_SETS, "default", parallel(2)),
-        _ => desk.disturb(),
+    match session.chance(9) {
+        0..3 => session.scale(STATEFUL_SETS, path, 5),
+        3..5 => session.set_image(STATEFUL_SETS, path),
+        5 if !session.calm => session.delete(STATEFUL_SETS, path),
+        6 => session.try_create(STATEFUL_SETS, "default", parallel(2)),
+        _ => session.disturb_pod(),
     }
 }
 
-fn daemons(desk: &mut Desk<'_>) -> Value {
-    let strategy = match desk.chance(3) {
+fn daemons(session: &mut UserSession<'_>) -> Value {
+    let strategy = match session.chance(3) {
         0 => value!({"type": "OnDelete"}),
         1 => value!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}),
         _ => value!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}),
@@ -185,26 +185,26 @@ fn daemons(desk: &mut Desk<'_>) -> Value {
     })
 }
 
-pub fn begin_daemons(desk: &mut Desk<'_>) {
-    let set = daemons(desk);
-    desk.make(DAEMON_SETS, "default", set);
-    desk.make("configmaps", "default", value!({"metadata": {"name": "agent"}}));
+pub fn begin_daemons(session: &mut UserSession<'_>) {
+    let set = daemons(session);
+    session.create(DAEMON_SETS, "default", set);
+    session.create("configmaps", "default", value!({"metadata": {"name": "agent"}}));
 }
 
-pub fn edit_daemons(desk: &mut Desk<'_>) -> Done {
+pub fn edit_daemons(session: &mut UserSession<'_>) -> EditResult {
     let path = "default/agent";
-    match desk.chance(9) {
-        0..3 => desk.roll(DAEMON_SETS, path),
-        3 if !desk.calm => desk.remove(DAEMON_SETS, path),
+    match session.chance(9) {
+        0..3 => session.set_image(DAEMON_SETS, path),
+        3 if !session.calm => session.delete(DAEMON_SETS, path),
         4 => {
-            let set = daemons(desk);
-            desk.try_make(DAEMON_SETS, "default", set)
+            let set = daemons(session);
+            session.try_create(DAEMON_SETS, "default", set)
         }
         5 | 6 => {
-            let node = desk.some_path("nodes");
-            let cordoned = desk.chance(2) == 0;
-            desk.merge("nodes", &node, value!({"spec": {"unschedulable": (cordoned)}}))
+            let node = session.pick_path("nodes");
+            let cordoned = session.chance(2) == 0;
+            session.merge("nodes", &node, value!({"spec": {"unschedulable": (cordoned)}}))
         }
-        _ => desk.disturb(),
+        _ => session.disturb_pod(),
     }
 }

@@ -1,4 +1,4 @@
-//! How the world should be when everything has come to rest: every workload has what it wants and says so.
+//! Converged state: every workload has its desired pods, and its status is up to date.
 
 use setpoint_api::Value;
 use setpoint_reconcile::views::daemon_set::DaemonSet;
@@ -18,34 +18,34 @@ use setpoint_reconcile::{Object, World};
 use super::{is_active, is_healthy, size};
 use crate::campaign::nodes::NAMES;
 
-type Judged = Result<(), String>;
+type CheckResult = Result<(), String>;
 
-/// Whether everything is as it is wanted.
+/// Checks the state of all objects.
 ///
 /// # Errors
-/// The first thing that is not.
-pub fn at_rest(world: &World) -> Judged {
-    let judges: [fn(&World) -> Judged; 10] = [
-        nodes,
-        deployments,
-        sets,
-        stateful_sets,
-        daemon_sets,
-        jobs,
-        budgets,
-        services,
-        addresses,
-        nothing_lingers,
+/// Describes the first object that is not converged.
+pub fn check_converged(world: &World) -> CheckResult {
+    let checks: [fn(&World) -> CheckResult; 10] = [
+        check_nodes,
+        check_deployments,
+        check_sets,
+        check_stateful_sets,
+        check_daemon_sets,
+        check_jobs,
+        check_budgets,
+        check_services,
+        check_addresses,
+        check_deleted_objects,
     ];
-    judges.iter().try_for_each(|judge| judge(world))
+    checks.iter().try_for_each(|check| check(world))
 }
 
-/// Demands that numbers are what they should be.
-fn agree(object: &Object, what: &str, numbers: &[i64], wanted: i64) -> Judged {
+/// Checks that all numbers equal the desired one.
+fn expect_equal(object: &Object, what: &str, numbers: &[i64], wanted: i64) -> CheckResult {
     if numbers.iter().all(|number| *number == wanted) {
         return Ok(());
     }
-    Err(format!("{} wants {wanted} {what}, not {numbers:?}", object.key()))
+    Err(format!("{}: expected {wanted} {what}, found {numbers:?}", object.key()))
 }
 
 fn pods_of(world: &World, object: &Object) -> (i64, i64) {
@@ -53,83 +53,90 @@ fn pods_of(world: &World, object: &Object) -> (i64, i64) {
     (size(pods().filter(|pod| is_active(pod)).count()), size(pods().filter(|pod| is_healthy(pod)).count()))
 }
 
-/// All nodes are there and well.
-fn nodes(world: &World) -> Judged {
+/// All nodes exist, are ready and have no taints.
+fn check_nodes(world: &World) -> CheckResult {
     NAMES.iter().try_for_each(|name| match world.view::<Node>("", name) {
         Some((_, node)) if node.is_ready() && node.spec.taints.is_empty() => Ok(()),
-        found => {
-            Err(format!("{name} is not well: {:?}", found.map(|(_, node)| (&node.spec, node.readiness()))))
-        }
+        found => Err(format!(
+            "{name} is not ready or has taints: {:?}",
+            found.map(|(_, node)| (&node.spec, node.readiness()))
+        )),
     })
 }
 
-fn deployments(world: &World) -> Judged {
+fn check_deployments(world: &World) -> CheckResult {
     world.views::<Deployment>().try_for_each(|(object, deployment)| {
         let status = &deployment.status;
-        agree(object, "as its generation", &[status.observed_generation], object.meta().generation)?;
+        expect_equal(
+            object,
+            "as observed generation",
+            &[status.observed_generation],
+            object.meta().generation,
+        )?;
         let mut numbers = vec![status.replicas, status.available_replicas];
         if !deployment.spec.paused {
             numbers.push(status.updated_replicas);
         }
-        agree(object, "pods", &numbers, deployment.spec.replicas)
+        expect_equal(object, "pods", &numbers, deployment.spec.replicas)
     })
 }
 
-fn sets(world: &World) -> Judged {
+fn check_sets(world: &World) -> CheckResult {
     let sets = world.views::<ReplicaSet>();
     let controllers = world.views::<ReplicationController>().map(|(object, view)| (object, &view.0));
     sets.chain(controllers).try_for_each(|(object, set)| {
         let (active, healthy) = pods_of(world, object);
-        agree(object, "pods", &[active, healthy, set.status.replicas], set.spec.replicas)
+        expect_equal(object, "pods", &[active, healthy, set.status.replicas], set.spec.replicas)
     })
 }
 
-fn stateful_sets(world: &World) -> Judged {
+fn check_stateful_sets(world: &World) -> CheckResult {
     world.views::<StatefulSet>().try_for_each(|(object, set)| {
         let (active, healthy) = pods_of(world, object);
-        let said = [set.status.replicas, set.status.ready_replicas];
-        agree(object, "pods", &[active, healthy, said[0], said[1]], set.spec.replicas)
+        let reported = [set.status.replicas, set.status.ready_replicas];
+        expect_equal(object, "pods", &[active, healthy, reported[0], reported[1]], set.spec.replicas)
     })
 }
 
-fn daemon_sets(world: &World) -> Judged {
+fn check_daemon_sets(world: &World) -> CheckResult {
     world.views::<DaemonSet>().try_for_each(|(object, set)| {
         let (active, healthy) = pods_of(world, object);
         let nodes = size(world.count("nodes"));
-        let said = [set.status.desired_number_scheduled, set.status.number_ready];
-        agree(object, "pods", &[active, healthy, said[0], said[1]], nodes)
+        let reported = [set.status.desired_number_scheduled, set.status.number_ready];
+        expect_equal(object, "pods", &[active, healthy, reported[0], reported[1]], nodes)
     })
 }
 
-fn jobs(world: &World) -> Judged {
+fn check_jobs(world: &World) -> CheckResult {
     world.views::<Job>().try_for_each(|(object, job)| match job.status.finish() {
-        None if !is_still(job) => Err(format!("{} has not come to its end: {:?}", object.key(), job.status)),
+        None if !is_suspended(job) => Err(format!("{} is not finished: {:?}", object.key(), job.status)),
         Some(_) if job.spec.ttl_seconds_after_finished.is_some() => {
-            Err(format!("{} has come to its end, and is still to go", object.key()))
+            Err(format!("{} is finished and was not deleted after its TTL", object.key()))
         }
         _ => Ok(()),
     })
 }
 
-fn budgets(world: &World) -> Judged {
+fn check_budgets(world: &World) -> CheckResult {
     world.views::<PodDisruptionBudget>().try_for_each(|(object, budget)| {
-        // One that cannot know how many pods there should be, because some are nobody's, says so and counts none.
+        // A budget that cannot determine the expected pods, because some have no controller, reports `SyncFailed` and
+        // no counts.
         if budget.status.conditions.iter().any(|condition| condition.reason == "SyncFailed") {
             return Ok(());
         }
         let selects = |pod: &&Object| budget.spec.selector.matches(|name| pod.meta().labels.get(name));
         let pods = world.in_namespace("pods", &object.meta().namespace).filter(selects);
-        agree(
+        expect_equal(
             object,
-            "serving",
+            "healthy pods",
             &[size(pods.filter(|pod| is_healthy(pod)).count())],
             budget.status.current_healthy,
         )
     })
 }
 
-/// The slices of every Service hold exactly the pods that serve it.
-fn services(world: &World) -> Judged {
+/// EndpointSlices of every Service contain exactly the pods that it selects.
+fn check_services(world: &World) -> CheckResult {
     world.views::<Service>().try_for_each(|(object, service)| {
         let Some(selector) = &service.spec.selector else { return Ok(()) };
         let namespace = &object.meta().namespace;
@@ -156,33 +163,33 @@ fn services(world: &World) -> Judged {
     })
 }
 
-/// Every address is somebody's.
-fn addresses(world: &World) -> Judged {
+/// Every IPAddress belongs to a Service.
+fn check_addresses(world: &World) -> CheckResult {
     world.views::<IpAddress>().try_for_each(|(object, address)| {
         let has_owner = |(namespace, name): (&str, &str)| world.find("services", namespace, name).is_some();
         match address.service() {
-            Some(service) if !has_owner(service) => Err(format!("{} is nobody's", object.key())),
+            Some(service) if !has_owner(service) => Err(format!("{} belongs to no Service", object.key())),
             _ => Ok(()),
         }
     })
 }
 
-/// Whether a Job is to do nothing.
-fn is_still(job: &Job) -> bool {
+/// `true` if a Job starts no pods.
+fn is_suspended(job: &Job) -> bool {
     job.spec.suspend || job.spec.parallelism == 0
 }
 
-/// What was deleted is gone, but for claims, which stay for as long as somebody uses them, and for pods of a Job that
-/// stands still: the last failure of an index is counted when its next pod is made.
-fn nothing_lingers(world: &World) -> Judged {
+/// Deleted objects are gone. Exceptions are claims in use, and pods of a suspended Job: the last failure of an index
+/// is counted when its next pod is created.
+fn check_deleted_objects(world: &World) -> CheckResult {
     let is_kept = |object: &Object| {
         let job = object.meta().controller().and_then(|owner| world.identified(&owner.uid));
-        job.and_then(|job| job.view::<Job>()).is_some_and(is_still)
+        job.and_then(|job| job.view::<Job>()).is_some_and(is_suspended)
     };
     let resources = world.resources().filter(|resource| resource.as_str() != "persistentvolumeclaims");
     let mut objects = resources.flat_map(|resource| world.all(resource.as_str()));
     match objects.find(|object| object.meta().is_deleted() && !is_kept(object)) {
-        Some(object) => Err(format!("{} was deleted and is still there", object.key())),
+        Some(object) => Err(format!("{} is still terminating", object.key())),
         None => Ok(()),
     }
 }

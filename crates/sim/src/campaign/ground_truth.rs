@@ -1,6 +1,4 @@
-//! What really happened: every commit in order, with the world as it left it.
-//!
-//! The checks judge by this and never by what a loop believes.
+//! Ground truth: every commit in order, with the world after it. The checks use this, and never the view of a loop.
 
 use std::collections::BTreeMap;
 
@@ -11,109 +9,107 @@ use setpoint_reconcile::{Object, World};
 use setpoint_runtime::objects;
 use setpoint_store::{Cursor, Event, Filter, Store};
 
-use crate::cluster::Origin;
+use crate::cluster::CommitOrigin;
 
-/// One object that a commit changed.
+/// Change of one object in a commit.
 #[derive(Clone, Debug)]
-pub struct Change {
-    /// Which.
+pub struct CommitChange {
+    /// Key of the object.
     pub key: Key,
-    /// The commit.
+    /// Revision of the commit.
     pub revision: Revision,
-    /// What it was.
+    /// The object before; `None` if it was created.
     pub before: Option<Object>,
-    /// What it became.
+    /// The object after; `None` if it was removed.
     pub after: Option<Object>,
-    /// The controller that did it; empty if none did.
+    /// Controller that made the change; empty if none did.
     pub by: Box<str>,
-    /// Who did it.
-    pub user: Box<str>,
-    /// The revision of the world that the controller planned on; the commit's own if no controller did it.
+    /// Revision of the world that the controller planned on; that of the commit if no controller made it.
     pub seen: Revision,
-    /// Whether the loop that planned it no longer acted when it was committed.
+    /// `true` if the loop that planned it had stopped before the commit.
     pub is_late: bool,
 }
 
-impl Change {
-    /// What the object was, or became if it was nothing.
+impl CommitChange {
+    /// The object after the change, or before it if it was removed.
     ///
     /// # Panics
-    /// If it was nothing before and after, which is no change.
+    /// If there is neither.
     #[must_use]
     pub fn object(&self) -> &Object {
         self.after.as_ref().or(self.before.as_ref()).expect("a change has a before or an after")
     }
 
-    /// Whether it made the object.
+    /// `true` if the object was created.
     #[must_use]
     pub fn is_creation(&self) -> bool {
         self.before.is_none()
     }
 
-    /// Whether it marked the object as deleted, or took away one that was not marked.
+    /// `true` if the object was deleted: it got a deletion timestamp, or was removed without one.
     #[must_use]
     pub fn is_deletion(&self) -> bool {
         let was = self.before.as_ref().is_some_and(|object| !object.meta().is_deleted());
         was && self.after.as_ref().is_none_or(|object| object.meta().is_deleted())
     }
 
-    /// Whether the object is of a resource.
+    /// `true` if the object is of a resource.
     #[must_use]
     pub fn is_of(&self, resource: &str) -> bool {
         self.key.resource().as_str() == resource
     }
 }
 
-/// What really happened so far.
-pub struct Truth {
-    /// The world after the last commit.
+/// Commits so far.
+pub struct GroundTruth {
+    /// World after the last commit.
     pub world: World,
-    /// The last commit that was more than a sign of life.
+    /// Last commit that was not a heartbeat.
     pub last_work: Revision,
-    /// What it was about, and who did it.
-    pub last_worker: String,
-    /// The last commit.
+    /// Object and author of that commit.
+    pub last_change: String,
+    /// Last commit.
     last: Revision,
     cursors: Vec<(Resource, Cursor)>,
 }
 
-impl Truth {
-    /// Follows a store that is empty as yet.
+impl GroundTruth {
+    /// Follows an empty store.
     #[must_use]
-    pub fn of(store: &Store) -> Truth {
+    pub fn new(store: &Store) -> GroundTruth {
         let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
         let cursors = resource_types::stored().map(|stored| &stored.resource).map(follow).collect();
-        Truth {
+        GroundTruth {
             world: World::default(),
             last_work: Revision::ZERO,
-            last_worker: String::new(),
+            last_change: String::new(),
             last: Revision::ZERO,
             cursors,
         }
     }
 
-    /// Follows a store that was started again, from where it was.
+    /// Follows a store that was reopened, from the last commit on.
     ///
     /// # Panics
-    /// If the store has forgotten what happened since.
-    pub fn follow_again(&mut self, store: &Store) {
+    /// If the store has compacted the commits since.
+    pub fn resume(&mut self, store: &Store) {
         for (resource, cursor) in &mut self.cursors {
             let again = store.follow_after(resource, Filter::default(), self.last);
             *cursor = again.expect("history reaches back one step");
         }
     }
 
-    /// Takes in what was committed since the last time, and shows each commit with the world it left.
+    /// Calls `each` for every commit since the last call, with the world after it.
     ///
     /// # Errors
-    /// The first that is found.
+    /// The first error of `each`.
     ///
     /// # Panics
-    /// If it was not called for so long that the store has forgotten what happened.
+    /// If the store has compacted commits since the last call.
     pub fn catch_up(
         &mut self,
-        origins: &mut BTreeMap<Revision, Origin>,
-        mut each: impl FnMut(&World, &[Change]) -> Result<(), String>,
+        origins: &mut BTreeMap<Revision, CommitOrigin>,
+        mut each: impl FnMut(&World, &[CommitChange]) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut events: Vec<(Key, Event)> = Vec::new();
         for (resource, cursor) in &mut self.cursors {
@@ -124,14 +120,19 @@ impl Truth {
         }
         events.sort_by_key(|(_, event)| event.revision());
         for commit in events.chunk_by(|(_, a), (_, b)| a.revision() == b.revision()) {
-            let changes: Vec<Change> = commit.iter().map(|one| self.take_in(one, origins)).collect();
+            let changes: Vec<CommitChange> =
+                commit.iter().map(|one| self.apply_event(one, origins)).collect();
             each(&self.world, &changes)?;
         }
         origins.clear();
         Ok(())
     }
 
-    fn take_in(&mut self, (key, event): &(Key, Event), origins: &BTreeMap<Revision, Origin>) -> Change {
+    fn apply_event(
+        &mut self,
+        (key, event): &(Key, Event),
+        origins: &BTreeMap<Revision, CommitOrigin>,
+    ) -> CommitChange {
         let revision = event.revision();
         self.last = revision;
         let cause = event.after.cause();
@@ -142,26 +143,25 @@ impl Truth {
             None => self.world.remove(key, revision),
         };
         let by = cause.reconciler.split(' ').next().unwrap_or_default();
-        if !is_sign_of_life(key, by, before.as_ref(), after.as_ref()) {
+        if !is_heartbeat(key, by, before.as_ref(), after.as_ref()) {
             self.last_work = revision;
-            self.last_worker = format!("{key} by {}", cause.reconciler);
+            self.last_change = format!("{key} by {}", cause.reconciler);
         }
         let origin = origins.get(&revision);
-        Change {
+        CommitChange {
             key: key.clone(),
             revision,
             before,
             after,
             by: by.into(),
-            user: cause.user.into(),
             seen: origin.map_or(revision, |origin| origin.seen),
             is_late: origin.is_some_and(|origin| origin.is_late),
         }
     }
 }
 
-/// Whether a change says no more than that somebody is still there: a Lease, or a node that is as well as it was.
-fn is_sign_of_life(key: &Key, by: &str, before: Option<&Object>, after: Option<&Object>) -> bool {
+/// `true` for a Lease, and for a status update that does not change the readiness of a node.
+fn is_heartbeat(key: &Key, by: &str, before: Option<&Object>, after: Option<&Object>) -> bool {
     let is_ready = |node: Option<&Object>| node.and_then(|node| node.view::<Node>()).map(Node::is_ready);
     match key.resource().as_str() {
         "leases.coordination.k8s.io" => true,

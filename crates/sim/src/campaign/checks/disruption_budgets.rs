@@ -1,5 +1,5 @@
-//! A disruption budget is never broken by us: when an eviction is granted, enough pods go on serving, but for those
-//! that were lost otherwise since the status was made that granted it.
+//! PodDisruptionBudgets: an eviction leaves enough healthy pods, not counting pods that were lost otherwise since the
+//! status that allowed it was computed.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,30 @@ use setpoint_api::Revision;
 use setpoint_reconcile::Object;
 use setpoint_reconcile::views::pod_disruption_budget::PodDisruptionBudget;
 
-use super::{Check, Scene, is_healthy, size};
-use crate::campaign::marks::Marks;
-use crate::campaign::truth::Change;
+use super::{Check, CommitContext, is_healthy, size};
+use crate::campaign::coverage::CoverageMarks;
+use crate::campaign::ground_truth::CommitChange;
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 
-/// See the module.
+/// Check of evictions.
 #[derive(Default)]
-pub struct BudgetsHold {
-    /// The world that the status of each budget was made from.
-    judged_on: BTreeMap<Box<str>, Revision>,
-    /// Pods that ceased to serve without having been evicted, as they were.
+pub struct DisruptionBudgets {
+    /// Revision of the world that the status of each budget was computed from, by UID.
+    computed_from: BTreeMap<Box<str>, Revision>,
+    /// Pods that stopped being healthy without an eviction, with the revision.
     lost: Vec<(Revision, Object)>,
 }
 
-impl Check for BudgetsHold {
-    fn see(&mut self, change: &Change, scene: &Scene<'_>, marks: &mut Marks) -> Result<(), String> {
+impl Check for DisruptionBudgets {
+    fn check_change(
+        &mut self,
+        change: &CommitChange,
+        context: &CommitContext<'_>,
+        marks: &mut CoverageMarks,
+    ) -> Result<(), String> {
         if change.is_of("pods") {
-            self.note_loss(change, scene);
+            self.record_loss(change, context);
         }
         if !change.is_of(BUDGETS) {
             return Ok(());
@@ -33,41 +38,41 @@ impl Check for BudgetsHold {
         let Some(after) = &change.after else { return Ok(()) };
         let Some(budget) = after.view::<PodDisruptionBudget>() else { return Ok(()) };
         if &*change.by == "disruption-controller" {
-            self.judged_on.insert(after.meta().uid.clone(), change.seen);
+            self.computed_from.insert(after.meta().uid.clone(), change.seen);
             return Ok(());
         }
         let before = change.before.as_ref().and_then(|before| before.view::<PodDisruptionBudget>());
-        let granted = |budget: &PodDisruptionBudget| budget.status.disrupted_pods.len();
-        if before.is_none_or(|before| granted(before) >= granted(budget)) {
+        let evicted_count = |budget: &PodDisruptionBudget| budget.status.disrupted_pods.len();
+        if before.is_none_or(|before| evicted_count(before) >= evicted_count(budget)) {
             return Ok(());
         }
-        marks.note("budget was charged");
+        marks.record("budget was charged");
         let selects = |pod: &Object| {
             pod.meta().namespace == after.meta().namespace
                 && budget.spec.selector.matches(|name| pod.meta().labels.get(name))
         };
-        let serving = size(scene.world.all("pods").filter(|pod| selects(pod) && is_healthy(pod)).count());
-        let since = self.judged_on.get(&after.meta().uid).copied().unwrap_or(Revision::ZERO);
+        let serving = size(context.world.all("pods").filter(|pod| selects(pod) && is_healthy(pod)).count());
+        let since = self.computed_from.get(&after.meta().uid).copied().unwrap_or(Revision::ZERO);
         let lost = size(self.lost.iter().filter(|(at, pod)| *at > since && selects(pod)).count());
         let wanted = budget.status.desired_healthy;
         if serving + lost < wanted {
             let key = &change.key;
             return Err(format!(
-                "an eviction leaves {serving} pods serving, {lost} were lost, {key} wants {wanted}"
+                "an eviction leaves {serving} healthy pods, {lost} were lost, {key} requires {wanted}"
             ));
         }
         Ok(())
     }
 }
 
-impl BudgetsHold {
-    fn note_loss(&mut self, change: &Change, scene: &Scene<'_>) {
+impl DisruptionBudgets {
+    fn record_loss(&mut self, change: &CommitChange, context: &CommitContext<'_>) {
         let Some(before) = change.before.as_ref().filter(|before| is_healthy(before)) else { return };
         let stays = change
             .after
             .as_ref()
             .is_some_and(|after| is_healthy(after) && after.meta().labels == before.meta().labels);
-        let evicted = scene.changes.iter().any(|other| other.is_of(BUDGETS));
+        let evicted = context.changes.iter().any(|other| other.is_of(BUDGETS));
         if !stays && !evicted {
             self.lost.push((change.revision, before.clone()));
         }

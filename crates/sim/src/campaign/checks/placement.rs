@@ -1,9 +1,9 @@
-//! No pod is bound twice, and none to a node that cannot hold it: the node is there, the pod puts up with its taints
-//! and wants its labels, and there is room for what the pod asks for, for its ports and its volumes.
+//! Placement: no pod is bound twice, and none to a node that does not exist, has untolerated taints or wrong labels,
+//! lacks free resources or ports, or cannot reach the pod's volumes.
 //!
-//! Nodes count as they were at any moment since the scheduler looked; pods on them as they are at the commit, for
-//! nobody but the scheduler brings any. A bind that its sender did not live to see may find a node full: then the node
-//! must refuse the pod, see [`super::rooms`].
+//! A node is judged in every state since the world that the scheduler planned on; pods on it as of the commit, since
+//! only the scheduler binds pods. A late bind of a deposed scheduler may find a node full; then the node must reject
+//! the pod, which [`super::node_capacity`] checks.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,27 @@ use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Object, World};
 
-use super::rooms::Room;
-use super::{Check, Scene, pod};
-use crate::campaign::marks::Marks;
-use crate::campaign::truth::Change;
+use super::node_capacity::FreeCapacity;
+use super::{Check, CommitContext, pod};
+use crate::campaign::coverage::CoverageMarks;
+use crate::campaign::ground_truth::CommitChange;
 
-/// See the module.
+/// Check of bound pods.
 #[derive(Default)]
-pub struct PlacesHold {
-    /// The node of each pod, by the pod's identity.
+pub struct Placements {
+    /// Node of each pod, by UID.
     bound: BTreeMap<Box<str>, String>,
-    /// How each node was, and since when; nothing while it was not there.
+    /// Versions of each node with their revisions; `None` while the node did not exist.
     nodes: BTreeMap<Box<str>, Vec<(Revision, Option<Object>)>>,
 }
 
-impl Check for PlacesHold {
-    fn see(&mut self, change: &Change, scene: &Scene<'_>, _: &mut Marks) -> Result<(), String> {
+impl Check for Placements {
+    fn check_change(
+        &mut self,
+        change: &CommitChange,
+        context: &CommitContext<'_>,
+        _: &mut CoverageMarks,
+    ) -> Result<(), String> {
         if change.is_of("nodes") {
             let versions = self.nodes.entry(change.key.name().into()).or_default();
             versions.push((change.revision, change.after.clone()));
@@ -47,7 +52,7 @@ impl Check for PlacesHold {
         }
         let mut objection = "is not there".to_owned();
         for version in self.since(node, change.seen) {
-            match objection_of(version, after, view, scene.world, change.is_late) {
+            match find_objection(version, after, view, context.world, change.is_late) {
                 None => return Ok(()),
                 Some(why) => objection = why,
             }
@@ -56,8 +61,8 @@ impl Check for PlacesHold {
     }
 }
 
-impl PlacesHold {
-    /// How a node was, since a revision.
+impl Placements {
+    /// Versions of a node at a revision and since.
     fn since(&self, node: &str, revision: Revision) -> impl Iterator<Item = &Object> {
         let versions = self.nodes.get(node).map_or(&[][..], Vec::as_slice);
         let first = versions.partition_point(|(at, _)| *at <= revision).saturating_sub(1);
@@ -65,8 +70,8 @@ impl PlacesHold {
     }
 }
 
-/// Why a node cannot hold a pod; nothing if it can.
-fn objection_of(node: &Object, object: &Object, pod: &Pod, world: &World, is_late: bool) -> Option<String> {
+/// Describes why a pod does not fit on a node; `None` if it does.
+fn find_objection(node: &Object, object: &Object, pod: &Pod, world: &World, is_late: bool) -> Option<String> {
     let view = node.view::<Node>()?;
     let cordon = Taint {
         key: "node.kubernetes.io/unschedulable".to_owned(),
@@ -84,40 +89,40 @@ fn objection_of(node: &Object, object: &Object, pod: &Pod, world: &World, is_lat
     if !pod.spec.node_selector.iter().all(|(name, value)| labels.get(name) == Some(value)) {
         return Some("does not have the labels".to_owned());
     }
-    if target(pod).is_some_and(|target| target != node.key().name()) {
+    if target_node(pod).is_some_and(|target| target != node.key().name()) {
         return Some("is not the one".to_owned());
     }
-    if !volumes_reach(object, pod, world, node) {
+    if !are_volumes_reachable(object, pod, world, node) {
         return Some("does not have the volume".to_owned());
     }
     let others = world.views::<Pod>().filter(|(other, view)| {
         other.key() != object.key() && view.spec.node_name == node.key().name() && !view.is_finished()
     });
-    let room = Room::of(view, others.map(|(_, other)| other));
-    room.objection(pod).filter(|_| !is_late)
+    let free = FreeCapacity::new(view, others.map(|(_, other)| other));
+    free.find_shortage(pod).filter(|_| !is_late)
 }
 
-/// The node that a pod's affinity names, as those of DaemonSets do.
+/// Node that the affinity of a pod names, as for pods of DaemonSets.
 #[must_use]
-pub fn target(pod: &Pod) -> Option<&str> {
+pub fn target_node(pod: &Pod) -> Option<&str> {
     let path = ["nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
     let terms = pod.spec.affinity.as_ref()?.at(&path)?.as_list()?;
     let fields = terms.first()?.get("matchFields")?.as_list()?;
     fields.first()?.get("values")?.as_list()?.first()?.as_str()
 }
 
-/// Whether the volumes of a pod can be reached from a node.
-fn volumes_reach(object: &Object, pod: &Pod, world: &World, node: &Object) -> bool {
+/// `true` if a node reaches all volumes of a pod.
+fn are_volumes_reachable(object: &Object, pod: &Pod, world: &World, node: &Object) -> bool {
     let claims = pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
     claims.into_iter().all(|claim| {
         let claim = world.view::<PersistentVolumeClaim>(&object.meta().namespace, &claim.claim_name);
         let volume = claim.and_then(|(_, claim)| world.view::<PersistentVolume>("", &claim.spec.volume_name));
-        // One that was deleted meanwhile is no matter of places.
-        volume.is_none_or(|(volume, _)| reaches(&volume.value(), node.key().name()))
+        // A volume that was deleted since does not matter here.
+        volume.is_none_or(|(volume, _)| is_reachable(&volume.value(), node.key().name()))
     })
 }
 
-fn reaches(volume: &Value, node: &str) -> bool {
+fn is_reachable(volume: &Value, node: &str) -> bool {
     let terms =
         volume.at(&["spec", "nodeAffinity", "required", "nodeSelectorTerms"]).and_then(Value::as_list);
     let Some(term) = terms.and_then(<[Value]>::first) else { return true };
@@ -141,22 +146,21 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_bound_twice_is_caught() {
-        let (mut check, world) = (PlacesHold::default(), World::default());
+    fn pod_that_is_bound_twice_is_rejected() {
+        let (mut check, world) = (Placements::default(), World::default());
         let mut bind = |before: Option<Object>, after: Object| {
-            let change = Change {
+            let change = CommitChange {
                 key: after.key().clone(),
                 revision: after.revision(),
                 seen: after.revision(),
                 before,
                 after: Some(after),
                 by: "".into(),
-                user: "".into(),
                 is_late: false,
             };
             let changes = [change];
-            let scene = Scene { world: &world, changes: &changes, now: Time::EPOCH, calm: true };
-            check.see(&changes[0], &scene, &mut Marks::default())
+            let context = CommitContext { world: &world, changes: &changes, now: Time::EPOCH, calm: true };
+            check.check_change(&changes[0], &context, &mut CoverageMarks::default())
         };
         assert_eq!(bind(Some(bound(1, "")), bound(2, "a")), Ok(()));
         assert_eq!(bind(Some(bound(2, "a")), bound(3, "a")), Ok(()));

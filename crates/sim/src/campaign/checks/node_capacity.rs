@@ -1,4 +1,4 @@
-//! What runs on a node fits on it: together, its pods never take more than it has, nor one port twice.
+//! Node capacity: running pods never use more than the allocatable resources of their node, nor a host port twice.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::views::pod::{ContainerPort, Pod};
 
-use super::{Check, Scene, pod, size};
-use crate::campaign::marks::Marks;
-use crate::campaign::truth::Change;
+use super::{Check, CommitContext, pod, size};
+use crate::campaign::coverage::CoverageMarks;
+use crate::campaign::ground_truth::CommitChange;
 
-/// What is left of a node.
-pub struct Room<'a> {
+/// Capacity of a node that its pods leave free.
+pub struct FreeCapacity<'a> {
     pods: i64,
-    /// By resource, in thousandths.
+    /// Free amounts by resource, in thousandths.
     left: BTreeMap<&'a str, i64>,
     ports: Vec<&'a ContainerPort>,
 }
 
-fn thousandths(text: &str) -> i64 {
+fn milli_value(text: &str) -> i64 {
     Quantity::parse(text).map_or(0, Quantity::milli_value)
 }
 
-/// What a pod asks for, in thousandths. Nobody here has containers that run first.
-fn asked(pod: &Pod) -> BTreeMap<&str, i64> {
+/// Requests of a pod in thousandths. Pods of the scenarios have no init containers.
+fn requests(pod: &Pod) -> BTreeMap<&str, i64> {
     let mut sum = BTreeMap::new();
     for container in &pod.spec.containers {
         for (name, text) in container.resources.requests.iter() {
-            *sum.entry(name).or_default() += thousandths(text);
+            *sum.entry(name).or_default() += milli_value(text);
         }
     }
     sum
@@ -37,29 +37,29 @@ fn ports(pod: &Pod) -> impl Iterator<Item = &ContainerPort> {
     pod.spec.containers.iter().flat_map(|container| &container.ports).filter(|port| port.host_port > 0)
 }
 
-impl<'a> Room<'a> {
-    /// What these pods leave of a node.
-    pub fn of(node: &'a Node, others: impl Iterator<Item = &'a Pod>) -> Room<'a> {
+impl<'a> FreeCapacity<'a> {
+    /// Computes the free capacity beside other pods.
+    pub fn new(node: &'a Node, others: impl Iterator<Item = &'a Pod>) -> FreeCapacity<'a> {
         let mut left: BTreeMap<&str, i64> =
-            node.status.allocatable.iter().map(|(name, text)| (name, thousandths(text))).collect();
+            node.status.allocatable.iter().map(|(name, text)| (name, milli_value(text))).collect();
         let (mut count, mut taken) = (0, Vec::new());
         for other in others {
             count += 1;
-            for (name, amount) in asked(other) {
+            for (name, amount) in requests(other) {
                 *left.entry(name).or_default() -= amount;
             }
             taken.extend(ports(other));
         }
         let pods = left.get("pods").copied().unwrap_or(0) / 1000 - count;
-        Room { pods, left, ports: taken }
+        FreeCapacity { pods, left, ports: taken }
     }
 
-    /// Why there is no room for a pod; nothing if there is.
-    pub fn objection(&self, pod: &Pod) -> Option<String> {
+    /// Describes the first resource or port that a pod lacks; `None` if it fits.
+    pub fn find_shortage(&self, pod: &Pod) -> Option<String> {
         if self.pods < 1 {
             return Some("has too many pods".to_owned());
         }
-        for (name, amount) in asked(pod) {
+        for (name, amount) in requests(pod) {
             let left = self.left.get(name).copied().unwrap_or(0);
             if amount > left {
                 return Some(format!("has {left} thousandths of {name} left, {amount} are asked for"));
@@ -74,11 +74,16 @@ impl<'a> Room<'a> {
     }
 }
 
-/// See the module.
-pub struct RoomsHold;
+/// Check of running pods.
+pub struct NodeCapacity;
 
-impl Check for RoomsHold {
-    fn see(&mut self, change: &Change, scene: &Scene<'_>, _: &mut Marks) -> Result<(), String> {
+impl Check for NodeCapacity {
+    fn check_change(
+        &mut self,
+        change: &CommitChange,
+        context: &CommitContext<'_>,
+        _: &mut CoverageMarks,
+    ) -> Result<(), String> {
         let is_running = |pod: &Pod| pod.status.phase == "Running";
         let Some(view) = change.after.as_ref().and_then(pod).filter(|pod| is_running(pod)) else {
             return Ok(());
@@ -87,13 +92,13 @@ impl Check for RoomsHold {
             return Ok(());
         }
         let name = &view.spec.node_name;
-        let Some((_, node)) = scene.world.view::<Node>("", name) else { return Ok(()) };
-        let others = scene.world.views::<Pod>().filter(|(other, view)| {
+        let Some((_, node)) = context.world.view::<Node>("", name) else { return Ok(()) };
+        let others = context.world.views::<Pod>().filter(|(other, view)| {
             *other.key() != change.key && view.spec.node_name == *name && is_running(view)
         });
         let others: Vec<&Pod> = others.map(|(_, other)| other).collect();
         let count = size(others.len());
-        match Room::of(node, others.into_iter()).objection(view) {
+        match FreeCapacity::new(node, others.into_iter()).find_shortage(view) {
             Some(why) => Err(format!("{} runs on {name} beside {count} others: it {why}", change.key)),
             None => Ok(()),
         }
@@ -133,25 +138,24 @@ mod tests {
         world.put(pod("old", "3", 80, "Running"));
         world.put(pod("over", "3", 90, "Succeeded"));
         world.put(new.clone());
-        let change = Change {
+        let change = CommitChange {
             key: new.key().clone(),
             revision: Revision(2),
             before: None,
             after: Some(new),
             by: "node-pods".into(),
-            user: "".into(),
             seen: Revision(2),
             is_late: false,
         };
         let changes = [change];
-        let scene = Scene { world: &world, changes: &changes, now: Time::EPOCH, calm: true };
-        RoomsHold.see(&changes[0], &scene, &mut Marks::default())
+        let context = CommitContext { world: &world, changes: &changes, now: Time::EPOCH, calm: true };
+        NodeCapacity.check_change(&changes[0], &context, &mut CoverageMarks::default())
     }
 
     #[test]
-    fn a_node_that_runs_what_it_has_no_room_for_is_caught() {
+    fn running_pod_without_free_capacity_is_rejected() {
         assert_eq!(starts(pod("new", "1", 90, "Running")), Ok(()));
-        assert_eq!(starts(pod("new", "2", 80, "Pending")), Ok(()), "it does not run");
+        assert_eq!(starts(pod("new", "2", 80, "Pending")), Ok(()), "a pending pod uses nothing");
         let full = "has 1000 thousandths of cpu left, 2000 are asked for";
         for (pod, why) in [
             (pod("new", "2", 90, "Running"), full),
