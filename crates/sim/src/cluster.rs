@@ -210,6 +210,33 @@ impl Cluster {
         self.start_watches();
     }
 
+    /// Crashes the loop after a number of steps; see [`Cluster::run_steps`]. With each number from 0, a test crashes it
+    /// between any two writes.
+    pub fn crash_after(&mut self, steps: usize) {
+        self.run_steps(steps, |_| ());
+        self.crash();
+    }
+
+    /// Crashes the loop after a number of steps, and acts for the nodes before each turn.
+    pub fn crash_after_with_pods(&mut self, steps: usize) {
+        self.run_steps(steps, Cluster::run_pods);
+        self.crash();
+    }
+
+    /// Runs a number of steps. A step is one write or, if no write is planned, one turn: `before_turn`, then observing
+    /// and planning.
+    ///
+    /// For a loop that plans two writes, one step ends before the first of them, two between them, and three after them.
+    pub fn run_steps(&mut self, steps: usize, mut before_turn: impl FnMut(&mut Cluster)) {
+        for _ in 0..steps {
+            if !self.perform() {
+                before_turn(self);
+                self.observe();
+                self.plan();
+            }
+        }
+    }
+
     /// Kills the loop. Nothing runs until [`Cluster::crash`] starts a new one.
     pub fn stop(&mut self) {
         let (list, indexes) = (self.controllers)();

@@ -278,14 +278,10 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..20 {
         let mut cluster = cluster(8, 2);
         cluster.create(D, "default", set());
-        for _ in 0..crash_after {
-            if !cluster.perform() {
-                bind(&mut cluster);
-                cluster.run_pods();
-                cluster.observe();
-                cluster.plan();
-            }
-        }
+        cluster.run_steps(crash_after, |cluster| {
+            bind(cluster);
+            cluster.run_pods();
+        });
         cluster.crash();
         cluster.patch(D, LOG, "", image("v2")).unwrap();
         settle(&mut cluster);

@@ -392,17 +392,10 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
         cluster.create(D, "default", deployment(3, "v1"));
         cluster.settle_with_pods();
         cluster.patch(D, WEB, "", image("v2")).unwrap();
-        for _ in 0..crash_after {
-            if !cluster.perform() {
-                cluster.run_pods();
-                cluster.observe();
-                cluster.plan();
-            }
-        }
-        cluster.crash();
+        cluster.crash_after_with_pods(crash_after);
         cluster.settle_with_pods();
         assert_at_rest(&mut cluster, "v2", 3);
-        assert_eq!(cluster.list(RS).len(), 2, "crash after {crash_after} writes");
+        assert_eq!(cluster.list(RS).len(), 2, "crash after {crash_after} steps");
     }
 }
 

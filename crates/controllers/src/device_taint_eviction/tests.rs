@@ -191,18 +191,10 @@ fn pods_without_a_reservation_are_not_evicted() {
 
 #[test]
 fn crash_between_any_two_writes_converges_to_the_same_state() {
-    for crash_after in 0..8 {
+    for crash_after in 0..9 {
         let mut cluster = cluster();
         cluster.create(RULES, "", rule("NoExecute", "x"));
-        cluster.observe();
-        cluster.plan();
-        for _ in 0..crash_after {
-            if !cluster.perform() {
-                cluster.observe();
-                cluster.plan();
-            }
-        }
-        cluster.crash();
+        cluster.crash_after(crash_after);
         cluster.run(Duration::from_secs(200));
         assert_eq!(running(&cluster), ["for-ever"], "crash after {crash_after}");
         assert!(progress(&cluster).starts_with("False "), "{}", progress(&cluster));

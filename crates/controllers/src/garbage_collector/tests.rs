@@ -235,7 +235,7 @@ fn owner_of_an_unserved_kind_keeps_its_dependents() {
 #[test]
 fn crash_between_any_two_writes_converges_to_the_same_state() {
     for policy in ["Background", "Foreground", "Orphan"] {
-        for crash_after in 0..12 {
+        for crash_after in 0..13 {
             let mut cluster = cluster();
             owned(&mut cluster, "a", &[]);
             for name in ["b1", "b2", "b3"] {
@@ -243,15 +243,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
                 owned(&mut cluster, &format!("{name}-c"), &[name]);
             }
             delete(&mut cluster, "a", policy);
-            cluster.observe();
-            cluster.plan();
-            for _ in 0..crash_after {
-                if !cluster.perform() {
-                    cluster.observe();
-                    cluster.plan();
-                }
-            }
-            cluster.crash();
+            cluster.crash_after(crash_after);
             cluster.settle();
             let left = if policy == "Orphan" { 6 } else { 0 };
             assert_eq!(names(&cluster).len(), left, "{policy}, crash after {crash_after}");

@@ -179,21 +179,12 @@ fn failed_deletion_does_not_block_others() {
 
 #[test]
 fn crash_between_any_two_writes_converges_to_the_same_state() {
-    for crash_after in 0..20 {
+    for crash_after in 0..21 {
         let mut cluster = cluster();
         fill(&mut cluster, "a");
         pod(&mut cluster, "p");
         delete(&mut cluster);
-        cluster.observe();
-        cluster.plan();
-        for _ in 0..crash_after {
-            if !cluster.perform() {
-                cluster.run_pods();
-                cluster.observe();
-                cluster.plan();
-            }
-        }
-        cluster.crash();
+        cluster.crash_after_with_pods(crash_after);
         cluster.settle_with_pods();
         assert!(cluster.get("namespaces", "a").is_none(), "crash after {crash_after}");
         assert!(cluster.list("configmaps").is_empty() && cluster.list("pods").is_empty());

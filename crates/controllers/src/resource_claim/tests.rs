@@ -217,18 +217,10 @@ fn long_names_are_truncated_in_proportion() {
 
 #[test]
 fn crash_between_any_two_writes_converges_to_the_same_state() {
-    for crash_after in 0..10 {
-        let mut cluster = empty(crash_after);
+    for crash_after in 0..11 {
+        let mut cluster = empty(crash_after as u64);
         let step = |cluster: &mut Cluster| {
-            cluster.observe();
-            cluster.plan();
-            for _ in 0..crash_after {
-                if !cluster.perform() {
-                    cluster.observe();
-                    cluster.plan();
-                }
-            }
-            cluster.crash();
+            cluster.crash_after(crash_after);
             cluster.settle();
         };
         cluster.create(TEMPLATES, "default", template("t"));

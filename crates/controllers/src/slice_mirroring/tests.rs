@@ -78,15 +78,10 @@ fn services_with_selectors_and_locks_are_not_mirrored() {
 
 #[test]
 fn edited_slice_is_repaired_after_a_crash_at_any_write() {
-    for crash_after in 0..4 {
+    for crash_after in 0..5 {
         let mut cluster = cluster();
         cluster.create("endpoints", "default", endpoints());
-        cluster.observe();
-        cluster.plan();
-        for _ in 0..crash_after {
-            cluster.perform();
-        }
-        cluster.crash();
+        cluster.crash_after(crash_after);
         cluster.settle();
         assert_eq!(slices(&cluster).len(), 2);
         let name = slices(&cluster)[0].str_at(&["metadata", "name"]).to_owned();

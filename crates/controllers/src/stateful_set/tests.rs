@@ -334,20 +334,14 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..30 {
         let mut cluster = cluster(13);
         cluster.create(S, "default", with_claims(set(2)));
-        for step in 0..crash_after {
-            if step == 15 {
-                cluster.patch(S, DB, "", image("v2")).unwrap();
-            }
-            if !cluster.perform() {
-                cluster.run_pods();
-                cluster.observe();
-                cluster.plan();
-            }
+        cluster.run_steps(crash_after.min(15), Cluster::run_pods);
+        if crash_after > 15 {
+            cluster.patch(S, DB, "", image("v2")).unwrap();
         }
-        cluster.crash();
+        cluster.crash_after_with_pods(crash_after.saturating_sub(15));
         cluster.patch(S, DB, "", image("v2")).unwrap();
         cluster.settle_with_pods();
-        assert_eq!(images(&cluster), ["v2", "v2"], "crash after {crash_after} writes");
+        assert_eq!(images(&cluster), ["v2", "v2"], "crash after {crash_after} steps");
         assert_at_rest(&mut cluster, 2);
     }
 }

@@ -434,21 +434,13 @@ fn default_class_binds_a_claim_and_deletes_its_volume_with_it() {
 
 #[test]
 fn crash_between_any_two_writes_converges_to_the_same_state() {
-    for crash_after in 0..14 {
+    for crash_after in 0..15 {
         let mut cluster = out_of_the_box();
         cluster.create("persistentvolumes", "", volume("v", "1Gi", "Retain"));
         cluster.create("persistentvolumeclaims", "default", claim("c", "1Gi", &[]));
         cluster.create("persistentvolumeclaims", "default", claim("rival", "1Gi", &[]));
         cluster.create("persistentvolumeclaims", "default", plain("d"));
-        cluster.observe();
-        cluster.plan();
-        for _ in 0..crash_after {
-            if !cluster.perform() {
-                cluster.observe();
-                cluster.plan();
-            }
-        }
-        cluster.crash();
+        cluster.crash_after(crash_after);
         cluster.settle();
         let bound = [bound_to(&cluster, "c"), bound_to(&cluster, "rival")];
         assert_eq!(bound.iter().filter(|name| *name == "v").count(), 1, "crash after {crash_after}");
