@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use setpoint_api::{Clock, Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Engine, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Engine, Object, Plan, Planner, Seed, Seen, Watch, WorldConfig, WorldReader, Write};
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 
@@ -41,7 +41,7 @@ impl Planner for TeamCards {
 
     /// What is true, what should be, and what to do about the difference. It is called again whenever one of the two
     /// may have changed, and what it says twice is done once.
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(namespace) = world.get(key).filter(|namespace| !namespace.meta().is_deleted()) else {
             return plan;
@@ -71,7 +71,7 @@ fn data(team: &str) -> Value {
     value!({"team": (team), "mail": (format!("{team}@example.org"))})
 }
 
-fn of_card(card: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_card(card: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if &*card.meta().name == "team"
         && let Some(key) = key_of("namespaces", "", &card.meta().namespace)
     {
@@ -106,5 +106,5 @@ fn main() -> anyhow::Result<()> {
         timing: Default::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(remote.run(|| Engine::new(vec![Box::new(TeamCards)], [])))?)
+    Ok(runtime.block_on(remote.run(|| Engine::new(vec![Box::new(TeamCards)], WorldConfig::default())))?)
 }

@@ -12,8 +12,9 @@ use setpoint_api::resource_types;
 use setpoint_api::{Key, Revision, Time, Value, value};
 use setpoint_controllers::{Settings, indexes};
 use setpoint_reconcile::engine::{RESYNC, RESYNC_WHOLE};
-use setpoint_reconcile::{Controller, Engine, Plan, Planner, Seed, Seen, Watch, World};
+use setpoint_reconcile::{Controller, Engine, Plan, Planner, Seed, Seen, Watch, WorldReader};
 use setpoint_sim::cluster::{Cluster, Controllers};
+use setpoint_views::world_config;
 
 const DEPLOYMENTS: usize = 1000;
 const REPLICAS: i64 = 10;
@@ -45,7 +46,7 @@ impl Planner for Content {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         assert!(world.get(key).is_some());
         Plan::default()
     }
@@ -100,10 +101,10 @@ fn turns(engine: &mut Engine, now: Time) -> Option<Time> {
 
 /// Idle loop over some controllers, with the objects of the cluster.
 fn loop_over(cluster: &Cluster, controllers: Vec<Box<dyn Controller>>) -> Engine {
-    let mut engine = Engine::new(controllers, indexes::all());
+    let mut engine = Engine::new(controllers, world_config(indexes::all()));
     let world = cluster.engine.world();
     for resource in resource_types::stored().map(|stored| &stored.resource) {
-        let objects = world.all(resource.as_str()).cloned().collect();
+        let objects = world.reader().all(resource.as_str()).cloned().collect();
         engine.relist(resource, objects, world.revision().max(Revision(1)), cluster.now);
     }
     engine.reach(world.revision());

@@ -8,8 +8,8 @@
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::node::SIMULATED;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::node::SIMULATED;
 
 const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
 /// Group version of resource metrics.
@@ -45,11 +45,11 @@ impl Planner for MetricsService {
         &WATCHES
     }
 
-    fn keys(&self, _: &World) -> Vec<Key> {
+    fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
         key_of(API_SERVICES, "", METRICS).into_iter().collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         if key.name() != METRICS {
             return plan;
@@ -89,7 +89,7 @@ fn is_other_now(before: &Object, after: &Object) -> bool {
     is_simulated(before) != is_simulated(after)
 }
 
-fn of_node(node: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_node(node: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if is_simulated(node)
         && let Some(key) = key_of(API_SERVICES, "", METRICS)
     {

@@ -15,12 +15,12 @@ use std::collections::BTreeMap;
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::csi_driver::CsiDriver;
-use setpoint_reconcile::views::persistent_volume::{Csi, PersistentVolume};
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::volume_attachment::VolumeAttachment;
-use setpoint_reconcile::{Jump, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World};
+use setpoint_reconcile::{Jump, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader};
+use setpoint_views::csi_driver::CsiDriver;
+use setpoint_views::persistent_volume::{Csi, PersistentVolume};
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::pod::Pod;
+use setpoint_views::volume_attachment::VolumeAttachment;
 
 use crate::indexes::{
     ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME, PODS_BY_CLAIM, VOLUMES_BY_HANDLE, path, pod_claims,
@@ -66,7 +66,7 @@ impl Planner for AttachDetach {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let volumes = world.views::<PersistentVolume>().filter(|(_, volume)| volume.spec.csi.is_some());
         let nodes = world.all("nodes").chain(volumes.map(|(object, _)| object));
         let mut keys: Vec<Key> = nodes.map(|object| object.key().clone()).collect();
@@ -77,7 +77,14 @@ impl Planner for AttachDetach {
         keys
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Memory>, now: Time, _: Seed) -> Plan<Memory> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, Memory>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Memory> {
         if key.resource().as_str() == "nodes" {
             return detach::plan(key, world, &seen.memo, now);
         }
@@ -101,14 +108,14 @@ fn attachment_name(csi: &Csi, node: &str) -> String {
 }
 
 /// `true` if the object is the first of those that refer to the same volume: its key plans the volume.
-fn is_first(object: &Object, world: &World) -> bool {
+fn is_first(object: &Object, world: &WorldReader<'_>) -> bool {
     let csi = object.view::<PersistentVolume>().and_then(|volume| volume.spec.csi.as_ref());
-    let first = csi.and_then(|csi| world.indexed(VOLUMES_BY_HANDLE, &handle(csi)).next());
+    let first = csi.and_then(|csi| world.by_index(VOLUMES_BY_HANDLE, &handle(csi)).next());
     first.is_some_and(|first| first.key() == object.key())
 }
 
 /// `true` if volumes of a driver must be attached. This is the default without a CSIDriver object.
-fn is_attachable(driver: &str, world: &World) -> bool {
+fn is_attachable(driver: &str, world: &WorldReader<'_>) -> bool {
     world.view::<CsiDriver>("", driver).is_none_or(|(_, driver)| driver.spec.attach_required != Some(false))
 }
 
@@ -124,12 +131,12 @@ struct User<'a> {
 }
 
 /// Pods with a node that use a volume, oldest first.
-fn users<'a>(csi: &Csi, world: &'a World) -> Vec<User<'a>> {
+fn users<'a>(csi: &Csi, world: &'a WorldReader<'a>) -> Vec<User<'a>> {
     let mut users = Vec::new();
     if !is_attachable(&csi.driver, world) {
         return users;
     }
-    for volume in world.indexed(VOLUMES_BY_HANDLE, &handle(csi)) {
+    for volume in world.by_index(VOLUMES_BY_HANDLE, &handle(csi)) {
         let Some(view) = volume.view::<PersistentVolume>() else { continue };
         let Some(of) = &view.spec.claim_ref else { continue };
         let claim = world.view::<PersistentVolumeClaim>(&of.namespace, &of.name);
@@ -139,7 +146,7 @@ fn users<'a>(csi: &Csi, world: &'a World) -> Vec<User<'a>> {
                 && view.status.phase == "Bound"
         });
         let Some((claim, _)) = bound else { continue };
-        for pod in world.indexed(PODS_BY_CLAIM, &path(&of.namespace, &of.name)) {
+        for pod in world.by_index(PODS_BY_CLAIM, &path(&of.namespace, &of.name)) {
             let Some(seen) = pod.view::<Pod>().filter(|seen| !seen.spec.node_name.is_empty()) else {
                 continue;
             };
@@ -159,19 +166,19 @@ fn shares(volume: &PersistentVolume) -> bool {
 }
 
 /// Enqueues the key that plans a volume, and the nodes that the volume is attached to.
-fn of_volume(volume: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_volume(volume: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(csi) = volume.view::<PersistentVolume>().and_then(|volume| volume.spec.csi.as_ref()) else {
         return;
     };
-    for twin in world.indexed(VOLUMES_BY_HANDLE, &handle(csi)) {
+    for twin in world.by_index(VOLUMES_BY_HANDLE, &handle(csi)) {
         wake(twin.key().clone());
     }
-    for attachment in world.indexed(ATTACHMENTS_BY_VOLUME, &volume.meta().name) {
+    for attachment in world.by_index(ATTACHMENTS_BY_VOLUME, &volume.meta().name) {
         wake_node(attachment, wake);
     }
 }
 
-fn of_attachment(attachment: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_attachment(attachment: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     wake_node(attachment, wake);
     let name = attachment
         .view::<VolumeAttachment>()
@@ -186,14 +193,14 @@ fn wake_node(attachment: &Object, wake: &mut dyn FnMut(Key)) {
     view.and_then(|view| key_of("nodes", "", &view.spec.node_name)).into_iter().for_each(wake);
 }
 
-fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let name = claim.view::<PersistentVolumeClaim>().map(|claim| claim.spec.volume_name.as_str());
     if let Some(volume) = name.and_then(|name| world.find(PersistentVolume::RESOURCE, "", name)) {
         of_volume(volume, world, wake);
     }
 }
 
-fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     pod_claims(pod, &mut |name| {
         if let Some(claim) = world.find(PersistentVolumeClaim::RESOURCE, &pod.meta().namespace, name) {
             of_claim(claim, world, wake);
@@ -201,7 +208,7 @@ fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     });
 }
 
-fn of_driver(driver: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_driver(driver: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     for (volume, view) in world.views::<PersistentVolume>() {
         if view.spec.csi.as_ref().is_some_and(|csi| csi.driver == *driver.meta().name) {
             of_volume(volume, world, wake);
@@ -212,9 +219,9 @@ fn of_driver(driver: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 /// VolumeAttachments of a node.
 fn attachments_on<'a>(
     node: &str,
-    world: &'a World,
+    world: &'a WorldReader<'a>,
 ) -> impl Iterator<Item = (&'a Object, &'a VolumeAttachment)> {
-    world.indexed(ATTACHMENTS_BY_NODE, node).filter_map(|object| Some((object, object.view()?)))
+    world.by_index(ATTACHMENTS_BY_NODE, node).filter_map(|object| Some((object, object.view()?)))
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use setpoint_api::quote::json_string;
 use setpoint_api::{Key, Map, Time, Value, rfc3339, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::config_map::ConfigMap;
-use setpoint_reconcile::views::secret::Secret;
-use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::config_map::ConfigMap;
+use setpoint_views::secret::Secret;
 
 /// Namespace of tokens.
 const TOKENS: &str = "kube-system";
@@ -60,12 +60,12 @@ impl Planner for TokenCleaner {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let tokens = world.in_namespace("secrets", TOKENS).filter(|object| token(object).is_some());
         tokens.map(|object| object.key().clone()).collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         match token(object).and_then(ends_at) {
@@ -107,11 +107,11 @@ impl Planner for BootstrapSigner {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         world.find("configmaps", SIGNED.0, SIGNED.1).map(|map| map.key().clone()).into_iter().collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some((object, map)) =
             world.get(key).and_then(|object| Some((object, object.view::<ConfigMap>()?)))
@@ -167,7 +167,7 @@ fn changed_signatures(map: &ConfigMap, wanted: Map) -> Map {
 }
 
 /// ID, secret and expiration of the tokens that can sign.
-fn signing_tokens(world: &World, now: Time) -> Vec<(String, String, Option<Time>)> {
+fn signing_tokens(world: &WorldReader<'_>, now: Time) -> Vec<(String, String, Option<Time>)> {
     let mut tokens: Vec<(String, String, Option<Time>)> = Vec::new();
     for object in world.in_namespace("secrets", TOKENS) {
         let Some(secret) = token(object) else { continue };

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::certificate_signing_request::CertificateSigningRequest;
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::certificate_signing_request::CertificateSigningRequest;
+use setpoint_views::{Condition, condition};
 
 /// Time after which an approved or denied request is deleted.
 pub const DECIDED: Duration = Duration::from_secs(60 * 60);
@@ -43,7 +43,7 @@ impl Planner for RequestCleaner {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| !object.meta().is_deleted()) else { return plan };
         let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
@@ -97,7 +97,7 @@ impl Planner for RequestApprover {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };

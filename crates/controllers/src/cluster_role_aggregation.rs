@@ -6,8 +6,8 @@ use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_api::{Key, Time, Value, json, value};
 use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::cluster_role::{ClusterRole, RoleSelector};
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::cluster_role::{ClusterRole, RoleSelector};
 
 use crate::indexes::AGGREGATING_ROLES;
 
@@ -34,11 +34,11 @@ impl Planner for ClusterRoleAggregation {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
-        world.indexed(AGGREGATING_ROLES, "").map(|role| role.key().clone()).collect()
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
+        world.by_index(AGGREGATING_ROLES, "").map(|role| role.key().clone()).collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(role) = object.view::<ClusterRole>() else { return plan };
@@ -147,8 +147,8 @@ impl<'a> SelectorIndex<'a> {
 struct TooCostly;
 
 /// Enqueues all aggregating roles: each of them may select the role.
-fn of_role(_: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    for role in world.indexed(AGGREGATING_ROLES, "") {
+fn of_role(_: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+    for role in world.by_index(AGGREGATING_ROLES, "") {
         wake(role.key().clone());
     }
 }

@@ -1,6 +1,6 @@
 //! Conditions of a status.
 
-use setpoint_reconcile::views::Condition;
+use setpoint_views::Condition;
 
 /// Sets a condition. The transition time stays if the status does not change.
 pub fn set(conditions: &mut Vec<Condition>, new: Condition) {

@@ -13,9 +13,9 @@ use setpoint_api::kinds::batch::schedule::Schedule;
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::planner::wake_controller;
-use setpoint_reconcile::views::cron_job::{CronJob, CronJobSpec, CronJobStatus, Reference};
-use setpoint_reconcile::views::job::Job;
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::cron_job::{CronJob, CronJobSpec, CronJobStatus, Reference};
+use setpoint_views::job::Job;
 
 use crate::pods::Owner;
 use crate::said;
@@ -51,7 +51,7 @@ impl Planner for CronJobController {
     fn plan(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: &Seen<'_, Vec<Note>>,
         now: Time,
         _: Seed,
@@ -76,7 +76,7 @@ impl Planner for CronJobController {
 
 /// Sync context of one CronJob.
 struct Look<'a> {
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     owner: Owner<'a>,
     spec: &'a CronJobSpec,
     jobs: Vec<(&'a Object, &'a Job)>,
@@ -86,7 +86,7 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    fn new(world: &'a World, object: &'a Object, cron: &'a CronJob, now: Time) -> Look<'a> {
+    fn new(world: &'a WorldReader<'a>, object: &'a Object, cron: &'a CronJob, now: Time) -> Look<'a> {
         let uid = &object.meta().uid;
         let jobs = world.owned(uid, Job::RESOURCE).filter(|job| job.meta().is_controlled_by(uid));
         Look {

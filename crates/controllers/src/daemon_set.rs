@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::daemon_set::{DaemonSet, DaemonSetStatus};
-use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::daemon_set::{DaemonSet, DaemonSetStatus};
 
 use crate::indexes::PODS_BY_NODE;
 use crate::owners::{self, Owner};
@@ -68,7 +68,14 @@ impl Planner for DaemonSetController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Memo>, now: Time, _: Seed) -> Plan<Memo> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, Memo>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Memo> {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(set) = object.view::<DaemonSet>() else { return plan };
@@ -209,7 +216,7 @@ impl Steps<'_> {
     }
 }
 
-fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_member(member: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     owners::wake(
         member,
         world,
@@ -221,13 +228,13 @@ fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 
 /// Enqueues the sets that should have a pod on a node and have none, or the other way round. Most changes of
 /// a node, such as heartbeats, concern no set.
-fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let is_gone = world.get(node.key()).is_none();
     for (object, set) in world.views::<DaemonSet>() {
         let tolerations = nodes::tolerations(&set.spec.template.0);
         let placement = Placement::of(set.spec.template.0.get("spec").unwrap_or(&Value::Null));
         let runs = Fit::of(set, &placement, &Tolerations::of(&tolerations), node) == Fit::Runs;
-        let mut there = world.indexed(PODS_BY_NODE, &node.meta().name);
+        let mut there = world.by_index(PODS_BY_NODE, &node.meta().name);
         let has_one = there.any(|pod| pod.meta().is_controlled_by(&object.meta().uid));
         if is_gone || runs != has_one || set.status.number_misscheduled > 0 {
             wake(object.key().clone());

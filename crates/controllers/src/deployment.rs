@@ -13,9 +13,9 @@ mod status;
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::deployment::{Deployment, DeploymentStatus};
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write, int32};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write, int32};
+use setpoint_views::deployment::{Deployment, DeploymentStatus};
+use setpoint_views::pod::Pod;
 
 use crate::indexes::ORPHAN_REPLICA_SETS;
 use crate::owners::{self, Owner};
@@ -42,7 +42,7 @@ impl Planner for DeploymentController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(deployment) = object.view::<Deployment>() else { return plan };
@@ -76,7 +76,7 @@ impl Planner for DeploymentController {
 }
 
 /// Plans the next step of the sets.
-fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &World, seen: &Seen<'_, ()>, now: Time) {
+fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time) {
     let paused = sets.deployment.spec.paused;
     sets.note_revision();
     let scales = paused || sizes::was_scaled(&sets);
@@ -144,7 +144,7 @@ fn write_status(sets: &Sets<'_>, status: DeploymentStatus, revision: Option<Stri
 }
 
 /// `true` if pods of old sets still run, or the status of a set counts some.
-fn old_pods_run(sets: &Sets<'_>, world: &World) -> bool {
+fn old_pods_run(sets: &Sets<'_>, world: &WorldReader<'_>) -> bool {
     sets.old.iter().any(|old| {
         let pods = world.owned(&old.object.meta().uid, "pods");
         let mut views = pods.filter_map(|pod| pod.view::<Pod>());
@@ -152,7 +152,7 @@ fn old_pods_run(sets: &Sets<'_>, world: &World) -> bool {
     })
 }
 
-fn of_set(set: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_set(set: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     owners::wake(
         set,
         world,
@@ -163,7 +163,7 @@ fn of_set(set: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the Deployment of a pod if it has the strategy `Recreate`: new pods wait for the end of old ones.
-fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let namespace = &*pod.meta().namespace;
     let set = pod.meta().controller().filter(|owner| &*owner.kind == "ReplicaSet");
     let set = set.and_then(|owner| world.find(SETS, namespace, &owner.name));

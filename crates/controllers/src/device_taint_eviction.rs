@@ -13,12 +13,12 @@ use std::time::Duration;
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::device_taint_rule::DeviceTaintRule;
-use setpoint_reconcile::views::node::Taint;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::resource_claim::{AllocatedDevice, ResourceClaim};
-use setpoint_reconcile::views::resource_slice::ResourceSlice;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::device_taint_rule::DeviceTaintRule;
+use setpoint_views::node::Taint;
+use setpoint_views::pod::Pod;
+use setpoint_views::resource_claim::{AllocatedDevice, ResourceClaim};
+use setpoint_views::resource_slice::ResourceSlice;
 
 use crate::indexes::{DEVICE_CLAIMS_BY_POOL, DEVICE_SLICES_BY_POOL, PODS_BY_DEVICE_CLAIM, path};
 use crate::taint_eviction::mark;
@@ -58,13 +58,20 @@ impl Planner for DeviceTaintEviction {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let asks = |(_, pod): &(&Object, &Pod)| !pod.spec.resource_claims.is_empty();
         let pods = world.views::<Pod>().filter(asks).map(|(object, _)| object);
         pods.chain(world.all(DeviceTaintRule::RESOURCE)).map(|object| object.key().clone()).collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Memory>, now: Time, _: Seed) -> Plan<Memory> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, Memory>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Memory> {
         let Some(object) = world.get(key) else { return Plan::default() };
         if let Some(rule) = object.view::<DeviceTaintRule>() {
             return rules::plan(object, rule, world, &seen.memo, now);
@@ -74,7 +81,7 @@ impl Planner for DeviceTaintEviction {
     }
 }
 
-fn plan_pod(object: &Object, pod: &Pod, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
+fn plan_pod(object: &Object, pod: &Pod, world: &WorldReader<'_>, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
     let subject = Subject::of(object, "v1", "Pod");
     match eviction(object, pod, world, &mut DeviceTaints::of_world(world, None)) {
@@ -103,7 +110,7 @@ struct Eviction<'a> {
 fn eviction<'a>(
     object: &Object,
     pod: &Pod,
-    world: &World,
+    world: &WorldReader<'_>,
     taints: &mut DeviceTaints<'a>,
 ) -> Option<Eviction<'a>> {
     if pod.spec.node_name.is_empty() {
@@ -135,14 +142,14 @@ type Selected<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
 /// Taints of devices that evict pods. Pools are read when the first of their devices is looked up.
 struct DeviceTaints<'a> {
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     pools: BTreeMap<(String, String), BTreeMap<&'a str, Vec<&'a Taint>>>,
     rules: BTreeMap<Selected<'a>, Vec<Tainting<'a>>>,
 }
 
 impl<'a> DeviceTaints<'a> {
     /// Taints of a world. The rule `trial` is evaluated as if it had effect.
-    fn of_world(world: &'a World, trial: Option<&Object>) -> DeviceTaints<'a> {
+    fn of_world(world: &'a WorldReader<'a>, trial: Option<&Object>) -> DeviceTaints<'a> {
         let mut rules: BTreeMap<Selected<'a>, Vec<Tainting<'a>>> = BTreeMap::new();
         for (object, rule) in world.views::<DeviceTaintRule>() {
             let is_tried = trial.is_some_and(|trial| trial.key() == object.key());
@@ -182,8 +189,8 @@ impl<'a> DeviceTaints<'a> {
 }
 
 /// Slices of a pool's latest generation.
-fn current_slices<'a>(world: &'a World, driver: &str, pool: &str) -> Vec<&'a ResourceSlice> {
-    let slices = world.indexed(DEVICE_SLICES_BY_POOL, &path(driver, pool));
+fn current_slices<'a>(world: &'a WorldReader<'a>, driver: &str, pool: &str) -> Vec<&'a ResourceSlice> {
+    let slices = world.by_index(DEVICE_SLICES_BY_POOL, &path(driver, pool));
     let mut slices: Vec<&ResourceSlice> = slices.filter_map(|object| object.view()).collect();
     let last = slices.iter().map(|slice| slice.spec.pool.generation).max();
     slices.retain(|slice| Some(slice.spec.pool.generation) == last);
@@ -205,7 +212,7 @@ fn end(device: &AllocatedDevice, taint: &Taint) -> Option<Time> {
 }
 
 /// Enqueues a pod with claims, and the rules that evict pods.
-fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
         wake(object.key().clone());
         wake_rules(world, wake);
@@ -213,23 +220,23 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the pods that a claim is reserved for, and the rules that evict pods.
-fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     wake_users(claim, world, wake);
     wake_rules(world, wake);
 }
 
-fn wake_users(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn wake_users(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     let consumers = claim.view::<ResourceClaim>().into_iter().flat_map(|claim| &claim.status.reserved_for);
     for consumer in consumers.filter(|consumer| consumer.is_pod()) {
         key_of("pods", &meta.namespace, &consumer.name).into_iter().for_each(&mut *wake);
     }
-    for pod in world.indexed(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
+    for pod in world.by_index(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
         wake(pod.key().clone());
     }
 }
 
-fn wake_rules(world: &World, wake: &mut dyn FnMut(Key)) {
+fn wake_rules(world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     for (object, rule) in world.views::<DeviceTaintRule>() {
         if rule.spec.taint.effect == NO_EXECUTE {
             wake(object.key().clone());
@@ -237,15 +244,15 @@ fn wake_rules(world: &World, wake: &mut dyn FnMut(Key)) {
     }
 }
 
-fn of_slice(slice: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_slice(slice: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(view) = slice.view::<ResourceSlice>() else { return };
-    for claim in world.indexed(DEVICE_CLAIMS_BY_POOL, &path(&view.spec.driver, &view.spec.pool.name)) {
+    for claim in world.by_index(DEVICE_CLAIMS_BY_POOL, &path(&view.spec.driver, &view.spec.pool.name)) {
         wake_users(claim, world, wake);
     }
 }
 
 /// Enqueues the pods of all claims: a rule may concern every claim, and rules change seldom.
-fn of_rule(rule: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_rule(rule: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     wake(rule.key().clone());
     for claim in world.all(ResourceClaim::RESOURCE) {
         wake_users(claim, world, wake);

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, rfc3339, value};
 use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::pod_disruption_budget::{PodDisruptionBudget, PodDisruptionBudgetStatus};
-use setpoint_reconcile::views::{Condition, IntOrString, condition};
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write, int32};
+use setpoint_reconcile::{
+    Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write, int32,
+};
+use setpoint_views::pod::Pod;
+use setpoint_views::pod_disruption_budget::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use setpoint_views::{Condition, IntOrString, condition};
 
 use crate::indexes::DISRUPTION_TARGETS;
 use crate::{conditions, pods, said, scale};
@@ -49,15 +51,15 @@ impl Planner for DisruptionController {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
-        let announced = world.indexed(DISRUPTION_TARGETS, "");
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
+        let announced = world.by_index(DISRUPTION_TARGETS, "");
         world.all(PodDisruptionBudget::RESOURCE).chain(announced).map(|object| object.key().clone()).collect()
     }
 
     fn plan(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: &Seen<'_, Vec<Note>>,
         now: Time,
         _: Seed,
@@ -120,7 +122,7 @@ fn call_off(object: &Object, pod: &Pod, now: Time) -> Plan<Vec<Note>> {
 }
 
 /// Enqueues the budgets that select a pod, and the pod itself if it has the condition `DisruptionTarget`.
-fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if pod.view::<Pod>().is_some_and(|view| announced_since(pod, view).is_some()) {
         wake(pod.key().clone());
     }
@@ -134,7 +136,7 @@ fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the budgets in the namespace of an owner of pods.
-fn of_owner(owner: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_owner(owner: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     for budget in world.in_namespace(PodDisruptionBudget::RESOURCE, &owner.meta().namespace) {
         wake(budget.key().clone());
     }
@@ -142,7 +144,7 @@ fn of_owner(owner: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 
 /// Sync context of one budget.
 struct Look<'a> {
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     object: &'a Object,
     budget: &'a PodDisruptionBudget,
     pods: Vec<pods::Seen<'a>>,
@@ -159,7 +161,12 @@ struct Wanted {
 }
 
 impl<'a> Look<'a> {
-    fn new(world: &'a World, object: &'a Object, budget: &'a PodDisruptionBudget, now: Time) -> Look<'a> {
+    fn new(
+        world: &'a WorldReader<'a>,
+        object: &'a Object,
+        budget: &'a PodDisruptionBudget,
+        now: Time,
+    ) -> Look<'a> {
         let pods = pods::selected(world, &object.meta().namespace, &budget.spec.selector);
         Look { world, object, budget, pods, said: Vec::new(), look_again: None, now }
     }

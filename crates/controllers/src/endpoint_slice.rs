@@ -12,9 +12,9 @@ use std::net::IpAddr;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::endpoint_slice::EndpointSlice;
-use setpoint_reconcile::views::service::{Service, ServicePort};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::endpoint_slice::EndpointSlice;
+use setpoint_views::service::{Service, ServicePort};
 
 use crate::pods::Owner;
 use crate::service_pods::{self, HEADLESS, TRIGGER_TIME, TargetPorts};
@@ -49,7 +49,7 @@ impl Planner for EndpointSliceController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(service) = object.view::<Service>() else { return plan };
@@ -77,7 +77,7 @@ impl Planner for EndpointSliceController {
 }
 
 /// Enqueues the Service of a slice that this controller manages.
-fn of_slice(slice: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_slice(slice: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let labels = &slice.meta().labels;
     if labels.get(MANAGED_BY) == Some(MANAGER)
         && let Some(name) = labels.get(SERVICE_NAME)
@@ -88,8 +88,8 @@ fn of_slice(slice: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the Services of the pods on a node: endpoints carry its zone.
-fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    for pod in world.indexed(crate::indexes::PODS_BY_NODE, &node.meta().name) {
+fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+    for pod in world.by_index(crate::indexes::PODS_BY_NODE, &node.meta().name) {
         service_pods::wake_services(pod, world, wake);
     }
 }
@@ -137,7 +137,7 @@ type Existing<'a> = (&'a Object, &'a EndpointSlice);
 
 /// Sync context of one Service.
 struct Desk<'a> {
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     object: &'a Object,
     service: &'a Service,
     selected: Vec<crate::pods::Seen<'a>>,

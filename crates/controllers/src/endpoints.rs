@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::endpoints::Endpoints;
-use setpoint_reconcile::views::service::{Service, ServicePort};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::endpoints::Endpoints;
+use setpoint_views::service::{Service, ServicePort};
 
 use crate::pods;
 use crate::service_pods::{self, HEADLESS, TRIGGER_TIME, TargetPorts};
@@ -43,7 +43,7 @@ impl Planner for EndpointsController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let current = world.find("endpoints", key.namespace().unwrap_or_default(), key.name());
         let Some(object) = world.get(key) else {
@@ -73,7 +73,7 @@ impl Planner for EndpointsController {
 }
 
 /// Enqueues the Service of the same name.
-fn of_endpoints(endpoints: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_endpoints(endpoints: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if let Some(key) = key_of("services", &endpoints.meta().namespace, &endpoints.meta().name) {
         wake(key);
     }
@@ -216,7 +216,7 @@ fn subset_ports(ports: &[(&ServicePort, i64)]) -> Vec<Value> {
 }
 
 /// Address of a pod in the primary family of the Service.
-fn address<'a>(service: &Service, pod: &'a setpoint_reconcile::views::pod::Pod) -> Option<&'a str> {
+fn address<'a>(service: &Service, pod: &'a setpoint_views::pod::Pod) -> Option<&'a str> {
     let wants_v6 = match service.spec.ip_families.first() {
         Some(family) => family == "IPv6",
         None => service.spec.cluster_ip.contains(':'),
@@ -226,12 +226,7 @@ fn address<'a>(service: &Service, pod: &'a setpoint_reconcile::views::pod::Pod) 
     ips.find(|ip| ip.contains(':') == wants_v6)
 }
 
-fn endpoint_address(
-    service: &Object,
-    object: &Object,
-    pod: &setpoint_reconcile::views::pod::Pod,
-    ip: &str,
-) -> Value {
+fn endpoint_address(service: &Object, object: &Object, pod: &setpoint_views::pod::Pod, ip: &str) -> Value {
     let mut address = Map::new();
     address.insert("ip", ip);
     if let Some(name) = service_pods::hostname(pod, service) {

@@ -5,8 +5,8 @@
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::pod::Pod;
 
 use crate::indexes::{PODS_BY_CLAIM, ephemeral_claim, path};
 use crate::pods::Owner;
@@ -35,7 +35,7 @@ impl Planner for EphemeralVolumes {
             }),
             Watch::via("persistentvolumeclaims", |claim, world, wake| {
                 let meta = claim.meta();
-                for pod in world.indexed(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name)) {
+                for pod in world.by_index(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name)) {
                     wake(pod.key().clone());
                 }
             }),
@@ -43,11 +43,18 @@ impl Planner for EphemeralVolumes {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         world.all("pods").filter(|pod| asks(pod)).map(|pod| pod.key().clone()).collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, _: Time, _: Seed) -> Plan<String> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, String>,
+        _: Time,
+        _: Seed,
+    ) -> Plan<String> {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|pod| !pod.meta().is_deleted()) else { return plan };
         let Some(pod) = object.view::<Pod>() else { return plan };

@@ -7,10 +7,10 @@
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::{Condition, condition};
 
 use crate::migrated_plugins;
 use crate::volume_binder::{PRE_RESIZE_CAPACITY, PROVISIONED_BY, host_path, storage, tell};
@@ -49,7 +49,14 @@ impl Planner for Expander {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, now: Time, _: Seed) -> Plan<String> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, String>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<String> {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let bound = object.view::<PersistentVolumeClaim>().filter(|claim| claim.status.phase == "Bound");

@@ -9,9 +9,9 @@ use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::object::View;
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::flow_control::{FlowSchema, PRIORITY_LEVELS};
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Controller, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Controller, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::flow_control::{FlowSchema, PRIORITY_LEVELS};
+use setpoint_views::{Condition, condition};
 
 const DANGLING: &str = "Dangling";
 const USER: &str = "system:apiserver";
@@ -45,7 +45,7 @@ impl Planner for Producer {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let there = [FlowSchema::RESOURCE, PRIORITY_LEVELS].into_iter().flat_map(|kind| world.all(kind));
         let levels = builtin::level_names().filter_map(|name| key_of(PRIORITY_LEVELS, "", name));
         let schemas = builtin::schema_names().filter_map(|name| key_of(FlowSchema::RESOURCE, "", name));
@@ -56,7 +56,7 @@ impl Planner for Producer {
         keys
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let resource = key.resource().as_str();
         let (name, is_level) = (key.name(), resource == PRIORITY_LEVELS);
@@ -133,7 +133,7 @@ impl Planner for Consumer {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(schema) = object.view::<FlowSchema>() else { return plan };
@@ -158,7 +158,7 @@ impl Planner for Consumer {
 }
 
 /// Enqueues the schemas that refer to a priority level.
-fn concerns(level: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn concerns(level: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let names = |schema: &FlowSchema| *schema.spec.priority_level_configuration.name == *level.meta().name;
     let schemas = world.views::<FlowSchema>().filter(|(_, schema)| names(schema));
     schemas.for_each(|(object, _)| wake(object.key().clone()));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::{Act, Note, Object, Owner, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Note, Object, Owner, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 
 use crate::horizon::{SOON, is_recent};
 use crate::{horizon, kinds};
@@ -40,7 +40,7 @@ impl Planner for GarbageCollector {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let resources = world.resources().filter(|resource| resource.as_str() != "events");
         let objects = resources.flat_map(|resource| world.all(resource.as_str()));
         let mut solid = None;
@@ -49,7 +49,7 @@ impl Planner for GarbageCollector {
         unsettled.map(|object| object.key().clone()).collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| has_business(object)) else { return plan };
         let meta = object.meta();
@@ -80,7 +80,7 @@ fn has_business(object: &Object) -> bool {
 /// the last `Solid` reference are cached: dependents of one owner are mostly adjacent.
 fn is_settled<'w>(
     object: &'w Object,
-    world: &World,
+    world: &WorldReader<'_>,
     solid: &mut Option<(Option<&'w str>, &'w Owner)>,
 ) -> bool {
     let is_solid = |owner: &'w Owner| {
@@ -112,13 +112,13 @@ fn is_waiting(object: &Object) -> bool {
 /// `true` if the world shows all dependents that existed when the object was deleted. Dependents that are not
 /// seen would be lost or left behind. After a bounded wait the world is taken as it is, so no deletion waits
 /// for ever.
-fn is_whole(object: &Object, world: &World, now: Time) -> bool {
+fn is_whole(object: &Object, world: &WorldReader<'_>, now: Time) -> bool {
     let reached = |resource| world.revision_of(resource) >= object.revision();
     world.revision() >= object.revision() || !is_recent(object, now) || world.resources().all(reached)
 }
 
 /// Enqueues the object, its dependents if it is gone or waits for them, and owners that wait for it.
-fn concerns(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn concerns(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if object.key().resource().as_str() == "events" {
         return;
     }
@@ -133,7 +133,7 @@ fn concerns(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
         }
     }
     for owner in &meta.owner_references {
-        if let Some(owner) = world.identified(&owner.uid).filter(|owner| is_waiting(owner)) {
+        if let Some(owner) = world.get_by_uid(&owner.uid).filter(|owner| is_waiting(owner)) {
             wake(owner.key().clone());
         }
     }
@@ -157,13 +157,13 @@ enum Bond {
     Impossible { elsewhere: bool },
 }
 
-fn bond(object: &Object, owner: &Owner, world: &World, now: Time) -> Bond {
+fn bond(object: &Object, owner: &Owner, world: &WorldReader<'_>, now: Time) -> Bond {
     let Some(kind) = kinds::of(world, &owner.api_version, &owner.kind) else { return Bond::Unknown };
     let namespace = if kind.namespaced { object.key().namespace() } else { None };
     // An Event is identified by its place alone.
     let at_its_place = || world.find(kind.resource, namespace.unwrap_or_default(), &owner.name);
     let is_same = |found: &&Object| found.meta().uid == owner.uid;
-    let found = world.identified(&owner.uid).or_else(|| at_its_place().filter(is_same));
+    let found = world.get_by_uid(&owner.uid).or_else(|| at_its_place().filter(is_same));
     let elsewhere = found.is_some_and(|found| {
         found.key().namespace().is_some() && found.key().namespace() != object.key().namespace()
     });
@@ -188,7 +188,7 @@ fn bond(object: &Object, owner: &Owner, world: &World, now: Time) -> Bond {
 }
 
 /// Deletes an object that is not being deleted, if its owners are gone or wait for it.
-fn collect(object: &Object, world: &World, now: Time, plan: &mut Plan) {
+fn collect(object: &Object, world: &WorldReader<'_>, now: Time, plan: &mut Plan) {
     let owners = &object.meta().owner_references;
     let bonds: Vec<Bond> = owners.iter().map(|owner| bond(object, owner, world, now)).collect();
     let cannot = |bond: &Bond| matches!(bond, Bond::Unknown | Bond::Impossible { .. });
@@ -241,7 +241,7 @@ fn is_blocking(owner: &Owner) -> bool {
 }
 
 /// Completes a foreground deletion if no dependent blocks it, and breaks cycles of such deletions.
-fn finish_waiting(object: &Object, world: &World) -> Option<Act> {
+fn finish_waiting(object: &Object, world: &WorldReader<'_>) -> Option<Act> {
     let uid = &object.meta().uid;
     let blocks = |dependent: &Object| {
         // A cluster-scoped object cannot have a namespaced owner, so it does not block one.
@@ -256,7 +256,7 @@ fn finish_waiting(object: &Object, world: &World) -> Option<Act> {
 }
 
 /// `true` if the object, in foreground deletion, is part of a cycle of objects that wait for each other.
-fn waits_for_itself(object: &Object, world: &World) -> bool {
+fn waits_for_itself(object: &Object, world: &WorldReader<'_>) -> bool {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut next: Vec<&Object> = vec![object];
     while let Some(one) = next.pop() {
@@ -264,7 +264,7 @@ fn waits_for_itself(object: &Object, world: &World) -> bool {
             if owner.uid == object.meta().uid {
                 return true;
             }
-            if let Some(found) = world.identified(&owner.uid).filter(|found| is_waiting(found))
+            if let Some(found) = world.get_by_uid(&owner.uid).filter(|found| is_waiting(found))
                 && seen.insert(&found.meta().uid)
             {
                 next.push(found);

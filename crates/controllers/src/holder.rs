@@ -7,7 +7,7 @@ use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::election::{Held, Timing};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write, int32};
+use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, WorldReader, Write, int32};
 
 const NAMESPACE: &str = "kube-system";
 
@@ -41,11 +41,11 @@ impl Planner for Holder {
         &WATCHES
     }
 
-    fn keys(&self, _: &World) -> Vec<Key> {
+    fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
         key_of("leases.coordination.k8s.io", NAMESPACE, self.lease).into_iter().collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         // Leases of others enqueue their keys too, and are left alone.
         if key.name() != self.lease || world.find("namespaces", "", NAMESPACE).is_none() {
@@ -85,7 +85,7 @@ impl Planner for Holder {
 }
 
 /// Enqueues all Leases of the namespace.
-fn of_namespace(namespace: &setpoint_reconcile::Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_namespace(namespace: &setpoint_reconcile::Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if &*namespace.meta().name == NAMESPACE {
         let leases = ["kube-controller-manager", "kube-scheduler"];
         leases
@@ -95,7 +95,7 @@ fn of_namespace(namespace: &setpoint_reconcile::Object, _: &World, wake: &mut dy
     }
 }
 
-fn of_lease(lease: &setpoint_reconcile::Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_lease(lease: &setpoint_reconcile::Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if &*lease.meta().namespace == NAMESPACE {
         wake(lease.key().clone());
     }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
 
 /// Delay before a plan that needs a more recent world is repeated.
 pub const SOON: Duration = Duration::from_millis(100);
@@ -21,7 +21,7 @@ pub fn is_recent(object: &Object, now: Time) -> bool {
 
 /// `true` if the world shows all objects of a resource that existed when an object was written.
 #[must_use]
-pub fn reaches(world: &World, resource: &str, object: &Object, now: Time) -> bool {
+pub fn reaches(world: &WorldReader<'_>, resource: &str, object: &Object, now: Time) -> bool {
     let known = world.resources().find(|known| known.as_str() == resource);
     let revision = known.map_or(world.revision(), |known| world.revision_of(known));
     revision >= object.revision() || !is_recent(object, now)
@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn wait_for_a_stale_world_is_bounded() {
-        let mut world = World::default();
+        let mut world = setpoint_reconcile::World::default();
         world.put(object("pods", 5));
         let (soon, late) = (Time::from_seconds(1001), Time::from_seconds(1031));
-        assert!(reaches(&world, "pods", &object("claims", 5), soon));
-        assert!(!reaches(&world, "pods", &object("claims", 6), soon));
-        assert!(!reaches(&world, "nodes", &object("claims", 1), soon), "no node is known");
-        assert!(reaches(&world, "pods", &object("claims", 6), late));
-        world.reach(Revision(6));
-        assert!(reaches(&world, "nodes", &object("claims", 6), soon));
+        assert!(reaches(&world.reader(), "pods", &object("claims", 5), soon));
+        assert!(!reaches(&world.reader(), "pods", &object("claims", 6), soon));
+        assert!(!reaches(&world.reader(), "nodes", &object("claims", 1), soon), "no node is known");
+        assert!(reaches(&world.reader(), "pods", &object("claims", 6), late));
+        world.advance_to(Revision(6));
+        assert!(reaches(&world.reader(), "nodes", &object("claims", 6), soon));
     }
 }

@@ -17,13 +17,11 @@ use setpoint_api::quantity::Quantity;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::Answered;
-use setpoint_reconcile::views::Condition;
-use setpoint_reconcile::views::horizontal_pod_autoscaler::{
-    HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
-};
 use setpoint_reconcile::{
-    Act, Failure, Jump, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write,
+    Act, Failure, Jump, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
 };
+use setpoint_views::Condition;
+use setpoint_views::horizontal_pod_autoscaler::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
 
 use crate::scale::{self, Scale};
 use crate::{conditions, pods, said};
@@ -75,7 +73,14 @@ impl Planner for HorizontalPodAutoscalerController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Memory>, now: Time, _: Seed) -> Plan<Memory> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, Memory>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Memory> {
         let mut plan = Plan { memo: seen.memo.clone(), ..Plan::default() };
         let Some(object) = world.get(key).filter(|object| !object.meta().is_deleted()) else { return plan };
         let Some(autoscaler) = object.view::<HorizontalPodAutoscaler>() else { return plan };
@@ -94,7 +99,7 @@ impl Planner for HorizontalPodAutoscalerController {
 }
 
 /// Enqueues the autoscalers of a changed scale target.
-fn of_target(target: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_target(target: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     for autoscaler in world.in_namespace(HorizontalPodAutoscaler::RESOURCE, &target.meta().namespace) {
         let is_its = |one: &HorizontalPodAutoscaler| *one.spec.scale_target_ref.name == *target.meta().name;
         if autoscaler.view::<HorizontalPodAutoscaler>().is_some_and(is_its) {
@@ -105,7 +110,7 @@ fn of_target(target: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 
 /// Sync context of one autoscaler.
 struct Look<'a> {
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     object: &'a Object,
     autoscaler: &'a HorizontalPodAutoscaler,
     status: HorizontalPodAutoscalerStatus,
@@ -220,7 +225,7 @@ impl<'a> Look<'a> {
 
     /// `true` if a target with zero replicas may be scaled up: only if this autoscaler scaled it to zero.
     fn may_wake(&self, min: i64) -> bool {
-        let zero = setpoint_reconcile::views::condition(&self.status.conditions, "ScaledToZero");
+        let zero = setpoint_views::condition(&self.status.conditions, "ScaledToZero");
         zero.is_some_and(Condition::is_true) && (min != 0 || self.has_outside_metric())
     }
 
@@ -300,7 +305,7 @@ impl<'a> Look<'a> {
     fn crowd(&self, target: &Scale<'_>) -> Crowd<'a> {
         let selector = target.selector.as_ref().unwrap_or(&Selector::Nothing);
         let behavior = self.autoscaler.spec.behavior.as_ref();
-        let tolerance = |rules: Option<&setpoint_reconcile::views::horizontal_pod_autoscaler::Rules>| {
+        let tolerance = |rules: Option<&setpoint_views::horizontal_pod_autoscaler::Rules>| {
             let text = rules.and_then(|rules| rules.tolerance.as_ref());
             text.and_then(|text| Quantity::parse(text).ok()).map_or(TOLERANCE, Quantity::to_f64)
         };

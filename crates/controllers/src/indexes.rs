@@ -2,16 +2,16 @@
 
 use setpoint_api::Key;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::cluster_role::ClusterRole;
-use setpoint_reconcile::views::custom_resource_definition::CustomResourceDefinition;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE, Pod};
-use setpoint_reconcile::views::resource_claim::ResourceClaim;
-use setpoint_reconcile::views::resource_slice::ResourceSlice;
-use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::views::volume_attachment::VolumeAttachment;
-use setpoint_reconcile::{Index, Object, View, World};
+use setpoint_reconcile::{Index, Object, View, WorldReader};
+use setpoint_views::cluster_role::ClusterRole;
+use setpoint_views::custom_resource_definition::CustomResourceDefinition;
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::pod::{BY_NODE, NEW_BY_NODE, Pod};
+use setpoint_views::resource_claim::ResourceClaim;
+use setpoint_views::resource_slice::ResourceSlice;
+use setpoint_views::service::Service;
+use setpoint_views::volume_attachment::VolumeAttachment;
 
 use crate::cluster_role_aggregation::is_aggregating;
 use crate::kinds::definition_kind;
@@ -214,7 +214,7 @@ fn claims_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
 }
 
 /// Enqueues the claims that a pod uses.
-pub fn wake_claims(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+pub fn wake_claims(pod: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     pod_claims(pod, &mut |name| {
         if let Some(key) = key_of("persistentvolumeclaims", &pod.meta().namespace, name) {
             wake(key);

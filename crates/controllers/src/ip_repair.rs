@@ -9,10 +9,10 @@ use std::time::Duration;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::ip_address::IpAddress;
-use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::views::service_cidr::ServiceCidr;
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::ip_address::IpAddress;
+use setpoint_views::service::Service;
+use setpoint_views::service_cidr::ServiceCidr;
 
 use crate::service_cidr::{allocates, cidrs};
 
@@ -48,7 +48,14 @@ impl Planner for IpRepair {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, now: Time, _: Seed) -> Plan<String> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, String>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<String> {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         if let Some(service) = object.view::<Service>() {
@@ -68,7 +75,7 @@ impl Planner for IpRepair {
 }
 
 /// Enqueues the addresses of a Service.
-fn of_service(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_service(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(service) = object.view::<Service>() else { return };
     for key in service.spec.cluster_ips.iter().filter_map(|ip| key_of(ADDRESSES, "", ip)) {
         wake(key);
@@ -76,7 +83,7 @@ fn of_service(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the Service of an address; another Service that should have the address is found by the resync.
-fn of_address(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_address(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(parent) = object.view::<IpAddress>().and_then(|address| address.spec.parent_ref.as_ref()) else {
         return;
     };
@@ -86,7 +93,7 @@ fn of_address(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Allocates an address of a Service, if needed. Returns an Event about a problem that cannot be repaired.
-fn allocate(plan: &mut Plan<String>, object: &Object, text: &str, world: &World) -> Option<Note> {
+fn allocate(plan: &mut Plan<String>, object: &Object, text: &str, world: &WorldReader<'_>) -> Option<Note> {
     let subject = Subject::of(object, "v1", "Service");
     let meta = object.meta();
     let Ok(ip) = text.parse::<IpAddr>() else {
@@ -148,7 +155,13 @@ fn new(name: &str, family: &str, service: &Object) -> Value {
 }
 
 /// Deletes an IPAddress that no Service has.
-fn release(plan: &mut Plan<String>, object: &Object, address: &IpAddress, world: &World, now: Time) {
+fn release(
+    plan: &mut Plan<String>,
+    object: &Object,
+    address: &IpAddress,
+    world: &WorldReader<'_>,
+    now: Time,
+) {
     let subject = Subject::of(object, "networking.k8s.io/v1", "IPAddress");
     let name = &object.meta().name;
     let delete = |reason: &'static str, message: String| {

@@ -17,9 +17,9 @@ mod tracking;
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::planner::wake_controller;
-use setpoint_reconcile::views::job::Job;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, World};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader};
+use setpoint_views::job::Job;
+use setpoint_views::pod::Pod;
 
 use crate::indexes::JOB_TRACKED_PODS;
 use crate::pods;
@@ -109,15 +109,15 @@ impl Planner for JobController {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
-        let tracked = world.indexed(JOB_TRACKED_PODS, "").filter(|pod| is_stray(pod, world));
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
+        let tracked = world.by_index(JOB_TRACKED_PODS, "").filter(|pod| is_stray(pod, world));
         world.all(Job::RESOURCE).chain(tracked).map(|object| object.key().clone()).collect()
     }
 
     fn plan(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: &Seen<'_, Failures>,
         now: Time,
         _: Seed,
@@ -140,7 +140,7 @@ impl Planner for JobController {
 }
 
 /// `true` if a pod has the finalizer and no Job will count it.
-fn is_stray(pod: &Object, world: &World) -> bool {
+fn is_stray(pod: &Object, world: &WorldReader<'_>) -> bool {
     let meta = pod.meta();
     if !meta.has_finalizer(TRACKING) {
         return false;
@@ -155,7 +155,7 @@ fn is_stray(pod: &Object, world: &World) -> bool {
 }
 
 /// `true` if a Job is about to adopt a pod.
-fn is_wanted(pod: &Object, world: &World) -> bool {
+fn is_wanted(pod: &Object, world: &WorldReader<'_>) -> bool {
     let jobs = world.in_namespace(Job::RESOURCE, &pod.meta().namespace);
     let mut live = jobs.filter(|job| !job.meta().is_deleted()).filter_map(|job| job.view::<Job>());
     live.any(|job| {
@@ -166,7 +166,7 @@ fn is_wanted(pod: &Object, world: &World) -> bool {
 }
 
 /// Enqueues the pods that a finished or deleted Job may leave behind.
-fn strays(job: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn strays(job: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     for pod in world.owned(&job.meta().uid, Pod::RESOURCE) {
         if is_stray(pod, world) {
             wake(pod.key().clone());
@@ -175,7 +175,7 @@ fn strays(job: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the Job that controls a pod, or every Job that selects an orphan, and the pod itself.
-fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if is_stray(pod, world) {
         wake(pod.key().clone());
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use setpoint_api::resources::{self, ResourceInfo, Verb};
-use setpoint_reconcile::views::custom_resource_definition::CustomResourceDefinition;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::custom_resource_definition::CustomResourceDefinition;
 
 use crate::indexes::DEFINITIONS_BY_KIND;
 
@@ -22,12 +22,12 @@ pub struct Kind<'a> {
 
 /// Resource of a served kind; `None` if the kind is not served.
 #[must_use]
-pub fn of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Option<Kind<'a>> {
+pub fn of<'a>(world: &'a WorldReader<'a>, api_version: &str, kind: &'a str) -> Option<Kind<'a>> {
     if let Some(kind) = BUILT_IN.kinds.get(kind).and_then(|versions| versions.get(api_version)) {
         return Some(Kind { resource: &kind.resource, namespaced: kind.namespaced });
     }
     let (group, version) = api_version.split_once('/')?;
-    let definitions = world.indexed(DEFINITIONS_BY_KIND, kind);
+    let definitions = world.by_index(DEFINITIONS_BY_KIND, kind);
     let mut views =
         definitions.filter_map(|object| Some((object, object.view::<CustomResourceDefinition>()?)));
     let (object, definition) =
@@ -94,8 +94,9 @@ mod tests {
 
     #[test]
     fn built_in_kinds_are_found_in_every_served_version() {
-        let world = World::new(crate::indexes::all());
-        let found = |api_version, kind| of(&world, api_version, kind).map(|kind| kind.resource);
+        let world = setpoint_reconcile::World::new(setpoint_views::world_config(crate::indexes::all()));
+        let reader = world.reader();
+        let found = |api_version, kind| of(&reader, api_version, kind).map(|kind| kind.resource);
         assert_eq!(found("v1", "Pod"), Some("pods"));
         assert_eq!(found("apps/v1", "Deployment"), Some("deployments.apps"));
         assert_eq!(

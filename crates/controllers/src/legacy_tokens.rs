@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use setpoint_api::rfc3339::{self, Seconds};
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::views::config_map::ConfigMap;
-use setpoint_reconcile::views::secret::Secret;
-use setpoint_reconcile::views::service_account::ServiceAccount;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::config_map::ConfigMap;
+use setpoint_views::secret::Secret;
+use setpoint_views::service_account::ServiceAccount;
 
 /// Time without use after which a token is marked, and again after which it is deleted.
 pub const UNUSED: Duration = Duration::from_secs(365 * DAY);
@@ -49,11 +49,11 @@ impl Planner for LegacyTokenCleaner {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         world.all("secrets").filter(|object| is_token(object)).map(|object| object.key().clone()).collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| is_token(object)) else { return plan };
         let labels = &object.meta().labels;
@@ -95,13 +95,13 @@ fn is_day(text: &str) -> bool {
 }
 
 /// Day after the start of the recording: from then on the record is complete.
-fn tracked_since(world: &World) -> Option<Time> {
+fn tracked_since(world: &WorldReader<'_>) -> Option<Time> {
     let (_, map) = world.view::<ConfigMap>("kube-system", TRACKING)?;
     let day = rfc3339::parse(&format!("{}T00:00:00Z", map.data.get("since")?)).ok()?;
     Some(day.after(Duration::from_secs(DAY)))
 }
 
-fn is_made_for_account(object: &Object, world: &World) -> bool {
+fn is_made_for_account(object: &Object, world: &WorldReader<'_>) -> bool {
     let annotation = |name: &str| object.meta().annotations.get(name).unwrap_or_default();
     let account = annotation("kubernetes.io/service-account.name");
     let uid = annotation("kubernetes.io/service-account.uid");
@@ -113,7 +113,7 @@ fn is_made_for_account(object: &Object, world: &World) -> bool {
 
 /// `true` if a pod of the namespace may use a Secret. Any mention of its name counts: keeping a token is
 /// harmless.
-fn is_mounted(object: &Object, world: &World) -> bool {
+fn is_mounted(object: &Object, world: &WorldReader<'_>) -> bool {
     let mut pods = world.in_namespace("pods", &object.meta().namespace);
     pods.any(|pod| pod.value().get("spec").is_some_and(|spec| mentions(spec, &object.meta().name)))
 }

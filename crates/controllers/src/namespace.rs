@@ -10,10 +10,10 @@ use std::time::Duration;
 use setpoint_api::{Key, Resource, Time, value};
 use setpoint_reconcile::plan::{PLAN_ACTIONS_MAX, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::Condition;
-use setpoint_reconcile::views::namespace::{Namespace, NamespaceStatus};
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::Condition;
+use setpoint_views::namespace::{Namespace, NamespaceStatus};
+use setpoint_views::pod::Pod;
 
 use crate::indexes::DELETED_NAMESPACES;
 
@@ -43,7 +43,7 @@ impl Planner for NamespaceController {
     fn plan(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: &Seen<'_, Stubborn>,
         now: Time,
         seed: Seed,
@@ -86,10 +86,10 @@ impl Planner for NamespaceController {
 
 /// Enqueues a terminating namespace if a change left something to delete, or the last object of a resource is
 /// gone.
-fn of_content(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_content(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(name) = object.key().namespace() else { return };
     // Fast path: almost always no namespace is terminating.
-    if world.indexed(DELETED_NAMESPACES, name).next().is_none() {
+    if world.by_index(DELETED_NAMESPACES, name).next().is_none() {
         return;
     }
     let concerns = match world.get(object.key()) {
@@ -107,7 +107,7 @@ struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    fn of(world: &'a World, namespace: &'a str) -> Content<'a> {
+    fn of(world: &'a WorldReader<'a>, namespace: &'a str) -> Content<'a> {
         let mut by_resource = BTreeMap::new();
         for resource in world.resources() {
             let objects: Vec<&Object> = world.in_namespace(resource.as_str(), namespace).collect();

@@ -11,8 +11,8 @@ use std::str::FromStr;
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::node::Node;
-use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::node::Node;
 use thiserror::Error;
 
 /// Network in CIDR form.
@@ -149,7 +149,7 @@ impl NodeIpam {
         NodeIpam { ranges, services }
     }
 
-    fn taken(&self, range: Range, world: &World) -> BTreeSet<(u128, u128)> {
+    fn taken(&self, range: Range, world: &WorldReader<'_>) -> BTreeSet<(u128, u128)> {
         let nodes = world.views::<Node>().flat_map(|(_, node)| &node.spec.pod_cidrs);
         let given = nodes.filter_map(|text| text.parse::<Cidr>().ok());
         given.chain(self.services.iter().copied()).filter_map(|cidr| range.touched(cidr)).collect()
@@ -187,11 +187,11 @@ impl Planner for NodeIpam {
         &WATCHES
     }
 
-    fn keys(&self, _: &World) -> Vec<Key> {
+    fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
         all_nodes().into_iter().collect()
     }
 
-    fn plan(&self, _: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, _: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let nodes = world.views::<Node>().filter(|(_, node)| node.spec.pod_cidrs.is_empty());
         let mut nodes = nodes.filter(|(object, _)| !object.meta().is_deleted()).peekable();

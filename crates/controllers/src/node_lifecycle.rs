@@ -12,9 +12,9 @@ use std::time::Duration;
 use setpoint_api::{Key, Revision, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::node::{Node, NodeCondition, Taint};
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::node::{Node, NodeCondition, Taint};
+use setpoint_views::pod::Pod;
 
 use self::zones::Pace;
 use crate::indexes::PODS_BY_NODE;
@@ -111,7 +111,14 @@ impl Planner for NodeLifecycle {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Watched>, now: Time, _: Seed) -> Plan<Watched> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, Watched>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Watched> {
         let mut plan = Plan::default();
         let found = world.get(key).and_then(|object| Some((object, object.view::<Node>()?)));
         let Some((object, node)) = found else {
@@ -154,7 +161,7 @@ impl Planner for NodeLifecycle {
 }
 
 /// Enqueues the silent node of a pod that is ready.
-fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>().filter(|pod| !pod.spec.node_name.is_empty() && pod.is_ready())
     else {
         return;
@@ -244,7 +251,7 @@ fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
 }
 
 /// Updates taints and labels in one write.
-fn mend(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -> Option<Act> {
+fn mend(object: &Object, node: &Node, world: &WorldReader<'_>, now: Time, pace: &Pace) -> Option<Act> {
     let mut patch = Value::map();
     let taints = taints(object, node, world, now, pace);
     if taints != node.spec.taints {
@@ -261,7 +268,7 @@ fn mend(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -> 
 }
 
 /// Desired taints of a node: those of other controllers unchanged, ours according to the conditions.
-fn taints(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -> Vec<Taint> {
+fn taints(object: &Object, node: &Node, world: &WorldReader<'_>, now: Time, pace: &Pace) -> Vec<Taint> {
     let is_so = |kind: &str, status: &str| node.condition(kind).is_some_and(|known| known.status == status);
     let mut wanted: Vec<(&str, &str)> = TAINTED
         .into_iter()
@@ -296,9 +303,9 @@ fn taints(object: &Object, node: &Node, world: &World, now: Time, pace: &Pace) -
 }
 
 /// Sets `Ready=False` on the pods of a silent node.
-fn mark_pods(object: &Object, world: &World, now: Time) -> Vec<Act> {
+fn mark_pods(object: &Object, world: &WorldReader<'_>, now: Time) -> Vec<Act> {
     let mut acts = Vec::new();
-    for pod in world.indexed(PODS_BY_NODE, object.key().name()) {
+    for pod in world.by_index(PODS_BY_NODE, object.key().name()) {
         let conditions = pod.view::<Pod>().map(|pod| &pod.status.conditions[..]).unwrap_or_default();
         let Some(ready) = conditions.iter().find(|one| one.kind == "Ready" && one.is_true()) else {
             continue;

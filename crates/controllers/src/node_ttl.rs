@@ -1,7 +1,7 @@
 //! Node TTL: cache time of Secrets and ConfigMaps on nodes, which grows with the number of nodes.
 
 use setpoint_api::{Key, Time, value};
-use setpoint_reconcile::{Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 
 /// Annotation that kubelets read.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
@@ -26,7 +26,7 @@ impl Planner for NodeTtl {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let known = object.meta().annotations.get(TTL);

@@ -4,7 +4,7 @@ use setpoint_api::labels::Selector;
 use setpoint_api::{Key, Value, value};
 use setpoint_reconcile::plan::{PLAN_ACTIONS_MAX, Subject};
 use setpoint_reconcile::planner::wake_controller;
-use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_reconcile::{Act, Object, WorldReader, Write};
 
 /// Owner of pods, or of objects that own pods.
 pub struct Owner<'a> {
@@ -47,7 +47,7 @@ pub(crate) const ACTS_MAX: usize = PLAN_ACTIONS_MAX + 1;
 /// is being deleted neither adopts nor releases. The acts are the adoptions and releases.
 #[must_use]
 pub fn claim<'a>(
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     owner: &Owner<'a>,
     resource: &'static str,
     orphans: &str,
@@ -69,7 +69,7 @@ pub fn claim<'a>(
     if meta.is_deleted() {
         return (claimed, acts);
     }
-    for object in world.indexed(orphans, &meta.namespace) {
+    for object in world.by_index(orphans, &meta.namespace) {
         if !object.meta().is_deleted() && selects(object) && adopts(object) {
             claimed.push(object);
             if acts.len() < ACTS_MAX {
@@ -94,7 +94,7 @@ fn release(object: &Object, uid: &str) -> Act {
 /// `selector` reads the selector of an owner.
 pub fn wake(
     member: &Object,
-    world: &World,
+    world: &WorldReader<'_>,
     (kind, resource): (&str, &str),
     selector: impl Fn(&Object) -> Option<&Selector>,
     wake: &mut dyn FnMut(Key),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Map, Value};
 use setpoint_reconcile::Object;
-use setpoint_reconcile::views::node::Taint;
+use setpoint_views::node::Taint;
 
 /// Nodes that a pod's spec allows: node selector and required node affinity.
 pub struct Placement<'a> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, rfc3339, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::pod::Pod;
 
 use crate::indexes::{ENDED_PODS, PODS_BY_NODE};
 
@@ -47,7 +47,7 @@ impl Planner for PodGcController {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let pods =
             world.all(Pod::RESOURCE).filter(|pod| pod.view().is_some_and(|view| is_left(pod, view, world)));
         let pods = pods.map(|pod| pod.key().clone());
@@ -57,7 +57,7 @@ impl Planner for PodGcController {
     fn plan(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: &Seen<'_, Option<Time>>,
         now: Time,
         _: Seed,
@@ -95,7 +95,7 @@ impl Planner for PodGcController {
 
 impl PodGcController {
     /// Deletes terminated pods above the threshold: evicted ones first, then the oldest.
-    fn plan_ended(&self, world: &World, counted: Option<Time>, now: Time) -> Plan<Option<Time>> {
+    fn plan_ended(&self, world: &WorldReader<'_>, counted: Option<Time>, now: Time) -> Plan<Option<Time>> {
         let mut plan = Plan { memo: counted, ..Plan::default() };
         if self.ended_max == 0 {
             return plan;
@@ -106,12 +106,12 @@ impl PodGcController {
             return plan;
         }
         plan.memo = Some(now);
-        let surplus = world.indexed(ENDED_PODS, "").count().saturating_sub(self.ended_max);
+        let surplus = world.by_index(ENDED_PODS, "").count().saturating_sub(self.ended_max);
         if surplus == 0 {
             return plan;
         }
         let mut ended: Vec<(&Object, &Pod)> =
-            world.indexed(ENDED_PODS, "").filter_map(|pod| Some((pod, pod.view()?))).collect();
+            world.by_index(ENDED_PODS, "").filter_map(|pod| Some((pod, pod.view()?))).collect();
         ended.sort_by_cached_key(|(object, pod)| {
             let is_evicted = pod.status.phase == "Failed" && pod.status.reason == "Evicted";
             (!is_evicted, object.meta().created(), object.meta().name.clone())
@@ -162,7 +162,7 @@ fn is_out_of_service(node: &Object) -> bool {
 }
 
 /// Enqueues a pod that has a node or was deleted, and the key for terminated pods if the pod is terminated.
-fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>() else { return };
     if is_left(object, pod, world) {
         wake(object.key().clone());
@@ -175,20 +175,20 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// `true` if a pod may be orphaned: it was deleted, or its node does not exist.
-fn is_left(object: &Object, pod: &Pod, world: &World) -> bool {
+fn is_left(object: &Object, pod: &Pod, world: &WorldReader<'_>) -> bool {
     let node = pod.spec.node_name.as_str();
     object.meta().is_deleted() || !node.is_empty() && world.find("nodes", "", node).is_none()
 }
 
 /// Enqueues the pods of a node that is deleted or out of service.
-fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     // Nodes are written often, so the encoded bytes are searched before they are decoded.
     let is_named =
         || node.bytes().windows(OUT_OF_SERVICE.len()).any(|part| part == OUT_OF_SERVICE.as_bytes());
     if world.get(node.key()).is_some() && !is_named() {
         return;
     }
-    for pod in world.indexed(PODS_BY_NODE, &node.meta().name) {
+    for pod in world.by_index(PODS_BY_NODE, &node.meta().name) {
         wake(pod.key().clone());
     }
 }

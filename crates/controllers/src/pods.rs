@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Object, Plan, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, WorldReader, Write};
+use setpoint_views::pod::Pod;
 
 use crate::indexes::{ORPHAN_PODS, PODS_BY_LABEL, labelled};
 use crate::owners;
@@ -27,7 +27,7 @@ pub struct Claimed<'a> {
 /// Controlled pods that no longer match are released. An owner that is being deleted neither adopts nor
 /// releases.
 #[must_use]
-pub fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
+pub fn claim<'a>(world: &'a WorldReader<'a>, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
     let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
     let adopts = |object: &Object| object.view::<Pod>().is_some_and(|pod| !pod.is_finished());
     claim_where(world, owner, selects, adopts)
@@ -36,7 +36,7 @@ pub fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Cl
 /// Like [`claim`], with predicates for pods to keep and orphans to adopt.
 #[must_use]
 pub fn claim_where<'a>(
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     owner: &Owner<'a>,
     selects: impl Fn(&Object) -> bool,
     adopts: impl Fn(&Object) -> bool,
@@ -49,7 +49,7 @@ pub fn claim_where<'a>(
 /// an owner counts finished pods, so it adopts them too.
 #[must_use]
 pub fn claim_tracked<'a>(
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     owner: &Owner<'a>,
     selector: &Selector,
     finalizer: Option<&str>,
@@ -71,7 +71,7 @@ pub fn claim_tracked<'a>(
     if meta.is_deleted() {
         return claimed;
     }
-    for object in world.indexed(ORPHAN_PODS, &meta.namespace) {
+    for object in world.by_index(ORPHAN_PODS, &meta.namespace) {
         let Some(pod) = object.view::<Pod>() else { continue };
         let is_wanted = finalizer.is_some() || !pod.is_finished();
         if !object.meta().is_deleted() && is_wanted && selects(object) {
@@ -86,7 +86,7 @@ pub fn claim_tracked<'a>(
 
 /// Pods of a namespace that match a selector, sorted by name.
 #[must_use]
-pub fn selected<'a>(world: &'a World, namespace: &'a str, selector: &Selector) -> Vec<Seen<'a>> {
+pub fn selected<'a>(world: &'a WorldReader<'a>, namespace: &'a str, selector: &Selector) -> Vec<Seen<'a>> {
     let matches = |pod: &&'a Object| selector.matches(|name| pod.meta().labels.get(name));
     let required = |one: &'_ Requirement| match (one.operator(), one.values().len()) {
         (Operator::Equals | Operator::DoubleEquals | Operator::In, 1) => {
@@ -95,7 +95,7 @@ pub fn selected<'a>(world: &'a World, namespace: &'a str, selector: &Selector) -
         _ => None,
     };
     let found: Vec<&Object> = match selector.requirements().iter().find_map(required) {
-        Some(label) => world.indexed(PODS_BY_LABEL, &label).filter(matches).collect(),
+        Some(label) => world.by_index(PODS_BY_LABEL, &label).filter(matches).collect(),
         None => world.in_namespace("pods", namespace).filter(matches).collect(),
     };
     found.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect()

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
+use setpoint_views::{Condition, condition};
 
 use crate::indexes::PODS_BY_NODE;
 use crate::owners::{self, Owner};
@@ -59,18 +59,18 @@ impl Planner for ReplicaSetController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         KIND.plan(key, world, seen, now)
     }
 }
 
-fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     KIND.wake(pod, world, wake);
 }
 
 impl Kind {
     /// Plans a set of this kind.
-    pub fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time) -> Plan {
+    pub fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(set) = (self.view)(object) else { return plan };
@@ -95,7 +95,7 @@ impl Kind {
     }
 
     /// Enqueues the sets of this kind that a pod concerns.
-    pub fn wake(&self, pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    pub fn wake(&self, pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
         owners::wake(
             pod,
             world,
@@ -112,7 +112,7 @@ fn scale(
     owner: &Owner<'_>,
     spec: &ReplicaSetSpec,
     mut active: Vec<pods::Seen<'_>>,
-    world: &World,
+    world: &WorldReader<'_>,
 ) {
     let want = usize::try_from(spec.replicas).unwrap_or(0);
     if active.len() <= want {
@@ -132,7 +132,11 @@ fn scale(
 }
 
 /// Active pods of the set and its siblings per node: nodes with more of them lose pods first.
-fn crowding<'a>(owner: &Owner<'_>, active: &[pods::Seen<'a>], world: &World) -> BTreeMap<&'a str, usize> {
+fn crowding<'a>(
+    owner: &Owner<'_>,
+    active: &[pods::Seen<'a>],
+    world: &WorldReader<'_>,
+) -> BTreeMap<&'a str, usize> {
     let siblings: BTreeSet<&str> = match owner.object.meta().controller() {
         Some(parent) => world.owned(&parent.uid, "replicasets.apps").map(|set| &*set.meta().uid).collect(),
         None => [&*owner.object.meta().uid].into(),
@@ -143,7 +147,7 @@ fn crowding<'a>(owner: &Owner<'_>, active: &[pods::Seen<'a>], world: &World) -> 
     let mut crowding = BTreeMap::new();
     for node in nodes {
         crowding.entry(node).or_insert_with(|| {
-            let pods = world.indexed(PODS_BY_NODE, node).filter_map(|pod| Some((pod, pod.view()?)));
+            let pods = world.by_index(PODS_BY_NODE, node).filter_map(|pod| Some((pod, pod.view()?)));
             pods.filter(pods::is_active).filter(|(pod, _)| is_of_sibling(pod)).count()
         });
     }

@@ -1,8 +1,8 @@
 //! ReplicationController: the predecessor of ReplicaSet, with the same rules.
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::views::replication_controller::ReplicationController;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader};
+use setpoint_views::replication_controller::ReplicationController;
 
 use crate::replica_set::Kind;
 
@@ -29,12 +29,12 @@ impl Planner for ReplicationControllerController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         KIND.plan(key, world, seen, now)
     }
 }
 
-fn of_pod(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     KIND.wake(pod, world, wake);
 }
 

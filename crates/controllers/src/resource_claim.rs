@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::pod::{self, Pod};
-use setpoint_reconcile::views::resource_claim::{Consumer, ResourceClaim};
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::pod::{self, Pod};
+use setpoint_views::resource_claim::{Consumer, ResourceClaim};
 
 use crate::indexes::{DEVICE_CLAIMS_BY_POD, PODS_BY_DEVICE_CLAIM, PODS_BY_DEVICE_TEMPLATE, path};
 use crate::{horizon, pods, said};
@@ -47,13 +47,13 @@ impl Planner for ResourceClaims {
             Watch::via(ResourceClaim::RESOURCE, of_claim),
             Watch::via(TEMPLATES, |template, world, wake| {
                 let at = path(&template.meta().namespace, &template.meta().name);
-                world.indexed(PODS_BY_DEVICE_TEMPLATE, &at).for_each(|pod| wake(pod.key().clone()));
+                world.by_index(PODS_BY_DEVICE_TEMPLATE, &at).for_each(|pod| wake(pod.key().clone()));
             }),
         ];
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let asks = |(_, pod): &(&Object, &Pod)| !pod.spec.resource_claims.is_empty();
         let pods = world.views::<Pod>().filter(asks).map(|(object, _)| object);
         pods.chain(world.all(ResourceClaim::RESOURCE)).map(|object| object.key().clone()).collect()
@@ -62,7 +62,7 @@ impl Planner for ResourceClaims {
     fn plan(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: &Seen<'_, Vec<Note>>,
         now: Time,
         _: Seed,
@@ -86,7 +86,7 @@ fn is_done(object: &Object, pod: &Pod) -> bool {
 }
 
 /// Enqueues a pod with claims, and the claims that are reserved or were created for it.
-fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
         wake(object.key().clone());
     }
@@ -94,15 +94,15 @@ fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
         return;
     }
     let uid = &object.meta().uid;
-    let claims = world.indexed(DEVICE_CLAIMS_BY_POD, uid).chain(world.owned(uid, ResourceClaim::RESOURCE));
+    let claims = world.by_index(DEVICE_CLAIMS_BY_POD, uid).chain(world.owned(uid, ResourceClaim::RESOURCE));
     claims.for_each(|claim| wake(claim.key().clone()));
 }
 
 /// Enqueues a claim, the pods that use it, and the pod that it was created for.
-fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     wake(claim.key().clone());
-    for pod in world.indexed(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
+    for pod in world.by_index(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
         wake(pod.key().clone());
     }
     owner(claim).and_then(|(name, _)| key_of("pods", &meta.namespace, name)).into_iter().for_each(wake);
@@ -116,7 +116,13 @@ fn owner(claim: &Object) -> Option<(&str, &str)> {
 }
 
 /// Creates the missing claims of a pod, lists them in its status, and reserves those that are allocated.
-fn plan_pod(object: &Object, pod: &Pod, world: &World, before: &[Note], now: Time) -> Plan<Vec<Note>> {
+fn plan_pod(
+    object: &Object,
+    pod: &Pod,
+    world: &WorldReader<'_>,
+    before: &[Note],
+    now: Time,
+) -> Plan<Vec<Note>> {
     let mut plan = Plan::<Vec<Note>> { memo: before.to_vec(), ..Plan::default() };
     // A claim in the status that is missing here may only be not seen yet; it is not created twice.
     let is_missing = |(name, _): (&str, bool)| {
@@ -170,7 +176,7 @@ fn subject(pod: &Object) -> Subject {
 }
 
 /// `true` if a generated claim of a pod is missing. A claim that was deleted is created again.
-fn lacks(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &World) -> bool {
+fn lacks(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &WorldReader<'_>) -> bool {
     let Some(status) = status else { return true };
     status.resource_claim_name.as_deref().is_some_and(|name| {
         let found = world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name);
@@ -180,7 +186,7 @@ fn lacks(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &Wor
 
 /// Claims that were created for a pod, by their names in its spec, even if its status does not list them. The
 /// first of equal names counts.
-fn made_for<'a>(object: &Object, world: &'a World) -> BTreeMap<&'a str, &'a Object> {
+fn made_for<'a>(object: &Object, world: &'a WorldReader<'a>) -> BTreeMap<&'a str, &'a Object> {
     let uid = &object.meta().uid;
     let mut by_name = BTreeMap::new();
     for made in world.owned(uid, ResourceClaim::RESOURCE) {
@@ -233,7 +239,7 @@ fn base(pod: &str, claim: &str) -> String {
 }
 
 /// Reserves an allocated claim for a pod that uses it.
-fn reserve(object: &Object, (name, is_made): (&str, bool), world: &World) -> Option<Act> {
+fn reserve(object: &Object, (name, is_made): (&str, bool), world: &WorldReader<'_>) -> Option<Act> {
     let meta = object.meta();
     let (claim, view) = world.view::<ResourceClaim>(&meta.namespace, name)?;
     let is_its = !is_made || claim.meta().is_controlled_by(&meta.uid);
@@ -254,7 +260,7 @@ fn reserve(object: &Object, (name, is_made): (&str, bool), world: &World) -> Opt
 
 /// Removes pods that no longer use a claim; after the last one, deallocates the claim and removes its
 /// finalizer.
-fn plan_claim(object: &Object, claim: &ResourceClaim, world: &World, now: Time) -> Plan<Vec<Note>> {
+fn plan_claim(object: &Object, claim: &ResourceClaim, world: &WorldReader<'_>, now: Time) -> Plan<Vec<Note>> {
     let mut plan = Plan::<Vec<Note>>::default();
     let kept = &claim.status.reserved_for;
     let names_pods = !kept.is_empty() || owner(object).is_some();
@@ -287,7 +293,7 @@ fn plan_claim(object: &Object, claim: &ResourceClaim, world: &World, now: Time) 
 }
 
 /// `true` if a consumer still uses a claim. Consumers other than pods always do.
-fn still_uses(claim: &Object, consumer: &Consumer, world: &World) -> bool {
+fn still_uses(claim: &Object, consumer: &Consumer, world: &WorldReader<'_>) -> bool {
     if !consumer.is_pod() {
         return true;
     }
@@ -297,7 +303,7 @@ fn still_uses(claim: &Object, consumer: &Consumer, world: &World) -> bool {
 
 /// `true` if the pod that a claim was created for is finished. If the pod is gone, the garbage collector
 /// deletes the claim.
-fn is_orphan(claim: &Object, world: &World) -> bool {
+fn is_orphan(claim: &Object, world: &WorldReader<'_>) -> bool {
     owner(claim).is_some_and(|(name, uid)| {
         let pod = world.view::<Pod>(&claim.meta().namespace, name);
         pod.is_some_and(|(object, pod)| *object.meta().uid != *uid || is_done(object, pod))

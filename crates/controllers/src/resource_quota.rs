@@ -1,6 +1,6 @@
 //! ResourceQuota controller: maintains the enforced limits and the usage in the status.
 //!
-//! Usage is computed by [`setpoint_reconcile::quota`], as at admission, which charges the usage in the commit
+//! Usage is computed by [`setpoint_views::quota`], as at admission, which charges the usage in the commit
 //! that creates an object. This controller counts objects that are older than a limit, and releases usage of
 //! objects that shrank or were deleted. It writes only to the version of the quota that it saw, and releases
 //! nothing while admitted objects may not be visible yet: the recorded usage is never below the actual usage.
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::quota::{self, Usage, amounts};
-use setpoint_reconcile::views::resource_quota::ResourceQuota;
-use setpoint_reconcile::{Jump, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Jump, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::quota::{self, Usage, amounts};
+use setpoint_views::resource_quota::ResourceQuota;
 
 /// Number of pods in a namespace from which on recounts are rate-limited.
 const MANY_PODS: usize = 1000;
@@ -43,7 +43,7 @@ impl Planner for ResourceQuotaController {
     fn plan(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: &Seen<'_, Option<Time>>,
         now: Time,
         _: Seed,
@@ -95,13 +95,13 @@ impl Planner for ResourceQuotaController {
 }
 
 /// `true` if the world shows all objects that were charged to the quota as it is seen.
-fn is_whole(world: &World, name: &str, quota: &Object) -> bool {
+fn is_whole(world: &WorldReader<'_>, name: &str, quota: &Object) -> bool {
     let mut counted = world.resources().filter(|resource| quota::is_counted_of(name, resource.as_str()));
     counted.all(|resource| world.revision_of(resource) >= quota.revision())
 }
 
 /// Enqueues the quotas in the namespace of an object that count its resource.
-fn of_object(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_object(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(namespace) = object.key().namespace() else { return };
     for quota in world.in_namespace(ResourceQuota::RESOURCE, namespace) {
         let counts = |quota: &ResourceQuota| quota.spec.counts(object.key().resource().as_str());
@@ -112,7 +112,7 @@ fn of_object(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// End of the next grace period of a deleted pod, from which on it uses nothing although it still exists.
-fn next_end(world: &World, namespace: &str, now: Time) -> Option<Time> {
+fn next_end(world: &WorldReader<'_>, namespace: &str, now: Time) -> Option<Time> {
     let ends = world.in_namespace("pods", namespace).filter_map(|pod| {
         let grace = u64::try_from(pod.meta().deletion_grace_period_seconds?).ok()?;
         let end = pod.meta().deletion_timestamp?.after(Duration::from_secs(grace));

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use setpoint_api::labels::Selector;
 use setpoint_api::{Value, value};
-use setpoint_reconcile::views::controller_revision::ControllerRevision;
-use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_reconcile::{Act, Object, WorldReader, Write};
+use setpoint_views::controller_revision::ControllerRevision;
 
 use crate::hashes;
 use crate::indexes::ORPHAN_REVISIONS;
@@ -41,7 +41,7 @@ pub struct Latest {
 impl<'a> Past<'a> {
     /// Claims the revisions of a workload.
     #[must_use]
-    pub fn of(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Past<'a> {
+    pub fn of(world: &'a WorldReader<'a>, owner: &Owner<'a>, selector: &Selector) -> Past<'a> {
         let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
         let (found, acts) = owners::claim(world, owner, REVISIONS, ORPHAN_REVISIONS, selects, |_| true);
         let mut all: Vec<Seen<'a>> = found.into_iter().filter_map(|it| Some((it, it.view()?))).collect();
@@ -60,7 +60,7 @@ impl<'a> Past<'a> {
     #[must_use]
     pub fn latest(
         &self,
-        world: &World,
+        world: &WorldReader<'_>,
         owner: &Owner<'_>,
         template: &Value,
         label: &'static str,

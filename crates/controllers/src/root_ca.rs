@@ -2,9 +2,9 @@
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::config_map::ConfigMap;
-use setpoint_reconcile::views::namespace::Namespace;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::config_map::ConfigMap;
+use setpoint_views::namespace::Namespace;
 
 /// Name of the ConfigMap.
 const NAME: &str = "kube-root-ca.crt";
@@ -44,7 +44,7 @@ impl Planner for RootCaPublisher {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let namespace = world.get(key).and_then(|object| object.view::<Namespace>());
         if !namespace.is_some_and(Namespace::is_active) {
@@ -71,7 +71,7 @@ impl Planner for RootCaPublisher {
     }
 }
 
-fn of_map(map: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_map(map: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if &*map.meta().name == NAME
         && let Some(key) = key_of("namespaces", "", &map.meta().namespace)
     {

@@ -2,7 +2,7 @@
 
 use setpoint_api::labels::{Expression, Selector};
 use setpoint_api::{Value, resources};
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
 
 use crate::kinds;
 
@@ -22,7 +22,11 @@ pub struct Scale<'a> {
 ///
 /// # Errors
 /// A message for the user, if the kind does not exist or has no scale.
-pub fn resource_of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Result<&'a str, String> {
+pub fn resource_of<'a>(
+    world: &'a WorldReader<'a>,
+    api_version: &str,
+    kind: &'a str,
+) -> Result<&'a str, String> {
     let found = kinds::of(world, api_version, kind);
     let resource =
         found.ok_or_else(|| format!("no matches for kind \"{kind}\" in version \"{api_version}\""))?.resource;
@@ -40,7 +44,7 @@ pub fn resource_of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Re
 /// # Errors
 /// A message for the user, if the kind does not exist or has no scale.
 pub fn find<'a>(
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     api_version: &str,
     kind: &'a str,
     namespace: &str,

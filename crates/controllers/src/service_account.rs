@@ -2,8 +2,8 @@
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::namespace::Namespace;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::namespace::Namespace;
 
 /// Name of the account.
 const DEFAULT: &str = "default";
@@ -27,7 +27,7 @@ impl Planner for ServiceAccountController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let namespace = world.get(key).and_then(|object| object.view::<Namespace>());
         if namespace.is_some_and(Namespace::is_active)
@@ -40,7 +40,7 @@ impl Planner for ServiceAccountController {
     }
 }
 
-fn of_account(account: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_account(account: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if &*account.meta().name == DEFAULT
         && let Some(key) = key_of("namespaces", "", &account.meta().namespace)
     {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use setpoint_api::names::ip::Cidr;
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::ip_address::IpAddress;
-use setpoint_reconcile::views::service_cidr::ServiceCidr;
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::ip_address::IpAddress;
+use setpoint_views::service_cidr::ServiceCidr;
+use setpoint_views::{Condition, condition};
 
 use crate::finalizers;
 
@@ -43,7 +43,7 @@ impl Planner for ServiceCidrController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(range) = object.view::<ServiceCidr>() else { return plan };
@@ -69,7 +69,7 @@ impl Planner for ServiceCidrController {
     }
 }
 
-fn wake_deleted(world: &World, wake: &mut dyn FnMut(Key)) {
+fn wake_deleted(world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     for range in world.all("servicecidrs.networking.k8s.io").filter(|range| range.meta().is_deleted()) {
         wake(range.key().clone());
     }
@@ -91,7 +91,7 @@ fn tell(object: &Object, range: &ServiceCidr, new: Condition) -> Option<Act> {
 }
 
 /// `true` if every address of the range is also in another range.
-fn may_go(object: &Object, range: &ServiceCidr, world: &World) -> bool {
+fn may_go(object: &Object, range: &ServiceCidr, world: &WorldReader<'_>) -> bool {
     let others = world.views::<ServiceCidr>().filter(|(other, _)| other.key() != object.key());
     let others = Networks::of(others.flat_map(|(_, other)| cidrs(other)));
     let own: Vec<Cidr> = cidrs(range).collect();

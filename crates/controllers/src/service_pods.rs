@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::views::IntOrString;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::service::{Service, ServicePort};
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::IntOrString;
+use setpoint_views::pod::Pod;
+use setpoint_views::service::{Service, ServicePort};
 
 use crate::indexes::{PODS_BY_LABEL, SERVICES_BY_SELECTOR, labelled};
 use crate::pods::Seen;
@@ -17,7 +17,7 @@ pub const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// Pods that a Service selects, sorted by name.
-pub fn selected<'a>(world: &'a World, object: &Object, service: &Service) -> Vec<Seen<'a>> {
+pub fn selected<'a>(world: &'a WorldReader<'a>, object: &Object, service: &Service) -> Vec<Seen<'a>> {
     let Some(selector) = &service.spec.selector else { return Vec::new() };
     let namespace = &object.meta().namespace;
     let matches =
@@ -25,7 +25,7 @@ pub fn selected<'a>(world: &'a World, object: &Object, service: &Service) -> Vec
     let found: Vec<&Object> = match selector.iter().next() {
         Some((name, value)) => {
             let place = labelled(namespace, name, value);
-            world.indexed(PODS_BY_LABEL, &place).filter(matches).collect()
+            world.by_index(PODS_BY_LABEL, &place).filter(matches).collect()
         }
         None => Vec::new(),
     };
@@ -33,15 +33,15 @@ pub fn selected<'a>(world: &'a World, object: &Object, service: &Service) -> Vec
 }
 
 /// Enqueues the Services that may select a pod.
-pub fn wake_services(pod: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+pub fn wake_services(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let meta = pod.meta();
-    if !world.has_indexed(SERVICES_BY_SELECTOR) {
+    if !world.has_index_entries(SERVICES_BY_SELECTOR) {
         return;
     }
     for (name, value) in meta.labels.iter() {
         let place = labelled(&meta.namespace, name, value);
         let services: Vec<Key> =
-            world.indexed(SERVICES_BY_SELECTOR, &place).map(|service| service.key().clone()).collect();
+            world.by_index(SERVICES_BY_SELECTOR, &place).map(|service| service.key().clone()).collect();
         services.into_iter().for_each(&mut *wake);
     }
 }
@@ -122,7 +122,7 @@ pub fn hostname<'a>(pod: &'a Pod, service: &Object) -> Option<&'a str> {
 #[must_use]
 pub fn trigger_time(service: &Object, pods: &[Seen<'_>]) -> Option<Time> {
     let readiness = pods.iter().filter_map(|(_, pod)| {
-        let ready = setpoint_reconcile::views::condition(&pod.status.conditions, "Ready")?;
+        let ready = setpoint_views::condition(&pod.status.conditions, "Ready")?;
         ready.last_transition_time
     });
     readiness.chain(service.meta().creation_timestamp).max()

@@ -10,10 +10,10 @@ use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::endpoint_slice::EndpointSlice;
-use setpoint_reconcile::views::endpoints::Endpoints;
-use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::endpoint_slice::EndpointSlice;
+use setpoint_views::endpoints::Endpoints;
+use setpoint_views::service::Service;
 
 use crate::endpoint_slice::{MANAGED_BY, SERVICE_NAME};
 use crate::indexes::{SLICES_BY_SERVICE, path};
@@ -61,10 +61,17 @@ impl Planner for SliceMirroring {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, usize>, _: Time, _: Seed) -> Plan<usize> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, usize>,
+        _: Time,
+        _: Seed,
+    ) -> Plan<usize> {
         let mut plan = Plan::default();
         let namespace = key.namespace().unwrap_or_default();
-        let slices = world.indexed(SLICES_BY_SERVICE, &path(namespace, key.name()));
+        let slices = world.by_index(SLICES_BY_SERVICE, &path(namespace, key.name()));
         let mut existing: Vec<(&Object, &EndpointSlice)> = slices
             .filter(|slice| {
                 slice.meta().labels.get(MANAGED_BY) == Some(MANAGER) && !slice.meta().is_deleted()
@@ -107,7 +114,11 @@ impl Planner for SliceMirroring {
 }
 
 /// Endpoints to mirror: written by a user for a Service without a selector.
-fn mirrored<'a>(world: &'a World, namespace: &str, name: &str) -> Option<(&'a Object, &'a Endpoints)> {
+fn mirrored<'a>(
+    world: &'a WorldReader<'a>,
+    namespace: &str,
+    name: &str,
+) -> Option<(&'a Object, &'a Endpoints)> {
     let (object, endpoints) = world.view::<Endpoints>(namespace, name)?;
     let meta = object.meta();
     let skips = meta.labels.get(SKIP) == Some("true") || meta.annotations.get(LEADER).is_some();

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 
 use setpoint_api::{Key, Time, Value};
 use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::views::stateful_set::{StatefulSet, StatefulSetStatus};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::stateful_set::{StatefulSet, StatefulSetStatus};
 
 use crate::owners::{self, Owner};
 use crate::pods;
@@ -44,7 +44,7 @@ impl Planner for StatefulSetController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(set) = object.view::<StatefulSet>() else { return plan };
@@ -67,7 +67,7 @@ impl Planner for StatefulSetController {
 
 /// Inputs of a plan of one set.
 struct Rollout<'a> {
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     owner: &'a Owner<'a>,
     set: &'a StatefulSet,
     past: &'a Past<'a>,
@@ -173,7 +173,7 @@ struct Steps {
     deferred: usize,
 }
 
-fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_member(member: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     owners::wake(
         member,
         world,
@@ -184,7 +184,7 @@ fn of_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the set of a claim, by the claim's name.
-fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let name = &*claim.meta().name;
     for object in world.in_namespace(SETS, &claim.meta().namespace) {
         let Some(set) = object.view::<StatefulSet>() else { continue };

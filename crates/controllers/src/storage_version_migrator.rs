@@ -9,11 +9,9 @@ use std::time::Duration;
 use setpoint_api::resources::{self, Verb};
 use setpoint_api::{Key, Resource, Revision, Time, Value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::storage_version_migration::{
-    GroupResource, MigrationStatus, StorageVersionMigration,
-};
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Failure, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Failure, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::storage_version_migration::{GroupResource, MigrationStatus, StorageVersionMigration};
+use setpoint_views::{Condition, condition};
 
 use crate::conditions;
 
@@ -52,7 +50,7 @@ impl Planner for StorageVersionMigrator {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| !object.meta().is_deleted()) else { return plan };
         let Some(migration) = object.view::<StorageVersionMigration>() else { return plan };
@@ -76,7 +74,7 @@ impl Look<'_> {
     fn step(
         &mut self,
         migration: &StorageVersionMigration,
-        world: &World,
+        world: &WorldReader<'_>,
         failure: Option<&Failure>,
         plan: &mut Plan,
     ) {
@@ -108,7 +106,13 @@ impl Look<'_> {
         }
     }
 
-    fn migrate(&mut self, resource: &Resource, world: &World, failure: Option<&Failure>, plan: &mut Plan) {
+    fn migrate(
+        &mut self,
+        resource: &Resource,
+        world: &WorldReader<'_>,
+        failure: Option<&Failure>,
+        plan: &mut Plan,
+    ) {
         let begun = Revision(self.status.resource_version.parse().unwrap_or(0));
         if world.revision_of(resource) < begun {
             plan.look_again_at(self.now.after(BEHIND));
@@ -161,7 +165,7 @@ fn has_ended(status: &MigrationStatus) -> bool {
 }
 
 /// `true` if a migration is the next of its resource to run.
-fn is_next(object: &Object, migration: &StorageVersionMigration, world: &World) -> bool {
+fn is_next(object: &Object, migration: &StorageVersionMigration, world: &WorldReader<'_>) -> bool {
     let rank = |object: &Object| (object.meta().created(), object.meta().name.to_string());
     let others = world.views::<StorageVersionMigration>().filter(|(other, of)| {
         other.key() != object.key() && of.spec.resource == migration.spec.resource && !has_ended(&of.status)

@@ -10,10 +10,10 @@ use std::time::Duration;
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::node::{Node, Taint};
-use setpoint_reconcile::views::pod::{Pod, TolerationsByKey};
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::node::{Node, Taint};
+use setpoint_views::pod::{Pod, TolerationsByKey};
+use setpoint_views::{Condition, condition};
 
 use crate::indexes::PODS_BY_NODE;
 
@@ -52,7 +52,14 @@ impl Planner for TaintEviction {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Tainted>, now: Time, _: Seed) -> Plan<Tainted> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, Tainted>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Tainted> {
         let mut plan = Plan::default();
         let Some(node) = world.get(key).and_then(|object| object.view::<Node>()) else { return plan };
         let taints: Vec<&Taint> = evicting(node).collect();
@@ -62,7 +69,7 @@ impl Planner for TaintEviction {
         }
         let (mut marks, mut deletes, mut evicted) = (Vec::new(), Vec::new(), BTreeSet::new());
         if !taints.is_empty() {
-            for object in world.indexed(PODS_BY_NODE, key.name()) {
+            for object in world.by_index(PODS_BY_NODE, key.name()) {
                 let Some(pod) = object.view::<Pod>().filter(|_| !object.meta().is_deleted()) else {
                     continue;
                 };
@@ -100,7 +107,7 @@ fn evicting(node: &Node) -> impl Iterator<Item = &Taint> {
 }
 
 /// Enqueues the node of a pod if it has such taints.
-fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>().filter(|pod| !pod.spec.node_name.is_empty()) else { return };
     let tainted = |(_, node): (&Object, &Node)| evicting(node).next().is_some();
     if world.view::<Node>("", &pod.spec.node_name).is_some_and(tainted)

@@ -5,8 +5,8 @@
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::cluster_trust_bundle::ClusterTrustBundle;
-use setpoint_reconcile::{Act, Ask, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Ask, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::cluster_trust_bundle::ClusterTrustBundle;
 
 /// Signer of the certificates.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
@@ -57,11 +57,11 @@ impl Planner for TrustBundlePublisher {
         &WATCHES
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         world.find(KEY.0, "", KEY.1).map(|object| object.key().clone()).into_iter().collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         if world.get(key).is_none() {
             return plan;

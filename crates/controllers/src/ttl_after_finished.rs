@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::views::job::Job;
-use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::job::Job;
 
 /// The TTL-after-finished controller.
 pub struct TtlAfterFinishedController;
@@ -21,7 +21,7 @@ impl Planner for TtlAfterFinishedController {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|job| !job.meta().is_deleted()) else { return plan };
         let Some(end) = object.view().and_then(expiry) else { return plan };

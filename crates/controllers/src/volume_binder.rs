@@ -13,9 +13,9 @@ mod volume;
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 
 use crate::indexes::{self, CLAIMS_BY_VOLUME, WAITING_CLAIMS};
 use crate::migrated_plugins;
@@ -73,7 +73,14 @@ impl Planner for VolumeBinder {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, now: Time, _: Seed) -> Plan<String> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, String>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<String> {
         let Some(object) = world.get(key) else { return Plan::default() };
         if let Some(claim) = object.view::<PersistentVolumeClaim>() {
             return claim::Desk { object, claim, world, directory: &self.directory, now }.plan(&seen.memo);
@@ -88,9 +95,9 @@ impl Planner for VolumeBinder {
 }
 
 /// Enqueues the volumes that refer to a claim, and the one that it names.
-fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
-    for volume in world.indexed(indexes::VOLUMES_BY_CLAIM, &indexes::path(&meta.namespace, &meta.name)) {
+    for volume in world.by_index(indexes::VOLUMES_BY_CLAIM, &indexes::path(&meta.namespace, &meta.name)) {
         wake(volume.key().clone());
     }
     if let Some(view) = claim.view::<PersistentVolumeClaim>()
@@ -102,9 +109,9 @@ fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 
 /// Enqueues the claim of a volume, the claims that name it, and for an available volume those that wait for
 /// one.
-fn of_volume(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_volume(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let Some(volume) = object.view::<PersistentVolume>() else { return };
-    for claim in world.indexed(CLAIMS_BY_VOLUME, &object.meta().name) {
+    for claim in world.by_index(CLAIMS_BY_VOLUME, &object.meta().name) {
         wake(claim.key().clone());
     }
     match &volume.spec.claim_ref {
@@ -118,13 +125,13 @@ fn of_volume(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the claims that wait for a volume of a class, or for a default class.
-fn of_class(class: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_class(class: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     wake_waiting(world, &class.meta().name, wake);
     wake_waiting(world, "", wake);
 }
 
-fn wake_waiting(world: &World, class: &str, wake: &mut dyn FnMut(Key)) {
-    for claim in world.indexed(WAITING_CLAIMS, class) {
+fn wake_waiting(world: &WorldReader<'_>, class: &str, wake: &mut dyn FnMut(Key)) {
+    for claim in world.by_index(WAITING_CLAIMS, class) {
         wake(claim.key().clone());
     }
 }

@@ -7,11 +7,11 @@
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::pod::Pod;
+use setpoint_views::{Condition, condition};
 
 use crate::indexes::{self, CLAIMS_BY_ATTRIBUTES, PODS_BY_CLAIM, VOLUMES_BY_ATTRIBUTES, path};
 use crate::{finalizers, horizon};
@@ -35,7 +35,7 @@ fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> Option<bo
 }
 
 /// `true` if the world shows all possible users of an object. If not, the plan is requeued soon.
-fn shows(plan: &mut Plan, world: &World, users: &[&str], object: &Object, now: Time) -> bool {
+fn shows(plan: &mut Plan, world: &WorldReader<'_>, users: &[&str], object: &Object, now: Time) -> bool {
     let shows = users.iter().all(|users| horizon::reaches(world, users, object, now));
     if !shows {
         plan.look_again_at(now.after(horizon::SOON));
@@ -59,13 +59,13 @@ impl Planner for ClaimProtection {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(claim) = object.view::<PersistentVolumeClaim>() else { return plan };
         let meta = object.meta();
         let pods = || {
-            let pods = world.indexed(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
+            let pods = world.by_index(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
             pods.filter_map(|pod| Some((pod, pod.view::<Pod>()?)))
         };
         if !meta.is_deleted() && claim.status.phase == "Bound" {
@@ -81,7 +81,7 @@ impl Planner for ClaimProtection {
 
 /// `true` if a pod is finished, or all its containers are.
 pub(crate) fn is_terminated(object: &Object, pod: &Pod) -> bool {
-    let ended = |status: &setpoint_reconcile::views::pod::ContainerStatus| {
+    let ended = |status: &setpoint_views::pod::ContainerStatus| {
         status.state.terminated.is_some() || status.state.waiting.is_some()
     };
     let mut all = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
@@ -143,7 +143,7 @@ impl Planner for VolumeProtection {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(volume) = object.view::<PersistentVolume>() else { return plan };
@@ -175,13 +175,13 @@ impl Planner for AttributesClassProtection {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let name = &object.meta().name;
         let is_used = || {
-            world.indexed(VOLUMES_BY_ATTRIBUTES, name).next().is_some()
-                || world.indexed(CLAIMS_BY_ATTRIBUTES, name).next().is_some()
+            world.by_index(VOLUMES_BY_ATTRIBUTES, name).next().is_some()
+                || world.by_index(CLAIMS_BY_ATTRIBUTES, name).next().is_some()
         };
         let users = ["persistentvolumes", "persistentvolumeclaims"];
         let is_known = !object.meta().is_deleted() || shows(&mut plan, world, &users, object, now);

@@ -27,6 +27,7 @@ use setpoint_reconcile::planner::{Rehearsal, Remembered};
 use setpoint_reconcile::{Ask, Controller, Object, Plan, Seed, World};
 use setpoint_sim::cost::callgrind::{Counter, Shard, run_under_valgrind, shard};
 use setpoint_sim::cost::{self, Verdict};
+use setpoint_views::world_config;
 use worlds::Case;
 
 /// Number of processes that measure in parallel.
@@ -49,28 +50,28 @@ struct Scene {
 impl Scene {
     fn of(case: &Case, len: usize) -> Scene {
         let controller = planners().into_iter().find(|one| one.name() == case.planner).unwrap();
-        let mut world = World::new(indexes());
+        let mut world = World::new(world_config(indexes()));
         for object in (case.objects)(len) {
             world.put(object);
         }
-        world.reach(Revision(1_000_000));
+        world.advance_to(Revision(1_000_000));
         Scene { controller, world, key: objects::key(case.key) }
     }
 
     fn plan(&self, rehearsal: &mut Rehearsal) -> Plan<Remembered> {
-        rehearsal.plan(&*self.controller, &self.key, &self.world, NOW, Seed(1))
+        rehearsal.plan(&*self.controller, &self.key, &self.world.reader(), NOW, Seed(1))
     }
 
     /// Lists the keys, and enqueues the keys of one change of each watched resource.
     fn list_and_wake(&self) -> usize {
-        let mut woken = self.controller.keys(&self.world).len();
+        let mut woken = self.controller.keys(&self.world.reader()).len();
         for watch in self.controller.watches() {
             let all: Box<dyn Iterator<Item = &Object>> = match watch.resource {
                 "*" => Box::new(self.world.get(&self.key).into_iter()),
-                resource => Box::new(self.world.all(resource)),
+                resource => Box::new(self.world.reader().all(resource)),
             };
             for object in all.take(1) {
-                (watch.wakes)(object, &self.world, &mut |_| woken += 1);
+                (watch.wakes)(object, &self.world.reader(), &mut |_| woken += 1);
             }
         }
         woken

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use setpoint_reconcile::views::pod::Pod as PodView;
 use setpoint_reconcile::{Index, Object, View};
+use setpoint_views::pod::Pod as PodView;
 
 /// Reserved addresses of a range: network, gateway, and broadcast.
 const KEPT: u128 = 3;

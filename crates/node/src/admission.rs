@@ -7,11 +7,11 @@ use std::borrow::Cow;
 
 use setpoint_api::Time;
 use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::views::pod::{Pod as PodView, TolerationsByKey};
 use setpoint_reconcile::{Act, Object, Write};
 use setpoint_requirements::host_ports::{HostPort, HostPorts, host_ports};
 use setpoint_requirements::node_affinity::RequiredNodeAffinity;
 use setpoint_requirements::request::ResourceAmounts;
+use setpoint_views::pod::{Pod as PodView, TolerationsByKey};
 
 use crate::fleet::Seat;
 use crate::lifecycle::whole;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
-use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
+use setpoint_reconcile::{Act, Note, Object, Plan, WorldReader, Write};
+use setpoint_views::pod::{BY_NODE, Pod as PodView};
 
 use self::telling::{notes, told};
 
@@ -37,7 +37,7 @@ pub struct Decided {
 /// Syncs a pod: adds its writes, Events and requeue time to the plan.
 pub fn attend<M>(
     fleet: &Fleet,
-    world: &World,
+    world: &WorldReader<'_>,
     seat: &Seat<'_>,
     object: &Object,
     decided: Decided,
@@ -135,8 +135,8 @@ fn settle(case: &Case<'_>, runtime: &mut Simulated<'_>, subject: &Subject) -> (O
 }
 
 /// `true` if another pod on the node has already run the image.
-fn has_image(world: &World, seat: &Seat<'_>, pod: &Object, image: &str) -> bool {
-    world.indexed(BY_NODE.name, seat.object.key().name()).any(|other| {
+fn has_image(world: &WorldReader<'_>, seat: &Seat<'_>, pod: &Object, image: &str) -> bool {
+    world.by_index(BY_NODE.name, seat.object.key().name()).any(|other| {
         let ran = |view: &PodView| !view.status.pod_ip.is_empty() && view.status.phase != "Pending";
         let runs_it = |view: &PodView| {
             view.spec.containers.iter().chain(&view.spec.init_containers).any(|one| one.image == image)

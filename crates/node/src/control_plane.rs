@@ -9,7 +9,7 @@ use std::sync::Arc;
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, WorldReader, Write};
 
 use crate::fleet::{Fleet, KUBELET, Seat};
 use crate::images::hex;
@@ -62,7 +62,7 @@ impl Planner for ControlPlane {
         Some(KUBELET)
     }
 
-    fn node(&self, key: &Key, _: &World) -> Option<String> {
+    fn node(&self, key: &Key, _: &WorldReader<'_>) -> Option<String> {
         Some(key.name().to_owned())
     }
 
@@ -72,11 +72,11 @@ impl Planner for ControlPlane {
         &WATCHES
     }
 
-    fn keys(&self, _: &World) -> Vec<Key> {
+    fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
         key_of("nodes", "", &self.0.name(0)).into_iter().collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(seat) = self.0.running(key.name(), world).filter(|seat| seat.number == 0) else {
             return plan;
@@ -150,7 +150,7 @@ impl ControlPlane {
 }
 
 /// Enqueues the node of a component's pod.
-fn of_pod(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if &*pod.meta().namespace != NAMESPACE {
         return;
     }
@@ -162,7 +162,7 @@ fn of_pod(pod: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues every node when the namespace of the pods changes.
-fn of_namespace(namespace: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_namespace(namespace: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if &*namespace.meta().name == NAMESPACE {
         world.all("nodes").for_each(|node| wake(node.key().clone()));
     }

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use setpoint_api::{Time, rfc3339};
-use setpoint_reconcile::views::node::{Node, Taint};
-use setpoint_reconcile::{Object, Role, World};
+use setpoint_reconcile::{Object, Role, WorldReader};
+use setpoint_views::node::{Node, Taint};
 
 use crate::control_plane::Components;
 use crate::images::hash;
@@ -146,7 +146,7 @@ impl Fleet {
     /// Returns a registered node of this fleet that is powered on and not marked unreachable. A node that
     /// returns must first renew its status: pod statuses that it wrote before would be overwritten.
     #[must_use]
-    pub fn running<'a>(&self, name: &str, world: &'a World) -> Option<Seat<'a>> {
+    pub fn running<'a>(&self, name: &str, world: &'a WorldReader<'a>) -> Option<Seat<'a>> {
         let number = self.number(name)?;
         let (object, node) = world.view::<Node>("", name).filter(|(object, _)| self.owns(object))?;
         let seat = Seat { object, node, number };

@@ -38,8 +38,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE};
 use setpoint_reconcile::{Controller, Index};
+use setpoint_views::pod::{BY_NODE, NEW_BY_NODE};
 
 pub use fleet::Fleet;
 

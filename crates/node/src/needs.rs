@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use setpoint_reconcile::views::condition;
-use setpoint_reconcile::views::pod::{ContainerStatus, Pod as PodView};
-use setpoint_reconcile::{Index, Object, View, World};
+use setpoint_reconcile::{Index, Object, View, WorldReader};
+use setpoint_views::condition;
+use setpoint_views::pod::{ContainerStatus, Pod as PodView};
 
 use crate::host_paths;
 use crate::pod::{Container, KeyRef, Source, Spec, Volume};
@@ -83,7 +83,7 @@ impl Entries {
 /// Resolver for the references of pods in a namespace.
 pub struct Needs<'a> {
     /// Objects of the cluster.
-    pub world: &'a World,
+    pub world: &'a WorldReader<'a>,
     /// Namespace of the pod.
     pub namespace: &'a str,
 }

@@ -17,8 +17,8 @@ use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Map, Revision, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::node::{Node, SIMULATED};
-use setpoint_reconcile::{Act, Jump, Note, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Jump, Note, Plan, Planner, Role, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::node::{Node, SIMULATED};
 
 use crate::fleet::{Fleet, KUBELET, Power, Seat};
 use crate::images::hash;
@@ -59,7 +59,7 @@ impl Planner for Nodes {
         Some(KUBELET)
     }
 
-    fn node(&self, key: &Key, _: &World) -> Option<String> {
+    fn node(&self, key: &Key, _: &WorldReader<'_>) -> Option<String> {
         Some(key.name().to_owned())
     }
 
@@ -76,11 +76,18 @@ impl Planner for Nodes {
         }
     }
 
-    fn keys(&self, _: &World) -> Vec<Key> {
+    fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
         (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.name(number))).collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, Known>, now: Time, _: Seed) -> Plan<Known> {
+    fn plan(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        seen: &Seen<'_, Known>,
+        now: Time,
+        _: Seed,
+    ) -> Plan<Known> {
         let memo = Known { there: true, closed: seen.memo.closed, ..Known::default() };
         let mut plan = Plan { memo, ..Plan::default() };
         let Some(number) = self.0.number(key.name()) else { return Plan::default() };
@@ -151,7 +158,7 @@ impl Nodes {
     }
 
     /// Renews the Lease of a node once per renewal interval, at the node's step.
-    fn renew(&self, seat: &Seat<'_>, world: &World, now: Time, plan: &mut Plan<Known>) {
+    fn renew(&self, seat: &Seat<'_>, world: &WorldReader<'_>, now: Time, plan: &mut Plan<Known>) {
         let name = seat.object.key().name();
         if world.find("namespaces", "", LEASES).is_none() {
             return;
@@ -186,7 +193,7 @@ impl Nodes {
     fn report(
         &self,
         seat: &Seat<'_>,
-        world: &World,
+        world: &WorldReader<'_>,
         now: Time,
         plan: &mut Plan<Known>,
     ) -> Option<(Revision, Time)> {

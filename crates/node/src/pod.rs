@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use setpoint_api::Time;
 use setpoint_reconcile::Object;
-use setpoint_reconcile::views::{Condition, or_default, time, unless_empty, write_time};
+use setpoint_views::{Condition, or_default, time, unless_empty, write_time};
 
 /// Pod, as far as a node reads it.
 #[derive(Clone, Debug, Default, Deserialize)]

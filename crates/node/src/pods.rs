@@ -11,8 +11,8 @@ use std::time::Duration;
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::pod::{BY_NODE, NEW_BY_NODE, Pod as PodView};
-use setpoint_reconcile::{Note, Object, Plan, Planner, Role, Seed, Seen, Watch, World};
+use setpoint_reconcile::{Note, Object, Plan, Planner, Role, Seed, Seen, Watch, WorldReader};
+use setpoint_views::pod::{BY_NODE, NEW_BY_NODE, Pod as PodView};
 
 use crate::addresses::{self, WITHOUT_ADDRESS_BY_NODE, is_without};
 use crate::admission::{Room, refuse};
@@ -39,7 +39,7 @@ impl Planner for Admission {
         Some(KUBELET)
     }
 
-    fn node(&self, key: &Key, _: &World) -> Option<String> {
+    fn node(&self, key: &Key, _: &WorldReader<'_>) -> Option<String> {
         Some(key.name().to_owned())
     }
 
@@ -55,21 +55,21 @@ impl Planner for Admission {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(seat) = self.0.running(key.name(), world) else { return plan };
-        let new = world.indexed(NEW_BY_NODE.name, key.name());
+        let new = world.by_index(NEW_BY_NODE.name, key.name());
         let mut new: Vec<_> = new.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
-        let asking = world.indexed(RESIZES_BY_NODE.name, key.name());
+        let asking = world.by_index(RESIZES_BY_NODE.name, key.name());
         let asking: Vec<_> = asking.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
-        let without = world.indexed(WITHOUT_ADDRESS_BY_NODE.name, key.name());
+        let without = world.by_index(WITHOUT_ADDRESS_BY_NODE.name, key.name());
         new.extend(without.filter_map(|pod| Some((pod, pod.view::<PodView>()?))));
         if new.is_empty() && asking.is_empty() {
             return plan;
         }
         // Pods are admitted in the order of their creation.
         new.sort_by_key(|(pod, _)| (pod.meta().created(), pod.key()));
-        let pods = world.indexed(BY_NODE.name, key.name());
+        let pods = world.by_index(BY_NODE.name, key.name());
         let pods: Vec<_> = pods.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
         let mut room = Room::of(&seat, &pods);
         self.resize(asking, &seat, world, &mut room, now, &mut plan);
@@ -110,7 +110,7 @@ impl Planner for Admission {
         plan
     }
 
-    fn keys(&self, _: &World) -> Vec<Key> {
+    fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
         (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.name(number))).collect()
     }
 }
@@ -121,7 +121,7 @@ impl Admission {
         &self,
         mut asking: Vec<(&'a Object, &'a PodView)>,
         seat: &Seat<'_>,
-        world: &World,
+        world: &WorldReader<'_>,
         room: &mut Room<'_>,
         now: Time,
         plan: &mut Plan,
@@ -154,7 +154,7 @@ fn is_new_now(_: &Object, after: &Object) -> bool {
     is_new(after)
 }
 
-fn of_new(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_new(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
         && is_new(object)
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
@@ -177,7 +177,7 @@ fn is_asking_now(before: &Object, after: &Object) -> bool {
     is_asking(after) && (before.meta().generation != after.meta().generation || !is_asking(before))
 }
 
-fn of_asking(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_asking(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| is_asking(object, pod))
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
@@ -186,11 +186,11 @@ fn of_asking(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// A removed pod releases its address and resources to pods that wait for them.
-fn of_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_gone(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
         && [NEW_BY_NODE.name, RESIZES_BY_NODE.name, WITHOUT_ADDRESS_BY_NODE.name]
             .into_iter()
-            .any(|waiting| world.indexed(waiting, &pod.spec.node_name).next().is_some())
+            .any(|waiting| world.by_index(waiting, &pod.spec.node_name).next().is_some())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         wake(key);
@@ -198,8 +198,8 @@ fn of_gone(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues nodes with pods that may only wait for this ConfigMap or Secret before they get an address.
-fn of_mountable(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    for held in world.indexed(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
+fn of_mountable(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+    for held in world.by_index(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
         let without = held.view::<PodView>().filter(|pod| is_without(held, pod));
         without.and_then(|pod| key_of("nodes", "", &pod.spec.node_name)).into_iter().for_each(&mut *wake);
     }
@@ -225,7 +225,7 @@ impl Planner for Pods {
         Some(KUBELET)
     }
 
-    fn node(&self, key: &Key, world: &World) -> Option<String> {
+    fn node(&self, key: &Key, world: &WorldReader<'_>) -> Option<String> {
         Some(world.get(key)?.view::<PodView>()?.spec.node_name.clone())
     }
 
@@ -240,7 +240,7 @@ impl Planner for Pods {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(pod) = object.view::<PodView>() else { return plan };
@@ -259,14 +259,14 @@ impl Planner for Pods {
         plan
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let nodes = (0..self.0.count).map(|number| self.0.name(number));
-        let pods = nodes.flat_map(|node| world.indexed(BY_NODE.name, &node));
+        let pods = nodes.flat_map(|node| world.by_index(BY_NODE.name, &node));
         pods.map(|pod| pod.key().clone()).collect()
     }
 }
 
-fn of_old(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn of_old(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     let has_node = |pod: &PodView| !pod.spec.node_name.is_empty();
     if object.view::<PodView>().is_some_and(has_node) && !is_new(object) {
         wake(object.key().clone());
@@ -274,16 +274,16 @@ fn of_old(object: &Object, _: &World, wake: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues pods of the namespace that wait for a ConfigMap or Secret.
-fn of_needed(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    for pod in world.indexed(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
+fn of_needed(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+    for pod in world.by_index(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
         wake(pod.key().clone());
     }
 }
 
 /// Enqueues the pods of a changed node that has simulation annotations.
-fn of_node(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if is_played_with(node) {
-        for pod in world.indexed(BY_NODE.name, &node.meta().name) {
+        for pod in world.by_index(BY_NODE.name, &node.meta().name) {
             wake(pod.key().clone());
         }
     }
@@ -296,6 +296,6 @@ fn returns(before: &Object, after: &Object) -> bool {
 }
 
 /// Enqueues all pods of a node that this fleet just got.
-fn of_returned(node: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    world.indexed(BY_NODE.name, &node.meta().name).for_each(|pod| wake(pod.key().clone()));
+fn of_returned(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+    world.by_index(BY_NODE.name, &node.meta().name).for_each(|pod| wake(pod.key().clone()));
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::config_map::ConfigMap;
-use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::config_map::ConfigMap;
 
 use crate::fleet::{Fleet, KUBELET};
 use crate::rules::file::{self, Rule};
@@ -42,11 +42,11 @@ impl Planner for Published {
         &WATCHES
     }
 
-    fn keys(&self, _: &World) -> Vec<Key> {
+    fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
         key_of("configmaps", NAMESPACE, &self.0.owner).into_iter().collect()
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(text) = self.0.published.as_deref() else { return plan };
         let is_ours = key.name() == self.0.owner && key.namespace() == Some(NAMESPACE);

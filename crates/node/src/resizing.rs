@@ -5,9 +5,9 @@
 //! while a resize is refused, the container keeps its allocation. The life cycle applies granted resizes.
 
 use setpoint_api::quantity::Quantity;
-use setpoint_reconcile::views::pod::{Container, ContainerStatus, Pod};
 use setpoint_reconcile::{Index, Object, View};
 use setpoint_requirements::request::ResourceAmounts;
+use setpoint_views::pod::{Container, ContainerStatus, Pod};
 
 /// Pods with a pending resize, by node.
 pub const RESIZES_BY_NODE: Index = Index {

@@ -479,7 +479,7 @@ fn logs_follow_container_scripts() {
     );
     let said = |cluster: &Cluster, previous: bool| {
         let world = cluster.engine.world();
-        let pod = world.find("pods", "default", "a").unwrap();
+        let pod = world.reader().find("pods", "default", "a").unwrap();
         let said =
             logs::said((&[], &crate::rules::memo::ScriptMemo::default()), pod, "c", previous, cluster.now)?;
         Ok::<_, String>((said.lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), said.goes_on))

@@ -23,7 +23,7 @@ use crate::plan::{Act, Ask, Note, Plan, Write};
 use crate::planner::{Answered, Controller, Failure, Remembered, Seed, Soft};
 use crate::queue::{End, Popped, Queue, Why};
 use crate::stats::{KeyState, Stats};
-use crate::world::{Index, Reads, World};
+use crate::world::{Reads, World, WorldConfig};
 use passing::Passing;
 use sending::Sending;
 
@@ -144,20 +144,20 @@ struct Running {
 impl Running {
     /// Who writes for a key.
     fn user_for(&self, key: &Key, world: &World) -> Arc<str> {
-        let node = self.controller.node(key, world);
+        let node = self.controller.node(key, &world.reader());
         node.map_or_else(|| Arc::clone(&self.user), |node| account(&node))
     }
 
     /// The keys that a resync has to look at.
-    fn keys_to_resync(&mut self, world: &mut World, is_whole: bool) -> Vec<Key> {
+    fn keys_to_resync(&mut self, world: &World, is_whole: bool) -> Vec<Key> {
         let since = std::mem::replace(&mut self.resync_began, world.revision());
         if !is_whole && !world.has_changed(self.reads.and(self.listed), since) {
             return self.unquiet.iter().cloned().collect();
         }
-        world.begin_listing();
-        let mut keys = self.controller.keys(world);
-        world.note_all(keys.iter());
-        self.listed = world.reads();
+        let reader = world.reader();
+        let mut keys = self.controller.keys(&reader);
+        reader.record_keys(keys.iter());
+        self.listed = reader.reads();
         if is_whole {
             self.reads = Reads::default();
         } else if !world.has_changed(self.reads, since) {
@@ -223,7 +223,7 @@ pub struct Engine {
 impl Engine {
     /// A loop over these controllers, in a world that is empty as yet.
     #[must_use]
-    pub fn new(controllers: Vec<Box<dyn Controller>>, indexes: impl IntoIterator<Item = Index>) -> Engine {
+    pub fn new(controllers: Vec<Box<dyn Controller>>, config: WorldConfig) -> Engine {
         let mut watchers: BTreeMap<&'static str, Vec<(usize, usize)>> = BTreeMap::new();
         for (i, controller) in controllers.iter().enumerate() {
             for (j, watch) in controller.watches().iter().enumerate() {
@@ -244,7 +244,7 @@ impl Engine {
             resync_began: Revision::ZERO,
         });
         Engine {
-            world: World::new(indexes),
+            world: World::new(config),
             running: running.collect(),
             watchers,
             flights: BTreeMap::new(),
@@ -330,7 +330,7 @@ impl Engine {
             }
             for object in before.iter().chain(&after) {
                 let queue = &mut running.queue;
-                (watch.wakes)(object, &self.world, &mut |key| {
+                (watch.wakes)(object, &self.world.reader(), &mut |key| {
                     let own = by.as_deref().is_some_and(|by| is_by(by, name, &key));
                     queue.wake(key, if own { Why::Own } else { Why::Other }, now);
                 });
@@ -340,7 +340,7 @@ impl Engine {
 
     /// Takes in a whole resource, as it is at a revision: what is not in it is gone.
     pub fn relist(&mut self, resource: &Resource, objects: Vec<Object>, revision: Revision, now: Time) {
-        let known = self.world.all(resource.as_str()).filter(|object| object.revision() < revision);
+        let known = self.world.reader().all(resource.as_str()).filter(|object| object.revision() < revision);
         let mut gone: BTreeSet<Key> = known.map(|object| object.key().clone()).collect();
         for object in objects {
             gone.remove(object.key());
@@ -350,17 +350,17 @@ impl Engine {
         for key in gone {
             self.take_in(Observed { key, revision, after: None, by: None }, now);
         }
-        self.world.reach_of(resource, revision);
+        self.world.advance_resource_to(resource, revision);
     }
 
     /// Says that all changes up to a revision have been taken in.
     pub fn reach(&mut self, revision: Revision) {
-        self.world.reach(revision);
+        self.world.advance_to(revision);
     }
 
     /// Says that all changes of a resource up to a revision have been taken in: a watch that has nothing to tell says so.
     pub fn reach_of(&mut self, resource: &Resource, revision: Revision) {
-        self.world.reach_of(resource, revision);
+        self.world.advance_resource_to(resource, revision);
     }
 
     /// Takes in what became of a write.
@@ -471,11 +471,11 @@ impl Engine {
         if entry.failures > 0 {
             running.stats.retries += 1;
         }
-        self.world.begin_reading(&key);
         let (controller, world) = (&running.controller, &self.world);
+        let reader = world.reader_for(&key);
         let soft = Soft(&mut entry.soft);
-        let planned = catch_unwind(AssertUnwindSafe(|| controller.plan_any(&key, world, soft, now, seed)));
-        running.reads = running.reads.and(world.reads());
+        let planned = catch_unwind(AssertUnwindSafe(|| controller.plan_any(&key, &reader, soft, now, seed)));
+        running.reads = running.reads.and(reader.reads());
         let planned = planned.map(|mut plan| {
             plan.cut();
             plan
@@ -560,7 +560,7 @@ impl Engine {
     /// Tells people.
     fn tell(&mut self, at: usize, key: &Key, note: Note, now: Time, turn: &mut Turn) {
         let running = &self.running[at];
-        let host = running.controller.node(key, &self.world);
+        let host = running.controller.node(key, &self.world.reader());
         let by: Arc<str> = tag(running.controller.name(), &note.about.key).into();
         self.tell_for(at, note, host, by, now, turn);
     }
@@ -624,7 +624,7 @@ impl Engine {
     /// Wakes the keys that no change wakes, since there is no such object as yet. Says when the first resync is due.
     fn begin(&mut self, now: Time) -> Time {
         for running in &mut self.running {
-            for key in running.controller.keys(&self.world) {
+            for key in running.controller.keys(&self.world.reader()) {
                 if self.world.get(&key).is_none() {
                     running.queue.wake(key, Why::Other, now);
                 }
@@ -646,7 +646,7 @@ impl Engine {
         self.resyncs = self.resyncs.wrapping_add(u32::from(self.resync_slice == 0));
         for running in &mut self.running {
             if self.resync_slice == 0 {
-                running.resync = running.keys_to_resync(&mut self.world, is_whole);
+                running.resync = running.keys_to_resync(&self.world, is_whole);
                 running.resync_slice = running.resync.len().div_ceil(RESYNC_SLICES as usize);
             }
             let rest = running.resync.len().saturating_sub(running.resync_slice);
@@ -735,9 +735,10 @@ impl Engine {
         show: &mut dyn FnMut(&'static str, Key, Plan<Remembered>),
     ) {
         for running in &self.running {
-            for key in running.controller.keys(&self.world) {
+            for key in running.controller.keys(&self.world.reader()) {
                 let mut soft = crate::planner::SoftState::default();
-                let plan = running.controller.plan_any(&key, &self.world, Soft(&mut soft), now, seed);
+                let plan =
+                    running.controller.plan_any(&key, &self.world.reader(), Soft(&mut soft), now, seed);
                 show(running.controller.name(), key, plan);
             }
         }

@@ -1,4 +1,4 @@
-//! Heartbeats: writes that only say that a node or a holder of a Lease is still there.
+//! Heartbeats: writes that only renew a timestamp, as nodes and holders of Leases do.
 //!
 //! They are most of what is written in a quiet cluster, and no plan of another object depends on them: whoever waits
 //! for one is woken by it. So they are no reason to look at all keys that have ever read a node (see
@@ -6,17 +6,12 @@
 
 use crate::object::Object;
 
-/// The resources with heartbeats, and the field that each renews.
-const HEARTBEATS: [(&str, &str); 2] =
-    [("nodes", "lastHeartbeatTime"), ("leases.coordination.k8s.io", "renewTime")];
 /// Fields that change with every write, as JSON names them: of the metadata, and of its managed fields.
 const ALWAYS: [&str; 2] = ["resourceVersion", "time"];
 
-/// `true` if two versions of an object differ by a heartbeat at the most.
+/// `true` if two versions of an object differ by a heartbeat, which renews `field`, at most.
 #[must_use]
-pub fn is_heartbeat(before: &Object, after: &Object) -> bool {
-    let resource = after.key().resource().as_str();
-    let Some((_, field)) = HEARTBEATS.iter().find(|(other, _)| *other == resource) else { return false };
+pub(crate) fn is_heartbeat(before: &Object, after: &Object, field: &str) -> bool {
     before.meta().uid == after.meta().uid && is_same_but(&before.bytes(), &after.bytes(), field)
 }
 

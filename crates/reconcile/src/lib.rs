@@ -9,11 +9,9 @@
 //! - [`engine`]: the loop. It decides when which key is planned, sends the writes out and takes the answers in.
 //!   It does no I/O of its own: a shell hands it changes, answers and the time, and performs what it says, so
 //!   that a server, a process of its own and a simulator run the same loop.
-//! - [`views`]: what planners read of each kind.
 //! - [`election`]: who acts, when several could.
 //! - [`clock`]: the time of the loop, and steps of the wall clock.
 //! - [`heartbeat`]: writes that are no reason to look at other objects again.
-//! - [`quota`]: what objects use of a quota, for the loop and for admission.
 //! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`, handed on as [`news`].
 
 pub mod clock;
@@ -27,10 +25,8 @@ pub mod object;
 pub mod plan;
 pub mod planner;
 pub mod queue;
-pub mod quota;
 pub mod stats;
 mod to_value;
-pub mod views;
 pub mod world;
 pub mod write_executor;
 
@@ -40,5 +36,5 @@ pub use news::News;
 pub use object::{Meta, Object, Owner, View};
 pub use plan::{Act, Ask, Note, Plan, Severity, Write};
 pub use planner::{Controller, Failure, Planner, Role, Seed, Seen, Watch};
-pub use world::{Index, World};
+pub use world::{Index, World, WorldConfig, WorldReader};
 pub use write_executor::WriteExecutor;

@@ -181,7 +181,7 @@ impl Object {
 
     /// Reads the view now, if that of an earlier commit of the same object has been read: what did not change is taken from
     /// there.
-    pub fn view_after<V: View>(&self, before: &Object) {
+    pub(crate) fn decode_view_after<V: View>(&self, before: &Object) {
         let Some((head, view)) = before.known_view::<V>() else { return };
         if head.body > 0 {
             let bytes = before.bytes();
@@ -191,7 +191,7 @@ impl Object {
     }
 
     /// Reads the view now, if that of a like object has been read: equal parts are shared with it.
-    pub fn view_beside<V: View>(&self, other: &Object) {
+    pub(crate) fn decode_view_beside<V: View>(&self, other: &Object) {
         if let Some((_, view)) = other.known_view::<V>() {
             self.head().view.get_or_init(|| self.read_view(None, Some(view)));
         }

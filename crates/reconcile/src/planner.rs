@@ -1,6 +1,6 @@
 //! The one shape of every controller.
 //!
-//! A [`Planner`] is a pure function from a key and the [`World`] to a [`Plan`]. It does no I/O, takes no lock,
+//! A [`Planner`] is a pure function from a key and the world to a [`Plan`]. It does no I/O, takes no lock,
 //! reads no clock, draws no random number and keeps no memory: what it is told is all there is, so the same
 //! question gets the same answer, in a server, in a simulator and in a fork.
 
@@ -14,7 +14,7 @@ use crate::clock::Jump;
 use crate::engine::Asking;
 use crate::object::Object;
 use crate::plan::Plan;
-use crate::world::World;
+use crate::world::WorldReader;
 
 /// In whose name several planners write and speak.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ pub trait Planner: Send + Sync + 'static {
     fn plan(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: &Seen<'_, Self::Memo>,
         now: Time,
         seed: Seed,
@@ -52,7 +52,7 @@ pub trait Planner: Send + Sync + 'static {
     fn plan_owning(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: Seen<'_, Self::Memo>,
         now: Time,
         seed: Seed,
@@ -78,7 +78,7 @@ pub trait Planner: Send + Sync + 'static {
     }
 
     /// The node in whose name it acts for a key, as that node's own account; nothing if it acts as [`Planner::user`].
-    fn node(&self, _: &Key, _: &World) -> Option<String> {
+    fn node(&self, _: &Key, _: &WorldReader<'_>) -> Option<String> {
         None
     }
 
@@ -94,7 +94,7 @@ pub trait Planner: Send + Sync + 'static {
 
     /// All keys there are to look at, for the resync: by default every object of the resources that it watches for
     /// their own sake.
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let own = self.watches().iter().filter(|watch| watch.is_primary);
         own.flat_map(|watch| world.all(watch.resource)).map(|object| object.key().clone()).collect()
     }
@@ -108,7 +108,7 @@ pub struct Watch {
     /// Whether the objects are themselves the keys.
     pub is_primary: bool,
     /// The keys that an object concerns: asked of what it was and of what it became.
-    pub wakes: fn(&Object, &World, &mut dyn FnMut(Key)),
+    pub wakes: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)),
     /// Whether it matters that an object is no longer what it was. That one comes or goes always matters.
     pub matters: fn(&Object, &Object) -> bool,
 }
@@ -117,13 +117,17 @@ impl Watch {
     /// The objects of the resource are the keys.
     #[must_use]
     pub const fn itself(resource: &'static str) -> Watch {
-        let wakes: fn(&Object, &World, &mut dyn FnMut(Key)) = |object, _, wake| wake(object.key().clone());
+        let wakes: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)) =
+            |object, _, wake| wake(object.key().clone());
         Watch { resource, is_primary: true, wakes, matters: |_, _| true }
     }
 
     /// Changes of the resource concern other keys.
     #[must_use]
-    pub const fn via(resource: &'static str, wakes: fn(&Object, &World, &mut dyn FnMut(Key))) -> Watch {
+    pub const fn via(
+        resource: &'static str,
+        wakes: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)),
+    ) -> Watch {
         Watch { resource, is_primary: false, wakes, matters: |_, _| true }
     }
 
@@ -234,19 +238,26 @@ pub trait Controller: Send + Sync {
     /// See [`Planner::user`].
     fn user(&self) -> String;
     /// See [`Planner::node`].
-    fn node(&self, key: &Key, world: &World) -> Option<String>;
+    fn node(&self, key: &Key, world: &WorldReader<'_>) -> Option<String>;
     /// See [`Planner::manager`].
     fn manager(&self) -> &'static str;
     /// See [`Planner::source`].
     fn source(&self) -> &'static str;
     /// See [`Planner::keys`].
-    fn keys(&self, world: &World) -> Vec<Key>;
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key>;
     /// See [`Planner::clock_jumped`].
     #[doc(hidden)]
     fn clock_jumped_any(&self, memo: &mut Arc<dyn Any + Send + Sync>, jump: Jump, now: Time);
     /// See [`Planner::plan`].
     #[doc(hidden)]
-    fn plan_any(&self, key: &Key, world: &World, soft: Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered>;
+    fn plan_any(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        soft: Soft<'_>,
+        now: Time,
+        seed: Seed,
+    ) -> Plan<Remembered>;
 }
 
 /// Soft state on its way to a planner, which takes the memo out of it: a plan that panics loses it.
@@ -262,7 +273,7 @@ impl Rehearsal {
         &mut self,
         controller: &dyn Controller,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         now: Time,
         seed: Seed,
     ) -> Plan<Remembered> {
@@ -300,7 +311,7 @@ impl<P: Planner> Controller for P {
         Planner::user(self)
     }
 
-    fn node(&self, key: &Key, world: &World) -> Option<String> {
+    fn node(&self, key: &Key, world: &WorldReader<'_>) -> Option<String> {
         Planner::node(self, key, world)
     }
 
@@ -312,7 +323,7 @@ impl<P: Planner> Controller for P {
         Planner::source(self)
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         Planner::keys(self, world)
     }
 
@@ -323,7 +334,14 @@ impl<P: Planner> Controller for P {
         }
     }
 
-    fn plan_any(&self, key: &Key, world: &World, soft: Soft<'_>, now: Time, seed: Seed) -> Plan<Remembered> {
+    fn plan_any(
+        &self,
+        key: &Key,
+        world: &WorldReader<'_>,
+        soft: Soft<'_>,
+        now: Time,
+        seed: Seed,
+    ) -> Plan<Remembered> {
         let SoftState { memo, answers, failure, .. } = soft.0;
         let memo = memo.take().and_then(|memo| memo.downcast::<P::Memo>().ok());
         let memo = memo.map(Arc::unwrap_or_clone).unwrap_or_default();

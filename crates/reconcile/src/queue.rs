@@ -434,7 +434,7 @@ mod tests {
         queue.finish(&key("a"), End::Done, None, at(0));
         queue.wake(key("a"), Why::Other, at(1));
         assert!(queue.pop(&world).is_none());
-        world.reach(Revision(9));
+        world.advance_to(Revision(9));
         queue.refill(at(1));
         assert!(queue.pop(&world).is_some());
     }

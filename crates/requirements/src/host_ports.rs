@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use setpoint_reconcile::views::pod::Pod;
+use setpoint_views::pod::Pod;
 
 /// Host IP that stands for every address of a node.
 const ANY_IP: &str = "0.0.0.0";

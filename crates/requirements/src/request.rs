@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use setpoint_api::Value;
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::condition;
-use setpoint_reconcile::views::pod::{Container, ContainerStatus, Pod};
+use setpoint_views::condition;
+use setpoint_views::pod::{Container, ContainerStatus, Pod};
 
 /// CPU in millicores that scores assume for a container without a CPU request.
 const DEFAULT_MILLI_CPU: i64 = 100;
@@ -368,8 +368,8 @@ fn quantities(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
 #[cfg(test)]
 mod tests {
     use setpoint_api::value;
-    use setpoint_reconcile::views::Condition;
-    use setpoint_reconcile::views::pod::Resources;
+    use setpoint_views::Condition;
+    use setpoint_views::pod::Resources;
 
     use super::*;
 

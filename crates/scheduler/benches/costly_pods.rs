@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use setpoint_api::{Revision, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Object, Planner, Seed, Seen, World, Write};
+use setpoint_reconcile::{Object, Planner, Seed, Seen, World, WorldReader, Write};
 use setpoint_scheduler::Scheduler;
 
 const NODES: usize = 100;
@@ -43,7 +43,7 @@ fn main() {
         put(&mut world, "pods", "default", "plain", pod("plain", value!({})));
     }
     let (before, start) = (peak_memory(), cpu_time());
-    let plans = plan_until(&world, awaited);
+    let plans = plan_until(&world.reader(), awaited);
     let spent = (cpu_time() - start).as_secs_f64();
     println!(
         "{case}: {spent:.3} s in {plans} plans, peak memory {} MB, of which {before} MB before",
@@ -52,7 +52,7 @@ fn main() {
 }
 
 /// Plans until one has a write for a pod. Returns the number of plans.
-fn plan_until(world: &World, name: &str) -> usize {
+fn plan_until(world: &WorldReader<'_>, name: &str) -> usize {
     let scheduler = Scheduler::default();
     let key = scheduler.keys(world).remove(0);
     let mut memo = Default::default();
@@ -76,7 +76,7 @@ fn put(world: &mut World, resource: &str, namespace: &str, name: &str, object: V
     let revision = Revision(world.revision().0 + 1);
     let bytes = bytes::Bytes::from(json::to_text(&object));
     world.put(Object::read(key, revision, Time::EPOCH, bytes).unwrap());
-    world.reach(revision);
+    world.advance_to(revision);
 }
 
 fn node(i: usize) -> Value {

@@ -20,6 +20,7 @@ use setpoint_server::exchange::Identity;
 use setpoint_server::loop_writes::{self, Prepared};
 use setpoint_server::pipeline::{DesiredObject, RequestContext, Step, Writer, create};
 use setpoint_store::{Cursor, Filter, Retention, Store};
+use setpoint_views::world_config;
 
 const NODES: usize = 5000;
 
@@ -155,7 +156,7 @@ impl Bench {
     fn new() -> Bench {
         // A large ring: changes are observed only after all writes of a plan.
         let store = Store::in_memory(Retention { hot_bytes: 256 << 20, ..Retention::default() });
-        let engine = Engine::new(vec![Box::new(Scheduler::default())], []);
+        let engine = Engine::new(vec![Box::new(Scheduler::default())], world_config([]));
         let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
         let cursors = resource_types::stored().map(|stored| &stored.resource).map(follow).collect();
         let mut bench = Bench {

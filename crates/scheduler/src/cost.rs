@@ -196,7 +196,8 @@ mod tests {
         let mut cache = SchedulerCache::default();
         cache.node_count = 10_000_000;
         let signature = with_node_selector(3);
-        let results = FilterScoreCache::new(&signature, &mut cache, &World::default(), &Profile::new("any"));
+        let results =
+            FilterScoreCache::new(&signature, &mut cache, &World::default().reader(), &Profile::new("any"));
         assert!(results.is_too_costly && results.is_empty() && results.select_node(&cache, 1).is_none());
         let message = diagnose(&results, &cache).message;
         let expected = "0/10000000 nodes are available: scheduling the pod would take 30000000 steps (maximum 20000000): \

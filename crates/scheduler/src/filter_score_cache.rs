@@ -7,7 +7,7 @@ pub mod ranked_nodes;
 
 use std::collections::BTreeMap;
 
-use setpoint_reconcile::World;
+use setpoint_reconcile::WorldReader;
 
 use crate::cache::{CacheVersion, SchedulerCache};
 use crate::cost::{SchedulingCost, TooCostly};
@@ -113,7 +113,7 @@ impl FilterScoreCache {
     pub fn new(
         signature: &PodSignature,
         cache: &mut SchedulerCache,
-        world: &World,
+        world: &WorldReader<'_>,
         profile: &Profile,
     ) -> FilterScoreCache {
         let rejection = node_affinity::find_conflict(signature);
@@ -184,7 +184,7 @@ impl FilterScoreCache {
         &mut self,
         signature: &PodSignature,
         cache: &mut SchedulerCache,
-        world: &World,
+        world: &WorldReader<'_>,
         profile: &Profile,
     ) -> Result<(), TooCostly> {
         let spread = pod_topology_spread::hard_constraints(cache, signature, profile, world)?;
@@ -200,7 +200,7 @@ impl FilterScoreCache {
         &mut self,
         signature: &PodSignature,
         cache: &mut SchedulerCache,
-        world: &World,
+        world: &WorldReader<'_>,
         profile: &Profile,
     ) {
         if self.term_counters != cache.counters.term_counters {
@@ -243,7 +243,7 @@ impl FilterScoreCache {
         node: usize,
         signature: &PodSignature,
         cache: &SchedulerCache,
-        world: &World,
+        world: &WorldReader<'_>,
         profile: &Profile,
     ) -> NodeResult {
         let info = &cache.nodes[node];
@@ -278,7 +278,7 @@ impl FilterScoreCache {
         node: usize,
         signature: &PodSignature,
         cache: &SchedulerCache,
-        world: &World,
+        world: &WorldReader<'_>,
         profile: &Profile,
     ) -> Result<(), Rejection> {
         let info = &cache.nodes[node];

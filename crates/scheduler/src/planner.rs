@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::pod::{ContainerStatus, Pod};
-use setpoint_reconcile::{Jump, Object, Plan, Planner, Seed, Seen, Watch, World};
+use setpoint_reconcile::{Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader};
+use setpoint_views::pod::{ContainerStatus, Pod};
 
 use crate::cache::SchedulerCache;
 use crate::profile::Profile;
@@ -93,14 +93,14 @@ impl Planner for Scheduler {
         &WATCHES
     }
 
-    fn keys(&self, _: &World) -> Vec<Key> {
+    fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
         scheduler_key().into_iter().collect()
     }
 
     fn plan(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: &Seen<'_, SchedulerCache>,
         now: Time,
         seed: Seed,
@@ -112,7 +112,7 @@ impl Planner for Scheduler {
     fn plan_owning(
         &self,
         _: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         seen: Seen<'_, SchedulerCache>,
         now: Time,
         seed: Seed,
@@ -128,11 +128,11 @@ fn scheduler_key() -> Option<Key> {
     KEY.clone()
 }
 
-fn enqueue(_: &Object, _: &World, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue(_: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     scheduler_key().into_iter().for_each(enqueue);
 }
 
-fn enqueue_on_delete(object: &Object, world: &World, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_on_delete(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if world.get(object.key()).is_none() {
         scheduler_key().into_iter().for_each(enqueue);
     }
@@ -140,7 +140,7 @@ fn enqueue_on_delete(object: &Object, world: &World, enqueue: &mut dyn FnMut(Key
 
 /// Enqueues the key if the pod has no node, is new on its node, leaves it, or counts differently for other pods. Most
 /// status updates of running pods change nothing for the scheduler.
-fn enqueue_for_pod(object: &Object, world: &World, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>() else { return };
     let is_relevant =
         pod.spec.node_name.is_empty() || pod.status.phase == "Pending" || pod.is_finished() || {

@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use setpoint_api::Time;
-use setpoint_reconcile::views::condition;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::pod_disruption_budget::PodDisruptionBudget;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::condition;
+use setpoint_views::pod::Pod;
+use setpoint_views::pod_disruption_budget::PodDisruptionBudget;
 
 use crate::cache::{CacheVersion, PodId, SchedulerCache};
 use crate::cost::COST_MAX;
@@ -66,7 +66,7 @@ pub struct DisruptionBudgets<'a>(BTreeMap<&'a str, Vec<&'a PodDisruptionBudget>>
 impl<'a> DisruptionBudgets<'a> {
     /// Reads the budgets of a world.
     #[must_use]
-    pub fn new(world: &'a World) -> DisruptionBudgets<'a> {
+    pub fn new(world: &'a WorldReader<'a>) -> DisruptionBudgets<'a> {
         let mut by_namespace: BTreeMap<&str, Vec<&PodDisruptionBudget>> = BTreeMap::new();
         for (object, budget) in world.views::<PodDisruptionBudget>() {
             by_namespace.entry(&object.meta().namespace).or_default().push(budget);
@@ -109,7 +109,7 @@ pub struct PreemptionEvaluator<'a> {
     /// Signature of the pod.
     pub signature: &'a PodSignature,
     /// The world.
-    pub world: &'a World,
+    pub world: &'a WorldReader<'a>,
     /// Profile of the pod.
     pub profile: &'a Profile,
     /// Budgets to respect if possible.

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 
 use setpoint_reconcile::Object;
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::pod::{Disk, Pod, Volume};
 use setpoint_requirements::host_ports::{HostPorts, host_ports};
 use setpoint_requirements::node_affinity::{
     NodeSelectorTerm, RequiredNodeAffinity, read_preferred_node_terms,
 };
 use setpoint_requirements::request::PodRequest;
+use setpoint_views::pod::{Disk, Pod, Volume};
 
 use crate::plugins::node_declared_features::required_features;
 use crate::tolerations::Tolerations;

@@ -1,7 +1,7 @@
 //! Tolerations of a pod, sorted, so that those for a taint are found by binary search.
 
-use setpoint_reconcile::views::node::Taint;
-use setpoint_reconcile::views::pod::Toleration;
+use setpoint_views::node::Taint;
+use setpoint_views::pod::Toleration;
 
 /// Tolerations without duplicates, sorted by key, operator and value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

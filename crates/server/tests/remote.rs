@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Clock, Key, Time, Value, json, value};
 use setpoint_pki::certs::Pki;
-use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use setpoint_server::api::{Api, Options, service};
@@ -142,7 +142,7 @@ impl Planner for Copier {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let copy = format!("copy-of-{}", key.name());
@@ -158,7 +158,7 @@ impl Planner for Copier {
 }
 
 fn copier() -> Engine {
-    Engine::new(vec![Box::new(Copier)], [])
+    Engine::new(vec![Box::new(Copier)], setpoint_reconcile::WorldConfig::default())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,7 +213,7 @@ impl Planner for Curious {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let is_done = world.find("configmaps", "default", "answers").is_some();
         if is_done || key.name() != "source" || world.get(key).is_none() {
@@ -250,7 +250,9 @@ const REQUEST: &str = include_str!("../../pki/tests/request.b64").trim_ascii();
 async fn queries_are_answered_by_the_server_or_locally() {
     let kubeconfig = start(0).await;
     let user = client(&kubeconfig);
-    run(&kubeconfig, REQUEST_TIMEOUT, || Engine::new(vec![Box::new(Curious)], []));
+    run(&kubeconfig, REQUEST_TIMEOUT, || {
+        Engine::new(vec![Box::new(Curious)], setpoint_reconcile::WorldConfig::default())
+    });
     make(&user, "source").await;
     let data = wait_for(&user, "answers", Duration::from_secs(30)).await;
     assert_eq!(data.str_at(&["access"]), r#"{"allowed":true}"#);

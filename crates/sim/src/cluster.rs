@@ -25,6 +25,7 @@ use setpoint_server::pipeline::{
     DesiredObject, RequestContext, Step, Writer, binding, create, delete, eviction, update,
 };
 use setpoint_store::{CommitError, Committed, Cursor, Filter, Proposal, Refusal, Retention, Store};
+use setpoint_views::world_config;
 
 use crate::campaign::path;
 
@@ -122,7 +123,7 @@ impl Cluster {
         let (list, indexes) = controllers();
         let mut cluster = Cluster {
             store,
-            engine: Engine::new(list, indexes),
+            engine: Engine::new(list, world_config(indexes)),
             now: Time::from_seconds(1_800_000_000),
             rng: Rng::with_seed(seed),
             history: Vec::new(),
@@ -240,7 +241,7 @@ impl Cluster {
     /// Kills the loop. Nothing runs until [`Cluster::crash`] starts a new one.
     pub fn stop(&mut self) {
         let (list, indexes) = (self.controllers)();
-        self.engine = Engine::new(list, indexes);
+        self.engine = Engine::new(list, world_config(indexes));
         self.outbox.clear();
         self.asks.clear();
         self.watches.clear();
@@ -250,7 +251,7 @@ impl Cluster {
     #[must_use]
     pub fn new_parked_loop(controllers: Controllers, watched: &'static [&'static str]) -> ParkedLoop {
         let (list, indexes) = controllers();
-        let engine = Engine::new(list, indexes);
+        let engine = Engine::new(list, world_config(indexes));
         let (watches, outbox, asks) = (Vec::new(), VecDeque::new(), Vec::new());
         ParkedLoop { engine, controllers, watched, watches, outbox, asks }
     }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Time, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::persistent_volume::Csi;
-use setpoint_reconcile::views::volume_attachment::VolumeAttachment;
-use setpoint_reconcile::{Act, Note, Object, Plan, View, World, Write};
+use setpoint_reconcile::{Act, Note, Object, Plan, View, WorldReader, Write};
+use setpoint_views::persistent_volume::Csi;
+use setpoint_views::volume_attachment::VolumeAttachment;
 
 use super::{Memory, User, attachment_name, handle, users};
 use crate::indexes::{ATTACHMENTS_BY_VOLUME, VOLUMES_BY_HANDLE};
@@ -16,7 +16,7 @@ use crate::{horizon, said};
 const PODS_NAMED_MAX: usize = 20;
 
 /// Plans the attachments of a volume to the nodes whose pods use it.
-pub(super) fn plan(csi: &Csi, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
+pub(super) fn plan(csi: &Csi, world: &WorldReader<'_>, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
     let users = users(csi, world);
     // By node, the node of the oldest pod first.
@@ -55,9 +55,9 @@ pub(super) fn plan(csi: &Csi, world: &World, memory: &Memory, now: Time) -> Plan
 }
 
 /// Nodes that a volume is attached to, or being attached to or detached from.
-fn nodes_of<'a>(csi: &Csi, world: &'a World) -> impl Iterator<Item = &'a str> {
-    let twins = world.indexed(VOLUMES_BY_HANDLE, &handle(csi));
-    let attachments = twins.flat_map(|twin| world.indexed(ATTACHMENTS_BY_VOLUME, &twin.meta().name));
+fn nodes_of<'a>(csi: &Csi, world: &'a WorldReader<'a>) -> impl Iterator<Item = &'a str> {
+    let twins = world.by_index(VOLUMES_BY_HANDLE, &handle(csi));
+    let attachments = twins.flat_map(|twin| world.by_index(ATTACHMENTS_BY_VOLUME, &twin.meta().name));
     attachments.filter_map(|object| Some(object.view::<VolumeAttachment>()?.spec.node_name.as_str()))
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::views::node::{AttachedVolume, Node, NodeStatus};
-use setpoint_reconcile::views::persistent_volume::{Csi, PersistentVolume};
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::volume_attachment::VolumeAttachment;
-use setpoint_reconcile::{Act, Object, Plan, View, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, View, WorldReader, Write};
+use setpoint_views::node::{AttachedVolume, Node, NodeStatus};
+use setpoint_views::persistent_volume::{Csi, PersistentVolume};
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::volume_attachment::VolumeAttachment;
 
 use super::attach::message;
 use super::{Memory, PLUGIN, User, attachment_name, attachments_on, handle, users};
@@ -36,7 +36,7 @@ impl Attached<'_> {
 }
 
 /// Detaches unused volumes, and updates the list of attached volumes.
-pub(super) fn plan(key: &Key, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
+pub(super) fn plan(key: &Key, world: &WorldReader<'_>, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
     let node = world.get(key).and_then(|object| Some((object, object.view::<Node>()?)));
     let status = node.map(|(_, node)| &node.status);
@@ -101,7 +101,7 @@ impl<'a> Known<'a> {
 fn read<'a>(
     (object, view): (&'a Object, &'a VolumeAttachment),
     known: &mut Known<'_>,
-    world: &'a World,
+    world: &'a WorldReader<'a>,
 ) -> Option<Attached<'a>> {
     let is_its = |csi: &Csi| attachment_name(csi, &view.spec.node_name) == *object.meta().name;
     let volume = view.spec.source.persistent_volume_name.as_deref()?;
@@ -146,7 +146,7 @@ fn report(
 }
 
 /// `true` if the world is recent enough to show all possible users of an attachment.
-fn is_known(one: &Attached<'_>, world: &World, now: Time) -> bool {
+fn is_known(one: &Attached<'_>, world: &WorldReader<'_>, now: Time) -> bool {
     ["pods", PersistentVolumeClaim::RESOURCE, PersistentVolume::RESOURCE]
         .iter()
         .all(|resource| horizon::reaches(world, resource, one.object, now))

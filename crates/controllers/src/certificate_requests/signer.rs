@@ -2,9 +2,9 @@
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::certificate_signing_request::CertificateSigningRequest;
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Ask, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Ask, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::certificate_signing_request::CertificateSigningRequest;
+use setpoint_views::{Condition, condition};
 
 use super::{KUBELET, USER, WATCHES, about, facts, rules};
 
@@ -33,7 +33,7 @@ impl Planner for RequestSigner {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::plan::Plan;
-use setpoint_reconcile::views::daemon_set::DaemonSet;
-use setpoint_reconcile::views::node::Node;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::daemon_set::DaemonSet;
+use setpoint_views::node::Node;
 
 use super::{BACKOFF_MAX, BACKOFF_MIN, Memo, Rollout, Steps};
 use crate::placement::{self, Placement, Tolerations};
@@ -106,7 +106,7 @@ pub(super) struct Nodes<'a> {
 }
 
 impl<'a> Nodes<'a> {
-    pub fn of(world: &'a World, set: &DaemonSet, pods: &[Seen<'a>]) -> Nodes<'a> {
+    pub fn of(world: &'a WorldReader<'a>, set: &DaemonSet, pods: &[Seen<'a>]) -> Nodes<'a> {
         let tolerations = tolerations(&set.spec.template.0);
         let tolerations = Tolerations::of(&tolerations);
         let placement = Placement::of(set.spec.template.0.get("spec").unwrap_or(&Value::Null));

@@ -1,6 +1,6 @@
 //! Rolling update of a DaemonSet: which old pods are replaced, within the bounds.
 
-use setpoint_reconcile::views::{IntOrString, RollingUpdate};
+use setpoint_views::{IntOrString, RollingUpdate};
 
 use super::nodes::{Fit, Place};
 use super::{Rollout, Steps};

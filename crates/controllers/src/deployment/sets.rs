@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use setpoint_api::{Map, Value, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::deployment::Deployment;
-use setpoint_reconcile::views::replica_set::ReplicaSet;
 use setpoint_reconcile::{Act, Object, Write};
+use setpoint_views::deployment::Deployment;
+use setpoint_views::replica_set::ReplicaSet;
 
 use super::SETS;
 use super::sizes::Bounds;

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use setpoint_reconcile::views::IntOrString;
-use setpoint_reconcile::views::deployment::DeploymentSpec;
+use setpoint_views::IntOrString;
+use setpoint_views::deployment::DeploymentSpec;
 
 use super::sets::{DESIRED, MAX, Member, Sets};
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::int32;
-use setpoint_reconcile::views::deployment::{Deployment, DeploymentStatus};
-use setpoint_reconcile::views::{Condition, condition};
+use setpoint_views::deployment::{Deployment, DeploymentStatus};
+use setpoint_views::{Condition, condition};
 
 use super::sets::{Member, Sets};
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use setpoint_api::{Time, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::device_taint_rule::DeviceTaintRule;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::resource_claim::{AllocatedDevice, ResourceClaim};
-use setpoint_reconcile::views::resource_slice::ResourceSlice;
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Object, Plan, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, WorldReader, Write};
+use setpoint_views::device_taint_rule::DeviceTaintRule;
+use setpoint_views::pod::Pod;
+use setpoint_views::resource_claim::{AllocatedDevice, ResourceClaim};
+use setpoint_views::resource_slice::ResourceSlice;
+use setpoint_views::{Condition, condition};
 
 use super::{DeviceTaints, Memory, NO_EXECUTE, WHY, current_slices, eviction};
 
@@ -33,7 +33,7 @@ pub struct Progress {
 pub(super) fn plan(
     object: &Object,
     rule: &DeviceTaintRule,
-    world: &World,
+    world: &WorldReader<'_>,
     memory: &Memory,
     now: Time,
 ) -> Plan<Memory> {
@@ -78,7 +78,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    fn of(object: &'a Object, rule: &DeviceTaintRule, world: &'a World) -> Scan<'a> {
+    fn of(object: &'a Object, rule: &DeviceTaintRule, world: &'a WorldReader<'a>) -> Scan<'a> {
         let mut scan = Scan { pending: Vec::new(), going: Vec::new() };
         if !matches!(rule.spec.taint.effect.as_str(), NO_EXECUTE | "None") {
             return scan;
@@ -122,14 +122,14 @@ fn progress(
     scan: &Scan<'_>,
     known: Option<&Condition>,
     before: Option<&Progress>,
-    world: &World,
+    world: &WorldReader<'_>,
 ) -> Progress {
     let uids = |pods: &[&Object]| pods.iter().map(|pod| pod.meta().uid.clone()).collect::<BTreeSet<_>>();
     let (pending, going) = (uids(&scan.pending), uids(&scan.going));
     let Some(before) = before else {
         return Progress { pending, counted: going, evicted: known.map_or(0, |known| said(&known.message)) };
     };
-    let is_gone = |uid: &str| world.identified(uid).is_none();
+    let is_gone = |uid: &str| world.get_by_uid(uid).is_none();
     let gone: BTreeSet<Box<str>> = before.pending.iter().filter(|uid| is_gone(uid)).cloned().collect();
     let new = going.union(&gone).filter(|uid| !before.counted.contains(*uid)).count();
     // Deleted pods can be dropped: they never become pending again.
@@ -145,7 +145,7 @@ fn said(message: &str) -> usize {
 }
 
 /// Condition of a rule, without its transition time.
-fn told(rule: &DeviceTaintRule, scan: &Scan<'_>, progress: &Progress, world: &World) -> Condition {
+fn told(rule: &DeviceTaintRule, scan: &Scan<'_>, progress: &Progress, world: &WorldReader<'_>) -> Condition {
     let pods = scan.pending.len();
     let namespaces: BTreeSet<&str> = scan.pending.iter().map(|pod| &*pod.meta().namespace).collect();
     let namespaces = match namespaces.len() {
@@ -197,7 +197,7 @@ fn plural(word: &str, count: usize) -> String {
 }
 
 /// Number of devices that a rule selects: published ones, and allocated ones.
-fn devices(rule: &DeviceTaintRule, world: &World) -> (usize, usize) {
+fn devices(rule: &DeviceTaintRule, world: &WorldReader<'_>) -> (usize, usize) {
     let pools: BTreeSet<(&str, &str)> = world
         .views::<ResourceSlice>()
         .map(|(_, slice)| (slice.spec.driver.as_str(), slice.spec.pool.name.as_str()))

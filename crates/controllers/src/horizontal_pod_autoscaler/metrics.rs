@@ -11,7 +11,7 @@ use setpoint_api::quantity::{Format, Quantity};
 use setpoint_api::{Time, Value, rfc3339, value};
 use setpoint_reconcile::Ask;
 use setpoint_reconcile::planner::Answered;
-use setpoint_reconcile::views::horizontal_pod_autoscaler::{Metric, Source};
+use setpoint_views::horizontal_pod_autoscaler::{Metric, Source};
 
 use super::usage::{Crowd, Sample, Samples, Usage, milli};
 

@@ -5,11 +5,11 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::labels::{Operator, Requirement, Selector};
-use setpoint_reconcile::views::deployment::Deployment;
-use setpoint_reconcile::views::horizontal_pod_autoscaler::{HorizontalPodAutoscaler, TargetReference};
-use setpoint_reconcile::views::replica_set::ReplicaSet;
-use setpoint_reconcile::views::stateful_set::StatefulSet;
-use setpoint_reconcile::{View, World};
+use setpoint_reconcile::{View, WorldReader};
+use setpoint_views::deployment::Deployment;
+use setpoint_views::horizontal_pod_autoscaler::{HorizontalPodAutoscaler, TargetReference};
+use setpoint_views::replica_set::ReplicaSet;
+use setpoint_views::stateful_set::StatefulSet;
 
 use crate::{pods, scale};
 
@@ -19,7 +19,7 @@ const COMPARISONS_MAX: usize = 200_000;
 
 /// Returns the autoscalers, as `namespace/name`, that control any of the pods that `selector` selects. As in
 /// upstream, pods with equal labels are compared once, and autoscalers of targets without pods control none.
-pub(super) fn controlling(world: &World, namespace: &str, selector: &Selector) -> Vec<String> {
+pub(super) fn controlling(world: &WorldReader<'_>, namespace: &str, selector: &Selector) -> Vec<String> {
     let pods = pods::selected(world, namespace, selector);
     let labels: BTreeSet<BTreeMap<&str, &str>> =
         pods.iter().map(|(pod, _)| pod.meta().labels.iter().collect()).collect();
@@ -64,7 +64,12 @@ fn required(one: &Requirement) -> Option<(&str, &str)> {
 
 /// Applies a predicate to the selector of a target; `false` if the target is missing or has no pods. The
 /// views of built-in kinds are decoded once per commit, so many autoscalers in a namespace cost little.
-fn is_any(world: &World, namespace: &str, target: &TargetReference, is: &dyn Fn(&Selector) -> bool) -> bool {
+fn is_any(
+    world: &WorldReader<'_>,
+    namespace: &str,
+    target: &TargetReference,
+    is: &dyn Fn(&Selector) -> bool,
+) -> bool {
     let name = &*target.name;
     match (&*target.api_version, &*target.kind) {
         ("apps/v1", "Deployment") => world

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::Jump;
-use setpoint_reconcile::views::horizontal_pod_autoscaler::{Behavior, Rules};
+use setpoint_views::horizontal_pod_autoscaler::{Behavior, Rules};
 
 /// Default stabilization window for scaling down.
 const CALM_DOWN: Duration = Duration::from_secs(300);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use setpoint_api::quantity::Quantity;
 use setpoint_api::{Time, Value};
-use setpoint_reconcile::views::condition;
-use setpoint_reconcile::views::pod::{Container, Pod};
+use setpoint_views::condition;
+use setpoint_views::pod::{Container, Pod};
 
 use crate::pods;
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::views::condition;
+use setpoint_views::condition;
 
 use super::TrackedPod;
 

@@ -1,7 +1,7 @@
 //! Pod failure policy and success policy of a Job.
 
-use setpoint_reconcile::views::job::{ExitCodes, PodFailurePolicy, SuccessPolicy};
-use setpoint_reconcile::views::pod::{ContainerStatus, PodStatus};
+use setpoint_views::job::{ExitCodes, PodFailurePolicy, SuccessPolicy};
+use setpoint_views::pod::{ContainerStatus, PodStatus};
 
 use super::TrackedPod;
 use super::indexes::Indexes;

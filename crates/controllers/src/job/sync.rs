@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::job::{Job, JobSpec, Uncounted};
-use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Object, Plan, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, WorldReader, Write};
+use setpoint_views::job::{Job, JobSpec, Uncounted};
+use setpoint_views::{Condition, condition};
 
 use super::backoff::{Failures, finished_at};
 use super::indexes::Indexes;
@@ -82,7 +82,13 @@ pub(super) struct Work {
 }
 
 impl<'a> Sync<'a> {
-    pub fn new(world: &'a World, object: &'a Object, job: &'a Job, memo: Failures, now: Time) -> Sync<'a> {
+    pub fn new(
+        world: &'a WorldReader<'a>,
+        object: &'a Object,
+        job: &'a Job,
+        memo: Failures,
+        now: Time,
+    ) -> Sync<'a> {
         let owner = Owner { object, api_version: "batch/v1", kind: "Job" };
         let claimed = pods::claim_tracked(world, &owner, &job.spec.selector, Some(TRACKING));
         let uid = &object.meta().uid;

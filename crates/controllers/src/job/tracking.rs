@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use setpoint_api::Time;
-use setpoint_reconcile::views::job::JobStatus;
-use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Act, Note, int32};
+use setpoint_views::job::JobStatus;
+use setpoint_views::{Condition, condition};
 
 use super::policy::Meaning;
 use super::sync::{Sync, Verdict};

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::views::node::Node;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::node::Node;
 
 use super::{NOT_READY, UNREACHABLE};
 use crate::indexes::{NODES_BY_STATE, NODES_BY_ZONE, WAITING_NODES_BY_ZONE, zone_of};
@@ -48,7 +48,7 @@ const WELL: &str = "well";
 pub(super) fn evicting_taint(
     object: &Object,
     node: &Node,
-    world: &World,
+    world: &WorldReader<'_>,
     now: Time,
     pace: &Pace,
 ) -> Option<&'static str> {
@@ -66,8 +66,8 @@ pub(super) fn evicting_taint(
 }
 
 /// `true` if no counted node is healthy.
-fn all_are_down(world: &World) -> bool {
-    let is_any = |state: &str| world.indexed(NODES_BY_STATE, state).next().is_some();
+fn all_are_down(world: &WorldReader<'_>) -> bool {
+    let is_any = |state: &str| world.by_index(NODES_BY_STATE, state).next().is_some();
     is_any(DOWN) && !is_any(WELL)
 }
 
@@ -106,14 +106,14 @@ fn place(object: &Object) -> (Option<Time>, &Key) {
 }
 
 /// `true` if a node is the next of its zone to be tainted, and the interval has passed.
-fn is_next(object: &Object, world: &World, now: Time, pace: &Pace) -> bool {
+fn is_next(object: &Object, world: &WorldReader<'_>, now: Time, pace: &Pace) -> bool {
     let zone = zone_of(object);
     let own = place(object);
-    if world.indexed(WAITING_NODES_BY_ZONE, &zone).any(|other| place(other) < own) {
+    if world.by_index(WAITING_NODES_BY_ZONE, &zone).any(|other| place(other) < own) {
         return false;
     }
     let (mut down, mut all, mut last) = (0, 0, None);
-    for other in world.indexed(NODES_BY_ZONE, &zone) {
+    for other in world.by_index(NODES_BY_ZONE, &zone) {
         let Some(node) = other.view::<Node>() else { continue };
         if counts(other) {
             all += 1;

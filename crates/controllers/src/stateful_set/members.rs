@@ -8,9 +8,9 @@ use setpoint_api::Value;
 use setpoint_api::labels::Selector;
 use setpoint_api::value;
 use setpoint_reconcile::plan::PLAN_ACTIONS_MAX;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::stateful_set::StatefulSet;
-use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_reconcile::{Act, Object, WorldReader, Write};
+use setpoint_views::pod::Pod;
+use setpoint_views::stateful_set::StatefulSet;
 
 use super::{Rollout, Steps, claims};
 use crate::owners::Owner;
@@ -37,7 +37,7 @@ pub(super) fn ordinal(set: &str, pod: &str) -> Option<i64> {
 }
 
 /// Claims the pods of a set, by name and selector.
-pub(super) fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
+pub(super) fn claim<'a>(world: &'a WorldReader<'a>, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
     let selects = |pod: &Object| {
         ordinal(&owner.object.meta().name, &pod.meta().name).is_some()
             && selector.matches(|name| pod.meta().labels.get(name))

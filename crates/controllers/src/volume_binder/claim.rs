@@ -2,11 +2,11 @@
 
 use setpoint_api::{Map, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::storage_class::StorageClass;
-use setpoint_reconcile::{Act, Note, Object, Plan, World, Write};
+use setpoint_reconcile::{Act, Note, Object, Plan, WorldReader, Write};
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::pod::Pod;
+use setpoint_views::storage_class::StorageClass;
 
 use super::matching::{self, Volume, storage};
 use super::{
@@ -24,7 +24,7 @@ const STORAGE_PROVISIONER: [&str; 2] =
 pub(super) struct Desk<'a> {
     pub object: &'a Object,
     pub claim: &'a PersistentVolumeClaim,
-    pub world: &'a World,
+    pub world: &'a WorldReader<'a>,
     pub directory: &'a str,
     pub now: Time,
 }
@@ -152,7 +152,7 @@ impl<'a> Desk<'a> {
     /// Event of a claim that waits for its first consumer.
     fn waits_for(&self) -> Note {
         let meta = self.object.meta();
-        let pods = self.world.indexed(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
+        let pods = self.world.by_index(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
         let waiting = pods.filter(|pod| {
             pod.view::<Pod>().is_some_and(|view| !is_terminated(pod, view) && view.spec.node_name.is_empty())
         });

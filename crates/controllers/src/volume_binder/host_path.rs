@@ -4,9 +4,9 @@
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::storage_class::StorageClass;
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::storage_class::StorageClass;
 
 use super::volume::FINALIZER;
 
@@ -94,7 +94,7 @@ impl Planner for DefaultStorageClass {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         // Users with classes of their own may delete this one.
         if world.get(key).is_some() || world.count("storageclasses.storage.k8s.io") > 0 {
@@ -114,7 +114,7 @@ impl Planner for DefaultStorageClass {
         plan
     }
 
-    fn keys(&self, _: &World) -> Vec<Key> {
+    fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
         key_of("storageclasses.storage.k8s.io", "", CLASS).into_iter().collect()
     }
 }

@@ -2,9 +2,9 @@
 
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 
 use crate::indexes::{FREE_VOLUMES, VOLUMES_BY_CLAIM, path};
 
@@ -18,7 +18,11 @@ pub(crate) fn storage(amounts: &Pairs) -> Quantity {
 
 /// The volume that is reserved for a claim, or else the best available one. A claim with
 /// `WaitForFirstConsumer` takes only a reserved volume.
-pub(super) fn best<'a>((object, claim): Claim<'_>, waits: bool, world: &'a World) -> Option<Volume<'a>> {
+pub(super) fn best<'a>(
+    (object, claim): Claim<'_>,
+    waits: bool,
+    world: &'a WorldReader<'a>,
+) -> Option<Volume<'a>> {
     let meta = object.meta();
     let view = |volume: &'a Object| Some((volume, volume.view::<PersistentVolume>()?));
     // A started binding is completed: a volume whose finalizer waits for the claim would wait for ever.
@@ -37,12 +41,12 @@ pub(super) fn best<'a>((object, claim): Claim<'_>, waits: bool, world: &'a World
     let order = |(seen, volume): &Volume<'a>| {
         (volume.spec.access_modes.len(), storage(&volume.spec.capacity), &seen.meta().name)
     };
-    let kept = world.indexed(VOLUMES_BY_CLAIM, &path(&meta.namespace, &meta.name)).filter_map(view);
+    let kept = world.by_index(VOLUMES_BY_CLAIM, &path(&meta.namespace, &meta.name)).filter_map(view);
     let kept = kept.filter(|(_, volume)| volume.is_for(object)).filter(fits).min_by_key(order);
     if kept.is_some() || waits {
         return kept;
     }
-    let free = world.indexed(FREE_VOLUMES, claim.class(object)).filter_map(view);
+    let free = world.by_index(FREE_VOLUMES, claim.class(object)).filter_map(view);
     free.filter(|(seen, volume)| {
         let labels = &seen.meta().labels;
         let selects = claim.spec.selector.as_ref().is_none_or(|one| one.matches(|name| labels.get(name)));

@@ -368,7 +368,7 @@ fn volume_whose_claim_is_not_visible_yet_is_not_released() {
         let text = text.to_owned();
         Object::read(key, setpoint_api::Revision(revision), Time::from_seconds(1000), text).unwrap()
     };
-    let mut world = World::new(crate::indexes::all());
+    let mut world = setpoint_reconcile::World::new(setpoint_views::world_config(crate::indexes::all()));
     world.put(read(
         "persistentvolumeclaims",
         "default/other",
@@ -380,16 +380,16 @@ fn volume_whose_claim_is_not_visible_yet_is_not_released() {
     let made = read("persistentvolumes", "v", 7, made);
     world.put(made.clone());
     let answers = std::collections::BTreeMap::new();
-    let plan = |world: &World, now: i64| {
+    let plan = |world: &WorldReader<'_>, now: i64| {
         let seen = Seen { memo: String::new(), answers: &answers, failure: None };
         let binder = VolumeBinder::new(DIRECTORY);
         Planner::plan(&binder, made.key(), world, &seen, Time::from_seconds(now), Seed(0))
     };
-    let early = plan(&world, 1001);
+    let early = plan(&world.reader(), 1001);
     assert!(early.is_quiet() && early.look_again.is_some());
-    assert!(!plan(&world, 1060).is_quiet(), "it does not wait for ever");
-    world.reach(setpoint_api::Revision(7));
-    assert!(!plan(&world, 1001).is_quiet(), "now it is known that the claim is gone");
+    assert!(!plan(&world.reader(), 1060).is_quiet(), "it does not wait for ever");
+    world.advance_to(setpoint_api::Revision(7));
+    assert!(!plan(&world.reader(), 1001).is_quiet(), "now it is known that the claim is gone");
 }
 
 fn out_of_the_box() -> Cluster {

@@ -2,9 +2,9 @@
 
 use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::{Act, Object, Plan, World, Write};
+use setpoint_reconcile::{Act, Object, Plan, WorldReader, Write};
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 
 use super::matching::same_mode;
 use super::{BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONED_BY, host_path, migration, tell};
@@ -19,7 +19,7 @@ pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
 pub(super) struct Desk<'a> {
     pub object: &'a Object,
     pub volume: &'a PersistentVolume,
-    pub world: &'a World,
+    pub world: &'a WorldReader<'a>,
     pub directory: &'a str,
     pub now: Time,
 }
@@ -156,7 +156,7 @@ impl Desk<'_> {
         let at = path(&of.namespace, &of.name);
         let is_used = |pod: &&Object| pod.view().is_some_and(|view| !is_terminated(pod, view));
         let users: Vec<&str> =
-            self.world.indexed(PODS_BY_CLAIM, &at).filter(is_used).map(|pod| pod.key().path()).collect();
+            self.world.by_index(PODS_BY_CLAIM, &at).filter(is_used).map(|pod| pod.key().path()).collect();
         let is_claimed = self.world.find("persistentvolumeclaims", &of.namespace, &of.name).is_some();
         if users.is_empty() || is_claimed {
             return self.fail(plan, "VolumeFailedRecycle", "No recycler plugin found for the volume!");

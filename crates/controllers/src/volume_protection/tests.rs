@@ -184,19 +184,19 @@ fn claim_whose_pods_are_not_visible_yet_is_kept() {
         let text = text.to_owned();
         Object::read(key, setpoint_api::Revision(revision), Time::from_seconds(1000), text).unwrap()
     };
-    let mut world = World::new(crate::indexes::all());
+    let mut world = setpoint_reconcile::World::new(setpoint_views::world_config(crate::indexes::all()));
     world.put(read("pods", "default/other", 5, r#"{"metadata":{"name":"other","uid":"o"}}"#));
     let going = r#"{"metadata":{"name":"c","namespace":"default","uid":"c","finalizers":["kubernetes.io/pvc-protection"],
         "deletionTimestamp":"2026-11-15T20:07:00Z"}}"#;
     let going = read("persistentvolumeclaims", "default/c", 7, going);
     world.put(going.clone());
     let answers = std::collections::BTreeMap::new();
-    let plan = |world: &World| {
+    let plan = |world: &WorldReader<'_>| {
         let seen = Seen { memo: (), answers: &answers, failure: None };
         Planner::plan(&ClaimProtection, going.key(), world, &seen, Time::from_seconds(1001), Seed(0))
     };
-    let early = plan(&world);
+    let early = plan(&world.reader());
     assert!(early.is_quiet() && early.look_again.is_some());
-    world.reach(setpoint_api::Revision(7));
-    assert!(!plan(&world).is_quiet());
+    world.advance_to(setpoint_api::Revision(7));
+    assert!(!plan(&world.reader()).is_quiet());
 }

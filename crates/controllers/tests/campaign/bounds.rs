@@ -18,6 +18,7 @@ use setpoint_sim::campaign::run::CampaignRun;
 use setpoint_sim::campaign::schedule::{Action, Schedule, ScheduleStep};
 use setpoint_sim::campaign::users;
 use setpoint_sim::cluster::Cluster;
+use setpoint_views::world_config;
 
 use super::planners::{indexes, planners};
 use super::{CONTROLLERS, SETUP};
@@ -33,7 +34,7 @@ const ROUNDS: u64 = 12;
 const ENDLESS: Duration = Duration::from_secs(300);
 
 fn engine() -> Engine {
-    Engine::new(planners(), indexes())
+    Engine::new(planners(), world_config(indexes()))
 }
 
 /// Inserts objects into a loop, as if they had been listed.
@@ -206,7 +207,12 @@ fn world(seed: u64) -> (Vec<Object>, Time) {
     }
     trial.cluster.observe();
     let world = trial.cluster.engine.world();
-    let objects = world.resources().flat_map(|resource| world.all(resource.as_str())).cloned().collect();
+    let objects = world
+        .reader()
+        .resources()
+        .flat_map(|resource| world.reader().all(resource.as_str()))
+        .cloned()
+        .collect();
     (objects, trial.cluster.now)
 }
 

@@ -2,7 +2,7 @@
 
 use setpoint_api::{Key, Value};
 use setpoint_reconcile::planner::{Remembered, Soft};
-use setpoint_reconcile::{Controller, Index, Plan, Seed, Watch, World, Write};
+use setpoint_reconcile::{Controller, Index, Plan, Seed, Watch, WorldReader, Write};
 use setpoint_sim::campaign::nodes::SPARE;
 use setpoint_sim::campaign::schedule::Schedule;
 use setpoint_sim::campaign::{self, Setup, users};
@@ -14,7 +14,7 @@ use super::{CONTROL_PLANE, SETUP};
 const SEEDS_MAX: u64 = 400;
 
 /// Mutation of a plan.
-type Spoil = fn(&mut Plan<Remembered>, &Key, &World);
+type Spoil = fn(&mut Plan<Remembered>, &Key, &WorldReader<'_>);
 
 /// Controller with mutated plans.
 struct Mutant {
@@ -35,7 +35,7 @@ impl Controller for Mutant {
         self.inner.user()
     }
 
-    fn node(&self, key: &Key, world: &World) -> Option<String> {
+    fn node(&self, key: &Key, world: &WorldReader<'_>) -> Option<String> {
         self.inner.node(key, world)
     }
 
@@ -47,7 +47,7 @@ impl Controller for Mutant {
         self.inner.source()
     }
 
-    fn keys(&self, world: &World) -> Vec<Key> {
+    fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         self.inner.keys(world)
     }
 
@@ -63,7 +63,7 @@ impl Controller for Mutant {
     fn plan_any(
         &self,
         key: &Key,
-        world: &World,
+        world: &WorldReader<'_>,
         soft: Soft<'_>,
         now: setpoint_api::Time,
         seed: Seed,
@@ -120,7 +120,7 @@ fn patches<'a>(plan: &'a mut Plan<Remembered>, resource: &'a str) -> impl Iterat
 }
 
 /// Duplicates all creations.
-fn make_twice(plan: &mut Plan<Remembered>, _: &Key, _: &World) {
+fn make_twice(plan: &mut Plan<Remembered>, _: &Key, _: &WorldReader<'_>) {
     for stage in &mut plan.stages {
         let made = stage.iter().filter(|act| matches!(act.write, Write::Create { .. })).cloned();
         let made: Vec<_> = made.collect();

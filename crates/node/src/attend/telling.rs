@@ -5,7 +5,7 @@
 
 use setpoint_reconcile::Note;
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::{Condition, condition};
+use setpoint_views::{Condition, condition};
 
 use super::IMAGE_BYTES;
 use crate::lifecycle::restart::shown;

@@ -5,7 +5,7 @@
 //! afterwards, as with a kubelet, which finishes one sync before the next.
 
 use setpoint_api::Time;
-use setpoint_reconcile::views::{Condition, condition};
+use setpoint_views::{Condition, condition};
 
 use super::conditions::names;
 use super::{Case, whole};

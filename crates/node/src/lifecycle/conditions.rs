@@ -1,6 +1,6 @@
 //! Pod conditions that a kubelet sets.
 
-use setpoint_reconcile::views::{Condition, condition};
+use setpoint_views::{Condition, condition};
 
 use super::{Case, change, resize, whole};
 use crate::pod::{Container, Status};

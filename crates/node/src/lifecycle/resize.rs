@@ -4,7 +4,7 @@
 //! keeps its old ones. A resize that is not granted changes nothing.
 
 use serde::Serialize;
-use setpoint_reconcile::views::{Condition, condition};
+use setpoint_views::{Condition, condition};
 
 use super::{Case, whole};
 use crate::pod::{Container, ContainerStatus, Resources, Status};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use setpoint_api::{Map, Revision, Time, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::views::node::SIMULATED;
-use setpoint_reconcile::{Jump, Object, Plan, World, Write};
+use setpoint_reconcile::{Jump, Object, Plan, WorldReader, Write};
+use setpoint_views::node::SIMULATED;
 
 use super::{LEASE, LEASES};
 use crate::fleet::{FLEET, Fleet};
@@ -44,7 +44,7 @@ pub fn mark(fleet: &Fleet) -> Map {
 pub fn contend<M>(
     fleet: &Fleet,
     node: &Object,
-    world: &World,
+    world: &WorldReader<'_>,
     known: Option<&Rival>,
     now: Time,
     plan: &mut Plan<M>,

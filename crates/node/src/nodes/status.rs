@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use setpoint_api::{Time, Value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::views::node::NodeCondition;
-use setpoint_reconcile::views::or_default;
-use setpoint_reconcile::views::pod::{BY_NODE, Pod as PodView};
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::node::NodeCondition;
+use setpoint_views::or_default;
+use setpoint_views::pod::{BY_NODE, Pod as PodView};
 
 use crate::attend::IMAGE_BYTES;
 use crate::fleet::{Fleet, NETWORK_GRACE, Seat};
@@ -167,8 +167,8 @@ fn conditions(has_network: bool, now: Time) -> Vec<NodeCondition> {
 }
 
 /// Returns the images of pods on a node, sorted by name.
-fn images(world: &World, node: &str) -> Vec<Image> {
-    let pods = world.indexed(BY_NODE.name, node).filter_map(|pod| pod.view::<PodView>());
+fn images(world: &WorldReader<'_>, node: &str) -> Vec<Image> {
+    let pods = world.by_index(BY_NODE.name, node).filter_map(|pod| pod.view::<PodView>());
     let running = pods.filter(|pod| pod.status.phase != "Pending");
     let names: std::collections::BTreeSet<&str> = running
         .flat_map(|pod| pod.spec.containers.iter().chain(&pod.spec.init_containers))
@@ -179,7 +179,7 @@ fn images(world: &World, node: &str) -> Vec<Image> {
 }
 
 /// Compares the reported status with the actual one. Returns the last reported boot ID and the changes.
-pub fn compare(fleet: &Fleet, seat: &Seat<'_>, world: &World, now: Time) -> (String, Wanted) {
+pub fn compare(fleet: &Fleet, seat: &Seat<'_>, world: &WorldReader<'_>, now: Time) -> (String, Wanted) {
     let known = seat.object.decode::<Part>().unwrap_or_default().status;
     let ranges = fleet.pod_ranges(seat, now);
     let mut wanted = plain(fleet, seat.number, &fleet.name(seat.number), seat.booted());

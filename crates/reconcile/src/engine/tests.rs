@@ -3,6 +3,7 @@
 use super::*;
 use crate::plan::{PLAN_ACTIONS_MAX, Subject};
 use crate::planner::{Planner, Seen, Watch, key_of, wake_controller};
+use crate::world::{Heartbeat, WorldReader};
 
 /// Keeps `spec.replicas` copies of every thing; panics at those called `bad`.
 struct Copies;
@@ -36,7 +37,7 @@ impl Planner for Copies {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, u32>, _: Time, _: Seed) -> Plan<u32> {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, u32>, _: Time, _: Seed) -> Plan<u32> {
         assert!(key.name() != "bad", "a bad thing");
         let mut plan = Plan { memo: seen.memo + 1, ..Plan::default() };
         let Some(object) = world.get(key) else { return plan };
@@ -53,7 +54,7 @@ fn at(millis: i64) -> Time {
 }
 
 fn engine() -> Engine {
-    Engine::new(vec![Box::new(Copies)], [])
+    Engine::new(vec![Box::new(Copies)], WorldConfig::default())
 }
 
 fn thing(name: &str, replicas: usize, revision: u64) -> Observed {
@@ -198,7 +199,7 @@ impl Planner for Shy {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         assert!(world.get(key).is_some() && world.count("copies") < 100);
         Plan::default()
     }
@@ -206,7 +207,7 @@ impl Planner for Shy {
 
 #[test]
 fn a_resync_leaves_out_keys_for_which_nothing_can_have_changed() {
-    let mut engine = Engine::new(vec![Box::new(Shy)], []);
+    let mut engine = Engine::new(vec![Box::new(Shy)], WorldConfig::default());
     engine.observe(copy("x", 1), at(0));
     for name in ["x", "y", "z"] {
         engine.observe(thing(name, 1, 2 + u64::from(name.as_bytes()[0])), at(0));
@@ -251,7 +252,7 @@ impl Planner for NodeReader {
         &WATCHES
     }
 
-    fn plan(&self, _: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, _: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         assert!(world.find("nodes", "", "n").is_some());
         Plan::default()
     }
@@ -269,7 +270,9 @@ fn node(revision: u64, ready: &str, beat: i64) -> Observed {
 
 #[test]
 fn heartbeats_are_no_reason_to_plan_what_has_read_a_node() {
-    let mut engine = Engine::new(vec![Box::new(NodeReader)], []);
+    let heartbeats = &[Heartbeat { resource: "nodes", field: "lastHeartbeatTime" }];
+    let config = WorldConfig { heartbeats, ..WorldConfig::default() };
+    let mut engine = Engine::new(vec![Box::new(NodeReader)], config);
     engine.observe(node(1, "True", 0), at(0));
     for number in 0..100 {
         engine.observe(thing(&format!("x{number}"), 1, 2 + number), at(0));
@@ -301,11 +304,11 @@ fn a_relist_takes_away_what_is_not_in_it() {
     engine.observe(thing("x", 0, 1), at(0));
     engine.observe(copy("x", 2), at(0));
     engine.relist(&Resource::new("copies").unwrap(), Vec::new(), Revision(5), at(0));
-    assert_eq!(engine.world().count("copies"), 0);
+    assert_eq!(engine.world().reader().count("copies"), 0);
     assert_eq!(engine.world().revision_of(&Resource::new("copies").unwrap()), Revision(5));
     engine.observe(thing("x", 3, 4), at(0));
     engine.observe(thing("x", 9, 3), at(0));
-    let thing = engine.world().find("things", "a", "x").unwrap();
+    let thing = engine.world().reader().find("things", "a", "x").unwrap();
     assert_eq!(thing.view::<Thing>().unwrap().spec.replicas, 3, "a late change was taken for the newest");
 }
 
@@ -324,7 +327,7 @@ impl Planner for Curious {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         if world.get(key).is_none() {
             return plan;
@@ -338,7 +341,7 @@ impl Planner for Curious {
 }
 
 fn curious() -> (Engine, Key) {
-    let mut engine = Engine::new(vec![Box::new(Curious)], []);
+    let mut engine = Engine::new(vec![Box::new(Curious)], WorldConfig::default());
     engine.observe(thing("x", 1, 1), at(0));
     (engine, key_of("things", "a", "x").unwrap())
 }
@@ -405,7 +408,7 @@ fn what_is_told_again_does_not_bring_back_what_is_gone() {
     engine.observe(told.clone(), at(0));
     engine.observe(Observed { revision: Revision(3), after: None, ..told.clone() }, at(0));
     engine.observe(told, at(0));
-    assert_eq!(engine.world().count("copies"), 0);
+    assert_eq!(engine.world().reader().count("copies"), 0);
 }
 
 #[test]
@@ -435,7 +438,7 @@ impl Planner for Teller {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         if let Some(object) = world.get(key) {
             let want = object.view::<Thing>().map_or(0, |thing| thing.spec.replicas);
@@ -464,7 +467,7 @@ fn after(engine: &mut Engine, sent: &Sent, outcome: Outcome) -> Option<Sent> {
 
 #[test]
 fn a_note_whose_namespace_changed_or_whose_answer_was_lost_is_told_under_the_same_name() {
-    let mut engine = Engine::new(vec![Box::new(Teller)], []);
+    let mut engine = Engine::new(vec![Box::new(Teller)], WorldConfig::default());
     let first = told(&mut engine, 1, 1).unwrap();
     assert!(matches!(first.write, Write::Tell(_)));
     let second = after(&mut engine, &first, Outcome::Conflict).expect("it may not be there");
@@ -482,7 +485,7 @@ fn a_note_whose_namespace_changed_or_whose_answer_was_lost_is_told_under_the_sam
 
 #[test]
 fn what_an_event_that_is_gone_was_to_say_last_is_told_anew() {
-    let mut engine = Engine::new(vec![Box::new(Teller)], []);
+    let mut engine = Engine::new(vec![Box::new(Teller)], WorldConfig::default());
     let mut last = None;
     for count in 1..=10 {
         last = told(&mut engine, count, count as u64);

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use setpoint_api::{Key, ManualClock, Resource, Time, Value, json, value};
-use setpoint_reconcile::{Outcome, Plan, Planner, Seen, Sent, Ticket, Watch, World};
+use setpoint_reconcile::{Outcome, Plan, Planner, Seen, Sent, Ticket, Watch, WorldReader};
 use setpoint_store::{Cause, Draft, Expect, Proposal, Retention};
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ impl Planner for Probe {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         if let Some(object) = world.get(key) {
             let _ = self.0.lock().send((key.name().to_owned(), object.revision().0));
         }
@@ -156,7 +156,8 @@ fn start(store: &Store, engine: Engine, clock: Arc<dyn Clock>, sleep_max: Durati
 #[test]
 fn paired_changes_are_planned_though_no_sleep_ends_by_itself() {
     let (sender, planned) = channel();
-    let engine = Engine::new(vec![Box::new(Probe(Mutex::new(sender)))], []);
+    let engine =
+        Engine::new(vec![Box::new(Probe(Mutex::new(sender)))], setpoint_reconcile::WorldConfig::default());
     let driven = Driven::start();
     let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), Duration::from_secs(3600));
     let mut waits = measure_pairs(pairs(), &driven.store, &planned);
@@ -192,7 +193,7 @@ impl Planner for Periodic {
     fn plan(
         &self,
         _: &Key,
-        _: &World,
+        _: &WorldReader<'_>,
         seen: &Seen<'_, Option<Time>>,
         now: Time,
         _: Seed,
@@ -220,7 +221,10 @@ fn renews(clock: &ManualClock, renewed: &Receiver<Time>, periods: u32, when: &st
 fn clock_that_is_set_and_right_again_stops_no_renewal() {
     for step in [-3600, 3600, -7 * 86400] {
         let (sender, renewed) = channel();
-        let engine = Engine::new(vec![Box::new(Periodic(Mutex::new(sender)))], []);
+        let engine = Engine::new(
+            vec![Box::new(Periodic(Mutex::new(sender)))],
+            setpoint_reconcile::WorldConfig::default(),
+        );
         let driven = Driven::start();
         let clock = Arc::new(ManualClock::new(NOW));
         let shell = start(&driven.store, engine, Arc::clone(&clock) as _, Duration::from_millis(5));
@@ -238,7 +242,7 @@ fn clock_that_is_set_and_right_again_stops_no_renewal() {
 #[test]
 fn sleeping_or_turning_loop_passes_its_check() {
     let driven = Driven::start();
-    let engine = Engine::new(Vec::new(), []);
+    let engine = Engine::new(Vec::new(), setpoint_reconcile::WorldConfig::default());
     let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), Duration::from_secs(3600));
     put(&driven.store, "a");
     assert_eq!(shell.pulse.check(), Ok(()));
@@ -259,7 +263,7 @@ impl Planner for Endless {
         &WATCHES
     }
 
-    fn plan(&self, _: &Key, _: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, _: &Key, _: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let _ = self.0.lock().send(());
         while !self.1.load(Ordering::Acquire) {
             std::thread::park_timeout(Duration::from_millis(10));
@@ -273,7 +277,10 @@ fn endless_plan_does_not_block_the_stop() {
     let driven = Driven::start();
     let (begun, begins) = channel();
     let released = Arc::new(AtomicBool::new(false));
-    let engine = Engine::new(vec![Box::new(Endless(Mutex::new(begun), Arc::clone(&released)))], []);
+    let engine = Engine::new(
+        vec![Box::new(Endless(Mutex::new(begun), Arc::clone(&released)))],
+        setpoint_reconcile::WorldConfig::default(),
+    );
     let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), SLEEP_MAX);
     put(&driven.store, "a");
     begins.recv_timeout(PLANNED_WITHIN).unwrap();

@@ -176,7 +176,8 @@ mod tests {
         let Some(Report::Reached { resource, revision }) = decoded else {
             panic!("the bookmark is not decoded")
         };
-        let mut engine = setpoint_reconcile::Engine::new(Vec::new(), []);
+        let mut engine =
+            setpoint_reconcile::Engine::new(Vec::new(), setpoint_reconcile::WorldConfig::default());
         engine.reach_of(&resource, revision);
         assert_eq!(engine.world().revision_of(&resource_type.resource), Revision(42));
         assert_eq!(engine.world().revision(), Revision(0), "of others nothing is known");

@@ -4,9 +4,9 @@
 
 use setpoint_reconcile::Object;
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::node::{self, Taint};
 use setpoint_requirements::host_ports::HostPorts;
 use setpoint_requirements::request::{PodRequest, ResourceAmounts};
+use setpoint_views::node::{self, Taint};
 
 use super::PodId;
 use crate::signature::{PodSignature, normalize_image};

@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 
 use setpoint_api::Key;
-use setpoint_reconcile::views::node::Node;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::world::Then;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::world::TableSnapshot;
+use setpoint_reconcile::{Object, WorldReader};
 use setpoint_requirements::request::is_resized;
+use setpoint_views::node::Node;
+use setpoint_views::pod::Pod;
+use setpoint_views::service::Service;
 
 use super::node_info::{NodeAttributes, NodeInfo};
 use super::{NODE_CHANGES_PER_NODE, PodId, PodInfo, SchedulerCache, counter_weights, queue_key};
@@ -24,11 +24,11 @@ pub(super) const ABSENT_NODES_MAX: usize = 1024;
 /// Tables of the last world, to find the changes since.
 #[derive(Clone, Default)]
 pub(super) struct SeenTables {
-    nodes: Then,
-    pods: Then,
-    namespaces: Then,
-    storage: [Then; 8],
-    owners: [Then; 2],
+    nodes: TableSnapshot,
+    pods: TableSnapshot,
+    namespaces: TableSnapshot,
+    storage: [TableSnapshot; 8],
+    owners: [TableSnapshot; 2],
 }
 
 /// Resources whose changes can make a pod with claims schedulable.
@@ -51,14 +51,14 @@ const OWNERS: [&str; 2] = ["services", "replicationcontrollers"];
 
 impl SchedulerCache {
     /// Takes in the changes since the last world. `is_ours` selects the pods without a node that are to be scheduled.
-    pub fn sync(&mut self, world: &World, is_ours: impl Fn(&Object, &Pod) -> bool) {
+    pub fn sync(&mut self, world: &WorldReader<'_>, is_ours: impl Fn(&Object, &Pod) -> bool) {
         if self.has_mostly_absent_nodes() {
             *self = SchedulerCache::default();
         }
         self.sync_namespaces(world);
         self.sync_nodes(world);
-        let then = std::mem::replace(&mut self.seen.pods, world.then("pods"));
-        for (was, now) in world.changes_since(&then, "pods") {
+        let snapshot = std::mem::replace(&mut self.seen.pods, world.table_snapshot("pods"));
+        for (was, now) in world.changes_since(&snapshot, "pods") {
             match (was, now) {
                 (_, Some(now)) => self.observe_pod(now, &is_ours),
                 (Some(was), None) => self.remove_pod(was.key()),
@@ -86,10 +86,10 @@ impl SchedulerCache {
         }
     }
 
-    fn sync_namespaces(&mut self, world: &World) {
-        let then = std::mem::replace(&mut self.seen.namespaces, world.then("namespaces"));
+    fn sync_namespaces(&mut self, world: &WorldReader<'_>) {
+        let snapshot = std::mem::replace(&mut self.seen.namespaces, world.table_snapshot("namespaces"));
         let mut has_changed = false;
-        for (was, now) in world.changes_since(&then, "namespaces") {
+        for (was, now) in world.changes_since(&snapshot, "namespaces") {
             match (was, now) {
                 (_, Some(now)) => {
                     let labels = now.meta().labels.clone();
@@ -108,11 +108,11 @@ impl SchedulerCache {
         }
     }
 
-    fn sync_nodes(&mut self, world: &World) {
-        let then = std::mem::replace(&mut self.seen.nodes, world.then("nodes"));
+    fn sync_nodes(&mut self, world: &WorldReader<'_>) {
+        let snapshot = std::mem::replace(&mut self.seen.nodes, world.table_snapshot("nodes"));
         let (mut has_topology_change, mut has_image_change) = (false, false);
         let before = self.node_count;
-        for (was, now) in world.changes_since(&then, "nodes") {
+        for (was, now) in world.changes_since(&snapshot, "nodes") {
             let Some(name) = was.or(now).map(|object| object.meta().name.clone()) else { continue };
             let at = self.node_number(&name);
             let attributes = now.and_then(|now| Some(NodeAttributes::from_node(now, now.view::<Node>()?)));
@@ -151,10 +151,10 @@ impl SchedulerCache {
         }
     }
 
-    fn sync_storage(&mut self, world: &World) {
+    fn sync_storage(&mut self, world: &WorldReader<'_>) {
         for (at, resource) in STORAGE.iter().enumerate() {
-            let then = std::mem::replace(&mut self.seen.storage[at], world.then(resource));
-            for (was, now) in world.changes_since(&then, resource) {
+            let snapshot = std::mem::replace(&mut self.seen.storage[at], world.table_snapshot(resource));
+            for (was, now) in world.changes_since(&snapshot, resource) {
                 match (*resource, was.or(now)) {
                     (CLAIMS, Some(claim)) => {
                         self.events.claims.insert(claim.key().path().into());
@@ -168,11 +168,11 @@ impl SchedulerCache {
 
     /// Drops results of pods whose default topology spread may have changed: those in the namespaces of changed Services
     /// and ReplicationControllers.
-    fn sync_owners(&mut self, world: &World) {
+    fn sync_owners(&mut self, world: &WorldReader<'_>) {
         let mut namespaces = BTreeSet::new();
         for (at, resource) in OWNERS.iter().enumerate() {
-            let then = std::mem::replace(&mut self.seen.owners[at], world.then(resource));
-            for (was, now) in world.changes_since(&then, resource) {
+            let snapshot = std::mem::replace(&mut self.seen.owners[at], world.table_snapshot(resource));
+            for (was, now) in world.changes_since(&snapshot, resource) {
                 let selector =
                     |object: &Object| object.view::<Service>().and_then(|one| one.spec.selector.clone());
                 let is_same = was.zip(now).is_some_and(|(was, now)| match *resource {

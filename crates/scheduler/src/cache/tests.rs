@@ -15,13 +15,13 @@ fn put(world: &mut World, resource: &str, namespace: &str, name: &str, object: &
     let revision = Revision(world.revision().0 + 1);
     let bytes = bytes::Bytes::from(json::to_text(object));
     world.put(Object::read(key, revision, Time::EPOCH, bytes).unwrap());
-    world.reach(revision);
+    world.advance_to(revision);
 }
 
 fn remove(world: &mut World, resource: &str, namespace: &str, name: &str) {
     let revision = Revision(world.revision().0 + 1);
     world.remove(&key_of(resource, namespace, name).unwrap(), revision);
-    world.reach(revision);
+    world.advance_to(revision);
 }
 
 fn put_pod(world: &mut World, name: &str, node: &str, affinity: Value) {
@@ -43,7 +43,7 @@ fn many_counters_in_use_are_not_rebuilt_with_every_change() {
         put_pod(&mut world, &name, "n", anti_affinity);
     }
     let mut cache = SchedulerCache::default();
-    cache.sync(&world, |_, _| true);
+    cache.sync(&world.reader(), |_, _| true);
     let counters = cache.counters.list.len();
     assert!(counters > COUNTERS_MAX && cache.counter_usage.counters_after_rebuild == counters);
     // A rebuild would overwrite this.
@@ -51,7 +51,7 @@ fn many_counters_in_use_are_not_rebuilt_with_every_change() {
     cache.requeue_by_hints();
     for i in 0..5 {
         put_pod(&mut world, &format!("more{i}"), "n", Value::Null);
-        cache.sync(&world, |_, _| true);
+        cache.sync(&world.reader(), |_, _| true);
     }
     assert_eq!(cache.counter_usage.counters_after_rebuild, cache.counters.list.len() + 1);
 }
@@ -74,23 +74,23 @@ fn counters_of_queued_pods_are_kept_until_the_pods_are_deleted() {
         put(&mut world, "pods", "a", &name, &value!({"metadata": (metadata), "spec": (spec)}));
     }
     let mut cache = SchedulerCache::default();
-    cache.sync(&world, |_, _| true);
+    cache.sync(&world.reader(), |_, _| true);
     let signatures: Vec<Arc<PodSignature>> =
         cache.signatures.iter().flatten().map(|entry| Arc::clone(&entry.signature)).collect();
     let profile = Profile::new("any");
     for signature in &signatures {
         let constraints =
-            pod_topology_spread::hard_constraints(&mut cache, signature, &profile, &world).unwrap();
+            pod_topology_spread::hard_constraints(&mut cache, signature, &profile, &world.reader()).unwrap();
         assert_eq!(constraints.len(), 1);
     }
     assert_eq!(cache.counters.list.len(), count);
     put_pod(&mut world, "bound", "n", Value::Null);
-    cache.sync(&world, |_, _| true);
+    cache.sync(&world.reader(), |_, _| true);
     assert_eq!(cache.counters.list.len(), count, "dropped while pods are queued");
     for i in 0..count - 10 {
         remove(&mut world, "pods", "a", &format!("p{i}"));
     }
-    cache.sync(&world, |_, _| true);
+    cache.sync(&world.reader(), |_, _| true);
     assert_eq!(cache.counters.list.len(), 0, "unused counters are dropped");
 }
 
@@ -100,7 +100,7 @@ fn rebuilt_counters_requeue_no_pod_and_a_pod_added_later_is_no_exact_hint() {
     put(&mut world, "nodes", "", "n", &value!({"metadata": {"name": "n", "uid": "n"}}));
     put_pod(&mut world, "queued", "", Value::Null);
     let mut cache = SchedulerCache::default();
-    cache.sync(&world, |_, _| true);
+    cache.sync(&world.reader(), |_, _| true);
     let id = *cache.queue.values().next().unwrap() as usize;
     let state = |cache: &SchedulerCache| cache.pods[id].as_ref().unwrap().queue_state.unwrap();
     cache.pods[id].as_mut().unwrap().queue_state =
@@ -110,7 +110,7 @@ fn rebuilt_counters_requeue_no_pod_and_a_pod_added_later_is_no_exact_hint() {
     cache.requeue_by_hints();
     assert!(!state(&cache).is_requeued && !state(&cache).has_exact_hint);
     put_pod(&mut world, "bound", "n", Value::Null);
-    cache.sync(&world, |_, _| true);
+    cache.sync(&world.reader(), |_, _| true);
     cache.requeue_by_hints();
     assert!(state(&cache).is_requeued && !state(&cache).has_exact_hint);
 }
@@ -123,9 +123,9 @@ fn absent_nodes_are_forgotten_and_existing_ones_keep_their_pods() {
     put_pod(&mut world, "stays", "n", Value::Null);
     for i in 0..ABSENT_NODES_MAX + 10 {
         put_pod(&mut world, "stray", &format!("absent{i}"), Value::Null);
-        cache.sync(&world, |_, _| true);
+        cache.sync(&world.reader(), |_, _| true);
         remove(&mut world, "pods", "a", "stray");
-        cache.sync(&world, |_, _| true);
+        cache.sync(&world.reader(), |_, _| true);
     }
     assert!(cache.nodes.len() < ABSENT_NODES_MAX, "{} nodes are known", cache.nodes.len());
     let n = &cache.nodes[cache.node_numbers["n"]];

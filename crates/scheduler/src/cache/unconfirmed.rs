@@ -4,8 +4,8 @@
 //! requeued at once, not after the timeout of the unschedulable queue.
 
 use setpoint_reconcile::Object;
-use setpoint_reconcile::views::condition;
-use setpoint_reconcile::views::pod::Pod;
+use setpoint_views::condition;
+use setpoint_views::pod::Pod;
 
 use super::{PodId, SchedulerCache};
 

@@ -1,8 +1,8 @@
 //! Selection of the pods that a plan attempts, in scheduling order: by priority, and cheap pods before costly ones of the
 //! same priority.
 
-use setpoint_reconcile::World;
-use setpoint_reconcile::views::pod::Pod;
+use setpoint_reconcile::WorldReader;
+use setpoint_views::pod::Pod;
 
 use super::scheduling_cycle::SchedulingCycle;
 use crate::cache::PodId;
@@ -128,7 +128,7 @@ impl SchedulingCycle<'_> {
 }
 
 /// Steps of the search for volumes, as far as they exceed the usual: one claim, and volumes with small node affinity.
-fn volume_steps(claims: usize, world: &World, nodes: usize, large: TermSize) -> u64 {
+fn volume_steps(claims: usize, world: &WorldReader<'_>, nodes: usize, large: TermSize) -> u64 {
     let to_u64 = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let scanned = if claims > 1 { world.count("persistentvolumes") } else { 0 };
     let compared = large.conditions.saturating_mul(to_u64(nodes)).saturating_add(to_u64(scanned));

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::plan::{Note, Subject};
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Act, Failure, Object, Plan, Seed, Seen, World, Write};
+use setpoint_reconcile::{Act, Failure, Object, Plan, Seed, Seen, WorldReader, Write};
+use setpoint_views::pod::Pod;
 
 use super::pod_queue::QueuedPod;
 use super::status::{FailureStatus, status_patch};
@@ -29,7 +29,7 @@ use crate::selection::{self, FitError};
 /// A plan in progress.
 pub(super) struct SchedulingCycle<'a> {
     scheduler: &'a Scheduler,
-    pub(super) world: &'a World,
+    pub(super) world: &'a WorldReader<'a>,
     pub(super) cache: SchedulerCache,
     budgets: DisruptionBudgets<'a>,
     pub(super) now: Time,
@@ -62,7 +62,7 @@ enum PreemptionOutcome {
 impl<'a> SchedulingCycle<'a> {
     pub(super) fn new(
         scheduler: &'a Scheduler,
-        world: &'a World,
+        world: &'a WorldReader<'a>,
         seen: Seen<'_, SchedulerCache>,
         now: Time,
         seed: Seed,

@@ -2,9 +2,9 @@
 
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::views::condition;
-use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Object, Write};
+use setpoint_views::condition;
+use setpoint_views::pod::Pod;
 
 /// Outcome of a failed attempt.
 #[derive(Clone, Copy)]

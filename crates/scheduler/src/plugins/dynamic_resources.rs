@@ -4,9 +4,9 @@
 //! `status.reservedFor`, and binds the pod once that is visible.
 
 use setpoint_api::{Value, value};
-use setpoint_reconcile::views::resource_claim::ResourceClaim;
-use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_reconcile::{Act, Object, WorldReader, Write};
 use setpoint_requirements::node_affinity::NodeSelectorTerm;
+use setpoint_views::resource_claim::ResourceClaim;
 
 use super::{QueueingHint, Rejection};
 use crate::cache::node_info::NodeInfo;
@@ -42,7 +42,7 @@ fn reject(reason: String) -> Rejection {
 ///
 /// # Errors
 /// Rejects every node if a claim is missing or cannot be used by the pod.
-pub fn read_claims(signature: &PodSignature, world: &World) -> Result<ClaimAllocations, Rejection> {
+pub fn read_claims(signature: &PodSignature, world: &WorldReader<'_>) -> Result<ClaimAllocations, Rejection> {
     let mut allocations = ClaimAllocations::default();
     let Some(refs) = &signature.resource_claims else { return Ok(allocations) };
     let ResourceClaimRefs { pod, uid, claims } = &**refs;

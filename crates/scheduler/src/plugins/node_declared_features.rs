@@ -1,6 +1,6 @@
 //! NodeDeclaredFeatures plugin: a node must declare every feature that the pod's spec depends on.
 
-use setpoint_reconcile::views::pod::{Container, Pod};
+use setpoint_views::pod::{Container, Pod};
 
 use super::{QueueingHint, Rejection};
 use crate::cache::node_info::NodeInfo;

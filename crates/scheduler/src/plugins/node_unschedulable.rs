@@ -1,6 +1,6 @@
 //! NodeUnschedulable plugin: a cordoned node gets only pods that tolerate its `unschedulable` taint.
 
-use setpoint_reconcile::views::node::Taint;
+use setpoint_views::node::Taint;
 
 use super::{QueueingHint, Rejection};
 use crate::cache::node_info::NodeInfo;

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use setpoint_api::labels::Selector;
-use setpoint_reconcile::World;
-use setpoint_reconcile::views::replica_set::ReplicaSet;
-use setpoint_reconcile::views::replication_controller::ReplicationController;
-use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::views::stateful_set::StatefulSet;
+use setpoint_reconcile::WorldReader;
+use setpoint_views::replica_set::ReplicaSet;
+use setpoint_views::replication_controller::ReplicationController;
+use setpoint_views::service::Service;
+use setpoint_views::stateful_set::StatefulSet;
 
 use super::{QueueingHint, Rejection, SCORE_MAX};
 use crate::cache::SchedulerCache;
@@ -57,7 +57,7 @@ pub fn hard_constraints(
     cache: &mut SchedulerCache,
     signature: &PodSignature,
     profile: &Profile,
-    world: &World,
+    world: &WorldReader<'_>,
 ) -> Result<Vec<HardSpread>, TooCostly> {
     let defaults = if signature.spread.is_empty() {
         list_default_constraints(signature, profile, world)
@@ -88,7 +88,7 @@ pub fn soft_spread(
     cache: &mut SchedulerCache,
     signature: &PodSignature,
     profile: &Profile,
-    world: &World,
+    world: &WorldReader<'_>,
 ) -> Result<SoftSpread, TooCostly> {
     let has_own = !signature.spread.is_empty();
     let defaults = match (has_own, profile.has_system_defaults) {
@@ -159,7 +159,7 @@ fn pods_selected_by(signature: &PodSignature, selector: &Selector) -> CountedPod
 fn list_default_constraints(
     signature: &PodSignature,
     profile: &Profile,
-    world: &World,
+    world: &WorldReader<'_>,
 ) -> Vec<SpreadConstraint> {
     if profile.default_constraints.is_empty() {
         return Vec::new();
@@ -174,7 +174,7 @@ fn list_default_constraints(
 }
 
 /// Default constraints of a profile with `defaultingType: System`; none if no Service or owner selects the pod.
-fn system_default_constraints(signature: &PodSignature, world: &World) -> Vec<SpreadConstraint> {
+fn system_default_constraints(signature: &PodSignature, world: &WorldReader<'_>) -> Vec<SpreadConstraint> {
     let selector = default_selector(signature, world);
     if selector.is_everything() {
         return Vec::new();
@@ -192,7 +192,7 @@ fn system_default_constraints(signature: &PodSignature, world: &World) -> Vec<Sp
 }
 
 /// Returns the selector of default constraints: the selectors of all Services that match the pod, and of its owner.
-fn default_selector(signature: &PodSignature, world: &World) -> Selector {
+fn default_selector(signature: &PodSignature, world: &WorldReader<'_>) -> Selector {
     let mut labels: Vec<(&str, &str)> = Vec::new();
     for object in world.in_namespace("services", &signature.namespace) {
         let Some(selector) = object.view::<Service>().and_then(|service| service.spec.selector.as_ref())

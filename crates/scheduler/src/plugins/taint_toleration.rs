@@ -1,6 +1,6 @@
 //! TaintToleration plugin: filters nodes by `NoSchedule` and `NoExecute` taints, and scores them by `PreferNoSchedule`.
 
-use setpoint_reconcile::views::node::Taint;
+use setpoint_views::node::Taint;
 
 use super::{QueueingHint, Rejection, SCORE_MAX};
 use crate::cache::node_info::NodeInfo;

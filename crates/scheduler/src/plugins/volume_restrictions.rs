@@ -1,7 +1,7 @@
 //! VolumeRestrictions plugin, for disks that a pod names without a claim: two pods on one node cannot use the same disk,
 //! unless both mount it read-only.
 
-use setpoint_reconcile::views::pod::Disk;
+use setpoint_views::pod::Disk;
 
 use super::{QueueingHint, Rejection};
 use crate::cache::SchedulerCache;

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use setpoint_api::{Key, Value, value};
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::csi_storage_capacity::CsiStorageCapacity;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_reconcile::{Act, Object, WorldReader, Write};
 use setpoint_requirements::node_affinity::NodeSelectorTerm;
+use setpoint_views::csi_storage_capacity::CsiStorageCapacity;
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 
 use super::{QueueingHint, Rejection};
 use crate::cache::SchedulerCache;
@@ -126,7 +126,7 @@ fn reject(reason: String) -> VolumeError {
 /// If every node is rejected, or if the comparison would cost too much.
 pub fn find_requirements(
     signature: &PodSignature,
-    world: &World,
+    world: &WorldReader<'_>,
     nodes: usize,
     volume_affinity: &mut VolumeAffinityCache,
 ) -> Result<VolumeRequirements, VolumeError> {
@@ -147,7 +147,7 @@ pub fn find_requirements(
 }
 
 /// Number of claims of a pod that have no volume yet.
-pub fn count_unbound_claims(signature: &PodSignature, world: &World) -> usize {
+pub fn count_unbound_claims(signature: &PodSignature, world: &WorldReader<'_>) -> usize {
     let is_unbound = |claim: &&VolumeClaimRef| {
         let view = world.view::<PersistentVolumeClaim>(&signature.namespace, &claim.name);
         view.is_some_and(|(_, claim)| claim.spec.volume_name.is_empty())
@@ -157,7 +157,7 @@ pub fn count_unbound_claims(signature: &PodSignature, world: &World) -> usize {
 
 /// Returns the total size of the node affinity of available volumes, of those that are larger than usual.
 #[must_use]
-pub fn measure_large_volumes(world: &World) -> TermSize {
+pub fn measure_large_volumes(world: &WorldReader<'_>) -> TermSize {
     let mut total = TermSize::default();
     let available = world.views::<PersistentVolume>().filter(|(_, volume)| volume.spec.claim_ref.is_none());
     for size in available.map(|(_, volume)| TermSize::of_volume(volume)).filter(|size| size.is_large()) {
@@ -181,7 +181,7 @@ pub fn filter(
     signature: &PodSignature,
     node: &NodeInfo,
     cache: &SchedulerCache,
-    world: &World,
+    world: &WorldReader<'_>,
 ) -> Result<(), Rejection> {
     if signature.claims.is_empty() {
         return Ok(());

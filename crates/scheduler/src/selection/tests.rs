@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use proptest::prelude::*;
 use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
-use setpoint_reconcile::views::pod::Pod as PodView;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, World, WorldReader};
+use setpoint_views::pod::Pod as PodView;
 
 use super::*;
 use crate::preemption::{DisruptionBudgets, PreemptionEvaluator};
@@ -202,7 +202,7 @@ fn is_ours(object: &Object, _: &PodView) -> bool {
 fn results_of(
     object: &Object,
     cache: &mut SchedulerCache,
-    world: &World,
+    world: &WorldReader<'_>,
 ) -> (PodSignature, FilterScoreCache) {
     let signature = PodSignature::new(object, object.view::<PodView>().unwrap());
     let results = FilterScoreCache::new(&signature, cache, world, &Profile::new("default-scheduler"));
@@ -304,13 +304,13 @@ proptest! {
         for (revision, step) in steps.iter().enumerate() {
             apply(step, &mut world, &mut model, revision as u64 + 2);
             let Step::Schedule(new) = step else { continue };
-            cache.sync(&world, is_ours);
+            cache.sync(&world.reader(), is_ours);
             let object = new.object("new", 1, false);
-            let (_, results) = results_of(&object, &mut cache, &world);
+            let (_, results) = results_of(&object, &mut cache, &world.reader());
             prop_assert_eq!(names(&cache, &feasible_nodes(&results, &cache)), model.feasible_nodes(new), "{:?}", new);
             let mut fresh = SchedulerCache::default();
-            fresh.sync(&world, is_ours);
-            let (_, rebuilt) = results_of(&object, &mut fresh, &world);
+            fresh.sync(&world.reader(), is_ours);
+            let (_, rebuilt) = results_of(&object, &mut fresh, &world.reader());
             let chosen = select_node(&results, &cache, 7).map(|node| cache.nodes[node].name.clone());
             prop_assert_eq!(chosen, select_node(&rebuilt, &fresh, 7).map(|node| fresh.nodes[node].name.clone()));
         }
@@ -324,13 +324,13 @@ proptest! {
         let (mut world, mut model) = start();
         let mut cache = SchedulerCache::default();
         let profile = Profile::new("default-scheduler");
-        cache.sync(&world, is_ours);
+        cache.sync(&world.reader(), is_ours);
         let object = new.object("new", 1, false);
-        let (signature, mut kept) = results_of(&object, &mut cache, &world);
+        let (signature, mut kept) = results_of(&object, &mut cache, &world.reader());
         for (revision, step) in steps.iter().enumerate() {
             apply(step, &mut world, &mut model, revision as u64 + 2);
-            cache.sync(&world, is_ours);
-            kept.refresh(&signature, &mut cache, &world, &profile);
+            cache.sync(&world.reader(), is_ours);
+            kept.refresh(&signature, &mut cache, &world.reader(), &profile);
             prop_assert_eq!(names(&cache, &feasible_nodes(&kept, &cache)), model.feasible_nodes(&new));
         }
     }
@@ -346,14 +346,15 @@ proptest! {
             apply(step, &mut world, &mut model, revision as u64 + 2);
         }
         let mut cache = SchedulerCache::default();
-        cache.sync(&world, is_ours);
+        cache.sync(&world.reader(), is_ours);
         let object = new.object("new", 1, false);
-        let (signature, mut results) = results_of(&object, &mut cache, &world);
+        let (signature, mut results) = results_of(&object, &mut cache, &world.reader());
         if !feasible_nodes(&results, &cache).is_empty() {
             return Ok(());
         }
-        let (profile, budgets) = (Profile::new("default-scheduler"), DisruptionBudgets::new(&world));
-        let evaluator = PreemptionEvaluator { signature: &signature, world: &world, profile: &profile, budgets: &budgets, chance: 7 };
+        let (profile, reader) = (Profile::new("default-scheduler"), world.reader());
+        let budgets = DisruptionBudgets::new(&reader);
+        let evaluator = PreemptionEvaluator { signature: &signature, world: &reader, profile: &profile, budgets: &budgets, chance: 7 };
         let before = format!("{:?}", cache.counters);
         let found = evaluator.select_candidate(&mut results, &mut cache);
         if let Ok((node, candidate)) = found {

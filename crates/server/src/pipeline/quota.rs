@@ -15,12 +15,12 @@ use setpoint_api::apply::{FieldPath, FieldSet};
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Value, json, metadata};
-use setpoint_reconcile::quota::{Usage, amounts, is_counted_of, unstated, usage};
-use setpoint_reconcile::views::resource_quota::ResourceQuota;
 use setpoint_reconcile::{Object, View};
 use setpoint_runtime::objects;
 use setpoint_store::commit::CHAIN_COMMITS_MAX;
 use setpoint_store::{Expect, Proposal, Record};
+use setpoint_views::quota::{Usage, amounts, is_counted_of, unstated, usage};
+use setpoint_views::resource_quota::ResourceQuota;
 
 use super::admission;
 use super::update::Subresource;

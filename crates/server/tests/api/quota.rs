@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use setpoint_api::{Entropy, Key, ManualClock, Resource, Time, json, value};
-use setpoint_reconcile::{Act, Engine, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Act, Engine, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_runtime::in_process::Shell;
 use setpoint_server::exchange::Service;
 use setpoint_server::loop_writes::InFlightWrites;
@@ -140,7 +140,7 @@ impl Planner for Maker {
         &WATCHES
     }
 
-    fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let name = |n: usize| format!("own-{n}");
         let maps = Resource::new("configmaps").unwrap();
@@ -167,7 +167,7 @@ fn loop_creating_many_objects_sees_no_conflict() {
     let before = before.table(&maps).map_or(0, setpoint_store::Table::len);
     let counter = AtomicU64::new(1);
     let chance = move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-    let engine = Engine::new(vec![Box::new(Maker)], []);
+    let engine = Engine::new(vec![Box::new(Maker)], setpoint_reconcile::WorldConfig::default());
     let shell = {
         let clock = Arc::new(ManualClock::with_tick(Time::EPOCH, Duration::from_micros(50)));
         let entropy: Arc<Entropy> = Arc::new(chance);

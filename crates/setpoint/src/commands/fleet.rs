@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use setpoint_api::names;
 use setpoint_api::quantity::Quantity;
 use setpoint_node::{Fleet, rules};
-use setpoint_reconcile::views::node::Taint;
+use setpoint_views::node::Taint;
 
 pub use self::kubelets::Kubelets;
 

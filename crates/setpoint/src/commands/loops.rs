@@ -10,6 +10,7 @@ use setpoint_controllers::{Settings, flow_control};
 use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
 use setpoint_scheduler::{Profile, Scheduler, config};
+use setpoint_views::world_config;
 
 use crate::clock::entropy;
 
@@ -67,7 +68,7 @@ impl Choice {
 
     /// Returns the loop with the chosen controllers, which takes part in leader election.
     pub fn engine(&self, settings: &Settings) -> Engine {
-        Engine::new(self.controllers(settings), setpoint_controllers::indexes::all())
+        Engine::new(self.controllers(settings), world_config(setpoint_controllers::indexes::all()))
     }
 
     /// Returns the loop with the chosen controllers, the scheduler, the simulated nodes, and the tasks of
@@ -94,10 +95,10 @@ impl Choice {
             chosen.extend(setpoint_node::planners(nodes));
         }
         if chosen.is_empty() {
-            return Engine::new(own, []).narrow();
+            return Engine::new(own, world_config([])).narrow();
         }
         let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
-        Engine::new(chosen.into_iter().chain(own).collect(), indexes)
+        Engine::new(chosen.into_iter().chain(own).collect(), world_config(indexes))
     }
 
     /// Components that run in a serving process with this choice.
@@ -150,7 +151,7 @@ fn scheduler(config: Option<&SchedulerConfig>) -> Scheduler {
 
 /// Returns the loop with only the scheduler.
 pub fn scheduler_alone(config: Option<&SchedulerConfig>) -> Engine {
-    Engine::new(vec![Box::new(scheduler(config))], [])
+    Engine::new(vec![Box::new(scheduler(config))], world_config([]))
 }
 
 /// Network flags of the controllers, with kube-controller-manager's names.

@@ -14,6 +14,7 @@ use setpoint_reconcile::Engine;
 use setpoint_reconcile::election::Held;
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
+use setpoint_views::world_config;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::fleet::FleetArguments;
@@ -118,7 +119,8 @@ async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
         timing: Default::default(),
         timeout: REQUEST_TIMEOUT,
     };
-    let engine = || Engine::new(setpoint_node::planners(fleet.clone()), setpoint_node::indexes());
+    let engine =
+        || Engine::new(setpoint_node::planners(fleet.clone()), world_config(setpoint_node::indexes()));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
         outcome = remote.run(engine) => outcome.map_err(Into::into),

@@ -19,8 +19,8 @@ mod quotas;
 use std::collections::BTreeMap;
 
 use setpoint_api::{Revision, Time};
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::pod::Pod;
 
 use super::coverage::CoverageMarks;
 use super::ground_truth::CommitChange;
@@ -30,7 +30,7 @@ pub use converged::check_converged;
 /// A commit with its context.
 pub struct CommitContext<'a> {
     /// World after the commit.
-    pub world: &'a World,
+    pub world: &'a WorldReader<'a>,
     /// All changes of the commit.
     pub changes: &'a [CommitChange],
     /// Time of the check.
@@ -56,7 +56,7 @@ pub trait Check {
     ///
     /// # Errors
     /// If the state violates the invariant.
-    fn check_final(&self, _world: &World) -> Result<(), String> {
+    fn check_final(&self, _world: &WorldReader<'_>) -> Result<(), String> {
         Ok(())
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use setpoint_api::resource_types;
 use setpoint_api::{Key, Resource, Revision};
-use setpoint_reconcile::views::node::Node;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, World, WorldReader};
 use setpoint_runtime::objects;
 use setpoint_store::{Cursor, Event, Filter, Store};
+use setpoint_views::node::Node;
 
 use crate::cluster::CommitOrigin;
 
@@ -109,7 +109,7 @@ impl GroundTruth {
     pub fn catch_up(
         &mut self,
         origins: &mut BTreeMap<Revision, CommitOrigin>,
-        mut each: impl FnMut(&World, &[CommitChange]) -> Result<(), String>,
+        mut each: impl FnMut(&WorldReader<'_>, &[CommitChange]) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut events: Vec<(Key, Event)> = Vec::new();
         for (resource, cursor) in &mut self.cursors {
@@ -122,7 +122,7 @@ impl GroundTruth {
         for commit in events.chunk_by(|(_, a), (_, b)| a.revision() == b.revision()) {
             let changes: Vec<CommitChange> =
                 commit.iter().map(|one| self.apply_event(one, origins)).collect();
-            each(&self.world, &changes)?;
+            each(&self.world.reader(), &changes)?;
         }
         origins.clear();
         Ok(())

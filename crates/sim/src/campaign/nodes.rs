@@ -5,8 +5,8 @@
 
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Jump, Object, Seed, Sent, World};
+use setpoint_reconcile::{Jump, Object, Seed, Sent, WorldReader};
+use setpoint_views::pod::Pod;
 
 use super::checks::{is_active, pod};
 use super::coverage::CoverageMarks;
@@ -99,7 +99,7 @@ impl NodeLoop {
     }
 
     /// Does part of the work that is due, on events that may lag.
-    pub fn work_some(&mut self, cluster: &mut Cluster, world: &World, marks: &mut CoverageMarks) {
+    pub fn work_some(&mut self, cluster: &mut Cluster, world: &WorldReader<'_>, marks: &mut CoverageMarks) {
         self.with_loop(cluster, |cluster| {
             if cluster.rng.u8(..4) == 0 {
                 cluster.observe_some()
@@ -143,7 +143,12 @@ impl NodeLoop {
     }
 
     /// Injects a fault into a node, or into the process of the nodes.
-    pub fn inject_fault(&mut self, cluster: &mut Cluster, world: &World, marks: &mut CoverageMarks) {
+    pub fn inject_fault(
+        &mut self,
+        cluster: &mut Cluster,
+        world: &WorldReader<'_>,
+        marks: &mut CoverageMarks,
+    ) {
         match cluster.rng.u8(..10) {
             0 => {
                 self.restart(cluster);
@@ -167,7 +172,7 @@ impl NodeLoop {
         &mut self,
         cluster: &mut Cluster,
         node: &Object,
-        world: &World,
+        world: &WorldReader<'_>,
         marks: &mut CoverageMarks,
     ) {
         let name = node.key().name();
@@ -196,7 +201,7 @@ impl NodeLoop {
     }
 
     /// Switches all nodes on.
-    pub fn heal(&mut self, cluster: &mut Cluster, world: &World) {
+    pub fn heal(&mut self, cluster: &mut Cluster, world: &WorldReader<'_>) {
         for node in world.all("nodes").filter(|node| !is_on(node)) {
             set_power(cluster, node.key().name(), "on", !is_partitioned(node));
         }
@@ -239,7 +244,7 @@ fn set_power(cluster: &mut Cluster, name: &str, power: &str, boots: bool) -> boo
 }
 
 /// Evicts a pod from a node under resource pressure, as a kubelet does.
-fn evict_for_pressure(cluster: &mut Cluster, world: &World, marks: &mut CoverageMarks) {
+fn evict_for_pressure(cluster: &mut Cluster, world: &WorldReader<'_>, marks: &mut CoverageMarks) {
     let is_here = |object: &&Object| {
         let node = pod(object).and_then(|pod| world.find("nodes", "", &pod.spec.node_name));
         is_active(object) && node.is_some_and(is_on)
@@ -258,7 +263,7 @@ fn evict_for_pressure(cluster: &mut Cluster, world: &World, marks: &mut Coverage
 }
 
 /// Marks a quarter of the pods with `restartPolicy: Never` to fail.
-fn mark_pods_to_fail(cluster: &mut Cluster, world: &World) {
+fn mark_pods_to_fail(cluster: &mut Cluster, world: &WorldReader<'_>) {
     let is_to_fail = |object: &&Object| {
         let ends = |pod: &Pod| pod.spec.restart_policy == "Never" && !pod.is_finished();
         pod(object).is_some_and(ends)

@@ -149,7 +149,7 @@ impl CampaignRun {
             }
             Action::Wait => self.wait(),
             Action::Nodes => {
-                self.nodes.work_some(&mut self.cluster, &self.ground_truth.world, &mut self.marks)
+                self.nodes.work_some(&mut self.cluster, &self.ground_truth.world.reader(), &mut self.marks)
             }
             Action::Edit => self.edit(),
             Action::RivalWrite => self.write_as_rival(),
@@ -165,7 +165,7 @@ impl CampaignRun {
             Action::FillDisk => self.machine.set_disk_full(!self.calm),
             Action::FreeDisk => self.machine.set_disk_full(false),
             Action::NodeFault => {
-                self.nodes.inject_fault(&mut self.cluster, &self.ground_truth.world, &mut self.marks)
+                self.nodes.inject_fault(&mut self.cluster, &self.ground_truth.world.reader(), &mut self.marks)
             }
             Action::DeliverLateWrites => {
                 self.candidates.deliver_late_writes(&mut self.cluster, false, &mut self.marks)
@@ -364,7 +364,7 @@ impl CampaignRun {
         self.set_clock_right();
         self.machine.set_disk_full(false);
         self.machine.disarm_power_cut();
-        self.nodes.heal(&mut self.cluster, &self.ground_truth.world);
+        self.nodes.heal(&mut self.cluster, &self.ground_truth.world.reader());
         users::end_edits(&mut self.session());
         let end = self.cluster.now.after(CONVERGENCE_MAX);
         self.run_for(CHECK_INTERVAL)?;
@@ -397,7 +397,7 @@ impl CampaignRun {
         if !self.candidates.can_act(&self.cluster) {
             return Err("no candidate leads".to_owned());
         }
-        let world = &self.ground_truth.world;
+        let world = &self.ground_truth.world.reader();
         checks::check_converged(world)?;
         self.checks.iter().try_for_each(|check| check.check_final(world))?;
         let gaps = self.cluster.engine.gaps(self.cluster.now, Seed(7));
@@ -515,7 +515,7 @@ impl CampaignRun {
     /// are left out, since their number is random.
     #[must_use]
     pub fn final_state(&self) -> BTreeMap<String, usize> {
-        let world = &self.ground_truth.world;
+        let world = &self.ground_truth.world.reader();
         let mut place = BTreeMap::new();
         for object in world.resources().flat_map(|resource| world.all(resource.as_str())) {
             let owner = object.meta().owner_references.first();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::{Revision, json};
-use setpoint_reconcile::Write;
 use setpoint_reconcile::planner::key_of;
+use setpoint_reconcile::{World, Write};
 
 use super::*;
 use crate::filter_score_cache::FilterScoreCache;
@@ -15,7 +15,7 @@ fn put(world: &mut World, resource: &str, namespace: &str, name: &str, object: &
     let revision = Revision(world.revision().0 + 1);
     let bytes = bytes::Bytes::from(json::to_text(object));
     world.put(Object::read(key, revision, Time::EPOCH, bytes).unwrap());
-    world.reach(revision);
+    world.advance_to(revision);
 }
 
 fn put_pod(world: &mut World, name: &str, created: &str, node: &str, mut spec: Value) {
@@ -72,7 +72,7 @@ fn bound(plan: &Plan<SchedulerCache>) -> Vec<String> {
     names.collect()
 }
 
-fn plan(world: &World, memo: SchedulerCache) -> Plan<SchedulerCache> {
+fn plan(world: &WorldReader<'_>, memo: SchedulerCache) -> Plan<SchedulerCache> {
     let (scheduler, answers) = (Scheduler::default(), BTreeMap::new());
     let seen = Seen { memo, answers: &answers, failure: None };
     scheduler.plan_owning(&scheduler_key().unwrap(), world, seen, Time::from_seconds(1_800_000_000), Seed(7))
@@ -85,13 +85,13 @@ fn plain_pod_is_bound_in_the_first_plan_before_three_older_costly_pods() {
         put_pod(&mut world, name, "00", "", anti_affinity(terms(10_000, name)));
     }
     put_pod(&mut world, "plain", "01", "", value!({}));
-    let first = plan(&world, SchedulerCache::default());
+    let first = plan(&world.reader(), SchedulerCache::default());
     assert_eq!(bound(&first), ["plain"]);
     assert_eq!(first.memo.counters.list.len(), 0, "no counters for queued pods");
     put_pod(&mut world, "plain", "01", "n000", value!({}));
     let (mut memo, mut later) = (first.memo, Vec::new());
     for _ in 0..3 {
-        let next = plan(&world, memo);
+        let next = plan(&world.reader(), memo);
         later.extend(bound(&next));
         for name in bound(&next) {
             put_pod(&mut world, &name, "00", "n001", anti_affinity(terms(10_000, &name)));
@@ -108,7 +108,7 @@ fn costly_pod_is_attempted_beside_cheap_pods_after_enough_deferred_plans() {
     let (mut memo, mut plans) = (SchedulerCache::default(), 0);
     loop {
         put_pod(&mut world, &format!("plain{plans}"), "01", "", value!({}));
-        let next = plan(&world, memo);
+        let next = plan(&world.reader(), memo);
         let names = bound(&next);
         assert!(names.contains(&format!("plain{plans}")), "{names:?}");
         put_pod(&mut world, &format!("plain{plans}"), "01", "n000", value!({}));
@@ -130,11 +130,11 @@ fn results_of(bound: &[Value], spec: Value) -> (SchedulerCache, FilterScoreCache
     }
     put_pod(&mut world, "new", "00", "", spec);
     let mut cache = SchedulerCache::default();
-    cache.sync(&world, |_, _| true);
+    cache.sync(&world.reader(), |_, _| true);
     let id = cache.pod_id(&key_of("pods", "default", "new").unwrap()).unwrap();
     let signature = std::sync::Arc::clone(cache.signature_of(id).unwrap());
     let results =
-        FilterScoreCache::new(&signature, &mut cache, &world, &Profile::new(DEFAULT_SCHEDULER_NAME));
+        FilterScoreCache::new(&signature, &mut cache, &world.reader(), &Profile::new(DEFAULT_SCHEDULER_NAME));
     (cache, results)
 }
 
@@ -248,7 +248,7 @@ fn world_of_volumes(claims: usize, volumes: usize, terms: usize, values: usize) 
     world
 }
 
-fn volume_results(world: &World) -> (SchedulerCache, FilterScoreCache) {
+fn volume_results(world: &WorldReader<'_>) -> (SchedulerCache, FilterScoreCache) {
     let mut cache = SchedulerCache::default();
     cache.sync(world, |_, _| true);
     let id = cache.pod_id(&key_of("pods", "default", "claims").unwrap()).unwrap();
@@ -260,7 +260,7 @@ fn volume_results(world: &World) -> (SchedulerCache, FilterScoreCache) {
 #[test]
 fn node_affinity_of_a_volume_is_parsed_once_for_all_claims() {
     let world = world_of_volumes(10, 20, 3, 5);
-    let (cache, results) = volume_results(&world);
+    let (cache, results) = volume_results(&world.reader());
     assert!(!results.is_too_costly);
     assert!(results.select_node(&cache, 1).is_some(), "the node reaches every volume");
     assert_eq!(cache.volume_affinity.parsed_volumes(), 20, "not once for each of 10 claims");
@@ -270,13 +270,13 @@ fn node_affinity_of_a_volume_is_parsed_once_for_all_claims() {
 #[test]
 fn volumes_with_very_many_values_are_not_parsed_and_the_pod_is_rejected() {
     let mut world = world_of_volumes(50, 230, 10, 1_000);
-    let (cache, results) = volume_results(&world);
+    let (cache, results) = volume_results(&world.reader());
     assert!(results.is_too_costly && results.select_node(&cache, 1).is_none());
     assert!(cache.volume_affinity.parsed_volumes() < 230);
     let message = crate::selection::diagnose(&results, &cache).message;
     assert!(message.contains("its volumes have too many node affinity terms"), "{message}");
     put_pod(&mut world, "plain", "01", "", value!({}));
-    let first = plan(&world, SchedulerCache::default());
+    let first = plan(&world.reader(), SchedulerCache::default());
     assert_eq!(bound(&first), ["plain"], "the costly pod comes later");
     assert_eq!(
         first.memo.volume_affinity.parsed_volumes(),
@@ -287,6 +287,6 @@ fn volumes_with_very_many_values_are_not_parsed_and_the_pod_is_rejected() {
 
 #[test]
 fn search_for_very_many_claims_is_rejected_before_it_starts() {
-    let (cache, results) = volume_results(&world_of_volumes(2_700, 2_400, 1, 1));
+    let (cache, results) = volume_results(&world_of_volumes(2_700, 2_400, 1, 1).reader());
     assert!(results.is_too_costly && cache.volume_affinity.parsed_volumes() == 0);
 }

@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use setpoint_reconcile::World;
-use setpoint_reconcile::views::csi_driver::CsiDriver;
-use setpoint_reconcile::views::csi_node::CsiNode;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::storage_class::StorageClass;
-use setpoint_reconcile::views::volume_attachment::VolumeAttachment;
+use setpoint_reconcile::WorldReader;
+use setpoint_views::csi_driver::CsiDriver;
+use setpoint_views::csi_node::CsiNode;
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::storage_class::StorageClass;
+use setpoint_views::volume_attachment::VolumeAttachment;
 
 use super::super::{QueueingHint, Rejection};
 use crate::cache::SchedulerCache;
@@ -45,7 +45,7 @@ enum VolumeId<'a> {
 
 impl VolumeLimits {
     /// Reads the drivers of a pod's volumes and their attachments.
-    pub fn new(signature: &PodSignature, world: &World) -> VolumeLimits {
+    pub fn new(signature: &PodSignature, world: &WorldReader<'_>) -> VolumeLimits {
         let mut limits = VolumeLimits::default();
         for (driver, _) in volumes(signature, world) {
             let spec = world.view::<CsiDriver>("", driver).map(|(_, driver)| &driver.spec);
@@ -79,7 +79,7 @@ impl VolumeLimits {
         signature: &PodSignature,
         node: &NodeInfo,
         cache: &SchedulerCache,
-        world: &World,
+        world: &WorldReader<'_>,
     ) -> Result<(), Rejection> {
         if self.drivers.is_empty() {
             return Ok(());
@@ -112,7 +112,7 @@ impl VolumeLimits {
         signature: &PodSignature,
         node: &NodeInfo,
         cache: &SchedulerCache,
-        world: &World,
+        world: &WorldReader<'_>,
     ) -> bool {
         let existing = node.pods.iter().filter_map(|id| cache.signature_of(*id));
         let mut all: BTreeSet<VolumeId<'_>> =
@@ -133,7 +133,7 @@ impl VolumeLimits {
 /// CSI volumes of a pod, each with its driver.
 fn volumes<'a>(
     signature: &'a PodSignature,
-    world: &'a World,
+    world: &'a WorldReader<'a>,
 ) -> impl Iterator<Item = (&'a str, VolumeId<'a>)> {
     signature.claims.iter().filter_map(|claim| volume_of_claim(&signature.namespace, &claim.name, world))
 }
@@ -141,7 +141,7 @@ fn volumes<'a>(
 fn volumes_of_driver<'a>(
     signature: &'a PodSignature,
     driver: &'a str,
-    world: &'a World,
+    world: &'a WorldReader<'a>,
 ) -> impl Iterator<Item = VolumeId<'a>> {
     volumes(signature, world).filter(move |(of, _)| *of == driver).map(|(_, id)| id)
 }
@@ -149,7 +149,7 @@ fn volumes_of_driver<'a>(
 fn volume_of_claim<'a>(
     namespace: &'a str,
     name: &'a str,
-    world: &'a World,
+    world: &'a WorldReader<'a>,
 ) -> Option<(&'a str, VolumeId<'a>)> {
     let (object, claim) = world.view::<PersistentVolumeClaim>(namespace, name)?;
     if let Some((_, volume)) = world.view::<PersistentVolume>("", &claim.spec.volume_name) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use setpoint_api::{Key, Revision, Value};
 use setpoint_reconcile::Object;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_requirements::node_affinity::NodeSelectorTerm;
+use setpoint_views::persistent_volume::PersistentVolume;
 
 use crate::cost::VOLUME_VALUES_MAX;
 

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use setpoint_api::quantity::Quantity;
 use setpoint_api::{Key, Value, value};
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::views::csi_driver::CsiDriver;
-use setpoint_reconcile::views::csi_storage_capacity::CsiStorageCapacity;
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::storage_class::StorageClass;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
 use setpoint_requirements::node_affinity::NodeSelectorTerm;
+use setpoint_views::csi_driver::CsiDriver;
+use setpoint_views::csi_storage_capacity::CsiStorageCapacity;
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::storage_class::StorageClass;
 
 use super::node_terms::{TermSize, VolumeAffinityCache, VolumeNodeTerms};
 use super::{
@@ -29,7 +29,7 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// Search for the volumes of one pod.
 pub(super) struct VolumeSearch<'a> {
-    world: &'a World,
+    world: &'a WorldReader<'a>,
     cost: VolumeCost,
     volume_affinity: &'a mut VolumeAffinityCache,
     /// Volumes whose values are already in `cost`.
@@ -40,7 +40,7 @@ pub(super) struct VolumeSearch<'a> {
 
 impl<'a> VolumeSearch<'a> {
     pub(super) fn new(
-        world: &'a World,
+        world: &'a WorldReader<'a>,
         cost: VolumeCost,
         volume_affinity: &'a mut VolumeAffinityCache,
     ) -> VolumeSearch<'a> {
@@ -208,7 +208,7 @@ fn find_capacities(
     claim: &PersistentVolumeClaim,
     class_name: &str,
     class: &StorageClass,
-    world: &World,
+    world: &WorldReader<'_>,
 ) -> Option<Vec<Object>> {
     let (_, driver) = world.view::<CsiDriver>("", &class.provisioner)?;
     let reports_capacity = driver.spec.storage_capacity == Some(true);

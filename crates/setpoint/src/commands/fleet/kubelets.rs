@@ -15,13 +15,13 @@ use setpoint_node::fleet::{FLEET, Power};
 use setpoint_node::rules::file::Rule;
 use setpoint_node::{Fleet, logs, nodes, published};
 use setpoint_reconcile::Object;
-use setpoint_reconcile::views::node::SIMULATED;
 use setpoint_runtime::objects;
 use setpoint_runtime::queries::usage::{
     ContainerUsage, NOT_SERVED_ERROR, UsageSample, UsageSelector, UsageSource,
 };
 use setpoint_server::nodes::{ContainerLog, LogSource};
 use setpoint_store::{Record, Snapshot, Store};
+use setpoint_views::node::SIMULATED;
 
 use crate::clock::SystemClock;
 use crate::commands::logging::Rings;

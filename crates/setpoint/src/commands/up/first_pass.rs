@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use setpoint_api::Key;
 use setpoint_reconcile::Engine;
 use setpoint_reconcile::engine::FirstPass;
+use setpoint_views::world_config;
 
 use super::say;
 use crate::commands::loops::{Choice, SCHEDULER};
@@ -151,7 +152,7 @@ pub fn guard(engine: Engine, data_dir: Option<&Path>, choice: &Choice) -> Engine
     }
     say(format_args!("{line}"));
     tracing::error!("{line}");
-    Engine::new(Vec::new(), []).narrow().with_notice(line)
+    Engine::new(Vec::new(), world_config([])).narrow().with_notice(line)
 }
 
 /// Returns the message for operators in safe mode; `None` if the controller that crashed is not chosen.

@@ -1,19 +1,19 @@
 //! Converged state: every workload has its desired pods, and its status is up to date.
 
 use setpoint_api::Value;
-use setpoint_reconcile::views::daemon_set::DaemonSet;
-use setpoint_reconcile::views::deployment::Deployment;
-use setpoint_reconcile::views::endpoint_slice::EndpointSlice;
-use setpoint_reconcile::views::ip_address::IpAddress;
-use setpoint_reconcile::views::job::Job;
-use setpoint_reconcile::views::node::Node;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::pod_disruption_budget::PodDisruptionBudget;
-use setpoint_reconcile::views::replica_set::ReplicaSet;
-use setpoint_reconcile::views::replication_controller::ReplicationController;
-use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::views::stateful_set::StatefulSet;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::daemon_set::DaemonSet;
+use setpoint_views::deployment::Deployment;
+use setpoint_views::endpoint_slice::EndpointSlice;
+use setpoint_views::ip_address::IpAddress;
+use setpoint_views::job::Job;
+use setpoint_views::node::Node;
+use setpoint_views::pod::Pod;
+use setpoint_views::pod_disruption_budget::PodDisruptionBudget;
+use setpoint_views::replica_set::ReplicaSet;
+use setpoint_views::replication_controller::ReplicationController;
+use setpoint_views::service::Service;
+use setpoint_views::stateful_set::StatefulSet;
 
 use super::{is_active, is_healthy, size};
 use crate::campaign::nodes::NAMES;
@@ -24,8 +24,8 @@ type CheckResult = Result<(), String>;
 ///
 /// # Errors
 /// Describes the first object that is not converged.
-pub fn check_converged(world: &World) -> CheckResult {
-    let checks: [fn(&World) -> CheckResult; 10] = [
+pub fn check_converged(world: &WorldReader<'_>) -> CheckResult {
+    let checks: [fn(&WorldReader<'_>) -> CheckResult; 10] = [
         check_nodes,
         check_deployments,
         check_sets,
@@ -48,13 +48,13 @@ fn expect_equal(object: &Object, what: &str, numbers: &[i64], wanted: i64) -> Ch
     Err(format!("{}: expected {wanted} {what}, found {numbers:?}", object.key()))
 }
 
-fn pods_of(world: &World, object: &Object) -> (i64, i64) {
+fn pods_of(world: &WorldReader<'_>, object: &Object) -> (i64, i64) {
     let pods = || world.owned(&object.meta().uid, "pods");
     (size(pods().filter(|pod| is_active(pod)).count()), size(pods().filter(|pod| is_healthy(pod)).count()))
 }
 
 /// All nodes exist, are ready and have no taints.
-fn check_nodes(world: &World) -> CheckResult {
+fn check_nodes(world: &WorldReader<'_>) -> CheckResult {
     NAMES.iter().try_for_each(|name| match world.view::<Node>("", name) {
         Some((_, node)) if node.is_ready() && node.spec.taints.is_empty() => Ok(()),
         found => Err(format!(
@@ -64,7 +64,7 @@ fn check_nodes(world: &World) -> CheckResult {
     })
 }
 
-fn check_deployments(world: &World) -> CheckResult {
+fn check_deployments(world: &WorldReader<'_>) -> CheckResult {
     world.views::<Deployment>().try_for_each(|(object, deployment)| {
         let status = &deployment.status;
         expect_equal(
@@ -81,7 +81,7 @@ fn check_deployments(world: &World) -> CheckResult {
     })
 }
 
-fn check_sets(world: &World) -> CheckResult {
+fn check_sets(world: &WorldReader<'_>) -> CheckResult {
     let sets = world.views::<ReplicaSet>();
     let controllers = world.views::<ReplicationController>().map(|(object, view)| (object, &view.0));
     sets.chain(controllers).try_for_each(|(object, set)| {
@@ -90,7 +90,7 @@ fn check_sets(world: &World) -> CheckResult {
     })
 }
 
-fn check_stateful_sets(world: &World) -> CheckResult {
+fn check_stateful_sets(world: &WorldReader<'_>) -> CheckResult {
     world.views::<StatefulSet>().try_for_each(|(object, set)| {
         let (active, healthy) = pods_of(world, object);
         let reported = [set.status.replicas, set.status.ready_replicas];
@@ -98,7 +98,7 @@ fn check_stateful_sets(world: &World) -> CheckResult {
     })
 }
 
-fn check_daemon_sets(world: &World) -> CheckResult {
+fn check_daemon_sets(world: &WorldReader<'_>) -> CheckResult {
     world.views::<DaemonSet>().try_for_each(|(object, set)| {
         let (active, healthy) = pods_of(world, object);
         let nodes = size(world.count("nodes"));
@@ -107,7 +107,7 @@ fn check_daemon_sets(world: &World) -> CheckResult {
     })
 }
 
-fn check_jobs(world: &World) -> CheckResult {
+fn check_jobs(world: &WorldReader<'_>) -> CheckResult {
     world.views::<Job>().try_for_each(|(object, job)| match job.status.finish() {
         None if !is_suspended(job) => Err(format!("{} is not finished: {:?}", object.key(), job.status)),
         Some(_) if job.spec.ttl_seconds_after_finished.is_some() => {
@@ -117,7 +117,7 @@ fn check_jobs(world: &World) -> CheckResult {
     })
 }
 
-fn check_budgets(world: &World) -> CheckResult {
+fn check_budgets(world: &WorldReader<'_>) -> CheckResult {
     world.views::<PodDisruptionBudget>().try_for_each(|(object, budget)| {
         // A budget that cannot determine the expected pods, because some have no controller, reports `SyncFailed` and
         // no counts.
@@ -136,7 +136,7 @@ fn check_budgets(world: &World) -> CheckResult {
 }
 
 /// EndpointSlices of every Service contain exactly the pods that it selects.
-fn check_services(world: &World) -> CheckResult {
+fn check_services(world: &WorldReader<'_>) -> CheckResult {
     world.views::<Service>().try_for_each(|(object, service)| {
         let Some(selector) = &service.spec.selector else { return Ok(()) };
         let namespace = &object.meta().namespace;
@@ -164,7 +164,7 @@ fn check_services(world: &World) -> CheckResult {
 }
 
 /// Every IPAddress belongs to a Service.
-fn check_addresses(world: &World) -> CheckResult {
+fn check_addresses(world: &WorldReader<'_>) -> CheckResult {
     world.views::<IpAddress>().try_for_each(|(object, address)| {
         let has_owner = |(namespace, name): (&str, &str)| world.find("services", namespace, name).is_some();
         match address.service() {
@@ -181,9 +181,9 @@ fn is_suspended(job: &Job) -> bool {
 
 /// Deleted objects are gone. Exceptions are claims in use, and pods of a suspended Job: the last failure of an index
 /// is counted when its next pod is created.
-fn check_deleted_objects(world: &World) -> CheckResult {
+fn check_deleted_objects(world: &WorldReader<'_>) -> CheckResult {
     let is_kept = |object: &Object| {
-        let job = object.meta().controller().and_then(|owner| world.identified(&owner.uid));
+        let job = object.meta().controller().and_then(|owner| world.get_by_uid(&owner.uid));
         job.and_then(|job| job.view::<Job>()).is_some_and(is_suspended)
     };
     let resources = world.resources().filter(|resource| resource.as_str() != "persistentvolumeclaims");

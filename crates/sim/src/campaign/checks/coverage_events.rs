@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use setpoint_reconcile::Object;
-use setpoint_reconcile::views::condition;
-use setpoint_reconcile::views::node::Node;
-use setpoint_reconcile::views::pod::Pod;
+use setpoint_views::condition;
+use setpoint_views::node::Node;
+use setpoint_views::pod::Pod;
 
 use super::{Check, CommitContext, is_active, pod};
 use crate::campaign::coverage::CoverageMarks;

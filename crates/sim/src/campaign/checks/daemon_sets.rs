@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use setpoint_reconcile::Object;
-use setpoint_reconcile::views::daemon_set::DaemonSet;
+use setpoint_views::daemon_set::DaemonSet;
 
 use super::placement::target_node;
 use super::{Check, CommitContext, ValueHistory, is_active, pod, size};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use setpoint_api::Revision;
 use setpoint_reconcile::Object;
-use setpoint_reconcile::views::pod_disruption_budget::PodDisruptionBudget;
+use setpoint_views::pod_disruption_budget::PodDisruptionBudget;
 
 use super::{Check, CommitContext, is_healthy, size};
 use crate::campaign::coverage::CoverageMarks;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use setpoint_api::Revision;
 use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
-use setpoint_reconcile::{Meta, World};
+use setpoint_reconcile::{Meta, WorldReader};
 
 use super::{Check, CommitContext};
 use crate::campaign::coverage::CoverageMarks;
@@ -53,7 +53,7 @@ impl Check for GarbageCollection {
         marks.record("garbage was collected");
         let before = change.before.as_ref().map_or(meta, |before| before.meta());
         for owner in &before.owner_references {
-            let found = context.world.identified(&owner.uid);
+            let found = context.world.get_by_uid(&owner.uid);
             // The propagation policy may have changed after the world that the collector planned on.
             if self.foreground_deleted.get(&owner.uid).is_some_and(|until| *until > change.seen) {
                 continue;
@@ -74,12 +74,12 @@ impl Check for GarbageCollection {
         Ok(())
     }
 
-    fn check_final(&self, world: &World) -> Result<(), String> {
+    fn check_final(&self, world: &WorldReader<'_>) -> Result<(), String> {
         let objects = world.resources().flat_map(|resource| world.all(resource.as_str()));
         for object in objects.filter(|object| object.key().resource().as_str() != "events") {
             let (key, meta) = (object.key(), object.meta());
             let owners = &meta.owner_references;
-            if !owners.is_empty() && owners.iter().all(|owner| world.identified(&owner.uid).is_none()) {
+            if !owners.is_empty() && owners.iter().all(|owner| world.get_by_uid(&owner.uid).is_none()) {
                 return Err(format!("{key} is leaked: {:?} is gone", owners[0]));
             }
             let is_missing = |name: &str| world.find("namespaces", "", name).is_none();

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use setpoint_reconcile::views::condition;
-use setpoint_reconcile::views::job::Job;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::condition;
+use setpoint_views::job::Job;
 
 use super::{Check, CommitContext, pod, size};
 use crate::campaign::coverage::CoverageMarks;
@@ -120,7 +120,7 @@ impl Check for JobCounts {
         }
     }
 
-    fn check_final(&self, world: &World) -> Result<(), String> {
+    fn check_final(&self, world: &WorldReader<'_>) -> Result<(), String> {
         for (object, job) in world.views::<Job>() {
             let Some(ended) = self.ended.get(&object.meta().uid) else { continue };
             let counted = job.status.succeeded.unwrap_or(0) + job.status.failed.unwrap_or(0);

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use setpoint_reconcile::views::deployment::Deployment;
-use setpoint_reconcile::views::replica_set::ReplicaSet;
-use setpoint_reconcile::views::replication_controller::ReplicationController;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::deployment::Deployment;
+use setpoint_views::replica_set::ReplicaSet;
+use setpoint_views::replication_controller::ReplicationController;
 
 use super::{Check, CommitContext, ValueHistory, is_active, size};
 use crate::campaign::coverage::CoverageMarks;
@@ -86,7 +86,7 @@ impl MaxReplicas {
     }
 
     /// Sum of the replicas of a Deployment's sets.
-    fn total(&self, world: &World, uid: &str) -> i64 {
+    fn total(&self, world: &WorldReader<'_>, uid: &str) -> i64 {
         let sets = world.owned(uid, "replicasets.apps");
         sets.filter(|set| !self.exempt.contains(&set.meta().uid)).filter_map(replicas).sum()
     }
@@ -125,7 +125,7 @@ impl MaxReplicas {
                 change.key
             ));
         }
-        let wanted = context.world.identified(&owner.uid).and_then(|one| one.view::<Deployment>());
+        let wanted = context.world.get_by_uid(&owner.uid).and_then(|one| one.view::<Deployment>());
         if wanted.is_some_and(|deployment| total > deployment.spec.replicas) {
             marks.record("rollout surged");
         }

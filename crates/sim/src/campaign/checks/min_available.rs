@@ -1,9 +1,9 @@
 //! Lower bound of available pods, in calm runs: when a Deployment scales a set down, enough of the currently available
 //! pods remain.
 
-use setpoint_reconcile::views::deployment::Deployment;
-use setpoint_reconcile::views::replica_set::ReplicaSet;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::deployment::Deployment;
+use setpoint_views::replica_set::ReplicaSet;
 
 use super::max_replicas::replicas;
 use super::{Check, CommitContext, ValueHistory, is_active, pod, size};
@@ -32,7 +32,7 @@ fn min_available(deployment: &Deployment) -> i64 {
 }
 
 /// Available pods that remain if a set is scaled to `wanted`: unavailable ones are deleted first.
-fn serving(world: &World, set: &Object, wanted: i64, context: &CommitContext<'_>) -> i64 {
+fn serving(world: &WorldReader<'_>, set: &Object, wanted: i64, context: &CommitContext<'_>) -> i64 {
     let min_ready_seconds = set.view::<ReplicaSet>().map_or(0, |set| set.spec.min_ready_seconds);
     let pods = world.owned(&set.meta().uid, "pods").filter(|pod| is_active(pod));
     let serving =

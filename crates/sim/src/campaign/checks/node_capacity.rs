@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::quantity::Quantity;
-use setpoint_reconcile::views::node::Node;
-use setpoint_reconcile::views::pod::{ContainerPort, Pod};
+use setpoint_views::node::Node;
+use setpoint_views::pod::{ContainerPort, Pod};
 
 use super::{Check, CommitContext, pod, size};
 use crate::campaign::coverage::CoverageMarks;
@@ -148,7 +148,8 @@ mod tests {
             is_late: false,
         };
         let changes = [change];
-        let context = CommitContext { world: &world, changes: &changes, now: Time::EPOCH, calm: true };
+        let context =
+            CommitContext { world: &world.reader(), changes: &changes, now: Time::EPOCH, calm: true };
         NodeCapacity.check_change(&changes[0], &context, &mut CoverageMarks::default())
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use setpoint_reconcile::views::stateful_set::StatefulSet;
+use setpoint_views::stateful_set::StatefulSet;
 
 use super::{Check, CommitContext, is_healthy, pod};
 use crate::campaign::coverage::CoverageMarks;
@@ -23,7 +23,7 @@ impl Check for OrderedCreation {
         let is_created =
             change.is_of("pods") && change.is_creation() && &*change.by == "statefulset-controller";
         let Some(owner) = change.object().meta().controller().filter(|_| is_created) else { return Ok(()) };
-        let Some(set) = context.world.identified(&owner.uid) else { return Ok(()) };
+        let Some(set) = context.world.get_by_uid(&owner.uid) else { return Ok(()) };
         let Some(view) = set.view::<StatefulSet>() else { return Ok(()) };
         let name = &change.object().meta().name;
         let Some(ordinal) = name.rsplit('-').next().and_then(|number| number.parse::<i64>().ok()) else {
@@ -67,7 +67,7 @@ impl Check for OnePodPerOrdinal {
             // The containers of a removed node are taken as gone, and a connected node stops pods that no longer
             // exist.
             if !is_partitioned(name) {
-                self.running.retain(|uid, (_, node)| node != name || context.world.identified(uid).is_some());
+                self.running.retain(|uid, (_, node)| node != name || context.world.get_by_uid(uid).is_some());
             }
         }
         let object = change.object();
@@ -93,7 +93,7 @@ impl Check for OnePodPerOrdinal {
 #[cfg(test)]
 mod tests {
     use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
-    use setpoint_reconcile::{Object, World};
+    use setpoint_reconcile::{Object, World, WorldReader};
 
     use super::*;
     use crate::campaign::nodes::POWER;
@@ -120,7 +120,7 @@ mod tests {
 
     fn check(
         ordinals: &mut OnePodPerOrdinal,
-        world: &World,
+        world: &WorldReader<'_>,
         by: &str,
         before: Option<Object>,
         after: Option<Object>,
@@ -139,19 +139,19 @@ mod tests {
         world.put(node("partitioned"));
         check(
             &mut ordinals,
-            &world,
+            &world.reader(),
             "node-pods",
             Some(pod("u", "a", "Pending")),
             Some(pod("u", "a", "Running")),
         )?;
-        check(&mut ordinals, &world, by, Some(pod("u", "a", "Running")), None)?;
+        check(&mut ordinals, &world.reader(), by, Some(pod("u", "a", "Running")), None)?;
         if heals {
             let before = world.put(node("on"));
-            check(&mut ordinals, &world, "", before, Some(node("on")))?;
+            check(&mut ordinals, &world.reader(), "", before, Some(node("on")))?;
         }
         check(
             &mut ordinals,
-            &world,
+            &world.reader(),
             "node-pods",
             Some(pod("v", "b", "Pending")),
             Some(pod("v", "b", "Running")),

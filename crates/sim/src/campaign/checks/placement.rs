@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::{Revision, Value};
-use setpoint_reconcile::views::node::{Node, Taint};
-use setpoint_reconcile::views::persistent_volume::PersistentVolume;
-use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::node::{Node, Taint};
+use setpoint_views::persistent_volume::PersistentVolume;
+use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
+use setpoint_views::pod::Pod;
 
 use super::node_capacity::FreeCapacity;
 use super::{Check, CommitContext, pod};
@@ -71,7 +71,13 @@ impl Placements {
 }
 
 /// Describes why a pod does not fit on a node; `None` if it does.
-fn find_objection(node: &Object, object: &Object, pod: &Pod, world: &World, is_late: bool) -> Option<String> {
+fn find_objection(
+    node: &Object,
+    object: &Object,
+    pod: &Pod,
+    world: &WorldReader<'_>,
+    is_late: bool,
+) -> Option<String> {
     let view = node.view::<Node>()?;
     let cordon = Taint {
         key: "node.kubernetes.io/unschedulable".to_owned(),
@@ -112,7 +118,7 @@ pub fn target_node(pod: &Pod) -> Option<&str> {
 }
 
 /// `true` if a node reaches all volumes of a pod.
-fn are_volumes_reachable(object: &Object, pod: &Pod, world: &World, node: &Object) -> bool {
+fn are_volumes_reachable(object: &Object, pod: &Pod, world: &WorldReader<'_>, node: &Object) -> bool {
     let claims = pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
     claims.into_iter().all(|claim| {
         let claim = world.view::<PersistentVolumeClaim>(&object.meta().namespace, &claim.claim_name);
@@ -147,7 +153,7 @@ mod tests {
 
     #[test]
     fn pod_that_is_bound_twice_is_rejected() {
-        let (mut check, world) = (Placements::default(), World::default());
+        let (mut check, world) = (Placements::default(), setpoint_reconcile::World::default());
         let mut bind = |before: Option<Object>, after: Object| {
             let change = CommitChange {
                 key: after.key().clone(),
@@ -159,7 +165,8 @@ mod tests {
                 is_late: false,
             };
             let changes = [change];
-            let context = CommitContext { world: &world, changes: &changes, now: Time::EPOCH, calm: true };
+            let context =
+                CommitContext { world: &world.reader(), changes: &changes, now: Time::EPOCH, calm: true };
             check.check_change(&changes[0], &context, &mut CoverageMarks::default())
         };
         assert_eq!(bind(Some(bound(1, "")), bound(2, "a")), Ok(()));

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_api::quantity::Quantity;
-use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::views::resource_quota::ResourceQuota;
-use setpoint_reconcile::{Object, World};
+use setpoint_reconcile::{Object, WorldReader};
+use setpoint_views::pod::Pod;
+use setpoint_views::resource_quota::ResourceQuota;
 
 use super::{Check, CommitContext, pod};
 use crate::campaign::coverage::CoverageMarks;
@@ -29,7 +29,7 @@ fn is_counted(object: &Object, pod: &Pod, now: Time) -> bool {
 }
 
 /// Usage of a resource in a namespace, in thousandths; `None` for resources that no scenario uses.
-fn used(world: &World, namespace: &str, what: &str, now: Time) -> Option<i64> {
+fn used(world: &WorldReader<'_>, namespace: &str, what: &str, now: Time) -> Option<i64> {
     let pods = world.in_namespace("pods", namespace);
     let pods = pods.filter(|one| pod(one).is_some_and(|pod| is_counted(one, pod, now)));
     match what {

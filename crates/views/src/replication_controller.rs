@@ -1,0 +1,50 @@
+//! What planners read of a ReplicationController: what they read of a ReplicaSet.
+
+use serde::Deserialize;
+use setpoint_api::labels::Selector;
+use setpoint_reconcile::object::{Pairs, View};
+
+use super::replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
+use super::{Template, one, or_default};
+
+/// A ReplicationController, as if it were a ReplicaSet.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Stored")]
+pub struct ReplicationController(pub ReplicaSet);
+
+impl View for ReplicationController {
+    const RESOURCE: &'static str = "replicationcontrollers";
+}
+
+/// The stored form, which differs in its selector: labels, and no expressions.
+#[derive(Deserialize)]
+struct Stored {
+    spec: StoredSpec,
+    #[serde(default)]
+    status: ReplicaSetStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredSpec {
+    #[serde(default = "one")]
+    replicas: i64,
+    #[serde(default)]
+    min_ready_seconds: i64,
+    #[serde(default, deserialize_with = "or_default")]
+    selector: Pairs,
+    #[serde(default)]
+    template: Template,
+}
+
+impl From<Stored> for ReplicationController {
+    fn from(Stored { spec, status }: Stored) -> ReplicationController {
+        let StoredSpec { replicas, min_ready_seconds, selector, template } = spec;
+        let selector =
+            if selector.is_empty() { Selector::Nothing } else { Selector::from_labels(selector.iter()) };
+        ReplicationController(ReplicaSet {
+            spec: ReplicaSetSpec { replicas, min_ready_seconds, selector, template },
+            status,
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! What planners read of a Secret.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use setpoint_reconcile::object::{Pairs, View};
+
+use super::or_default;
+
+/// A Secret.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Secret {
+    /// Its sort.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its entries, encoded.
+    #[serde(deserialize_with = "or_default")]
+    pub data: Pairs,
+}
+
+impl View for Secret {
+    const RESOURCE: &'static str = "secrets";
+}
+
+impl Secret {
+    /// An entry as text; empty if it is none, or not there.
+    #[must_use]
+    pub fn text(&self, entry: &str) -> String {
+        let bytes = self.data.get(entry).and_then(|encoded| STANDARD.decode(encoded).ok());
+        bytes.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+    }
+}
