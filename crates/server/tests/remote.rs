@@ -96,6 +96,7 @@ async fn make(client: &Client, name: &str) {
 }
 
 /// Polls until an object exists, and returns its data.
+#[expect(clippy::disallowed_methods, reason = "polls a server over real sockets")]
 async fn wait_for(client: &Client, name: &str, limit: Duration) -> Value {
     let waiting = async {
         loop {
