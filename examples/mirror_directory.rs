@@ -118,6 +118,7 @@ fn reconcile(wanted: &Files, directory: &Path) {
 
 /// Keeps the directory equal to the ConfigMap, for ever. While the ConfigMap or the server is away, it is kept as it
 /// was wanted last.
+#[expect(clippy::disallowed_methods, reason = "a program of its own has a clock of its own")]
 pub async fn keep(client: &Client, namespace: &str, name: &str, directory: &Path) {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps?fieldSelector=metadata.name%3D{name}");
     let mut last = None;

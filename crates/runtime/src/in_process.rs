@@ -71,7 +71,7 @@ impl Shell {
     ) -> Result<Shell, ShellError> {
         let time = LoopTime::new(clock.now(), clock.uptime());
         let (feed, bell) = (Feed::open(&engine), Arc::new(Doorbell::default()));
-        let pulse = Arc::new(Pulse::new());
+        let pulse = Arc::new(Pulse::new(Arc::clone(&clock)));
         let thread = LoopThread {
             store,
             feed,

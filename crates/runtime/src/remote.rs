@@ -118,6 +118,7 @@ impl Remote {
     }
 
     /// Waits until this process holds the Lease.
+    #[expect(clippy::disallowed_methods, reason = "a candidate waits for the Lease in real time")]
     async fn acquire(&self, elector: &mut Elector, clock: &mut LoopClock) {
         let mut logged = None;
         loop {

@@ -5,21 +5,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
+#[path = "../tests/harness/mod.rs"]
+mod harness;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
+use harness::{MAPS, SystemClock, request};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection, StreamOwned};
-use setpoint_api::{Clock, Time};
+use setpoint_api::Clock;
 use setpoint_pki::certs::Pki;
 use setpoint_server::api::{self, Api};
-use setpoint_server::exchange::{Identity, Request, Service};
+use setpoint_server::exchange::Service;
 use setpoint_server::http::{Bounds, Counters, ServeOptions, ThreadCounts, Threads, Tls, serve};
 use setpoint_store::{Retention, Store};
 
@@ -28,7 +30,6 @@ const ROUNDS: u32 = 30;
 const BUDGET: f64 = 1.5;
 /// Bytes that a bare copy hands to the TLS library at a time: the size of its buffer.
 const COPY_BYTES: usize = 64 * 1024;
-const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 /// A server: its address, and the names of its threads.
 struct Serving {
@@ -51,10 +52,10 @@ impl Serving {
 }
 
 fn main() {
-    let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], Real.now(), 7).unwrap();
+    let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], SystemClock.now(), 7).unwrap();
     let server = start_server(&pki);
     for query in ["", "?limit=500"] {
-        let request = format!("GET {PATH}{query} HTTP/1.1\r\nhost: bench\r\n\r\n");
+        let request = format!("GET {MAPS}{query} HTTP/1.1\r\nhost: bench\r\n\r\n");
         let mut client = connect(&pki, server.address);
         let whole = exchange(&mut client, &request, None);
         let copy = start_copy(&pki, whole.clone());
@@ -74,16 +75,6 @@ fn main() {
     }
 }
 
-struct Real;
-
-impl Clock for Real {
-    #[expect(clippy::disallowed_methods, reason = "a real handshake looks at the real clock")]
-    fn now(&self) -> Time {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        Time::from_seconds(i64::try_from(since.as_secs()).unwrap())
-    }
-}
-
 /// Starts the server with its objects in a thread of its own.
 fn start_server(pki: &Pki) -> Serving {
     let (ready, serving) = mpsc::channel();
@@ -91,15 +82,7 @@ fn start_server(pki: &Pki) -> Serving {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let count = AtomicU64::new(1);
-            let options = api::Options {
-                clock: Arc::new(Real),
-                entropy: Arc::new(move || count.fetch_add(1, Ordering::Relaxed)),
-                address: "127.0.0.1:6443".to_owned(),
-                advertised: None,
-                service_ranges: Vec::new(),
-                tolerations: Default::default(),
-            };
+            let options = harness::options(Arc::new(SystemClock));
             let api = api::service(Store::in_memory(Retention::default()), options).unwrap();
             for at in 0..OBJECTS {
                 create(&api, at).await;
@@ -126,15 +109,7 @@ async fn create(api: &Api, at: usize) {
     let body = format!(
         r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"a-{at}","labels":{{"app":"bench"}}}},"data":{{"payload":"{payload}"}}}}"#
     );
-    let request = Request {
-        method: Method::POST,
-        path: PATH.to_owned(),
-        query: String::new(),
-        headers: HeaderMap::new(),
-        body: body.into(),
-        identity: Identity { user: "bench".to_owned(), groups: vec!["system:masters".to_owned()] },
-    };
-    assert_eq!(api.answer(request).await.status.as_u16(), 201);
+    assert_eq!(api.answer(request("POST", MAPS, body, &[])).await.status.as_u16(), 201);
 }
 
 /// Starts a thread that responds to every request with `bytes`.

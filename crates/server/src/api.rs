@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -30,7 +31,6 @@ use setpoint_api::{Clock, Entropy};
 use setpoint_reconcile::Engine;
 use setpoint_runtime::queries::usage::UsageSource;
 use setpoint_store::Store;
-use tokio::time::Instant;
 
 use self::quota_locks::QuotaLocks;
 use crate::exchange::{Admission, Body, Identity, Request, Response, Service};
@@ -85,8 +85,8 @@ pub struct Api {
     quota_locks: QuotaLocks,
 }
 
-/// Series of a request, and its start.
-type Counting = (SeriesKey, Instant);
+/// Series of a request, and the uptime at its start.
+type Counting = (SeriesKey, Duration);
 
 /// Creates the service over `store`, and bootstraps the cluster.
 ///
@@ -193,7 +193,7 @@ fn warnings(request: &Request, target: &Target) -> Vec<String> {
 impl Api {
     /// Handles a request, and counts it.
     async fn count(&self, request: Request) -> Response {
-        let begun = Instant::now();
+        let begun = self.options.clock.uptime();
         let route = route(&request.path);
         let key = SeriesKey::of(&route, &request);
         let accept = request.headers.get(ACCEPT).cloned().filter(|_| has_forms(&route));
@@ -207,7 +207,8 @@ impl Api {
             Ok(response) => response,
             Err(status) => responses::error(&status, negotiated(accept)),
         };
-        self.metrics.count_answer(key, &response, begun);
+        let took = self.options.clock.uptime().saturating_sub(begun);
+        self.metrics.count_answer(key, &response, took);
         response
     }
 
@@ -292,7 +293,7 @@ impl Api {
         request: &Request,
         target: &Target,
         query: &Query,
-        (key, begun): Counting,
+        counted: Counting,
     ) -> Result<Response, Status> {
         let is_watch = target.watch || query.flag("watch") == Some(true);
         let mut errors = ErrorList::new();
@@ -327,7 +328,8 @@ impl Api {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
             response.headers.insert(CONTENT_TYPE, kind);
         }
-        let watch = CountedWatch::new(watch, Arc::clone(&self.metrics), key, begun);
+        let watch =
+            CountedWatch::new(watch, Arc::clone(&self.metrics), counted, Arc::clone(&self.options.clock));
         response.body = Body::Stream(Box::new(watch));
         Ok(response)
     }

@@ -252,6 +252,10 @@ pub async fn serve(
 }
 
 /// Handles an accept error: an error of one peer is ignored, a lack of descriptors causes a pause.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kernel does not report when descriptors are available again"
+)]
 async fn rest(error: &io::Error) {
     let of_the_peer = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset];
     if !of_the_peer.contains(&error.kind()) {

@@ -11,12 +11,12 @@ mod text;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use setpoint_api::resource_types;
+use setpoint_api::{Clock, resource_types};
 use setpoint_store::{Snapshot, StoreStat};
-use tokio::time::Instant;
 
 pub use self::requests::SeriesKey;
 pub use self::text::{MetricType, Text};
@@ -59,10 +59,10 @@ impl Metrics {
     }
 
     /// Counts a response; a stream is counted when it ends.
-    pub fn count_answer(&self, key: SeriesKey, response: &Response, begun: Instant) {
+    pub fn count_answer(&self, key: SeriesKey, response: &Response, took: Duration) {
         if !matches!(response.body, Body::Stream(_)) {
             self.requests.count(key, response.status.as_u16());
-            self.requests.observe(key, begun.elapsed());
+            self.requests.observe(key, took);
         }
     }
 
@@ -103,15 +103,22 @@ pub struct CountedWatch {
     watch: Watch,
     metrics: Arc<Metrics>,
     key: SeriesKey,
-    begun: Instant,
+    clock: Arc<dyn Clock>,
+    /// Uptime at the start of the request.
+    begun: Duration,
 }
 
 impl CountedWatch {
     /// Wraps a watch.
     #[must_use]
-    pub fn new(watch: Watch, metrics: Arc<Metrics>, key: SeriesKey, begun: Instant) -> CountedWatch {
+    pub fn new(
+        watch: Watch,
+        metrics: Arc<Metrics>,
+        (key, begun): (SeriesKey, Duration),
+        clock: Arc<dyn Clock>,
+    ) -> CountedWatch {
         metrics.requests.begin(key);
-        CountedWatch { watch, metrics, key, begun }
+        CountedWatch { watch, metrics, key, clock, begun }
     }
 }
 
@@ -131,7 +138,7 @@ impl Drop for CountedWatch {
         let requests = &self.metrics.requests;
         requests.end(self.key);
         requests.count(self.key, 200);
-        requests.observe(self.key, self.begun.elapsed());
+        requests.observe(self.key, self.clock.uptime().saturating_sub(self.begun));
     }
 }
 

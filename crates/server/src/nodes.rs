@@ -153,6 +153,7 @@ impl LogFollower {
 }
 
 impl Frames for LogFollower {
+    #[expect(clippy::disallowed_methods, reason = "a followed log is polled in real time")]
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             if let Some(pause) = &mut self.pause {

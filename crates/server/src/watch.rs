@@ -8,11 +8,10 @@
 //! Start at [`start`].
 
 mod coalescer;
+mod timers;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -23,10 +22,10 @@ use setpoint_api::printing::table::{TableObject, TableOptions, write_object_tabl
 use setpoint_api::status::Status;
 use setpoint_api::{Clock, Revision, Value, json, protobuf};
 use setpoint_store::{Change, Compacted, Cursor, Event, Filter, Record, Store};
-use tokio::time::{Instant, Sleep};
 
 pub use self::coalescer::WatchCoalescer;
 use self::coalescer::{SharedChunk, WatchSlot};
+use self::timers::WatchTimers;
 use crate::codec;
 use crate::exchange::{Frames, LARGE_BYTES};
 use crate::media::{Form, View};
@@ -35,8 +34,6 @@ use crate::responses;
 use crate::route::Target;
 use crate::select::{Selection, ViewKey};
 
-/// Interval of bookmarks, if the client requests them.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Default timeout of a watch.
 const WATCH_SECONDS: u64 = 30 * 60;
 /// Approximate size of a frame.
@@ -59,11 +56,7 @@ pub struct Watch {
     /// Revision of the bookmark that ends the initial objects.
     announce_end: Option<Revision>,
     bookmarks: bool,
-    timeout: Pin<Box<Sleep>>,
-    bookmark: Pin<Box<Sleep>>,
-    /// End of the current rest.
-    rest: Pin<Box<Sleep>>,
-    resting: bool,
+    timers: WatchTimers,
     /// Encoded frames that were not taken yet.
     queue: VecDeque<Bytes>,
     /// Size of the last events, as a capacity hint.
@@ -140,10 +133,7 @@ pub fn start(
         initial: records.into_iter(),
         announce_end,
         bookmarks,
-        timeout: Box::pin(tokio::time::sleep(Duration::from_secs(seconds))),
-        bookmark: Box::pin(tokio::time::sleep(BOOKMARK_EVERY)),
-        rest: Box::pin(tokio::time::sleep(Duration::ZERO)),
-        resting: false,
+        timers: WatchTimers::new(Duration::from_secs(seconds)),
         queue: VecDeque::new(),
         last_bytes: 0,
         expired,
@@ -327,17 +317,15 @@ impl Watch {
     fn fill_queue(&mut self, context: &mut Context<'_>) {
         self.queue = self.encode_initial().into();
         if self.queue.is_empty() {
-            if self.resting && self.rest.as_mut().poll(context).is_pending() {
+            if self.timers.is_resting(context) {
                 return;
             }
             self.queue_events(context);
         }
         let bytes: usize = self.queue.iter().map(Bytes::len).sum();
         // After a full chunk more events are pending, so there is no rest.
-        self.resting = bytes > 0 && bytes < CHUNK_BYTES && self.initial.len() == 0;
-        if self.resting {
-            self.rest.as_mut().reset(self.slot.rest_until(Instant::now()));
-        }
+        let is_resting = bytes > 0 && bytes < CHUNK_BYTES && self.initial.len() == 0;
+        self.timers.set_resting(is_resting, &self.slot);
     }
 }
 
@@ -354,14 +342,13 @@ impl Frames for Watch {
         if let Some(bytes) = self.queue.pop_front() {
             return Poll::Ready(Some(bytes));
         }
-        if self.ended || self.timeout.as_mut().poll(context).is_ready() {
+        if self.ended || self.timers.has_timed_out(context) {
             return Poll::Ready(None);
         }
         self.fill_queue(context);
         if self.queue.is_empty() {
             let mut out = FrameBuffer::default();
-            while self.bookmark.as_mut().poll(context).is_ready() {
-                self.bookmark = Box::pin(tokio::time::sleep(BOOKMARK_EVERY));
+            while self.timers.poll_bookmark(context).is_ready() {
                 if self.bookmarks {
                     self.put_bookmark(&mut out, self.cursor.position(), false);
                 }

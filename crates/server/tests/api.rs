@@ -23,118 +23,23 @@ mod watches;
 #[path = "api/words.rs"]
 mod words;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+mod harness;
+
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use setpoint_api::{Key, ManualClock, Resource, Time, Value, json};
-use setpoint_server::api::{Api, Options, service};
-use setpoint_server::exchange::{Body, Identity, Request, Service};
+use harness::{MAPS, Reply, TestServer, request};
+use setpoint_api::{Key, Resource, Value, json};
 use setpoint_store::{Retention, Store};
 
-/// Time at which tests start.
-const START: Time = Time::from_seconds(1_700_000_000);
-
-struct TestServer {
-    api: Api,
-    clock: ManualClock,
-    runtime: tokio::runtime::Runtime,
-}
-
 impl TestServer {
-    fn new() -> TestServer {
-        TestServer::over(Store::in_memory(Retention::default()))
-    }
-
-    fn over(store: Store) -> TestServer {
-        let clock = ManualClock::new(START);
-        let counter = AtomicU64::new(1);
-        let options = Options {
-            clock: Arc::new(clock.clone()),
-            entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
-            address: "127.0.0.1:6443".into(),
-            advertised: None,
-            service_ranges: Vec::new(),
-            tolerations: Default::default(),
-        };
-        let api = service(store, options).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        TestServer { api, clock, runtime }
-    }
-
-    fn send(
-        &self,
-        method: &str,
-        path: &str,
-        body: &str,
-        headers: &[(&'static str, &str)],
-    ) -> (u16, HeaderMap, Vec<u8>) {
-        self.exchange(request(method, path, body, headers))
-    }
-
-    fn send_as(&self, identity: Identity, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let request = request(method, path, body, &[("content-type", "application/json")]);
-        let (code, _, out) = self.exchange(Request { identity, ..request });
-        (code, json::parse(&out).unwrap_or(Value::Null))
-    }
-
-    fn exchange(&self, request: Request) -> (u16, HeaderMap, Vec<u8>) {
-        self.runtime.block_on(async {
-            let answer = self.api.answer(request).await;
-            let mut out = Vec::new();
-            match answer.body {
-                Body::Whole(parts) => parts.iter().for_each(|part| out.extend_from_slice(part)),
-                Body::Chunked(mut chunks) => {
-                    std::iter::from_fn(|| chunks.next_chunk())
-                        .for_each(|chunk| out.extend_from_slice(&chunk));
-                }
-                Body::Stream(mut frames) => {
-                    // Everything that is ready: a pending stream has no more frames.
-                    let mut context = Context::from_waker(Waker::noop());
-                    while let Poll::Ready(Some(frame)) = frames.poll_frame(&mut context) {
-                        out.extend_from_slice(&frame);
-                    }
-                }
-            }
-            (answer.status.as_u16(), answer.headers, out)
-        })
-    }
-
-    fn call(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let (code, _, out) = self.send(method, path, body, &[("content-type", kind)]);
-        (code, json::parse(&out).unwrap_or(Value::Null))
-    }
-
+    /// Creates a ConfigMap with `more` fields of its metadata.
     fn make(&self, name: &str, more: &str) -> Value {
         let metadata = format!(r#"{{"name":"{name}"{more}}}"#);
         let body =
             format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata},"data":{{"k":"v"}}}}"#);
-        let (code, object) = self.call("POST", MAPS, &body);
-        assert_eq!(code, 201, "{}", json::to_text(&object));
-        object
+        self.create(MAPS, &body)
     }
 }
-
-fn request(method: &str, path: &str, body: &str, headers: &[(&'static str, &str)]) -> Request {
-    let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let headers = headers
-        .iter()
-        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
-        .collect();
-    Request {
-        method: method.parse().unwrap(),
-        path: path.into(),
-        query: query.into(),
-        headers,
-        body: body.to_owned().into(),
-        identity: Identity { user: "ann".into(), groups: vec!["system:masters".into()] },
-    }
-}
-
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 fn names(list: &Value) -> Vec<&str> {
     let items = list.get("items").and_then(Value::as_list).unwrap();
@@ -216,7 +121,7 @@ fn apply_owns_fields_and_conflicts_name_the_owner() {
         let body = format!("kind: ConfigMap\napiVersion: v1\nmetadata:\n  name: x\ndata:\n  k: {value}\n");
         let path = format!("{MAPS}/x?fieldManager={manager}&force={force}");
         let kind = [("content-type", "application/apply-patch+yaml")];
-        let (code, _, out) = server.send("PATCH", &path, &body, &kind);
+        let Reply { code, body: out, .. } = server.send("PATCH", &path, &body, &kind);
         (code, json::parse(&out).unwrap())
     };
     assert_eq!(apply("one", "a", false).0, 201);
@@ -250,7 +155,7 @@ fn delete_options_are_accepted_in_the_version_of_any_group() {
         let name = format!("x{i}");
         server.make(&name, "");
         for (form, body) in forms {
-            let (code, _, out) =
+            let Reply { code, body: out, .. } =
                 server.send("DELETE", &format!("{MAPS}/{name}"), body, &[("content-type", form)]);
             assert_eq!(code, 409, "{version} {form}: {}", String::from_utf8_lossy(&out));
         }
@@ -263,7 +168,7 @@ fn protobuf_is_supported() {
     let made = server.make("x", "");
     let wanted = [("accept", "application/vnd.kubernetes.protobuf")];
     for path in [format!("{MAPS}/x"), MAPS.to_owned()] {
-        let (code, headers, out) = server.send("GET", &path, "", &wanted);
+        let Reply { code, headers, body: out } = server.send("GET", &path, "", &wanted);
         assert_eq!((code, headers["content-type"].to_str().unwrap()), (200, wanted[0].1));
         let object = setpoint_api::protobuf::decode(&out).unwrap();
         let shown = object.value.get("items").map_or(&object.value, |items| &items.as_list().unwrap()[0]);
@@ -281,12 +186,12 @@ fn invalid_input_gets_a_status_and_changes_nothing() {
         let (code, status) = server.call("POST", MAPS, body);
         assert_eq!((code, status.str_at(&["kind"])), (400, "Status"), "{}", &body[..body.len().min(40)]);
     }
-    assert_eq!(server.send("POST", MAPS, "x", &[("content-type", "text/plain")]).0, 415);
-    assert_eq!(server.send("GET", MAPS, "", &[("accept", "text/html")]).0, 406);
+    assert_eq!(server.send("POST", MAPS, "x", &[("content-type", "text/plain")]).code, 415);
+    assert_eq!(server.send("GET", MAPS, "", &[("accept", "text/html")]).code, 406);
     for path in
         ["/api/v1/namespaces/default/configmaps/a/b/c", "/apis/none/v1/x", "/nope", "/api/v1/nothings"]
     {
-        assert_eq!(server.send("GET", path, "", &[]).0, 404, "{path}");
+        assert_eq!(server.send("GET", path, "", &[]).code, 404, "{path}");
     }
     assert_eq!(server.call("POST", "/api/v1/namespaces/default", "").0, 405);
     assert!(names(&server.call("GET", MAPS, "").1).is_empty());
@@ -301,7 +206,7 @@ fn discovery_names_everything_that_is_served() {
     let resources = core.get("resources").and_then(Value::as_list).unwrap();
     assert!(resources.iter().any(|resource| resource.str_at(&["name"]) == "configmaps"));
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let (code, headers, out) = server.send("GET", "/apis", "", &[("accept", accept)]);
+    let Reply { code, headers, body: out } = server.send("GET", "/apis", "", &[("accept", accept)]);
     assert_eq!((code, headers["content-type"].to_str().unwrap()), (200, accept));
     let aggregated = json::parse(&out).unwrap();
     let items = aggregated.get("items").and_then(Value::as_list).unwrap().len();
@@ -319,7 +224,9 @@ fn managers(object: &Value) -> Vec<&str> {
 #[test]
 fn empty_managed_fields_reset_ownership() {
     let server = TestServer::new();
-    assert_eq!(managers(&server.make("x", "")), ["unknown"]);
+    let body = r#"{"metadata":{"name":"x"},"data":{"k":"v"}}"#;
+    let anonymous = [("content-type", "application/json"), ("user-agent", "")];
+    assert_eq!(managers(&server.send("POST", MAPS, body, &anonymous).value()), ["unknown"]);
     let (code, reset) = server.call("PUT", &format!("{MAPS}/x"), RESET);
     assert_eq!((code, managers(&reset)), (200, vec![]));
 }
@@ -409,7 +316,8 @@ fn metadata_kept_by_a_status_update_depends_on_the_kind() {
 fn error_response_has_the_warnings_of_its_body() {
     let server = TestServer::new();
     let body = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"Bad_Name"},"nonsense":1}"#;
-    let (code, headers, _) = server.send("POST", MAPS, body, &[("content-type", "application/json")]);
+    let Reply { code, headers, .. } =
+        server.send("POST", MAPS, body, &[("content-type", "application/json")]);
     assert_eq!(
         (code, headers["warning"].to_str().unwrap()),
         (422, "299 - \"unknown field \\\"nonsense\\\"\"")
@@ -422,12 +330,12 @@ fn patch_with_duplicate_field_gets_a_warning() {
     server.make("x", "");
     let kind = [("content-type", "application/merge-patch+json")];
     let twice = r#"{"data":{"k":"a","k":"b"}}"#;
-    let (code, headers, _) = server.send("PATCH", &format!("{MAPS}/x"), twice, &kind);
+    let Reply { code, headers, .. } = server.send("PATCH", &format!("{MAPS}/x"), twice, &kind);
     assert_eq!(
         (code, headers["warning"].to_str().unwrap()),
         (200, "299 - \"duplicate field \\\"data.k\\\"\"")
     );
-    let (code, ..) = server.send("PATCH", &format!("{MAPS}/x?fieldValidation=Strict"), twice, &kind);
+    let Reply { code, .. } = server.send("PATCH", &format!("{MAPS}/x?fieldValidation=Strict"), twice, &kind);
     assert_eq!(code, 422);
 }
 
@@ -473,11 +381,12 @@ fn packed_objects_are_listed_as_they_are_read_alone() {
         assert_eq!(server.call("POST", path, &body).0, 201);
     }
     for limit in [1, 30, 120] {
-        let list = server.send("GET", &format!("{path}?limit={limit}"), "", &[]).2;
+        let list = server.send("GET", &format!("{path}?limit={limit}"), "", &[]).body;
         let list = String::from_utf8(list).unwrap();
         let items = list.split_once(r#""items":["#).unwrap().1.strip_suffix("]}\n").unwrap();
         let alone = (0..limit).map(|i| {
-            let one = String::from_utf8(server.send("GET", &format!("{path}/e{i:03}"), "", &[]).2).unwrap();
+            let one =
+                String::from_utf8(server.send("GET", &format!("{path}/e{i:03}"), "", &[]).body).unwrap();
             let rest = one.trim_end().strip_prefix(r#"{"kind":"Event","apiVersion":"v1","#).unwrap();
             format!("{{{rest}")
         });

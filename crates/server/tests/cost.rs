@@ -9,6 +9,7 @@
 mod bases;
 #[path = "cost/generate.rs"]
 mod generate;
+mod harness;
 #[path = "cost/meter.rs"]
 mod meter;
 #[path = "cost/scenarios.rs"]

@@ -2,108 +2,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+mod harness;
+
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use setpoint_api::{ManualClock, Time, Value, json, protobuf, yaml};
-use setpoint_server::api::{Api, Options, service};
-use setpoint_server::exchange::{Body, Identity, Request, Response, Service};
+use harness::{MAPS, PODS, Reply, TestServer, request};
+use setpoint_api::{Value, json, protobuf, yaml};
+use setpoint_server::exchange::Service;
 use setpoint_server::health::Check;
 use setpoint_server::inflight::Inflight;
 use setpoint_server::metrics::MetricType;
-use setpoint_store::{Retention, Store};
 
-struct Server {
-    api: Api,
-    clock: ManualClock,
-    runtime: tokio::runtime::Runtime,
-}
-
-struct Got {
-    code: u16,
-    headers: HeaderMap,
-    text: String,
-}
-
-impl Got {
-    fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
-    }
-
-    fn value(&self) -> Value {
-        json::parse(self.text.as_bytes()).unwrap()
-    }
-}
-
-impl Server {
-    fn new() -> Server {
-        let clock = ManualClock::new(Time::from_seconds(1_700_000_000));
-        let counter = AtomicU64::new(1);
-        let options = Options {
-            clock: Arc::new(clock.clone()),
-            entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
-            address: "127.0.0.1:6443".into(),
-            advertised: None,
-            service_ranges: Vec::new(),
-            tolerations: Default::default(),
-        };
-        let api = service(Store::in_memory(Retention::default()), options).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Server { api, clock, runtime }
-    }
-
-    fn request(&self, method: &str, path: &str, headers: &[(&'static str, &str)], body: &str) -> Request {
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
-            .collect();
-        Request {
-            method: method.parse().unwrap(),
-            path: path.into(),
-            query: query.into(),
-            headers,
-            body: body.to_owned().into(),
-            identity: Identity { user: "ann".into(), groups: vec!["system:masters".into()] },
-        }
-    }
-
-    fn open(&self, method: &str, path: &str, headers: &[(&'static str, &str)], body: &str) -> Response {
-        self.runtime.block_on(self.api.answer(self.request(method, path, headers, body)))
-    }
-
-    fn send(&self, method: &str, path: &str, headers: &[(&'static str, &str)], body: &str) -> Got {
-        let answer = self.open(method, path, headers, body);
-        let Body::Whole(parts) = answer.body else { panic!("{path} is a stream") };
-        let text = String::from_utf8_lossy(&parts.concat()).into_owned();
-        Got { code: answer.status.as_u16(), headers: answer.headers, text }
-    }
-
-    fn get(&self, path: &str) -> Got {
-        self.send("GET", path, &[], "")
-    }
-
-    fn accept(&self, path: &str, accept: &str) -> Got {
-        self.send("GET", path, &[("accept", accept)], "")
-    }
-
-    fn post(&self, path: &str, body: &str) -> Value {
-        let got = self.send("POST", path, &[("content-type", "application/json")], body);
-        assert_eq!(got.code, 201, "{}", got.text);
-        got.value()
-    }
-
+impl TestServer {
+    /// Sends a request that fails. Returns its code and message.
     fn error(&self, method: &str, path: &str) -> (u16, String) {
-        let got = self.send(method, path, &[], "");
-        (got.code, got.value().str_at(&["message"]).to_owned())
+        let reply = self.send(method, path, "", &[]);
+        (reply.code, reply.value().str_at(&["message"]).to_owned())
     }
 }
-
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const PODS: &str = "/api/v1/namespaces/default/pods";
 
 fn map(name: &str) -> String {
     format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"k":"yes"}}}}"#)
@@ -111,18 +27,18 @@ fn map(name: &str) -> String {
 
 #[test]
 fn health_is_reported_in_total_and_by_check() {
-    let server = Server::new();
+    let server = TestServer::new();
     for path in ["/healthz", "/livez", "/readyz"] {
         let got = server.get(path);
         assert_eq!(
-            (got.code, &got.text[..], got.header("content-type")),
+            (got.code, got.text(), got.header("content-type")),
             (200, "ok", "text/plain; charset=utf-8")
         );
     }
     let expected = "[+]ping ok\n[+]store ok\n[+]store-readiness ok\n[+]poststarthook/bootstrap ok\n[+]shutdown ok\n\
                     readyz check passed\n";
-    assert_eq!(server.get("/readyz?verbose").text, expected);
-    assert_eq!(server.get("/livez/store").text, "ok");
+    assert_eq!(server.get("/readyz?verbose").text(), expected);
+    assert_eq!(server.get("/livez/store").text(), "ok");
     assert_eq!(server.get("/livez/none").code, 404);
     server.api.begin_shutdown();
     assert_eq!((server.get("/livez").code, server.get("/readyz").code), (200, 500));
@@ -130,17 +46,14 @@ fn health_is_reported_in_total_and_by_check() {
 
 #[test]
 fn requests_watches_objects_and_the_process_are_measured() {
-    let server = Server::new();
-    server.post(MAPS, &map("a"));
+    let server = TestServer::new();
+    server.create(MAPS, &map("a"));
     server.get(&format!("{MAPS}/a"));
     server.get(&format!("{MAPS}/b"));
     server.get(&format!("{MAPS}?limit=1"));
-    server.send("DELETE", &format!("{MAPS}/a?dryRun=All"), &[], "");
-    let watch = server.open("GET", &format!("{MAPS}?watch=true"), &[], "");
-    let Body::Stream(mut frames) = watch.body else { panic!("no stream") };
-    let polled =
-        server.runtime.block_on(async { frames.poll_frame(&mut Context::from_waker(Waker::noop())) });
-    assert!(matches!(polled, Poll::Ready(Some(_))));
+    server.send("DELETE", &format!("{MAPS}/a?dryRun=All"), "", &[]);
+    let mut frames = server.watch(&format!("{MAPS}?watch=true"), "application/json");
+    assert_eq!(server.ready_frames(&mut *frames).len(), 1);
     server.api.metrics().register(|text| {
         text.family("other_total", MetricType::Counter, "Something of another part.");
         text.sample("other_total", &[], 7);
@@ -168,20 +81,21 @@ fn requests_watches_objects_and_the_process_are_measured() {
         "setpoint_log_full 0".to_owned(),
         "other_total 7".to_owned(),
     ] {
-        assert!(got.text.lines().any(|found| found == line), "{line}\n{}", got.text);
+        assert!(got.text().lines().any(|found| found == line), "{line}\n{}", got.text());
     }
     for name in ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds"] {
-        assert!(got.text.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}");
+        assert!(got.text().lines().any(|line| line.starts_with(&format!("{name} "))), "{name}");
     }
     let ended =
         format!("apiserver_request_total{{{},code=\"200\",dry_run=\"\"}} 1", labels("WATCH", "namespace"));
-    assert!(!got.text.contains(&ended), "a watch is counted when it has ended");
+    assert!(!got.text().contains(&ended), "a watch is counted when it has ended");
     drop(frames);
-    let text = server.get("/metrics").text;
+    let reply = server.get("/metrics");
+    let text = reply.text();
     assert!(
         text.contains(&ended) && text.contains(&format!("requests{{{}}} 0", labels("WATCH", "namespace")))
     );
-    families_are_whole(&text);
+    families_are_whole(text);
 }
 
 /// Each family appears once, before its samples.
@@ -200,10 +114,9 @@ fn families_are_whole(text: &str) {
 
 #[test]
 fn requests_over_the_limit_are_rejected_and_counted() {
-    let mut server = Server::new();
+    let mut server = TestServer::new();
     server.api = server.api.with_bounds(Inflight::new(1, 1, 1));
-    let admit =
-        |query: &str| server.api.admit(&server.request("GET", &format!("/api/v1/pods?{query}"), &[], ""));
+    let admit = |query: &str| server.api.admit(&request("GET", &format!("/api/v1/pods?{query}"), "", &[]));
     let admission = admit("").ok().unwrap();
     let refused = admit("").err().unwrap();
     assert_eq!(refused.status, 429);
@@ -213,23 +126,23 @@ fn requests_over_the_limit_are_rejected_and_counted() {
     assert!(
         server
             .get("/metrics")
-            .text
+            .text()
             .contains("scope=\"cluster\",component=\"apiserver\",code=\"429\",dry_run=\"\"} 1")
     );
 }
 
 #[test]
 fn yaml_is_supported_except_in_watches() {
-    let server = Server::new();
-    let made = server.post(MAPS, &map("a"));
-    let got = server.accept(&format!("{MAPS}/a"), "application/yaml");
+    let server = TestServer::new();
+    let made = server.create(MAPS, &map("a"));
+    let got = server.get_as(&format!("{MAPS}/a"), "application/yaml");
     assert_eq!((got.code, got.header("content-type")), (200, "application/yaml"));
     assert!(
-        got.text.starts_with("apiVersion: v1\ndata:\n  k: \"yes\"\nkind: ConfigMap\nmetadata:\n"),
+        got.text().starts_with("apiVersion: v1\ndata:\n  k: \"yes\"\nkind: ConfigMap\nmetadata:\n"),
         "{}",
-        got.text
+        got.text()
     );
-    let mut read = yaml::parse_strict(got.text.as_bytes()).unwrap().0;
+    let mut read = yaml::parse_strict(got.text().as_bytes()).unwrap().0;
     assert_eq!(
         read.make_map().remove("metadata").unwrap().str_at(&["uid"]),
         made.str_at(&["metadata", "uid"])
@@ -240,64 +153,58 @@ fn yaml_is_supported_except_in_watches() {
         ("/api/v1".to_owned(), "APIResourceList"),
         ("/api/v1/componentstatuses".to_owned(), "ComponentStatusList"),
     ] {
-        let got = server.accept(&path, "text/html;q=0.9, application/yaml;q=0.8, application/json;q=0.1");
+        let got = server.get_as(&path, "text/html;q=0.9, application/yaml;q=0.8, application/json;q=0.1");
         assert_eq!(got.header("content-type"), "application/yaml", "{path}");
-        assert_eq!(yaml::parse_strict(got.text.as_bytes()).unwrap().0.str_at(&["kind"]), kind, "{path}");
+        assert_eq!(yaml::parse_strict(got.text().as_bytes()).unwrap().0.str_at(&["kind"]), kind, "{path}");
     }
-    let table = server.accept(MAPS, "application/yaml;as=Table;g=meta.k8s.io;v=v1");
-    assert!(table.text.contains("kind: Table\n"), "{}", table.text);
-    let refused = server.accept(&format!("{MAPS}?watch=true"), "application/yaml");
+    let table = server.get_as(MAPS, "application/yaml;as=Table;g=meta.k8s.io;v=v1");
+    assert!(table.text().contains("kind: Table\n"), "{}", table.text());
+    let refused = server.get_as(&format!("{MAPS}?watch=true"), "application/yaml");
     assert_eq!(refused.code, 406);
     let message = "only the following media types are accepted: application/json;stream=watch, \
                    application/vnd.kubernetes.protobuf;stream=watch";
-    assert!(refused.text.contains(message), "{}", refused.text);
-    let sent = server.send(
-        "POST",
-        MAPS,
-        &[("content-type", "application/yaml"), ("accept", "*/*")],
-        "metadata: {name: b}",
-    );
+    assert!(refused.text().contains(message), "{}", refused.text());
+    let headers = [("content-type", "application/yaml"), ("accept", "*/*")];
+    let sent = server.send("POST", MAPS, "metadata: {name: b}", &headers);
     assert_eq!((sent.code, sent.header("content-type")), (201, "application/json"));
 }
 
 #[test]
 fn error_response_is_protobuf_if_accepted() {
-    let server = Server::new();
-    let answer =
-        server.open("GET", &format!("{MAPS}/none"), &[("accept", "application/vnd.kubernetes.protobuf")], "");
-    assert_eq!(answer.headers["content-type"], "application/vnd.kubernetes.protobuf");
-    let Body::Whole(parts) = answer.body else { panic!("a stream") };
-    let status = protobuf::decode(&parts.concat()).unwrap().value;
+    let server = TestServer::new();
+    let got = server.get_as(&format!("{MAPS}/none"), "application/vnd.kubernetes.protobuf");
+    assert_eq!(got.header("content-type"), "application/vnd.kubernetes.protobuf");
+    let status = protobuf::decode(&got.body).unwrap().value;
     assert_eq!((status.str_at(&["reason"]), status.str_at(&["kind"])), ("NotFound", "Status"));
 }
 
 #[test]
 fn discovery_has_tags_and_is_not_sent_twice() {
-    let server = Server::new();
+    let server = TestServer::new();
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     for path in ["/api", "/apis"] {
-        let got = server.accept(path, accept);
+        let got = server.get_as(path, accept);
         let tag = got.header("etag").to_owned();
         assert!(tag.len() > 10 && tag.starts_with('"'), "{tag}");
         assert_eq!((got.header("vary"), got.header("cache-control")), ("Accept", "public"));
-        let again = server.send("GET", path, &[("accept", accept), ("if-none-match", &tag)], "");
-        assert_eq!((again.code, &again.text[..], again.header("etag")), (304, "", &tag[..]));
-        assert_eq!(server.send("GET", path, &[("accept", accept), ("if-none-match", "\"x\"")], "").code, 200);
-        assert_eq!(server.send("GET", path, &[("if-none-match", &tag)], "").code, 200, "another document");
+        let again = server.send("GET", path, "", &[("accept", accept), ("if-none-match", &tag)]);
+        assert_eq!((again.code, again.text(), again.header("etag")), (304, "", &tag[..]));
+        assert_eq!(server.send("GET", path, "", &[("accept", accept), ("if-none-match", "\"x\"")]).code, 200);
+        assert_eq!(server.send("GET", path, "", &[("if-none-match", &tag)]).code, 200, "another document");
     }
     let list = server.get("/apis/apps/v1").value();
     let entries = list.get("resources").and_then(Value::as_list).unwrap();
     let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == "deployments").unwrap();
     assert_eq!(entry.str_at(&["storageVersionHash"]), "8aSe+NMegvE=");
-    let paths = server.get("/").text;
+    let paths = server.get("/");
     for path in ["/metrics", "/readyz/shutdown", "/openapi/v3", "/apis/apps/v1"] {
-        assert!(paths.contains(&format!("\"{path}\"")), "{path}");
+        assert!(paths.text().contains(&format!("\"{path}\"")), "{path}");
     }
 }
 
 #[test]
 fn schemas_have_addresses_that_change_with_them() {
-    let server = Server::new();
+    let server = TestServer::new();
     let index = server.get("/openapi/v3");
     assert!(!index.header("etag").is_empty());
     let url = index.value().str_at(&["paths", "apis/apps/v1", "serverRelativeURL"]).to_owned();
@@ -307,21 +214,21 @@ fn schemas_have_addresses_that_change_with_them() {
         (200, "public, immutable", "Accept")
     );
     assert_eq!(got.header("expires"), "Wed, 13 Nov 2024 22:13:20 GMT");
-    let again = server.send("GET", &url, &[("if-none-match", got.header("etag"))], "");
-    assert_eq!((again.code, again.text.len()), (304, 0));
+    let again = server.send("GET", &url, "", &[("if-none-match", got.header("etag"))]);
+    assert_eq!((again.code, again.body.len()), (304, 0));
     let moved = server.get("/openapi/v3/apis/apps/v1?hash=old");
     assert_eq!((moved.code, moved.header("location")), (301, &url[..]));
     let plain = server.get("/openapi/v3/apis/apps/v1");
     assert_eq!((plain.code, plain.header("expires")), (200, ""));
     let second = server.get("/openapi/v2");
-    let again = server.send("GET", "/openapi/v2", &[("if-none-match", second.header("etag"))], "");
+    let again = server.send("GET", "/openapi/v2", "", &[("if-none-match", second.header("etag"))]);
     assert_eq!((second.code, again.code), (200, 304));
-    assert_eq!(server.accept("/openapi/v2", "text/html").code, 406);
+    assert_eq!(server.get_as("/openapi/v2", "text/html").code, 406);
 }
 
 #[test]
 fn component_statuses_follow_the_health_checks() {
-    let mut server = Server::new();
+    let mut server = TestServer::new();
     server.api = server.api.with_check(Check::new("scheduler", true, || Err("stuck".to_owned())));
     let got = server.get("/api/v1/componentstatuses");
     assert_eq!(got.header("warning"), "299 - \"v1 ComponentStatus is deprecated in v1.19+\"");
@@ -335,19 +242,19 @@ fn component_statuses_follow_the_health_checks() {
     assert_eq!(items, ["controller-manager Unknown ", "etcd-0 True ok", "scheduler False stuck"]);
     assert_eq!(shown(&server.get("/api/v1/componentstatuses/etcd-0").value()), "etcd-0 True ok");
     assert_eq!(server.get("/api/v1/componentstatuses/x").code, 404);
-    assert_eq!(server.send("DELETE", "/api/v1/componentstatuses/etcd-0", &[], "").code, 405);
-    let table = server.accept("/api/v1/componentstatuses", "application/json;as=Table;g=meta.k8s.io;v=v1");
-    assert!(table.text.contains("Healthy"), "{}", table.text);
+    assert_eq!(server.send("DELETE", "/api/v1/componentstatuses/etcd-0", "", &[]).code, 405);
+    let table = server.get_as("/api/v1/componentstatuses", "application/json;as=Table;g=meta.k8s.io;v=v1");
+    assert!(table.text().contains("Healthy"), "{}", table.text());
 }
 
 #[test]
 fn foreign_token_is_unauthenticated() {
-    let server = Server::new();
+    let server = TestServer::new();
     let path = "/apis/authentication.k8s.io/v1/tokenreviews";
-    let review = server.post(path, r#"{"spec":{"token":"secret"}}"#);
+    let review = server.create(path, r#"{"spec":{"token":"secret"}}"#);
     assert_eq!(review.str_at(&["status", "error"]), "invalid bearer token");
     assert_eq!(review.at(&["status", "authenticated"]), None);
-    let got = server.send("POST", path, &[], r#"{"spec":{}}"#);
+    let got = server.send("POST", path, r#"{"spec":{}}"#, &[]);
     assert_eq!(
         (got.code, got.value().str_at(&["message"])),
         (400, "token is required for TokenReview in authentication")
@@ -356,9 +263,9 @@ fn foreign_token_is_unauthenticated() {
 
 #[test]
 fn invalid_list_options_have_upstreams_messages() {
-    let server = Server::new();
+    let server = TestServer::new();
     for name in ["a", "b", "c"] {
-        server.post(MAPS, &map(name));
+        server.create(MAPS, &map(name));
     }
     let first = server.get(&format!("{MAPS}?limit=1")).value();
     let token = first.str_at(&["metadata", "continue"]).to_owned();
@@ -378,7 +285,7 @@ fn invalid_list_options_have_upstreams_messages() {
     ] {
         assert_eq!(server.error("GET", &format!("{MAPS}?{query}")), (code, message.to_owned()), "{query}");
     }
-    let items = |got: Got| got.value().get("items").and_then(Value::as_list).unwrap().len();
+    let items = |reply: Reply| reply.value().get("items").and_then(Value::as_list).unwrap().len();
     assert_eq!(items(server.get(&format!("{MAPS}?limit=-1"))), 3, "a negative limit is none");
     server.clock.advance(Duration::from_secs(301));
     let gone = server.get(&format!("{MAPS}?limit=1&continue={token}"));
@@ -389,15 +296,15 @@ fn invalid_list_options_have_upstreams_messages() {
 
 #[test]
 fn connect_requests_are_validated_before_501() {
-    let server = Server::new();
+    let server = TestServer::new();
     let pod = |name: &str, more: &str| {
         let spec = format!(r#"{{"containers":[{{"name":"c","image":"i"}}]{more}}}"#);
-        server.post(PODS, &format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{spec}}}"#));
+        server.create(PODS, &format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{spec}}}"#));
     };
     pod("free", "");
     pod("bound", r#","nodeName":"n""#);
     let service = r#"{"metadata":{"name":"web"},"spec":{"ports":[{"port":80}]}}"#;
-    server.post("/api/v1/namespaces/default/services", service);
+    server.create("/api/v1/namespaces/default/services", service);
     assert_eq!(server.get(&format!("{PODS}/free/log")).code, 200, "the log is empty");
     let services = "/api/v1/namespaces/default/services";
     let not_yet =
@@ -418,23 +325,22 @@ fn connect_requests_are_validated_before_501() {
     }
     let node =
         r#"{"metadata":{"name":"sim"},"status":{"nodeInfo":{"containerRuntimeVersion":"simulated://1"}}}"#;
-    server.post("/api/v1/nodes", node);
+    server.create("/api/v1/nodes", node);
     let refused = server.error("GET", "/api/v1/nodes/sim/proxy/stats");
     let why = "nodes/proxy: node sim is simulated: no kubelet runs, so there is nothing to connect to";
     assert_eq!(refused, (501, why.to_owned()));
     let slice = r#"{"metadata":{"name":"s","labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4",
         "endpoints":[{"addresses":["10.1.1.1"]}]}"#;
-    server.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice);
+    server.create("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice);
     assert_eq!(server.error("GET", &format!("{services}/web:80/proxy/")), (501, not_yet("services/proxy")));
 }
 
 #[test]
 fn watched_table_shows_current_ages() {
-    let server = Server::new();
-    server.post(MAPS, &map("a"));
-    let table = [("accept", "application/json;as=Table;g=meta.k8s.io;v=v1")];
-    let watch = server.open("GET", &format!("{MAPS}?watch=true&includeObject=None"), &table, "");
-    let Body::Stream(mut frames) = watch.body else { panic!("no stream") };
+    let server = TestServer::new();
+    server.create(MAPS, &map("a"));
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let mut frames = server.watch(&format!("{MAPS}?watch=true&includeObject=None"), table);
     let mut next = || {
         let polled = server.runtime.block_on(std::future::poll_fn(|context| frames.poll_frame(context)));
         let frame = polled.expect("the stream goes on");
@@ -447,7 +353,6 @@ fn watched_table_shows_current_ages() {
     };
     assert_eq!(age(&next()), "0s");
     server.clock.advance(Duration::from_secs(90));
-    let kind = [("content-type", "application/merge-patch+json")];
-    server.send("PATCH", &format!("{MAPS}/a"), &kind, r#"{"data":{"k":"w"}}"#);
+    server.call("PATCH", &format!("{MAPS}/a"), r#"{"data":{"k":"w"}}"#);
     assert_eq!(age(&next()), "90s");
 }

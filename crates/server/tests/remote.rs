@@ -2,51 +2,44 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod harness;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use harness::{MAPS, SystemClock};
 use http::Method;
 use setpoint_api::{Clock, Key, Time, Value, json, value};
 use setpoint_pki::certs::Pki;
 use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
-use setpoint_server::api::{Api, Options, service};
+use setpoint_server::api::{Api, service};
 use setpoint_server::exchange::{Identity, Request, Response, Service};
 use setpoint_server::http::{Bounds, Counters, ServeOptions, ThreadCounts, Threads, Tls, serve};
 use setpoint_server::kubeconfig;
 use setpoint_store::{Retention, Store};
 use tokio::net::TcpListener;
 
-struct SystemClock;
-
-impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "a real handshake looks at the real clock")]
-    fn now(&self) -> Time {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        Time(i64::try_from(since.as_micros()).unwrap())
-    }
-}
-
-/// A server that never responds to the first creates of `first`.
-struct Deaf {
+/// API server that never responds to the first creates of `first`.
+struct HangingServer {
     api: Api,
     left: AtomicUsize,
 }
 
-impl Service for Deaf {
+impl Service for HangingServer {
     fn authenticate(&self, token: &str) -> Option<Identity> {
         self.api.authenticate(token)
     }
 
     fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {
-        let is_meant = request.method == Method::POST && request.body.windows(5).any(|word| word == b"first");
+        let hangs = request.method == Method::POST && request.body.windows(5).any(|word| word == b"first");
         let take = |left: usize| left.checked_sub(1);
-        if is_meant && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+        if hangs && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
             return Box::pin(std::future::pending());
         }
         self.api.answer(request)
@@ -54,17 +47,9 @@ impl Service for Deaf {
 }
 
 /// Starts a server. Returns its kubeconfig.
-async fn start(deaf: usize) -> String {
-    let counter = AtomicU64::new(1);
-    let options = Options {
-        clock: Arc::new(SystemClock),
-        entropy: Arc::new(move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)),
-        address: "127.0.0.1:6443".into(),
-        advertised: None,
-        service_ranges: Vec::new(),
-        tolerations: Default::default(),
-    };
+async fn start(hanging: usize) -> String {
     let store = Store::in_memory(Retention::default());
+    let options = harness::options(Arc::new(SystemClock));
     let api = tokio::task::spawn_blocking(move || service(store, options).unwrap()).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
@@ -78,8 +63,8 @@ async fn start(deaf: usize) -> String {
         drain: Duration::from_secs(1),
         counters: Arc::new(Counters::default()),
     };
-    let deaf = Arc::new(Deaf { api, left: AtomicUsize::new(deaf) });
-    tokio::spawn(serve(listener, tls, deaf, sockets, std::future::pending()));
+    let server = Arc::new(HangingServer { api, left: AtomicUsize::new(hanging) });
+    tokio::spawn(serve(listener, tls, server, sockets, std::future::pending()));
     kubeconfig::text(&url, &pki)
 }
 
@@ -103,8 +88,6 @@ fn run(kubeconfig: &str, timeout: Duration, engine: fn() -> Engine) {
     tokio::spawn(async move { remote.run(engine).await });
 }
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
 async fn make(client: &Client, name: &str) {
     let object = value!({"metadata": {"name": (name), "labels": {"source": "yes"}}});
     let body = json::to_vec(&object).into();
@@ -113,6 +96,7 @@ async fn make(client: &Client, name: &str) {
 }
 
 /// Polls until an object exists, and returns its data.
+#[expect(clippy::disallowed_methods, reason = "polls a server over real sockets")]
 async fn wait_for(client: &Client, name: &str, limit: Duration) -> Value {
     let waiting = async {
         loop {
@@ -197,15 +181,15 @@ async fn hanging_write_blocks_no_other() {
 }
 
 /// Sends a query to every target, and writes the answers to a ConfigMap.
-struct Curious;
+struct Querier;
 
 const TARGETS: [&str; 4] = ["access", "hmac-sha256", "metrics", "sign"];
 
-impl Planner for Curious {
+impl Planner for Querier {
     type Memo = ();
 
     fn name(&self) -> &'static str {
-        "curious"
+        "querier"
     }
 
     fn watches(&self) -> &'static [Watch] {
@@ -251,7 +235,7 @@ async fn queries_are_answered_by_the_server_or_locally() {
     let kubeconfig = start(0).await;
     let user = client(&kubeconfig);
     run(&kubeconfig, REQUEST_TIMEOUT, || {
-        Engine::new(vec![Box::new(Curious)], setpoint_reconcile::WorldConfig::default())
+        Engine::new(vec![Box::new(Querier)], setpoint_reconcile::WorldConfig::default())
     });
     make(&user, "source").await;
     let data = wait_for(&user, "answers", Duration::from_secs(30)).await;

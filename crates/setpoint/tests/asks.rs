@@ -2,6 +2,7 @@
 //! and autoscalers without metrics.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(clippy::disallowed_methods, reason = "polls processes that run in real time")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -4,6 +4,7 @@
 //! `SETPOINT_ROLLOUT_KILLS` sets the number of kills of a server in a rollout.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(clippy::disallowed_methods, reason = "polls processes that run in real time")]
 
 #[path = "loops/api.rs"]
 mod api;

@@ -6,6 +6,7 @@
 //! several times as much is written.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(clippy::disallowed_methods, reason = "measures processes that run in real time")]
 
 #[path = "clients/server.rs"]
 #[expect(dead_code, reason = "other tests use the rest of it")]

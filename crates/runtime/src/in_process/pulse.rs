@@ -1,43 +1,37 @@
 //! Pulse of the loop, for `/livez`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use setpoint_api::Clock;
 
 /// The longest that one turn of the loop may take. A turn plans at most `TURN_PLANS_MAX` keys, but the first one lists
 /// the whole store.
 pub const LOOP_STALL_MAX: Duration = Duration::from_secs(60);
 
-/// When the loop last turned, and how long it then intended to sleep. Counted on the monotonic clock, which stands
-/// still while the machine is suspended: nothing turns then, and nothing is wrong.
+/// Deadline of the next turn of the loop. Counted on the monotonic clock, which stands still while the machine is
+/// suspended: nothing turns then, and nothing is wrong.
 pub(super) struct Pulse {
-    start: Instant,
-    /// Milliseconds from `start` to the end of the intended sleep.
+    clock: Arc<dyn Clock>,
+    /// Uptime in milliseconds at the end of the intended sleep.
     turns_by_ms: AtomicU64,
 }
 
 impl Pulse {
-    pub(super) fn new() -> Pulse {
-        Pulse { start: Instant::now(), turns_by_ms: AtomicU64::new(0) }
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Pulse {
+        let turns_by_ms = AtomicU64::new(millis(clock.uptime()));
+        Pulse { clock, turns_by_ms }
     }
 
     /// The loop turns now, or sleeps for at most `pause` and turns then.
     pub(super) fn beat(&self, pause: Duration) {
-        self.beat_at(self.start.elapsed(), pause);
+        self.turns_by_ms.store(millis(self.clock.uptime().saturating_add(pause)), Ordering::Relaxed);
     }
 
     /// Fails if the loop has not turned for [`LOOP_STALL_MAX`] after the end of its sleep.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.check_at(self.start.elapsed())
-    }
-
-    fn beat_at(&self, elapsed: Duration, pause: Duration) {
-        self.turns_by_ms.store(millis(elapsed.saturating_add(pause)), Ordering::Relaxed);
-    }
-
-    fn check_at(&self, elapsed: Duration) -> Result<(), String> {
-        let late = millis(elapsed).saturating_sub(self.turns_by_ms.load(Ordering::Relaxed));
+        let late = millis(self.clock.uptime()).saturating_sub(self.turns_by_ms.load(Ordering::Relaxed));
         let late = Duration::from_millis(late);
         if late <= LOOP_STALL_MAX {
             return Ok(());
@@ -56,18 +50,27 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use setpoint_api::{ManualClock, Time};
+
     use super::*;
 
     #[test]
     fn stalled_loop_fails_its_check_and_a_sleeping_one_passes() {
-        let pulse = Pulse::new();
+        let clock = ManualClock::new(Time::EPOCH);
+        clock.advance(Duration::from_secs(7200));
+        let pulse = Pulse::new(Arc::new(clock.clone()));
+        assert_eq!(pulse.check(), Ok(()), "it has just started");
         let second = Duration::from_secs(1);
-        pulse.beat_at(Duration::ZERO, Duration::from_secs(3600));
-        assert_eq!(pulse.check_at(Duration::from_secs(3600) + LOOP_STALL_MAX), Ok(()), "it sleeps");
-        let why = pulse.check_at(Duration::from_secs(3600) + LOOP_STALL_MAX + second).unwrap_err();
+        pulse.beat(Duration::from_secs(3600));
+        clock.advance(Duration::from_secs(3600) + LOOP_STALL_MAX);
+        assert_eq!(pulse.check(), Ok(()), "it sleeps");
+        clock.advance(second);
+        let why = pulse.check().unwrap_err();
         assert_eq!(why, "the reconciliation loop has not turned for 61 s, at most 60 s");
-        pulse.beat_at(Duration::from_secs(3700), Duration::ZERO);
-        assert_eq!(pulse.check_at(Duration::from_secs(3700) + LOOP_STALL_MAX), Ok(()));
-        assert!(pulse.check_at(Duration::from_secs(3700) + LOOP_STALL_MAX + second).is_err());
+        pulse.beat(Duration::ZERO);
+        clock.advance(LOOP_STALL_MAX);
+        assert_eq!(pulse.check(), Ok(()));
+        clock.advance(second);
+        assert!(pulse.check().is_err());
     }
 }

@@ -73,6 +73,7 @@ fn put(store: &Store, name: &str) -> u64 {
 }
 
 /// Changes two objects at nearly the same moment, and measures how long each waits to be planned.
+#[expect(clippy::disallowed_methods, reason = "measures the latency of a real thread")]
 fn measure_pairs(pairs: usize, store: &Store, planned: &Receiver<(String, u64)>) -> Vec<Duration> {
     let (barrier, results) = (Barrier::new(3), channel());
     let mut waits = Vec::new();
@@ -142,12 +143,12 @@ fn start(store: &Store, engine: Engine, clock: Arc<dyn Clock>, sleep_max: Durati
         store: store.clone(),
         feed: Feed::open(&engine),
         time: LoopTime::new(clock.now(), clock.uptime()),
+        pulse: Arc::new(Pulse::new(Arc::clone(&clock))),
         clock,
         entropy: Arc::new(|| 7),
         queries: Arc::default(),
         executor: Box::new(NoWrites),
         bell: Arc::default(),
-        pulse: Arc::new(Pulse::new()),
         sleep_max,
     };
     Shell::run(engine, thread).unwrap()

@@ -39,6 +39,7 @@ pub(super) struct ResourceWatch {
 
 impl ResourceWatch {
     /// Follows a resource until the loop ends.
+    #[expect(clippy::disallowed_methods, reason = "pauses between requests to a server that fails")]
     pub async fn follow(self, resource: &'static Resource) {
         let Some(resource_type) = resource_types::storage_type(resource) else { return };
         let path = collection(resource_type);

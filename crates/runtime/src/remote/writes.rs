@@ -42,6 +42,7 @@ async fn perform(client: &Client, sent: &Sent) -> Result<Outcome, ClientError> {
 }
 
 /// Requests the server's newest revision until it answers.
+#[expect(clippy::disallowed_methods, reason = "pauses between requests to a server that fails")]
 async fn newest(client: &Client, timeout: Duration) -> Revision {
     loop {
         let sent_request = client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new());

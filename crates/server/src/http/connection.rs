@@ -201,6 +201,7 @@ async fn serve_http2(stream: TlsStream<BoundedStream>, connection: &Arc<Connecti
 
 /// Drives a connection. Shuts it down gracefully when the server drains or there is no activity, and drops it if that
 /// takes too long.
+#[expect(clippy::disallowed_methods, reason = "a connection owns the timer of its activity")]
 async fn drive<C, E>(served: C, retire: impl Fn(Pin<&mut C>), connection: &Connection)
 where
     C: Future<Output = Result<(), E>>,

@@ -143,6 +143,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
 }
 
 /// Runs the service, on the reactor or a worker. A panic becomes a 500.
+#[expect(clippy::disallowed_methods, reason = "the log shows durations in real time")]
 async fn contained(shared: &Shared, request: Request, cost: Cost) -> Response {
     let (method, path) = (request.method.clone(), request.path.clone());
     let begun = Instant::now();

@@ -42,6 +42,7 @@ impl BoundedStream {
     }
 
     /// Returns the result of a write, or an error if writes have been pending for too long.
+    #[expect(clippy::disallowed_methods, reason = "a connection owns the timer of its writes")]
     fn watch(
         &mut self,
         context: &mut Context<'_>,

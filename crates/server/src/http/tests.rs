@@ -525,6 +525,7 @@ async fn quiet_watch_is_not_closed() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "polls a server over real sockets")]
 async fn client_that_does_not_read_is_disconnected() {
     let running = start(hasty()).await;
     let mut greedy = running.connect("http/1.1", true).await;

@@ -127,6 +127,7 @@ impl ListCache {
     }
 
     /// Starts the task that sweeps, unless it runs. It ends when there is nothing left to sweep.
+    #[expect(clippy::disallowed_methods, reason = "the sweeper owns its timer")]
     fn start_sweeper(self: &Arc<ListCache>, state: &mut State) {
         if state.has_sweeper {
             return;

@@ -41,6 +41,7 @@ pub struct WatchCoalescer {
 }
 
 impl Default for WatchCoalescer {
+    #[expect(clippy::disallowed_methods, reason = "rests end together, at multiples after the start")]
     fn default() -> WatchCoalescer {
         WatchCoalescer { watches: AtomicU32::new(0), start: Instant::now(), groups: Mutex::default() }
     }

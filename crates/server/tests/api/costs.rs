@@ -1,6 +1,6 @@
 //! Estimated costs: requests that would hold a reactor up go to a worker.
 
-use setpoint_server::exchange::Cost;
+use setpoint_server::exchange::{Cost, Service};
 
 use super::*;
 

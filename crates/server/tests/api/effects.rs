@@ -1,16 +1,14 @@
 //! Kinds that are stored but not enforced: each write has a warning.
 
-use super::TestServer;
+use crate::harness::{TestServer, content_type};
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// The warnings of an answer.
+/// Returns the code and the warnings of a response.
 fn warnings(server: &TestServer, method: &str, path: &str, body: &str) -> (u16, Vec<String>) {
-    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let (code, headers, _) = server.send(method, path, body, &[("content-type", kind)]);
-    let warnings = headers.get_all("warning").into_iter().map(|value| value.to_str().unwrap().to_owned());
-    (code, warnings.collect())
+    let reply = server.send(method, path, body, &[content_type(method)]);
+    (reply.code, reply.warnings())
 }
 
 fn expected(kind: &str, instead: &str) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
-use crate::TestServer;
+use crate::harness::{Headers, Reply, TestServer};
 
 /// Collections, each with a valid object.
 static SEEDS: LazyLock<Vec<(&str, Json)>> = LazyLock::new(|| {
@@ -225,9 +225,9 @@ impl TestServer {
     }
 
     /// Sends a request, and checks the invariants of every response.
-    fn survives(&self, method: &str, path: &str, body: &str, headers: &[(&'static str, &str)]) {
+    fn survives(&self, method: &str, path: &str, body: &str, headers: &Headers<'_>) {
         let before = self.revision();
-        let (code, _, out) = self.send(method, path, body, headers);
+        let Reply { code, body: out, .. } = self.send(method, path, body, headers);
         let text = String::from_utf8_lossy(&out);
         // A future revision is waited for (504); other server errors are bugs.
         assert!(code < 500 || code == 504, "{method} {path} {body}\n{code} {text}");

@@ -1,17 +1,15 @@
 //! Requests with impersonation headers.
 
-use setpoint_api::json;
-
-use super::TestServer;
+use crate::harness::TestServer;
 
 #[test]
 fn impersonation_is_forbidden() {
     let server = TestServer::new();
     for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
         for path in ["/api/v1/namespaces/default/configmaps", "/version", "/api", "/nothing"] {
-            let (code, _, body) = server.send("GET", path, "", &[(header, "bob")]);
-            assert_eq!(code, 403, "{header} {path}");
-            let error = json::parse(&body).unwrap();
+            let reply = server.send("GET", path, "", &[(header, "bob")]);
+            assert_eq!(reply.code, 403, "{header} {path}");
+            let error = reply.value();
             assert_eq!(error.str_at(&["reason"]), "Forbidden");
             let message = error.str_at(&["message"]);
             assert!(

@@ -12,9 +12,9 @@ const FORMS: [&str; 6] = [
 ];
 
 fn list(server: &TestServer, path: &str, accept: &str) -> Vec<u8> {
-    let (code, _, out) = server.send("GET", path, "", &[("accept", accept)]);
-    assert_eq!(code, 200);
-    out
+    let reply = server.get_as(path, accept);
+    assert_eq!(reply.code, 200);
+    reply.body
 }
 
 /// Returns a list that no cache answers: it names its revision.

@@ -2,17 +2,17 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use setpoint_api::{Entropy, Key, ManualClock, Resource, Time, json, value};
+use setpoint_api::{Key, ManualClock, Resource, Time, json, value};
 use setpoint_reconcile::{Act, Engine, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_runtime::in_process::Shell;
 use setpoint_server::exchange::Service;
 use setpoint_server::loop_writes::InFlightWrites;
 use setpoint_store::{Filter, Retention, Store};
 
-use super::{MAPS, TestServer, request};
+use crate::harness::{MAPS, TestServer, content_type, entropy, request};
 
 const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas";
 
@@ -35,9 +35,8 @@ fn used(server: &TestServer) -> String {
 
 /// Sends a request from a thread of its own.
 fn send(server: &TestServer, method: &str, path: &str, body: &str) -> u16 {
-    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let request = request(method, path, body, &[("content-type", kind)]);
+    let request = request(method, path, body, &[content_type(method)]);
     runtime.block_on(server.api.answer(request)).status.as_u16()
 }
 
@@ -165,12 +164,10 @@ fn loop_creating_many_objects_sees_no_conflict() {
     let maps = Resource::new("configmaps").unwrap();
     let (before, mut watch) = store.list_and_follow(&maps, Filter::default());
     let before = before.table(&maps).map_or(0, setpoint_store::Table::len);
-    let counter = AtomicU64::new(1);
-    let chance = move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     let engine = Engine::new(vec![Box::new(Maker)], setpoint_reconcile::WorldConfig::default());
     let shell = {
         let clock = Arc::new(ManualClock::with_tick(Time::EPOCH, Duration::from_micros(50)));
-        let entropy: Arc<Entropy> = Arc::new(chance);
+        let entropy = entropy();
         let executor =
             InFlightWrites::new(store.clone(), clock.clone(), Arc::clone(&entropy), Default::default());
         Shell::start(store.clone(), engine, clock, entropy, Arc::default(), Box::new(executor)).unwrap()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use setpoint_api::{Value, json};
 use setpoint_server::exchange::{Identity, Service};
 
-use super::TestServer;
+use crate::harness::TestServer;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -144,15 +144,15 @@ fn token_is_revoked_a_minute_after_deletion_was_due() {
 #[test]
 fn non_administrator_can_only_review_itself() {
     let server = TestServer::new();
-    let ask = |method: &str, path: &str, body: &str| {
+    let call = |method: &str, path: &str, body: &str| {
         let identity = Identity { user: "bob".into(), groups: vec!["system:authenticated".into()] };
-        server.send_as(identity, method, path, body)
+        server.call_as(identity, method, path, body)
     };
-    let (code, body) = ask("GET", "/api/v1/namespaces/default/configmaps", "");
+    let (code, body) = call("GET", "/api/v1/namespaces/default/configmaps", "");
     assert_eq!(code, 403);
     let message = r#"configmaps is forbidden: User "bob" cannot list resource "configmaps" in API group "" in the namespace "default""#;
     assert_eq!(body.str_at(&["message"]), message);
-    assert_eq!(ask("GET", "/metrics", "").0, 403);
-    assert_eq!(ask("GET", "/version", "").0, 200);
-    assert_eq!(ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}").0, 201);
+    assert_eq!(call("GET", "/metrics", "").0, 403);
+    assert_eq!(call("GET", "/version", "").0, 200);
+    assert_eq!(call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}").0, 201);
 }

@@ -8,7 +8,7 @@ use setpoint_api::{Time, Value, json};
 use setpoint_runtime::queries::usage::{UsageSample, UsageSelector, UsageSource};
 use setpoint_server::exchange::Identity;
 
-use super::TestServer;
+use crate::harness::TestServer;
 
 const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -61,13 +61,12 @@ fn server() -> TestServer {
 }
 
 fn get(server: &TestServer, path: &str) -> (u16, Value) {
-    let (code, _, body) = server.send("GET", path, "", &[]);
-    (code, json::parse(&body).unwrap_or(Value::Null))
+    server.get(path).into_call()
 }
 
 fn message(server: &TestServer, method: &str, path: &str) -> (u16, String) {
-    let (code, _, body) = server.send(method, path, "", &[]);
-    (code, json::parse(&body).unwrap().str_at(&["message"]).to_owned())
+    let reply = server.send(method, path, "", &[]);
+    (reply.code, reply.value().str_at(&["message"]).to_owned())
 }
 
 #[test]
@@ -75,11 +74,9 @@ fn metrics_group_is_discovered_only_with_a_usage_source() {
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     for (server, is_there) in [(TestServer::new(), false), (server(), true)] {
         for path in ["/", "/apis"] {
-            let (_, _, body) = server.send("GET", path, "", &[]);
-            assert_eq!(String::from_utf8(body).unwrap().contains("metrics.k8s.io"), is_there, "{path}");
+            assert_eq!(server.get(path).text().contains("metrics.k8s.io"), is_there, "{path}");
         }
-        let (_, _, all) = server.send("GET", "/apis", "", &[("accept", aggregated)]);
-        assert_eq!(String::from_utf8(all).unwrap().contains("PodMetrics"), is_there);
+        assert_eq!(server.get_as("/apis", aggregated).text().contains("PodMetrics"), is_there);
         for path in ["/apis/metrics.k8s.io", GROUP, &format!("{GROUP}/nodes")] {
             assert_eq!(get(&server, path).0, if is_there { 200 } else { 404 }, "{path}");
         }
@@ -114,10 +111,7 @@ fn pod_and_node_metrics_are_served_singly_and_as_lists() {
 #[test]
 fn tables_have_a_column_for_each_resource() {
     let server = server();
-    let table = |path: &str| {
-        let (_, _, body) = server.send("GET", &format!("{GROUP}/{path}"), "", &[("accept", TABLE)]);
-        json::parse(&body).unwrap()
-    };
+    let table = |path: &str| server.get_as(&format!("{GROUP}/{path}"), TABLE).value();
     let pods = table("pods");
     let columns = pods.get("columnDefinitions").and_then(Value::as_list).unwrap();
     let names: Vec<&str> = columns.iter().map(|column| column.str_at(&["name"])).collect();
@@ -135,16 +129,14 @@ fn unmeasured_objects_have_upstreams_messages() {
     let response = |method: &str, path: &str| message(&server, method, &format!("{GROUP}/{path}"));
     assert_eq!(response("GET", "nodes/x"), (404, "node \"x\" not found".to_owned()));
     assert_eq!(response("GET", "namespaces/default/pods/x"), (404, "pods \"x\" not found".to_owned()));
-    let json = [("content-type", "application/json")];
-    let (code, ..) = server.send("POST", "/api/v1/nodes", r#"{"metadata":{"name":"x"}}"#, &json);
-    assert_eq!(code, 201);
+    server.create("/api/v1/nodes", r#"{"metadata":{"name":"x"}}"#);
     assert_eq!(response("GET", "nodes/x"), (404, "nodes.metrics.k8s.io \"x\" not found".to_owned()));
     assert_eq!(response("POST", "nodes").0, 405);
     let (code, watch) = response("GET", "pods?watch=true");
     assert_eq!((code, watch.contains("watch is not supported")), (405, true), "{watch}");
     assert_eq!(response("GET", "pods?labelSelector=%3D%3D").0, 400);
-    let nobody = Identity { user: "ann".to_owned(), groups: vec!["system:authenticated".to_owned()] };
-    let (code, refused) = server.send_as(nobody, "GET", &format!("{GROUP}/namespaces/a/pods"), "");
+    let unprivileged = Identity { user: "ann".to_owned(), groups: vec!["system:authenticated".to_owned()] };
+    let (code, refused) = server.call_as(unprivileged, "GET", &format!("{GROUP}/namespaces/a/pods"), "");
     let why = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource \"pods\" in API group \
                \"metrics.k8s.io\" in the namespace \"a\"";
     assert_eq!((code, refused.str_at(&["message"])), (403, why));

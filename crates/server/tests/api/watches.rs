@@ -1,6 +1,6 @@
 //! Watches: order, rests, and chunks that equal watches share.
 
-use setpoint_server::exchange::Frames;
+use bytes::Bytes;
 
 use super::*;
 
@@ -12,8 +12,8 @@ fn watch_sends_events_after_its_revision() {
     server.make("b", "");
     server.call("DELETE", &format!("{MAPS}/a"), "");
     let path = format!("{MAPS}?watch=true&resourceVersion={revision}");
-    let (code, _, out) = server.send("GET", &path, "", &[]);
-    let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let Reply { code, body, .. } = server.get(&path);
+    let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let lines: Vec<Value> = lines.map(|line| json::parse(line).unwrap()).collect();
     let received = |line: &Value| {
         (line.str_at(&["type"]).to_owned(), line.str_at(&["object", "metadata", "name"]).to_owned())
@@ -24,22 +24,12 @@ fn watch_sends_events_after_its_revision() {
 
 #[test]
 fn first_event_is_sent_at_once_and_a_burst_together() {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let server = TestServer { runtime, ..TestServer::new() };
-    let path = format!(
-        "{MAPS}?watch=true&resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
-    );
-    let answer = server.runtime.block_on(server.api.answer(request("GET", &path, "", &[])));
-    let Body::Stream(mut frames) = answer.body else { panic!("a watch is a stream") };
+    let server = TestServer::paused();
+    let mut frames = server.watch(&format!("{MAPS}?{LIVE}"), JSON);
     let mut received = || {
-        let mut context = Context::from_waker(Waker::noop());
-        server.runtime.block_on(async {
-            match frames.poll_frame(&mut context) {
-                Poll::Ready(frame) => frame.unwrap().iter().filter(|byte| **byte == b'\n').count(),
-                Poll::Pending => 0,
-            }
-        })
+        let frames = server.ready_frames(&mut *frames);
+        assert!(frames.len() <= 1, "events that are ready share a frame");
+        event_names(&frames).len()
     };
     let pass = |millis| server.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
     assert_eq!(received(), 0);
@@ -56,48 +46,23 @@ fn first_event_is_sent_at_once_and_a_burst_together() {
     assert_eq!(received(), 1, "at once again");
 }
 
-/// A server whose clock of rests is manual.
-fn paused() -> TestServer {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-    TestServer { runtime: runtime.unwrap(), ..TestServer::new() }
-}
-
-fn open(server: &TestServer, path: &str, accept: &str) -> Box<dyn Frames> {
-    let request = request("GET", path, "", &[("accept", accept)]);
-    match server.runtime.block_on(server.api.answer(request)).body {
-        Body::Stream(frames) => frames,
-        _ => panic!("a watch is a stream"),
-    }
-}
-
-/// Returns the frames that are ready.
-fn pieces(server: &TestServer, frames: &mut Box<dyn Frames>) -> Vec<bytes::Bytes> {
-    let mut context = Context::from_waker(Waker::noop());
-    server.runtime.block_on(async {
-        let next = || match frames.poll_frame(&mut context) {
-            Poll::Ready(piece) => piece,
-            Poll::Pending => None,
-        };
-        std::iter::from_fn(next).collect()
-    })
-}
-
-fn event_names(pieces: &[bytes::Bytes]) -> Vec<String> {
+fn event_names(pieces: &[Bytes]) -> Vec<String> {
     let text = pieces.concat();
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines.map(|line| json::parse(line).unwrap().str_at(&["object", "metadata", "name"]).to_owned()).collect()
 }
 
+const JSON: &str = "application/json";
 const LIVE: &str = "watch=true&resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
 
 #[test]
 fn equal_watches_share_chunks_and_each_gets_every_event_once() {
-    let server = paused();
+    let server = TestServer::paused();
     let pass = |millis| server.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
     let path = format!("{MAPS}?{LIVE}");
     let selected = format!("{path}&labelSelector=of%3Dtest");
-    let mut equal: Vec<_> = (0..3).map(|_| open(&server, &path, "application/json")).collect();
-    let mut other = open(&server, &selected, "application/json");
+    let mut equal: Vec<_> = (0..3).map(|_| server.watch(&path, JSON)).collect();
+    let mut other = server.watch(&selected, JSON);
     let (mut seen, mut seen_by_other) = (vec![Vec::new(); 4], Vec::new());
     let mut shared = 0;
     for round in 0_usize..20 {
@@ -109,23 +74,23 @@ fn equal_watches_share_chunks_and_each_gets_every_event_once() {
         }
         if round == 7 {
             // It starts in the middle, while the others rest.
-            equal.push(open(&server, &path, "application/json"));
+            equal.push(server.watch(&path, JSON));
         }
         let mut firsts = Vec::new();
         for (watch, seen) in equal.iter_mut().zip(&mut seen) {
-            let pieces = pieces(&server, watch);
+            let pieces = server.ready_frames(&mut **watch);
             firsts.extend(pieces.first().map(|piece| piece.as_ptr()));
             seen.extend(event_names(&pieces));
         }
         shared += firsts.len() - firsts.iter().collect::<std::collections::BTreeSet<_>>().len();
-        seen_by_other.extend(event_names(&pieces(&server, &mut other)));
+        seen_by_other.extend(event_names(&server.ready_frames(&mut *other)));
         pass(round as u64 % 3 * 3);
     }
     pass(100);
     for (watch, seen) in equal.iter_mut().zip(&mut seen) {
-        seen.extend(event_names(&pieces(&server, watch)));
+        seen.extend(event_names(&server.ready_frames(&mut **watch)));
     }
-    seen_by_other.extend(event_names(&pieces(&server, &mut other)));
+    seen_by_other.extend(event_names(&server.ready_frames(&mut *other)));
     let all = |of: std::ops::Range<usize>| -> Vec<String> {
         of.flat_map(|round| (0..=(round % 4)).map(move |change| format!("n{round}-{change}"))).collect()
     };
@@ -140,30 +105,32 @@ fn equal_watches_share_chunks_and_each_gets_every_event_once() {
 
 #[test]
 fn watches_of_a_large_object_hold_no_copies_of_it() {
-    let server = paused();
+    let server = TestServer::paused();
     let body = format!(
         r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"big"}},"data":{{"k":"{}"}}}}"#,
         "x".repeat(500_000)
     );
     assert_eq!(server.call("POST", MAPS, &body).0, 201);
     let path = format!("{MAPS}?watch=true&fieldSelector=metadata.name%3Dbig");
-    let mut watches: Vec<_> = (0..2).map(|_| open(&server, &path, "application/json")).collect();
-    let all: Vec<_> = watches.iter_mut().map(|watch| pieces(&server, watch)).collect();
+    let mut watches: Vec<_> = (0..2).map(|_| server.watch(&path, JSON)).collect();
+    let all: Vec<_> = watches.iter_mut().map(|watch| server.ready_frames(&mut **watch)).collect();
     assert_eq!(event_names(&all[0]), ["big"]);
-    let large = |pieces: &[bytes::Bytes]| pieces.iter().find(|piece| piece.len() > 500_000).unwrap().as_ptr();
+    let large = |pieces: &[Bytes]| pieces.iter().find(|piece| piece.len() > 500_000).unwrap().as_ptr();
     assert_eq!(large(&all[0]), large(&all[1]));
 }
 
 #[test]
 fn equal_watches_of_tables_share_rows_once_each_has_its_columns() {
-    let server = paused();
+    let server = TestServer::paused();
     let pass = |millis| server.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    let mut watches: Vec<_> = (0..2).map(|_| open(&server, &format!("{MAPS}?{LIVE}"), table)).collect();
+    let mut watches: Vec<_> = (0..2).map(|_| server.watch(&format!("{MAPS}?{LIVE}"), table)).collect();
     let mut rounds = Vec::new();
     for name in ["a", "b"] {
         server.make(name, "");
-        rounds.push(watches.iter_mut().map(|watch| pieces(&server, watch).concat()).collect::<Vec<_>>());
+        rounds.push(
+            watches.iter_mut().map(|watch| server.ready_frames(&mut **watch).concat()).collect::<Vec<_>>(),
+        );
         pass(100);
     }
     let has_columns = |text: &[u8]| {

@@ -1,8 +1,8 @@
 //! Error messages that clients and users know: paths, methods, media types, names, patches.
 
-use setpoint_api::{Value, json};
+use setpoint_api::Value;
 
-use super::{MAPS, TestServer};
+use crate::harness::{MAPS, TestServer};
 
 fn message(answer: &(u16, Value)) -> (u16, &str) {
     (answer.0, answer.1.str_at(&["message"]))
@@ -28,7 +28,7 @@ fn messages_for_unknown_methods_and_paths() {
         assert_eq!(message(&server.call("GET", path, "")), (404, missing), "{path}");
     }
     for path in ["/nope", "/apis/none.example", "/apis/none.example/v1/things"] {
-        assert_eq!(server.send("POST", path, "", &[]).2, b"404 page not found\n", "{path}");
+        assert_eq!(server.send("POST", path, "", &[]).body, b"404 page not found\n", "{path}");
     }
     assert_eq!(server.call("POST", "/apis", "").1.str_at(&["kind"]), "APIGroupList");
 }
@@ -39,9 +39,9 @@ fn messages_for_unsupported_media_types() {
     server.make("x", "");
     let one = format!("{MAPS}/x");
     let response = |path: &str, accept: &str| {
-        let (code, _, body) = server.send("GET", path, "", &[("accept", accept)]);
-        let body = json::parse(&body).unwrap();
-        (code, body.str_at(&["apiVersion"]).to_owned(), body.str_at(&["message"]).to_owned())
+        let reply = server.get_as(path, accept);
+        let body = reply.value();
+        (reply.code, body.str_at(&["apiVersion"]).to_owned(), body.str_at(&["message"]).to_owned())
     };
     let offered = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
                    application/vnd.kubernetes.protobuf";
@@ -110,10 +110,8 @@ fn messages_for_invalid_configurations() {
     let server = TestServer::new();
     let apply = |query: &str, body: &str| {
         let kind = [("content-type", "application/apply-patch+yaml")];
-        let (code, headers, out) =
-            server.send("PATCH", &format!("{MAPS}/a?fieldManager=m{query}"), body, &kind);
-        let warnings = headers.get_all("warning").iter().map(|text| text.to_str().unwrap().to_owned());
-        (code, json::parse(&out).unwrap(), warnings.collect::<Vec<_>>())
+        let reply = server.send("PATCH", &format!("{MAPS}/a?fieldManager=m{query}"), body, &kind);
+        (reply.code, reply.value(), reply.warnings())
     };
     let (code, refused, _) = apply("", "[]");
     assert_eq!(code, 400);
@@ -173,8 +171,8 @@ fn delete_options_and_their_messages() {
     assert_eq!(refused.0, 422, "options are validated before the object is read");
     let other = server.call("DELETE", &one, r#"{"kind":"Pod"}"#);
     assert!(message(&other).1.starts_with("no kind \"Pod\" is registered for version \"meta.k8s.io/v1\""));
-    let (_, headers, _) = server.send("DELETE", "/apis/batch/v1/namespaces/default/jobs/j", "", &[]);
-    assert!(headers["warning"].to_str().unwrap().contains("child pods are preserved by default"));
+    let reply = server.send("DELETE", "/apis/batch/v1/namespaces/default/jobs/j", "", &[]);
+    assert!(reply.header("warning").contains("child pods are preserved by default"));
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
     assert_eq!(server.call("DELETE", classes, "").0, 403);
     server.make("x", "");

@@ -245,6 +245,7 @@ async fn switch(node: &NodeArguments, choose: impl Fn(&str) -> Switch) -> anyhow
 
 /// `true` if a fleet runs the node: its boot id differs from `booted`, or, without `booted`, its Lease has
 /// not expired. Waits up to [`TAKEN_UP_WITHIN`].
+#[expect(clippy::disallowed_methods, reason = "a node is polled in real time")]
 async fn is_taken_up(client: &Client, name: &str, booted: Option<&str>) -> anyhow::Result<bool> {
     let until = SystemClock.uptime() + TAKEN_UP_WITHIN;
     loop {

@@ -373,6 +373,7 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Prints that the server is ready, once its readiness check succeeds.
+#[expect(clippy::disallowed_methods, reason = "the readiness check is polled in real time")]
 async fn announce(service: Arc<dyn Service>, url: String, begun: Time, rings: Rings) {
     loop {
         let request = Request {
@@ -408,6 +409,7 @@ struct Renewed {
 
 impl Renewed {
     /// Renews the certificates of a long-running server.
+    #[expect(clippy::disallowed_methods, reason = "certificates are renewed in real time")]
     async fn renew(self, pki: Pki) {
         renewal::renew_when_due(&SystemClock, pki, tokio::time::sleep, || self.renew_now()).await;
     }

@@ -59,6 +59,7 @@ fn free_port() -> u16 {
 }
 
 /// Retries a first put until it succeeds.
+#[expect(clippy::disallowed_methods, reason = "polls a process that starts")]
 async fn until_ready(port: u16) -> bool {
     for _ in 0..200 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

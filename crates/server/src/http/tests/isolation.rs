@@ -80,6 +80,7 @@ async fn flood_of_bare_connections_does_not_keep_out_a_client() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "polls a server over real sockets")]
 async fn bytes_of_bodies_in_flight_are_bounded() {
     let running = start(Bounds { bodies_bytes: 100_000, ..Bounds::default() }).await;
     let mut client = running.client("h2").await;

@@ -86,6 +86,7 @@ fn lists_make_room_for_a_newer_one() {
 }
 
 #[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the clock of the runtime is paused")]
 async fn unused_lists_are_dropped_and_the_sweeper_ends() {
     let (cache, key) = (Arc::new(ListCache::default()), key("a"));
     assert!(!request(&cache, &key, at(1)) && !request(&cache, &key, at(1)));
