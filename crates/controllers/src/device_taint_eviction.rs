@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::device_taint_rule::DeviceTaintRule;
 use setpoint_reconcile::views::node::Taint;
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::resource_claim::{AllocatedDevice, ResourceClaim};
 use setpoint_reconcile::views::resource_slice::ResourceSlice;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
 use crate::indexes::{DEVICE_CLAIMS_BY_POOL, DEVICE_SLICES_BY_POOL, PODS_BY_DEVICE_CLAIM, path};
 use crate::taint_eviction::mark;
@@ -50,10 +50,10 @@ impl Planner for DeviceTaintEviction {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 4] = [
-            Watch::via(Pod::RESOURCE, of_pod),
-            Watch::via(ResourceClaim::RESOURCE, of_claim),
-            Watch::via(ResourceSlice::RESOURCE, of_slice),
-            Watch::via(DeviceTaintRule::RESOURCE, of_rule),
+            Watch::mapped(Pod::RESOURCE, of_pod),
+            Watch::mapped(ResourceClaim::RESOURCE, of_claim),
+            Watch::mapped(ResourceSlice::RESOURCE, of_slice),
+            Watch::mapped(DeviceTaintRule::RESOURCE, of_rule),
         ];
         &WATCHES
     }
@@ -76,18 +76,18 @@ impl Planner for DeviceTaintEviction {
 
 fn plan_pod(object: &Object, pod: &Pod, world: &World, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
-    let subject = Subject::of(object, "v1", "Pod");
+    let subject = InvolvedObject::new(object, "v1", "Pod");
     match eviction(object, pod, world, &mut DeviceTaints::of_world(world, None)) {
         Some(eviction) if eviction.at <= now => {
             plan.stage(mark(object, pod, WHY, now));
             let note = subject.normal(EVICTION, "Marking for deletion");
-            plan.stage([Act::from(Write::delete(object)).on_done(note)]);
+            plan.stage([Action::from(Write::delete(object)).on_done(note)]);
         }
         Some(eviction) => {
             plan.memo.is_waiting = true;
-            plan.look_again_at(eviction.at);
+            plan.requeue_at(eviction.at);
         }
-        None if memory.is_waiting => plan.notes.push(subject.normal(EVICTION, "Cancelling deletion")),
+        None if memory.is_waiting => plan.events.push(subject.normal(EVICTION, "Cancelling deletion")),
         None => {}
     }
     plan
@@ -205,50 +205,50 @@ fn end(device: &AllocatedDevice, taint: &Taint) -> Option<Time> {
 }
 
 /// Enqueues a pod with claims, and the rules that evict pods.
-fn of_pod(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &World, enqueue: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
-        wake(object.key().clone());
-        wake_rules(world, wake);
+        enqueue(object.key().clone());
+        enqueue_rules(world, enqueue);
     }
 }
 
 /// Enqueues the pods that a claim is reserved for, and the rules that evict pods.
-fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    wake_users(claim, world, wake);
-    wake_rules(world, wake);
+fn of_claim(claim: &Object, world: &World, enqueue: &mut dyn FnMut(Key)) {
+    enqueue_users(claim, world, enqueue);
+    enqueue_rules(world, enqueue);
 }
 
-fn wake_users(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn enqueue_users(claim: &Object, world: &World, enqueue: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     let consumers = claim.view::<ResourceClaim>().into_iter().flat_map(|claim| &claim.status.reserved_for);
     for consumer in consumers.filter(|consumer| consumer.is_pod()) {
-        key_of("pods", &meta.namespace, &consumer.name).into_iter().for_each(&mut *wake);
+        key_of("pods", &meta.namespace, &consumer.name).into_iter().for_each(&mut *enqueue);
     }
     for pod in world.indexed(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
-        wake(pod.key().clone());
+        enqueue(pod.key().clone());
     }
 }
 
-fn wake_rules(world: &World, wake: &mut dyn FnMut(Key)) {
+fn enqueue_rules(world: &World, enqueue: &mut dyn FnMut(Key)) {
     for (object, rule) in world.views::<DeviceTaintRule>() {
         if rule.spec.taint.effect == NO_EXECUTE {
-            wake(object.key().clone());
+            enqueue(object.key().clone());
         }
     }
 }
 
-fn of_slice(slice: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn of_slice(slice: &Object, world: &World, enqueue: &mut dyn FnMut(Key)) {
     let Some(view) = slice.view::<ResourceSlice>() else { return };
     for claim in world.indexed(DEVICE_CLAIMS_BY_POOL, &path(&view.spec.driver, &view.spec.pool.name)) {
-        wake_users(claim, world, wake);
+        enqueue_users(claim, world, enqueue);
     }
 }
 
 /// Enqueues the pods of all claims: a rule may concern every claim, and rules change seldom.
-fn of_rule(rule: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    wake(rule.key().clone());
+fn of_rule(rule: &Object, world: &World, enqueue: &mut dyn FnMut(Key)) {
+    enqueue(rule.key().clone());
     for claim in world.all(ResourceClaim::RESOURCE) {
-        wake_users(claim, world, wake);
+        enqueue_users(claim, world, enqueue);
     }
 }
 

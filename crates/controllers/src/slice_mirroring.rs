@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::names::ip::parse_ip;
 use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::endpoint_slice::EndpointSlice;
 use setpoint_reconcile::views::endpoints::Endpoints;
 use setpoint_reconcile::views::service::Service;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use crate::endpoint_slice::{MANAGED_BY, SERVICE_NAME};
 use crate::indexes::{SLICES_BY_SERVICE, path};
@@ -45,16 +45,16 @@ impl Planner for SliceMirroring {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
-            Watch::itself("endpoints"),
-            Watch::via("services", |service, _, wake| {
+            Watch::primary("endpoints"),
+            Watch::mapped("services", |service, _, enqueue| {
                 key_of("endpoints", &service.meta().namespace, &service.meta().name)
                     .into_iter()
-                    .for_each(wake);
+                    .for_each(enqueue);
             }),
-            Watch::via(SLICES, |slice, _, wake| {
+            Watch::mapped(SLICES, |slice, _, enqueue| {
                 let meta = slice.meta();
                 if let Some(name) = meta.labels.get(SERVICE_NAME) {
-                    key_of("endpoints", &meta.namespace, name).into_iter().for_each(wake);
+                    key_of("endpoints", &meta.namespace, name).into_iter().for_each(enqueue);
                 }
             }),
         ];
@@ -94,13 +94,14 @@ impl Planner for SliceMirroring {
                     "A max of {ADDRESSES_MAX} addresses can be mirrored to EndpointSlices per Endpoints subset. \
                      {skipped} addresses were skipped"
                 );
-                plan.notes.push(
-                    Subject::of(object, "v1", "Endpoints").warning("TooManyAddressesToMirror", message),
+                plan.events.push(
+                    InvolvedObject::new(object, "v1", "Endpoints")
+                        .warning("TooManyAddressesToMirror", message),
                 );
             }
             plan.memo = skipped;
         }
-        acts.extend(existing.into_iter().map(|(slice, _)| Act::from(Write::delete(slice))));
+        acts.extend(existing.into_iter().map(|(slice, _)| Action::from(Write::delete(slice))));
         plan.stage(acts);
         plan
     }
@@ -202,7 +203,7 @@ fn write(
     ports: Vec<Value>,
     endpoints: Vec<Value>,
     was: Option<(&Object, &EndpointSlice)>,
-) -> Option<Act> {
+) -> Option<Action> {
     let meta = object.meta();
     let own = meta.labels.iter().filter(|(name, _)| ![SERVICE_NAME, MANAGED_BY].contains(name));
     let labels: Pairs = own.chain([(SERVICE_NAME, &*meta.name), (MANAGED_BY, MANAGER)]).collect();

@@ -23,8 +23,8 @@ use std::path::Path;
 
 use planners::{indexes, planners};
 use setpoint_api::{Key, Revision, Time, Value, value};
-use setpoint_reconcile::planner::{Rehearsal, Remembered};
-use setpoint_reconcile::{Ask, Controller, Object, Plan, Seed, World};
+use setpoint_reconcile::planner::{ErasedMemo, PlannerHarness};
+use setpoint_reconcile::{Controller, Object, Plan, Query, Seed, World};
 use setpoint_sim::cost::callgrind::{Counter, Shard, run_under_valgrind, shard};
 use setpoint_sim::cost::{self, Verdict};
 use worlds::Case;
@@ -57,8 +57,8 @@ impl Scene {
         Scene { controller, world, key: objects::key(case.key) }
     }
 
-    fn plan(&self, rehearsal: &mut Rehearsal) -> Plan<Remembered> {
-        rehearsal.plan(&*self.controller, &self.key, &self.world, NOW, Seed(1))
+    fn plan(&self, harness: &mut PlannerHarness) -> Plan<ErasedMemo> {
+        harness.plan(&*self.controller, &self.key, &self.world, NOW, Seed(1))
     }
 
     /// Lists the keys, and enqueues the keys of one change of each watched resource.
@@ -70,7 +70,7 @@ impl Scene {
                 resource => Box::new(self.world.all(resource)),
             };
             for object in all.take(1) {
-                (watch.wakes)(object, &self.world, &mut |_| woken += 1);
+                (watch.mapper)(object, &self.world, &mut |_| woken += 1);
             }
         }
         woken
@@ -81,8 +81,8 @@ impl Scene {
 const PARTS: [&str; 3] = ["first", "again", "keys"];
 
 /// Answer to a query.
-fn answer(ask: &Ask, len: usize) -> Value {
-    match ask.whom {
+fn answer(query: &Query, len: usize) -> Value {
+    match query.target {
         "metrics" => {
             let sample = value!({"value": 900, "timestamp": "2027-01-15T08:00:00Z", "windowSeconds": 30});
             let pods = (0..len).map(|at| (objects::name("p", at), sample.clone()));
@@ -95,15 +95,15 @@ fn answer(ask: &Ask, len: usize) -> Value {
 /// Instructions of each of the [`PARTS`].
 fn measure(counter: &mut Counter, case: &Case, len: usize) -> [u64; 3] {
     let scene = Scene::of(case, len);
-    let mut rehearsal = Rehearsal::default();
+    let mut harness = PlannerHarness::default();
     // Decodes the objects, and yields the memo of the second plan.
-    let plan = scene.plan(&mut rehearsal);
-    for ask in &plan.asks {
-        rehearsal.answer(&ask.id, answer(ask, len), NOW);
+    let plan = scene.plan(&mut harness);
+    for query in &plan.queries {
+        harness.answer(&query.id, answer(query, len), NOW);
     }
-    let (_, first) = counter.count(|| scene.plan(&mut Rehearsal::default()));
-    let has_memo = rehearsal.has_memo() || !plan.asks.is_empty();
-    let again = if has_memo { counter.count(|| scene.plan(&mut rehearsal)).1 } else { 0 };
+    let (_, first) = counter.count(|| scene.plan(&mut PlannerHarness::default()));
+    let has_memo = harness.has_memo() || !plan.queries.is_empty();
+    let again = if has_memo { counter.count(|| scene.plan(&mut harness)).1 } else { 0 };
     scene.list_and_wake();
     let (_, keys) = counter.count(|| scene.list_and_wake());
     [first, again, keys]
@@ -175,8 +175,8 @@ fn every_planner_acts_in_some_world() {
     let mut idle: BTreeSet<&str> = planners().iter().map(|planner| planner.name()).collect();
     for case in worlds::all() {
         let scene = Scene::of(&case, 4);
-        let plan = scene.plan(&mut Rehearsal::default());
-        if !plan.is_quiet() || plan.look_again.is_some() {
+        let plan = scene.plan(&mut PlannerHarness::default());
+        if !plan.is_quiet() || plan.requeue_at.is_some() {
             idle.remove(case.planner);
         }
     }

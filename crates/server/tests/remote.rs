@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Clock, Key, Time, Value, json, value};
 use setpoint_pki::certs::Pki;
-use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, World, Write};
+use setpoint_reconcile::{Engine, Plan, Planner, Query, Seed, Seen, Watch, World, Write};
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use setpoint_server::api::{Api, Options, service};
@@ -138,7 +138,7 @@ impl Planner for Copier {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        const WATCHES: [Watch; 1] = [Watch::primary("configmaps")];
         &WATCHES
     }
 
@@ -209,7 +209,7 @@ impl Planner for Curious {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        const WATCHES: [Watch; 1] = [Watch::primary("configmaps")];
         &WATCHES
     }
 
@@ -230,13 +230,13 @@ impl Planner for Curious {
                         "key": "k", "text": "t", "type": "Resource", "name": "cpu", "namespace": "default",
                         "selector": "app in (a, b)", "request": (REQUEST),
                     });
-                    plan.asks.push(Ask { whom: target, id: target.to_owned(), question });
+                    plan.queries.push(Query { target, id: target.to_owned(), question });
                     continue;
                 }
             };
             data.make_map().insert(target, answer);
         }
-        if plan.asks.is_empty() {
+        if plan.queries.is_empty() {
             let map = value!({"metadata": {"name": "answers"}, "data": (data)});
             plan.stage([Write::create("configmaps", "default", map).into()]);
         }

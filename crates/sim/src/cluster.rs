@@ -15,7 +15,7 @@ use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Time, Value, json, value};
 use setpoint_reconcile::{
-    Ask, Controller, Engine, Index, Jump, Observed, Outcome, Seed, Sent, Ticket, Turn, Write,
+    Controller, Engine, Index, Jump, ObservedChange, Outcome, Query, Seed, Turn, Write, WriteId, WriteRequest,
 };
 use setpoint_runtime::objects;
 use setpoint_server::codec;
@@ -50,7 +50,7 @@ pub struct Cluster {
     /// What was written, in order, for whoever reads a failure.
     pub history: Vec<String>,
     /// What controllers asked and nobody answered yet: see [`Cluster::reply`].
-    pub asks: Vec<(&'static str, Key, Ask)>,
+    pub queries: Vec<(&'static str, Key, Query)>,
     /// Whether the history is kept; a campaign of many seeds does without.
     pub keeps_history: bool,
     /// In whose name the writes are made that are not the loop's.
@@ -63,7 +63,7 @@ pub struct Cluster {
     /// The resources that the loop hears of; all if there are none.
     follows: &'static [&'static str],
     watches: Vec<Watching>,
-    outbox: VecDeque<Sent>,
+    outbox: VecDeque<WriteRequest>,
 }
 
 /// Where a commit of a loop comes from.
@@ -81,8 +81,8 @@ pub struct Parked {
     controllers: Controllers,
     follows: &'static [&'static str],
     watches: Vec<Watching>,
-    outbox: VecDeque<Sent>,
-    asks: Vec<(&'static str, Key, Ask)>,
+    outbox: VecDeque<WriteRequest>,
+    queries: Vec<(&'static str, Key, Query)>,
 }
 
 impl Parked {
@@ -98,7 +98,7 @@ struct Watching {
     /// None while it is broken: then only a list helps.
     cursor: Option<Cursor>,
     /// The last changes it told, to tell them again.
-    told: VecDeque<Observed>,
+    told: VecDeque<ObservedChange>,
 }
 
 /// How many changes a watch remembers, to tell them again.
@@ -127,7 +127,7 @@ impl Cluster {
             now: Time::from_seconds(1_800_000_000),
             rng: Rng::with_seed(seed),
             history: Vec::new(),
-            asks: Vec::new(),
+            queries: Vec::new(),
             keeps_history: true,
             acting: "user",
             acknowledged: Revision::ZERO,
@@ -172,7 +172,7 @@ impl Cluster {
 
     /// Tells changes again that were told before: some of them, and in any order.
     pub fn repeat_events(&mut self) {
-        let mut told: Vec<Observed> =
+        let mut told: Vec<ObservedChange> =
             self.watches.iter().flat_map(|watch| watch.told.iter().cloned()).collect();
         self.rng.shuffle(&mut told);
         told.truncate(self.rng.usize(..=told.len()));
@@ -212,7 +212,7 @@ impl Cluster {
         let (list, indexes) = (self.controllers)();
         self.engine = Engine::new(list, indexes);
         self.outbox.clear();
-        self.asks.clear();
+        self.queries.clear();
         self.watches.clear();
     }
 
@@ -222,8 +222,8 @@ impl Cluster {
     pub fn another(controllers: Controllers, follows: &'static [&'static str]) -> Parked {
         let (list, indexes) = controllers();
         let engine = Engine::new(list, indexes);
-        let (watches, outbox, asks) = (Vec::new(), VecDeque::new(), Vec::new());
-        Parked { engine, controllers, follows, watches, outbox, asks }
+        let (watches, outbox, queries) = (Vec::new(), VecDeque::new(), Vec::new());
+        Parked { engine, controllers, follows, watches, outbox, queries }
     }
 
     /// Puts another loop in the place of the one that runs.
@@ -233,7 +233,7 @@ impl Cluster {
         std::mem::swap(&mut self.follows, &mut other.follows);
         std::mem::swap(&mut self.watches, &mut other.watches);
         std::mem::swap(&mut self.outbox, &mut other.outbox);
-        std::mem::swap(&mut self.asks, &mut other.asks);
+        std::mem::swap(&mut self.queries, &mut other.queries);
     }
 
     /// Sets the clock; the loop notices.
@@ -265,8 +265,8 @@ impl Cluster {
     pub fn plan(&mut self) -> Option<Time> {
         let turn = self.engine.turn(self.now, Seed(self.rng.u64(..)));
         self.outbox.extend(turn.writes);
-        self.asks.extend(turn.asks);
-        turn.wake
+        self.queries.extend(turn.queries);
+        turn.next_turn_at
     }
 
     /// Puts the writes of a turn of the loop in line: for tests that take the turn themselves, to answer its questions.
@@ -275,24 +275,24 @@ impl Cluster {
     }
 
     /// Answers everything that controllers asked. Says how much that was.
-    pub fn reply(&mut self, answer: impl Fn(&Ask) -> Result<Value, String>) -> usize {
-        let asks = std::mem::take(&mut self.asks);
-        for (name, key, ask) in &asks {
-            self.engine.reply(name, key, &ask.id, answer(ask), self.now);
+    pub fn reply(&mut self, answer: impl Fn(&Query) -> Result<Value, String>) -> usize {
+        let queries = std::mem::take(&mut self.queries);
+        for (name, key, query) in &queries {
+            self.engine.answer_query(name, key, &query.id, answer(query), self.now);
         }
-        asks.len()
+        queries.len()
     }
 
     /// Performs the next write that was planned. Says whether there was one.
     pub fn perform(&mut self) -> bool {
         let Some(sent) = self.outbox.pop_front() else { return false };
         let outcome = self.write(&sent);
-        self.answer(sent.ticket, outcome);
+        self.answer(sent.id, outcome);
         true
     }
 
     /// Performs the next write of a sort. Says whether there was one.
-    pub fn perform_first(&mut self, is: impl Fn(&Sent) -> bool) -> bool {
+    pub fn perform_first(&mut self, is: impl Fn(&WriteRequest) -> bool) -> bool {
         let Some(at) = self.outbox.iter().position(is) else { return false };
         let Some(sent) = self.outbox.remove(at) else { return false };
         self.outbox.push_front(sent);
@@ -300,7 +300,7 @@ impl Cluster {
     }
 
     /// Loses the next write of a sort on its way. Says whether there was one.
-    pub fn lose_first(&mut self, is: impl Fn(&Sent) -> bool) -> bool {
+    pub fn lose_first(&mut self, is: impl Fn(&WriteRequest) -> bool) -> bool {
         let Some(at) = self.outbox.iter().position(is) else { return false };
         let Some(sent) = self.outbox.remove(at) else { return false };
         self.outbox.push_front(sent);
@@ -309,12 +309,12 @@ impl Cluster {
     }
 
     /// Takes the writes that were planned and not performed, as if they were on their way.
-    pub fn take_writes(&mut self) -> Vec<Sent> {
+    pub fn take_writes(&mut self) -> Vec<WriteRequest> {
         self.outbox.drain(..).collect()
     }
 
     /// Performs a write that was on its way when its loop ended. Says whether it was done.
-    pub fn land(&mut self, sent: &Sent) -> bool {
+    pub fn land(&mut self, sent: &WriteRequest) -> bool {
         let Outcome::Done { revision, .. } = self.write(sent) else { return false };
         // What changes nothing is not committed, and then the revision is older.
         if let Some(origin) = self.origins.get_mut(&revision) {
@@ -332,7 +332,7 @@ impl Cluster {
 
     /// The next write that will be performed.
     #[must_use]
-    pub fn next_write(&self) -> Option<&Sent> {
+    pub fn next_write(&self) -> Option<&WriteRequest> {
         self.outbox.front()
     }
 
@@ -348,17 +348,17 @@ impl Cluster {
     pub fn lose_write(&mut self) {
         if let Some(sent) = self.outbox.pop_front() {
             let by = self.store.snapshot().revision();
-            self.answer(sent.ticket, Outcome::Lost { by });
+            self.answer(sent.id, Outcome::Lost { by });
         }
     }
 
-    fn answer(&mut self, ticket: Ticket, outcome: Outcome) {
+    fn answer(&mut self, ticket: WriteId, outcome: Outcome) {
         let mut turn = Turn::default();
-        self.engine.answer(ticket, outcome, self.now, &mut turn);
+        self.engine.complete_write(ticket, outcome, self.now, &mut turn);
         self.outbox.extend(turn.writes);
     }
 
-    fn write(&mut self, sent: &Sent) -> Outcome {
+    fn write(&mut self, sent: &WriteRequest) -> Outcome {
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         let outcome = match loop_writes::prepare(
@@ -383,16 +383,16 @@ impl Cluster {
         Ok(committed)
     }
 
-    fn note(&mut self, sent: &Sent, outcome: &Outcome) {
+    fn note(&mut self, sent: &WriteRequest, outcome: &Outcome) {
         let what = match &sent.write {
             Write::Create { resource, .. } => resource.to_string(),
-            Write::Tell(news) => news.event.to_string(),
+            Write::CreateEvent(new_event) => new_event.key.to_string(),
             Write::Patch { key, patch, .. } | Write::Apply { key, config: patch, .. } => {
                 format!("{key} {}", json::to_text(patch))
             }
             Write::Delete { key, .. } | Write::Post { key, .. } => key.to_string(),
         };
-        let (by, verb, seen) = (&sent.by, sent.write.verb(), sent.seen);
+        let (by, verb, seen) = (&sent.reconciler, sent.write.verb(), sent.seen);
         self.history.push(format!("{by}, seen {seen}: {verb} {what}: {outcome:?}"));
     }
 

@@ -144,7 +144,7 @@ fn misdeed(cluster: &mut Cluster, scenario: &dyn Scenario) -> &'static str {
             "repeated events"
         }
         97..99 => {
-            cluster.engine.forget();
+            cluster.engine.drop_soft_state();
             "forgotten"
         }
         _ => {

@@ -10,7 +10,7 @@ use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::resource_claim::{AllocatedDevice, ResourceClaim};
 use setpoint_reconcile::views::resource_slice::ResourceSlice;
 use setpoint_reconcile::views::{Condition, condition};
-use setpoint_reconcile::{Act, Object, Plan, World, Write};
+use setpoint_reconcile::{Action, Object, Plan, World, Write};
 
 use super::{DeviceTaints, Memory, NO_EXECUTE, WHY, current_slices, eviction};
 
@@ -56,14 +56,14 @@ pub(super) fn plan(
     });
     match due {
         _ if is_same => {}
-        Some(due) if due > now => plan.look_again_at(due),
+        Some(due) if due > now => plan.requeue_at(due),
         _ => {
             let new =
                 Condition { observed_generation: Some(generation), last_transition_time: Some(now), ..new };
             let others = rule.status.conditions.iter().filter(|one| one.kind != IN_PROGRESS).cloned();
             let conditions: Vec<Condition> = others.chain([new]).collect();
             let status = value!({"conditions": (value_of(&conditions))});
-            plan.stage([Act::from(Write::status(object, status))]);
+            plan.stage([Action::from(Write::status(object, status))]);
         }
     }
     plan

@@ -5,7 +5,7 @@
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::views::resource_claim::ResourceClaim;
-use setpoint_reconcile::{Act, Object, World, Write};
+use setpoint_reconcile::{Action, Object, World, Write};
 use setpoint_requirements::node_affinity::NodeSelectorTerm;
 
 use super::{QueueingHint, Rejection};
@@ -101,7 +101,7 @@ pub fn filter(allocations: &ClaimAllocations, node: &NodeInfo) -> Result<(), Rej
 pub fn reservation_writes<'a>(
     allocations: &'a ClaimAllocations,
     pod: &'a Object,
-) -> impl Iterator<Item = Act> + 'a {
+) -> impl Iterator<Item = Action> + 'a {
     let meta = pod.meta();
     allocations.unreserved.iter().map(move |claim| {
         let user = value!({"resource": "pods", "name": (&*meta.name), "uid": (&*meta.uid)});

@@ -151,7 +151,7 @@ impl Trial {
             Deed::BreakWatch => self.fault("watch broken", Cluster::break_watch),
             Deed::RepeatEvents => self.fault("events repeated", Cluster::repeat_events),
             Deed::Forget => {
-                self.fault("memory lost", |cluster| cluster.engine.forget());
+                self.fault("memory lost", |cluster| cluster.engine.drop_soft_state());
                 self.forgot = true;
             }
             Deed::Crash => self.crash(),

@@ -2,8 +2,8 @@
 //! deposed may arrive when its successor leads.
 
 use setpoint_api::{Revision, Time, value};
-use setpoint_reconcile::election::{Elector, Held, Step};
-use setpoint_reconcile::{Jump, Sent};
+use setpoint_reconcile::election::{LeaderElectionRecord, LeaderElector, LeaseAction};
+use setpoint_reconcile::{Jump, WriteRequest};
 
 use super::marks::Marks;
 use crate::cluster::{Cluster, Controllers, Parked};
@@ -15,7 +15,7 @@ const LATE_MAX: usize = 4;
 
 struct Candidate {
     name: &'static str,
-    elector: Elector,
+    elector: LeaderElector,
     /// Whether its loop runs; a candidate that does not lead has none.
     is_running: bool,
 }
@@ -26,7 +26,7 @@ pub struct Loops {
     turn: usize,
     parked: Parked,
     /// Writes on their way, and by whom they were sent.
-    late: Vec<(&'static str, Sent)>,
+    late: Vec<(&'static str, WriteRequest)>,
     /// A seeded bug: candidates do not ask whether they lead.
     pub is_reckless: bool,
 }
@@ -38,7 +38,7 @@ impl Loops {
         cluster.stop();
         let candidate = |name: &'static str| Candidate {
             name,
-            elector: Elector::new(name.to_owned()),
+            elector: LeaderElector::new(name.to_owned()),
             is_running: false,
         };
         let candidates = [candidate("alpha_1"), candidate("beta_2")];
@@ -68,12 +68,12 @@ impl Loops {
     /// arrives and the answer does not. A loop starts with leadership and ends with it.
     pub fn elect(&mut self, cluster: &mut Cluster, lucky: bool, marks: &mut Marks) {
         let candidate = &mut self.candidates[self.turn];
-        if cluster.now >= candidate.elector.next() {
+        if cluster.now >= candidate.elector.retry_at() {
             let was = holder(cluster);
-            let step = candidate.elector.look(held(cluster), cluster.now);
+            let step = candidate.elector.try_acquire_or_renew(held(cluster), cluster.now);
             if write(cluster, step) {
                 if lucky {
-                    candidate.elector.won(cluster.now);
+                    candidate.elector.lease_written(cluster.now);
                 } else {
                     marks.note("election lost its answer");
                 }
@@ -82,7 +82,7 @@ impl Loops {
                 }
             }
         }
-        let leads = candidate.elector.leads(cluster.now) || self.is_reckless;
+        let leads = candidate.elector.is_leader(cluster.now) || self.is_reckless;
         if leads && !candidate.is_running {
             cluster.crash();
         } else if !leads && candidate.is_running {
@@ -116,7 +116,7 @@ impl Loops {
     #[must_use]
     pub fn may_act(&self, cluster: &Cluster) -> bool {
         let candidate = &self.candidates[self.turn];
-        candidate.is_running && (candidate.elector.leads(cluster.now) || self.is_reckless)
+        candidate.is_running && (candidate.elector.is_leader(cluster.now) || self.is_reckless)
     }
 
     /// The loop of the candidate whose turn it is was killed; it starts anew if it leads.
@@ -142,7 +142,7 @@ impl Loops {
         let acting: Vec<&str> = self
             .candidates
             .iter()
-            .filter(|one| one.is_running && (one.elector.leads(cluster.now) || self.is_reckless))
+            .filter(|one| one.is_running && (one.elector.is_leader(cluster.now) || self.is_reckless))
             .map(|one| one.name)
             .collect();
         if acting.len() > 1 {
@@ -162,22 +162,22 @@ fn holder(cluster: &Cluster) -> String {
         .map_or(String::new(), |lease| lease.str_at(&["spec", "holderIdentity"]).to_owned())
 }
 
-fn held(cluster: &Cluster) -> Option<Held> {
+fn held(cluster: &Cluster) -> Option<LeaderElectionRecord> {
     let lease = cluster.get(LEASES, LEASE)?;
     let revision = lease.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or(0);
-    Some(Held::of(&lease, Revision(revision)))
+    Some(LeaderElectionRecord::from_lease(&lease, Revision(revision)))
 }
 
 /// Performs a step of an election. Says whether it was one, and done.
-fn write(cluster: &mut Cluster, step: Step) -> bool {
+fn write(cluster: &mut Cluster, step: LeaseAction) -> bool {
     cluster.acting = "system:kube-controller-manager";
     let done = match step {
-        Step::Wait(_) => None,
-        Step::Create(spec) => {
+        LeaseAction::Wait(_) => None,
+        LeaseAction::Create(spec) => {
             let lease = value!({"metadata": {"name": "kube-controller-manager"}, "spec": (spec)});
             Some(cluster.try_create(LEASES, "kube-system", lease))
         }
-        Step::Update(spec, revision) => {
+        LeaseAction::Update(spec, revision) => {
             let seen = value!({"resourceVersion": (revision.to_string())});
             Some(cluster.patch(LEASES, LEASE, "", value!({"metadata": (seen), "spec": (spec)})))
         }

@@ -7,7 +7,7 @@
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::views::pod::Pod;
-use setpoint_reconcile::{Jump, Object, Seed, Sent, World};
+use setpoint_reconcile::{Jump, Object, Seed, World, WriteRequest};
 
 use super::checks::{is_active, pod};
 use super::faults::lose_events;
@@ -95,7 +95,7 @@ impl Nodes {
             cluster.observe_only("leases.coordination.k8s.io");
             cluster.observe_only("nodes");
             cluster.plan();
-            while cluster.perform_first(|sent| sent.by.starts_with(STATUS) && !is_event(sent)) {}
+            while cluster.perform_first(|sent| sent.reconciler.starts_with(STATUS) && !is_event(sent)) {}
         });
     }
 
@@ -150,7 +150,7 @@ impl Nodes {
                 self.start_again(cluster);
                 marks.note("nodes were started anew");
             }
-            1 => self.with(cluster, |cluster| cluster.engine.forget()),
+            1 => self.with(cluster, |cluster| cluster.engine.drop_soft_state()),
             2 => self.with(cluster, Cluster::break_watch),
             3 if !self.calm => run_short(cluster, world, marks),
             _ => {
@@ -221,7 +221,7 @@ impl Nodes {
     }
 }
 
-fn is_event(sent: &Sent) -> bool {
+fn is_event(sent: &WriteRequest) -> bool {
     sent.write.resource().as_str() == "events"
 }
 
