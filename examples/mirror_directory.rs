@@ -37,17 +37,17 @@ type Seen = BTreeMap<String, Option<Vec<u8>>>;
 
 /// What to do about a difference.
 #[derive(Debug, PartialEq, Eq)]
-enum Act<'a> {
+enum Action<'a> {
     Write(&'a str, &'a [u8]),
     Remove(&'a str),
 }
 
 /// Everything that makes the directory what it should be; nothing when it is.
-fn acts<'a>(wanted: &'a Files, seen: &'a Seen) -> Vec<Act<'a>> {
-    let extra = seen.keys().filter(|name| !wanted.contains_key(*name)).map(|name| Act::Remove(name));
+fn acts<'a>(wanted: &'a Files, seen: &'a Seen) -> Vec<Action<'a>> {
+    let extra = seen.keys().filter(|name| !wanted.contains_key(*name)).map(|name| Action::Remove(name));
     let differs =
         |(name, bytes): &(&String, &Vec<u8>)| seen.get(*name).and_then(Option::as_ref) != Some(*bytes);
-    let wrong = wanted.iter().filter(differs).map(|(name, bytes)| Act::Write(name, bytes));
+    let wrong = wanted.iter().filter(differs).map(|(name, bytes)| Action::Write(name, bytes));
     extra.chain(wrong).collect()
 }
 
@@ -83,17 +83,17 @@ fn look(directory: &Path) -> io::Result<Seen> {
     Ok(seen)
 }
 
-fn perform(act: &Act<'_>, directory: &Path) -> io::Result<()> {
+fn perform(act: &Action<'_>, directory: &Path) -> io::Result<()> {
     match act {
         // Whoever reads the file sees the old one or the new one, never half of one.
-        Act::Write(name, bytes) => {
+        Action::Write(name, bytes) => {
             let new = directory.join(NEW);
             let mut file = File::create(&new)?;
             file.write_all(bytes)?;
             file.sync_all()?;
             fs::rename(new, directory.join(name))
         }
-        Act::Remove(name) => match fs::remove_file(directory.join(name)) {
+        Action::Remove(name) => match fs::remove_file(directory.join(name)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         },
@@ -109,9 +109,9 @@ fn reconcile(wanted: &Files, directory: &Path) {
     };
     for act in acts(wanted, &seen) {
         match (perform(&act, directory), act) {
-            (Ok(()), Act::Write(name, _)) => println!("wrote {name}"),
-            (Ok(()), Act::Remove(name)) => println!("removed {name}"),
-            (Err(error), Act::Write(name, _) | Act::Remove(name)) => eprintln!("{name}: {error}"),
+            (Ok(()), Action::Write(name, _)) => println!("wrote {name}"),
+            (Ok(()), Action::Remove(name)) => println!("removed {name}"),
+            (Err(error), Action::Write(name, _) | Action::Remove(name)) => eprintln!("{name}: {error}"),
         }
     }
 }
@@ -191,7 +191,8 @@ mod tests {
             ("c".into(), None),
             (NEW.into(), Some(text("left by a crash"))),
         ]);
-        let all = [Act::Remove("d"), Act::Remove(NEW), Act::Write("b", b"2"), Act::Write("c", b"3")];
+        let all =
+            [Action::Remove("d"), Action::Remove(NEW), Action::Write("b", b"2"), Action::Write("c", b"3")];
         assert_eq!(acts(&wanted, &seen), all);
         let after = wanted.iter().map(|(name, bytes)| (name.clone(), Some(bytes.clone()))).collect();
         assert_eq!(acts(&wanted, &after), []);

@@ -35,7 +35,7 @@ impl Planner for TeamCards {
 
     /// A namespace concerns itself; a ConfigMap called `team` concerns its namespace.
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("configmaps", of_card)];
+        const WATCHES: [Watch; 2] = [Watch::primary("namespaces"), Watch::mapped("configmaps", of_card)];
         &WATCHES
     }
 
@@ -53,13 +53,13 @@ impl Planner for TeamCards {
                     "metadata": {"name": "team", "labels": {"made-by": (self.name())}},
                     "data": (data(team)),
                 });
-                plan.act(Write::create("configmaps", key.name(), object));
+                plan.push(Write::create("configmaps", key.name(), object));
             }
             (Some(team), Some(card)) if card.value().get("data") != Some(&data(team)) => {
-                plan.act(Write::merge(card, "", value!({"data": (data(team))})));
+                plan.push(Write::merge(card, "", value!({"data": (data(team))})));
             }
             (None, Some(card)) if card.meta().labels.get("made-by") == Some(self.name()) => {
-                plan.act(Write::delete(card));
+                plan.push(Write::delete(card));
             }
             _ => {}
         }
@@ -71,11 +71,11 @@ fn data(team: &str) -> Value {
     value!({"team": (team), "mail": (format!("{team}@example.org"))})
 }
 
-fn of_card(card: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_card(card: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*card.meta().name == "team"
         && let Some(key) = key_of("namespaces", "", &card.meta().namespace)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 

@@ -42,7 +42,7 @@ impl Planner for Content {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("pods")];
+        const WATCHES: [Watch; 1] = [Watch::primary("pods")];
         &WATCHES
     }
 
@@ -93,8 +93,8 @@ fn turns(engine: &mut Engine, now: Time) -> Option<Time> {
     loop {
         let turn = engine.turn(now, Seed(1));
         assert!(turn.writes.is_empty(), "a cluster at rest is left alone: {:?}", turn.writes);
-        if turn.wake.is_none_or(|wake| wake > now) {
-            return turn.wake;
+        if turn.next_turn_at.is_none_or(|wake| wake > now) {
+            return turn.next_turn_at;
         }
     }
 }

@@ -41,7 +41,7 @@ impl Planner for MetricsService {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] =
-            [Watch::itself(API_SERVICES), Watch::via("nodes", of_node).when(is_other_now)];
+            [Watch::primary(API_SERVICES), Watch::mapped("nodes", of_node).when(is_other_now)];
         &WATCHES
     }
 
@@ -62,7 +62,7 @@ impl Planner for MetricsService {
                 let mut labels = Map::new();
                 labels.insert(MANAGED, "true");
                 let metadata = value!({"name": (METRICS), "labels": (labels)});
-                plan.act(Write::create(API_SERVICES, "", value!({"metadata": (metadata), "spec": (spec)})));
+                plan.push(Write::create(API_SERVICES, "", value!({"metadata": (metadata), "spec": (spec)})));
             }
             (Some(object), _) if !is_ours(object) || object.meta().is_deleted() => {}
             (Some(object), true) if !is_available(object) => {
@@ -72,9 +72,9 @@ impl Planner for MetricsService {
                     "lastTransitionTime": (Seconds(now).to_string()),
                 });
                 let status = value!({"status": {"conditions": [(condition)]}});
-                plan.act(Write::merge(object, "status", status));
+                plan.push(Write::merge(object, "status", status));
             }
-            (Some(object), false) => plan.act(Write::delete(object)),
+            (Some(object), false) => plan.push(Write::delete(object)),
             _ => {}
         }
         plan
@@ -89,11 +89,11 @@ fn is_other_now(before: &Object, after: &Object) -> bool {
     is_simulated(before) != is_simulated(after)
 }
 
-fn of_node(node: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_node(node: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if is_simulated(node)
         && let Some(key) = key_of(API_SERVICES, "", METRICS)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 

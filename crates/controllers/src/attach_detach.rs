@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Jump, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader};
+use setpoint_reconcile::{EventRecord, Jump, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader};
 use setpoint_views::csi_driver::CsiDriver;
 use setpoint_views::persistent_volume::{Csi, PersistentVolume};
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
@@ -40,7 +40,7 @@ pub struct Memory {
     /// Start of the wait for a node to unmount, by name of the attachment.
     unwanted: BTreeMap<Box<str>, Time>,
     /// Events emitted by the last plan, so they are not repeated.
-    said: Vec<Note>,
+    said: Vec<EventRecord>,
 }
 
 impl Planner for AttachDetach {
@@ -56,12 +56,12 @@ impl Planner for AttachDetach {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 6] = [
-            Watch::itself("nodes"),
-            Watch::via(PersistentVolume::RESOURCE, of_volume),
-            Watch::via(VolumeAttachment::RESOURCE, of_attachment),
-            Watch::via(PersistentVolumeClaim::RESOURCE, of_claim),
-            Watch::via(Pod::RESOURCE, of_pod),
-            Watch::via(CsiDriver::RESOURCE, of_driver),
+            Watch::primary("nodes"),
+            Watch::mapped(PersistentVolume::RESOURCE, of_volume),
+            Watch::mapped(VolumeAttachment::RESOURCE, of_attachment),
+            Watch::mapped(PersistentVolumeClaim::RESOURCE, of_claim),
+            Watch::mapped(Pod::RESOURCE, of_pod),
+            Watch::mapped(CsiDriver::RESOURCE, of_driver),
         ];
         &WATCHES
     }
@@ -166,52 +166,52 @@ fn shares(volume: &PersistentVolume) -> bool {
 }
 
 /// Enqueues the key that plans a volume, and the nodes that the volume is attached to.
-fn of_volume(volume: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_volume(volume: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(csi) = volume.view::<PersistentVolume>().and_then(|volume| volume.spec.csi.as_ref()) else {
         return;
     };
     for twin in world.by_index(VOLUMES_BY_HANDLE, &handle(csi)) {
-        wake(twin.key().clone());
+        enqueue(twin.key().clone());
     }
     for attachment in world.by_index(ATTACHMENTS_BY_VOLUME, &volume.meta().name) {
-        wake_node(attachment, wake);
+        enqueue_node(attachment, enqueue);
     }
 }
 
-fn of_attachment(attachment: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    wake_node(attachment, wake);
+fn of_attachment(attachment: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    enqueue_node(attachment, enqueue);
     let name = attachment
         .view::<VolumeAttachment>()
         .and_then(|view| view.spec.source.persistent_volume_name.as_deref());
     if let Some(volume) = name.and_then(|name| world.find(PersistentVolume::RESOURCE, "", name)) {
-        of_volume(volume, world, wake);
+        of_volume(volume, world, enqueue);
     }
 }
 
-fn wake_node(attachment: &Object, wake: &mut dyn FnMut(Key)) {
+fn enqueue_node(attachment: &Object, enqueue: &mut dyn FnMut(Key)) {
     let view = attachment.view::<VolumeAttachment>();
-    view.and_then(|view| key_of("nodes", "", &view.spec.node_name)).into_iter().for_each(wake);
+    view.and_then(|view| key_of("nodes", "", &view.spec.node_name)).into_iter().for_each(enqueue);
 }
 
-fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let name = claim.view::<PersistentVolumeClaim>().map(|claim| claim.spec.volume_name.as_str());
     if let Some(volume) = name.and_then(|name| world.find(PersistentVolume::RESOURCE, "", name)) {
-        of_volume(volume, world, wake);
+        of_volume(volume, world, enqueue);
     }
 }
 
-fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     pod_claims(pod, &mut |name| {
         if let Some(claim) = world.find(PersistentVolumeClaim::RESOURCE, &pod.meta().namespace, name) {
-            of_claim(claim, world, wake);
+            of_claim(claim, world, enqueue);
         }
     });
 }
 
-fn of_driver(driver: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_driver(driver: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for (volume, view) in world.views::<PersistentVolume>() {
         if view.spec.csi.as_ref().is_some_and(|csi| csi.driver == *driver.meta().name) {
-            of_volume(volume, world, wake);
+            of_volume(volume, world, enqueue);
         }
     }
 }

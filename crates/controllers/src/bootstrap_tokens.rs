@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use setpoint_api::quote::json_string;
 use setpoint_api::{Key, Map, Time, Value, rfc3339, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Query, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::config_map::ConfigMap;
 use setpoint_views::secret::Secret;
 
@@ -52,9 +52,9 @@ impl Planner for TokenCleaner {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::via("secrets", |object, _, wake| {
+        const WATCHES: [Watch; 1] = [Watch::mapped("secrets", |object, _, enqueue| {
             if token(object).is_some() {
-                wake(object.key().clone());
+                enqueue(object.key().clone());
             }
         })];
         &WATCHES
@@ -69,7 +69,7 @@ impl Planner for TokenCleaner {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         match token(object).and_then(ends_at) {
-            Some(end) if end > now => plan.look_again_at(end),
+            Some(end) if end > now => plan.requeue_at(end),
             Some(_) if !object.meta().is_deleted() => plan.stage([Write::delete(object).into()]),
             _ => {}
         }
@@ -93,14 +93,14 @@ impl Planner for BootstrapSigner {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::via("configmaps", |object, _, wake| {
+            Watch::mapped("configmaps", |object, _, enqueue| {
                 if (&*object.meta().namespace, &*object.meta().name) == SIGNED {
-                    wake(object.key().clone());
+                    enqueue(object.key().clone());
                 }
             }),
-            Watch::via("secrets", |object, _, wake| {
+            Watch::mapped("secrets", |object, _, enqueue| {
                 if token(object).is_some() {
-                    key_of("configmaps", SIGNED.0, SIGNED.1).into_iter().for_each(wake);
+                    key_of("configmaps", SIGNED.0, SIGNED.1).into_iter().for_each(enqueue);
                 }
             }),
         ];
@@ -122,7 +122,7 @@ impl Planner for BootstrapSigner {
         let mut signatures = Map::new();
         for (id, secret, end) in signing_tokens(world, now) {
             if let Some(end) = end {
-                plan.look_again_at(end);
+                plan.requeue_at(end);
             }
             let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(header(&id)), URL_SAFE_NO_PAD.encode(content));
             let question = format!("{id} {:016x}", fingerprint(&[&text, &secret]));
@@ -132,15 +132,15 @@ impl Planner for BootstrapSigner {
                     let jws = format!("{}..{signature}", URL_SAFE_NO_PAD.encode(header(&id)));
                     signatures.insert(format!("{SIGNATURE}{id}"), jws);
                 }
-                _ => plan.asks.push(Ask {
-                    whom: "hmac-sha256",
+                _ => plan.queries.push(Query {
+                    target: "hmac-sha256",
                     id: question,
                     question: value!({"key": (secret), "text": (text)}),
                 }),
             }
         }
         // Signatures are written together, so a pending one is not removed as stale.
-        if plan.asks.is_empty() {
+        if plan.queries.is_empty() {
             let patch = changed_signatures(map, signatures);
             if !patch.is_empty() {
                 plan.stage([Write::merge(object, "", value!({"data": (patch)})).into()]);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_reconcile::{Object, Plan, Planner, Query, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::certificate_signing_request::CertificateSigningRequest;
 use setpoint_views::{Condition, condition};
 
@@ -22,7 +22,7 @@ pub const PENDING: Duration = Duration::from_secs(24 * 60 * 60);
 /// Signer of kubelet client certificates.
 const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-const WATCHES: [Watch; 1] = [Watch::itself(CertificateSigningRequest::RESOURCE)];
+const WATCHES: [Watch; 1] = [Watch::primary(CertificateSigningRequest::RESOURCE)];
 const USER: &str = "system:serviceaccount:kube-system:certificate-controller";
 
 /// Cleaner: deletes expired requests.
@@ -49,7 +49,7 @@ impl Planner for RequestCleaner {
         let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
         match ends_at(object, request) {
             Some(end) if now > end => plan.stage([Write::delete(object).into()]),
-            Some(end) => plan.look_again_at(end.after(Duration::from_micros(1))),
+            Some(end) => plan.requeue_at(end.after(Duration::from_micros(1))),
             None => {}
         }
         plan
@@ -117,7 +117,7 @@ impl Planner for RequestApprover {
                 // A failed query is repeated after its backoff.
                 None | Some(Err(_)) => {
                     let question = access(request, part);
-                    plan.asks.push(Ask { whom: "access", id: id(part), question });
+                    plan.queries.push(Query { target: "access", id: id(part), question });
                     return plan;
                 }
                 Some(Ok(answer)) if answer.get("allowed") == Some(&Value::from(true)) => {
@@ -153,7 +153,11 @@ fn facts<'a>(
         Some(read) => read.answer.as_ref().ok(),
         None => {
             let question = value!({"request": (request.spec.request.as_str())});
-            plan.asks.push(Ask { whom: "certificate-request", id: about(object, "request"), question });
+            plan.queries.push(Query {
+                target: "certificate-request",
+                id: about(object, "request"),
+                question,
+            });
             None
         }
     }
@@ -191,7 +195,7 @@ mod tests {
         Cluster::new(controllers, 7)
     }
 
-    fn ask(cluster: &mut Cluster, name: &str) {
+    fn query(cluster: &mut Cluster, name: &str) {
         let spec = value!({
             "signerName": (KUBELET), "request": (testing::REQUEST), "usages": ["digital signature", "client auth"],
         });
@@ -203,7 +207,7 @@ mod tests {
         let mut asked = 0;
         cluster.settle();
         loop {
-            let now = cluster.reply(|ask| match ask.whom {
+            let now = cluster.reply(|query| match query.target {
                 "access" => Ok(value!({"allowed": (allowed)})),
                 _ => Ok(value!({"commonName": (common_name), "organizations": ["system:nodes"]})),
             });
@@ -224,16 +228,16 @@ mod tests {
     #[test]
     fn node_requests_are_approved_if_access_is_allowed() {
         let mut cluster = cluster();
-        ask(&mut cluster, "r");
+        query(&mut cluster, "r");
         assert_eq!(answer(&mut cluster, "system:node:n", true), 2);
         assert!(approved(&cluster, "r"));
         cluster.assert_quiet();
         let mut cluster = self::cluster();
-        ask(&mut cluster, "r");
+        query(&mut cluster, "r");
         answer(&mut cluster, "system:node:n", false);
         assert!(!approved(&cluster, "r"), "denied access is not approved");
         let mut cluster = self::cluster();
-        ask(&mut cluster, "r");
+        query(&mut cluster, "r");
         assert_eq!(answer(&mut cluster, "admin", true), 1, "no node");
         assert!(!approved(&cluster, "r"));
     }
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn pending_requests_are_deleted_after_a_day() {
         let mut cluster = cluster();
-        ask(&mut cluster, "r");
+        query(&mut cluster, "r");
         cluster.settle();
         for (hours, left) in [(23, 1), (2, 0)] {
             cluster.now = cluster.now.after(Duration::from_secs(hours * 60 * 60));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_api::{Key, Time, Value, json, value};
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::cluster_role::{ClusterRole, RoleSelector};
 
@@ -30,7 +30,7 @@ impl Planner for ClusterRoleAggregation {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::via(ClusterRole::RESOURCE, of_role)];
+        const WATCHES: [Watch; 1] = [Watch::mapped(ClusterRole::RESOURCE, of_role)];
         &WATCHES
     }
 
@@ -53,8 +53,8 @@ impl Planner for ClusterRoleAggregation {
                         "aggregation takes more than {COMPARISONS_MAX} comparisons of selectors with roles: \
                          select roles by labels that they have"
                     );
-                    let subject = Subject::of(object, "rbac.authorization.k8s.io/v1", "ClusterRole");
-                    plan.notes.push(subject.warning("AggregationTooCostly", message));
+                    let subject = InvolvedObject::new(object, "rbac.authorization.k8s.io/v1", "ClusterRole");
+                    plan.events.push(subject.warning("AggregationTooCostly", message));
                     return plan;
                 }
             }
@@ -147,9 +147,9 @@ impl<'a> SelectorIndex<'a> {
 struct TooCostly;
 
 /// Enqueues all aggregating roles: each of them may select the role.
-fn of_role(_: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_role(_: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for role in world.by_index(AGGREGATING_ROLES, "") {
-        wake(role.key().clone());
+        enqueue(role.key().clone());
     }
 }
 

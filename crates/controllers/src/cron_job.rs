@@ -12,8 +12,10 @@ use std::time::Duration;
 use setpoint_api::kinds::batch::schedule::Schedule;
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::planner::wake_controller;
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_reconcile::planner::enqueue_owner;
+use setpoint_reconcile::{
+    Action, EventRecord, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
+};
 use setpoint_views::cron_job::{CronJob, CronJobSpec, CronJobStatus, Reference};
 use setpoint_views::job::Job;
 
@@ -32,7 +34,7 @@ pub struct CronJobController;
 
 impl Planner for CronJobController {
     /// Events emitted by the last plan: they are not repeated while they hold.
-    type Memo = Vec<Note>;
+    type Memo = Vec<EventRecord>;
 
     fn name(&self) -> &'static str {
         "cronjob-controller"
@@ -40,9 +42,9 @@ impl Planner for CronJobController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::itself(CronJob::RESOURCE),
-            Watch::via(Job::RESOURCE, |job, _, wake| {
-                wake_controller(job, "CronJob", CronJob::RESOURCE, wake);
+            Watch::primary(CronJob::RESOURCE),
+            Watch::mapped(Job::RESOURCE, |job, _, enqueue| {
+                enqueue_owner(job, "CronJob", CronJob::RESOURCE, enqueue);
             }),
         ];
         &WATCHES
@@ -52,10 +54,10 @@ impl Planner for CronJobController {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        seen: &Seen<'_, Vec<Note>>,
+        seen: &Seen<'_, Vec<EventRecord>>,
         now: Time,
         _: Seed,
-    ) -> Plan<Vec<Note>> {
+    ) -> Plan<Vec<EventRecord>> {
         let Some(object) = world.get(key) else { return Plan::default() };
         let Some(cron) = object.view::<CronJob>() else { return Plan::default() };
         let mut look = Look::new(world, object, cron, now);
@@ -65,10 +67,10 @@ impl Planner for CronJobController {
             look.schedule(&mut plan);
         }
         if look.status != cron.status {
-            plan.stage([Act::from(Write::status(object, value_of(&look.status)))]);
+            plan.stage([Action::from(Write::status(object, value_of(&look.status)))]);
         }
         plan.stage(look.surplus());
-        plan.notes = said::news(&look.said, &seen.memo);
+        plan.events = said::news(&look.said, &seen.memo);
         plan.memo = look.said;
         plan
     }
@@ -81,7 +83,7 @@ struct Look<'a> {
     spec: &'a CronJobSpec,
     jobs: Vec<(&'a Object, &'a Job)>,
     status: CronJobStatus,
-    said: Vec<Note>,
+    said: Vec<EventRecord>,
     now: Time,
 }
 
@@ -152,10 +154,10 @@ impl<'a> Look<'a> {
     }
 
     /// Starts the Job that is due.
-    fn schedule(&mut self, plan: &mut Plan<Vec<Note>>) {
+    fn schedule(&mut self, plan: &mut Plan<Vec<EventRecord>>) {
         let Some((clock, zone)) = self.clock() else { return };
         if let Some(next) = clock.next(self.now) {
-            plan.look_again_at(next.after(DELAY));
+            plan.requeue_at(next.after(DELAY));
         }
         let created = self.owner.object.meta().created();
         let mut since = self.status.last_schedule_time.unwrap_or(created);
@@ -230,7 +232,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn create(&self, name: &str, due: Time, zone: &Zone) -> Act {
+    fn create(&self, name: &str, due: Time, zone: &Zone) -> Action {
         let template = &self.spec.job_template;
         let part = |name: &str| template.at(&["metadata", name]).cloned().unwrap_or_default();
         let mut annotations = part("annotations");
@@ -245,20 +247,20 @@ impl<'a> Look<'a> {
             "spec": (template.get("spec").cloned().unwrap_or_default()),
         });
         let subject = self.owner.subject();
-        Act::from(Write::create(Job::RESOURCE, &self.owner.object.meta().namespace, job))
+        Action::from(Write::create(Job::RESOURCE, &self.owner.object.meta().namespace, job))
             .on_done(subject.normal("SuccessfulCreate", "Created job {name}"))
             .on_failed(subject.warning("FailedCreate", "Error creating job: {error}"))
     }
 
-    fn delete(&self, job: &Object) -> Act {
+    fn delete(&self, job: &Object) -> Action {
         let subject = self.owner.subject();
-        Act::from(Write::delete(job).propagating("Background"))
+        Action::from(Write::delete(job).with_propagation("Background"))
             .on_done(subject.normal("SuccessfulDelete", format!("Deleted job {}", job.meta().name)))
             .on_failed(subject.warning("FailedDelete", "Deleted job: {error}"))
     }
 
     /// Finished Jobs beyond the history limits, oldest first.
-    fn surplus(&self) -> Vec<Act> {
+    fn surplus(&self) -> Vec<Action> {
         let mut acts = Vec::new();
         for (kind, limit) in [
             ("Complete", self.spec.successful_jobs_history_limit),

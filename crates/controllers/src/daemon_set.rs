@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::daemon_set::{DaemonSet, DaemonSetStatus};
 
 use crate::indexes::PODS_BY_NODE;
@@ -60,10 +60,10 @@ impl Planner for DaemonSetController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 4] = [
-            Watch::itself(SETS),
-            Watch::via("pods", of_member),
-            Watch::via("controllerrevisions.apps", of_member),
-            Watch::via("nodes", of_node),
+            Watch::primary(SETS),
+            Watch::mapped("pods", of_member),
+            Watch::mapped("controllerrevisions.apps", of_member),
+            Watch::mapped("nodes", of_node),
         ];
         &WATCHES
     }
@@ -116,9 +116,9 @@ impl Rollout<'_> {
         plan.stage(self.latest.act.clone());
         let status = self.status();
         if status != self.set.status {
-            plan.stage([Act::from(Write::status(self.owner.object, value_of(&status)))]);
+            plan.stage([Action::from(Write::status(self.owner.object, value_of(&status)))]);
         }
-        pods::look_again(&mut plan, pods, self.set.spec.min_ready_seconds, self.now);
+        pods::requeue_at(&mut plan, pods, self.set.spec.min_ready_seconds, self.now);
         memo.retain(|_, (at, _)| self.now.since(*at) < BACKOFF_MAX * 2);
         let mut steps = Steps::default();
         nodes::keep(self, &mut steps, &mut memo, &mut plan);
@@ -216,19 +216,19 @@ impl Steps<'_> {
     }
 }
 
-fn of_member(member: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    owners::wake(
+fn of_member(member: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    owners::enqueue(
         member,
         world,
         ("DaemonSet", SETS),
         |object| object.view::<DaemonSet>().map(|set| &set.spec.selector),
-        wake,
+        enqueue,
     );
 }
 
 /// Enqueues the sets that should have a pod on a node and have none, or the other way round. Most changes of
 /// a node, such as heartbeats, concern no set.
-fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let is_gone = world.get(node.key()).is_none();
     for (object, set) in world.views::<DaemonSet>() {
         let tolerations = nodes::tolerations(&set.spec.template.0);
@@ -237,7 +237,7 @@ fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
         let mut there = world.by_index(PODS_BY_NODE, &node.meta().name);
         let has_one = there.any(|pod| pod.meta().is_controlled_by(&object.meta().uid));
         if is_gone || runs != has_one || set.status.number_misscheduled > 0 {
-            wake(object.key().clone());
+            enqueue(object.key().clone());
         }
     }
 }

@@ -13,7 +13,7 @@ mod status;
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write, int32};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write, int32};
 use setpoint_views::deployment::{Deployment, DeploymentStatus};
 use setpoint_views::pod::Pod;
 
@@ -35,9 +35,9 @@ impl Planner for DeploymentController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
-            Watch::itself(<Deployment as setpoint_reconcile::View>::RESOURCE),
-            Watch::via(SETS, of_set),
-            Watch::via("pods", of_pod).when(counts_otherwise),
+            Watch::primary(<Deployment as setpoint_reconcile::View>::RESOURCE),
+            Watch::mapped(SETS, of_set),
+            Watch::mapped("pods", of_pod).when(counts_otherwise),
         ];
         &WATCHES
     }
@@ -110,7 +110,7 @@ fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &WorldReader<'_>, seen: &
     }
     let is_complete = status::is_complete(sets.deployment, &status, sets.owner.object.meta().generation);
     if let Some(at) = status::deadline(&sets, &status, is_complete) {
-        plan.look_again_at(at);
+        plan.requeue_at(at);
     }
     let revision = missing.as_ref().map_or_else(|| sets.revision(), |set| Some(set.revision.to_string()));
     let mut written = write_status(&sets, status, revision);
@@ -129,7 +129,7 @@ fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &WorldReader<'_>, seen: &
 }
 
 /// Writes the status and the revision annotation, if either changes.
-fn write_status(sets: &Sets<'_>, status: DeploymentStatus, revision: Option<String>) -> Option<Act> {
+fn write_status(sets: &Sets<'_>, status: DeploymentStatus, revision: Option<String>) -> Option<Action> {
     let object = sets.owner.object;
     let revision = revision.filter(|revision| object.meta().annotations.get(REVISION) != Some(revision));
     if status == sets.deployment.status && revision.is_none() {
@@ -152,18 +152,18 @@ fn old_pods_run(sets: &Sets<'_>, world: &WorldReader<'_>) -> bool {
     })
 }
 
-fn of_set(set: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    owners::wake(
+fn of_set(set: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    owners::enqueue(
         set,
         world,
         ("Deployment", "deployments.apps"),
         |object| object.view::<Deployment>().map(|view| &view.spec.selector),
-        wake,
+        enqueue,
     );
 }
 
 /// Enqueues the Deployment of a pod if it has the strategy `Recreate`: new pods wait for the end of old ones.
-fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let namespace = &*pod.meta().namespace;
     let set = pod.meta().controller().filter(|owner| &*owner.kind == "ReplicaSet");
     let set = set.and_then(|owner| world.find(SETS, namespace, &owner.name));
@@ -172,7 +172,7 @@ fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
         && let Some((object, deployment)) = world.view::<Deployment>(namespace, &owner.name)
         && deployment.spec.strategy.kind == "Recreate"
     {
-        wake(object.key().clone());
+        enqueue(object.key().clone());
     }
 }
 

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::device_taint_rule::DeviceTaintRule;
 use setpoint_views::node::Taint;
 use setpoint_views::pod::Pod;
@@ -50,10 +50,10 @@ impl Planner for DeviceTaintEviction {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 4] = [
-            Watch::via(Pod::RESOURCE, of_pod),
-            Watch::via(ResourceClaim::RESOURCE, of_claim),
-            Watch::via(ResourceSlice::RESOURCE, of_slice),
-            Watch::via(DeviceTaintRule::RESOURCE, of_rule),
+            Watch::mapped(Pod::RESOURCE, of_pod),
+            Watch::mapped(ResourceClaim::RESOURCE, of_claim),
+            Watch::mapped(ResourceSlice::RESOURCE, of_slice),
+            Watch::mapped(DeviceTaintRule::RESOURCE, of_rule),
         ];
         &WATCHES
     }
@@ -83,18 +83,18 @@ impl Planner for DeviceTaintEviction {
 
 fn plan_pod(object: &Object, pod: &Pod, world: &WorldReader<'_>, memory: &Memory, now: Time) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
-    let subject = Subject::of(object, "v1", "Pod");
+    let subject = InvolvedObject::new(object, "v1", "Pod");
     match eviction(object, pod, world, &mut DeviceTaints::of_world(world, None)) {
         Some(eviction) if eviction.at <= now => {
             plan.stage(mark(object, pod, WHY, now));
             let note = subject.normal(EVICTION, "Marking for deletion");
-            plan.stage([Act::from(Write::delete(object)).on_done(note)]);
+            plan.stage([Action::from(Write::delete(object)).on_done(note)]);
         }
         Some(eviction) => {
             plan.memo.is_waiting = true;
-            plan.look_again_at(eviction.at);
+            plan.requeue_at(eviction.at);
         }
-        None if memory.is_waiting => plan.notes.push(subject.normal(EVICTION, "Cancelling deletion")),
+        None if memory.is_waiting => plan.events.push(subject.normal(EVICTION, "Cancelling deletion")),
         None => {}
     }
     plan
@@ -212,50 +212,50 @@ fn end(device: &AllocatedDevice, taint: &Taint) -> Option<Time> {
 }
 
 /// Enqueues a pod with claims, and the rules that evict pods.
-fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
-        wake(object.key().clone());
-        wake_rules(world, wake);
+        enqueue(object.key().clone());
+        enqueue_rules(world, enqueue);
     }
 }
 
 /// Enqueues the pods that a claim is reserved for, and the rules that evict pods.
-fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    wake_users(claim, world, wake);
-    wake_rules(world, wake);
+fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    enqueue_users(claim, world, enqueue);
+    enqueue_rules(world, enqueue);
 }
 
-fn wake_users(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn enqueue_users(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     let consumers = claim.view::<ResourceClaim>().into_iter().flat_map(|claim| &claim.status.reserved_for);
     for consumer in consumers.filter(|consumer| consumer.is_pod()) {
-        key_of("pods", &meta.namespace, &consumer.name).into_iter().for_each(&mut *wake);
+        key_of("pods", &meta.namespace, &consumer.name).into_iter().for_each(&mut *enqueue);
     }
     for pod in world.by_index(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
-        wake(pod.key().clone());
+        enqueue(pod.key().clone());
     }
 }
 
-fn wake_rules(world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn enqueue_rules(world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for (object, rule) in world.views::<DeviceTaintRule>() {
         if rule.spec.taint.effect == NO_EXECUTE {
-            wake(object.key().clone());
+            enqueue(object.key().clone());
         }
     }
 }
 
-fn of_slice(slice: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_slice(slice: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(view) = slice.view::<ResourceSlice>() else { return };
     for claim in world.by_index(DEVICE_CLAIMS_BY_POOL, &path(&view.spec.driver, &view.spec.pool.name)) {
-        wake_users(claim, world, wake);
+        enqueue_users(claim, world, enqueue);
     }
 }
 
 /// Enqueues the pods of all claims: a rule may concern every claim, and rules change seldom.
-fn of_rule(rule: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    wake(rule.key().clone());
+fn of_rule(rule: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    enqueue(rule.key().clone());
     for claim in world.all(ResourceClaim::RESOURCE) {
-        wake_users(claim, world, wake);
+        enqueue_users(claim, world, enqueue);
     }
 }
 

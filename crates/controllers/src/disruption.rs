@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, rfc3339, value};
-use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
 use setpoint_reconcile::{
-    Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write, int32,
+    Action, EventRecord, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write, int32,
 };
 use setpoint_views::pod::Pod;
 use setpoint_views::pod_disruption_budget::{PodDisruptionBudget, PodDisruptionBudgetStatus};
@@ -29,7 +29,7 @@ pub struct DisruptionController;
 
 impl Planner for DisruptionController {
     /// Events emitted by the last plan.
-    type Memo = Vec<Note>;
+    type Memo = Vec<EventRecord>;
 
     fn name(&self) -> &'static str {
         "disruption-controller"
@@ -41,12 +41,12 @@ impl Planner for DisruptionController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 6] = [
-            Watch::itself(PodDisruptionBudget::RESOURCE),
-            Watch::via(Pod::RESOURCE, of_pod),
-            Watch::via("deployments.apps", of_owner),
-            Watch::via("replicasets.apps", of_owner),
-            Watch::via("replicationcontrollers", of_owner),
-            Watch::via("statefulsets.apps", of_owner),
+            Watch::primary(PodDisruptionBudget::RESOURCE),
+            Watch::mapped(Pod::RESOURCE, of_pod),
+            Watch::mapped("deployments.apps", of_owner),
+            Watch::mapped("replicasets.apps", of_owner),
+            Watch::mapped("replicationcontrollers", of_owner),
+            Watch::mapped("statefulsets.apps", of_owner),
         ];
         &WATCHES
     }
@@ -60,10 +60,10 @@ impl Planner for DisruptionController {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        seen: &Seen<'_, Vec<Note>>,
+        seen: &Seen<'_, Vec<EventRecord>>,
         now: Time,
         _: Seed,
-    ) -> Plan<Vec<Note>> {
+    ) -> Plan<Vec<EventRecord>> {
         let Some(object) = world.get(key) else { return Plan::default() };
         if let Some(pod) = object.view::<Pod>() {
             return call_off(object, pod, now);
@@ -81,10 +81,10 @@ impl Planner for DisruptionController {
                     patch.ensure_map("disruptedPods").insert(name.as_str(), Value::Null);
                 }
             }
-            plan.stage([Act::from(Write::status(object, patch))]);
+            plan.stage([Action::from(Write::status(object, patch))]);
         }
-        plan.look_again = look.look_again;
-        plan.notes = said::news(&look.said, &seen.memo);
+        plan.requeue_at = look.requeue_at;
+        plan.events = said::news(&look.said, &seen.memo);
         plan.memo = look.said;
         plan
     }
@@ -104,11 +104,11 @@ pub(crate) fn announced_since(object: &Object, pod: &Pod) -> Option<Time> {
 }
 
 /// Resets a stale condition `DisruptionTarget`.
-fn call_off(object: &Object, pod: &Pod, now: Time) -> Plan<Vec<Note>> {
+fn call_off(object: &Object, pod: &Pod, now: Time) -> Plan<Vec<EventRecord>> {
     let mut plan = Plan::default();
     let Some(end) = announced_since(object, pod).map(|since| since.after(ANNOUNCED_MAX)) else { return plan };
     if end > now {
-        plan.look_again_at(end);
+        plan.requeue_at(end);
         return plan;
     }
     let time = rfc3339::Seconds(now).to_string();
@@ -117,28 +117,28 @@ fn call_off(object: &Object, pod: &Pod, now: Time) -> Plan<Vec<Note>> {
         "reason": (Value::Null), "message": (Value::Null),
     });
     let patch = value!({"status": {"conditions": [(calm)]}});
-    plan.stage([Act::from(Write::merge(object, "status", patch).strategic())]);
+    plan.stage([Action::from(Write::merge(object, "status", patch).strategic())]);
     plan
 }
 
 /// Enqueues the budgets that select a pod, and the pod itself if it has the condition `DisruptionTarget`.
-fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if pod.view::<Pod>().is_some_and(|view| announced_since(pod, view).is_some()) {
-        wake(pod.key().clone());
+        enqueue(pod.key().clone());
     }
     for budget in world.in_namespace(PodDisruptionBudget::RESOURCE, &pod.meta().namespace) {
         let selects =
             |budget: &PodDisruptionBudget| budget.spec.selector.matches(|name| pod.meta().labels.get(name));
         if budget.view::<PodDisruptionBudget>().is_some_and(selects) {
-            wake(budget.key().clone());
+            enqueue(budget.key().clone());
         }
     }
 }
 
 /// Enqueues the budgets in the namespace of an owner of pods.
-fn of_owner(owner: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_owner(owner: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for budget in world.in_namespace(PodDisruptionBudget::RESOURCE, &owner.meta().namespace) {
-        wake(budget.key().clone());
+        enqueue(budget.key().clone());
     }
 }
 
@@ -148,8 +148,8 @@ struct Look<'a> {
     object: &'a Object,
     budget: &'a PodDisruptionBudget,
     pods: Vec<pods::Seen<'a>>,
-    said: Vec<Note>,
-    look_again: Option<Time>,
+    said: Vec<EventRecord>,
+    requeue_at: Option<Time>,
     now: Time,
 }
 
@@ -168,11 +168,11 @@ impl<'a> Look<'a> {
         now: Time,
     ) -> Look<'a> {
         let pods = pods::selected(world, &object.meta().namespace, &budget.spec.selector);
-        Look { world, object, budget, pods, said: Vec::new(), look_again: None, now }
+        Look { world, object, budget, pods, said: Vec::new(), requeue_at: None, now }
     }
 
-    fn subject(&self) -> Subject {
-        Subject::of(self.object, "policy/v1", "PodDisruptionBudget")
+    fn subject(&self) -> InvolvedObject {
+        InvolvedObject::new(self.object, "policy/v1", "PodDisruptionBudget")
     }
 
     fn status(&mut self) -> PodDisruptionBudgetStatus {
@@ -294,12 +294,12 @@ impl<'a> Look<'a> {
             let Some(since) = known.get(name) else { continue };
             let end = rfc3339::parse(since).unwrap_or(Time::EPOCH).after(DELETION_MAX);
             if end > self.now {
-                self.look_again = Some(self.look_again.map_or(end, |earlier| earlier.min(end)));
+                self.requeue_at = Some(self.requeue_at.map_or(end, |earlier| earlier.min(end)));
                 still.insert(name.to_owned(), since.clone());
             } else {
                 let path = self.object.key().path();
                 let message = format!("Pod was expected by PDB {path} to be deleted but it wasn't");
-                self.said.push(Subject::of(pod, "v1", "Pod").warning("NotDeleted", message));
+                self.said.push(InvolvedObject::new(pod, "v1", "Pod").warning("NotDeleted", message));
             }
         }
         still

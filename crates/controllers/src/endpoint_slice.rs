@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::endpoint_slice::EndpointSlice;
 use setpoint_views::service::{Service, ServicePort};
 
@@ -41,10 +41,10 @@ impl Planner for EndpointSliceController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 4] = [
-            Watch::itself("services"),
-            Watch::via("pods", service_pods::wake_services),
-            Watch::via("endpointslices.discovery.k8s.io", of_slice),
-            Watch::via("nodes", of_node),
+            Watch::primary("services"),
+            Watch::mapped("pods", service_pods::enqueue_services),
+            Watch::mapped("endpointslices.discovery.k8s.io", of_slice),
+            Watch::mapped("nodes", of_node),
         ];
         &WATCHES
     }
@@ -70,27 +70,27 @@ impl Planner for EndpointSliceController {
             acts.extend(desk.family(family, &existing));
         }
         let strange = existing.iter().filter(|(_, slice)| !families.contains(&slice.address_type.as_str()));
-        acts.extend(strange.map(|(slice, _)| Act::from(Write::delete(slice))));
+        acts.extend(strange.map(|(slice, _)| Action::from(Write::delete(slice))));
         plan.stage(acts);
         plan
     }
 }
 
 /// Enqueues the Service of a slice that this controller manages.
-fn of_slice(slice: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_slice(slice: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let labels = &slice.meta().labels;
     if labels.get(MANAGED_BY) == Some(MANAGER)
         && let Some(name) = labels.get(SERVICE_NAME)
         && let Some(key) = key_of("services", &slice.meta().namespace, name)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 
 /// Enqueues the Services of the pods on a node: endpoints carry its zone.
-fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for pod in world.by_index(crate::indexes::PODS_BY_NODE, &node.meta().name) {
-        service_pods::wake_services(pod, world, wake);
+        service_pods::enqueue_services(pod, world, enqueue);
     }
 }
 
@@ -171,7 +171,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Plans the slices of one address family.
-    fn family(&self, family: &'static str, existing: &[Existing<'a>]) -> Vec<Act> {
+    fn family(&self, family: &'static str, existing: &[Existing<'a>]) -> Vec<Action> {
         let existing: Vec<Existing<'a>> =
             existing.iter().filter(|(_, slice)| slice.address_type == family).copied().collect();
         // Keyed by encoded ports: pods, slices and sets of ports may be many.
@@ -217,7 +217,7 @@ impl<'a> Desk<'a> {
         }
         reuse(&mut packed.slices, &mut goes);
         let written = packed.slices.iter().filter_map(|slice| self.write(family, slice));
-        written.chain(goes.into_iter().map(|(slice, _)| Act::from(Write::delete(slice)))).collect()
+        written.chain(goes.into_iter().map(|(slice, _)| Action::from(Write::delete(slice)))).collect()
     }
 
     /// Endpoint of a pod in an address family; `None` without such an address, or if its node is unknown.
@@ -276,7 +276,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Creates or updates a slice, if it differs.
-    fn write(&self, family: &str, slice: &packing::Slice<'_>) -> Option<Act> {
+    fn write(&self, family: &str, slice: &packing::Slice<'_>) -> Option<Action> {
         let labels = self.labels();
         let time = self.time.map(|time| Seconds(time).to_string());
         let Some(was) = slice.was else {

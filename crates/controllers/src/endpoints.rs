@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::endpoints::Endpoints;
 use setpoint_views::service::{Service, ServicePort};
 
@@ -36,9 +36,9 @@ impl Planner for EndpointsController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
-            Watch::itself("services"),
-            Watch::via("pods", service_pods::wake_services),
-            Watch::via("endpoints", of_endpoints),
+            Watch::primary("services"),
+            Watch::mapped("pods", service_pods::enqueue_services),
+            Watch::mapped("endpoints", of_endpoints),
         ];
         &WATCHES
     }
@@ -48,7 +48,7 @@ impl Planner for EndpointsController {
         let current = world.find("endpoints", key.namespace().unwrap_or_default(), key.name());
         let Some(object) = world.get(key) else {
             let ours = current.filter(|one| one.meta().labels.get(MANAGED_BY) == Some(MANAGER));
-            plan.stage(ours.map(|one| Act::from(Write::delete(one))));
+            plan.stage(ours.map(|one| Action::from(Write::delete(one))));
             return plan;
         };
         let Some(service) = object.view::<Service>() else { return plan };
@@ -67,15 +67,15 @@ impl Planner for EndpointsController {
             truncated,
             time: service_pods::trigger_time(object, &selected).map(|time| Seconds(time).to_string()),
         };
-        plan.stage(wanted.write(current).map(Act::from));
+        plan.stage(wanted.write(current).map(Action::from));
         plan
     }
 }
 
 /// Enqueues the Service of the same name.
-fn of_endpoints(endpoints: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_endpoints(endpoints: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if let Some(key) = key_of("services", &endpoints.meta().namespace, &endpoints.meta().name) {
-        wake(key);
+        enqueue(key);
     }
 }
 

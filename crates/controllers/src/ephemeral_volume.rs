@@ -4,8 +4,8 @@
 //! with it. A claim of that name without this owner is left alone, and reported in an Event.
 
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::plan::InvolvedObject;
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::pod::Pod;
 
 use crate::indexes::{PODS_BY_CLAIM, ephemeral_claim, path};
@@ -28,15 +28,15 @@ impl Planner for EphemeralVolumes {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::via("pods", |pod, _, wake| {
+            Watch::mapped("pods", |pod, _, enqueue| {
                 if asks(pod) {
-                    wake(pod.key().clone());
+                    enqueue(pod.key().clone());
                 }
             }),
-            Watch::via("persistentvolumeclaims", |claim, world, wake| {
+            Watch::mapped("persistentvolumeclaims", |claim, world, enqueue| {
                 let meta = claim.meta();
                 for pod in world.by_index(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name)) {
-                    wake(pod.key().clone());
+                    enqueue(pod.key().clone());
                 }
             }),
         ];
@@ -58,7 +58,7 @@ impl Planner for EphemeralVolumes {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|pod| !pod.meta().is_deleted()) else { return plan };
         let Some(pod) = object.view::<Pod>() else { return plan };
-        let subject = Subject::of(object, "v1", "Pod");
+        let subject = InvolvedObject::new(object, "v1", "Pod");
         let meta = object.meta();
         let mut acts = Vec::new();
         for volume in &pod.spec.volumes {
@@ -76,12 +76,12 @@ impl Planner for EphemeralVolumes {
             let failed = format!("ephemeral volume {}: create PVC {name}: {{error}}", volume.name);
             let owner = Owner { object, api_version: "v1", kind: "Pod" };
             let claim = claim(&name, source, &owner);
-            let act = Act::from(Write::create("persistentvolumeclaims", &meta.namespace, claim));
+            let act = Action::from(Write::create("persistentvolumeclaims", &meta.namespace, claim));
             acts.push(act.on_failed(subject.warning("FailedBinding", failed)));
         }
         plan.stage(acts);
         if !plan.memo.is_empty() && plan.memo != seen.memo {
-            plan.notes.push(subject.warning("FailedBinding", plan.memo.clone()));
+            plan.events.push(subject.warning("FailedBinding", plan.memo.clone()));
         }
         plan
     }

@@ -5,9 +5,9 @@
 //! claim. All other volumes are grown by an external resizer, which the claim waits for.
 
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::persistent_volume::PersistentVolume;
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_views::{Condition, condition};
@@ -39,11 +39,11 @@ impl Planner for Expander {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::itself(PersistentVolumeClaim::RESOURCE),
-            Watch::via(PersistentVolume::RESOURCE, |volume, _, wake| {
+            Watch::primary(PersistentVolumeClaim::RESOURCE),
+            Watch::mapped(PersistentVolume::RESOURCE, |volume, _, enqueue| {
                 let of = volume.view::<PersistentVolume>().and_then(|volume| volume.spec.claim_ref.as_ref());
                 let key = of.and_then(|of| key_of(PersistentVolumeClaim::RESOURCE, &of.namespace, &of.name));
-                key.into_iter().for_each(wake);
+                key.into_iter().for_each(enqueue);
             }),
         ];
         &WATCHES
@@ -89,7 +89,7 @@ fn grow(
     (object, claim): (&Object, &PersistentVolumeClaim),
     (seen, volume): (&Object, &PersistentVolume),
     now: Time,
-) -> Vec<Vec<Act>> {
+) -> Vec<Vec<Action>> {
     let mut plan = Plan::<()>::default();
     let (wants, has) = (&claim.spec.resources.requests, &volume.spec.capacity);
     let grows = storage(wants) > storage(has);
@@ -103,14 +103,18 @@ fn grow(
     if !is_told {
         let known = condition(&claim.status.conditions, RESIZING[0]).cloned();
         let new = known.unwrap_or_else(|| Condition::new(RESIZING[0], "True", "", "", now));
-        plan.stage([Act::from(status(value!({
+        plan.stage([Action::from(status(value!({
             "conditions": [(value_of(&new))],
             "allocatedResources": {"storage": (size)},
             "allocatedResourceStatuses": {"storage": "ControllerResizeInProgress"},
         })))]);
     }
     if grows {
-        plan.stage([Act::from(Write::merge(seen, "", value!({"spec": {"capacity": {"storage": (size)}}})))]);
+        plan.stage([Action::from(Write::merge(
+            seen,
+            "",
+            value!({"spec": {"capacity": {"storage": (size)}}}),
+        ))]);
     }
     let gone = RESIZING.iter().map(|kind| value!({"type": (*kind), "$patch": "delete"}));
     let finished = status(value!({
@@ -119,14 +123,15 @@ fn grow(
         "allocatedResourceStatuses": null,
     }));
     let message = format!("ExpandVolume succeeded for volume {}", object.key().path());
-    let note = Subject::of(object, "v1", "PersistentVolumeClaim").normal("VolumeResizeSuccessful", message);
-    plan.stage([Act::from(finished).on_done(note)]);
+    let note =
+        InvolvedObject::new(object, "v1", "PersistentVolumeClaim").normal("VolumeResizeSuccessful", message);
+    plan.stage([Action::from(finished).on_done(note)]);
     plan.stages
 }
 
 /// Waits for the external resizer.
 fn wait(object: &Object, seen: &Object, volume: &PersistentVolume, said: &str, plan: &mut Plan<String>) {
-    let subject = Subject::of(object, "v1", "PersistentVolumeClaim");
+    let subject = InvolvedObject::new(object, "v1", "PersistentVolumeClaim");
     if volume.spec.csi.is_none()
         && let Some(plugin) = migrated_plugins::of_volume(seen)
     {
@@ -147,7 +152,7 @@ fn wait(object: &Object, seen: &Object, volume: &PersistentVolume, said: &str, p
 }
 
 /// Sets the resizer annotation of a claim.
-fn set_resizer(object: &Object, name: &str) -> Option<Act> {
+fn set_resizer(object: &Object, name: &str) -> Option<Action> {
     let patch = value!({"metadata": {"annotations": {"volume.kubernetes.io/storage-resizer": (name)}}});
     (object.meta().annotations.get(RESIZER) != Some(name)).then(|| Write::merge(object, "", patch).into())
 }

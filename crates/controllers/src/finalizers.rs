@@ -1,11 +1,11 @@
 //! Addition and removal of finalizers.
 
 use setpoint_api::{Value, value};
-use setpoint_reconcile::{Act, Object, Write};
+use setpoint_reconcile::{Action, Object, Write};
 
 /// Adds a finalizer; `None` if it is present.
 #[must_use]
-pub fn add(object: &Object, name: &str) -> Option<Act> {
+pub fn add(object: &Object, name: &str) -> Option<Action> {
     let meta = object.meta();
     if meta.has_finalizer(name) {
         return None;
@@ -16,7 +16,7 @@ pub fn add(object: &Object, name: &str) -> Option<Act> {
 
 /// Removes a finalizer; `None` if it is missing.
 #[must_use]
-pub fn remove(object: &Object, name: &str) -> Option<Act> {
+pub fn remove(object: &Object, name: &str) -> Option<Action> {
     let meta = object.meta();
     if !meta.has_finalizer(name) {
         return None;
@@ -26,6 +26,6 @@ pub fn remove(object: &Object, name: &str) -> Option<Act> {
 }
 
 /// Replaces the list, at the seen version of the object.
-fn write(object: &Object, finalizers: Vec<Value>) -> Act {
+fn write(object: &Object, finalizers: Vec<Value>) -> Action {
     Write::merge(object, "", value!({"metadata": {"finalizers": (finalizers)}})).into()
 }

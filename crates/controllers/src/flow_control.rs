@@ -41,7 +41,7 @@ impl Planner for Producer {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself(FlowSchema::RESOURCE), Watch::itself(PRIORITY_LEVELS)];
+        const WATCHES: [Watch; 2] = [Watch::primary(FlowSchema::RESOURCE), Watch::primary(PRIORITY_LEVELS)];
         &WATCHES
     }
 
@@ -66,14 +66,14 @@ impl Planner for Producer {
             (None, Some(spec)) => {
                 let metadata =
                     value!({"name": (name), "annotations": (builtin::auto_update_annotation(true))});
-                plan.act(Write::create(resource, "", value!({"metadata": (metadata), "spec": (spec)})));
+                plan.push(Write::create(resource, "", value!({"metadata": (metadata), "spec": (spec)})));
             }
             (Some(object), Some(spec)) => {
                 let patch = revision(object, spec, is_level);
                 plan.stage(patch.map(|patch| Write::merge(object, "", patch).strategic().into()));
             }
             // An object with automatic updates that is no bootstrap object any more.
-            (Some(object), None) if says(object) == Some(true) => plan.act(Write::delete_unchanged(object)),
+            (Some(object), None) if says(object) == Some(true) => plan.push(Write::delete_unchanged(object)),
             _ => {}
         }
         plan
@@ -129,7 +129,7 @@ impl Planner for Consumer {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] =
-            [Watch::itself(FlowSchema::RESOURCE), Watch::via(PRIORITY_LEVELS, concerns)];
+            [Watch::primary(FlowSchema::RESOURCE), Watch::mapped(PRIORITY_LEVELS, concerns)];
         &WATCHES
     }
 
@@ -151,17 +151,17 @@ impl Planner for Consumer {
         if !is_said {
             let condition = value_of(&Condition::new(DANGLING, status, reason, &message, now));
             let config = value!({"status": {"conditions": [(condition)]}});
-            plan.act(Write::apply(object, "status", config));
+            plan.push(Write::apply(object, "status", config));
         }
         plan
     }
 }
 
 /// Enqueues the schemas that refer to a priority level.
-fn concerns(level: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn concerns(level: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let names = |schema: &FlowSchema| *schema.spec.priority_level_configuration.name == *level.meta().name;
     let schemas = world.views::<FlowSchema>().filter(|(_, schema)| names(schema));
-    schemas.for_each(|(object, _)| wake(object.key().clone()));
+    schemas.for_each(|(object, _)| enqueue(object.key().clone()));
 }
 
 #[cfg(test)]

@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::{Act, Note, Object, Owner, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::plan::InvolvedObject;
+use setpoint_reconcile::{
+    Action, EventRecord, Object, Owner, Plan, Planner, Seed, Seen, Watch, WorldReader, Write,
+};
 
 use crate::horizon::{SOON, is_recent};
 use crate::{horizon, kinds};
@@ -36,7 +38,7 @@ impl Planner for GarbageCollector {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::via("*", concerns).when(is_other)];
+        const WATCHES: [Watch; 1] = [Watch::mapped("*", concerns).when(is_other)];
         &WATCHES
     }
 
@@ -55,7 +57,7 @@ impl Planner for GarbageCollector {
         let meta = object.meta();
         let orphans = meta.is_deleted() && meta.has_finalizer(FINALIZER_ORPHAN);
         if (orphans || is_waiting(object)) && !is_whole(object, world, now) {
-            plan.look_again_at(now.after(SOON));
+            plan.requeue_at(now.after(SOON));
         } else if orphans {
             plan.stage(world.dependents(&meta.uid).map(|dependent| release(dependent, &[&meta.uid])));
             plan.stage([without_finalizer(object, FINALIZER_ORPHAN)]);
@@ -118,23 +120,23 @@ fn is_whole(object: &Object, world: &WorldReader<'_>, now: Time) -> bool {
 }
 
 /// Enqueues the object, its dependents if it is gone or waits for them, and owners that wait for it.
-fn concerns(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn concerns(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if object.key().resource().as_str() == "events" {
         return;
     }
     if has_business(object) {
-        wake(object.key().clone());
+        enqueue(object.key().clone());
     }
     let meta = object.meta();
     let current = world.get(object.key()).filter(|current| current.meta().uid == meta.uid);
     if current.is_none_or(is_waiting) {
         for dependent in world.dependents(&meta.uid) {
-            wake(dependent.key().clone());
+            enqueue(dependent.key().clone());
         }
     }
     for owner in &meta.owner_references {
         if let Some(owner) = world.get_by_uid(&owner.uid).filter(|owner| is_waiting(owner)) {
-            wake(owner.key().clone());
+            enqueue(owner.key().clone());
         }
     }
 }
@@ -193,7 +195,7 @@ fn collect(object: &Object, world: &WorldReader<'_>, now: Time, plan: &mut Plan)
     let bonds: Vec<Bond> = owners.iter().map(|owner| bond(object, owner, world, now)).collect();
     let cannot = |bond: &Bond| matches!(bond, Bond::Unknown | Bond::Impossible { .. });
     if bonds.contains(&Bond::Unseen) {
-        plan.look_again_at(now.after(SOON));
+        plan.requeue_at(now.after(SOON));
         return;
     }
     // Unresolvable references are left alone. One Event is enough, because nothing changes.
@@ -203,7 +205,7 @@ fn collect(object: &Object, world: &WorldReader<'_>, now: Time, plan: &mut Plan)
     }
     for (owner, bond) in owners.iter().zip(&bonds) {
         if matches!(bond, Bond::Dangling { elsewhere: true } | Bond::Impossible { elsewhere: true }) {
-            plan.notes.extend(invalid_namespace(object, owner));
+            plan.events.extend(invalid_namespace(object, owner));
         }
     }
     if bonds.iter().any(cannot) {
@@ -222,7 +224,7 @@ fn collect(object: &Object, world: &WorldReader<'_>, now: Time, plan: &mut Plan)
         if dependents.any(is_waiting) && object.meta().owner_references.iter().any(is_blocking) {
             plan.stage([unblock(object)]);
         } else {
-            plan.stage([Write::delete_unchanged(object).propagating("Foreground").into()]);
+            plan.stage([Write::delete_unchanged(object).with_propagation("Foreground").into()]);
         }
         return;
     }
@@ -233,7 +235,7 @@ fn collect(object: &Object, world: &WorldReader<'_>, now: Time, plan: &mut Plan)
     } else {
         "Background"
     };
-    plan.stage([Write::delete_unchanged(object).propagating(policy).into()]);
+    plan.stage([Write::delete_unchanged(object).with_propagation(policy).into()]);
 }
 
 fn is_blocking(owner: &Owner) -> bool {
@@ -241,7 +243,7 @@ fn is_blocking(owner: &Owner) -> bool {
 }
 
 /// Completes a foreground deletion if no dependent blocks it, and breaks cycles of such deletions.
-fn finish_waiting(object: &Object, world: &WorldReader<'_>) -> Option<Act> {
+fn finish_waiting(object: &Object, world: &WorldReader<'_>) -> Option<Action> {
     let uid = &object.meta().uid;
     let blocks = |dependent: &Object| {
         // A cluster-scoped object cannot have a namespaced owner, so it does not block one.
@@ -275,27 +277,27 @@ fn waits_for_itself(object: &Object, world: &WorldReader<'_>) -> bool {
 }
 
 /// Removes owner references from an object.
-fn release(object: &Object, uids: &[&str]) -> Act {
+fn release(object: &Object, uids: &[&str]) -> Action {
     let gone = uids.iter().map(|uid| value!({"$patch": "delete", "uid": (*uid)}));
     let patch = value!({"metadata": {"ownerReferences": (gone.collect::<Vec<Value>>())}});
     Write::merge(object, "", patch).strategic().at_any_revision().into()
 }
 
 /// Clears `blockOwnerDeletion` in the owner references of an object.
-fn unblock(object: &Object) -> Act {
+fn unblock(object: &Object) -> Action {
     let blocking = object.meta().owner_references.iter().filter(|owner| is_blocking(owner));
     let freed = blocking.map(|owner| value!({"uid": (&*owner.uid), "blockOwnerDeletion": false}));
     let patch = value!({"metadata": {"ownerReferences": (freed.collect::<Vec<Value>>())}});
     Write::merge(object, "", patch).strategic().into()
 }
 
-fn without_finalizer(object: &Object, name: &str) -> Act {
+fn without_finalizer(object: &Object, name: &str) -> Action {
     let left = object.meta().finalizers.iter().filter(|finalizer| &***finalizer != name);
     let left: Vec<&str> = left.map(|finalizer| &**finalizer).collect();
     Write::merge(object, "", value!({"metadata": {"finalizers": (left)}})).into()
 }
 
-fn invalid_namespace(object: &Object, owner: &Owner) -> Option<Note> {
+fn invalid_namespace(object: &Object, owner: &Owner) -> Option<EventRecord> {
     let (api_version, kind) = kinds::stored_as(object.key().resource().as_str())?;
     let namespace = object.key().namespace().unwrap_or_default();
     let owner = format!(
@@ -303,7 +305,7 @@ fn invalid_namespace(object: &Object, owner: &Owner) -> Option<Note> {
         owner.api_version, owner.kind, owner.name, owner.uid
     );
     let message = format!("ownerRef {owner} does not exist in namespace \"{namespace}\"");
-    Some(Subject::of(object, api_version, kind).warning("OwnerRefInvalidNamespace", message))
+    Some(InvolvedObject::new(object, api_version, kind).warning("OwnerRefInvalidNamespace", message))
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::election::{Held, Timing};
+use setpoint_reconcile::election::{LeaderElectionConfig, LeaderElectionRecord};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, WorldReader, Write, int32};
+use setpoint_reconcile::{Action, Plan, Planner, Seed, Seen, Watch, WorldReader, Write, int32};
 
 const NAMESPACE: &str = "kube-system";
 
@@ -36,8 +36,10 @@ impl Planner for Holder {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] =
-            [Watch::via("namespaces", of_namespace), Watch::via("leases.coordination.k8s.io", of_lease)];
+        const WATCHES: [Watch; 2] = [
+            Watch::mapped("namespaces", of_namespace),
+            Watch::mapped("leases.coordination.k8s.io", of_lease),
+        ];
         &WATCHES
     }
 
@@ -51,7 +53,7 @@ impl Planner for Holder {
         if key.name() != self.lease || world.find("namespaces", "", NAMESPACE).is_none() {
             return plan;
         }
-        let Timing { lease_duration, renew_deadline, .. } = Timing::default();
+        let LeaderElectionConfig { lease_duration, renew_deadline, .. } = LeaderElectionConfig::default();
         let (time, seconds) =
             (Micros(now).to_string(), i64::try_from(lease_duration.as_secs()).unwrap_or(15));
         let spec = |acquired: &str, transitions: i64| {
@@ -65,13 +67,13 @@ impl Planner for Holder {
         };
         // Renewals at the same multiple of the interval share a sync, as those of nodes.
         let last = now.whole(renew_deadline);
-        plan.look_again_at(last.after(renew_deadline));
+        plan.requeue_at(last.after(renew_deadline));
         let Some(lease) = world.get(key) else {
             let lease = value!({"metadata": {"name": (self.lease)}, "spec": (spec(&time, 0))});
-            plan.act(Act::from(Write::create("leases.coordination.k8s.io", NAMESPACE, lease)));
+            plan.push(Action::from(Write::create("leases.coordination.k8s.io", NAMESPACE, lease)));
             return plan;
         };
-        let held = Held::of(&lease.value(), lease.revision());
+        let held = LeaderElectionRecord::from_lease(&lease.value(), lease.revision());
         let patch: Value = if held.holder != self.identity {
             spec(&time, int32::count_on(held.transitions))
         } else if lease.committed() < last {
@@ -79,25 +81,25 @@ impl Planner for Holder {
         } else {
             return plan;
         };
-        plan.act(Act::from(Write::merge(lease, "", value!({"spec": (patch)}))));
+        plan.push(Action::from(Write::merge(lease, "", value!({"spec": (patch)}))));
         plan
     }
 }
 
 /// Enqueues all Leases of the namespace.
-fn of_namespace(namespace: &setpoint_reconcile::Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_namespace(namespace: &setpoint_reconcile::Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*namespace.meta().name == NAMESPACE {
         let leases = ["kube-controller-manager", "kube-scheduler"];
         leases
             .into_iter()
             .filter_map(|name| key_of("leases.coordination.k8s.io", NAMESPACE, name))
-            .for_each(wake);
+            .for_each(enqueue);
     }
 }
 
-fn of_lease(lease: &setpoint_reconcile::Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_lease(lease: &setpoint_reconcile::Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*lease.meta().namespace == NAMESPACE {
-        wake(lease.key().clone());
+        enqueue(lease.key().clone());
     }
 }
 
@@ -119,9 +121,9 @@ mod tests {
         cluster
     }
 
-    fn held(cluster: &Cluster) -> Held {
+    fn held(cluster: &Cluster) -> LeaderElectionRecord {
         let lease = cluster.get("leases.coordination.k8s.io", "kube-system/kube-controller-manager").unwrap();
-        Held::of(&lease, setpoint_api::Revision::ZERO)
+        LeaderElectionRecord::from_lease(&lease, setpoint_api::Revision::ZERO)
     }
 
     #[test]

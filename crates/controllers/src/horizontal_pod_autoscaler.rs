@@ -15,10 +15,10 @@ use std::time::Duration;
 use setpoint_api::labels::Selector;
 use setpoint_api::quantity::Quantity;
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::planner::Answered;
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
+use setpoint_reconcile::planner::QueryAnswer;
 use setpoint_reconcile::{
-    Act, Failure, Jump, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
+    Action, EventRecord, Failure, Jump, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
 };
 use setpoint_views::Condition;
 use setpoint_views::horizontal_pod_autoscaler::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
@@ -46,7 +46,7 @@ pub struct Memory {
     /// Time of the last evaluation of the answers.
     weighed: Option<Time>,
     /// Events emitted by the last plan.
-    said: Vec<Note>,
+    said: Vec<EventRecord>,
 }
 
 impl Planner for HorizontalPodAutoscalerController {
@@ -64,11 +64,11 @@ impl Planner for HorizontalPodAutoscalerController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 5] = [
-            Watch::itself(HorizontalPodAutoscaler::RESOURCE),
-            Watch::via("deployments.apps", of_target),
-            Watch::via("replicasets.apps", of_target),
-            Watch::via("replicationcontrollers", of_target),
-            Watch::via("statefulsets.apps", of_target),
+            Watch::primary(HorizontalPodAutoscaler::RESOURCE),
+            Watch::mapped("deployments.apps", of_target),
+            Watch::mapped("replicasets.apps", of_target),
+            Watch::mapped("replicationcontrollers", of_target),
+            Watch::mapped("statefulsets.apps", of_target),
         ];
         &WATCHES
     }
@@ -99,11 +99,11 @@ impl Planner for HorizontalPodAutoscalerController {
 }
 
 /// Enqueues the autoscalers of a changed scale target.
-fn of_target(target: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_target(target: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for autoscaler in world.in_namespace(HorizontalPodAutoscaler::RESOURCE, &target.meta().namespace) {
         let is_its = |one: &HorizontalPodAutoscaler| *one.spec.scale_target_ref.name == *target.meta().name;
         if autoscaler.view::<HorizontalPodAutoscaler>().is_some_and(is_its) {
-            wake(autoscaler.key().clone());
+            enqueue(autoscaler.key().clone());
         }
     }
 }
@@ -115,7 +115,7 @@ struct Look<'a> {
     autoscaler: &'a HorizontalPodAutoscaler,
     status: HorizontalPodAutoscalerStatus,
     memo: Memory,
-    said: Vec<Note>,
+    said: Vec<EventRecord>,
     now: Time,
 }
 
@@ -137,15 +137,15 @@ impl<'a> Look<'a> {
     fn plan(
         mut self,
         plan: &mut Plan<Memory>,
-        answers: &BTreeMap<String, Answered>,
+        answers: &BTreeMap<String, QueryAnswer>,
         failure: Option<&Failure>,
     ) {
         let step = self.decide(plan, answers, failure);
         if let Some((target, step)) = &step {
-            let subject = Subject::of(self.object, "autoscaling/v2", "HorizontalPodAutoscaler");
+            let subject = InvolvedObject::new(self.object, "autoscaling/v2", "HorizontalPodAutoscaler");
             let size = format!("New size: {}; reason: {}", step.replicas, step.why);
             let patch = value!({"spec": {"replicas": (step.replicas)}});
-            let act = Act::from(Write::merge(target, "", patch).at_any_revision())
+            let act = Action::from(Write::merge(target, "", patch).at_any_revision())
                 .on_done(subject.normal("SuccessfulRescale", size.clone()))
                 .on_failed(subject.warning("FailedRescale", format!("{size}; error: {{error}}")));
             plan.stage([act]);
@@ -157,9 +157,9 @@ impl<'a> Look<'a> {
                 "currentMetrics",
                 if metrics.is_empty() { Value::Null } else { Value::List(metrics) },
             );
-            plan.stage([Act::from(Write::status(self.object, status))]);
+            plan.stage([Action::from(Write::status(self.object, status))]);
         }
-        plan.notes = said::news(&self.said, &self.memo.said);
+        plan.events = said::news(&self.said, &self.memo.said);
         // Between two evaluations no Event is emitted, and the memo stays.
         if !self.said.is_empty() || self.memo.weighed == Some(self.now) {
             self.memo.said = self.said;
@@ -171,10 +171,10 @@ impl<'a> Look<'a> {
     fn decide(
         &mut self,
         plan: &mut Plan<Memory>,
-        answers: &BTreeMap<String, Answered>,
+        answers: &BTreeMap<String, QueryAnswer>,
         failure: Option<&Failure>,
     ) -> Option<(Object, Step)> {
-        plan.look_again_at(self.now.after(PERIOD));
+        plan.requeue_at(self.now.after(PERIOD));
         let target = match self.target() {
             Ok(target) => target,
             Err(error) => {
@@ -239,7 +239,7 @@ impl<'a> Look<'a> {
         &mut self,
         target: &Scale<'_>,
         plan: &mut Plan<Memory>,
-        answers: &BTreeMap<String, Answered>,
+        answers: &BTreeMap<String, QueryAnswer>,
     ) -> Option<Sum> {
         let spec = &self.autoscaler.spec;
         let generation = self.object.meta().generation;
@@ -262,17 +262,18 @@ impl<'a> Look<'a> {
             self.memo.asked = Some((self.now, generation));
             let (namespace, selector) = (&self.object.meta().namespace, selector.to_string());
             let metrics = spec.metrics.iter().enumerate();
-            plan.asks.extend(metrics.map(|(at, metric)| metrics::ask(id(at), metric, namespace, &selector)));
+            plan.queries
+                .extend(metrics.map(|(at, metric)| metrics::query(id(at), metric, namespace, &selector)));
             return None;
         };
         // Waits for missing answers, and evaluates each set of answers once.
         if self.memo.weighed.is_some_and(|weighed| weighed >= asked) {
-            plan.look_again = Some(asked.after(PERIOD));
+            plan.requeue_at = Some(asked.after(PERIOD));
             return None;
         }
         let fresh = |at: usize| answers.get(&id(at)).filter(|answer| answer.at >= asked);
-        let all: Option<Vec<&Answered>> = (0..spec.metrics.len()).map(fresh).collect();
-        plan.look_again = Some(asked.after(PERIOD));
+        let all: Option<Vec<&QueryAnswer>> = (0..spec.metrics.len()).map(fresh).collect();
+        plan.requeue_at = Some(asked.after(PERIOD));
         let all = all?;
         self.memo.weighed = Some(self.now.max(asked));
         let crowd = self.crowd(target);
@@ -419,7 +420,7 @@ impl<'a> Look<'a> {
     }
 
     fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
-        let subject = Subject::of(self.object, "autoscaling/v2", "HorizontalPodAutoscaler");
+        let subject = InvolvedObject::new(self.object, "autoscaling/v2", "HorizontalPodAutoscaler");
         self.said.push(subject.warning(reason, message));
     }
 }

@@ -214,10 +214,10 @@ fn claims_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
 }
 
 /// Enqueues the claims that a pod uses.
-pub fn wake_claims(pod: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+pub fn enqueue_claims(pod: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     pod_claims(pod, &mut |name| {
         if let Some(key) = key_of("persistentvolumeclaims", &pod.meta().namespace, name) {
-            wake(key);
+            enqueue(key);
         }
     });
 }

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, EventRecord, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::ip_address::IpAddress;
 use setpoint_views::service::Service;
 use setpoint_views::service_cidr::ServiceCidr;
@@ -37,12 +37,12 @@ impl Planner for IpRepair {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 5] = [
-            Watch::itself("services"),
-            Watch::itself(ADDRESSES),
-            Watch::via("services", of_service),
-            Watch::via(ADDRESSES, of_address),
-            Watch::via("servicecidrs.networking.k8s.io", |_, world, wake| {
-                world.all("services").for_each(|service| wake(service.key().clone()));
+            Watch::primary("services"),
+            Watch::primary(ADDRESSES),
+            Watch::mapped("services", of_service),
+            Watch::mapped(ADDRESSES, of_address),
+            Watch::mapped("servicecidrs.networking.k8s.io", |_, world, enqueue| {
+                world.all("services").for_each(|service| enqueue(service.key().clone()));
             }),
         ];
         &WATCHES
@@ -65,7 +65,7 @@ impl Planner for IpRepair {
             }
             plan.memo = said.iter().map(|note| note.message.as_str()).collect();
             if plan.memo != seen.memo {
-                plan.notes = said;
+                plan.events = said;
             }
         } else if let Some(address) = object.view::<IpAddress>().filter(|_| IpAddress::is_managed(object)) {
             release(&mut plan, object, address, world, now);
@@ -75,26 +75,31 @@ impl Planner for IpRepair {
 }
 
 /// Enqueues the addresses of a Service.
-fn of_service(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_service(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(service) = object.view::<Service>() else { return };
     for key in service.spec.cluster_ips.iter().filter_map(|ip| key_of(ADDRESSES, "", ip)) {
-        wake(key);
+        enqueue(key);
     }
 }
 
 /// Enqueues the Service of an address; another Service that should have the address is found by the resync.
-fn of_address(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_address(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(parent) = object.view::<IpAddress>().and_then(|address| address.spec.parent_ref.as_ref()) else {
         return;
     };
     if let Some(key) = key_of("services", &parent.namespace, &parent.name) {
-        wake(key);
+        enqueue(key);
     }
 }
 
 /// Allocates an address of a Service, if needed. Returns an Event about a problem that cannot be repaired.
-fn allocate(plan: &mut Plan<String>, object: &Object, text: &str, world: &WorldReader<'_>) -> Option<Note> {
-    let subject = Subject::of(object, "v1", "Service");
+fn allocate(
+    plan: &mut Plan<String>,
+    object: &Object,
+    text: &str,
+    world: &WorldReader<'_>,
+) -> Option<EventRecord> {
+    let subject = InvolvedObject::new(object, "v1", "Service");
     let meta = object.meta();
     let Ok(ip) = text.parse::<IpAddr>() else {
         let message = format!("Cluster IP {text} is not a valid IP; please recreate Service");
@@ -109,7 +114,7 @@ fn allocate(plan: &mut Plan<String>, object: &Object, text: &str, world: &WorldR
     }
     let name = ip.to_string();
     let create = |message: String| {
-        let act = Act::from(Write::create(ADDRESSES, "", new(&name, family, object)));
+        let act = Action::from(Write::create(ADDRESSES, "", new(&name, family, object)));
         act.on_done(subject.warning("ClusterIPNotAllocated", message))
     };
     let Some((known, address)) = world.view::<IpAddress>("", &name) else {
@@ -128,7 +133,7 @@ fn allocate(plan: &mut Plan<String>, object: &Object, text: &str, world: &WorldR
     let is_labelled = IpAddress::is_managed(known)
         && known.meta().labels.get("ipaddress.kubernetes.io/ip-family") == Some(family);
     if !is_ours || !is_labelled {
-        plan.stage([Act::from(Write::delete(known))]);
+        plan.stage([Action::from(Write::delete(known))]);
         let message = format!(
             "the ClusterIP [{family}]: {ip} for Service {}/{} has a wrong reference; repairing",
             meta.namespace, meta.name
@@ -162,10 +167,10 @@ fn release(
     world: &WorldReader<'_>,
     now: Time,
 ) {
-    let subject = Subject::of(object, "networking.k8s.io/v1", "IPAddress");
+    let subject = InvolvedObject::new(object, "networking.k8s.io/v1", "IPAddress");
     let name = &object.meta().name;
     let delete = |reason: &'static str, message: String| {
-        [Act::from(Write::delete(object)).on_done(subject.warning(reason, message))]
+        [Action::from(Write::delete(object)).on_done(subject.warning(reason, message))]
     };
     let Some((namespace, of)) = address.service() else {
         let message =
@@ -180,7 +185,7 @@ fn release(
     // A missing Service may be not visible yet.
     let leaked = object.meta().created().after(LEAK_GRACE);
     if (service.is_none() || is_external) && now < leaked {
-        return plan.look_again_at(leaked);
+        return plan.requeue_at(leaked);
     }
     if service.is_none() {
         let message =

@@ -16,7 +16,7 @@ mod sync;
 mod tracking;
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::planner::wake_controller;
+use setpoint_reconcile::planner::enqueue_owner;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader};
 use setpoint_views::job::Job;
 use setpoint_views::pod::Pod;
@@ -104,8 +104,11 @@ impl Planner for JobController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 3] =
-            [Watch::itself(Job::RESOURCE), Watch::via(Job::RESOURCE, strays), Watch::via("pods", of_pod)];
+        const WATCHES: [Watch; 3] = [
+            Watch::primary(Job::RESOURCE),
+            Watch::mapped(Job::RESOURCE, strays),
+            Watch::mapped("pods", of_pod),
+        ];
         &WATCHES
     }
 
@@ -166,26 +169,26 @@ fn is_wanted(pod: &Object, world: &WorldReader<'_>) -> bool {
 }
 
 /// Enqueues the pods that a finished or deleted Job may leave behind.
-fn strays(job: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn strays(job: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for pod in world.owned(&job.meta().uid, Pod::RESOURCE) {
         if is_stray(pod, world) {
-            wake(pod.key().clone());
+            enqueue(pod.key().clone());
         }
     }
 }
 
 /// Enqueues the Job that controls a pod, or every Job that selects an orphan, and the pod itself.
-fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if is_stray(pod, world) {
-        wake(pod.key().clone());
+        enqueue(pod.key().clone());
     }
     if pod.meta().controller().is_some() {
-        return wake_controller(pod, "Job", Job::RESOURCE, wake);
+        return enqueue_owner(pod, "Job", Job::RESOURCE, enqueue);
     }
     for job in world.in_namespace(Job::RESOURCE, &pod.meta().namespace) {
         let selects = |job: &Job| job.spec.selector.matches(|name| pod.meta().labels.get(name));
         if job.view::<Job>().is_some_and(selects) {
-            wake(job.key().clone());
+            enqueue(job.key().clone());
         }
     }
 }

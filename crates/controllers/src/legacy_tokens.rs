@@ -41,9 +41,9 @@ impl Planner for LegacyTokenCleaner {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::via("secrets", |object, _, wake| {
+        const WATCHES: [Watch; 1] = [Watch::mapped("secrets", |object, _, enqueue| {
             if is_token(object) {
-                wake(object.key().clone());
+                enqueue(object.key().clone());
             }
         })];
         &WATCHES
@@ -61,7 +61,7 @@ impl Planner for LegacyTokenCleaner {
         let is_tracked = tracked_since(world).is_some_and(|since| since <= oldest);
         let is_new = object.meta().created() >= oldest || object.meta().is_deleted();
         let is_used = labels.get(LAST_USED).is_some_and(|day| !is_day(day) || day >= &*day_of(oldest));
-        plan.look_again_at(now.after(Duration::from_secs(DAY)));
+        plan.requeue_at(now.after(Duration::from_secs(DAY)));
         if !is_tracked
             || is_new
             || is_used

@@ -10,7 +10,7 @@ use std::time::Duration;
 use setpoint_api::{Key, Resource, Time, value};
 use setpoint_reconcile::plan::{PLAN_ACTIONS_MAX, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::Condition;
 use setpoint_views::namespace::{Namespace, NamespaceStatus};
 use setpoint_views::pod::Pod;
@@ -36,7 +36,7 @@ impl Planner for NamespaceController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("*", of_content)];
+        const WATCHES: [Watch; 2] = [Watch::primary("namespaces"), Watch::mapped("*", of_content)];
         &WATCHES
     }
 
@@ -67,18 +67,18 @@ impl Planner for NamespaceController {
             set_conditions(&mut status, &content, &plan.memo, now);
         }
         if status != namespace.status {
-            plan.stage([Act::from(Write::status(object, value_of(&status)))]);
+            plan.stage([Action::from(Write::status(object, value_of(&status)))]);
         }
         if !content.is_empty() {
             let wait =
                 if deletes.iter().all(Vec::is_empty) { content.wait(object, now) } else { Duration::ZERO };
-            plan.look_again_at(now.after(wait));
+            plan.requeue_at(now.after(wait));
             deletes.into_iter().for_each(|stage| plan.stage(stage));
         } else if is_held {
             let others = namespace.spec.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
             let others: Vec<&str> = others.map(String::as_str).collect();
             let patch = value!({"spec": {"finalizers": (others)}});
-            plan.stage([Act::from(Write::merge(object, "finalize", patch).at_any_revision())]);
+            plan.stage([Action::from(Write::merge(object, "finalize", patch).at_any_revision())]);
         }
         plan
     }
@@ -86,7 +86,7 @@ impl Planner for NamespaceController {
 
 /// Enqueues a terminating namespace if a change left something to delete, or the last object of a resource is
 /// gone.
-fn of_content(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_content(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(name) = object.key().namespace() else { return };
     // Fast path: almost always no namespace is terminating.
     if world.by_index(DELETED_NAMESPACES, name).next().is_none() {
@@ -97,7 +97,7 @@ fn of_content(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key
         None => world.in_namespace(object.key().resource().as_str(), name).next().is_none(),
     };
     if concerns && let Some(key) = key_of("namespaces", "", name) {
-        wake(key);
+        enqueue(key);
     }
 }
 
@@ -128,7 +128,7 @@ impl<'a> Content<'a> {
 
     /// Objects to delete now: only pods while there are any, then resources without failures, then those with
     /// failures, starting at a random object, so no object is blocked by a bad one for ever.
-    fn deletes(&self, stubborn: &Stubborn, seed: Seed) -> Vec<Vec<Act>> {
+    fn deletes(&self, stubborn: &Stubborn, seed: Seed) -> Vec<Vec<Action>> {
         let pods_left = self.by_resource.contains_key("pods");
         let mut willing = Vec::new();
         let mut unwilling = Vec::new();
@@ -147,10 +147,10 @@ impl<'a> Content<'a> {
             let start = seed.draw(0) % unwilling.len() as u64;
             unwilling.rotate_left(usize::try_from(start).unwrap_or(0));
         }
-        let delete = |object: &&Object| Act::from(Write::delete(object).propagating("Background"));
+        let delete = |object: &&Object| Action::from(Write::delete(object).with_propagation("Background"));
         // One more than fits into a plan, so a plan that leaves some out is planned again.
         let stages = [willing, unwilling]
-            .map(|stage| stage.into_iter().take(PLAN_ACTIONS_MAX + 1).map(delete).collect::<Vec<Act>>());
+            .map(|stage| stage.into_iter().take(PLAN_ACTIONS_MAX + 1).map(delete).collect::<Vec<Action>>());
         stages.into_iter().filter(|stage| !stage.is_empty()).collect()
     }
 

@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use setpoint_api::{Key, Time, value};
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::node::Node;
 use thiserror::Error;
 
@@ -177,11 +177,11 @@ impl Planner for NodeIpam {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::via("nodes", |object, world, wake| {
+        const WATCHES: [Watch; 1] = [Watch::mapped("nodes", |object, world, enqueue| {
             let needs = |node: &Node| node.spec.pod_cidrs.is_empty();
             // The deletion of a node frees a block that another node may wait for.
             if world.get(object.key()).is_none() || object.view::<Node>().is_some_and(needs) {
-                all_nodes().into_iter().for_each(wake);
+                all_nodes().into_iter().for_each(enqueue);
             }
         })];
         &WATCHES
@@ -201,13 +201,13 @@ impl Planner for NodeIpam {
         let taken: Vec<_> = self.ranges.iter().map(|range| self.taken(*range, world)).collect();
         let mut free: Vec<_> =
             self.ranges.iter().zip(&taken).map(|(range, taken)| range.free(taken)).collect();
-        let mut acts: Vec<Act> = Vec::new();
+        let mut acts: Vec<Action> = Vec::new();
         for (object, _) in nodes {
             // A range without a free block has none for later nodes either.
             let Some(blocks) = free.iter_mut().map(Iterator::next).collect::<Option<Vec<u128>>>() else {
                 let message = format!("Node {} status is now: CIDRNotAvailable", object.meta().name);
-                let subject = Subject::of(object, "v1", "Node");
-                plan.notes.push(subject.normal("CIDRNotAvailable", message));
+                let subject = InvolvedObject::new(object, "v1", "Node");
+                plan.events.push(subject.normal("CIDRNotAvailable", message));
                 continue;
             };
             let cidrs = self.ranges.iter().zip(&blocks).map(|(range, block)| range.block(*block).to_string());

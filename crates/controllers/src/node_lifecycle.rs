@@ -10,9 +10,9 @@ pub mod zones;
 use std::time::Duration;
 
 use setpoint_api::{Key, Revision, Time, Value, value};
-use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::node::{Node, NodeCondition, Taint};
 use setpoint_views::pod::Pod;
 
@@ -107,7 +107,7 @@ impl Planner for NodeLifecycle {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself("nodes"), Watch::via("pods", of_pod)];
+        const WATCHES: [Watch; 2] = [Watch::primary("nodes"), Watch::mapped("pods", of_pod)];
         &WATCHES
     }
 
@@ -122,22 +122,22 @@ impl Planner for NodeLifecycle {
         let mut plan = Plan::default();
         let found = world.get(key).and_then(|object| Some((object, object.view::<Node>()?)));
         let Some((object, node)) = found else {
-            plan.notes.extend(farewell(key, &seen.memo));
+            plan.events.extend(farewell(key, &seen.memo));
             return plan;
         };
         let lease = world.find("leases.coordination.k8s.io", LEASES, key.name());
         plan.memo = watch(&seen.memo, object, node, lease, now);
-        let subject = Subject::of(object, "v1", "Node");
+        let subject = InvolvedObject::new(object, "v1", "Node");
         if seen.memo.uid != plan.memo.uid {
             let message = format!("Registered Node {} in Controller", key.name());
-            plan.notes.push(subject.normal("RegisteredNode", message));
+            plan.events.push(subject.normal("RegisteredNode", message));
         }
         let (heard, grace) = self.last_heard(object, node, &plan.memo, lease);
         let deadline = heard.after(grace);
         let silenced = if now > deadline { silence(object, node, now) } else { Vec::new() };
         if !silenced.is_empty() {
             let status = value!({"status": {"conditions": (value_of(&silenced))}});
-            let mut act = Act::from(Write::merge(object, "status", status).strategic());
+            let mut act = Action::from(Write::merge(object, "status", status).strategic());
             if node.is_ready() {
                 let message = format!("Node {} status is now: NodeNotReady", key.name());
                 act = act.on_done(subject.normal("NodeNotReady", message));
@@ -147,21 +147,21 @@ impl Planner for NodeLifecycle {
             return plan;
         }
         if now <= deadline {
-            plan.look_again_at(deadline.after(Duration::from_micros(1)));
+            plan.requeue_at(deadline.after(Duration::from_micros(1)));
         }
         plan.stage(mend(object, node, world, now, &self.0.pace));
         if node.is_silent() {
             plan.stage(mark_pods(object, world, now));
         }
         if !node.is_ready() {
-            plan.look_again_at(now.after(self.0.monitor_period));
+            plan.requeue_at(now.after(self.0.monitor_period));
         }
         plan
     }
 }
 
 /// Enqueues the silent node of a pod that is ready.
-fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>().filter(|pod| !pod.spec.node_name.is_empty() && pod.is_ready())
     else {
         return;
@@ -169,7 +169,7 @@ fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     if world.view::<Node>("", &pod.spec.node_name).is_some_and(|(_, node)| node.is_silent())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 
@@ -185,15 +185,15 @@ fn watch(before: &Watched, object: &Object, node: &Node, lease: Option<&Object>,
     Watched { uid: before.uid.clone(), since: before.since, heartbeat, heard, renewed }
 }
 
-fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::Note> {
+fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::EventRecord> {
     memo.since?;
-    let about = Subject {
+    let about = InvolvedObject {
         key: key.clone(),
         api_version: "v1",
         kind: "Node",
         uid: memo.uid.clone(),
         revision: Revision(0),
-        part: String::new(),
+        field_path: String::new(),
     };
     Some(about.normal("RemovingNode", format!("Removing Node {} from Controller", key.name())))
 }
@@ -251,7 +251,7 @@ fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
 }
 
 /// Updates taints and labels in one write.
-fn mend(object: &Object, node: &Node, world: &WorldReader<'_>, now: Time, pace: &Pace) -> Option<Act> {
+fn mend(object: &Object, node: &Node, world: &WorldReader<'_>, now: Time, pace: &Pace) -> Option<Action> {
     let mut patch = Value::map();
     let taints = taints(object, node, world, now, pace);
     if taints != node.spec.taints {
@@ -303,7 +303,7 @@ fn taints(object: &Object, node: &Node, world: &WorldReader<'_>, now: Time, pace
 }
 
 /// Sets `Ready=False` on the pods of a silent node.
-fn mark_pods(object: &Object, world: &WorldReader<'_>, now: Time) -> Vec<Act> {
+fn mark_pods(object: &Object, world: &WorldReader<'_>, now: Time) -> Vec<Action> {
     let mut acts = Vec::new();
     for pod in world.by_index(PODS_BY_NODE, object.key().name()) {
         let conditions = pod.view::<Pod>().map(|pod| &pod.status.conditions[..]).unwrap_or_default();
@@ -314,8 +314,8 @@ fn mark_pods(object: &Object, world: &WorldReader<'_>, now: Time) -> Vec<Act> {
         condition.status = "False".into();
         condition.last_transition_time = Some(now);
         let status = value!({"status": {"conditions": (value_of(&[condition]))}});
-        let note = Subject::of(pod, "v1", "Pod").warning("NodeNotReady", "Node is not ready");
-        acts.push(Act::from(Write::merge(pod, "status", status).strategic()).on_done(note));
+        let note = InvolvedObject::new(pod, "v1", "Pod").warning("NodeNotReady", "Node is not ready");
+        acts.push(Action::from(Write::merge(pod, "status", status).strategic()).on_done(note));
     }
     acts
 }

@@ -22,7 +22,7 @@ impl Planner for NodeTtl {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("nodes")];
+        const WATCHES: [Watch; 1] = [Watch::primary("nodes")];
         &WATCHES
     }
 

@@ -2,9 +2,9 @@
 
 use setpoint_api::labels::Selector;
 use setpoint_api::{Key, Value, value};
-use setpoint_reconcile::plan::{PLAN_ACTIONS_MAX, Subject};
-use setpoint_reconcile::planner::wake_controller;
-use setpoint_reconcile::{Act, Object, WorldReader, Write};
+use setpoint_reconcile::plan::{InvolvedObject, PLAN_ACTIONS_MAX};
+use setpoint_reconcile::planner::enqueue_owner;
+use setpoint_reconcile::{Action, Object, WorldReader, Write};
 
 /// Owner of pods, or of objects that own pods.
 pub struct Owner<'a> {
@@ -33,8 +33,8 @@ impl Owner<'_> {
 
     /// The owner as the subject of Events.
     #[must_use]
-    pub fn subject(&self) -> Subject {
-        Subject::of(self.object, self.api_version, self.kind)
+    pub fn subject(&self) -> InvolvedObject {
+        InvolvedObject::new(self.object, self.api_version, self.kind)
     }
 }
 
@@ -53,7 +53,7 @@ pub fn claim<'a>(
     orphans: &str,
     selects: impl Fn(&Object) -> bool,
     adopts: impl Fn(&Object) -> bool,
-) -> (Vec<&'a Object>, Vec<Act>) {
+) -> (Vec<&'a Object>, Vec<Action>) {
     let meta = owner.object.meta();
     let (mut claimed, mut acts) = (Vec::new(), Vec::new());
     for object in world.owned(&meta.uid, resource) {
@@ -80,33 +80,33 @@ pub fn claim<'a>(
     (claimed, acts)
 }
 
-fn adopt(object: &Object, owner: &Owner<'_>) -> Act {
+fn adopt(object: &Object, owner: &Owner<'_>) -> Action {
     let patch = value!({"metadata": {"ownerReferences": [(owner.reference())]}});
     Write::merge(object, "", patch).strategic().into()
 }
 
-fn release(object: &Object, uid: &str) -> Act {
+fn release(object: &Object, uid: &str) -> Action {
     let patch = value!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": (uid)}]}});
     Write::merge(object, "", patch).strategic().into()
 }
 
 /// Enqueues the owner of a kind that controls an object, or every owner of that kind that selects an orphan.
 /// `selector` reads the selector of an owner.
-pub fn wake(
+pub fn enqueue(
     member: &Object,
     world: &WorldReader<'_>,
     (kind, resource): (&str, &str),
     selector: impl Fn(&Object) -> Option<&Selector>,
-    wake: &mut dyn FnMut(Key),
+    enqueue: &mut dyn FnMut(Key),
 ) {
     let meta = member.meta();
     if meta.controller().is_some() {
-        return wake_controller(member, kind, resource, wake);
+        return enqueue_owner(member, kind, resource, enqueue);
     }
     let Some(namespace) = member.key().namespace() else { return };
     for owner in world.in_namespace(resource, namespace) {
         if selector(owner).is_some_and(|selector| selector.matches(|name| meta.labels.get(name))) {
-            wake(owner.key().clone());
+            enqueue(owner.key().clone());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, rfc3339, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Jump, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::pod::Pod;
 
 use crate::indexes::{ENDED_PODS, PODS_BY_NODE};
@@ -43,7 +43,7 @@ impl Planner for PodGcController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::via(Pod::RESOURCE, of_pod), Watch::via("nodes", of_node)];
+        const WATCHES: [Watch; 2] = [Watch::mapped(Pod::RESOURCE, of_pod), Watch::mapped("nodes", of_node)];
         &WATCHES
     }
 
@@ -83,7 +83,7 @@ impl Planner for PodGcController {
                 plan.memo = Some(since);
                 let end = since.after(QUARANTINE);
                 if end > now {
-                    plan.look_again_at(end);
+                    plan.requeue_at(end);
                 } else {
                     remove(object, pod, Some("PodGC: node no longer exists"), now, &mut plan);
                 }
@@ -102,7 +102,7 @@ impl PodGcController {
         }
         // Counting is not cheap, and pods terminate all the time.
         if let Some(next) = counted.map(|counted| counted.after(COUNT_EVERY)).filter(|next| *next > now) {
-            plan.look_again_at(next);
+            plan.requeue_at(next);
             return plan;
         }
         plan.memo = Some(now);
@@ -117,7 +117,7 @@ impl PodGcController {
             (!is_evicted, object.meta().created(), object.meta().name.clone())
         });
         let going = ended.iter().take(surplus).filter(|(pod, _)| !is_gone(pod));
-        plan.stage(going.map(|(pod, _)| Act::from(Write::delete(pod).within(0))));
+        plan.stage(going.map(|(pod, _)| Action::from(Write::delete(pod).with_grace_period(0))));
         if plan.deferred > 0 {
             // The rest is planned at once, not at the next count.
             plan.memo = None;
@@ -144,10 +144,10 @@ fn remove(object: &Object, pod: &Pod, why: Option<&str>, now: Time, plan: &mut P
             status.make_map().insert("conditions", Value::List(vec![target]));
         }
         let patch = value!({"status": (status)});
-        plan.stage([Act::from(Write::merge(object, "status", patch).strategic().at_any_revision())]);
+        plan.stage([Action::from(Write::merge(object, "status", patch).strategic().at_any_revision())]);
     }
     if !is_gone(object) {
-        plan.stage([Act::from(Write::delete(object).within(0))]);
+        plan.stage([Action::from(Write::delete(object).with_grace_period(0))]);
     }
 }
 
@@ -162,15 +162,15 @@ fn is_out_of_service(node: &Object) -> bool {
 }
 
 /// Enqueues a pod that has a node or was deleted, and the key for terminated pods if the pod is terminated.
-fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>() else { return };
     if is_left(object, pod, world) {
-        wake(object.key().clone());
+        enqueue(object.key().clone());
     }
     if pod.is_finished()
         && let Some(key) = key_of(Pod::RESOURCE, "", ENDED)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 
@@ -181,7 +181,7 @@ fn is_left(object: &Object, pod: &Pod, world: &WorldReader<'_>) -> bool {
 }
 
 /// Enqueues the pods of a node that is deleted or out of service.
-fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     // Nodes are written often, so the encoded bytes are searched before they are decoded.
     let is_named =
         || node.bytes().windows(OUT_OF_SERVICE.len()).any(|part| part == OUT_OF_SERVICE.as_bytes());
@@ -189,7 +189,7 @@ fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
         return;
     }
     for pod in world.by_index(PODS_BY_NODE, &node.meta().name) {
-        wake(pod.key().clone());
+        enqueue(pod.key().clone());
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::{Act, Object, Plan, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, WorldReader, Write};
 use setpoint_views::pod::Pod;
 
 use crate::indexes::{ORPHAN_PODS, PODS_BY_LABEL, labelled};
@@ -20,7 +20,7 @@ pub struct Claimed<'a> {
     /// Pods that the owner controls, or will control after the acts.
     pub pods: Vec<Seen<'a>>,
     /// Adoptions and releases.
-    pub acts: Vec<Act>,
+    pub acts: Vec<Action>,
 }
 
 /// Claims the pods of an owner: controlled pods that match the selector, and orphans that match it.
@@ -101,7 +101,7 @@ pub fn selected<'a>(world: &'a WorldReader<'a>, namespace: &'a str, selector: &S
     found.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect()
 }
 
-fn adopt(object: &Object, owner: &Owner<'_>, finalizer: Option<&str>) -> Act {
+fn adopt(object: &Object, owner: &Owner<'_>, finalizer: Option<&str>) -> Action {
     let mut patch = value!({"metadata": {"ownerReferences": [(owner.reference())]}});
     if let Some(finalizer) = finalizer {
         patch.ensure_map("metadata").insert("finalizers", Value::List(vec![finalizer.into()]));
@@ -109,7 +109,7 @@ fn adopt(object: &Object, owner: &Owner<'_>, finalizer: Option<&str>) -> Act {
     Write::merge(object, "", patch).strategic().into()
 }
 
-fn release(object: &Object, uid: &str, finalizer: Option<&str>) -> Act {
+fn release(object: &Object, uid: &str, finalizer: Option<&str>) -> Action {
     let mut patch = value!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": (uid)}]}});
     if let Some(finalizer) = finalizer {
         let name = "$deleteFromPrimitiveList/finalizers";
@@ -120,13 +120,13 @@ fn release(object: &Object, uid: &str, finalizer: Option<&str>) -> Act {
 
 /// Removes a finalizer of a pod, at any version of the pod.
 #[must_use]
-pub fn remove_finalizer(object: &Object, finalizer: &str) -> Act {
+pub fn remove_finalizer(object: &Object, finalizer: &str) -> Action {
     without_finalizer(object, finalizer).at_any_revision().into()
 }
 
 /// Removes a finalizer of a pod, if the pod has not changed since it was seen.
 #[must_use]
-pub fn remove_finalizer_unchanged(object: &Object, finalizer: &str) -> Act {
+pub fn remove_finalizer_unchanged(object: &Object, finalizer: &str) -> Action {
     without_finalizer(object, finalizer).into()
 }
 
@@ -160,18 +160,18 @@ fn prefix(name: &str) -> String {
 
 /// Creates a pod, with an Event.
 #[must_use]
-pub fn create(pod: Value, owner: &Owner<'_>) -> Act {
+pub fn create(pod: Value, owner: &Owner<'_>) -> Action {
     let subject = owner.subject();
-    Act::from(Write::create("pods", &owner.object.meta().namespace, pod))
+    Action::from(Write::create("pods", &owner.object.meta().namespace, pod))
         .on_done(subject.normal("SuccessfulCreate", "Created pod: {name}"))
         .on_failed(subject.warning("FailedCreate", "Error creating: {error}"))
 }
 
 /// Deletes a pod, with an Event.
 #[must_use]
-pub fn delete(pod: &Object, owner: &Owner<'_>) -> Act {
+pub fn delete(pod: &Object, owner: &Owner<'_>) -> Action {
     let subject = owner.subject();
-    Act::from(Write::delete(pod))
+    Action::from(Write::delete(pod))
         .on_done(subject.normal("SuccessfulDelete", format!("Deleted pod: {}", pod.meta().name)))
         .on_failed(subject.warning("FailedDelete", "Error deleting: {error}"))
 }
@@ -183,10 +183,10 @@ pub fn is_active((object, pod): &Seen<'_>) -> bool {
 }
 
 /// Requeues the plan for when the next pod reaches `minReadySeconds`.
-pub fn look_again<M>(plan: &mut Plan<M>, pods: &[Seen<'_>], min_ready_seconds: i64, now: Time) {
+pub fn requeue_at<M>(plan: &mut Plan<M>, pods: &[Seen<'_>], min_ready_seconds: i64, now: Time) {
     for (_, pod) in pods {
         if let Some(at) = pod.available_at(min_ready_seconds).filter(|at| *at > now) {
-            plan.look_again_at(at);
+            plan.requeue_at(at);
         }
     }
 }

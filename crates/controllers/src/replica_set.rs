@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 use setpoint_views::{Condition, condition};
 
@@ -55,7 +55,7 @@ impl Planner for ReplicaSetController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself(KIND.resource), Watch::via("pods", of_pod)];
+        const WATCHES: [Watch; 2] = [Watch::primary(KIND.resource), Watch::mapped("pods", of_pod)];
         &WATCHES
     }
 
@@ -64,8 +64,8 @@ impl Planner for ReplicaSetController {
     }
 }
 
-fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    KIND.wake(pod, world, wake);
+fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    KIND.enqueue(pod, world, enqueue);
 }
 
 impl Kind {
@@ -84,24 +84,24 @@ impl Kind {
         let failure = failure.map(|failure| (failure.verb, failure.message.as_str()));
         let status = status(object, set, &active, terminating, failure, now);
         if status != set.status {
-            plan.stage([Act::from(Write::status(object, value_of(&status)))]);
+            plan.stage([Action::from(Write::status(object, value_of(&status)))]);
         }
         plan.stage(claimed.acts);
         if !object.meta().is_deleted() {
             scale(&mut plan, &owner, &set.spec, active.clone(), world);
         }
-        pods::look_again(&mut plan, &active, set.spec.min_ready_seconds, now);
+        pods::requeue_at(&mut plan, &active, set.spec.min_ready_seconds, now);
         plan
     }
 
     /// Enqueues the sets of this kind that a pod concerns.
-    pub fn wake(&self, pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-        owners::wake(
+    pub fn enqueue(&self, pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+        owners::enqueue(
             pod,
             world,
             (self.name, self.resource),
             |object| (self.view)(object).map(|set| &set.spec.selector),
-            wake,
+            enqueue,
         );
     }
 }

@@ -25,7 +25,7 @@ impl Planner for ReplicationControllerController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself(KIND.resource), Watch::via("pods", of_pod)];
+        const WATCHES: [Watch; 2] = [Watch::primary(KIND.resource), Watch::mapped("pods", of_pod)];
         &WATCHES
     }
 
@@ -34,8 +34,8 @@ impl Planner for ReplicationControllerController {
     }
 }
 
-fn of_pod(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    KIND.wake(pod, world, wake);
+fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    KIND.enqueue(pod, world, enqueue);
 }
 
 #[cfg(test)]

@@ -9,9 +9,11 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_reconcile::{
+    Action, EventRecord, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
+};
 use setpoint_views::pod::{self, Pod};
 use setpoint_views::resource_claim::{Consumer, ResourceClaim};
 
@@ -31,7 +33,7 @@ pub struct ResourceClaims;
 
 impl Planner for ResourceClaims {
     /// Events emitted by the last plan of a pod, so they are not repeated.
-    type Memo = Vec<Note>;
+    type Memo = Vec<EventRecord>;
 
     fn name(&self) -> &'static str {
         "resource-claim-controller"
@@ -43,11 +45,11 @@ impl Planner for ResourceClaims {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
-            Watch::via(Pod::RESOURCE, of_pod),
-            Watch::via(ResourceClaim::RESOURCE, of_claim),
-            Watch::via(TEMPLATES, |template, world, wake| {
+            Watch::mapped(Pod::RESOURCE, of_pod),
+            Watch::mapped(ResourceClaim::RESOURCE, of_claim),
+            Watch::mapped(TEMPLATES, |template, world, enqueue| {
                 let at = path(&template.meta().namespace, &template.meta().name);
-                world.by_index(PODS_BY_DEVICE_TEMPLATE, &at).for_each(|pod| wake(pod.key().clone()));
+                world.by_index(PODS_BY_DEVICE_TEMPLATE, &at).for_each(|pod| enqueue(pod.key().clone()));
             }),
         ];
         &WATCHES
@@ -63,10 +65,10 @@ impl Planner for ResourceClaims {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        seen: &Seen<'_, Vec<Note>>,
+        seen: &Seen<'_, Vec<EventRecord>>,
         now: Time,
         _: Seed,
-    ) -> Plan<Vec<Note>> {
+    ) -> Plan<Vec<EventRecord>> {
         let Some(object) = world.get(key) else { return Plan::default() };
         if let Some(claim) = object.view::<ResourceClaim>() {
             return plan_claim(object, claim, world, now);
@@ -86,26 +88,26 @@ fn is_done(object: &Object, pod: &Pod) -> bool {
 }
 
 /// Enqueues a pod with claims, and the claims that are reserved or were created for it.
-fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
-        wake(object.key().clone());
+        enqueue(object.key().clone());
     }
     if world.count(ResourceClaim::RESOURCE) == 0 {
         return;
     }
     let uid = &object.meta().uid;
     let claims = world.by_index(DEVICE_CLAIMS_BY_POD, uid).chain(world.owned(uid, ResourceClaim::RESOURCE));
-    claims.for_each(|claim| wake(claim.key().clone()));
+    claims.for_each(|claim| enqueue(claim.key().clone()));
 }
 
 /// Enqueues a claim, the pods that use it, and the pod that it was created for.
-fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
-    wake(claim.key().clone());
+    enqueue(claim.key().clone());
     for pod in world.by_index(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
-        wake(pod.key().clone());
+        enqueue(pod.key().clone());
     }
-    owner(claim).and_then(|(name, _)| key_of("pods", &meta.namespace, name)).into_iter().for_each(wake);
+    owner(claim).and_then(|(name, _)| key_of("pods", &meta.namespace, name)).into_iter().for_each(enqueue);
 }
 
 /// Name and UID of the pod that a claim was created for.
@@ -120,16 +122,16 @@ fn plan_pod(
     object: &Object,
     pod: &Pod,
     world: &WorldReader<'_>,
-    before: &[Note],
+    before: &[EventRecord],
     now: Time,
-) -> Plan<Vec<Note>> {
-    let mut plan = Plan::<Vec<Note>> { memo: before.to_vec(), ..Plan::default() };
+) -> Plan<Vec<EventRecord>> {
+    let mut plan = Plan::<Vec<EventRecord>> { memo: before.to_vec(), ..Plan::default() };
     // A claim in the status that is missing here may only be not seen yet; it is not created twice.
     let is_missing = |(name, _): (&str, bool)| {
         world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name).is_none()
     };
     if pod.device_claims().any(is_missing) && !horizon::reaches(world, ResourceClaim::RESOURCE, object, now) {
-        plan.look_again_at(now.after(horizon::SOON));
+        plan.requeue_at(now.after(horizon::SOON));
         return plan;
     }
     let (mut named, mut made, mut notes) = (Vec::new(), Vec::new(), Vec::new());
@@ -160,19 +162,19 @@ fn plan_pod(
     if !named.is_empty() {
         let status = value!({"status": {"resourceClaimStatuses": (named)}});
         let write = Write::merge(object, "status", status).strategic().at_any_revision();
-        plan.stage([Act::from(write)]);
+        plan.stage([Action::from(write)]);
     }
     plan.stage(made);
     if !pod.spec.node_name.is_empty() {
         plan.stage(pod.device_claims().filter_map(|claim| reserve(object, claim, world)));
     }
-    plan.notes = said::news(&notes, before);
+    plan.events = said::news(&notes, before);
     plan.memo = notes;
     plan
 }
 
-fn subject(pod: &Object) -> Subject {
-    Subject::of(pod, "v1", "Pod")
+fn subject(pod: &Object) -> InvolvedObject {
+    InvolvedObject::new(pod, "v1", "Pod")
 }
 
 /// `true` if a generated claim of a pod is missing. A claim that was deleted is created again.
@@ -202,7 +204,7 @@ fn made_for<'a>(object: &Object, world: &'a WorldReader<'a>) -> BTreeMap<&'a str
 }
 
 /// Creates a claim from a template.
-fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Act {
+fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Action {
     let meta = object.meta();
     let template = template.value();
     let part = |path: &[&str]| template.at(path).cloned().unwrap_or_default();
@@ -224,7 +226,7 @@ fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Act {
         "spec": (part(&["spec", "spec"])),
     });
     let refused = format!("PodResourceClaim {}: create ResourceClaim : {{error}}", claim.name);
-    let act = Act::from(Write::create(ResourceClaim::RESOURCE, &meta.namespace, claimed));
+    let act = Action::from(Write::create(ResourceClaim::RESOURCE, &meta.namespace, claimed));
     act.on_failed(subject(object).warning("FailedResourceClaimCreation", refused))
 }
 
@@ -239,7 +241,7 @@ fn base(pod: &str, claim: &str) -> String {
 }
 
 /// Reserves an allocated claim for a pod that uses it.
-fn reserve(object: &Object, (name, is_made): (&str, bool), world: &WorldReader<'_>) -> Option<Act> {
+fn reserve(object: &Object, (name, is_made): (&str, bool), world: &WorldReader<'_>) -> Option<Action> {
     let meta = object.meta();
     let (claim, view) = world.view::<ResourceClaim>(&meta.namespace, name)?;
     let is_its = !is_made || claim.meta().is_controlled_by(&meta.uid);
@@ -260,12 +262,17 @@ fn reserve(object: &Object, (name, is_made): (&str, bool), world: &WorldReader<'
 
 /// Removes pods that no longer use a claim; after the last one, deallocates the claim and removes its
 /// finalizer.
-fn plan_claim(object: &Object, claim: &ResourceClaim, world: &WorldReader<'_>, now: Time) -> Plan<Vec<Note>> {
-    let mut plan = Plan::<Vec<Note>>::default();
+fn plan_claim(
+    object: &Object,
+    claim: &ResourceClaim,
+    world: &WorldReader<'_>,
+    now: Time,
+) -> Plan<Vec<EventRecord>> {
+    let mut plan = Plan::<Vec<EventRecord>>::default();
     let kept = &claim.status.reserved_for;
     let names_pods = !kept.is_empty() || owner(object).is_some();
     if names_pods && !horizon::reaches(world, "pods", object, now) {
-        plan.look_again_at(now.after(horizon::SOON));
+        plan.requeue_at(now.after(horizon::SOON));
         return plan;
     }
     let left: Vec<&Consumer> = kept.iter().filter(|consumer| still_uses(object, consumer, world)).collect();
@@ -281,13 +288,13 @@ fn plan_claim(object: &Object, claim: &ResourceClaim, world: &WorldReader<'_>, n
         if frees {
             status.make_map().insert("allocation", Value::Null);
         }
-        plan.stage([Act::from(Write::status(object, status))]);
+        plan.stage([Action::from(Write::status(object, status))]);
     }
     if frees {
         plan.stage([pods::remove_finalizer(object, FINALIZER)]);
     }
     if is_free && !object.meta().is_deleted() && is_orphan(object, world) {
-        plan.stage([Act::from(Write::delete(object))]);
+        plan.stage([Action::from(Write::delete(object))]);
     }
     plan
 }

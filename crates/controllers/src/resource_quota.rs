@@ -36,7 +36,7 @@ impl Planner for ResourceQuotaController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself(ResourceQuota::RESOURCE), Watch::via("*", of_object)];
+        const WATCHES: [Watch; 2] = [Watch::primary(ResourceQuota::RESOURCE), Watch::mapped("*", of_object)];
         &WATCHES
     }
 
@@ -60,7 +60,7 @@ impl Planner for ResourceQuotaController {
             && let Some(at) = seen.memo.map(|at| at.after(REST * u32::try_from(pods).unwrap_or(u32::MAX)))
             && at > now
         {
-            plan.look_again_at(at);
+            plan.requeue_at(at);
             return plan;
         }
         plan.memo = Some(now);
@@ -71,7 +71,7 @@ impl Planner for ResourceQuotaController {
         for (name, amount) in quota::used(world, namespace, &quota.spec, now) {
             let known = known.get(&name).copied();
             if known.is_none_or(|known| amount < known) && !is_whole(world, &name, object) {
-                plan.look_again_at(now.after(PATIENCE));
+                plan.requeue_at(now.after(PATIENCE));
                 // Objects older than a limit were not charged, so all of them must be visible.
                 if known.is_none() {
                     return plan;
@@ -88,7 +88,7 @@ impl Planner for ResourceQuotaController {
             plan.stage([Write::status(object, status).into()]);
         }
         if let Some(end) = next_end(world, namespace, now).filter(|_| pods > 0) {
-            plan.look_again_at(end);
+            plan.requeue_at(end);
         }
         plan
     }
@@ -101,12 +101,12 @@ fn is_whole(world: &WorldReader<'_>, name: &str, quota: &Object) -> bool {
 }
 
 /// Enqueues the quotas in the namespace of an object that count its resource.
-fn of_object(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_object(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(namespace) = object.key().namespace() else { return };
     for quota in world.in_namespace(ResourceQuota::RESOURCE, namespace) {
         let counts = |quota: &ResourceQuota| quota.spec.counts(object.key().resource().as_str());
         if quota.view::<ResourceQuota>().is_some_and(counts) {
-            wake(quota.key().clone());
+            enqueue(quota.key().clone());
         }
     }
 }

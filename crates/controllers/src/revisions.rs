@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use setpoint_api::labels::Selector;
 use setpoint_api::{Value, value};
-use setpoint_reconcile::{Act, Object, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, WorldReader, Write};
 use setpoint_views::controller_revision::ControllerRevision;
 
 use crate::hashes;
@@ -23,7 +23,7 @@ pub struct Past<'a> {
     /// All revisions, oldest first.
     pub all: Vec<Seen<'a>>,
     /// Adoptions and releases.
-    pub acts: Vec<Act>,
+    pub acts: Vec<Action>,
 }
 
 /// Revision of the current template.
@@ -33,7 +33,7 @@ pub struct Latest {
     /// Value of its hash label.
     pub hash: String,
     /// Write that creates it or makes it the latest, if it is needed.
-    pub act: Option<Act>,
+    pub act: Option<Action>,
     /// Number of name collisions so far.
     pub collisions: i64,
 }
@@ -138,7 +138,7 @@ pub fn template(revision: &ControllerRevision) -> Value {
 
 /// Deletes the oldest unused revisions, so at most `limit` of them remain.
 #[must_use]
-pub fn surplus(past: &Past<'_>, used: &BTreeSet<&str>, limit: Option<i64>) -> Vec<Act> {
+pub fn surplus(past: &Past<'_>, used: &BTreeSet<&str>, limit: Option<i64>) -> Vec<Action> {
     let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };
     let unused = past.all.iter().filter(|(object, _)| !used.contains(&*object.meta().name));
     let unused: Vec<&Seen<'_>> = unused.collect();

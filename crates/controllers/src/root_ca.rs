@@ -40,7 +40,7 @@ impl Planner for RootCaPublisher {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("configmaps", of_map)];
+        const WATCHES: [Watch; 2] = [Watch::primary("namespaces"), Watch::mapped("configmaps", of_map)];
         &WATCHES
     }
 
@@ -71,11 +71,11 @@ impl Planner for RootCaPublisher {
     }
 }
 
-fn of_map(map: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_map(map: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*map.meta().name == NAME
         && let Some(key) = key_of("namespaces", "", &map.meta().namespace)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 

@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 
 use setpoint_api::Key;
-use setpoint_reconcile::Note;
+use setpoint_reconcile::EventRecord;
 
 /// Events of `all` that are not in `before`.
 #[must_use]
-pub fn news(all: &[Note], before: &[Note]) -> Vec<Note> {
-    fn identity(note: &Note) -> (&Key, &str, &str) {
-        (&note.about.key, note.reason, &note.message)
+pub fn news(all: &[EventRecord], before: &[EventRecord]) -> Vec<EventRecord> {
+    fn identity(note: &EventRecord) -> (&Key, &str, &str) {
+        (&note.involved_object.key, note.reason, &note.message)
     }
     let said: BTreeSet<_> = before.iter().map(identity).collect();
     all.iter().filter(|note| !said.contains(&identity(note))).cloned().collect()

@@ -23,7 +23,8 @@ impl Planner for ServiceAccountController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("serviceaccounts", of_account)];
+        const WATCHES: [Watch; 2] =
+            [Watch::primary("namespaces"), Watch::mapped("serviceaccounts", of_account)];
         &WATCHES
     }
 
@@ -40,11 +41,11 @@ impl Planner for ServiceAccountController {
     }
 }
 
-fn of_account(account: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_account(account: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*account.meta().name == DEFAULT
         && let Some(key) = key_of("namespaces", "", &account.meta().namespace)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use setpoint_api::names::ip::Cidr;
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::ip_address::IpAddress;
 use setpoint_views::service_cidr::ServiceCidr;
 use setpoint_views::{Condition, condition};
@@ -35,10 +35,14 @@ impl Planner for ServiceCidrController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
-            Watch::itself("servicecidrs.networking.k8s.io"),
+            Watch::primary("servicecidrs.networking.k8s.io"),
             // Ranges may contain each other, so a change enqueues all deleted ones. There are few.
-            Watch::via("servicecidrs.networking.k8s.io", |_, world, wake| wake_deleted(world, wake)),
-            Watch::via("ipaddresses.networking.k8s.io", |_, world, wake| wake_deleted(world, wake)),
+            Watch::mapped("servicecidrs.networking.k8s.io", |_, world, enqueue| {
+                enqueue_deleted(world, enqueue)
+            }),
+            Watch::mapped("ipaddresses.networking.k8s.io", |_, world, enqueue| {
+                enqueue_deleted(world, enqueue)
+            }),
         ];
         &WATCHES
     }
@@ -61,7 +65,7 @@ impl Planner for ServiceCidrController {
                            new ServiceCIDR";
             plan.stage(tell(object, range, Condition::new(READY, "False", "Terminating", message, now)));
         } else if now < deleted.after(GRACE) {
-            plan.look_again_at(deleted.after(GRACE));
+            plan.requeue_at(deleted.after(GRACE));
         } else {
             plan.stage(finalizers::remove(object, FINALIZER));
         }
@@ -69,14 +73,14 @@ impl Planner for ServiceCidrController {
     }
 }
 
-fn wake_deleted(world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn enqueue_deleted(world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for range in world.all("servicecidrs.networking.k8s.io").filter(|range| range.meta().is_deleted()) {
-        wake(range.key().clone());
+        enqueue(range.key().clone());
     }
 }
 
 /// Sets a condition, unless it is equal to the current one.
-fn tell(object: &Object, range: &ServiceCidr, new: Condition) -> Option<Act> {
+fn tell(object: &Object, range: &ServiceCidr, new: Condition) -> Option<Action> {
     let same = |known: &Condition| {
         (&known.status, &known.reason, &known.message) == (&new.status, &new.reason, &new.message)
     };

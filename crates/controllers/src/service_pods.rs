@@ -33,7 +33,7 @@ pub fn selected<'a>(world: &'a WorldReader<'a>, object: &Object, service: &Servi
 }
 
 /// Enqueues the Services that may select a pod.
-pub fn wake_services(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+pub fn enqueue_services(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let meta = pod.meta();
     if !world.has_index_entries(SERVICES_BY_SELECTOR) {
         return;
@@ -42,7 +42,7 @@ pub fn wake_services(pod: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut
         let place = labelled(&meta.namespace, name, value);
         let services: Vec<Key> =
             world.by_index(SERVICES_BY_SELECTOR, &place).map(|service| service.key().clone()).collect();
-        services.into_iter().for_each(&mut *wake);
+        services.into_iter().for_each(&mut *enqueue);
     }
 }
 

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::names::ip::parse_ip;
 use setpoint_api::{Key, Map, Time, Value, json, value};
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::endpoint_slice::EndpointSlice;
 use setpoint_views::endpoints::Endpoints;
 use setpoint_views::service::Service;
@@ -45,16 +45,16 @@ impl Planner for SliceMirroring {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
-            Watch::itself("endpoints"),
-            Watch::via("services", |service, _, wake| {
+            Watch::primary("endpoints"),
+            Watch::mapped("services", |service, _, enqueue| {
                 key_of("endpoints", &service.meta().namespace, &service.meta().name)
                     .into_iter()
-                    .for_each(wake);
+                    .for_each(enqueue);
             }),
-            Watch::via(SLICES, |slice, _, wake| {
+            Watch::mapped(SLICES, |slice, _, enqueue| {
                 let meta = slice.meta();
                 if let Some(name) = meta.labels.get(SERVICE_NAME) {
-                    key_of("endpoints", &meta.namespace, name).into_iter().for_each(wake);
+                    key_of("endpoints", &meta.namespace, name).into_iter().for_each(enqueue);
                 }
             }),
         ];
@@ -101,13 +101,14 @@ impl Planner for SliceMirroring {
                     "A max of {ADDRESSES_MAX} addresses can be mirrored to EndpointSlices per Endpoints subset. \
                      {skipped} addresses were skipped"
                 );
-                plan.notes.push(
-                    Subject::of(object, "v1", "Endpoints").warning("TooManyAddressesToMirror", message),
+                plan.events.push(
+                    InvolvedObject::new(object, "v1", "Endpoints")
+                        .warning("TooManyAddressesToMirror", message),
                 );
             }
             plan.memo = skipped;
         }
-        acts.extend(existing.into_iter().map(|(slice, _)| Act::from(Write::delete(slice))));
+        acts.extend(existing.into_iter().map(|(slice, _)| Action::from(Write::delete(slice))));
         plan.stage(acts);
         plan
     }
@@ -213,7 +214,7 @@ fn write(
     ports: Vec<Value>,
     endpoints: Vec<Value>,
     was: Option<(&Object, &EndpointSlice)>,
-) -> Option<Act> {
+) -> Option<Action> {
     let meta = object.meta();
     let own = meta.labels.iter().filter(|(name, _)| ![SERVICE_NAME, MANAGED_BY].contains(name));
     let labels: Pairs = own.chain([(SERVICE_NAME, &*meta.name), (MANAGED_BY, MANAGER)]).collect();

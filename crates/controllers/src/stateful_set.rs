@@ -11,8 +11,8 @@ mod update;
 use std::collections::BTreeSet;
 
 use setpoint_api::{Key, Time, Value};
-use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::stateful_set::{StatefulSet, StatefulSetStatus};
 
 use crate::owners::{self, Owner};
@@ -36,10 +36,10 @@ impl Planner for StatefulSetController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 4] = [
-            Watch::itself(SETS),
-            Watch::via("pods", of_member),
-            Watch::via("controllerrevisions.apps", of_member),
-            Watch::via("persistentvolumeclaims", of_claim),
+            Watch::primary(SETS),
+            Watch::mapped("pods", of_member),
+            Watch::mapped("controllerrevisions.apps", of_member),
+            Watch::mapped("persistentvolumeclaims", of_claim),
         ];
         &WATCHES
     }
@@ -83,9 +83,9 @@ impl Rollout<'_> {
         }
         let status = self.status(pods);
         if status != self.set.status {
-            plan.stage([Act::from(Write::status(self.owner.object, value_of(&status)))]);
+            plan.stage([Action::from(Write::status(self.owner.object, value_of(&status)))]);
         }
-        pods::look_again(plan, pods, self.set.spec.min_ready_seconds, self.now);
+        pods::requeue_at(plan, pods, self.set.spec.min_ready_seconds, self.now);
         if is_deleted {
             return;
         }
@@ -144,17 +144,17 @@ impl Rollout<'_> {
         self.set.spec.pod_management_policy != "Parallel"
     }
 
-    fn subject(&self) -> Subject {
+    fn subject(&self) -> InvolvedObject {
         self.owner.subject()
     }
 
     /// Deletes a pod, with an Event.
-    fn delete(&self, pod: &Object) -> Act {
+    fn delete(&self, pod: &Object) -> Action {
         self.told(Write::delete(pod).into(), ["Delete", "SuccessfulDelete", "FailedDelete"], &pod.meta().name)
     }
 
     /// Act on a pod with Events of its outcome.
-    fn told(&self, act: Act, [verb, done, failed]: [&'static str; 3], pod: &str) -> Act {
+    fn told(&self, act: Action, [verb, done, failed]: [&'static str; 3], pod: &str) -> Action {
         let subject = self.subject();
         let what = format!("{verb} Pod {pod} in StatefulSet {}", self.owner.object.meta().name);
         act.on_done(subject.normal(done, format!("{what} successful")))
@@ -166,25 +166,25 @@ impl Rollout<'_> {
 #[derive(Default)]
 struct Steps {
     /// Writes that precede the creation of pods, or do not depend on it.
-    before: Vec<Act>,
+    before: Vec<Action>,
     /// Creations and deletions of pods.
-    pods: Vec<Act>,
+    pods: Vec<Action>,
     /// Number of pods that the next plans create or delete.
     deferred: usize,
 }
 
-fn of_member(member: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    owners::wake(
+fn of_member(member: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    owners::enqueue(
         member,
         world,
         ("StatefulSet", SETS),
         |object| object.view::<StatefulSet>().map(|set| &set.spec.selector),
-        wake,
+        enqueue,
     );
 }
 
 /// Enqueues the set of a claim, by the claim's name.
-fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let name = &*claim.meta().name;
     for object in world.in_namespace(SETS, &claim.meta().namespace) {
         let Some(set) = object.view::<StatefulSet>() else { continue };
@@ -196,7 +196,7 @@ fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) 
             rest.is_some_and(|ordinal| ordinal.parse::<u32>().is_ok())
         };
         if set.spec.volume_claim_templates.iter().any(named_by) {
-            wake(object.key().clone());
+            enqueue(object.key().clone());
         }
     }
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use setpoint_api::resources::{self, Verb};
 use setpoint_api::{Key, Resource, Revision, Time, Value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Act, Failure, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_reconcile::{
+    Action, Failure, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
+};
 use setpoint_views::storage_version_migration::{GroupResource, MigrationStatus, StorageVersionMigration};
 use setpoint_views::{Condition, condition};
 
@@ -36,13 +38,13 @@ impl Planner for StorageVersionMigrator {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::itself(StorageVersionMigration::RESOURCE),
+            Watch::primary(StorageVersionMigration::RESOURCE),
             // The end of a migration enqueues the next one.
-            Watch::via(StorageVersionMigration::RESOURCE, |object, world, wake| {
+            Watch::mapped(StorageVersionMigration::RESOURCE, |object, world, enqueue| {
                 let Some(migration) = object.view::<StorageVersionMigration>() else { return };
                 for (other, of) in world.views::<StorageVersionMigration>() {
                     if of.spec.resource == migration.spec.resource {
-                        wake(other.key().clone());
+                        enqueue(other.key().clone());
                     }
                 }
             }),
@@ -97,7 +99,7 @@ impl Look<'_> {
                 Err(fault) => {
                     let end = self.object.meta().created().after(UNKNOWN);
                     if fault.may_pass && end > self.now {
-                        plan.look_again_at(end);
+                        plan.requeue_at(end);
                     } else {
                         self.set("Failed", "True", FAILED, &fault.words);
                     }
@@ -115,7 +117,7 @@ impl Look<'_> {
     ) {
         let begun = Revision(self.status.resource_version.parse().unwrap_or(0));
         if world.revision_of(resource) < begun {
-            plan.look_again_at(self.now.after(BEHIND));
+            plan.requeue_at(self.now.after(BEHIND));
             return;
         }
         let old = || world.all(resource.as_str()).filter(|object| object.revision() <= begun);
@@ -130,7 +132,9 @@ impl Look<'_> {
             self.set("Failed", "True", FAILED, &words);
             return;
         }
-        plan.stage(old().map(|object| Act::from(Write::merge(object, "", Value::map()))).collect::<Vec<_>>());
+        plan.stage(
+            old().map(|object| Action::from(Write::merge(object, "", Value::map()))).collect::<Vec<_>>(),
+        );
         // Written only after all objects are.
         self.run(&running(0, total));
         self.set("Succeeded", "True", "StorageVersionMigrationSucceeded", "Migration completed");

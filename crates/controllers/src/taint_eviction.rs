@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::{Key, Time, value};
-use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Jump, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::node::{Node, Taint};
 use setpoint_views::pod::{Pod, TolerationsByKey};
 use setpoint_views::{Condition, condition};
@@ -48,7 +48,7 @@ impl Planner for TaintEviction {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself("nodes"), Watch::via("pods", of_pod)];
+        const WATCHES: [Watch; 2] = [Watch::primary("nodes"), Watch::mapped("pods", of_pod)];
         &WATCHES
     }
 
@@ -81,7 +81,7 @@ impl Planner for TaintEviction {
                     }
                     Some(end) => {
                         plan.memo.waiting.insert(object.key().clone());
-                        plan.look_again_at(end);
+                        plan.requeue_at(end);
                     }
                     None => {}
                 }
@@ -93,9 +93,9 @@ impl Planner for TaintEviction {
             .filter(|pod| !pod.meta().is_deleted() && !evicted.contains(pod.key()));
         let notes = spared.map(|pod| {
             let message = format!("Cancelling deletion of Pod {}", pod.key().path());
-            Subject::of(pod, "v1", "Pod").normal("TaintManagerEviction", message)
+            InvolvedObject::new(pod, "v1", "Pod").normal("TaintManagerEviction", message)
         });
-        plan.notes.extend(notes.collect::<Vec<_>>());
+        plan.events.extend(notes.collect::<Vec<_>>());
         plan.stage(marks);
         plan.stage(deletes);
         plan
@@ -107,13 +107,13 @@ fn evicting(node: &Node) -> impl Iterator<Item = &Taint> {
 }
 
 /// Enqueues the node of a pod if it has such taints.
-fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>().filter(|pod| !pod.spec.node_name.is_empty()) else { return };
     let tainted = |(_, node): (&Object, &Node)| evicting(node).next().is_some();
     if world.view::<Node>("", &pod.spec.node_name).is_some_and(tainted)
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 
@@ -136,7 +136,7 @@ fn ends_at(object: &Object, pod: &Pod, taints: &[&Taint], memo: &Tainted) -> Opt
 }
 
 /// Sets the condition `DisruptionTarget` of a pod.
-pub(crate) fn mark(object: &Object, pod: &Pod, (reason, message): (&str, &str), now: Time) -> Option<Act> {
+pub(crate) fn mark(object: &Object, pod: &Pod, (reason, message): (&str, &str), now: Time) -> Option<Action> {
     let kind = "DisruptionTarget";
     let known = condition(&pod.status.conditions, kind);
     if known.is_some_and(|known| known.is_true() && known.reason == reason && &*known.message == message) {
@@ -150,10 +150,10 @@ pub(crate) fn mark(object: &Object, pod: &Pod, (reason, message): (&str, &str), 
     Some(Write::merge(object, "status", status).strategic().at_any_revision().into())
 }
 
-fn delete(pod: &Object) -> Act {
+fn delete(pod: &Object) -> Action {
     let message = format!("Marking for deletion Pod {}", pod.key().path());
-    let note = Subject::of(pod, "v1", "Pod").normal("TaintManagerEviction", message);
-    Act::from(Write::delete(pod)).on_done(note)
+    let note = InvolvedObject::new(pod, "v1", "Pod").normal("TaintManagerEviction", message);
+    Action::from(Write::delete(pod)).on_done(note)
 }
 
 #[cfg(test)]

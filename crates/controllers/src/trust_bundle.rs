@@ -5,7 +5,7 @@
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Ask, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Query, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::cluster_trust_bundle::ClusterTrustBundle;
 
 /// Signer of the certificates.
@@ -43,14 +43,14 @@ impl Planner for TrustBundlePublisher {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::via("namespaces", |object, _, wake| {
+            Watch::mapped("namespaces", |object, _, enqueue| {
                 if &*object.meta().name == KEY.1 {
-                    wake(object.key().clone());
+                    enqueue(object.key().clone());
                 }
             }),
-            Watch::via(ClusterTrustBundle::RESOURCE, |object, _, wake| {
+            Watch::mapped(ClusterTrustBundle::RESOURCE, |object, _, enqueue| {
                 if is_ours(object) {
-                    key_of(KEY.0, "", KEY.1).into_iter().for_each(wake);
+                    key_of(KEY.0, "", KEY.1).into_iter().for_each(enqueue);
                 }
             }),
         ];
@@ -69,7 +69,7 @@ impl Planner for TrustBundlePublisher {
         let digest = seen.answers.get("digest").and_then(|answered| answered.answer.as_ref().ok());
         let Some(digest) = digest.and_then(Value::as_str).and_then(|digest| digest.get(..DIGITS)) else {
             let question = value!({"text": (self.ca.as_str())});
-            plan.asks.push(Ask { whom: "sha256", id: "digest".to_owned(), question });
+            plan.queries.push(Query { target: "sha256", id: "digest".to_owned(), question });
             return plan;
         };
         let name = format!("{PREFIX}{digest}");
@@ -87,7 +87,7 @@ impl Planner for TrustBundlePublisher {
         let others = world
             .all(ClusterTrustBundle::RESOURCE)
             .filter(|object| is_ours(object) && *object.meta().name != *name && !object.meta().is_deleted());
-        plan.stage(others.map(|object| Act::from(Write::delete(object))).collect::<Vec<_>>());
+        plan.stage(others.map(|object| Action::from(Write::delete(object))).collect::<Vec<_>>());
         plan
     }
 }
@@ -121,8 +121,11 @@ mod tests {
 
     fn settle(cluster: &mut Cluster) -> usize {
         cluster.settle();
-        let asked = cluster.reply(|ask| {
-            assert_eq!((ask.whom, ask.question.str_at(&["text"])), ("sha256", testing::CERTIFICATE_PEM));
+        let asked = cluster.reply(|query| {
+            assert_eq!(
+                (query.target, query.question.str_at(&["text"])),
+                ("sha256", testing::CERTIFICATE_PEM)
+            );
             Ok(DIGEST.into())
         });
         cluster.settle();

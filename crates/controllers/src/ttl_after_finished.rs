@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::job::Job;
 
 /// The TTL-after-finished controller.
@@ -17,7 +17,7 @@ impl Planner for TtlAfterFinishedController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself(Job::RESOURCE)];
+        const WATCHES: [Watch; 1] = [Watch::primary(Job::RESOURCE)];
         &WATCHES
     }
 
@@ -26,10 +26,10 @@ impl Planner for TtlAfterFinishedController {
         let Some(object) = world.get(key).filter(|job| !job.meta().is_deleted()) else { return plan };
         let Some(end) = object.view().and_then(expiry) else { return plan };
         if end > now {
-            plan.look_again_at(end);
+            plan.requeue_at(end);
         } else {
             // A concurrent change of the TTL makes the delete conflict.
-            plan.stage([Act::from(Write::delete_unchanged(object).propagating("Foreground"))]);
+            plan.stage([Action::from(Write::delete_unchanged(object).with_propagation("Foreground"))]);
         }
         plan
     }

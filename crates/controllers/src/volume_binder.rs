@@ -13,7 +13,7 @@ mod volume;
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, EventRecord, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::persistent_volume::PersistentVolume;
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 
@@ -63,12 +63,12 @@ impl Planner for VolumeBinder {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 6] = [
-            Watch::itself("persistentvolumeclaims"),
-            Watch::itself("persistentvolumes"),
-            Watch::via("persistentvolumeclaims", of_claim),
-            Watch::via("persistentvolumes", of_volume),
-            Watch::via("storageclasses.storage.k8s.io", of_class),
-            Watch::via("pods", indexes::wake_claims),
+            Watch::primary("persistentvolumeclaims"),
+            Watch::primary("persistentvolumes"),
+            Watch::mapped("persistentvolumeclaims", of_claim),
+            Watch::mapped("persistentvolumes", of_volume),
+            Watch::mapped("storageclasses.storage.k8s.io", of_class),
+            Watch::mapped("pods", indexes::enqueue_claims),
         ];
         &WATCHES
     }
@@ -95,49 +95,49 @@ impl Planner for VolumeBinder {
 }
 
 /// Enqueues the volumes that refer to a claim, and the one that it names.
-fn of_claim(claim: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     for volume in world.by_index(indexes::VOLUMES_BY_CLAIM, &indexes::path(&meta.namespace, &meta.name)) {
-        wake(volume.key().clone());
+        enqueue(volume.key().clone());
     }
     if let Some(view) = claim.view::<PersistentVolumeClaim>()
         && let Some(key) = key_of("persistentvolumes", "", &view.spec.volume_name)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 
 /// Enqueues the claim of a volume, the claims that name it, and for an available volume those that wait for
 /// one.
-fn of_volume(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_volume(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(volume) = object.view::<PersistentVolume>() else { return };
     for claim in world.by_index(CLAIMS_BY_VOLUME, &object.meta().name) {
-        wake(claim.key().clone());
+        enqueue(claim.key().clone());
     }
     match &volume.spec.claim_ref {
         Some(claim) => {
             if let Some(key) = key_of("persistentvolumeclaims", &claim.namespace, &claim.name) {
-                wake(key);
+                enqueue(key);
             }
         }
-        None => wake_waiting(world, volume.class(object), wake),
+        None => enqueue_waiting(world, volume.class(object), enqueue),
     }
 }
 
 /// Enqueues the claims that wait for a volume of a class, or for a default class.
-fn of_class(class: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    wake_waiting(world, &class.meta().name, wake);
-    wake_waiting(world, "", wake);
+fn of_class(class: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    enqueue_waiting(world, &class.meta().name, enqueue);
+    enqueue_waiting(world, "", enqueue);
 }
 
-fn wake_waiting(world: &WorldReader<'_>, class: &str, wake: &mut dyn FnMut(Key)) {
+fn enqueue_waiting(world: &WorldReader<'_>, class: &str, enqueue: &mut dyn FnMut(Key)) {
     for claim in world.by_index(WAITING_CLAIMS, class) {
-        wake(claim.key().clone());
+        enqueue(claim.key().clone());
     }
 }
 
 /// Sets the migration annotation of an object, or removes a stale one.
-fn migration(object: &Object, made_by: Option<&str>) -> Option<Act> {
+fn migration(object: &Object, made_by: Option<&str>) -> Option<Action> {
     let driver = migrated_plugins::named(made_by?).map(|plugin| plugin.driver);
     let known = object.meta().annotations.get(MIGRATED_TO).filter(|known| !known.is_empty());
     let patch = value!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": (driver)}}});
@@ -145,10 +145,10 @@ fn migration(object: &Object, made_by: Option<&str>) -> Option<Act> {
 }
 
 /// Emits an Event, unless it was the last one.
-pub(crate) fn tell(plan: &mut Plan<String>, said: &str, note: Note) {
+pub(crate) fn tell(plan: &mut Plan<String>, said: &str, note: EventRecord) {
     let words = format!("{}: {}", note.reason, note.message);
     if words != said {
-        plan.notes.push(note);
+        plan.events.push(note);
     }
     plan.memo = words;
 }

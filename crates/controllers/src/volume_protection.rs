@@ -7,7 +7,7 @@
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::persistent_volume::PersistentVolume;
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_views::pod::Pod;
@@ -27,7 +27,7 @@ const UNUSED: &str = "Unused";
 
 /// Adds the finalizer to a live object, and removes it from a deleted one that is not used. `is_used` is
 /// `None` if not all users that existed at the deletion are visible.
-fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> Option<bool>) -> Option<Act> {
+fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> Option<bool>) -> Option<Action> {
     if !object.meta().is_deleted() {
         return finalizers::add(object, finalizer);
     }
@@ -38,7 +38,7 @@ fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> Option<bo
 fn shows(plan: &mut Plan, world: &WorldReader<'_>, users: &[&str], object: &Object, now: Time) -> bool {
     let shows = users.iter().all(|users| horizon::reaches(world, users, object, now));
     if !shows {
-        plan.look_again_at(now.after(horizon::SOON));
+        plan.requeue_at(now.after(horizon::SOON));
     }
     shows
 }
@@ -55,7 +55,7 @@ impl Planner for ClaimProtection {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] =
-            [Watch::itself("persistentvolumeclaims"), Watch::via("pods", indexes::wake_claims)];
+            [Watch::primary("persistentvolumeclaims"), Watch::mapped("pods", indexes::enqueue_claims)];
         &WATCHES
     }
 
@@ -114,7 +114,7 @@ fn keeps(object: &Object, pod: &Pod, claim: &Object) -> bool {
 }
 
 /// Updates the condition `Unused`, if it changes.
-fn unused(object: &Object, claim: &PersistentVolumeClaim, used: bool, now: Time) -> Option<Act> {
+fn unused(object: &Object, claim: &PersistentVolumeClaim, used: bool, now: Time) -> Option<Action> {
     let known = condition(&claim.status.conditions, UNUSED);
     let (status, reason, message) = if used {
         ("False", "PodUsingPVC", "A pod is currently referencing this PVC")
@@ -139,7 +139,7 @@ impl Planner for VolumeProtection {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("persistentvolumes")];
+        const WATCHES: [Watch; 1] = [Watch::primary("persistentvolumes")];
         &WATCHES
     }
 
@@ -164,12 +164,12 @@ impl Planner for AttributesClassProtection {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
-            Watch::itself("volumeattributesclasses.storage.k8s.io"),
-            Watch::via("persistentvolumes", |volume, _, wake| {
-                indexes::volume_attributes(volume, &mut |name| wake_attributes(name, wake));
+            Watch::primary("volumeattributesclasses.storage.k8s.io"),
+            Watch::mapped("persistentvolumes", |volume, _, enqueue| {
+                indexes::volume_attributes(volume, &mut |name| enqueue_attributes(name, enqueue));
             }),
-            Watch::via("persistentvolumeclaims", |claim, _, wake| {
-                indexes::claim_attributes(claim, &mut |name| wake_attributes(name, wake));
+            Watch::mapped("persistentvolumeclaims", |claim, _, enqueue| {
+                indexes::claim_attributes(claim, &mut |name| enqueue_attributes(name, enqueue));
             }),
         ];
         &WATCHES
@@ -190,9 +190,9 @@ impl Planner for AttributesClassProtection {
     }
 }
 
-fn wake_attributes(name: &str, wake: &mut dyn FnMut(Key)) {
+fn enqueue_attributes(name: &str, enqueue: &mut dyn FnMut(Key)) {
     if let Some(key) = key_of("volumeattributesclasses.storage.k8s.io", "", name) {
-        wake(key);
+        enqueue(key);
     }
 }
 

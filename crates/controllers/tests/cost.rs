@@ -23,10 +23,10 @@ use std::path::Path;
 
 use planners::{indexes, planners};
 use setpoint_api::{Key, Revision, Time, Value, value};
-use setpoint_reconcile::planner::{Rehearsal, Remembered};
-use setpoint_reconcile::{Ask, Controller, Object, Plan, Seed, World};
-use setpoint_sim::cost::callgrind::{Counter, Shard, run_under_valgrind, shard};
-use setpoint_sim::cost::{self, Verdict};
+use setpoint_reconcile::planner::{ErasedMemo, PlannerHarness};
+use setpoint_reconcile::{Controller, Object, Plan, Query, Seed, World};
+use setpoint_sim::cost::callgrind::{Counter, Shard, current_shard, run_under_valgrind};
+use setpoint_sim::cost::{self, CostGrowth};
 use setpoint_views::world_config;
 use worlds::Case;
 
@@ -58,8 +58,8 @@ impl Scene {
         Scene { controller, world, key: objects::key(case.key) }
     }
 
-    fn plan(&self, rehearsal: &mut Rehearsal) -> Plan<Remembered> {
-        rehearsal.plan(&*self.controller, &self.key, &self.world.reader(), NOW, Seed(1))
+    fn plan(&self, harness: &mut PlannerHarness) -> Plan<ErasedMemo> {
+        harness.plan(&*self.controller, &self.key, &self.world.reader(), NOW, Seed(1))
     }
 
     /// Lists the keys, and enqueues the keys of one change of each watched resource.
@@ -71,7 +71,7 @@ impl Scene {
                 resource => Box::new(self.world.reader().all(resource)),
             };
             for object in all.take(1) {
-                (watch.wakes)(object, &self.world.reader(), &mut |_| woken += 1);
+                (watch.mapper)(object, &self.world.reader(), &mut |_| woken += 1);
             }
         }
         woken
@@ -82,8 +82,8 @@ impl Scene {
 const PARTS: [&str; 3] = ["first", "again", "keys"];
 
 /// Answer to a query.
-fn answer(ask: &Ask, len: usize) -> Value {
-    match ask.whom {
+fn answer(query: &Query, len: usize) -> Value {
+    match query.target {
         "metrics" => {
             let sample = value!({"value": 900, "timestamp": "2027-01-15T08:00:00Z", "windowSeconds": 30});
             let pods = (0..len).map(|at| (objects::name("p", at), sample.clone()));
@@ -96,15 +96,15 @@ fn answer(ask: &Ask, len: usize) -> Value {
 /// Instructions of each of the [`PARTS`].
 fn measure(counter: &mut Counter, case: &Case, len: usize) -> [u64; 3] {
     let scene = Scene::of(case, len);
-    let mut rehearsal = Rehearsal::default();
+    let mut harness = PlannerHarness::default();
     // Decodes the objects, and yields the memo of the second plan.
-    let plan = scene.plan(&mut rehearsal);
-    for ask in &plan.asks {
-        rehearsal.answer(&ask.id, answer(ask, len), NOW);
+    let plan = scene.plan(&mut harness);
+    for query in &plan.queries {
+        harness.answer(&query.id, answer(query, len), NOW);
     }
-    let (_, first) = counter.count(|| scene.plan(&mut Rehearsal::default()));
-    let has_memo = rehearsal.has_memo() || !plan.asks.is_empty();
-    let again = if has_memo { counter.count(|| scene.plan(&mut rehearsal)).1 } else { 0 };
+    let (_, first) = counter.count(|| scene.plan(&mut PlannerHarness::default()));
+    let has_memo = harness.has_memo() || !plan.queries.is_empty();
+    let again = if has_memo { counter.count(|| scene.plan(&mut harness)).1 } else { 0 };
     scene.list_and_wake();
     let (_, keys) = counter.count(|| scene.list_and_wake());
     [first, again, keys]
@@ -115,27 +115,27 @@ fn run(counter: &mut Counter, shard: Shard) {
     let only = std::env::var("SETPOINT_COST_ONLY").unwrap_or_default();
     for (number, case) in worlds::all().iter().enumerate() {
         let name = format!("{}: {}", case.planner, case.name);
-        if !shard.has(number) || !name.contains(&only) {
+        if !shard.contains(number) || !name.contains(&only) {
             continue;
         }
         let mut known: BTreeMap<usize, [u64; 3]> = BTreeMap::new();
         for (at, part) in PARTS.iter().enumerate() {
-            let verdict = cost::judge(cost::LOOKUPS, counter, &mut |counter, len| {
+            let growth = cost::measure_growth(cost::LOOKUPS, counter, &mut |counter, len| {
                 known.entry(len).or_insert_with(|| measure(counter, case, len))[at]
             });
             let (most, failed) = match case.steps_max {
-                None => (verdict.at(ELEMENTS), verdict.failed),
-                Some(steps) => (verdict.per_pair().saturating_mul(steps), false),
+                None => (growth.extrapolate(ELEMENTS), growth.has_failed),
+                Some(steps) => (growth.instructions_per_pair().saturating_mul(steps), false),
             };
-            let verdict = Verdict { failed: failed || most > PLAN_INSTRUCTIONS_MAX, ..verdict };
-            cost::report(&format!("{name} ({part}, {most} with {ELEMENTS})"), &verdict);
+            let growth = CostGrowth { has_failed: failed || most > PLAN_INSTRUCTIONS_MAX, ..growth };
+            cost::report(&format!("{name} ({part}, {most} with {ELEMENTS})"), &growth);
         }
     }
 }
 
 #[test]
 fn cost_of_every_plan_is_bounded() {
-    match shard() {
+    match current_shard() {
         Some(shard) => run(&mut Counter::new(), shard),
         None => run_under_valgrind("cost_of_every_plan_is_bounded", SHARDS),
     }
@@ -176,8 +176,8 @@ fn every_planner_acts_in_some_world() {
     let mut idle: BTreeSet<&str> = planners().iter().map(|planner| planner.name()).collect();
     for case in worlds::all() {
         let scene = Scene::of(&case, 4);
-        let plan = scene.plan(&mut Rehearsal::default());
-        if !plan.is_quiet() || plan.look_again.is_some() {
+        let plan = scene.plan(&mut PlannerHarness::default());
+        if !plan.is_quiet() || plan.requeue_at.is_some() {
             idle.remove(case.planner);
         }
     }

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use setpoint_api::Time;
-use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::{Act, Object, Write};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
+use setpoint_reconcile::{Action, Object, Write};
 use setpoint_requirements::host_ports::{HostPort, HostPorts, host_ports};
 use setpoint_requirements::node_affinity::RequiredNodeAffinity;
 use setpoint_requirements::request::ResourceAmounts;
@@ -208,7 +208,7 @@ fn predicate(name: &'static str, why: &str) -> Refusal {
 
 /// Returns the status write of a rejected pod.
 #[must_use]
-pub fn refuse(object: &Object, refusal: &Refusal, now: Time) -> Option<Act> {
+pub fn refuse(object: &Object, refusal: &Refusal, now: Time) -> Option<Action> {
     let known = Pod::read(object)?.status;
     let status = Status {
         observed_generation: Some(object.meta().generation).filter(|generation| *generation > 0),
@@ -224,6 +224,6 @@ pub fn refuse(object: &Object, refusal: &Refusal, now: Time) -> Option<Act> {
         Cow::Borrowed(reason) => reason,
         Cow::Owned(_) => "UnexpectedAdmissionError",
     };
-    let note = Subject::of(object, "v1", "Pod").warning(reason, refusal.message.clone());
-    Some(Act::from(Write::status(object, value_of(&status))).on_done(note))
+    let note = InvolvedObject::new(object, "v1", "Pod").warning(reason, refusal.message.clone());
+    Some(Action::from(Write::status(object, value_of(&status))).on_done(note))
 }

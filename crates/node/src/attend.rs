@@ -6,8 +6,8 @@ mod telling;
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::{Act, Note, Object, Plan, WorldReader, Write};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
+use setpoint_reconcile::{Action, EventRecord, Object, Plan, WorldReader, Write};
 use setpoint_views::pod::{BY_NODE, Pod as PodView};
 
 use self::telling::{notes, told};
@@ -80,7 +80,7 @@ pub fn attend<M>(
     let booted = Some(seat.booted()).filter(|booted| *booted <= now).unwrap_or(Time::EPOCH);
     let host = Host { rules, memo: &fleet.memo, booted, written, pause, has_image: &has_image };
     let mut runtime = Simulated::new(host, &pod, object.meta(), now);
-    let subject = Subject::of(object, "v1", "Pod");
+    let subject = InvolvedObject::new(object, "v1", "Pod");
     let (outlook, done) = settle(&case, &mut runtime, &subject);
     let mut notes = if runs_already { Vec::new() } else { notes(&case, &runtime, &outlook, done, &subject) };
     if pod.status.start_time.is_none() && !runs_already {
@@ -88,24 +88,28 @@ pub fn attend<M>(
         notes.extend(faults.map(|fault| subject.warning("InvalidSimulation", fault)));
     }
     for again in outlook.again.into_iter().chain(runtime.until()) {
-        plan.look_again_at(again);
+        plan.requeue_at(again);
     }
     if outlook.status == pod.status {
-        plan.notes.extend(notes);
+        plan.events.extend(notes);
     } else {
-        let mut act = Act::from(Write::status(object, value_of(&outlook.status)));
+        let mut act = Action::from(Write::status(object, value_of(&outlook.status)));
         act.done = notes;
-        plan.act(act);
+        plan.push(act);
     }
     // A pod with grace period 0 waits for finalizers only; its node has already removed it.
     let meta = object.meta();
     if outlook.is_over && meta.is_deleted() && meta.deletion_grace_period_seconds != Some(0) {
-        plan.stage([Act::from(Write::delete(object).within(0))]);
+        plan.stage([Action::from(Write::delete(object).with_grace_period(0))]);
     }
 }
 
 /// Alternates life cycle and runtime until no action changes anything.
-fn settle(case: &Case<'_>, runtime: &mut Simulated<'_>, subject: &Subject) -> (Outlook, Vec<Note>) {
+fn settle(
+    case: &Case<'_>,
+    runtime: &mut Simulated<'_>,
+    subject: &InvolvedObject,
+) -> (Outlook, Vec<EventRecord>) {
     let (mut notes, mut stopping) = (Vec::new(), Vec::new());
     // Each round starts or terminates a container, and none starts more than twice at one time.
     let rounds = 4 * case.pod.spec.all().count() + 4;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{ClientIdentity, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 
 use crate::fleet::{Fleet, KUBELET, Seat};
 use crate::images::hex;
@@ -58,7 +58,7 @@ impl Planner for ControlPlane {
         "node-control-plane"
     }
 
-    fn role(&self) -> Option<Role> {
+    fn identity(&self) -> Option<ClientIdentity> {
         Some(KUBELET)
     }
 
@@ -67,8 +67,11 @@ impl Planner for ControlPlane {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 3] =
-            [Watch::itself("nodes"), Watch::via("pods", of_pod), Watch::via("namespaces", of_namespace)];
+        const WATCHES: [Watch; 3] = [
+            Watch::primary("nodes"),
+            Watch::mapped("pods", of_pod),
+            Watch::mapped("namespaces", of_namespace),
+        ];
         &WATCHES
     }
 
@@ -89,11 +92,11 @@ impl Planner for ControlPlane {
             let known = world.find("pods", NAMESPACE, &format!("{component}-{}", key.name()));
             match known {
                 None if is_wanted => {
-                    plan.act(Write::create("pods", NAMESPACE, self.pod(component, &seat)));
+                    plan.push(Write::create("pods", NAMESPACE, self.pod(component, &seat)));
                 }
                 // The pod is deleted with grace period 0: it has no container to stop.
                 Some(pod) if !is_wanted || !self.is_current(pod, component) || pod.meta().is_deleted() => {
-                    plan.act(Write::delete(pod).within(0));
+                    plan.push(Write::delete(pod).with_grace_period(0));
                 }
                 _ => {}
             }
@@ -150,20 +153,20 @@ impl ControlPlane {
 }
 
 /// Enqueues the node of a component's pod.
-fn of_pod(pod: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_pod(pod: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*pod.meta().namespace != NAMESPACE {
         return;
     }
     let name = &*pod.meta().name;
     let node = COMPONENTS.into_iter().find_map(|one| name.strip_prefix(one)?.strip_prefix('-'));
     if let Some(key) = node.and_then(|node| key_of("nodes", "", node)) {
-        wake(key);
+        enqueue(key);
     }
 }
 
 /// Enqueues every node when the namespace of the pods changes.
-fn of_namespace(namespace: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_namespace(namespace: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*namespace.meta().name == NAMESPACE {
-        world.all("nodes").for_each(|node| wake(node.key().clone()));
+        world.all("nodes").for_each(|node| enqueue(node.key().clone()));
     }
 }

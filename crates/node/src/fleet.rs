@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use setpoint_api::{Time, rfc3339};
-use setpoint_reconcile::{Object, Role, WorldReader};
+use setpoint_reconcile::{ClientIdentity, Object, WorldReader};
 use setpoint_views::node::{Node, Taint};
 
 use crate::control_plane::Components;
@@ -14,7 +14,8 @@ use crate::rules::file::Rule;
 use crate::rules::memo::ScriptMemo;
 
 /// Identity of all writes of a node.
-pub(crate) const KUBELET: Role = Role { user: "system:nodes", manager: "kubelet", source: "kubelet" };
+pub(crate) const KUBELET: ClientIdentity =
+    ClientIdentity { user: "system:nodes", manager: "kubelet", source: "kubelet" };
 
 /// First node IP of the default fleet.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);

@@ -145,7 +145,7 @@ struct Looking<'a, R> {
 }
 
 impl<'a, R: Runtime> Looking<'a, R> {
-    fn look_again_at(&mut self, time: Time) {
+    fn requeue_at(&mut self, time: Time) {
         self.again = Some(self.again.map_or(time, |planned| planned.min(time)));
     }
 
@@ -185,7 +185,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         }
         let end = self.case.taken_up.after(seconds(pod.spec.active_deadline_seconds?));
         if end > *now {
-            self.look_again_at(end);
+            self.requeue_at(end);
             return None;
         }
         Some(Ending { since: end, grace: self.grace(), reason: Some(DEADLINE_EXCEEDED) })
@@ -358,7 +358,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
         }
         let probed = self.runtime.probe(container, run);
         if let Some(until) = probed.until {
-            self.look_again_at(until);
+            self.requeue_at(until);
         }
         // A run that was never reported may fail before its first report.
         let is_known = self.case.pod.status.of(&container.name).is_some_and(|old| old.container_id == run.id);
@@ -396,7 +396,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
             }
         }
         if due > now {
-            self.look_again_at(due);
+            self.requeue_at(due);
             if let Some(run) = run {
                 let message = restart::message(restart::wait(run), &container.name, &self.case.full_name());
                 self.waiting.insert(&container.name, State::waiting("CrashLoopBackOff", message));
@@ -413,14 +413,14 @@ impl<'a, R: Runtime> Looking<'a, R> {
                 self.deeds.push(Deed::Start { container: container.name.clone(), restarts, pulled });
             }
             Image::Pulling { since, until } => {
-                until.into_iter().for_each(|until| self.look_again_at(until));
+                until.into_iter().for_each(|until| self.requeue_at(until));
                 // Without a start delay, admission and the start of the pull happen in the same sync.
                 if self.begins_at(since) || self.case.pod.status.start_time.is_none() {
                     self.pulling.push(container.name.clone());
                 }
             }
             Image::Failed { reason, message, until, .. } => {
-                until.into_iter().for_each(|until| self.look_again_at(until));
+                until.into_iter().for_each(|until| self.requeue_at(until));
                 self.waiting.insert(&container.name, State::waiting(reason, message));
             }
         }

@@ -15,9 +15,11 @@ use std::time::Duration;
 
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Key, Map, Revision, Time, Value, value};
-use setpoint_reconcile::plan::{Subject, value_of};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Jump, Note, Plan, Planner, Role, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{
+    Action, ClientIdentity, EventRecord, Jump, Plan, Planner, Seed, Seen, Watch, WorldReader, Write,
+};
 use setpoint_views::node::{Node, SIMULATED};
 
 use crate::fleet::{Fleet, KUBELET, Power, Seat};
@@ -55,7 +57,7 @@ impl Planner for Nodes {
         "node-status"
     }
 
-    fn role(&self) -> Option<Role> {
+    fn identity(&self) -> Option<ClientIdentity> {
         Some(KUBELET)
     }
 
@@ -64,7 +66,7 @@ impl Planner for Nodes {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("nodes")];
+        const WATCHES: [Watch; 1] = [Watch::primary("nodes")];
         &WATCHES
     }
 
@@ -94,7 +96,7 @@ impl Planner for Nodes {
         let Some((object, node)) = world.view::<Node>("", key.name()) else {
             plan.memo = Known { there: seen.memo.there, ..Known::default() };
             if !seen.memo.there {
-                plan.act(Write::create("nodes", "", self.registration(number, now)));
+                plan.push(Write::create("nodes", "", self.registration(number, now)));
             }
             return plan;
         };
@@ -107,13 +109,13 @@ impl Planner for Nodes {
                 claim::contend(&self.0, object, world, seen.memo.rival.as_ref(), now, &mut plan);
             return plan;
         }
-        plan.notes.extend(closing(&seat, seen.memo.closed));
+        plan.events.extend(closing(&seat, seen.memo.closed));
         plan.memo.closed = Some(node.spec.unschedulable);
         self.renew(&seat, world, now, &mut plan);
         plan.memo.told = match seen.memo.told {
             // The status is still up to date.
             Some((revision, until)) if revision == object.revision() && now < until => {
-                plan.look_again_at(until);
+                plan.requeue_at(until);
                 seen.memo.told
             }
             _ => self.report(&seat, world, now, &mut plan),
@@ -165,7 +167,7 @@ impl Nodes {
         }
         let (last, next) = step(name, self.0.count, self.0.renewal(), now);
         let seconds = i64::try_from(self.0.lease.as_secs()).unwrap_or(i64::MAX);
-        plan.look_again_at(next);
+        plan.requeue_at(next);
         let spec = value!({
             "holderIdentity": (name),
             "leaseDurationSeconds": (seconds),
@@ -178,11 +180,11 @@ impl Nodes {
                 });
                 let lease =
                     value!({"metadata": {"name": (name), "ownerReferences": [(owner)]}, "spec": (spec)});
-                plan.act(Write::create(LEASE, LEASES, lease));
+                plan.push(Write::create(LEASE, LEASES, lease));
             }
             // A Lease from the future was renewed before the clock was set back.
             Some(lease) if lease.committed() < last || lease.committed() > next => {
-                plan.act(Write::merge(lease, "", value!({"spec": (spec)})).at_any_revision());
+                plan.push(Write::merge(lease, "", value!({"spec": (spec)})).at_any_revision());
             }
             Some(_) => {}
         }
@@ -198,11 +200,12 @@ impl Nodes {
         plan: &mut Plan<Known>,
     ) -> Option<(Revision, Time)> {
         let (known, wanted) = status::compare(&self.0, seat, world, now);
-        plan.look_again_at(wanted.next);
+        plan.requeue_at(wanted.next);
         let Some(patch) = wanted.patch else { return Some((seat.object.revision(), wanted.next)) };
-        let subject = Subject::of(seat.object, "v1", "Node");
+        let subject = InvolvedObject::new(seat.object, "v1", "Node");
         let name = seat.object.key().name();
-        let mut act = Act::from(Write::merge(seat.object, "status", value!({"status": (patch)})).strategic());
+        let mut act =
+            Action::from(Write::merge(seat.object, "status", value!({"status": (patch)})).strategic());
         if wanted.becomes_ready {
             act = act.on_done(subject.normal("NodeReady", format!("Node {name} status is now: NodeReady")));
         }
@@ -210,18 +213,18 @@ impl Nodes {
             let message = format!("Node {name} has been rebooted, boot id: {boot}");
             act = act.on_done(subject.warning("Rebooted", message));
         }
-        plan.act(act);
+        plan.push(act);
         None
     }
 }
 
 /// Event of a cordon or uncordon since the last plan.
-fn closing(seat: &Seat<'_>, was_closed: Option<bool>) -> Option<Note> {
+fn closing(seat: &Seat<'_>, was_closed: Option<bool>) -> Option<EventRecord> {
     let is_closed = seat.node.spec.unschedulable;
     was_closed.filter(|was_closed| *was_closed != is_closed)?;
     let reason = if is_closed { "NodeNotSchedulable" } else { "NodeSchedulable" };
     let message = format!("Node {} status is now: {reason}", seat.object.key().name());
-    Some(Subject::of(seat.object, "v1", "Node").normal(reason, message))
+    Some(InvolvedObject::new(seat.object, "v1", "Node").normal(reason, message))
 }
 
 /// Returns the last and the next renewal time of a node.

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Note, Object, Plan, Planner, Role, Seed, Seen, Watch, WorldReader};
+use setpoint_reconcile::{
+    ClientIdentity, EventRecord, Object, Plan, Planner, Seed, Seen, Watch, WorldReader,
+};
 use setpoint_views::pod::{BY_NODE, NEW_BY_NODE, Pod as PodView};
 
 use crate::addresses::{self, WITHOUT_ADDRESS_BY_NODE, is_without};
@@ -35,7 +37,7 @@ impl Planner for Admission {
         "node-admission"
     }
 
-    fn role(&self) -> Option<Role> {
+    fn identity(&self) -> Option<ClientIdentity> {
         Some(KUBELET)
     }
 
@@ -45,12 +47,12 @@ impl Planner for Admission {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 6] = [
-            Watch::itself("nodes"),
-            Watch::via("pods", of_new).when(is_new_now),
-            Watch::via("pods", of_gone).when(leaves_room),
-            Watch::via("pods", of_asking).when(is_asking_now),
-            Watch::via("configmaps", of_mountable),
-            Watch::via("secrets", of_mountable),
+            Watch::primary("nodes"),
+            Watch::mapped("pods", of_new).when(is_new_now),
+            Watch::mapped("pods", of_gone).when(leaves_room),
+            Watch::mapped("pods", of_asking).when(is_asking_now),
+            Watch::mapped("configmaps", of_mountable),
+            Watch::mapped("secrets", of_mountable),
         ];
         &WATCHES
     }
@@ -75,7 +77,7 @@ impl Planner for Admission {
         self.resize(asking, &seat, world, &mut room, now, &mut plan);
         let ranges = self.0.pod_ranges(&seat, now);
         if ranges.is_empty() {
-            plan.look_again_at(seat.object.meta().created().after(crate::fleet::NETWORK_GRACE));
+            plan.requeue_at(seat.object.meta().created().after(crate::fleet::NETWORK_GRACE));
         }
         let mut taken = taken(&pods);
         for (pod, view) in new {
@@ -84,7 +86,7 @@ impl Planner for Admission {
                 && self.0.component(pod).is_none()
                 && let Err(refusal) = room.admit(pod, view)
             {
-                refuse(pod, &refusal, now).into_iter().for_each(|act| plan.act(act));
+                refuse(pod, &refusal, now).into_iter().for_each(|act| plan.push(act));
                 continue;
             }
             let found = if view.spec.host_network {
@@ -95,7 +97,7 @@ impl Planner for Admission {
             let Some(found) = found else {
                 // The pod waits until another pod releases its address.
                 if !ranges.is_empty() && now.since(pod.committed()) < TELL_WITHIN {
-                    plan.notes.push(no_address(pod, &ranges));
+                    plan.events.push(no_address(pod, &ranges));
                 }
                 continue;
             };
@@ -105,7 +107,7 @@ impl Planner for Admission {
         }
         // [`Pods`] requeues the admitted pods itself.
         if !ranges.is_empty() {
-            plan.look_again = None;
+            plan.requeue_at = None;
         }
         plan
     }
@@ -141,12 +143,12 @@ fn is_new(object: &Object) -> bool {
     !object.meta().is_deleted() && object.view::<PodView>().is_some_and(PodView::is_new)
 }
 
-fn no_address(pod: &Object, ranges: &[String]) -> Note {
+fn no_address(pod: &Object, ranges: &[String]) -> EventRecord {
     let message = format!(
         "Failed to create pod sandbox: failed to allocate: no IP addresses available in range set: {}",
         ranges.join(",")
     );
-    Subject::of(pod, "v1", "Pod").warning("FailedCreatePodSandBox", message)
+    InvolvedObject::new(pod, "v1", "Pod").warning("FailedCreatePodSandBox", message)
 }
 
 /// A pod that only was new before the change needs no admission.
@@ -154,12 +156,12 @@ fn is_new_now(_: &Object, after: &Object) -> bool {
     is_new(after)
 }
 
-fn of_new(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_new(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
         && is_new(object)
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 
@@ -177,31 +179,31 @@ fn is_asking_now(before: &Object, after: &Object) -> bool {
     is_asking(after) && (before.meta().generation != after.meta().generation || !is_asking(before))
 }
 
-fn of_asking(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_asking(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| is_asking(object, pod))
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 
 /// A removed pod releases its address and resources to pods that wait for them.
-fn of_gone(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_gone(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
         && [NEW_BY_NODE.name, RESIZES_BY_NODE.name, WITHOUT_ADDRESS_BY_NODE.name]
             .into_iter()
             .any(|waiting| world.by_index(waiting, &pod.spec.node_name).next().is_some())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 
 /// Enqueues nodes with pods that may only wait for this ConfigMap or Secret before they get an address.
-fn of_mountable(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_mountable(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for held in world.by_index(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
         let without = held.view::<PodView>().filter(|pod| is_without(held, pod));
-        without.and_then(|pod| key_of("nodes", "", &pod.spec.node_name)).into_iter().for_each(&mut *wake);
+        without.and_then(|pod| key_of("nodes", "", &pod.spec.node_name)).into_iter().for_each(&mut *enqueue);
     }
 }
 
@@ -221,7 +223,7 @@ impl Planner for Pods {
         "node-pods"
     }
 
-    fn role(&self) -> Option<Role> {
+    fn identity(&self) -> Option<ClientIdentity> {
         Some(KUBELET)
     }
 
@@ -231,11 +233,11 @@ impl Planner for Pods {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 5] = [
-            Watch::via("pods", of_old),
-            Watch::via("nodes", of_node),
-            Watch::via("nodes", of_returned).when(returns),
-            Watch::via("configmaps", of_needed),
-            Watch::via("secrets", of_needed),
+            Watch::mapped("pods", of_old),
+            Watch::mapped("nodes", of_node),
+            Watch::mapped("nodes", of_returned).when(returns),
+            Watch::mapped("configmaps", of_needed),
+            Watch::mapped("secrets", of_needed),
         ];
         &WATCHES
     }
@@ -266,25 +268,25 @@ impl Planner for Pods {
     }
 }
 
-fn of_old(object: &Object, _: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_old(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let has_node = |pod: &PodView| !pod.spec.node_name.is_empty();
     if object.view::<PodView>().is_some_and(has_node) && !is_new(object) {
-        wake(object.key().clone());
+        enqueue(object.key().clone());
     }
 }
 
 /// Enqueues pods of the namespace that wait for a ConfigMap or Secret.
-fn of_needed(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_needed(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for pod in world.by_index(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
-        wake(pod.key().clone());
+        enqueue(pod.key().clone());
     }
 }
 
 /// Enqueues the pods of a changed node that has simulation annotations.
-fn of_node(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
+fn of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if is_played_with(node) {
         for pod in world.by_index(BY_NODE.name, &node.meta().name) {
-            wake(pod.key().clone());
+            enqueue(pod.key().clone());
         }
     }
 }
@@ -296,6 +298,6 @@ fn returns(before: &Object, after: &Object) -> bool {
 }
 
 /// Enqueues all pods of a node that this fleet just got.
-fn of_returned(node: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
-    world.by_index(BY_NODE.name, &node.meta().name).for_each(|pod| wake(pod.key().clone()));
+fn of_returned(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    world.by_index(BY_NODE.name, &node.meta().name).for_each(|pod| enqueue(pod.key().clone()));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{ClientIdentity, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::config_map::ConfigMap;
 
 use crate::fleet::{Fleet, KUBELET};
@@ -33,12 +33,12 @@ impl Planner for Published {
         "node-rules"
     }
 
-    fn role(&self) -> Option<Role> {
+    fn identity(&self) -> Option<ClientIdentity> {
         Some(KUBELET)
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        const WATCHES: [Watch; 1] = [Watch::primary("configmaps")];
         &WATCHES
     }
 
@@ -57,10 +57,10 @@ impl Planner for Published {
         match world.view::<ConfigMap>(NAMESPACE, key.name()) {
             None => {
                 let wanted = value!({"metadata": {"name": (key.name())}, "data": (data)});
-                plan.act(Write::create("configmaps", NAMESPACE, wanted));
+                plan.push(Write::create("configmaps", NAMESPACE, wanted));
             }
             Some((object, map)) if map.data.get(ENTRY) != Some(text) => {
-                plan.act(Write::merge(object, "", value!({"data": (data)})));
+                plan.push(Write::merge(object, "", value!({"data": (data)})));
             }
             Some(_) => {}
         }

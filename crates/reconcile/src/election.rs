@@ -2,10 +2,10 @@
 //!
 //! A candidate that finds the Lease free, or unchanged for as long as it was given out, writes its own name into
 //! it; the precondition on the revision lets only one succeed. The leader renews, and stops acting when it has not
-//! managed to for [`Timing::renew_deadline`], which ends before anyone can take the Lease. Clocks of candidates are never
+//! managed to for [`LeaderElectionConfig::renew_deadline`], which ends before anyone can take the Lease. Clocks of candidates are never
 //! compared: each counts from when it saw the Lease change.
 //!
-//! [`Elector`] is a state machine without I/O, so that a simulator can hold it to its promise.
+//! [`LeaderElector`] is a state machine without I/O, so that a simulator can hold it to its promise.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::int32;
 
 /// How a candidate counts the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub struct LeaderElectionConfig {
     /// For how long a Lease is given out.
     pub lease_duration: Duration,
     /// How long a leader acts without having renewed. It is shorter, so that nobody acts beside it.
@@ -26,9 +26,9 @@ pub struct Timing {
     pub retry_period: Duration,
 }
 
-impl Default for Timing {
-    fn default() -> Timing {
-        Timing {
+impl Default for LeaderElectionConfig {
+    fn default() -> LeaderElectionConfig {
+        LeaderElectionConfig {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
@@ -38,7 +38,7 @@ impl Default for Timing {
 
 /// The Lease as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct LeaderElectionRecord {
     /// Who holds it; empty for nobody.
     pub holder: String,
     /// When it was renewed, in the words of the holder: only ever compared for being another.
@@ -53,12 +53,12 @@ pub struct Held {
     pub revision: Revision,
 }
 
-impl Held {
+impl LeaderElectionRecord {
     /// Reads the `spec` of a Lease.
     #[must_use]
-    pub fn of(lease: &Value, revision: Revision) -> Held {
+    pub fn from_lease(lease: &Value, revision: Revision) -> LeaderElectionRecord {
         let number = |field: &str| lease.at(&["spec", field]).and_then(Value::as_i64).unwrap_or(0);
-        Held {
+        LeaderElectionRecord {
             holder: lease.str_at(&["spec", "holderIdentity"]).to_owned(),
             renewed: lease.str_at(&["spec", "renewTime"]).to_owned(),
             acquired: lease.str_at(&["spec", "acquireTime"]).to_owned(),
@@ -71,7 +71,7 @@ impl Held {
 
 /// What a candidate does next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum LeaseAction {
     /// Nothing, until then.
     Wait(Time),
     /// Make the Lease, with this `spec`.
@@ -82,51 +82,51 @@ pub enum Step {
 
 /// A candidate.
 #[derive(Debug)]
-pub struct Elector {
+pub struct LeaderElector {
     identity: String,
-    timing: Timing,
+    config: LeaderElectionConfig,
     /// The Lease as it was last seen to change, and when.
-    observed: Option<(Held, Time)>,
+    observed: Option<(LeaderElectionRecord, Time)>,
     /// Until when it may act; the beginning of time while it does not lead.
-    acts_until: Time,
-    next: Time,
+    leader_until: Time,
+    retry_at: Time,
 }
 
-impl Elector {
+impl LeaderElector {
     /// A candidate of this name, as `host_id`.
     #[must_use]
-    pub fn new(identity: String) -> Elector {
-        let timing = Timing::default();
-        Elector { identity, timing, observed: None, acts_until: Time::EPOCH, next: Time::EPOCH }
+    pub fn new(identity: String) -> LeaderElector {
+        let config = LeaderElectionConfig::default();
+        LeaderElector { identity, config, observed: None, leader_until: Time::EPOCH, retry_at: Time::EPOCH }
     }
 
     /// The same, with its own way to count the time.
     #[must_use]
-    pub fn with_timing(self, timing: Timing) -> Elector {
-        Elector { timing, ..self }
+    pub fn with_config(self, config: LeaderElectionConfig) -> LeaderElector {
+        LeaderElector { config, ..self }
     }
 
     /// Whether it may act.
     #[must_use]
-    pub fn leads(&self, now: Time) -> bool {
-        now < self.acts_until
+    pub fn is_leader(&self, now: Time) -> bool {
+        now < self.leader_until
     }
 
     /// When it wants to look at the Lease next.
     #[must_use]
-    pub fn next(&self) -> Time {
-        self.next
+    pub fn retry_at(&self) -> Time {
+        self.retry_at
     }
 
     /// Until when it may act at the most, if it does not manage to renew.
     #[must_use]
-    pub fn acts_until(&self) -> Time {
-        self.acts_until
+    pub fn leader_until(&self) -> Time {
+        self.leader_until
     }
 
     /// It is about to look at the Lease: whatever comes of that, the next time is a while from now.
-    pub fn tries(&mut self, now: Time) {
-        self.next = now.after(self.timing.retry_period);
+    pub fn start_attempt(&mut self, now: Time) {
+        self.retry_at = now.after(self.config.retry_period);
     }
 
     /// Takes in that the clock was set, or that the machine slept. A Lease that was seen to change so long ago still was:
@@ -136,44 +136,44 @@ impl Elector {
         if let Some((_, since)) = &mut self.observed {
             *since = jump.shift(*since);
         }
-        if !jump.is_forward() && self.acts_until != Time::EPOCH {
-            self.acts_until = jump.shift(self.acts_until);
+        if !jump.is_forward() && self.leader_until != Time::EPOCH {
+            self.leader_until = jump.shift(self.leader_until);
         }
-        self.next = Time::EPOCH;
+        self.retry_at = Time::EPOCH;
     }
 
     /// Takes in the Lease as it is (none if there is none), and says what to do.
-    pub fn look(&mut self, held: Option<Held>, now: Time) -> Step {
-        self.tries(now);
+    pub fn try_acquire_or_renew(&mut self, held: Option<LeaderElectionRecord>, now: Time) -> LeaseAction {
+        self.start_attempt(now);
         let Some(held) = held else {
             self.observed = None;
-            return Step::Create(self.spec(&now, &Micros(now).to_string(), 0));
+            return LeaseAction::Create(self.spec(&now, &Micros(now).to_string(), 0));
         };
         let same = self.observed.as_ref().filter(|(seen, _)| *seen == held).map(|(_, at)| *at);
         let since = same.unwrap_or(now);
         self.observed = Some((held.clone(), since));
         if held.holder == self.identity {
-            return Step::Update(self.spec(&now, &held.acquired, held.transitions), held.revision);
+            return LeaseAction::Update(self.spec(&now, &held.acquired, held.transitions), held.revision);
         }
         let given = Duration::from_secs(held.seconds.max(0).unsigned_abs());
         if !held.holder.is_empty() && now.since(since) < given {
             // Somebody else leads, whatever we thought.
-            self.acts_until = Time::EPOCH;
-            return Step::Wait(self.next);
+            self.leader_until = Time::EPOCH;
+            return LeaseAction::Wait(self.retry_at);
         }
         let transitions = int32::count_on(held.transitions);
-        Step::Update(self.spec(&now, &Micros(now).to_string(), transitions), held.revision)
+        LeaseAction::Update(self.spec(&now, &Micros(now).to_string(), transitions), held.revision)
     }
 
     /// The write of the last step was committed; it was sent at `sent`.
-    pub fn won(&mut self, sent: Time) {
-        self.acts_until = sent.after(self.timing.renew_deadline);
+    pub fn lease_written(&mut self, sent: Time) {
+        self.leader_until = sent.after(self.config.renew_deadline);
     }
 
     fn spec(&self, now: &Time, acquired: &str, transitions: i64) -> Value {
         value!({
             "holderIdentity": (self.identity.as_str()),
-            "leaseDurationSeconds": (i64::try_from(self.timing.lease_duration.as_secs()).unwrap_or(15)),
+            "leaseDurationSeconds": (i64::try_from(self.config.lease_duration.as_secs()).unwrap_or(15)),
             "acquireTime": (acquired),
             "renewTime": (Micros(*now).to_string()),
             "leaseTransitions": (transitions),
@@ -195,14 +195,14 @@ mod tests {
     }
 
     impl Shared {
-        fn held(&self) -> Option<Held> {
-            self.lease.as_ref().map(|lease| Held::of(lease, Revision(self.revision)))
+        fn held(&self) -> Option<LeaderElectionRecord> {
+            self.lease.as_ref().map(|lease| LeaderElectionRecord::from_lease(lease, Revision(self.revision)))
         }
 
-        fn write(&mut self, step: Step) -> bool {
+        fn write(&mut self, step: LeaseAction) -> bool {
             let spec = match step {
-                Step::Create(spec) if self.lease.is_none() => spec,
-                Step::Update(spec, revision) if revision.0 == self.revision => spec,
+                LeaseAction::Create(spec) if self.lease.is_none() => spec,
+                LeaseAction::Update(spec, revision) if revision.0 == self.revision => spec,
                 _ => return false,
             };
             self.revision += 1;
@@ -214,23 +214,23 @@ mod tests {
     #[test]
     fn the_second_waits_until_the_lease_runs_out_and_then_takes_it() {
         let mut shared = Shared::default();
-        let (mut a, mut b) = (Elector::new("a".into()), Elector::new("b".into()));
+        let (mut a, mut b) = (LeaderElector::new("a".into()), LeaderElector::new("b".into()));
         let at = Time::from_seconds;
-        let step = a.look(shared.held(), at(0));
+        let step = a.try_acquire_or_renew(shared.held(), at(0));
         assert!(shared.write(step));
-        a.won(at(0));
-        assert!(matches!(b.look(shared.held(), at(1)), Step::Wait(_)));
-        assert!(a.leads(at(9)) && !a.leads(at(10)), "a leader that cannot renew stops");
-        assert!(matches!(b.look(shared.held(), at(15)), Step::Wait(_)));
-        let step = b.look(shared.held(), at(16));
+        a.lease_written(at(0));
+        assert!(matches!(b.try_acquire_or_renew(shared.held(), at(1)), LeaseAction::Wait(_)));
+        assert!(a.is_leader(at(9)) && !a.is_leader(at(10)), "a leader that cannot renew stops");
+        assert!(matches!(b.try_acquire_or_renew(shared.held(), at(15)), LeaseAction::Wait(_)));
+        let step = b.try_acquire_or_renew(shared.held(), at(16));
         assert!(
-            matches!(&step, Step::Update(spec, _) if spec.get("leaseTransitions") == Some(&Value::Int(1)))
+            matches!(&step, LeaseAction::Update(spec, _) if spec.get("leaseTransitions") == Some(&Value::Int(1)))
         );
         assert!(shared.write(step));
-        b.won(at(16));
-        assert!(b.leads(at(17)));
-        assert!(matches!(a.look(shared.held(), at(17)), Step::Wait(_)));
-        assert!(!a.leads(at(17)));
+        b.lease_written(at(16));
+        assert!(b.is_leader(at(17)));
+        assert!(matches!(a.try_acquire_or_renew(shared.held(), at(17)), LeaseAction::Wait(_)));
+        assert!(!a.is_leader(at(17)));
     }
 
     #[test]
@@ -238,22 +238,25 @@ mod tests {
         let (hour, at) = (3600_i64, |seconds: i64| Time::from_seconds(1_800_000_000 + seconds));
         for step in [hour, -hour] {
             let mut shared = Shared::default();
-            let (mut a, mut b) = (Elector::new("a".into()), Elector::new("b".into()));
-            let step_a = a.look(shared.held(), at(0));
+            let (mut a, mut b) = (LeaderElector::new("a".into()), LeaderElector::new("b".into()));
+            let step_a = a.try_acquire_or_renew(shared.held(), at(0));
             assert!(shared.write(step_a));
-            a.won(at(0));
-            assert!(matches!(b.look(shared.held(), at(1)), Step::Wait(_)));
+            a.lease_written(at(0));
+            assert!(matches!(b.try_acquire_or_renew(shared.held(), at(1)), LeaseAction::Wait(_)));
             let jump = Jump::between(at(2), at(2 + step));
             a.clock_jumped(jump);
             b.clock_jumped(jump);
-            assert_eq!(a.leads(at(3 + step)), step < 0, "an hour may really have passed");
-            assert!(!a.leads(at(11 + step)), "a leadership is not prolonged");
-            assert!(a.next() <= at(2 + step) && b.next() <= at(2 + step), "they look at once");
+            assert_eq!(a.is_leader(at(3 + step)), step < 0, "an hour may really have passed");
+            assert!(!a.is_leader(at(11 + step)), "a leadership is not prolonged");
+            assert!(a.retry_at() <= at(2 + step) && b.retry_at() <= at(2 + step), "they look at once");
             assert!(
-                matches!(b.look(shared.held(), at(15 + step)), Step::Wait(_)),
+                matches!(b.try_acquire_or_renew(shared.held(), at(15 + step)), LeaseAction::Wait(_)),
                 "the Lease was not taken early"
             );
-            assert!(matches!(b.look(shared.held(), at(16 + step)), Step::Update(..)), "nor late");
+            assert!(
+                matches!(b.try_acquire_or_renew(shared.held(), at(16 + step)), LeaseAction::Update(..)),
+                "nor late"
+            );
         }
     }
 
@@ -262,8 +265,8 @@ mod tests {
         #[test]
         fn never_do_two_act(steps in proptest::collection::vec((0usize..3, 0i64..6000, 0u8..4), 1..200)) {
             let mut shared = Shared::default();
-            let mut electors: Vec<Elector> = ["a", "b", "c"].map(|name| Elector::new(name.into())).into();
-            let mut under_way: Vec<Option<(Step, Time)>> = vec![None, None, None];
+            let mut electors: Vec<LeaderElector> = ["a", "b", "c"].map(|name| LeaderElector::new(name.into())).into();
+            let mut under_way: Vec<Option<(LeaseAction, Time)>> = vec![None, None, None];
             let mut now = Time::from_seconds(1_800_000_000);
             for (who, millis, luck) in steps {
                 now = now.after(Duration::from_millis(millis.unsigned_abs()));
@@ -271,15 +274,15 @@ mod tests {
                     // A write that was sent long ago may still arrive.
                     Some((step, sent)) => {
                         if shared.write(step) && luck > 0 {
-                            electors[who].won(sent);
+                            electors[who].lease_written(sent);
                         }
                     }
-                    None => match electors[who].look(shared.held(), now) {
-                        Step::Wait(_) => {}
+                    None => match electors[who].try_acquire_or_renew(shared.held(), now) {
+                        LeaseAction::Wait(_) => {}
                         step => under_way[who] = Some((step, now)),
                     },
                 }
-                let acting = electors.iter().filter(|elector| elector.leads(now)).count();
+                let acting = electors.iter().filter(|elector| elector.is_leader(now)).count();
                 prop_assert!(acting <= 1, "{acting} act at once");
             }
         }

@@ -12,7 +12,7 @@
 //! - [`election`]: who acts, when several could.
 //! - [`clock`]: the time of the loop, and steps of the wall clock.
 //! - [`heartbeat`]: writes that are no reason to look at other objects again.
-//! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`, handed on as [`news`].
+//! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`, handed on as [`new_event`].
 
 pub mod clock;
 pub mod election;
@@ -20,7 +20,7 @@ pub mod engine;
 pub mod events;
 pub mod heartbeat;
 pub mod int32;
-pub mod news;
+pub mod new_event;
 pub mod object;
 pub mod plan;
 pub mod planner;
@@ -31,10 +31,10 @@ pub mod world;
 pub mod write_executor;
 
 pub use clock::{Jump, LoopTime};
-pub use engine::{Engine, Observed, Outcome, Refusal, Sent, Ticket, Turn};
-pub use news::News;
+pub use engine::{Engine, ObservedChange, Outcome, Turn, WriteId, WriteRejection, WriteRequest};
+pub use new_event::NewEvent;
 pub use object::{Meta, Object, Owner, View};
-pub use plan::{Act, Ask, Note, Plan, Severity, Write};
-pub use planner::{Controller, Failure, Planner, Role, Seed, Seen, Watch};
+pub use plan::{Action, EventRecord, EventType, Plan, Query, Write};
+pub use planner::{ClientIdentity, Controller, Failure, Planner, Seed, Seen, Watch};
 pub use world::{Index, World, WorldConfig, WorldReader};
 pub use write_executor::WriteExecutor;

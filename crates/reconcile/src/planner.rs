@@ -11,14 +11,14 @@ use std::sync::Arc;
 use setpoint_api::{Key, Resource, Time, Value};
 
 use crate::clock::Jump;
-use crate::engine::Asking;
+use crate::engine::QueryLimiter;
 use crate::object::Object;
 use crate::plan::Plan;
 use crate::world::WorldReader;
 
 /// In whose name several planners write and speak.
 #[derive(Clone, Copy, Debug)]
-pub struct Role {
+pub struct ClientIdentity {
     /// Who writes, where no node does ([`Planner::node`]).
     pub user: &'static str,
     /// Under which name fields are owned.
@@ -65,14 +65,14 @@ pub trait Planner: Send + Sync + 'static {
     fn clock_jumped(&self, _memo: &mut Self::Memo, _jump: Jump, _now: Time) {}
 
     /// In whose name it writes and speaks, if it is one of several that do so in the same.
-    fn role(&self) -> Option<Role> {
+    fn identity(&self) -> Option<ClientIdentity> {
         None
     }
 
     /// Who writes. By default the service account that upstream gives the controller.
     fn user(&self) -> String {
-        match self.role() {
-            Some(role) => role.user.to_owned(),
+        match self.identity() {
+            Some(identity) => identity.user.to_owned(),
             None => format!("system:serviceaccount:kube-system:{}", self.name()),
         }
     }
@@ -84,12 +84,12 @@ pub trait Planner: Send + Sync + 'static {
 
     /// Under which name fields are owned.
     fn manager(&self) -> &'static str {
-        self.role().map_or("kube-controller-manager", |role| role.manager)
+        self.identity().map_or("kube-controller-manager", |identity| identity.manager)
     }
 
     /// Who speaks in its Events. By default the controller by its name.
     fn source(&self) -> &'static str {
-        self.role().map_or(self.name(), |role| role.source)
+        self.identity().map_or(self.name(), |identity| identity.source)
     }
 
     /// All keys there are to look at, for the resync: by default every object of the resources that it watches for
@@ -108,43 +108,43 @@ pub struct Watch {
     /// Whether the objects are themselves the keys.
     pub is_primary: bool,
     /// The keys that an object concerns: asked of what it was and of what it became.
-    pub wakes: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)),
-    /// Whether it matters that an object is no longer what it was. That one comes or goes always matters.
-    pub matters: fn(&Object, &Object) -> bool,
+    pub mapper: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)),
+    /// Whether it predicate that an object is no longer what it was. That one comes or goes always predicate.
+    pub predicate: fn(&Object, &Object) -> bool,
 }
 
 impl Watch {
     /// The objects of the resource are the keys.
     #[must_use]
-    pub const fn itself(resource: &'static str) -> Watch {
-        let wakes: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)) =
-            |object, _, wake| wake(object.key().clone());
-        Watch { resource, is_primary: true, wakes, matters: |_, _| true }
+    pub const fn primary(resource: &'static str) -> Watch {
+        let mapper: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)) =
+            |object, _, enqueue| enqueue(object.key().clone());
+        Watch { resource, is_primary: true, mapper, predicate: |_, _| true }
     }
 
     /// Changes of the resource concern other keys.
     #[must_use]
-    pub const fn via(
+    pub const fn mapped(
         resource: &'static str,
-        wakes: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)),
+        mapper: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)),
     ) -> Watch {
-        Watch { resource, is_primary: false, wakes, matters: |_, _| true }
+        Watch { resource, is_primary: false, mapper, predicate: |_, _| true }
     }
 
     /// The same, but only for changes that matter.
     #[must_use]
-    pub const fn when(self, matters: fn(&Object, &Object) -> bool) -> Watch {
-        Watch { matters, ..self }
+    pub const fn when(self, predicate: fn(&Object, &Object) -> bool) -> Watch {
+        Watch { predicate, ..self }
     }
 }
 
-/// Wakes the owner that manages an object, if it is of a kind: for [`Watch::via`].
-pub fn wake_controller(object: &Object, kind: &str, resource: &str, wake: &mut dyn FnMut(Key)) {
+/// Wakes the owner that manages an object, if it is of a kind: for [`Watch::mapped`].
+pub fn enqueue_owner(object: &Object, kind: &str, resource: &str, enqueue: &mut dyn FnMut(Key)) {
     if let Some(owner) = object.meta().controller()
         && &*owner.kind == kind
         && let Some(key) = key_of(resource, &object.meta().namespace, &owner.name)
     {
-        wake(key);
+        enqueue(key);
     }
 }
 
@@ -165,14 +165,14 @@ pub struct Seen<'a, M> {
     /// What the last plan wanted to be reminded of.
     pub memo: M,
     /// What the last plans asked for, by the id of the question.
-    pub answers: &'a BTreeMap<String, Answered>,
-    /// Why the last plan could not be carried out; nothing if it was.
+    pub answers: &'a BTreeMap<String, QueryAnswer>,
+    /// ReconcileReason the last plan could not be carried out; nothing if it was.
     pub failure: Option<&'a Failure>,
 }
 
 /// An answer from outside, and when it came.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answered {
+pub struct QueryAnswer {
     /// The answer, or why there is none.
     pub answer: Result<Value, String>,
     /// When it came.
@@ -216,16 +216,16 @@ pub(crate) type Memo = Option<Arc<dyn Any + Send + Sync>>;
 #[derive(Default)]
 pub(crate) struct SoftState {
     pub memo: Memo,
-    pub answers: BTreeMap<String, Answered>,
-    pub asking: Asking,
+    pub answers: BTreeMap<String, QueryAnswer>,
+    pub query_limiter: QueryLimiter,
     pub failure: Option<Failure>,
 }
 
 impl SoftState {
     /// Forgets what was asked and answered, when it is of no use to anybody any more.
-    pub fn forget_answers(&mut self) {
+    pub fn clear_queries(&mut self) {
         self.answers.clear();
-        self.asking = Asking::default();
+        self.query_limiter = QueryLimiter::default();
     }
 }
 
@@ -254,20 +254,20 @@ pub trait Controller: Send + Sync {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        soft: Soft<'_>,
+        soft: SoftStateMut<'_>,
         now: Time,
         seed: Seed,
-    ) -> Plan<Remembered>;
+    ) -> Plan<ErasedMemo>;
 }
 
-/// Soft state on its way to a planner, which takes the memo out of it: a plan that panics loses it.
-pub struct Soft<'a>(pub(crate) &'a mut SoftState);
+/// SoftStateMut state on its way to a planner, which takes the memo out of it: a plan that panics loses it.
+pub struct SoftStateMut<'a>(pub(crate) &'a mut SoftState);
 
 /// Plans of one key without a loop, with what the loop would keep of it. For tests: nothing is sent.
 #[derive(Default)]
-pub struct Rehearsal(SoftState);
+pub struct PlannerHarness(SoftState);
 
-impl Rehearsal {
+impl PlannerHarness {
     /// Plans the key, with the memo of the last plan.
     pub fn plan(
         &mut self,
@@ -276,8 +276,8 @@ impl Rehearsal {
         world: &WorldReader<'_>,
         now: Time,
         seed: Seed,
-    ) -> Plan<Remembered> {
-        let mut plan = controller.plan_any(key, world, Soft(&mut self.0), now, seed);
+    ) -> Plan<ErasedMemo> {
+        let mut plan = controller.plan_any(key, world, SoftStateMut(&mut self.0), now, seed);
         self.0.memo = std::mem::take(&mut plan.memo).0;
         plan
     }
@@ -290,13 +290,13 @@ impl Rehearsal {
 
     /// Answers a question of the last plan.
     pub fn answer(&mut self, id: &str, answer: Value, at: Time) {
-        self.0.answers.insert(id.to_owned(), Answered { answer: Ok(answer), at });
+        self.0.answers.insert(id.to_owned(), QueryAnswer { answer: Ok(answer), at });
     }
 }
 
 /// A memo on its way back.
 #[derive(Clone, Default)]
-pub struct Remembered(pub(crate) Memo);
+pub struct ErasedMemo(pub(crate) Memo);
 
 impl<P: Planner> Controller for P {
     fn name(&self) -> &'static str {
@@ -338,10 +338,10 @@ impl<P: Planner> Controller for P {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        soft: Soft<'_>,
+        soft: SoftStateMut<'_>,
         now: Time,
         seed: Seed,
-    ) -> Plan<Remembered> {
+    ) -> Plan<ErasedMemo> {
         let SoftState { memo, answers, failure, .. } = soft.0;
         let memo = memo.take().and_then(|memo| memo.downcast::<P::Memo>().ok());
         let memo = memo.map(Arc::unwrap_or_clone).unwrap_or_default();
@@ -350,6 +350,6 @@ impl<P: Planner> Controller for P {
         let memo = std::mem::take(&mut plan.memo);
         // Most planners remember nothing, and then nothing is kept.
         let kept: Memo = (size_of::<P::Memo>() > 0).then(|| Arc::new(memo) as Arc<dyn Any + Send + Sync>);
-        plan.with_memo(Remembered(kept))
+        plan.with_memo(ErasedMemo(kept))
     }
 }

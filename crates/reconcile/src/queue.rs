@@ -37,26 +37,26 @@ enum State {
     Busy,
 }
 
-/// Why a key is woken.
+/// ReconcileReason a key is enqueued_at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum ReconcileReason {
     /// Its world changed by its own hand.
-    Own,
+    OwnChange,
     /// Its world changed by someone else's.
-    Other,
+    OtherChange,
     /// Nothing is known to have changed.
     Resync,
 }
 
 pub(crate) struct Entry {
     state: State,
-    again: Option<Why>,
-    woken: Time,
+    again: Option<ReconcileReason>,
+    enqueued_at: Time,
     due: Option<Time>,
     backing_off: bool,
     pub failures: u32,
     pub conflicts: u32,
-    only_resync: bool,
+    is_resync_only: bool,
     own_writes: Vec<(Resource, Revision)>,
     pub soft: SoftState,
 }
@@ -66,12 +66,12 @@ impl Entry {
         Entry {
             state: State::Idle,
             again: None,
-            woken: Time::EPOCH,
+            enqueued_at: Time::EPOCH,
             due: None,
             backing_off: false,
             failures: 0,
             conflicts: 0,
-            only_resync: false,
+            is_resync_only: false,
             own_writes: Vec::new(),
             soft: SoftState::default(),
         }
@@ -85,7 +85,7 @@ impl Entry {
             && self.own_writes.is_empty()
             && self.soft.memo.is_none()
             && self.soft.answers.is_empty()
-            && self.soft.asking.is_empty()
+            && self.soft.query_limiter.is_empty()
             && self.soft.failure.is_none()
     }
 
@@ -94,7 +94,7 @@ impl Entry {
         self.own_writes.is_empty()
     }
 
-    pub fn note_write(&mut self, resource: Resource, revision: Revision) {
+    pub fn record_own_write(&mut self, resource: Resource, revision: Revision) {
         match self.own_writes.iter_mut().find(|(other, _)| *other == resource) {
             Some((_, newest)) => *newest = revision.max(*newest),
             None => self.own_writes.push((resource, revision)),
@@ -104,17 +104,17 @@ impl Entry {
 
 /// How a plan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum PlanResult {
     Done,
     Conflict,
     Failed,
 }
 
 /// A key to be planned now.
-pub(crate) struct Popped {
+pub(crate) struct QueuedKey {
     pub key: Key,
-    pub woken: Time,
-    pub only_resync: bool,
+    pub enqueued_at: Time,
+    pub is_resync_only: bool,
 }
 
 /// The keys of one controller.
@@ -128,58 +128,60 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub fn wake(&mut self, key: Key, why: Why, now: Time) {
+    pub fn enqueue(&mut self, key: Key, reason: ReconcileReason, now: Time) {
         let entry = self.entries.entry(key.clone()).or_insert_with(Entry::new);
         match entry.state {
-            State::Ready => entry.only_resync &= why == Why::Resync,
+            State::Ready => entry.is_resync_only &= reason == ReconcileReason::Resync,
             State::Busy => {
                 let is_stronger = match entry.again {
                     None => true,
-                    Some(Why::Other) => false,
-                    Some(Why::Own | Why::Resync) => why != Why::Resync,
+                    Some(ReconcileReason::OtherChange) => false,
+                    Some(ReconcileReason::OwnChange | ReconcileReason::Resync) => {
+                        reason != ReconcileReason::Resync
+                    }
                 };
                 if is_stronger {
-                    entry.again = Some(why);
+                    entry.again = Some(reason);
                 }
             }
-            State::Idle if entry.backing_off && why != Why::Other => {}
+            State::Idle if entry.backing_off && reason != ReconcileReason::OtherChange => {}
             State::Idle => {
-                // Its own timer would have woken it at this moment.
+                // Its own timer would have enqueued_at it at this moment.
                 let is_due = entry.due.is_some_and(|due| due <= now);
-                entry.only_resync = why == Why::Resync && !is_due;
-                self.enlist(key, now);
+                entry.is_resync_only = reason == ReconcileReason::Resync && !is_due;
+                self.push_ready(key, now);
             }
         }
     }
 
-    fn enlist(&mut self, key: Key, now: Time) {
+    fn push_ready(&mut self, key: Key, now: Time) {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         if let Some(due) = entry.due.take() {
             self.timers.remove(&(due, key.clone()));
         }
         entry.state = State::Ready;
         entry.backing_off = false;
-        entry.woken = now;
+        entry.enqueued_at = now;
         self.ready.push_back(key);
     }
 
     /// Puts into the line what is due, and what may see its own writes by now.
-    pub fn refill(&mut self, now: Time) {
+    pub fn promote_due(&mut self, now: Time) {
         while let Some((due, _)) = self.timers.first()
             && *due <= now
         {
             let Some((due, key)) = self.timers.pop_first() else { break };
             if let Some(entry) = self.entries.get_mut(&key) {
                 entry.due = None;
-                entry.only_resync = false;
+                entry.is_resync_only = false;
             }
-            self.enlist(key, due);
+            self.push_ready(key, due);
         }
         self.ready.extend(self.held.drain(..));
     }
 
     /// The next key to plan.
-    pub fn pop(&mut self, world: &World) -> Option<Popped> {
+    pub fn pop(&mut self, world: &World) -> Option<QueuedKey> {
         while let Some(key) = self.ready.pop_front() {
             let Some(entry) = self.entries.get_mut(&key) else { continue };
             if !entry.sees_own_writes(world) {
@@ -187,7 +189,11 @@ impl Queue {
                 continue;
             }
             entry.state = State::Busy;
-            return Some(Popped { woken: entry.woken, only_resync: entry.only_resync, key });
+            return Some(QueuedKey {
+                enqueued_at: entry.enqueued_at,
+                is_resync_only: entry.is_resync_only,
+                key,
+            });
         }
         None
     }
@@ -203,37 +209,38 @@ impl Queue {
 
     /// Takes the end of a plan: back into the line, onto a timer, or out of sight. Says whether conflicts have
     /// become contention.
-    pub fn finish(&mut self, key: &Key, end: End, look_again: Option<Time>, now: Time) -> bool {
+    pub fn finish(&mut self, key: &Key, end: PlanResult, requeue_at: Option<Time>, now: Time) -> bool {
         let entry = self.entry(key);
         entry.state = State::Idle;
         let again = entry.again.take();
         let mut contention = false;
         match end {
-            End::Done => {
+            PlanResult::Done => {
                 entry.failures = 0;
                 entry.conflicts = 0;
             }
-            End::Conflict => {
+            PlanResult::Conflict => {
                 entry.conflicts += 1;
                 contention = entry.conflicts > CONFLICTS_MAX;
             }
-            End::Failed => {}
+            PlanResult::Failed => {}
         }
-        let failed = contention || end == End::Failed;
+        let failed = contention || end == PlanResult::Failed;
         if failed {
             entry.conflicts = 0;
             entry.failures += 1;
         }
-        if failed && again != Some(Why::Other) {
+        if failed && again != Some(ReconcileReason::OtherChange) {
             let due = now.after(backoff(entry.failures));
             entry.backing_off = true;
             self.set_timer(key, due);
-        } else if again.is_some() || end == End::Conflict {
-            // What the plan itself wanted to be looked at by now, its timer would have woken.
-            let is_due = look_again.is_some_and(|due| due <= now);
-            entry.only_resync = again == Some(Why::Resync) && end != End::Conflict && !is_due;
-            self.enlist(key.clone(), now);
-        } else if let Some(due) = look_again {
+        } else if again.is_some() || end == PlanResult::Conflict {
+            // What the plan itself wanted to be looked at by now, its timer would have enqueued_at.
+            let is_due = requeue_at.is_some_and(|due| due <= now);
+            entry.is_resync_only =
+                again == Some(ReconcileReason::Resync) && end != PlanResult::Conflict && !is_due;
+            self.push_ready(key.clone(), now);
+        } else if let Some(due) = requeue_at {
             self.set_timer(key, due);
         } else if entry.is_blank() {
             self.entries.remove(key);
@@ -247,17 +254,17 @@ impl Queue {
         self.timers.clear();
         let mut due = Vec::new();
         for (key, entry) in &mut self.entries {
-            entry.soft.forget_answers();
+            entry.soft.clear_queries();
             match entry.state {
                 State::Idle if entry.due.take().is_some() => due.push(key.clone()),
                 State::Idle => {}
-                State::Ready => entry.woken = now,
-                State::Busy => entry.again = Some(Why::Other),
+                State::Ready => entry.enqueued_at = now,
+                State::Busy => entry.again = Some(ReconcileReason::OtherChange),
             }
-            entry.only_resync = false;
+            entry.is_resync_only = false;
         }
         for key in due {
-            self.enlist(key, now);
+            self.push_ready(key, now);
         }
     }
 
@@ -293,7 +300,7 @@ impl Queue {
     }
 
     /// Forgets all soft state, as a crash does.
-    pub fn forget(&mut self) {
+    pub fn drop_soft_state(&mut self) {
         for entry in self.entries.values_mut() {
             entry.soft = SoftState::default();
         }
@@ -335,39 +342,39 @@ mod tests {
     #[test]
     fn what_a_timer_a_conflict_or_an_own_change_wakes_is_no_gap_that_a_resync_found() {
         let (mut queue, world) = (Queue::default(), World::default());
-        let is_gap = |queue: &mut Queue| queue.pop(&world).unwrap().only_resync;
-        queue.wake(key("a"), Why::Resync, at(0));
+        let is_gap = |queue: &mut Queue| queue.pop(&world).unwrap().is_resync_only;
+        queue.enqueue(key("a"), ReconcileReason::Resync, at(0));
         assert!(is_gap(&mut queue));
-        queue.finish(&key("a"), End::Done, Some(at(5)), at(1));
-        queue.wake(key("a"), Why::Resync, at(5));
+        queue.finish(&key("a"), PlanResult::Done, Some(at(5)), at(1));
+        queue.enqueue(key("a"), ReconcileReason::Resync, at(5));
         assert!(!is_gap(&mut queue), "the timer was due");
-        queue.wake(key("a"), Why::Own, at(6));
-        queue.wake(key("a"), Why::Resync, at(6));
-        queue.finish(&key("a"), End::Done, None, at(7));
+        queue.enqueue(key("a"), ReconcileReason::OwnChange, at(6));
+        queue.enqueue(key("a"), ReconcileReason::Resync, at(6));
+        queue.finish(&key("a"), PlanResult::Done, None, at(7));
         assert!(!is_gap(&mut queue), "its own write woke it");
-        queue.wake(key("a"), Why::Resync, at(8));
-        queue.finish(&key("a"), End::Conflict, None, at(9));
+        queue.enqueue(key("a"), ReconcileReason::Resync, at(8));
+        queue.finish(&key("a"), PlanResult::Conflict, None, at(9));
         assert!(!is_gap(&mut queue), "the conflict woke it");
-        queue.wake(key("a"), Why::Resync, at(10));
-        queue.finish(&key("a"), End::Done, Some(at(10)), at(10));
+        queue.enqueue(key("a"), ReconcileReason::Resync, at(10));
+        queue.finish(&key("a"), PlanResult::Done, Some(at(10)), at(10));
         assert!(!is_gap(&mut queue), "its plan wanted to look again at once");
-        queue.wake(key("a"), Why::Resync, at(11));
-        queue.finish(&key("a"), End::Done, Some(at(20)), at(11));
+        queue.enqueue(key("a"), ReconcileReason::Resync, at(11));
+        queue.finish(&key("a"), PlanResult::Done, Some(at(20)), at(11));
         assert!(is_gap(&mut queue), "its plan wanted to look again only later");
     }
 
     #[test]
     fn a_key_is_in_the_line_once_and_is_never_planned_twice_at_a_time() {
         let (mut queue, world) = (Queue::default(), World::default());
-        queue.wake(key("a"), Why::Other, at(0));
-        queue.wake(key("a"), Why::Other, at(1));
+        queue.enqueue(key("a"), ReconcileReason::OtherChange, at(0));
+        queue.enqueue(key("a"), ReconcileReason::OtherChange, at(1));
         let popped = queue.pop(&world).unwrap();
-        assert_eq!(popped.woken, at(0));
-        queue.wake(key("a"), Why::Other, at(2));
+        assert_eq!(popped.enqueued_at, at(0));
+        queue.enqueue(key("a"), ReconcileReason::OtherChange, at(2));
         assert!(queue.pop(&world).is_none(), "planned while busy");
-        queue.finish(&key("a"), End::Done, None, at(3));
+        queue.finish(&key("a"), PlanResult::Done, None, at(3));
         assert!(queue.pop(&world).is_some(), "the change in between was lost");
-        queue.finish(&key("a"), End::Done, None, at(4));
+        queue.finish(&key("a"), PlanResult::Done, None, at(4));
         assert!(queue.pop(&world).is_none());
         assert!(queue.entries.is_empty(), "an idle key costs memory");
     }
@@ -375,31 +382,31 @@ mod tests {
     #[test]
     fn only_somebody_elses_change_cuts_the_backoff_short() {
         let (mut queue, world) = (Queue::default(), World::default());
-        queue.wake(key("a"), Why::Other, at(0));
+        queue.enqueue(key("a"), ReconcileReason::OtherChange, at(0));
         queue.pop(&world).unwrap();
-        queue.finish(&key("a"), End::Failed, None, at(0));
-        queue.wake(key("a"), Why::Own, at(1));
-        queue.wake(key("a"), Why::Resync, at(1));
-        queue.refill(at(4));
+        queue.finish(&key("a"), PlanResult::Failed, None, at(0));
+        queue.enqueue(key("a"), ReconcileReason::OwnChange, at(1));
+        queue.enqueue(key("a"), ReconcileReason::Resync, at(1));
+        queue.promote_due(at(4));
         assert!(queue.pop(&world).is_none());
-        queue.wake(key("a"), Why::Other, at(4));
+        queue.enqueue(key("a"), ReconcileReason::OtherChange, at(4));
         queue.pop(&world).expect("someone else's change");
-        queue.finish(&key("a"), End::Failed, None, at(4));
+        queue.finish(&key("a"), PlanResult::Failed, None, at(4));
         assert_eq!(queue.next_due(), Some(at(14)), "the second failure waits twice as long");
-        queue.refill(at(14));
+        queue.promote_due(at(14));
         assert!(queue.pop(&world).is_some());
     }
 
     #[test]
     fn conflicts_are_planned_at_once_five_times_and_then_back_off() {
         let (mut queue, world) = (Queue::default(), World::default());
-        queue.wake(key("a"), Why::Other, at(0));
+        queue.enqueue(key("a"), ReconcileReason::OtherChange, at(0));
         for _ in 0..CONFLICTS_MAX {
             queue.pop(&world).unwrap();
-            assert!(!queue.finish(&key("a"), End::Conflict, None, at(0)));
+            assert!(!queue.finish(&key("a"), PlanResult::Conflict, None, at(0)));
         }
         queue.pop(&world).unwrap();
-        assert!(queue.finish(&key("a"), End::Conflict, None, at(0)), "contention");
+        assert!(queue.finish(&key("a"), PlanResult::Conflict, None, at(0)), "contention");
         assert!(queue.pop(&world).is_none());
         assert_eq!(queue.next_due(), Some(at(5)));
     }
@@ -408,34 +415,34 @@ mod tests {
     fn a_clock_jump_plans_every_waiting_key_once() {
         let (mut queue, world) = (Queue::default(), World::default());
         for name in ["failed", "scheduled", "busy"] {
-            queue.wake(key(name), Why::Other, at(0));
+            queue.enqueue(key(name), ReconcileReason::OtherChange, at(0));
             queue.pop(&world).unwrap();
         }
-        queue.finish(&key("failed"), End::Failed, None, at(0));
-        queue.finish(&key("scheduled"), End::Done, Some(at(3_600_000)), at(0));
+        queue.finish(&key("failed"), PlanResult::Failed, None, at(0));
+        queue.finish(&key("scheduled"), PlanResult::Done, Some(at(3_600_000)), at(0));
         queue.clock_jumped(at(-7_200_000));
         assert_eq!(queue.next_due(), None);
         let mut planned: Vec<Key> =
             std::iter::from_fn(|| queue.pop(&world)).map(|popped| popped.key).collect();
         planned.sort();
         assert_eq!(planned, [key("failed"), key("scheduled")]);
-        queue.finish(&key("busy"), End::Done, Some(at(3_600_000)), at(-7_200_000));
+        queue.finish(&key("busy"), PlanResult::Done, Some(at(3_600_000)), at(-7_200_000));
         assert_eq!(queue.pop(&world).map(|popped| popped.key), Some(key("busy")));
-        queue.finish(&key("failed"), End::Failed, None, at(-7_200_000));
+        queue.finish(&key("failed"), PlanResult::Failed, None, at(-7_200_000));
         assert_eq!(queue.next_due(), Some(at(-7_200_000 + 10)), "the backoff goes on growing");
     }
 
     #[test]
     fn a_key_waits_until_the_world_shows_its_own_writes() {
         let (mut queue, mut world) = (Queue::default(), World::default());
-        queue.wake(key("a"), Why::Other, at(0));
+        queue.enqueue(key("a"), ReconcileReason::OtherChange, at(0));
         queue.pop(&world).unwrap();
-        queue.entry(&key("a")).note_write(Resource::new("pods").unwrap(), Revision(9));
-        queue.finish(&key("a"), End::Done, None, at(0));
-        queue.wake(key("a"), Why::Other, at(1));
+        queue.entry(&key("a")).record_own_write(Resource::new("pods").unwrap(), Revision(9));
+        queue.finish(&key("a"), PlanResult::Done, None, at(0));
+        queue.enqueue(key("a"), ReconcileReason::OtherChange, at(1));
         assert!(queue.pop(&world).is_none());
         world.advance_to(Revision(9));
-        queue.refill(at(1));
+        queue.promote_due(at(1));
         assert!(queue.pop(&world).is_some());
     }
 }

@@ -18,9 +18,9 @@ pub const LAG_BOUNDS: [Duration; 8] = [
 
 /// What a controller has done since the start. All of it only ever rises.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct ControllerStats {
     /// How many keys waited at once, at the most: a line is gone before anybody could look at it.
-    pub waiting_max: usize,
+    pub peak_queue_depth: usize,
     /// How many keys were planned.
     pub plans: u64,
     /// How many of the plans were quiet.
@@ -38,7 +38,7 @@ pub struct Stats {
     /// How many plans panicked.
     pub panics: u64,
     /// Plans that deferred acts to the next plan, because of their bound.
-    pub cut_plans: u64,
+    pub truncated_plans: u64,
     /// How many gaps only the resync found.
     pub resync_gaps: u64,
     /// How long keys waited from the change that woke them to their plan, in classes; the last has no bound.
@@ -47,8 +47,8 @@ pub struct Stats {
     pub lag_sum: Duration,
 }
 
-impl Stats {
-    pub(crate) fn note_lag(&mut self, lag: Duration) {
+impl ControllerStats {
+    pub(crate) fn record_lag(&mut self, lag: Duration) {
         let class = LAG_BOUNDS.iter().position(|bound| lag <= *bound).unwrap_or(LAG_BOUNDS.len());
         self.lag[class] += 1;
         self.lag_sum += lag;
@@ -79,7 +79,7 @@ pub struct KeyState {
     pub failures: u32,
     /// When it is tried or looked at again; nothing if only a change will do.
     pub next: Option<Time>,
-    /// Why the last plan could not be carried out.
+    /// ReconcileReason the last plan could not be carried out.
     pub last_error: Option<String>,
     /// How many of its writes wait for their turn.
     pub waiting_writes: usize,

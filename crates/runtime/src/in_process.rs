@@ -196,26 +196,26 @@ impl LoopThread {
         let is_armed = self.feed.drain(&self.store, engine, self.now(), context);
         let mut turn = Turn::default();
         for (ticket, outcome) in self.executor.poll(context) {
-            engine.answer(ticket, outcome, self.now(), &mut turn);
+            engine.complete_write(ticket, outcome, self.now(), &mut turn);
         }
         let now = self.now();
         let planned = engine.turn(now, Seed((self.entropy)()));
         turn.writes.extend(planned.writes);
         // A query's answer requeues its key, as a write's outcome may.
-        let asked_any = !turn.writes.is_empty() || !planned.asks.is_empty();
+        let asked_any = !turn.writes.is_empty() || !planned.queries.is_empty();
         // A write that was started must be polled once, to ring the bell when it ends.
         let did_any = self.send(engine, turn) || asked_any;
-        for (controller, key, ask) in planned.asks {
-            let answer = self.queries.answer(&ask, now, &*self.entropy);
+        for (controller, key, query) in planned.queries {
+            let answer = self.queries.answer(&query, now, &*self.entropy);
             if let Err(error) = &answer {
-                tracing::debug!(controller, %key, query = ask.whom, error, "query failed");
+                tracing::debug!(controller, %key, query = query.target, error, "query failed");
             }
-            engine.reply(controller, &key, &ask.id, answer, self.now());
+            engine.answer_query(controller, &key, &query.id, answer, self.now());
         }
         if did_any || !is_armed {
             return Duration::ZERO;
         }
-        planned.wake.map_or(self.sleep_max, |wake| wake.since(self.now()).min(self.sleep_max))
+        planned.next_turn_at.map_or(self.sleep_max, |wake| wake.since(self.now()).min(self.sleep_max))
     }
 
     /// Executes writes. Returns `true` if one is in flight that was not polled yet.
@@ -225,7 +225,7 @@ impl LoopThread {
             let mut next = Turn::default();
             for sent in turn.writes {
                 if let Some((ticket, outcome)) = self.executor.start(sent) {
-                    engine.answer(ticket, outcome, self.now(), &mut next);
+                    engine.complete_write(ticket, outcome, self.now(), &mut next);
                 }
             }
             turn = next;

@@ -2,16 +2,16 @@
 
 use setpoint_api::Key;
 use setpoint_reconcile::object::{Kept, ObjectBytes};
-use setpoint_reconcile::{Object, Observed};
+use setpoint_reconcile::{Object, ObservedChange};
 use setpoint_store::{Event, Record};
 
 /// Returns a change of the store as the loop observes it; `None` if the object cannot be read.
 #[must_use]
-pub fn observed(key: Key, event: &Event) -> Option<Observed> {
+pub fn observed(key: Key, event: &Event) -> Option<ObservedChange> {
     let record = &event.after;
     let by = record.tags().reconciler().map(Into::into);
     let after = if record.is_tombstone() { None } else { Some(object(key.clone(), record)?) };
-    Some(Observed { key, revision: record.revision(), after, by })
+    Some(ObservedChange { key, revision: record.revision(), after, reconciler: by })
 }
 
 /// Returns a stored object as planners see it; `None` if it cannot be read.

@@ -26,7 +26,7 @@ use setpoint_api::{Entropy, Time, Value, value};
 use setpoint_pki::certs::CertifiedKey;
 use setpoint_pki::certs::signing::{SignError, Signer, SigningRequest};
 use setpoint_pki::x509::CertificateRequest;
-use setpoint_reconcile::Ask;
+use setpoint_reconcile::Query;
 
 use self::usage::{NoUsageSource, UsageSource};
 
@@ -77,9 +77,9 @@ impl QueryHandler {
     ///
     /// # Errors
     /// If there is no answer: the reason, for the log.
-    pub fn answer(&self, ask: &Ask, now: Time, entropy: &Entropy) -> Result<Value, String> {
-        let question = &ask.question;
-        match ask.whom {
+    pub fn answer(&self, query: &Query, now: Time, entropy: &Entropy) -> Result<Value, String> {
+        let question = &query.question;
+        match query.target {
             "access" => {
                 let review = self.access.as_ref().ok_or("this process does not review access")?;
                 Ok(value!({"allowed": (review(question))}))
@@ -133,12 +133,12 @@ mod tests {
 
     const NOW: Time = Time::from_seconds(1_790_000_000);
 
-    fn ask(target: &'static str, question: Value) -> Ask {
-        Ask { whom: target, id: "q".to_owned(), question }
+    fn query(target: &'static str, question: Value) -> Query {
+        Query { target, id: "q".to_owned(), question }
     }
 
     fn answer(handler: &QueryHandler, target: &'static str, question: Value) -> Result<Value, String> {
-        handler.answer(&ask(target, question), NOW, &|| 7)
+        handler.answer(&query(target, question), NOW, &|| 7)
     }
 
     fn handler() -> QueryHandler {

@@ -14,8 +14,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Clock, Entropy, Key, Resource, Revision, Time, Value, json, resource_types, value};
-use setpoint_reconcile::election::{Elector, Held, Step, Timing};
-use setpoint_reconcile::{Ask, Engine, Jump, LoopTime, Object, Observed, Outcome, Seed, Ticket, Turn};
+use setpoint_reconcile::election::{LeaderElectionConfig, LeaderElectionRecord, LeaderElector, LeaseAction};
+use setpoint_reconcile::{
+    Engine, Jump, LoopTime, Object, ObservedChange, Outcome, Query, Seed, Turn, WriteId,
+};
 use tokio::sync::mpsc;
 
 use self::queries::RemoteQueries;
@@ -36,10 +38,10 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 /// Message from a task to the loop.
 enum Report {
     Listed { resource: Resource, objects: Vec<Object>, revision: Revision },
-    Changed(Observed),
+    Changed(ObservedChange),
     Reached { resource: Resource, revision: Revision },
-    Replied { controller: &'static str, key: Key, ask: Ask, answer: Result<Value, String> },
-    Answered { ticket: Ticket, outcome: Outcome, by: Arc<str> },
+    Replied { controller: &'static str, key: Key, query: Query, answer: Result<Value, String> },
+    Answered { ticket: WriteId, outcome: Outcome, by: Arc<str> },
 }
 
 /// A loop over HTTP.
@@ -53,7 +55,7 @@ pub struct Remote {
     /// Holder identity, as `host_id`.
     pub identity: String,
     /// Timing of the leader election.
-    pub timing: Timing,
+    pub timing: LeaderElectionConfig,
     /// Wall clock and uptime.
     pub clock: Arc<dyn Clock>,
     /// Random numbers.
@@ -80,7 +82,7 @@ impl LoopClock {
     }
 
     /// Follows the wall clock. A leader calls this before it checks its Lease.
-    fn follow(&mut self, elector: &mut Elector) -> Option<Jump> {
+    fn follow(&mut self, elector: &mut LeaderElector) -> Option<Jump> {
         let jump = self.time.follow(self.clock.now(), self.clock.uptime())?;
         let (seconds, is_forward) = (jump.size().as_secs(), jump.is_forward());
         tracing::warn!(seconds, is_forward, "clock jump detected");
@@ -105,7 +107,7 @@ impl Remote {
     /// # Errors
     /// If the first request fails.
     pub async fn run(&self, engine: impl Fn() -> Engine) -> Result<(), ClientError> {
-        let mut elector = Elector::new(self.identity.clone()).with_timing(self.timing);
+        let mut elector = LeaderElector::new(self.identity.clone()).with_config(self.timing);
         // Fails early if the server is unreachable.
         self.writes.ask(Method::GET, "/version", None, Bytes::new()).await?;
         let mut clock = LoopClock::new(&self.clock);
@@ -119,12 +121,12 @@ impl Remote {
 
     /// Waits until this process holds the Lease.
     #[expect(clippy::disallowed_methods, reason = "a candidate waits for the Lease in real time")]
-    async fn acquire(&self, elector: &mut Elector, clock: &mut LoopClock) {
+    async fn acquire(&self, elector: &mut LeaderElector, clock: &mut LoopClock) {
         let mut logged = None;
         loop {
             let why = self.try_acquire_or_renew(elector, clock).await.err();
             clock.follow(elector);
-            if elector.leads(clock.now()) {
+            if elector.is_leader(clock.now()) {
                 return;
             }
             if why.is_some() && why != logged {
@@ -132,7 +134,7 @@ impl Remote {
                 tracing::info!(lease = self.lease, holder = %self.identity, why, "waiting for the lease");
                 logged = Some(why.to_owned());
             }
-            tokio::time::sleep(elector.next().since(clock.now()).min(SLEEP_MAX)).await;
+            tokio::time::sleep(elector.retry_at().since(clock.now()).min(SLEEP_MAX)).await;
         }
     }
 
@@ -141,13 +143,17 @@ impl Remote {
     ///
     /// # Errors
     /// The reason why the Lease is not held.
-    async fn try_acquire_or_renew(&self, elector: &mut Elector, clock: &LoopClock) -> Result<(), String> {
-        elector.tries(clock.now());
+    async fn try_acquire_or_renew(
+        &self,
+        elector: &mut LeaderElector,
+        clock: &LoopClock,
+    ) -> Result<(), String> {
+        elector.start_attempt(clock.now());
         let tried = tokio::time::timeout(self.timing.retry_period, self.update_lease(elector, clock)).await;
         tried.unwrap_or_else(|_| Err("the server does not answer in time".to_owned()))
     }
 
-    async fn update_lease(&self, elector: &mut Elector, clock: &LoopClock) -> Result<(), String> {
+    async fn update_lease(&self, elector: &mut LeaderElector, clock: &LoopClock) -> Result<(), String> {
         let path = format!("{LEASES}/{}", self.lease);
         let found = self.writes.ask(Method::GET, &path, None, Bytes::new()).await;
         let (status, body) = found.map_err(|error| error.to_string())?;
@@ -155,7 +161,7 @@ impl Remote {
             200 => {
                 let lease = json::parse(&body).unwrap_or_default();
                 let revision = lease.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or(0);
-                Some(Held::of(&lease, Revision(revision)))
+                Some(LeaderElectionRecord::from_lease(&lease, Revision(revision)))
             }
             404 => None,
             _ => return Err(status_message(&body)),
@@ -163,12 +169,12 @@ impl Remote {
         let holder = held.as_ref().map(|held| held.holder.clone()).unwrap_or_default();
         let sent = clock.now();
         let metadata = value!({"name": (self.lease), "namespace": "kube-system"});
-        let (method, path, mut lease) = match elector.look(held, sent) {
-            Step::Wait(_) => return Err(format!("held by {holder}")),
-            Step::Create(spec) => {
+        let (method, path, mut lease) = match elector.try_acquire_or_renew(held, sent) {
+            LeaseAction::Wait(_) => return Err(format!("held by {holder}")),
+            LeaseAction::Create(spec) => {
                 (Method::POST, LEASES.to_owned(), value!({"metadata": (metadata), "spec": (spec)}))
             }
-            Step::Update(spec, revision) => {
+            LeaseAction::Update(spec, revision) => {
                 let mut lease = value!({"metadata": (metadata), "spec": (spec)});
                 lease.ensure_map("metadata").insert("resourceVersion", revision.to_string());
                 (Method::PUT, path, lease)
@@ -182,12 +188,12 @@ impl Remote {
         if !status.is_success() {
             return Err(status_message(&body));
         }
-        elector.won(sent);
+        elector.lease_written(sent);
         Ok(())
     }
 
     /// Runs the loop while this process holds the Lease.
-    async fn lead(&self, elector: &mut Elector, clock: &mut LoopClock, mut engine: Engine) {
+    async fn lead(&self, elector: &mut LeaderElector, clock: &mut LoopClock, mut engine: Engine) {
         let (reports, mut inbox) = mpsc::channel(REPORTS_MAX);
         let mut tasks = tokio::task::JoinSet::new();
         // A resource may be listed again before all have been listed once.
@@ -204,8 +210,8 @@ impl Remote {
         }
         let mut state = LeaderState::default();
         let mut wake = clock.now();
-        while elector.leads(clock.now()) {
-            let pause = wake.min(elector.next()).since(clock.now()).min(SLEEP_MAX);
+        while elector.is_leader(clock.now()) {
+            let pause = wake.min(elector.retry_at()).since(clock.now()).min(SLEEP_MAX);
             let first = tokio::time::timeout(pause, inbox.recv()).await.ok().flatten();
             if let Some(jump) = clock.follow(elector) {
                 engine.clock_jumped(jump, clock.now());
@@ -219,12 +225,12 @@ impl Remote {
                 take(report, &mut engine, &mut state, clock.now(), &mut turn);
                 next = inbox.try_recv().ok();
             }
-            if clock.now() >= elector.next() {
+            if clock.now() >= elector.retry_at() {
                 // The elector has the outcome; an error is retried.
                 let _ = self.try_acquire_or_renew(elector, clock).await;
             }
             // The Lease may have expired during the request.
-            if !elector.leads(clock.now()) {
+            if !elector.is_leader(clock.now()) {
                 break;
             }
             // Planning starts when every resource is listed: with an incomplete world a planner would create objects
@@ -232,16 +238,16 @@ impl Remote {
             if unlisted.is_empty() {
                 let planned = engine.turn(clock.now(), Seed((self.entropy)()));
                 turn.writes.extend(planned.writes);
-                turn.asks.extend(planned.asks);
-                wake = planned.wake.unwrap_or_else(|| clock.now().after(SLEEP_MAX));
+                turn.queries.extend(planned.queries);
+                wake = planned.next_turn_at.unwrap_or_else(|| clock.now().after(SLEEP_MAX));
             } else {
-                wake = elector.next();
+                wake = elector.retry_at();
             }
             for sent in turn.writes {
                 let client = Arc::clone(&self.writes);
                 tasks.spawn(writes::write(client, sent, self.timeout, reports.clone()));
             }
-            for asked in turn.asks {
+            for asked in turn.queries {
                 tasks.spawn(self.queries().answer(asked, reports.clone()));
             }
             while tasks.try_join_next().is_some() {}
@@ -266,17 +272,17 @@ fn take(report: Report, engine: &mut Engine, state: &mut LeaderState, now: Time,
             engine.relist(&resource, objects, revision, now);
         }
         Report::Changed(mut observed) => {
-            observed.by = own_writes.get(&observed.revision.0).cloned();
+            observed.reconciler = own_writes.get(&observed.revision.0).cloned();
             engine.observe(observed, now);
         }
         Report::Reached { resource, revision } => engine.reach_of(&resource, revision),
-        Report::Replied { controller, key, ask, answer } => {
+        Report::Replied { controller, key, query, answer } => {
             if let Err(error) = &answer
-                && state.failed_targets.insert(ask.whom)
+                && state.failed_targets.insert(query.target)
             {
-                tracing::warn!(controller, %key, query = ask.whom, error, "query failed");
+                tracing::warn!(controller, %key, query = query.target, error, "query failed");
             }
-            engine.reply(controller, &key, &ask.id, answer, now);
+            engine.answer_query(controller, &key, &query.id, answer, now);
         }
         Report::Answered { ticket, outcome, by } => {
             if let Outcome::Done { revision, .. } = &outcome {
@@ -285,7 +291,7 @@ fn take(report: Report, engine: &mut Engine, state: &mut LeaderState, now: Time,
                     own_writes.pop_first();
                 }
             }
-            engine.answer(ticket, outcome, now, turn);
+            engine.complete_write(ticket, outcome, now, turn);
         }
     }
 }

@@ -13,7 +13,7 @@ use fastrand::Rng;
 use setpoint_api::decode::decode;
 use setpoint_api::resource_types;
 use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
-use setpoint_reconcile::{Engine, Object, Outcome, Seed, Sent, Turn, Write};
+use setpoint_reconcile::{Engine, Object, Outcome, Seed, Turn, Write, WriteRequest};
 use setpoint_runtime::objects;
 use setpoint_scheduler::Scheduler;
 use setpoint_server::exchange::Identity;
@@ -258,13 +258,13 @@ impl Bench {
             self.observing += observed - start;
             self.planning += cpu_time() - observed;
             let mut queue = VecDeque::from(turn.writes);
-            if queue.is_empty() && turn.wake.is_none_or(|wake| wake > self.now) {
+            if queue.is_empty() && turn.next_turn_at.is_none_or(|wake| wake > self.now) {
                 return;
             }
             while let Some(sent) = queue.pop_front() {
                 let outcome = self.write(&sent);
                 let mut more = Turn::default();
-                self.engine.answer(sent.ticket, outcome, self.now, &mut more);
+                self.engine.complete_write(sent.id, outcome, self.now, &mut more);
                 queue.extend(more.writes);
             }
         }
@@ -282,7 +282,7 @@ impl Bench {
         self.engine.reach(self.store.snapshot().revision());
     }
 
-    fn write(&mut self, sent: &Sent) -> Outcome {
+    fn write(&mut self, sent: &WriteRequest) -> Outcome {
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
         let outcome = match loop_writes::prepare(
             sent,
@@ -295,8 +295,8 @@ impl Bench {
             }
         };
         self.writes += 1;
-        assert!(!matches!(outcome, Outcome::Refused(_)), "{sent:?}: {outcome:?}");
-        let is_binding = matches!(&sent.write, Write::Post { part: "binding", .. });
+        assert!(!matches!(outcome, Outcome::Rejected(_)), "{sent:?}: {outcome:?}");
+        let is_binding = matches!(&sent.write, Write::Post { subresource: "binding", .. });
         self.bound += usize::from(is_binding && matches!(outcome, Outcome::Done { .. }));
         outcome
     }

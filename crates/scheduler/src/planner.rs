@@ -79,16 +79,16 @@ impl Planner for Scheduler {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 10] = [
-            Watch::via("nodes", enqueue),
-            Watch::via("pods", enqueue_for_pod),
-            Watch::via("persistentvolumes", enqueue),
-            Watch::via("persistentvolumeclaims", enqueue),
-            Watch::via("storageclasses.storage.k8s.io", enqueue),
-            Watch::via("csinodes.storage.k8s.io", enqueue),
-            Watch::via("csidrivers.storage.k8s.io", enqueue),
-            Watch::via("csistoragecapacities.storage.k8s.io", enqueue),
-            Watch::via("resourceclaims.resource.k8s.io", enqueue),
-            Watch::via("volumeattachments.storage.k8s.io", enqueue_on_delete),
+            Watch::mapped("nodes", enqueue),
+            Watch::mapped("pods", enqueue_for_pod),
+            Watch::mapped("persistentvolumes", enqueue),
+            Watch::mapped("persistentvolumeclaims", enqueue),
+            Watch::mapped("storageclasses.storage.k8s.io", enqueue),
+            Watch::mapped("csinodes.storage.k8s.io", enqueue),
+            Watch::mapped("csidrivers.storage.k8s.io", enqueue),
+            Watch::mapped("csistoragecapacities.storage.k8s.io", enqueue),
+            Watch::mapped("resourceclaims.resource.k8s.io", enqueue),
+            Watch::mapped("volumeattachments.storage.k8s.io", enqueue_on_delete),
         ];
         &WATCHES
     }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Value, value};
 use setpoint_reconcile::Engine;
-use setpoint_reconcile::stats::{LAG_BOUNDS, Stats};
+use setpoint_reconcile::stats::{ControllerStats, LAG_BOUNDS};
 
 use crate::metrics::{MetricType, Text};
 
 /// A counter of the loop: its name, help text and value.
-type Counter = (&'static str, &'static str, fn(&Stats) -> u64);
+type Counter = (&'static str, &'static str, fn(&ControllerStats) -> u64);
 
 const COUNTERS: [Counter; 10] = [
     ("setpoint_loop_plans_total", "Keys that were planned.", |stats| stats.plans),
@@ -24,7 +24,7 @@ const COUNTERS: [Counter; 10] = [
     (
         "setpoint_loop_cut_plans_total",
         "Plans that left writes for the next plan of their key, because of their bound.",
-        |stats| stats.cut_plans,
+        |stats| stats.truncated_plans,
     ),
     ("setpoint_loop_resync_gaps_total", "Gaps that only the resync found.", |stats| stats.resync_gaps),
 ];
@@ -38,7 +38,7 @@ pub fn write_metrics(engine: &Engine, text: &mut Text) {
     let family = "setpoint_loop_depth_max";
     text.family(family, MetricType::Gauge, "Keys that waited at once, at the most, since the start.");
     for (name, _, stats) in engine.stats() {
-        text.sample(family, &[("name", name)], stats.waiting_max);
+        text.sample(family, &[("name", name)], stats.peak_queue_depth);
     }
     for (family, help, count) in COUNTERS {
         text.family(family, MetricType::Counter, help);
@@ -73,7 +73,7 @@ pub fn controllers(engine: &Engine) -> Value {
         value!({
             "name": (name),
             "waiting": (number(depth as u64)),
-            "waitingMax": (number(stats.waiting_max as u64)),
+            "waitingMax": (number(stats.peak_queue_depth as u64)),
             "plans": (number(stats.plans)),
             "quiet": (number(stats.quiet)),
             "writes": (number(stats.writes)),
@@ -82,7 +82,7 @@ pub fn controllers(engine: &Engine) -> Value {
             "failures": (number(stats.failures)),
             "retries": (number(stats.retries)),
             "panics": (number(stats.panics)),
-            "cutPlans": (number(stats.cut_plans)),
+            "cutPlans": (number(stats.truncated_plans)),
             "resyncGaps": (number(stats.resync_gaps)),
             "lagSecondsP99": (p99),
         })

@@ -14,8 +14,8 @@ use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
-use setpoint_reconcile::plan::Sort;
-use setpoint_reconcile::{Outcome, Refusal, Sent, Write};
+use setpoint_reconcile::plan::MergePatchType;
+use setpoint_reconcile::{Outcome, Write, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, Committed, Proposal, Record, Refusal as Refused};
 
 use crate::codec;
@@ -38,7 +38,7 @@ pub enum Prepared {
 
 /// Decides a write of the loop.
 #[must_use]
-pub fn prepare(sent: &Sent, context: &RequestContext<'_>) -> Prepared {
+pub fn prepare(sent: &WriteRequest, context: &RequestContext<'_>) -> Prepared {
     match decide(sent, context) {
         Ok(Step::Commit(proposal) | Step::Remove(proposal, _)) => {
             let name = proposal.writes().next().map(|write| write.key.name().into()).unwrap_or_default();
@@ -59,20 +59,20 @@ pub fn outcome(committed: Result<Committed, CommitError>, name: Box<str>) -> Out
     match committed {
         Ok(committed) => Outcome::Done { revision: committed.revision, name },
         Err(CommitError::Refused(Refused::Conflict(_))) => Outcome::Conflict,
-        Err(error) => Outcome::Refused(Refusal {
+        Err(error) => Outcome::Rejected(WriteRejection {
             reason: Reason::InternalError.as_str().to_owned(),
             message: error.to_string(),
         }),
     }
 }
 
-fn decide(sent: &Sent, context: &RequestContext<'_>) -> Result<Step, Status> {
+fn decide(sent: &WriteRequest, context: &RequestContext<'_>) -> Result<Step, Status> {
     let user = sent.user.to_string();
     let writer = Writer {
         identity: Identity { groups: groups(&user), user },
         manager: sent.manager.to_owned(),
         dry_run: false,
-        reconciler: sent.by.to_string(),
+        reconciler: sent.reconciler.to_string(),
     };
     let resource = sent.write.resource();
     let resource_type = resource_types::storage_type(resource)
@@ -81,9 +81,11 @@ fn decide(sent: &Sent, context: &RequestContext<'_>) -> Result<Step, Status> {
         Write::Create { namespace, object, .. } => {
             make(resource_type, namespace, object.clone(), &writer, context)
         }
-        Write::Tell(news) => event_templates::create(resource_type, news, &writer, context)
-            .unwrap_or_else(|| make(resource_type, news.namespace(), news.to_value(), &writer, context)),
-        Write::Patch { key, part, sort, patch, uid, revision } => {
+        Write::CreateEvent(new_event) => event_templates::create(resource_type, new_event, &writer, context)
+            .unwrap_or_else(|| {
+                make(resource_type, new_event.namespace(), new_event.to_value(), &writer, context)
+            }),
+        Write::Patch { key, subresource: part, patch_type, patch, uid, revision } => {
             let record = find(resource_type, key, context)?;
             let subresource = subresource(part)?;
             let is_closed = subresource == Subresource::Status && patch.get("spec").is_none();
@@ -93,18 +95,18 @@ fn decide(sent: &Sent, context: &RequestContext<'_>) -> Result<Step, Status> {
             {
                 return Err(changed(resource_type, key));
             }
-            let sort = match sort {
-                Sort::Merge => PatchType::Merge,
-                Sort::Strategic => PatchType::Strategic,
+            let patch_type = match patch_type {
+                MergePatchType::Merge => PatchType::Merge,
+                MergePatchType::Strategic => PatchType::Strategic,
             };
-            let patched = sort
+            let patched = patch_type
                 .apply(patch, live.clone(), resource_type.stored_schema)
                 .map_err(|error| error.to_status())?;
             let desired = DesiredObject::new(typed_where(resource_type, patched, patch)?);
             Ok(update::update_live(resource_type, subresource, desired, (&record, live), &writer, context)?
                 .step)
         }
-        Write::Apply { key, part, config, uid } => {
+        Write::Apply { key, subresource: part, config, uid } => {
             let record = find(resource_type, key, context)?;
             if **uid != *metadata::text(&codec::closed(resource_type, &record), "uid") {
                 return Err(changed(resource_type, key));
@@ -116,7 +118,7 @@ fn decide(sent: &Sent, context: &RequestContext<'_>) -> Result<Step, Status> {
             let config = Configuration { object: &object, force: true, name: key.name(), namespace };
             Ok(apply(resource_type, subresource(part)?, config, Some(&record), &writer, context)?.step)
         }
-        Write::Delete { key, uid, revision, propagation, grace } => {
+        Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
             let record = find(resource_type, key, context)?;
             let mut preconditions = Map::new();
             if let Some(uid) = uid {
@@ -132,7 +134,9 @@ fn decide(sent: &Sent, context: &RequestContext<'_>) -> Result<Step, Status> {
             let options = Value::Map(options);
             delete::delete(resource_type, &record, &DeleteOptions::from_value(&options), &writer, context)
         }
-        Write::Post { key, part, object } => post(resource_type, key, part, object, &writer, context),
+        Write::Post { key, subresource: part, object } => {
+            post(resource_type, key, part, object, &writer, context)
+        }
     }
 }
 
@@ -221,12 +225,12 @@ fn find(resource_type: &ResourceType, key: &Key, context: &RequestContext<'_>) -
 }
 
 fn refused(write: &Write, status: &Status) -> Outcome {
-    let creates = matches!(write, Write::Create { .. } | Write::Tell(_));
+    let creates = matches!(write, Write::Create { .. } | Write::CreateEvent(_));
     match status.reason {
         // A missing namespace is no reason to plan again at once.
         Reason::NotFound if !creates => Outcome::Gone,
         Reason::Conflict | Reason::AlreadyExists => Outcome::Conflict,
-        _ => Outcome::Refused(Refusal {
+        _ => Outcome::Rejected(WriteRejection {
             reason: status.reason.as_str().to_owned(),
             message: status.message.to_string(),
         }),

@@ -15,7 +15,7 @@ use harness::{MAPS, SystemClock};
 use http::Method;
 use setpoint_api::{Clock, Key, Time, Value, json, value};
 use setpoint_pki::certs::Pki;
-use setpoint_reconcile::{Ask, Engine, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Engine, Plan, Planner, Query, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use setpoint_server::api::{Api, service};
@@ -122,7 +122,7 @@ impl Planner for Copier {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        const WATCHES: [Watch; 1] = [Watch::primary("configmaps")];
         &WATCHES
     }
 
@@ -193,7 +193,7 @@ impl Planner for Querier {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        const WATCHES: [Watch; 1] = [Watch::primary("configmaps")];
         &WATCHES
     }
 
@@ -214,13 +214,13 @@ impl Planner for Querier {
                         "key": "k", "text": "t", "type": "Resource", "name": "cpu", "namespace": "default",
                         "selector": "app in (a, b)", "request": (REQUEST),
                     });
-                    plan.asks.push(Ask { whom: target, id: target.to_owned(), question });
+                    plan.queries.push(Query { target, id: target.to_owned(), question });
                     continue;
                 }
             };
             data.make_map().insert(target, answer);
         }
-        if plan.asks.is_empty() {
+        if plan.queries.is_empty() {
             let map = value!({"metadata": {"name": "answers"}, "data": (data)});
             plan.stage([Write::create("configmaps", "default", map).into()]);
         }

@@ -14,7 +14,7 @@ use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Time, Value, json, value};
 use setpoint_reconcile::{
-    Ask, Controller, Engine, Index, Jump, Observed, Outcome, Seed, Sent, Ticket, Turn, Write,
+    Controller, Engine, Index, Jump, ObservedChange, Outcome, Query, Seed, Turn, Write, WriteId, WriteRequest,
 };
 use setpoint_runtime::objects;
 use setpoint_server::codec;
@@ -50,7 +50,7 @@ pub struct Cluster {
     /// Writes in order, to print with a failure.
     pub history: Vec<String>,
     /// Queries of controllers without an answer: see [`Cluster::reply`].
-    pub asks: Vec<(&'static str, Key, Ask)>,
+    pub queries: Vec<(&'static str, Key, Query)>,
     /// `false` to keep no history, for campaigns of many seeds.
     pub keeps_history: bool,
     /// User name of writes that are not the loop's.
@@ -63,7 +63,7 @@ pub struct Cluster {
     /// Resources that the loop watches; empty for all.
     watched: &'static [&'static str],
     watches: Vec<ResourceWatch>,
-    outbox: VecDeque<Sent>,
+    outbox: VecDeque<WriteRequest>,
 }
 
 /// Origin of a commit of a loop.
@@ -81,8 +81,8 @@ pub struct ParkedLoop {
     controllers: Controllers,
     watched: &'static [&'static str],
     watches: Vec<ResourceWatch>,
-    outbox: VecDeque<Sent>,
-    asks: Vec<(&'static str, Key, Ask)>,
+    outbox: VecDeque<WriteRequest>,
+    queries: Vec<(&'static str, Key, Query)>,
 }
 
 impl ParkedLoop {
@@ -98,7 +98,7 @@ struct ResourceWatch {
     /// `None` while the watch is broken and needs a list.
     cursor: Option<Cursor>,
     /// Last events, for repeated delivery.
-    delivered: VecDeque<Observed>,
+    delivered: VecDeque<ObservedChange>,
 }
 
 /// Events that a watch keeps for repeated delivery.
@@ -127,7 +127,7 @@ impl Cluster {
             now: Time::from_seconds(1_800_000_000),
             rng: Rng::with_seed(seed),
             history: Vec::new(),
-            asks: Vec::new(),
+            queries: Vec::new(),
             keeps_history: true,
             user: "user",
             acknowledged: Revision::ZERO,
@@ -176,7 +176,7 @@ impl Cluster {
 
     /// Delivers some of the last events again, in random order.
     pub fn repeat_events(&mut self) {
-        let mut events: Vec<Observed> =
+        let mut events: Vec<ObservedChange> =
             self.watches.iter().flat_map(|watch| watch.delivered.iter().cloned()).collect();
         self.rng.shuffle(&mut events);
         events.truncate(self.rng.usize(..=events.len()));
@@ -243,7 +243,7 @@ impl Cluster {
         let (list, indexes) = (self.controllers)();
         self.engine = Engine::new(list, world_config(indexes));
         self.outbox.clear();
-        self.asks.clear();
+        self.queries.clear();
         self.watches.clear();
     }
 
@@ -252,8 +252,8 @@ impl Cluster {
     pub fn new_parked_loop(controllers: Controllers, watched: &'static [&'static str]) -> ParkedLoop {
         let (list, indexes) = controllers();
         let engine = Engine::new(list, world_config(indexes));
-        let (watches, outbox, asks) = (Vec::new(), VecDeque::new(), Vec::new());
-        ParkedLoop { engine, controllers, watched, watches, outbox, asks }
+        let (watches, outbox, queries) = (Vec::new(), VecDeque::new(), Vec::new());
+        ParkedLoop { engine, controllers, watched, watches, outbox, queries }
     }
 
     /// Exchanges the running loop with a parked one.
@@ -263,7 +263,7 @@ impl Cluster {
         std::mem::swap(&mut self.watched, &mut other.watched);
         std::mem::swap(&mut self.watches, &mut other.watches);
         std::mem::swap(&mut self.outbox, &mut other.outbox);
-        std::mem::swap(&mut self.asks, &mut other.asks);
+        std::mem::swap(&mut self.queries, &mut other.queries);
     }
 
     /// Sets the clock and notifies the loop.
@@ -295,8 +295,8 @@ impl Cluster {
     pub fn plan(&mut self) -> Option<Time> {
         let turn = self.engine.turn(self.now, Seed(self.rng.u64(..)));
         self.outbox.extend(turn.writes);
-        self.asks.extend(turn.asks);
-        turn.wake
+        self.queries.extend(turn.queries);
+        turn.next_turn_at
     }
 
     /// Queues the writes of a turn, for tests that run the turn themselves in order to answer its queries.
@@ -305,24 +305,24 @@ impl Cluster {
     }
 
     /// Answers all queries of controllers. Returns their number.
-    pub fn reply(&mut self, answer: impl Fn(&Ask) -> Result<Value, String>) -> usize {
-        let asks = std::mem::take(&mut self.asks);
-        for (name, key, ask) in &asks {
-            self.engine.reply(name, key, &ask.id, answer(ask), self.now);
+    pub fn reply(&mut self, answer: impl Fn(&Query) -> Result<Value, String>) -> usize {
+        let queries = std::mem::take(&mut self.queries);
+        for (name, key, query) in &queries {
+            self.engine.answer_query(name, key, &query.id, answer(query), self.now);
         }
-        asks.len()
+        queries.len()
     }
 
     /// Performs the next planned write. Returns `false` if there is none.
     pub fn perform(&mut self) -> bool {
         let Some(sent) = self.outbox.pop_front() else { return false };
         let outcome = self.write(&sent);
-        self.answer(sent.ticket, outcome);
+        self.answer(sent.id, outcome);
         true
     }
 
     /// Performs the first planned write that matches. Returns `false` if there is none.
-    pub fn perform_first(&mut self, is: impl Fn(&Sent) -> bool) -> bool {
+    pub fn perform_first(&mut self, is: impl Fn(&WriteRequest) -> bool) -> bool {
         let Some(at) = self.outbox.iter().position(is) else { return false };
         let Some(sent) = self.outbox.remove(at) else { return false };
         self.outbox.push_front(sent);
@@ -330,7 +330,7 @@ impl Cluster {
     }
 
     /// Loses the first planned write that matches before it arrives. Returns `false` if there is none.
-    pub fn lose_first(&mut self, is: impl Fn(&Sent) -> bool) -> bool {
+    pub fn lose_first(&mut self, is: impl Fn(&WriteRequest) -> bool) -> bool {
         let Some(at) = self.outbox.iter().position(is) else { return false };
         let Some(sent) = self.outbox.remove(at) else { return false };
         self.outbox.push_front(sent);
@@ -339,12 +339,12 @@ impl Cluster {
     }
 
     /// Takes the planned writes, as if they were in flight.
-    pub fn take_writes(&mut self) -> Vec<Sent> {
+    pub fn take_writes(&mut self) -> Vec<WriteRequest> {
         self.outbox.drain(..).collect()
     }
 
     /// Performs a write that was in flight when its loop stopped. Returns `true` if it succeeded.
-    pub fn deliver_late(&mut self, sent: &Sent) -> bool {
+    pub fn deliver_late(&mut self, sent: &WriteRequest) -> bool {
         let Outcome::Done { revision, .. } = self.write(sent) else { return false };
         // A write without effect is not committed: its revision is that of an older commit.
         if let Some(origin) = self.origins.get_mut(&revision) {
@@ -362,7 +362,7 @@ impl Cluster {
 
     /// Next planned write.
     #[must_use]
-    pub fn next_write(&self) -> Option<&Sent> {
+    pub fn next_write(&self) -> Option<&WriteRequest> {
         self.outbox.front()
     }
 
@@ -378,17 +378,17 @@ impl Cluster {
     pub fn lose_write(&mut self) {
         if let Some(sent) = self.outbox.pop_front() {
             let by = self.store.snapshot().revision();
-            self.answer(sent.ticket, Outcome::Lost { by });
+            self.answer(sent.id, Outcome::Lost { by });
         }
     }
 
-    fn answer(&mut self, ticket: Ticket, outcome: Outcome) {
+    fn answer(&mut self, ticket: WriteId, outcome: Outcome) {
         let mut turn = Turn::default();
-        self.engine.answer(ticket, outcome, self.now, &mut turn);
+        self.engine.complete_write(ticket, outcome, self.now, &mut turn);
         self.outbox.extend(turn.writes);
     }
 
-    fn write(&mut self, sent: &Sent) -> Outcome {
+    fn write(&mut self, sent: &WriteRequest) -> Outcome {
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         let outcome = match loop_writes::prepare(
@@ -413,16 +413,16 @@ impl Cluster {
         Ok(committed)
     }
 
-    fn record_history(&mut self, sent: &Sent, outcome: &Outcome) {
+    fn record_history(&mut self, sent: &WriteRequest, outcome: &Outcome) {
         let what = match &sent.write {
             Write::Create { resource, .. } => resource.to_string(),
-            Write::Tell(news) => news.event.to_string(),
+            Write::CreateEvent(new_event) => new_event.key.to_string(),
             Write::Patch { key, patch, .. } | Write::Apply { key, config: patch, .. } => {
                 format!("{key} {}", json::to_text(patch))
             }
             Write::Delete { key, .. } | Write::Post { key, .. } => key.to_string(),
         };
-        let (by, verb, seen) = (&sent.by, sent.write.verb(), sent.seen);
+        let (by, verb, seen) = (&sent.reconciler, sent.write.verb(), sent.seen);
         self.history.push(format!("{by}, seen {seen}: {verb} {what}: {outcome:?}"));
     }
 

@@ -146,7 +146,7 @@ fn random_step(cluster: &mut Cluster, scenario: &dyn Scenario) -> &'static str {
             "repeated events"
         }
         97..99 => {
-            cluster.engine.forget();
+            cluster.engine.drop_soft_state();
             "lost memos"
         }
         _ => {

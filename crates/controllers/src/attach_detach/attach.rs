@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Time, value};
-use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::{Act, Note, Object, Plan, View, WorldReader, Write};
+use setpoint_reconcile::plan::InvolvedObject;
+use setpoint_reconcile::{Action, EventRecord, Object, Plan, View, WorldReader, Write};
 use setpoint_views::persistent_volume::Csi;
 use setpoint_views::volume_attachment::VolumeAttachment;
 
@@ -30,7 +30,7 @@ pub(super) fn plan(csi: &Csi, world: &WorldReader<'_>, memory: &Memory, now: Tim
     }
     let mut taken = Taken::default();
     nodes_of(csi, world).for_each(|node| taken.add(node, &by_node));
-    let mut acts: Vec<Act> = Vec::new();
+    let mut acts: Vec<Action> = Vec::new();
     let mut notes = Vec::new();
     for node in nodes {
         let here = &by_node[node];
@@ -42,14 +42,14 @@ pub(super) fn plan(csi: &Csi, world: &WorldReader<'_>, memory: &Memory, now: Tim
             notes.extend(here.iter().map(|user| waits(user, &taken)));
         } else if world.find("nodes", "", node).is_none() {
             // A node may become visible after the pods on it.
-            plan.look_again_at(now.after(horizon::SOON * 100));
+            plan.requeue_at(now.after(horizon::SOON * 100));
         } else {
             acts.push(attach(&name, csi, user));
             taken.add(node, &by_node);
         }
     }
     plan.stage(acts);
-    plan.notes = said::news(&notes, &memory.said);
+    plan.events = said::news(&notes, &memory.said);
     plan.memo.said = notes;
     plan
 }
@@ -86,7 +86,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-fn attach(name: &str, csi: &Csi, user: &User<'_>) -> Act {
+fn attach(name: &str, csi: &Csi, user: &User<'_>) -> Action {
     let attachment = value!({
         "metadata": {"name": (name)},
         "spec": {
@@ -96,21 +96,21 @@ fn attach(name: &str, csi: &Csi, user: &User<'_>) -> Act {
         },
     });
     let failed = message("AttachVolume.Attach failed", user, ": {error}");
-    let act = Act::from(Write::create(VolumeAttachment::RESOURCE, "", attachment));
-    act.on_failed(Subject::of(user.pod, "v1", "Pod").warning("FailedAttachVolume", failed))
+    let act = Action::from(Write::create(VolumeAttachment::RESOURCE, "", attachment));
+    act.on_failed(InvolvedObject::new(user.pod, "v1", "Pod").warning("FailedAttachVolume", failed))
 }
 
 /// Event for a pod whose volume could not be attached.
-fn failure(user: &User<'_>, object: &Object, attachment: &VolumeAttachment) -> Option<Note> {
+fn failure(user: &User<'_>, object: &Object, attachment: &VolumeAttachment) -> Option<EventRecord> {
     let error = attachment.status.attach_error.as_ref().filter(|_| !attachment.status.attached)?;
     let why = if object.meta().is_deleted() { "volume attachment is being deleted" } else { &error.message };
     let message = message("AttachVolume.Attach failed", user, &format!(": {why}"));
-    Some(Subject::of(user.pod, "v1", "Pod").warning("FailedAttachVolume", message))
+    Some(InvolvedObject::new(user.pod, "v1", "Pod").warning("FailedAttachVolume", message))
 }
 
 /// Event for a pod whose single-node volume is on another node. Users who can see pods of one namespace need
 /// not be allowed to see those of others, so only pods of the same namespace are named.
-fn waits(user: &User<'_>, taken: &Taken<'_>) -> Note {
+fn waits(user: &User<'_>, taken: &Taken<'_>) -> EventRecord {
     let (near, names) = taken.by_namespace.get(&*user.pod.meta().namespace).cloned().unwrap_or_default();
     let mut shown = names.join(", ");
     if near > names.len() {
@@ -127,7 +127,7 @@ fn waits(user: &User<'_>, taken: &Taken<'_>) -> Note {
         }
     };
     let message = message("Waiting for detach", user, &why);
-    Subject::of(user.pod, "v1", "Pod").warning("FailedAttachVolume", message)
+    InvolvedObject::new(user.pod, "v1", "Pod").warning("FailedAttachVolume", message)
 }
 
 /// Message of an attach or detach Event, as upstream formats it.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use setpoint_api::{Key, Time, value};
-use setpoint_reconcile::plan::{Subject, value_of};
-use setpoint_reconcile::{Act, Object, Plan, View, WorldReader, Write};
+use setpoint_reconcile::plan::{InvolvedObject, value_of};
+use setpoint_reconcile::{Action, Object, Plan, View, WorldReader, Write};
 use setpoint_views::node::{AttachedVolume, Node, NodeStatus};
 use setpoint_views::persistent_volume::{Csi, PersistentVolume};
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
@@ -51,7 +51,7 @@ pub(super) fn plan(key: &Key, world: &WorldReader<'_>, memory: &Memory, now: Tim
     let listed: BTreeSet<String> = reported.iter().map(|volume| volume.name.clone()).collect();
     let in_use: BTreeSet<&str> =
         status.into_iter().flat_map(|status| &status.volumes_in_use).map(String::as_str).collect();
-    let (mut leaving, mut left): (Vec<Act>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
+    let (mut leaving, mut left): (Vec<Action>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
     for one in all.iter().filter(|one| !one.object.meta().is_deleted()) {
         if !one.users.is_empty() {
             report(&mut reported, &listed, one, node.is_some(), &mut plan);
@@ -62,7 +62,7 @@ pub(super) fn plan(key: &Key, world: &WorldReader<'_>, memory: &Memory, now: Tim
                 leaving.push(Write::delete(one.object).into());
             }
         } else {
-            plan.look_again_at(now.after(horizon::SOON));
+            plan.requeue_at(now.after(horizon::SOON));
         }
     }
     reported.retain(|volume| !left.contains(&*volume.name));
@@ -70,7 +70,7 @@ pub(super) fn plan(key: &Key, world: &WorldReader<'_>, memory: &Memory, now: Tim
         && view.status.volumes_attached != reported
     {
         let list = (!reported.is_empty()).then(|| value_of(&reported));
-        plan.stage([Act::from(Write::status(object, value!({"volumesAttached": (list)})))]);
+        plan.stage([Action::from(Write::status(object, value!({"volumesAttached": (list)})))]);
     }
     plan.stage(leaving);
     plan
@@ -139,9 +139,9 @@ fn report(
         return;
     }
     reported.push(AttachedVolume { name: name.clone(), device_path: String::new() });
-    plan.notes.extend(one.users.iter().map(|user| {
+    plan.events.extend(one.users.iter().map(|user| {
         let message = message("AttachVolume.Attach succeeded", user, "");
-        Subject::of(user.pod, "v1", "Pod").normal("SuccessfulAttachVolume", message)
+        InvolvedObject::new(user.pod, "v1", "Pod").normal("SuccessfulAttachVolume", message)
     }));
 }
 
@@ -176,7 +176,7 @@ fn may_leave(
     }
     plan.memo.unwanted.insert(name.clone(), since);
     if !works {
-        plan.look_again_at(end);
+        plan.requeue_at(end);
     }
     false
 }

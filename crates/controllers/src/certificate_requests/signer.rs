@@ -2,7 +2,7 @@
 
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Ask, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Plan, Planner, Query, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::certificate_signing_request::CertificateSigningRequest;
 use setpoint_views::{Condition, condition};
 
@@ -64,7 +64,7 @@ impl Planner for RequestSigner {
                     "usages": (spec.usages.clone()),
                     "expirationSeconds": (spec.expiration_seconds),
                 });
-                plan.asks.push(Ask { whom: "sign", id, question });
+                plan.queries.push(Query { target: "sign", id, question });
             }
         }
         plan
@@ -102,7 +102,7 @@ mod tests {
         Cluster::new(controllers, 7)
     }
 
-    fn ask(cluster: &mut Cluster, signer: &str, usage: &str) {
+    fn query(cluster: &mut Cluster, signer: &str, usage: &str) {
         let spec = value!({
             "signerName": (signer), "request": (testing::REQUEST), "usages": [(usage)], "expirationSeconds": 3600,
         });
@@ -120,8 +120,8 @@ mod tests {
         let mut asked = Vec::new();
         loop {
             cluster.settle();
-            asked.extend(cluster.asks.iter().map(|(_, _, ask)| ask.question.clone()));
-            let now = cluster.reply(|ask| match ask.whom {
+            asked.extend(cluster.queries.iter().map(|(_, _, query)| query.question.clone()));
+            let now = cluster.reply(|query| match query.target {
                 "sign" => signed.clone(),
                 _ => Ok(value!({"commonName": "ann", "organizations": []})),
             });
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn approved_request_is_signed() {
         let mut cluster = cluster();
-        ask(&mut cluster, CLIENT, "client auth");
+        query(&mut cluster, CLIENT, "client auth");
         assert!(answer(&mut cluster, &Ok(CERTIFICATE.into())).is_empty(), "signed before it was approved");
         decide(&mut cluster, "Approved");
         let asked = answer(&mut cluster, &Ok(CERTIFICATE.into()));
@@ -153,7 +153,7 @@ mod tests {
     fn denied_requests_and_those_of_other_signers_are_left_alone() {
         for (signer, decision) in [(CLIENT, "Denied"), ("example.org/s", "Approved")] {
             let mut cluster = cluster();
-            ask(&mut cluster, signer, "client auth");
+            query(&mut cluster, signer, "client auth");
             decide(&mut cluster, decision);
             assert!(answer(&mut cluster, &Ok(CERTIFICATE.into())).is_empty(), "{signer}");
             assert_eq!(status(&cluster).str_at(&["certificate"]), "");
@@ -168,7 +168,7 @@ mod tests {
             (SERVING, "subject organization is not system:nodes"),
         ] {
             let mut cluster = cluster();
-            ask(&mut cluster, signer, "server auth");
+            query(&mut cluster, signer, "server auth");
             decide(&mut cluster, "Approved");
             assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 1, "nothing is signed");
             let status = status(&cluster);
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn failed_signing_query_is_repeated_until_it_succeeds() {
         let mut cluster = cluster();
-        ask(&mut cluster, CLIENT, "client auth");
+        query(&mut cluster, CLIENT, "client auth");
         decide(&mut cluster, "Approved");
         assert_eq!(answer(&mut cluster, &Err("no key".to_owned())).len(), 2);
         for _ in 0..20 {
@@ -199,11 +199,11 @@ mod tests {
     #[test]
     fn signed_certificate_survives_a_conflict_and_a_crash() {
         let mut cluster = cluster();
-        ask(&mut cluster, CLIENT, "client auth");
+        query(&mut cluster, CLIENT, "client auth");
         decide(&mut cluster, "Approved");
         cluster.settle();
         cluster.crash();
-        cluster.asks.clear();
+        cluster.queries.clear();
         assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 2, "queried again after a crash");
         assert_eq!(status(&cluster).str_at(&["certificate"]), CERTIFICATE);
     }

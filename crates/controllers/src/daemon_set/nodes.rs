@@ -190,17 +190,17 @@ fn without_finished<'a>(
             "Failed" => {
                 let (last, wait) = memo.get(node).copied().unwrap_or_default();
                 if rollout.now.since(last) < wait {
-                    plan.look_again_at(last.after(wait));
+                    plan.requeue_at(last.after(wait));
                     continue;
                 }
                 memo.insert(node.to_owned(), (rollout.now, (wait * 2).clamp(BACKOFF_MIN, BACKOFF_MAX)));
                 let message = format!("Found failed daemon pod {}, will try to kill it", what());
-                plan.notes.push(subject.warning("FailedDaemonPod", message));
+                plan.events.push(subject.warning("FailedDaemonPod", message));
                 steps.deletions.push(object);
             }
             "Succeeded" => {
                 let message = format!("Found succeeded daemon pod {}, will try to delete it", what());
-                plan.notes.push(subject.normal("SucceededDaemonPod", message));
+                plan.events.push(subject.normal("SucceededDaemonPod", message));
                 steps.deletions.push(object);
             }
             _ => running.push((*object, *pod)),

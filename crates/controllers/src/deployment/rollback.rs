@@ -1,7 +1,7 @@
 //! Rollback by the deprecated annotation. Current clients write the earlier template themselves.
 
 use setpoint_api::{Value, value};
-use setpoint_reconcile::{Act, Object, Plan, Write};
+use setpoint_reconcile::{Action, Object, Plan, Write};
 
 use super::sets::{HASH, Sets, copied, is_same_template};
 
@@ -21,7 +21,7 @@ pub(super) fn roll_back(plan: &mut Plan, sets: &Sets<'_>, revision: i64) {
     let mut annotations = Value::map();
     annotations.make_map().insert(ANNOTATION, Value::Null);
     let wish_gone = value!({"metadata": {"annotations": (annotations)}});
-    let write = |patch: Value| Act::from(Write::merge(sets.owner.object, "", patch).strategic());
+    let write = |patch: Value| Action::from(Write::merge(sets.owner.object, "", patch).strategic());
 
     let revision = if revision == 0 { last(sets) } else { Some(revision) };
     let Some(revision) = revision else {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::{Map, Value, value};
-use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::{Act, Object, Write};
+use setpoint_reconcile::plan::InvolvedObject;
+use setpoint_reconcile::{Action, Object, Write};
 use setpoint_views::deployment::Deployment;
 use setpoint_views::replica_set::ReplicaSet;
 
@@ -92,7 +92,7 @@ impl<'a> Member<'a> {
     }
 
     /// Patch from the current to the desired state; `None` if they are equal.
-    fn patch(&self, about: &Subject) -> Option<Act> {
+    fn patch(&self, about: &InvolvedObject) -> Option<Action> {
         let (from, to) = (self.set.spec.replicas, self.replicas);
         let mut patch = Value::map();
         if !self.notes.is_empty() {
@@ -105,7 +105,7 @@ impl<'a> Member<'a> {
         if self.min_ready_seconds != self.set.spec.min_ready_seconds {
             patch.ensure_map("spec").insert("minReadySeconds", self.min_ready_seconds);
         }
-        let act = (!patch.is_empty()).then(|| Act::from(Write::merge(self.object, "", patch)))?;
+        let act = (!patch.is_empty()).then(|| Action::from(Write::merge(self.object, "", patch)))?;
         if from == to {
             return Some(act);
         }
@@ -113,7 +113,7 @@ impl<'a> Member<'a> {
     }
 }
 
-fn scaled(about: &Subject, name: &str, from: i64, to: i64) -> setpoint_reconcile::plan::Note {
+fn scaled(about: &InvolvedObject, name: &str, from: i64, to: i64) -> setpoint_reconcile::plan::EventRecord {
     let way = if from < to { "up" } else { "down" };
     about.normal("ScalingReplicaSet", format!("Scaled {way} replica set {name} from {from} to {to}"))
 }
@@ -205,7 +205,7 @@ impl<'a> Sets<'a> {
     }
 
     /// Creates the new ReplicaSet.
-    pub fn create(&self, missing: Missing) -> Act {
+    pub fn create(&self, missing: Missing) -> Action {
         let Missing { name, revision, hash } = missing;
         let object = self.owner.object.value();
         let mut template = self.deployment.spec.template.0.clone();
@@ -233,7 +233,7 @@ impl<'a> Sets<'a> {
         });
         let about = self.owner.subject();
         let failed = format!("Failed to create new replica set \"{name}\": {{error}}");
-        let act = Act::from(Write::create(SETS, &self.owner.object.meta().namespace, set))
+        let act = Action::from(Write::create(SETS, &self.owner.object.meta().namespace, set))
             .on_failed(about.warning("ReplicaSetCreateError", failed));
         match self.created_size {
             0 => act,
@@ -242,13 +242,13 @@ impl<'a> Sets<'a> {
     }
 
     /// Patches to the desired states, the new set first: it only grows into room that exists already.
-    pub fn patches(&self) -> Vec<Act> {
+    pub fn patches(&self) -> Vec<Action> {
         let about = self.owner.subject();
         self.new.iter().chain(&self.old).filter_map(|member| member.patch(&about)).collect()
     }
 
     /// Deletes empty old sets beyond `revisionHistoryLimit`, lowest revision first.
-    pub fn surplus(&self) -> Vec<Act> {
+    pub fn surplus(&self) -> Vec<Action> {
         let limit = self.deployment.spec.revision_history_limit.filter(|limit| *limit != i64::from(i32::MAX));
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };
         let mut old: Vec<_> = self.old.iter().filter(|old| !old.object.meta().is_deleted()).collect();

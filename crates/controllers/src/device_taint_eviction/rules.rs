@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use setpoint_api::{Time, value};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Act, Object, Plan, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, WorldReader, Write};
 use setpoint_views::device_taint_rule::DeviceTaintRule;
 use setpoint_views::pod::Pod;
 use setpoint_views::resource_claim::{AllocatedDevice, ResourceClaim};
@@ -56,14 +56,14 @@ pub(super) fn plan(
     });
     match due {
         _ if is_same => {}
-        Some(due) if due > now => plan.look_again_at(due),
+        Some(due) if due > now => plan.requeue_at(due),
         _ => {
             let new =
                 Condition { observed_generation: Some(generation), last_transition_time: Some(now), ..new };
             let others = rule.status.conditions.iter().filter(|one| one.kind != IN_PROGRESS).cloned();
             let conditions: Vec<Condition> = others.chain([new]).collect();
             let status = value!({"conditions": (value_of(&conditions))});
-            plan.stage([Act::from(Write::status(object, status))]);
+            plan.stage([Action::from(Write::status(object, status))]);
         }
     }
     plan

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use setpoint_api::quantity::{Format, Quantity};
 use setpoint_api::{Time, Value, rfc3339, value};
-use setpoint_reconcile::Ask;
-use setpoint_reconcile::planner::Answered;
+use setpoint_reconcile::Query;
+use setpoint_reconcile::planner::QueryAnswer;
 use setpoint_views::horizontal_pod_autoscaler::{Metric, Source};
 
 use super::usage::{Crowd, Sample, Samples, Usage, milli};
@@ -34,7 +34,7 @@ pub(super) struct Fault {
 }
 
 /// Builds the query of a metric.
-pub(super) fn ask(id: String, metric: &Metric, namespace: &str, selector: &str) -> Ask {
+pub(super) fn query(id: String, metric: &Metric, namespace: &str, selector: &str) -> Query {
     let empty = Source::default();
     let source = metric.source().unwrap_or(&empty);
     let name = if source.name.is_empty() { &source.metric.name } else { &source.name };
@@ -51,13 +51,13 @@ pub(super) fn ask(id: String, metric: &Metric, namespace: &str, selector: &str) 
     if let Some(object) = &source.described_object {
         map.insert("describedObject", object.clone());
     }
-    Ask { whom: "metrics", id, question }
+    Query { target: "metrics", id, question }
 }
 
 /// Evaluates the answer of a metric. `status_replicas` is the number of pods in the status of the target.
 pub(super) fn propose(
     metric: &Metric,
-    answered: &Answered,
+    answered: &QueryAnswer,
     crowd: &Crowd<'_>,
     status_replicas: i64,
 ) -> Result<Proposal, Fault> {
@@ -91,7 +91,7 @@ pub(super) fn propose(
 fn resource(
     metric: &Metric,
     source: &Source,
-    answered: &Answered,
+    answered: &QueryAnswer,
     crowd: &Crowd<'_>,
 ) -> Result<Proposal, String> {
     let name = source.name.as_str();
@@ -140,7 +140,7 @@ fn current(resource: &str, usage: &Usage) -> Value {
     current
 }
 
-fn told_by_pods(source: &Source, answered: &Answered, crowd: &Crowd<'_>) -> Result<Proposal, String> {
+fn told_by_pods(source: &Source, answered: &QueryAnswer, crowd: &Crowd<'_>) -> Result<Proposal, String> {
     let name = &source.metric.name;
     let samples = samples(answered).map_err(|error| format!("unable to get metric {name}: {error}"))?;
     let target = quantity(source.target.average_value.as_ref()).unwrap_or(0);
@@ -152,7 +152,7 @@ fn told_by_pods(source: &Source, answered: &Answered, crowd: &Crowd<'_>) -> Resu
 
 fn about_object(
     source: &Source,
-    answered: &Answered,
+    answered: &QueryAnswer,
     crowd: &Crowd<'_>,
     status_replicas: i64,
 ) -> Result<Proposal, String> {
@@ -188,7 +188,7 @@ fn about_object(
 
 fn from_outside(
     source: &Source,
-    answered: &Answered,
+    answered: &QueryAnswer,
     crowd: &Crowd<'_>,
     status_replicas: i64,
 ) -> Result<Proposal, String> {
@@ -246,7 +246,7 @@ fn quantity(text: Option<&String>) -> Option<i64> {
 }
 
 /// Parses the samples of an answer.
-fn samples(answered: &Answered) -> Result<Samples, String> {
+fn samples(answered: &QueryAnswer) -> Result<Samples, String> {
     let answer = answered.answer.as_ref().map_err(Clone::clone)?;
     let pods = answer.get("pods").and_then(Value::as_map).into_iter().flat_map(|pods| pods.iter());
     let samples = pods.filter_map(|(name, told)| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Resource, Value, value};
-use setpoint_reconcile::{Ask, Seed};
+use setpoint_reconcile::{Query, Seed};
 use setpoint_sim::cluster::Cluster;
 
 use crate::replica_set::ReplicaSetController;
@@ -80,17 +80,17 @@ fn run_pods(cluster: &mut Cluster) {
 }
 
 /// Answers pending queries by a rule, as a shell would, and runs the loop until it is idle.
-fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Ask) -> Result<Value, String>) -> usize {
+fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Query) -> Result<Value, String>) -> usize {
     cluster.now = cluster.now.after(Duration::from_secs(15));
     let mut asked = 0;
     for _ in 0..20 {
         cluster.observe();
         let turn = cluster.engine.turn(cluster.now, Seed(1));
-        for (controller, key, ask) in &turn.asks {
+        for (controller, key, query) in &turn.queries {
             asked += 1;
-            assert_eq!((*controller, ask.whom), (NAME, "metrics"));
-            let answer = answer(cluster, ask);
-            cluster.engine.reply(controller, key, &ask.id, answer, cluster.now);
+            assert_eq!((*controller, query.target), (NAME, "metrics"));
+            let answer = answer(cluster, query);
+            cluster.engine.answer_query(controller, key, &query.id, answer, cluster.now);
         }
         cluster.send(turn);
         while cluster.perform() {}
@@ -100,7 +100,7 @@ fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Ask) -> Result<Value,
 }
 
 /// Rule: every pod uses `value` thousandths.
-fn each(value: i64) -> impl Fn(&Cluster, &Ask) -> Result<Value, String> {
+fn each(value: i64) -> impl Fn(&Cluster, &Query) -> Result<Value, String> {
     move |cluster, _| {
         let mut pods = Value::map();
         for pod in cluster.list("pods") {
@@ -244,9 +244,9 @@ fn highest_metric_wins_and_a_missing_one_prevents_scale_down() {
     let behavior = value!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}});
     let mut cluster = start(4, 1, 10, value!([(cpu(50)), (queue)]), &behavior);
     let answers = |queue: Result<i64, &'static str>, used: i64| {
-        move |cluster: &Cluster, ask: &Ask| match ask.question.str_at(&["type"]) {
+        move |cluster: &Cluster, query: &Query| match query.question.str_at(&["type"]) {
             "External" => queue.map(|length| value!({"values": [(length)]})).map_err(str::to_owned),
-            _ => each(used)(cluster, ask),
+            _ => each(used)(cluster, query),
         }
     };
     assert_eq!(round(&mut cluster, &answers(Ok(60_000), 50)), 2);
@@ -275,8 +275,8 @@ fn pods_without_metrics_are_assumed_conservatively() {
         &value!({"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}),
     );
     let only_two = |value: i64| {
-        move |cluster: &Cluster, ask: &Ask| {
-            let mut answer = each(value)(cluster, ask)?;
+        move |cluster: &Cluster, query: &Query| {
+            let mut answer = each(value)(cluster, query)?;
             let names: Vec<String> =
                 answer.get("pods").unwrap().as_map().unwrap().keys().skip(2).map(str::to_owned).collect();
             for name in names {
@@ -312,7 +312,7 @@ fn missing_answers_and_answers_after_a_crash_are_harmless() {
     cluster.crash();
     cluster.settle();
     let key = Key::namespaced(&Resource::new(RESOURCE).unwrap(), "default", "web").unwrap();
-    cluster.engine.reply(NAME, &key, "9/0", Ok(value!({"pods": {}})), cluster.now);
+    cluster.engine.answer_query(NAME, &key, "9/0", Ok(value!({"pods": {}})), cluster.now);
     cluster.settle();
     assert_eq!(replicas(&cluster), 3);
     cluster.assert_quiet();

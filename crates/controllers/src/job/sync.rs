@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Act, Object, Plan, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, WorldReader, Write};
 use setpoint_views::job::{Job, JobSpec, Uncounted};
 use setpoint_views::{Condition, condition};
 
@@ -28,7 +28,7 @@ pub(super) struct Sync<'a> {
     pub indexes: Option<IndexState>,
     pub failures: Failures,
     pub now: Time,
-    adoptions: Vec<Act>,
+    adoptions: Vec<Action>,
 }
 
 /// State of the completion indexes of an indexed Job.
@@ -72,9 +72,9 @@ impl Verdict {
 #[derive(Default)]
 pub(super) struct Work {
     /// Pods that are removed without being counted: the finalizer is removed before the pod is deleted.
-    pub removals: Vec<Act>,
-    pub deletions: Vec<Act>,
-    pub creations: Vec<Act>,
+    pub removals: Vec<Action>,
+    pub deletions: Vec<Action>,
+    pub creations: Vec<Action>,
     /// Number of pods that later plans create or delete.
     pub deferred: usize,
     /// Time at which pods that are backing off can be created.
@@ -237,9 +237,9 @@ impl<'a> Sync<'a> {
             verdict = Some(Verdict::success("CompletionsReached", message));
         }
         let tracked = self.track(verdict.as_ref());
-        plan.notes.extend(tracked.notes);
+        plan.events.extend(tracked.notes);
         if tracked.status != self.job.status {
-            let mut act = Act::from(Write::status(self.object, value_of(&tracked.status)));
+            let mut act = Action::from(Write::status(self.object, value_of(&tracked.status)));
             act.done.extend(tracked.said);
             plan.stage(self.adoptions);
             plan.stage([act]);
@@ -255,7 +255,7 @@ impl<'a> Sync<'a> {
         plan.stage(work.creations);
         for at in work.wait_until.into_iter().chain(deadline(self.job, tracked.status.start_time)) {
             if at > self.now {
-                plan.look_again_at(at);
+                plan.requeue_at(at);
             }
         }
         plan.memo = self.failures;

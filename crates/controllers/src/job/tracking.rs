@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use setpoint_api::Time;
-use setpoint_reconcile::{Act, Note, int32};
+use setpoint_reconcile::{Action, EventRecord, int32};
 use setpoint_views::job::JobStatus;
 use setpoint_views::{Condition, condition};
 
@@ -18,11 +18,11 @@ pub(super) struct Tracked {
     /// New status.
     pub status: JobStatus,
     /// Event to emit when the status is written.
-    pub said: Option<Note>,
+    pub said: Option<EventRecord>,
     /// Events to emit in any case.
-    pub notes: Vec<Note>,
+    pub notes: Vec<EventRecord>,
     /// Pods that lose their finalizer once the status is written.
-    pub counted: Vec<Act>,
+    pub counted: Vec<Action>,
 }
 
 impl Sync<'_> {
@@ -46,7 +46,7 @@ impl Sync<'_> {
 
     /// Removes the finalizer of a counted pod. A pod that is removed uncounted may have finished meanwhile;
     /// then the write conflicts, and the pod is counted.
-    fn let_go(&self, pod: &TrackedPod<'_>) -> Act {
+    fn let_go(&self, pod: &TrackedPod<'_>) -> Action {
         if pod.has_succeeded() || self.has_failed(pod) {
             pods::remove_finalizer(pod.object, TRACKING)
         } else {
@@ -76,7 +76,7 @@ impl Sync<'_> {
     }
 
     /// Sets the condition `Suspended`. A resumed Job gets a new start time.
-    fn note_rest(&self, status: &mut JobStatus) -> Option<Note> {
+    fn note_rest(&self, status: &mut JobStatus) -> Option<EventRecord> {
         let subject = self.owner.subject();
         if self.job.spec.suspend {
             let changed = ensure(status, "Suspended", "True", "JobSuspended", "Job suspended", self.now);
@@ -168,8 +168,8 @@ impl Sync<'_> {
         status: &mut JobStatus,
         verdict: &Verdict,
         is_over: bool,
-        notes: &mut Vec<Note>,
-    ) -> Option<Note> {
+        notes: &mut Vec<EventRecord>,
+    ) -> Option<EventRecord> {
         let (interim, last) =
             if verdict.is_success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
         let Verdict { reason, message, .. } = verdict;

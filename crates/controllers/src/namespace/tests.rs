@@ -153,9 +153,10 @@ fn failed_deletion_does_not_block_others() {
     let mut lost = 0;
     for _ in 0..2000 {
         cluster.observe();
-        let wake = cluster.plan();
-        let bad =
-            |sent: &setpoint_reconcile::Sent| sent.write.resource().as_str() == "leases.coordination.k8s.io";
+        let next_turn_at = cluster.plan();
+        let bad = |sent: &setpoint_reconcile::WriteRequest| {
+            sent.write.resource().as_str() == "leases.coordination.k8s.io"
+        };
         while let Some(next) = cluster.next_write() {
             if bad(next) {
                 lost += 1;
@@ -164,7 +165,7 @@ fn failed_deletion_does_not_block_others() {
                 cluster.perform();
             }
         }
-        cluster.now = wake.unwrap_or(cluster.now).max(cluster.now);
+        cluster.now = next_turn_at.unwrap_or(cluster.now).max(cluster.now);
         if lost > 10 {
             break;
         }

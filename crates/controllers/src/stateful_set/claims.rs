@@ -4,7 +4,7 @@
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::object::Owner as Reference;
-use setpoint_reconcile::{Act, Object, Write};
+use setpoint_reconcile::{Action, Object, Write};
 
 use super::Rollout;
 
@@ -36,7 +36,7 @@ pub(super) fn are_going(rollout: &Rollout<'_>, number: i64) -> bool {
 }
 
 /// Creates the missing claims of an ordinal.
-pub(super) fn missing(rollout: &Rollout<'_>, number: i64) -> Vec<Act> {
+pub(super) fn missing(rollout: &Rollout<'_>, number: i64) -> Vec<Action> {
     let missing = names(rollout, number).zip(&rollout.set.spec.volume_claim_templates);
     let missing = missing.filter(|((_, name), _)| find(rollout, name).is_none());
     let missing: Vec<_> = missing.map(|((_, name), template)| (name, template)).collect();
@@ -69,7 +69,7 @@ pub(super) fn missing(rollout: &Rollout<'_>, number: i64) -> Vec<Act> {
         let failed = format!(
             "Create Claim {name} for Pod {set}-{number} in StatefulSet {set} failed error: {{error}}"
         );
-        Act::from(Write::create(CLAIMS, &rollout.owner.object.meta().namespace, claim))
+        Action::from(Write::create(CLAIMS, &rollout.owner.object.meta().namespace, claim))
             .on_done(subject.normal("SuccessfulCreate", done))
             .on_failed(subject.warning("FailedCreate", failed))
     });
@@ -77,7 +77,7 @@ pub(super) fn missing(rollout: &Rollout<'_>, number: i64) -> Vec<Act> {
 }
 
 /// Sets the owners of a pod's claims according to the retention policy.
-pub(super) fn retain(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Vec<Act> {
+pub(super) fn retain(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Vec<Action> {
     let claims = names(rollout, number).filter_map(|(_, name)| find(rollout, &name));
     claims.filter_map(|claim| retain_one(rollout, number, pod, claim)).collect()
 }
@@ -90,7 +90,7 @@ enum Keeper {
     Pod,
 }
 
-fn retain_one(rollout: &Rollout<'_>, number: i64, pod: &Object, claim: &Object) -> Option<Act> {
+fn retain_one(rollout: &Rollout<'_>, number: i64, pod: &Object, claim: &Object) -> Option<Action> {
     let (policy, set) = (&rollout.set.spec.retention, rollout.owner.object);
     let start = rollout.set.spec.ordinals.start;
     let is_wanted = (0..rollout.set.spec.replicas).contains(&number.saturating_sub(start));

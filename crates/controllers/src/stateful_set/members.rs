@@ -8,7 +8,7 @@ use setpoint_api::Value;
 use setpoint_api::labels::Selector;
 use setpoint_api::value;
 use setpoint_reconcile::plan::PLAN_ACTIONS_MAX;
-use setpoint_reconcile::{Act, Object, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, WorldReader, Write};
 use setpoint_views::pod::Pod;
 use setpoint_views::stateful_set::StatefulSet;
 
@@ -194,7 +194,7 @@ fn keep_one(rollout: &Rollout<'_>, number: i64, pod: &Seen<'_>, steps: &mut Step
 }
 
 /// Sets the identity labels of a pod, if they are missing.
-fn name(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Option<Act> {
+fn name(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Option<Action> {
     let name = &*pod.meta().name;
     if pod.meta().labels.get(POD_NAME) == Some(name) {
         return None;

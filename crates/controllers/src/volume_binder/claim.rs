@@ -1,8 +1,8 @@
 //! PersistentVolumeClaim side of the binder: binding and provisioning.
 
 use setpoint_api::{Map, Time, Value, value};
-use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::{Act, Note, Object, Plan, WorldReader, Write};
+use setpoint_reconcile::plan::InvolvedObject;
+use setpoint_reconcile::{Action, EventRecord, Object, Plan, WorldReader, Write};
 use setpoint_views::persistent_volume::PersistentVolume;
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_views::pod::Pod;
@@ -48,8 +48,8 @@ impl<'a> Desk<'a> {
         plan
     }
 
-    fn subject(&self) -> Subject {
-        Subject::of(self.object, "v1", "PersistentVolumeClaim")
+    fn subject(&self) -> InvolvedObject {
+        InvolvedObject::new(self.object, "v1", "PersistentVolumeClaim")
     }
 
     fn volume(&self, name: &str) -> Option<Volume<'a>> {
@@ -74,11 +74,11 @@ impl<'a> Desk<'a> {
             },
         };
         if !horizon::reaches(self.world, "persistentvolumes", self.object, self.now) {
-            plan.look_again_at(self.now.after(horizon::SOON));
+            plan.requeue_at(self.now.after(horizon::SOON));
         } else if self.claim.status.phase != "Lost" {
             let act = self.unbound_status("Lost").map(|write| {
                 let (reason, message) = lost;
-                Act::from(write).on_done(self.subject().warning(reason, message))
+                Action::from(write).on_done(self.subject().warning(reason, message))
             });
             plan.stage(act);
         }
@@ -86,8 +86,8 @@ impl<'a> Desk<'a> {
 
     /// Plans a claim that names a volume: it gets that one or none.
     fn by_name(&self, plan: &mut Plan<String>, said: &str) {
-        let waits = |plan: &mut Plan<String>, note: Option<Note>| {
-            plan.stage(self.unbound_status("Pending").map(Act::from));
+        let waits = |plan: &mut Plan<String>, note: Option<EventRecord>| {
+            plan.stage(self.unbound_status("Pending").map(Action::from));
             if let Some(note) = note {
                 tell(plan, said, note);
             }
@@ -118,9 +118,9 @@ impl<'a> Desk<'a> {
         }
         if let Some(default) = self.default_class() {
             let patch = value!({"spec": {"storageClassName": (default)}});
-            return plan.stage([Act::from(Write::merge(self.object, "", patch))]);
+            return plan.stage([Action::from(Write::merge(self.object, "", patch))]);
         }
-        plan.stage(self.unbound_status("Pending").map(Act::from));
+        plan.stage(self.unbound_status("Pending").map(Action::from));
         let selected = self.object.meta().annotations.get(SELECTED_NODE);
         if waits && selected.is_none() {
             return tell(plan, said, self.waits_for());
@@ -150,7 +150,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Event of a claim that waits for its first consumer.
-    fn waits_for(&self) -> Note {
+    fn waits_for(&self) -> EventRecord {
         let meta = self.object.meta();
         let pods = self.world.by_index(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
         let waiting = pods.filter(|pod| {
@@ -218,14 +218,14 @@ impl<'a> Desk<'a> {
             meta.namespace, meta.name
         );
         let done = format!("Successfully provisioned volume {name} using {provisioner}");
-        let act = Act::from(Write::create("persistentvolumes", "", volume))
+        let act = Action::from(Write::create("persistentvolumes", "", volume))
             .on_done(self.subject().normal("ProvisioningSucceeded", done))
             .on_failed(failed(refused));
         plan.stage([act]);
     }
 
     /// Sets the provisioner annotation of the claim.
-    fn set_provisioner(&self, name: &str) -> Option<Act> {
+    fn set_provisioner(&self, name: &str) -> Option<Action> {
         let known = self.object.meta().annotations.get(STORAGE_PROVISIONER[0]);
         let patch = value!({"metadata": {"annotations": {
             "volume.kubernetes.io/storage-provisioner": (name),
@@ -239,12 +239,12 @@ impl<'a> Desk<'a> {
         let meta = self.object.meta();
         let is_named = volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *meta.uid);
         if !volume.is_for(self.object) || !is_named {
-            plan.stage([Act::from(self.name_claim(object, volume))]);
+            plan.stage([Action::from(self.name_claim(object, volume))]);
         }
         // Only a volume that is seen as bound is protected, so this comes before the claim relies on it.
         if volume.status.phase != "Bound" {
             let status = value!({"phase": "Bound", "message": null});
-            plan.stage([Act::from(Write::status(object, status).at_any_revision())]);
+            plan.stage([Action::from(Write::status(object, status).at_any_revision())]);
         }
         let mut annotations = Map::new();
         let mut patch = Map::new();
@@ -258,11 +258,11 @@ impl<'a> Desk<'a> {
         let named = annotations.is_empty();
         if !named {
             patch.insert("metadata", value!({"annotations": (annotations)}));
-            plan.stage([Act::from(Write::merge(self.object, "", Value::Map(patch)))]);
+            plan.stage([Action::from(Write::merge(self.object, "", Value::Map(patch)))]);
         }
         let status = self.bound_status(object, volume);
         // This plan has just written the claim, so the seen revision is outdated.
-        plan.stage(status.map(|write| Act::from(if named { write } else { write.at_any_revision() })));
+        plan.stage(status.map(|write| Action::from(if named { write } else { write.at_any_revision() })));
     }
 
     fn name_claim(&self, object: &Object, volume: &PersistentVolume) -> Write {

@@ -386,7 +386,7 @@ fn volume_whose_claim_is_not_visible_yet_is_not_released() {
         Planner::plan(&binder, made.key(), world, &seen, Time::from_seconds(now), Seed(0))
     };
     let early = plan(&world.reader(), 1001);
-    assert!(early.is_quiet() && early.look_again.is_some());
+    assert!(early.is_quiet() && early.requeue_at.is_some());
     assert!(!plan(&world.reader(), 1060).is_quiet(), "it does not wait for ever");
     world.advance_to(setpoint_api::Revision(7));
     assert!(!plan(&world.reader(), 1001).is_quiet(), "now it is known that the claim is gone");

@@ -1,8 +1,8 @@
 //! PersistentVolume side of the binder: binding, release, reclaim policy.
 
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::{Act, Object, Plan, WorldReader, Write};
+use setpoint_reconcile::plan::InvolvedObject;
+use setpoint_reconcile::{Action, Object, Plan, WorldReader, Write};
 use setpoint_views::persistent_volume::PersistentVolume;
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 
@@ -50,7 +50,7 @@ impl Desk<'_> {
         let claim = self.world.view::<PersistentVolumeClaim>(&of.namespace, &of.name);
         match claim.filter(|(object, _)| *object.meta().uid == *of.uid) {
             None if !horizon::reaches(self.world, "persistentvolumeclaims", self.object, self.now) => {
-                plan.look_again_at(self.now.after(horizon::SOON));
+                plan.requeue_at(self.now.after(horizon::SOON));
             }
             None => self.release(&mut plan, said),
             Some((object, claim)) if claim.spec.volume_name.is_empty() => {
@@ -69,8 +69,8 @@ impl Desk<'_> {
         plan
     }
 
-    fn subject(&self) -> Subject {
-        Subject::of(self.object, "v1", "PersistentVolume")
+    fn subject(&self) -> InvolvedObject {
+        InvolvedObject::new(self.object, "v1", "PersistentVolume")
     }
 
     fn annotation(&self, name: &str) -> Option<&str> {
@@ -85,7 +85,7 @@ impl Desk<'_> {
         self.volume.spec.persistent_volume_reclaim_policy == "Delete"
     }
 
-    fn phase(&self, phase: &str) -> Option<Act> {
+    fn phase(&self, phase: &str) -> Option<Action> {
         let status = value!({"phase": (phase), "message": null});
         (self.volume.status.phase != phase)
             .then(|| Write::status(self.object, status).at_any_revision().into())
@@ -93,7 +93,7 @@ impl Desk<'_> {
 
     /// Adds the finalizer to a volume of the built-in provisioner with the policy `Delete`, and removes it
     /// otherwise.
-    fn finalizer(&self) -> Option<Act> {
+    fn finalizer(&self) -> Option<Action> {
         let meta = self.object.meta();
         if self.annotation(PROVISIONED_BY) != Some(host_path::PROVISIONER) {
             return None;
@@ -117,9 +117,9 @@ impl Desk<'_> {
             self.object.meta().name
         );
         tell(plan, said, self.subject().warning("VolumeMismatch", about_volume));
-        if !plan.notes.is_empty() {
-            let claim = Subject::of(claim, "v1", "PersistentVolumeClaim");
-            plan.notes.push(claim.warning("VolumeMismatch", about_claim));
+        if !plan.events.is_empty() {
+            let claim = InvolvedObject::new(claim, "v1", "PersistentVolumeClaim");
+            plan.events.push(claim.warning("VolumeMismatch", about_claim));
         }
     }
 
@@ -168,7 +168,7 @@ impl Desk<'_> {
     fn fail(&self, plan: &mut Plan<String>, reason: &'static str, message: &str) {
         if self.volume.status.phase != "Failed" {
             let status = value!({"phase": "Failed", "message": (message)});
-            let act = Act::from(Write::status(self.object, status));
+            let act = Action::from(Write::status(self.object, status));
             plan.stage([act.on_done(self.subject().warning(reason, message))]);
         }
     }
@@ -203,7 +203,7 @@ impl Desk<'_> {
 
     /// Removes the claim reference if the binder set it, else only its UID, because a user reserved the
     /// volume for the claim.
-    fn unbind(&self) -> Act {
+    fn unbind(&self) -> Action {
         let patch = if self.annotation(BOUND_BY_CONTROLLER).is_some() {
             let annotations = value!({"pv.kubernetes.io/bound-by-controller": null});
             value!({"metadata": {"annotations": (annotations)}, "spec": {"claimRef": null}})

@@ -196,7 +196,7 @@ fn claim_whose_pods_are_not_visible_yet_is_kept() {
         Planner::plan(&ClaimProtection, going.key(), world, &seen, Time::from_seconds(1001), Seed(0))
     };
     let early = plan(&world.reader());
-    assert!(early.is_quiet() && early.look_again.is_some());
+    assert!(early.is_quiet() && early.requeue_at.is_some());
     world.advance_to(setpoint_api::Revision(7));
     assert!(!plan(&world.reader()).is_quiet());
 }

@@ -13,9 +13,9 @@ use setpoint_api::{Key, Map, Resource, Revision, Time, Value, json, value};
 use setpoint_controllers::{daemon_set, replica_set};
 use setpoint_reconcile::plan::PLAN_ACTIONS_MAX;
 use setpoint_reconcile::planner::key_of;
-use setpoint_reconcile::{Act, Engine, Object, Seed, Write};
+use setpoint_reconcile::{Action, Engine, Object, Seed, Write};
 use setpoint_sim::campaign::run::CampaignRun;
-use setpoint_sim::campaign::schedule::{Action, Schedule, ScheduleStep};
+use setpoint_sim::campaign::schedule::{Schedule, ScheduleAction, ScheduleStep};
 use setpoint_sim::campaign::users;
 use setpoint_sim::cluster::Cluster;
 use setpoint_views::world_config;
@@ -197,7 +197,7 @@ fn world(seed: u64) -> (Vec<Object>, Time) {
     let schedule = Schedule { seed, calm: true, on_disk: false, scenarios, steps: Vec::new() };
     let mut trial = CampaignRun::new(SETUP, &schedule, false);
     for luck in 0..EDITS {
-        trial.step(ScheduleStep { action: Action::Edit, seed: Seed(seed).draw(luck) }).unwrap();
+        trial.step(ScheduleStep { action: ScheduleAction::Edit, seed: Seed(seed).draw(luck) }).unwrap();
     }
     for _ in 0..Seed(seed).draw(99) % ROUNDS {
         trial.cluster.observe();
@@ -346,8 +346,8 @@ fn bulk_deletions_and_releases_are_split_in_order() {
             seen += 1;
             assert_eq!(plan.actions(), PLAN_ACTIONS_MAX, "{name}");
             assert!(plan.deferred > 0, "{name}: the rest is for the next plan");
-            let frees = |act: &Act| match &act.write {
-                Write::Patch { key: of, part, .. } => *of == key && *part != "status",
+            let frees = |act: &Action| match &act.write {
+                Write::Patch { key: of, subresource: part, .. } => *of == key && *part != "status",
                 _ => false,
             };
             assert!(
@@ -402,7 +402,7 @@ fn large_set_converges_burst_by_burst() {
     cluster.settle();
     assert_eq!(pods_of(&cluster, "web"), 1203);
     let stats = cluster.engine.stats().find(|(name, ..)| *name == "replicaset-controller").unwrap().2.clone();
-    assert_eq!((stats.cut_plans, stats.resync_gaps), (2, 0));
+    assert_eq!((stats.truncated_plans, stats.resync_gaps), (2, 0));
     cluster.patch("replicasets.apps", "default/web", "", value!({"spec": {"replicas": 0}})).unwrap();
     cluster.settle();
     assert_eq!(pods_of(&cluster, "web"), 0);

@@ -1,7 +1,7 @@
 //! Mutation tests of the checks: each catches a control plane with a seeded bug.
 
 use setpoint_api::{Key, Value};
-use setpoint_reconcile::planner::{Remembered, Soft};
+use setpoint_reconcile::planner::{ErasedMemo, SoftStateMut};
 use setpoint_reconcile::{Controller, Index, Plan, Seed, Watch, WorldReader, Write};
 use setpoint_sim::campaign::nodes::SPARE;
 use setpoint_sim::campaign::schedule::Schedule;
@@ -14,7 +14,7 @@ use super::{CONTROL_PLANE, SETUP};
 const SEEDS_MAX: u64 = 400;
 
 /// Mutation of a plan.
-type Spoil = fn(&mut Plan<Remembered>, &Key, &WorldReader<'_>);
+type Spoil = fn(&mut Plan<ErasedMemo>, &Key, &WorldReader<'_>);
 
 /// Controller with mutated plans.
 struct Mutant {
@@ -64,10 +64,10 @@ impl Controller for Mutant {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        soft: Soft<'_>,
+        soft: SoftStateMut<'_>,
         now: setpoint_api::Time,
         seed: Seed,
-    ) -> Plan<Remembered> {
+    ) -> Plan<ErasedMemo> {
         let mut plan = self.inner.plan_any(key, world, soft, now, seed);
         (self.spoil)(&mut plan, key, world);
         plan
@@ -111,7 +111,7 @@ fn mutant(controllers: Controllers) -> Setup {
     Setup { controllers, ..SETUP }
 }
 
-fn patches<'a>(plan: &'a mut Plan<Remembered>, resource: &'a str) -> impl Iterator<Item = &'a mut Value> {
+fn patches<'a>(plan: &'a mut Plan<ErasedMemo>, resource: &'a str) -> impl Iterator<Item = &'a mut Value> {
     let acts = plan.stages.iter_mut().flatten();
     acts.filter_map(move |act| match &mut act.write {
         Write::Patch { key, patch, .. } if key.resource().as_str() == resource => Some(patch),
@@ -120,7 +120,7 @@ fn patches<'a>(plan: &'a mut Plan<Remembered>, resource: &'a str) -> impl Iterat
 }
 
 /// Duplicates all creations.
-fn make_twice(plan: &mut Plan<Remembered>, _: &Key, _: &WorldReader<'_>) {
+fn make_twice(plan: &mut Plan<ErasedMemo>, _: &Key, _: &WorldReader<'_>) {
     for stage in &mut plan.stages {
         let made = stage.iter().filter(|act| matches!(act.write, Write::Create { .. })).cloned();
         let made: Vec<_> = made.collect();
@@ -142,7 +142,7 @@ fn daemon_set_that_creates_pods_twice_is_caught() {
 }
 
 /// Changes the sizes that a Deployment sets on its sets.
-fn resize(plan: &mut Plan<Remembered>, change: fn(i64) -> i64) {
+fn resize(plan: &mut Plan<ErasedMemo>, change: fn(i64) -> i64) {
     for patch in patches(plan, "replicasets.apps") {
         if let Some(replicas) = patch.at_mut(&["spec", "replicas"]) {
             *replicas = Value::from(replicas.as_i64().map_or(0, change));
@@ -284,9 +284,9 @@ fn stale_slices_are_caught() {
 }
 
 /// Binds all pods with this name prefix to one node.
-fn send_to(plan: &mut Plan<Remembered>, pods: &str, node: &str) {
+fn send_to(plan: &mut Plan<ErasedMemo>, pods: &str, node: &str) {
     for act in plan.stages.iter_mut().flatten() {
-        if let Write::Post { key, part: "binding", object } = &mut act.write
+        if let Write::Post { key, subresource: "binding", object } = &mut act.write
             && key.name().starts_with(pods)
         {
             object.ensure_map("target").insert("name", node);

@@ -3,8 +3,8 @@
 //! Events that accompany a status change are emitted with its write. Transitions without a status change are
 //! emitted once, too: see [`crate::lifecycle::Case::written`].
 
-use setpoint_reconcile::Note;
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::EventRecord;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_views::{Condition, condition};
 
 use super::IMAGE_BYTES;
@@ -20,9 +20,9 @@ pub fn notes(
     case: &Case<'_>,
     runtime: &Simulated<'_>,
     outlook: &Outlook,
-    done: Vec<Note>,
-    subject: &Subject,
-) -> Vec<Note> {
+    done: Vec<EventRecord>,
+    subject: &InvolvedObject,
+) -> Vec<EventRecord> {
     let mut notes = ending(case, subject);
     notes.extend(lost(case, runtime, subject));
     notes.extend(overdue(outlook, subject));
@@ -38,7 +38,7 @@ pub fn notes(
 }
 
 /// `Killing` Events of a deleted pod. Emitted once: the next status carries the generation of the deletion.
-fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
+fn ending(case: &Case<'_>, subject: &InvolvedObject) -> Vec<EventRecord> {
     let Case { pod, meta, .. } = case;
     if !meta.is_deleted() || pod.status.observed_generation == Some(meta.generation) {
         return Vec::new();
@@ -46,34 +46,34 @@ fn ending(case: &Case<'_>, subject: &Subject) -> Vec<Note> {
     let runs =
         |one: &&Container| pod.status.of(&one.name).is_some_and(|status| status.state.running.is_some());
     let note = |one: &Container| {
-        let subject = subject.clone().part(part(pod, &one.name));
+        let subject = subject.clone().with_field_path(part(pod, &one.name));
         subject.normal("Killing", format!("Stopping container {}", one.name))
     };
     pod.spec.all().filter(runs).map(note).collect()
 }
 
 /// `Pulling` Events of pulls that start now.
-fn pulls(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
+fn pulls(case: &Case<'_>, outlook: &Outlook, subject: &InvolvedObject) -> Vec<EventRecord> {
     let begun = case.pod.spec.all().filter(|one| outlook.pulling.contains(&one.name));
-    let note = |one: &Container| pulling(one, &subject.clone().part(part(case.pod, &one.name)));
+    let note = |one: &Container| pulling(one, &subject.clone().with_field_path(part(case.pod, &one.name)));
     begun.map(note).collect()
 }
 
-fn pulling(container: &Container, subject: &Subject) -> Note {
+fn pulling(container: &Container, subject: &InvolvedObject) -> EventRecord {
     subject.normal("Pulling", format!("Pulling image {:?}", container.image))
 }
 
 /// `Unhealthy` Events of containers whose readiness probe starts to fail.
-fn unready(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Vec<Note> {
+fn unready(case: &Case<'_>, outlook: &Outlook, subject: &InvolvedObject) -> Vec<EventRecord> {
     let note = |name: &String| {
-        let subject = subject.clone().part(part(case.pod, name));
+        let subject = subject.clone().with_field_path(part(case.pod, name));
         subject.warning("Unhealthy", "Readiness probe failed: simulated")
     };
     outlook.unready.iter().map(note).collect()
 }
 
 /// `SandboxChanged` Event of a pod that lost its sandbox.
-fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &Subject) -> Option<Note> {
+fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &InvolvedObject) -> Option<EventRecord> {
     let sandbox = runtime.sandbox();
     let ran_before = |one: &Container| {
         let status = case.pod.status.of(&one.name)?;
@@ -85,14 +85,14 @@ fn lost(case: &Case<'_>, runtime: &impl Runtime, subject: &Subject) -> Option<No
 }
 
 /// `FailedMount` Event of a pod that starts to wait for its volumes.
-fn unmounted(case: &Case<'_>, outlook: &Outlook, subject: &Subject) -> Option<Note> {
+fn unmounted(case: &Case<'_>, outlook: &Outlook, subject: &InvolvedObject) -> Option<EventRecord> {
     let was_told = condition(&case.pod.status.conditions, "PodReadyToStartContainers");
     let is_news = was_told.is_none_or(Condition::is_true);
     outlook.unmounted.clone().filter(|_| is_news).map(|why| subject.warning("FailedMount", why))
 }
 
 /// Events of a pod's resize.
-fn resized(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
+fn resized(case: &Case<'_>, status: &Status, subject: &InvolvedObject) -> Vec<EventRecord> {
     let note = |(is_good, reason, message): (bool, &'static str, String)| {
         if is_good { subject.normal(reason, message) } else { subject.warning(reason, message) }
     };
@@ -100,7 +100,7 @@ fn resized(case: &Case<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
 }
 
 /// `DeadlineExceeded` Event of a pod that exceeds its active deadline.
-fn overdue(outlook: &Outlook, subject: &Subject) -> Option<Note> {
+fn overdue(outlook: &Outlook, subject: &InvolvedObject) -> Option<EventRecord> {
     let (reason, message) = outlook.overdue?;
     Some(subject.normal(reason, message))
 }
@@ -111,9 +111,9 @@ fn part(pod: &Pod, name: &str) -> String {
 }
 
 /// Returns the Events of a runtime action.
-pub fn told(deed: &Deed, pod: &Pod, runtime: &Simulated<'_>, subject: &Subject) -> Vec<Note> {
+pub fn told(deed: &Deed, pod: &Pod, runtime: &Simulated<'_>, subject: &InvolvedObject) -> Vec<EventRecord> {
     let (Deed::Start { container: name, .. } | Deed::Stop { container: name, .. }) = deed;
-    let subject = subject.clone().part(part(pod, name));
+    let subject = subject.clone().with_field_path(part(pod, name));
     let Some(container) = pod.spec.all().find(|one| one.name == *name) else { return Vec::new() };
     let image = &container.image;
     match deed {
@@ -155,7 +155,12 @@ pub fn told(deed: &Deed, pod: &Pod, runtime: &Simulated<'_>, subject: &Subject) 
 }
 
 /// Events of containers that start to wait.
-fn waits(case: &Case<'_>, runtime: &Simulated<'_>, status: &Status, subject: &Subject) -> Vec<Note> {
+fn waits(
+    case: &Case<'_>,
+    runtime: &Simulated<'_>,
+    status: &Status,
+    subject: &InvolvedObject,
+) -> Vec<EventRecord> {
     let reason = |status: Option<&ContainerStatus>| {
         status.and_then(|status| status.state.waiting.as_ref()).map(|waiting| waiting.reason.clone())
     };
@@ -167,7 +172,7 @@ fn waits(case: &Case<'_>, runtime: &Simulated<'_>, status: &Status, subject: &Su
         let is_news = |why: &String| reason(old).as_ref() != Some(why) || restarts(old) != restarts(new);
         let Some(why) = reason(new).filter(is_news) else { continue };
         let message = new.and_then(|new| new.state.waiting.as_ref()).map(|waiting| waiting.message.as_str());
-        let subject = subject.clone().part(part(case.pod, &container.name));
+        let subject = subject.clone().with_field_path(part(case.pod, &container.name));
         if why == "ErrImagePull" && !runtime.pulls_slowly(&container.name) {
             notes.push(pulling(container, &subject));
         }
@@ -176,7 +181,13 @@ fn waits(case: &Case<'_>, runtime: &Simulated<'_>, status: &Status, subject: &Su
     notes
 }
 
-fn waiting(container: &Container, why: &str, message: &str, case: &Case<'_>, subject: &Subject) -> Vec<Note> {
+fn waiting(
+    container: &Container,
+    why: &str,
+    message: &str,
+    case: &Case<'_>,
+    subject: &InvolvedObject,
+) -> Vec<EventRecord> {
     let image = &container.image;
     let failed = |error: &str| subject.warning("Failed", format!("Error: {error}"));
     match why {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use setpoint_api::{Map, Revision, Time, value};
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::{Jump, Object, Plan, WorldReader, Write};
 use setpoint_views::node::SIMULATED;
 
@@ -51,7 +51,7 @@ pub fn contend<M>(
 ) -> Option<Rival> {
     let Some(owner) = node.meta().annotations.get(FLEET) else {
         if is_nobodys(node) {
-            plan.act(claim(fleet, node));
+            plan.push(claim(fleet, node));
         }
         return None;
     };
@@ -60,7 +60,7 @@ pub fn contend<M>(
     let since = known.filter(|known| known.lease == seen).map_or(now, |known| known.since);
     let ends = since.after(patience(fleet, lease));
     if ends <= now {
-        plan.act(claim(fleet, node));
+        plan.push(claim(fleet, node));
         return None;
     }
     if known.is_none() {
@@ -69,9 +69,9 @@ pub fn contend<M>(
              Lease",
             fleet.owner
         );
-        plan.notes.push(Subject::of(node, "v1", "Node").warning("NodeOfAnotherFleet", message));
+        plan.events.push(InvolvedObject::new(node, "v1", "Node").warning("NodeOfAnotherFleet", message));
     }
-    plan.look_again_at(ends);
+    plan.requeue_at(ends);
     Some(Rival { lease: seen, since })
 }
 

@@ -1,8 +1,11 @@
 //! What the loop promises, shown with a planner that keeps a thing's copies.
 
+use setpoint_api::{Revision, Value};
+
 use super::*;
-use crate::plan::{PLAN_ACTIONS_MAX, Subject};
-use crate::planner::{Planner, Seen, Watch, key_of, wake_controller};
+use crate::object::Object;
+use crate::plan::{InvolvedObject, PLAN_ACTIONS_MAX, Query, Write};
+use crate::planner::{Planner, Seen, Watch, enqueue_owner, key_of};
 use crate::world::{Heartbeat, WorldReader};
 
 /// Keeps `spec.replicas` copies of every thing; panics at those called `bad`.
@@ -31,8 +34,8 @@ impl Planner for Copies {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::itself("things"),
-            Watch::via("copies", |object, _, wake| wake_controller(object, "Thing", "things", wake)),
+            Watch::primary("things"),
+            Watch::mapped("copies", |object, _, enqueue| enqueue_owner(object, "Thing", "things", enqueue)),
         ];
         &WATCHES
     }
@@ -43,7 +46,7 @@ impl Planner for Copies {
         let Some(object) = world.get(key) else { return plan };
         let have = world.owned(&object.meta().uid, "copies").count();
         let want = object.view::<Thing>().map_or(0, |thing| thing.spec.replicas);
-        let create = || Act::from(Write::create("copies", "a", Value::map()));
+        let create = || Action::from(Write::create("copies", "a", Value::map()));
         plan.stage((have..want).map(|_| create()));
         plan
     }
@@ -57,16 +60,16 @@ fn engine() -> Engine {
     Engine::new(vec![Box::new(Copies)], WorldConfig::default())
 }
 
-fn thing(name: &str, replicas: usize, revision: u64) -> Observed {
+fn thing(name: &str, replicas: usize, revision: u64) -> ObservedChange {
     let key = key_of("things", "a", name).unwrap();
     let text = format!(
         r#"{{"metadata":{{"name":"{name}","namespace":"a","uid":"{name}"}},"spec":{{"replicas":{replicas}}}}}"#
     );
     let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, text).unwrap();
-    Observed { key, revision: Revision(revision), after: Some(after), by: None }
+    ObservedChange { key, revision: Revision(revision), after: Some(after), reconciler: None }
 }
 
-fn copy(owner: &str, revision: u64) -> Observed {
+fn copy(owner: &str, revision: u64) -> ObservedChange {
     let key = key_of("copies", "a", &format!("c{revision}")).unwrap();
     let text = format!(
         r#"{{"metadata":{{"name":"c{revision}","namespace":"a","uid":"c{revision}",
@@ -74,7 +77,7 @@ fn copy(owner: &str, revision: u64) -> Observed {
     );
     let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, text).unwrap();
     let by = Some(format!("copier things/a/{owner}").into());
-    Observed { key, revision: Revision(revision), after: Some(after), by }
+    ObservedChange { key, revision: Revision(revision), after: Some(after), reconciler: by }
 }
 
 fn done(revision: u64) -> Outcome {
@@ -82,7 +85,7 @@ fn done(revision: u64) -> Outcome {
 }
 
 fn refused() -> Outcome {
-    Outcome::Refused(Refusal { reason: "Forbidden".into(), message: "no room".into() })
+    Outcome::Rejected(WriteRejection { reason: "Forbidden".into(), message: "no room".into() })
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn all_gaps_are_closed_in_one_plan_in_batches_that_double() {
         for sent in std::mem::take(&mut turn.writes) {
             revision += 1;
             engine.observe(copy("x", revision), at(0));
-            engine.answer(sent.ticket, done(revision), at(0), &mut next);
+            engine.complete_write(sent.id, done(revision), at(0), &mut next);
         }
         turn = next;
     }
@@ -113,11 +116,11 @@ fn a_refusal_drops_the_rest_and_backs_off() {
     engine.observe(thing("x", 100, 1), at(0));
     let turn = engine.turn(at(0), Seed(1));
     let mut next = Turn::default();
-    engine.answer(turn.writes[0].ticket, refused(), at(1), &mut next);
+    engine.complete_write(turn.writes[0].id, refused(), at(1), &mut next);
     assert!(next.writes.is_empty());
     let turn = engine.turn(at(2), Seed(1));
     assert!(turn.writes.is_empty());
-    assert_eq!(turn.wake, Some(at(6)), "5 ms after the failure");
+    assert_eq!(turn.next_turn_at, Some(at(6)), "5 ms after the failure");
     assert_eq!(engine.keys("copier")[0].last_error.as_deref(), Some("no room"));
     assert_eq!(engine.turn(at(6), Seed(1)).writes.len(), 1);
 }
@@ -127,7 +130,7 @@ fn a_conflict_is_planned_again_at_once() {
     let mut engine = engine();
     engine.observe(thing("x", 1, 1), at(0));
     let turn = engine.turn(at(0), Seed(1));
-    engine.answer(turn.writes[0].ticket, Outcome::Conflict, at(0), &mut Turn::default());
+    engine.complete_write(turn.writes[0].id, Outcome::Conflict, at(0), &mut Turn::default());
     assert_eq!(engine.turn(at(0), Seed(1)).writes.len(), 1);
 }
 
@@ -136,7 +139,7 @@ fn no_key_is_planned_before_the_world_shows_its_own_writes() {
     let mut engine = engine();
     engine.observe(thing("x", 1, 1), at(0));
     let turn = engine.turn(at(0), Seed(1));
-    engine.answer(turn.writes[0].ticket, done(3), at(0), &mut Turn::default());
+    engine.complete_write(turn.writes[0].id, done(3), at(0), &mut Turn::default());
     engine.observe(thing("x", 1, 2), at(0));
     assert!(engine.turn(at(0), Seed(1)).writes.is_empty(), "a second copy before the first was seen");
     engine.observe(copy("x", 3), at(0));
@@ -154,7 +157,7 @@ fn how_long_a_line_was_at_the_most_is_known_when_it_is_gone() {
     engine.observe(thing("a", 0, 4), at(1));
     engine.turn(at(1), Seed(2));
     let (_, depth, stats) = engine.stats().next().unwrap();
-    assert_eq!((depth, stats.waiting_max), (0, 3));
+    assert_eq!((depth, stats.peak_queue_depth), (0, 3));
 }
 
 #[test]
@@ -172,7 +175,7 @@ fn a_resync_finds_what_no_change_told_and_counts_it() {
     let mut engine = engine();
     engine.observe(thing("x", 1, 1), at(0));
     let turn = engine.turn(at(0), Seed(1));
-    engine.answer(turn.writes[0].ticket, done(2), at(0), &mut Turn::default());
+    engine.complete_write(turn.writes[0].id, done(2), at(0), &mut Turn::default());
     // The copy went away before it was ever seen.
     engine.reach(Revision(9));
     assert!(engine.turn(at(10), Seed(1)).writes.is_empty());
@@ -195,7 +198,7 @@ impl Planner for Shy {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("things")];
+        const WATCHES: [Watch; 1] = [Watch::primary("things")];
         &WATCHES
     }
 
@@ -248,7 +251,7 @@ impl Planner for NodeReader {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("things")];
+        const WATCHES: [Watch; 1] = [Watch::primary("things")];
         &WATCHES
     }
 
@@ -258,14 +261,14 @@ impl Planner for NodeReader {
     }
 }
 
-fn node(revision: u64, ready: &str, beat: i64) -> Observed {
+fn node(revision: u64, ready: &str, beat: i64) -> ObservedChange {
     let beat = setpoint_api::rfc3339::Seconds(Time::from_seconds(beat));
     let text = format!(
         r#"{{"metadata":{{"name":"n","uid":"u","resourceVersion":"{revision}"}},"status":{{"conditions":[{{"type":"Ready","status":"{ready}","lastHeartbeatTime":"{beat}"}}]}}}}"#
     );
     let key = key_of("nodes", "", "n").unwrap();
     let after = Object::read(key.clone(), Revision(revision), Time::EPOCH, text).unwrap();
-    Observed { key, revision: Revision(revision), after: Some(after), by: None }
+    ObservedChange { key, revision: Revision(revision), after: Some(after), reconciler: None }
 }
 
 #[test]
@@ -323,7 +326,7 @@ impl Planner for Curious {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("things")];
+        const WATCHES: [Watch; 1] = [Watch::primary("things")];
         &WATCHES
     }
 
@@ -333,8 +336,8 @@ impl Planner for Curious {
             return plan;
         }
         match seen.answers.get("q").map(|answered| &answered.answer) {
-            Some(Ok(_)) => plan.stage([Act::from(Write::create("copies", "a", Value::map()))]),
-            _ => plan.asks.push(Ask { whom: "nobody", id: "q".to_owned(), question: Value::Null }),
+            Some(Ok(_)) => plan.stage([Action::from(Write::create("copies", "a", Value::map()))]),
+            _ => plan.queries.push(Query { target: "none", id: "q".to_owned(), question: Value::Null }),
         }
         plan
     }
@@ -352,40 +355,40 @@ fn what_cannot_be_answered_is_asked_after_growing_pauses_however_eager_the_plann
     let (mut now, mut asked) = (at(0), 0);
     while now < at(60_000) {
         let turn = engine.turn(now, Seed(1));
-        asked += turn.asks.len();
-        for (name, key, ask) in turn.asks {
-            engine.reply(name, &key, &ask.id, Err("nobody knows".to_owned()), now);
+        asked += turn.queries.len();
+        for (name, key, query) in turn.queries {
+            engine.answer_query(name, &key, &query.id, Err("nobody knows".to_owned()), now);
         }
-        let wake = engine.turn(now, Seed(1)).wake.unwrap();
-        assert!(wake > now, "the loop spins");
-        now = wake;
+        let next = engine.turn(now, Seed(1)).next_turn_at.unwrap();
+        assert!(next > now, "the loop spins");
+        now = next;
     }
     assert!((8..=13).contains(&asked), "asked {asked} times in a minute");
     let (_, _, stats) = engine.stats().next().unwrap();
     assert!(stats.plans < 100, "planned {} times", stats.plans);
-    engine.reply("curious", &key, "q", Ok(Value::Null), now);
+    engine.answer_query("curious", &key, "q", Ok(Value::Null), now);
     assert_eq!(engine.turn(now, Seed(1)).writes.len(), 1, "an answer is taken in at once");
 }
 
 #[test]
 fn a_question_is_not_asked_again_while_its_answer_is_under_way() {
     let (mut engine, _) = curious();
-    assert_eq!(engine.turn(at(0), Seed(1)).asks.len(), 1);
+    assert_eq!(engine.turn(at(0), Seed(1)).queries.len(), 1);
     engine.observe(thing("x", 2, 2), at(1));
     let turn = engine.turn(at(1), Seed(1));
-    assert!(turn.asks.is_empty());
+    assert!(turn.queries.is_empty());
     engine.observe(thing("x", 2, 3), at(12_000));
-    assert_eq!(engine.turn(at(12_000), Seed(1)).asks.len(), 1, "a lost answer is asked for again");
+    assert_eq!(engine.turn(at(12_000), Seed(1)).queries.len(), 1, "a lost answer is asked for again");
 }
 
 #[test]
 fn an_answer_cuts_no_backoff_short() {
     let (mut engine, key) = curious();
     engine.turn(at(0), Seed(1));
-    engine.reply("curious", &key, "q", Ok(Value::Null), at(1));
+    engine.answer_query("curious", &key, "q", Ok(Value::Null), at(1));
     let turn = engine.turn(at(1), Seed(1));
-    engine.answer(turn.writes[0].ticket, refused(), at(1), &mut Turn::default());
-    engine.reply("curious", &key, "q", Ok(Value::Null), at(2));
+    engine.complete_write(turn.writes[0].id, refused(), at(1), &mut Turn::default());
+    engine.answer_query("curious", &key, "q", Ok(Value::Null), at(2));
     assert!(engine.turn(at(2), Seed(1)).writes.is_empty());
     assert_eq!(engine.turn(at(6), Seed(1)).writes.len(), 1);
 }
@@ -394,9 +397,9 @@ fn an_answer_cuts_no_backoff_short() {
 fn the_answers_about_what_is_gone_cost_nothing() {
     let (mut engine, key) = curious();
     engine.turn(at(0), Seed(1));
-    let gone = Observed { key: key.clone(), revision: Revision(2), after: None, by: None };
+    let gone = ObservedChange { key: key.clone(), revision: Revision(2), after: None, reconciler: None };
     engine.observe(gone, at(1));
-    engine.reply("curious", &key, "q", Ok(Value::Null), at(2));
+    engine.answer_query("curious", &key, "q", Ok(Value::Null), at(2));
     engine.turn(at(2), Seed(1));
     assert!(engine.keys("curious").is_empty());
 }
@@ -406,7 +409,7 @@ fn what_is_told_again_does_not_bring_back_what_is_gone() {
     let mut engine = engine();
     let told = copy("x", 2);
     engine.observe(told.clone(), at(0));
-    engine.observe(Observed { revision: Revision(3), after: None, ..told.clone() }, at(0));
+    engine.observe(ObservedChange { revision: Revision(3), after: None, ..told.clone() }, at(0));
     engine.observe(told, at(0));
     assert_eq!(engine.world().reader().count("copies"), 0);
 }
@@ -419,7 +422,7 @@ fn every_write_of_a_plan_says_which_world_was_planned_on() {
     let mut turn = engine.turn(at(0), Seed(1));
     engine.reach(Revision(7));
     let first = turn.writes.remove(0);
-    engine.answer(first.ticket, done(8), at(0), &mut turn);
+    engine.complete_write(first.id, done(8), at(0), &mut turn);
     assert_eq!(turn.writes.iter().map(|sent| sent.seen).collect::<Vec<_>>(), [Revision(1), Revision(1)]);
 }
 
@@ -434,7 +437,7 @@ impl Planner for Teller {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("things")];
+        const WATCHES: [Watch; 1] = [Watch::primary("things")];
         &WATCHES
     }
 
@@ -442,15 +445,15 @@ impl Planner for Teller {
         let mut plan = Plan::default();
         if let Some(object) = world.get(key) {
             let want = object.view::<Thing>().map_or(0, |thing| thing.spec.replicas);
-            let about = Subject::of(object, "example.com/v1", "Thing");
-            plan.notes.push(about.normal("Counted", format!("{want} wanted")));
+            let about = InvolvedObject::new(object, "example.com/v1", "Thing");
+            plan.events.push(about.normal("Counted", format!("{want} wanted")));
         }
         plan
     }
 }
 
 /// What is sent after a thing wants so many copies.
-fn told(engine: &mut Engine, replicas: usize, revision: u64) -> Option<Sent> {
+fn told(engine: &mut Engine, replicas: usize, revision: u64) -> Option<WriteRequest> {
     engine.observe(thing("x", replicas, revision), at(0));
     let mut turn = engine.turn(at(0), Seed(1));
     assert!(turn.writes.len() < 2);
@@ -458,9 +461,9 @@ fn told(engine: &mut Engine, replicas: usize, revision: u64) -> Option<Sent> {
 }
 
 /// What is sent after a write ended.
-fn after(engine: &mut Engine, sent: &Sent, outcome: Outcome) -> Option<Sent> {
+fn after(engine: &mut Engine, sent: &WriteRequest, outcome: Outcome) -> Option<WriteRequest> {
     let mut turn = Turn::default();
-    engine.answer(sent.ticket, outcome, at(1), &mut turn);
+    engine.complete_write(sent.id, outcome, at(1), &mut turn);
     assert!(turn.writes.len() < 2);
     turn.writes.pop()
 }
@@ -469,11 +472,14 @@ fn after(engine: &mut Engine, sent: &Sent, outcome: Outcome) -> Option<Sent> {
 fn a_note_whose_namespace_changed_or_whose_answer_was_lost_is_told_under_the_same_name() {
     let mut engine = Engine::new(vec![Box::new(Teller)], WorldConfig::default());
     let first = told(&mut engine, 1, 1).unwrap();
-    assert!(matches!(first.write, Write::Tell(_)));
+    assert!(matches!(first.write, Write::CreateEvent(_)));
     let second = after(&mut engine, &first, Outcome::Conflict).expect("it may not be there");
     let third = after(&mut engine, &second, Outcome::Lost { by: Revision(9) }).expect("nor may this");
     for again in [&second, &third] {
-        assert_eq!((&again.write, &again.user, &again.by), (&first.write, &first.user, &first.by));
+        assert_eq!(
+            (&again.write, &again.user, &again.reconciler),
+            (&first.write, &first.user, &first.reconciler)
+        );
     }
     assert!(after(&mut engine, &third, Outcome::Conflict).is_none(), "it is tried for ever");
     let patch = told(&mut engine, 1, 2).unwrap();
@@ -494,8 +500,8 @@ fn what_an_event_that_is_gone_was_to_say_last_is_told_anew() {
     assert!(told(&mut engine, 11, 11).is_none(), "it waits for the answer");
     let patch = after(&mut engine, &combined, done(20)).expect("what was said since");
     let anew = after(&mut engine, &patch, Outcome::Gone).expect("people deleted it");
-    let Write::Tell(news) = &anew.write else { panic!("{anew:?}") };
-    assert_eq!(news.message, "(combined from similar events): 11 wanted");
+    let Write::CreateEvent(new_event) = &anew.write else { panic!("{anew:?}") };
+    assert_eq!(new_event.message, "(combined from similar events): 11 wanted");
 }
 
 /// Answers all writes of a turn and of those that follow, and shows the copies that were made. Returns the sizes of the
@@ -508,7 +514,7 @@ fn carry_out(engine: &mut Engine, mut turn: Turn, revision: &mut u64) -> Vec<usi
         for sent in turn.writes {
             *revision += 1;
             engine.observe(copy("x", *revision), at(0));
-            engine.answer(sent.ticket, done(*revision), at(0), &mut next);
+            engine.complete_write(sent.id, done(*revision), at(0), &mut next);
         }
         turn = next;
     }
@@ -529,18 +535,18 @@ fn plan_is_cut_at_its_bound_and_the_key_is_planned_again_at_once() {
         assert_eq!(carry_out(&mut engine, turn, &mut revision).iter().sum::<usize>(), size);
     }
     let (_, _, stats) = engine.stats().next().unwrap();
-    assert_eq!((stats.cut_plans, stats.plans), (2, 4));
+    assert_eq!((stats.truncated_plans, stats.plans), (2, 4));
     assert_eq!(engine.unsettled(), 0);
 }
 
 #[test]
 fn stages_that_bypass_the_bound_are_cut_in_their_order() {
-    let act = || Act::from(Write::create("copies", "a", Value::map()));
+    let act = || Action::from(Write::create("copies", "a", Value::map()));
     let mut plan = Plan::<()>::default();
     for size in [10, PLAN_ACTIONS_MAX, 3] {
         plan.stages.push((0..size).map(|_| act()).collect());
     }
-    plan.cut();
+    plan.truncate();
     let sizes: Vec<usize> = plan.stages.iter().map(Vec::len).collect();
     assert_eq!(sizes, [10, PLAN_ACTIONS_MAX - 10, 0]);
     assert_eq!(plan.deferred, 13);
@@ -552,12 +558,12 @@ fn stage_reads_no_more_than_fits_and_later_stages_wait() {
     let read = std::cell::Cell::new(0);
     let endless = std::iter::repeat_with(|| {
         read.set(read.get() + 1);
-        Act::from(Write::create("copies", "a", Value::map()))
+        Action::from(Write::create("copies", "a", Value::map()))
     });
     plan.stage(endless);
     assert_eq!((plan.actions(), read.get()), (PLAN_ACTIONS_MAX, PLAN_ACTIONS_MAX + 1));
     assert!(plan.deferred > 0);
-    plan.stage([Act::from(Write::create("copies", "a", Value::map()))]);
+    plan.stage([Action::from(Write::create("copies", "a", Value::map()))]);
     assert_eq!(plan.actions(), PLAN_ACTIONS_MAX, "a stage must not overtake the rest of the one before it");
 }
 
@@ -574,10 +580,10 @@ fn many_large_plans_share_the_room_for_writes() {
         most = most.max(turn.writes.len());
         let mut next = Turn::default();
         for sent in turn.writes {
-            engine.answer(sent.ticket, done(100 + revision), at(0), &mut next);
+            engine.complete_write(sent.id, done(100 + revision), at(0), &mut next);
         }
         turn = next;
     }
-    let bound = WRITES_OUT_MAX + usize::try_from(count).unwrap();
-    assert!((WRITES_OUT_MAX / 2..=bound).contains(&most), "{most} writes at a time, {bound} at most");
+    let bound = IN_FLIGHT_WRITES_MAX + usize::try_from(count).unwrap();
+    assert!((IN_FLIGHT_WRITES_MAX / 2..=bound).contains(&most), "{most} writes at a time, {bound} at most");
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use setpoint_api::{Key, ManualClock, Resource, Time, Value, json, value};
-use setpoint_reconcile::{Outcome, Plan, Planner, Seen, Sent, Ticket, Watch, WorldReader};
+use setpoint_reconcile::{Outcome, Plan, Planner, Seen, Watch, WorldReader, WriteId, WriteRequest};
 use setpoint_store::{Cause, Draft, Expect, Proposal, Retention};
 use tokio::time::Instant;
 
@@ -25,7 +25,7 @@ impl Planner for Probe {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        const WATCHES: [Watch; 1] = [Watch::primary("configmaps")];
         &WATCHES
     }
 
@@ -120,7 +120,7 @@ fn pairs() -> usize {
 struct NoWrites;
 
 impl WriteExecutor for NoWrites {
-    fn start(&mut self, sent: Sent) -> Option<(Ticket, Outcome)> {
+    fn start(&mut self, sent: WriteRequest) -> Option<(WriteId, Outcome)> {
         panic!("unexpected write: {:?}", sent.write)
     }
 
@@ -128,7 +128,7 @@ impl WriteExecutor for NoWrites {
         false
     }
 
-    fn poll(&mut self, _: &mut Context<'_>) -> Vec<(Ticket, Outcome)> {
+    fn poll(&mut self, _: &mut Context<'_>) -> Vec<(WriteId, Outcome)> {
         Vec::new()
     }
 
@@ -183,7 +183,7 @@ impl Planner for Periodic {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        const WATCHES: [Watch; 1] = [Watch::primary("configmaps")];
         &WATCHES
     }
 
@@ -204,7 +204,7 @@ impl Planner for Periodic {
             plan.memo = Some(now);
             let _ = self.0.lock().send(now);
         }
-        plan.look_again_at(plan.memo.unwrap_or(now).after(PERIOD));
+        plan.requeue_at(plan.memo.unwrap_or(now).after(PERIOD));
         plan
     }
 }
@@ -260,7 +260,7 @@ impl Planner for Endless {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::itself("configmaps")];
+        const WATCHES: [Watch; 1] = [Watch::primary("configmaps")];
         &WATCHES
     }
 

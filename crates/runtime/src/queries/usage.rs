@@ -238,7 +238,7 @@ mod tests {
         }]})
     }
 
-    fn ask(kind: &str, name: &str, container: &str) -> Value {
+    fn query(kind: &str, name: &str, container: &str) -> Value {
         value!({
             "type": (kind), "namespace": "default", "selector": "app=web", "name": (name), "container": (container),
         })
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn pod_usage_is_the_sum_of_its_containers() {
-        let answer = answer(&ask("Resource", "cpu", ""), &One).unwrap();
+        let answer = answer(&query("Resource", "cpu", ""), &One).unwrap();
         let expected =
             r#"{"pods":{"web-1":{"value":1250,"timestamp":"2027-01-15T08:00:00Z","windowSeconds":90}}}"#;
         assert_eq!(json::to_text(&answer), expected);
@@ -255,9 +255,9 @@ mod tests {
     #[test]
     fn pod_with_an_unmeasured_container_is_left_out() {
         let of = |name: &str, container: &str| {
-            json::to_text(&answer(&ask("ContainerResource", name, container), &One).unwrap())
+            json::to_text(&answer(&query("ContainerResource", name, container), &One).unwrap())
         };
-        assert_eq!(json::to_text(&answer(&ask("Resource", "memory", ""), &One).unwrap()), r#"{"pods":{}}"#);
+        assert_eq!(json::to_text(&answer(&query("Resource", "memory", ""), &One).unwrap()), r#"{"pods":{}}"#);
         assert!(of("memory", "a").contains(r#""value":1024000"#));
         assert_eq!(of("memory", "b"), r#"{"pods":{}}"#);
         assert_eq!(of("cpu", "c"), r#"{"pods":{}}"#);
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn missing_metrics_have_upstreams_errors() {
-        let unserved = |kind| answer(&ask(kind, "cpu", ""), &NoUsageSource).unwrap_err();
+        let unserved = |kind| answer(&query(kind, "cpu", ""), &NoUsageSource).unwrap_err();
         assert_eq!(
             unserved("Resource"),
             "unable to fetch metrics from resource metrics API: the server could not find the requested resource \
@@ -274,7 +274,7 @@ mod tests {
         assert!(unserved("Pods").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
         assert!(unserved("Object").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
         assert!(unserved("External").ends_with("(get cpu.external.metrics.k8s.io)"));
-        let silent = to_answer(&ask("Resource", "cpu", ""), &[]).unwrap_err();
+        let silent = to_answer(&query("Resource", "cpu", ""), &[]).unwrap_err();
         assert_eq!(silent, "no metrics returned from resource metrics API");
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use setpoint_api::{Clock, Entropy, Key, Value, json, value};
-use setpoint_reconcile::Ask;
+use setpoint_reconcile::Query;
 use tokio::sync::mpsc;
 
 use super::Report;
@@ -32,21 +32,21 @@ impl RemoteQueries {
     /// Answers a query, and reports the answer to the loop.
     pub async fn answer(
         self,
-        (controller, key, ask): (&'static str, Key, Ask),
+        (controller, key, query): (&'static str, Key, Query),
         reports: mpsc::Sender<Report>,
     ) {
         let late = |_| Err("the server did not answer in time".to_owned());
-        let answer = match ask.whom {
+        let answer = match query.target {
             "access" => {
-                tokio::time::timeout(REQUEST_TIMEOUT, self.access(&ask.question)).await.unwrap_or_else(late)
+                tokio::time::timeout(REQUEST_TIMEOUT, self.access(&query.question)).await.unwrap_or_else(late)
             }
-            "metrics" => {
-                tokio::time::timeout(REQUEST_TIMEOUT, self.metrics(&ask.question)).await.unwrap_or_else(late)
-            }
-            _ => self.local.answer(&ask, self.clock.now(), &*self.entropy),
+            "metrics" => tokio::time::timeout(REQUEST_TIMEOUT, self.metrics(&query.question))
+                .await
+                .unwrap_or_else(late),
+            _ => self.local.answer(&query, self.clock.now(), &*self.entropy),
         };
         // The loop may have ended.
-        let _ = reports.send(Report::Replied { controller, key, ask, answer }).await;
+        let _ = reports.send(Report::Replied { controller, key, query, answer }).await;
     }
 
     async fn access(&self, question: &Value) -> Result<Value, String> {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Method;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::{Clock, Key, Resource, Revision, Value, json};
-use setpoint_reconcile::{Object, Observed};
+use setpoint_reconcile::{Object, ObservedChange};
 use tokio::sync::mpsc;
 
 use super::{Report, arrived, meta};
@@ -154,7 +154,12 @@ fn report(
         return Some(Report::Reached { resource: resource_type.resource.clone(), revision });
     }
     let after = if kind == "DELETED" { None } else { object(resource_type, item, clock) };
-    Some(Report::Changed(Observed { key: key(resource_type, item)?, revision, after, by: None }))
+    Some(Report::Changed(ObservedChange {
+        key: key(resource_type, item)?,
+        revision,
+        after,
+        reconciler: None,
+    }))
 }
 
 #[cfg(test)]

@@ -9,30 +9,35 @@ use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::resources::Verb;
 use setpoint_api::{Map, Revision, Value, json};
-use setpoint_reconcile::plan::Sort;
-use setpoint_reconcile::{Outcome, Refusal, Sent, Write};
+use setpoint_reconcile::plan::MergePatchType;
+use setpoint_reconcile::{Outcome, Write, WriteRejection, WriteRequest};
 use tokio::sync::mpsc;
 
 use super::{Report, meta};
 use crate::client::{Client, ClientError};
 
 /// Sends a write, and reports its outcome. A write that times out counts as lost, so that its key is planned again.
-pub(super) async fn write(client: Arc<Client>, sent: Sent, timeout: Duration, reports: mpsc::Sender<Report>) {
+pub(super) async fn write(
+    client: Arc<Client>,
+    sent: WriteRequest,
+    timeout: Duration,
+    reports: mpsc::Sender<Report>,
+) {
     let outcome = match tokio::time::timeout(timeout, perform(&client, &sent)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) | Err(_) => Outcome::Lost { by: newest(&client, timeout).await },
     };
     // The loop may have ended.
-    let _ = reports.send(Report::Answered { ticket: sent.ticket, outcome, by: sent.by }).await;
+    let _ = reports.send(Report::Answered { ticket: sent.id, outcome, by: sent.reconciler }).await;
 }
 
-async fn perform(client: &Client, sent: &Sent) -> Result<Outcome, ClientError> {
+async fn perform(client: &Client, sent: &WriteRequest) -> Result<Outcome, ClientError> {
     let sent_request = match whole(client, &sent.write).await {
         Some(sent_request) => Some(sent_request),
         None => request(sent),
     };
     let Some((method, path, kind, body)) = sent_request else {
-        return Ok(Outcome::Refused(Refusal {
+        return Ok(Outcome::Rejected(WriteRejection {
             reason: "NotFound".to_owned(),
             message: format!("there is no resource {}", sent.write.resource()),
         }));
@@ -64,7 +69,7 @@ type HttpRequest = (Method, String, &'static str, Value);
 /// with its revision. `None` for every other write, and if the object is gone or was replaced; the server then
 /// rejects the original patch.
 async fn whole(client: &Client, write: &Write) -> Option<HttpRequest> {
-    let Write::Patch { key, part, sort, patch, uid, .. } = write else { return None };
+    let Write::Patch { key, subresource: part, patch_type, patch, uid, .. } = write else { return None };
     let resource_type = resource_types::storage_type(key.resource())?;
     if part.is_empty() || resource_type.info.subresource(part)?.verbs.contains(Verb::Patch) {
         return None;
@@ -76,15 +81,15 @@ async fn whole(client: &Client, write: &Write) -> Option<HttpRequest> {
     if uid.as_deref().is_some_and(|uid| uid != meta(&live, "uid")) {
         return None;
     }
-    let sort = match sort {
-        Sort::Merge => PatchType::Merge,
-        Sort::Strategic => PatchType::Strategic,
+    let patch_type = match patch_type {
+        MergePatchType::Merge => PatchType::Merge,
+        MergePatchType::Strategic => PatchType::Strategic,
     };
-    let patched = sort.apply(patch, live, resource_type.stored_schema).ok()?;
+    let patched = patch_type.apply(patch, live, resource_type.stored_schema).ok()?;
     Some((Method::PUT, place(resource_type, namespace, Some(key.name()), part), "application/json", patched))
 }
 
-fn request(sent: &Sent) -> Option<HttpRequest> {
+fn request(sent: &WriteRequest) -> Option<HttpRequest> {
     let resource_type = resource_types::storage_type(sent.write.resource())?;
     let manager = format!("?fieldManager={}", sent.manager);
     Some(match &sent.write {
@@ -92,11 +97,11 @@ fn request(sent: &Sent) -> Option<HttpRequest> {
             let path = format!("{}{manager}", place(resource_type, namespace, None, ""));
             (Method::POST, path, "application/json", typed(resource_type, object.clone()))
         }
-        Write::Tell(news) => {
-            let path = format!("{}{manager}", place(resource_type, news.namespace(), None, ""));
-            (Method::POST, path, "application/json", typed(resource_type, news.to_value()))
+        Write::CreateEvent(new_event) => {
+            let path = format!("{}{manager}", place(resource_type, new_event.namespace(), None, ""));
+            (Method::POST, path, "application/json", typed(resource_type, new_event.to_value()))
         }
-        Write::Patch { key, part, sort, patch, uid, revision } => {
+        Write::Patch { key, subresource: part, patch_type, patch, uid, revision } => {
             let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
             let mut patch = patch.clone();
             let metadata = patch.ensure_map("metadata");
@@ -106,19 +111,19 @@ fn request(sent: &Sent) -> Option<HttpRequest> {
             if let Some(revision) = revision {
                 metadata.insert("resourceVersion", revision.to_string());
             }
-            let kind = match sort {
-                Sort::Merge => "application/merge-patch+json",
-                Sort::Strategic => "application/strategic-merge-patch+json",
+            let kind = match patch_type {
+                MergePatchType::Merge => "application/merge-patch+json",
+                MergePatchType::Strategic => "application/strategic-merge-patch+json",
             };
             (Method::PATCH, format!("{path}{manager}"), kind, patch)
         }
-        Write::Apply { key, part, config, uid } => {
+        Write::Apply { key, subresource: part, config, uid } => {
             let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
             let mut config = typed(resource_type, config.clone());
             config.ensure_map("metadata").insert("uid", &**uid);
             (Method::PATCH, format!("{path}{manager}&force=true"), "application/apply-patch+yaml", config)
         }
-        Write::Delete { key, uid, revision, propagation, grace } => {
+        Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
             let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), "");
             let mut preconditions = Map::new();
             if let Some(uid) = uid {
@@ -139,7 +144,7 @@ fn request(sent: &Sent) -> Option<HttpRequest> {
             }
             (Method::DELETE, path, "application/json", Value::Map(options))
         }
-        Write::Post { key, part, object } => {
+        Write::Post { key, subresource: part, object } => {
             let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
             (Method::POST, format!("{path}{manager}"), "application/json", object.clone())
         }
@@ -177,9 +182,9 @@ fn outcome(write: &Write, status: StatusCode, body: &[u8]) -> Outcome {
         return Outcome::Done { revision: Revision(revision), name: meta(&body, "name").into() };
     }
     match status.as_u16() {
-        404 if !matches!(write, Write::Create { .. } | Write::Tell(_)) => Outcome::Gone,
+        404 if !matches!(write, Write::Create { .. } | Write::CreateEvent(_)) => Outcome::Gone,
         409 => Outcome::Conflict,
-        _ => Outcome::Refused(Refusal {
+        _ => Outcome::Rejected(WriteRejection {
             reason: body.str_at(&["reason"]).to_owned(),
             message: body.str_at(&["message"]).to_owned(),
         }),

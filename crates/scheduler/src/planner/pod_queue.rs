@@ -44,7 +44,7 @@ impl SchedulingCycle<'_> {
                     || (skips_backoff && state.has_exact_hint && !state.must_back_off)
             });
             if is_due && due == PODS_PER_PLAN_MAX {
-                self.plan.look_again_at(now);
+                self.plan.requeue_at(now);
                 is_due = false;
                 if self.cache.nominated_count == 0 {
                     break;
@@ -90,7 +90,7 @@ impl SchedulingCycle<'_> {
             }
         }
         if has_deferred {
-            self.plan.look_again_at(self.now);
+            self.plan.requeue_at(self.now);
         }
         let counts = has_deferred && !is_alone && self.cache.deferred_plans < DEFERRED_PLANS_MAX;
         self.cache.deferred_plans = if counts { self.cache.deferred_plans + 1 } else { 0 };

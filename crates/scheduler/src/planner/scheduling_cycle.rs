@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::plan::{Note, Subject};
-use setpoint_reconcile::{Act, Failure, Object, Plan, Seed, Seen, WorldReader, Write};
+use setpoint_reconcile::plan::{EventRecord, InvolvedObject};
+use setpoint_reconcile::{Action, Failure, Object, Plan, Seed, Seen, WorldReader, Write};
 use setpoint_views::pod::Pod;
 
 use super::pod_queue::QueuedPod;
@@ -35,16 +35,16 @@ pub(super) struct SchedulingCycle<'a> {
     pub(super) now: Time,
     seed: Seed,
     pub(super) plan: Plan<SchedulerCache>,
-    status_writes: Vec<Act>,
+    status_writes: Vec<Action>,
     /// Nominated pods by node.
     pub(super) nominated_pods: BTreeMap<usize, Vec<PodId>>,
     /// Pods whose nomination was cleared in this cycle.
     cleared_nominations: BTreeSet<PodId>,
     /// Bindings of volumes and reservations of devices.
-    claim_writes: Vec<Act>,
+    claim_writes: Vec<Action>,
     /// `DisruptionTarget` conditions of victims.
-    victim_conditions: Vec<Act>,
-    victim_deletions: Vec<Act>,
+    victim_conditions: Vec<Action>,
+    victim_deletions: Vec<Action>,
     /// Size of the node affinity of unusually large volumes; measured for the first pod with claims.
     pub(super) large_volumes: OnceCell<TermSize>,
 }
@@ -151,7 +151,7 @@ impl<'a> SchedulingCycle<'a> {
             }
             if *is_due && self.cache.comparisons() + self.cache.scored_nodes - done > COST_MAX {
                 // The plan is costly enough: the rest is left to the next one.
-                self.plan.look_again_at(self.now);
+                self.plan.requeue_at(self.now);
                 self.reserve_nominated(*id);
             } else if *is_due {
                 self.cache.shrink_counters();
@@ -171,7 +171,7 @@ impl<'a> SchedulingCycle<'a> {
         }
         self.cache.nominated_count = nominated_count;
         if let Some(at) = next_attempt {
-            self.plan.look_again_at(at.max(self.now));
+            self.plan.requeue_at(at.max(self.now));
         }
         let mut plan = self.plan;
         // Victims first: their termination takes time, and status updates can wait.
@@ -254,14 +254,14 @@ impl<'a> SchedulingCycle<'a> {
             "metadata": {"name": (key.name()), "namespace": (namespace), "uid": (&*object.meta().uid)},
             "target": {"kind": "Node", "name": (&**name)},
         });
-        let about = Subject::of(object, "v1", "Pod");
+        let about = InvolvedObject::new(object, "v1", "Pod");
         let done = about
             .normal("Scheduled", format!("Successfully assigned {}/{} to {name}", namespace, key.name()))
-            .by("Binding");
-        let failed = about.warning("FailedScheduling", "binding rejected: {error}").by("Scheduling");
-        let write = Write::Post { key: key.clone(), part: "binding", object: binding };
+            .with_action("Binding");
+        let failed = about.warning("FailedScheduling", "binding rejected: {error}").with_action("Scheduling");
+        let write = Write::Post { key: key.clone(), subresource: "binding", object: binding };
         let (done, failed) = (with_reporter(done, object), with_reporter(failed, object));
-        self.plan.act(Act::from(write).on_done(done).on_failed(failed));
+        self.plan.push(Action::from(write).on_done(done).on_failed(failed));
         self.cache.sent_bindings.push((id, object.clone()));
     }
 
@@ -275,8 +275,8 @@ impl<'a> SchedulingCycle<'a> {
                 "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
             let status = FailureStatus { reason: "SchedulerError", message, nominated_node: Some("") };
             self.write_failure_status(id, object, pod, &status, true);
-            let note = Subject::of(object, "v1", "Pod").warning("FailedScheduling", message);
-            self.plan.notes.push(with_reporter(note.by("Scheduling"), object));
+            let note = InvolvedObject::new(object, "v1", "Pod").warning("FailedScheduling", message);
+            self.plan.events.push(with_reporter(note.with_action("Scheduling"), object));
             self.release_reservation(id);
             self.set_queue_state(id, QueueingHint::STORAGE_OR_DEVICE, None);
             if let Some(state) = self.queue_state_mut(id) {
@@ -345,8 +345,8 @@ impl<'a> SchedulingCycle<'a> {
             nominated_node: nomination.as_deref(),
         };
         self.write_failure_status(id, object, pod, &status, is_retry);
-        let note = Subject::of(object, "v1", "Pod").warning("FailedScheduling", error.message);
-        self.plan.notes.push(with_reporter(note.by("Scheduling"), object));
+        let note = InvolvedObject::new(object, "v1", "Pod").warning("FailedScheduling", error.message);
+        self.plan.events.push(with_reporter(note.with_action("Scheduling"), object));
         if let PreemptionOutcome::Candidate(node, candidate) = outcome {
             self.preempt(id, object, pod, node, &candidate);
             self.clear_lower_nominations(id, node);
@@ -425,8 +425,10 @@ impl<'a> SchedulingCycle<'a> {
             self.victim_conditions.push(Write::status(victim, patch).strategic().at_any_revision().into());
             let note =
                 format!("Preempted by pod {} on node {}", object.meta().uid, self.cache.nodes[node].name);
-            let note = Subject::of(victim, "v1", "Pod").normal("Preempted", note).by("Preempting");
-            self.victim_deletions.push(Act::from(Write::delete(victim)).on_done(with_reporter(note, object)));
+            let note =
+                InvolvedObject::new(victim, "v1", "Pod").normal("Preempted", note).with_action("Preempting");
+            self.victim_deletions
+                .push(Action::from(Write::delete(victim)).on_done(with_reporter(note, object)));
         }
     }
 
@@ -469,9 +471,9 @@ impl<'a> SchedulingCycle<'a> {
 }
 
 /// Sets the reporter of an Event to the `schedulerName` of the pod.
-fn with_reporter(note: Note, pod: &Object) -> Note {
+fn with_reporter(note: EventRecord, pod: &Object) -> EventRecord {
     match pod.view::<Pod>().map(|pod| pod.spec.scheduler_name.as_str()) {
-        Some(name) if !name.is_empty() && name != DEFAULT_SCHEDULER_NAME => note.said_by(name),
+        Some(name) if !name.is_empty() && name != DEFAULT_SCHEDULER_NAME => note.reported_by(name),
         _ => note,
     }
 }

@@ -2,7 +2,7 @@
 
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::{Act, Object, Write};
+use setpoint_reconcile::{Action, Object, Write};
 use setpoint_views::condition;
 use setpoint_views::pod::Pod;
 
@@ -27,7 +27,7 @@ pub(super) fn status_patch(
     failure: &FailureStatus<'_>,
     compares_message: bool,
     now: Time,
-) -> Option<Act> {
+) -> Option<Action> {
     let FailureStatus { reason, message, nominated_node } = *failure;
     let found = condition(&pod.status.conditions, "PodScheduled");
     let is_current = found.is_some_and(|found| {

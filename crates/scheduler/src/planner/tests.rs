@@ -197,7 +197,7 @@ fn lost_cache_causes_no_writes_and_no_missed_capacity() {
         cluster.create("pods", "default", pod(&format!("p{i:02}"), "1"));
         if i % 3 == 0 {
             cluster.settle();
-            cluster.engine.forget();
+            cluster.engine.drop_soft_state();
         }
     }
     cluster.settle();
@@ -252,8 +252,8 @@ fn random_step(cluster: &mut Cluster, made: &mut usize) {
         }
         5 => finish_terminating_pods(cluster),
         6 => cluster.crash(),
-        7 => cluster.engine.forget(),
-        8 => cluster.lose_answer(),
+        7 => cluster.engine.drop_soft_state(),
+        8 => cluster.lose_response(),
         9 => cluster.lose_write(),
         10 => {
             let (node, is_cordoned) = (NODES[cluster.rng.usize(..4)], cluster.rng.bool());

@@ -4,7 +4,7 @@
 //! `status.reservedFor`, and binds the pod once that is visible.
 
 use setpoint_api::{Value, value};
-use setpoint_reconcile::{Act, Object, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, WorldReader, Write};
 use setpoint_requirements::node_affinity::NodeSelectorTerm;
 use setpoint_views::resource_claim::ResourceClaim;
 
@@ -101,7 +101,7 @@ pub fn filter(allocations: &ClaimAllocations, node: &NodeInfo) -> Result<(), Rej
 pub fn reservation_writes<'a>(
     allocations: &'a ClaimAllocations,
     pod: &'a Object,
-) -> impl Iterator<Item = Act> + 'a {
+) -> impl Iterator<Item = Action> + 'a {
     let meta = pod.meta();
     allocations.unreserved.iter().map(move |claim| {
         let user = value!({"resource": "pods", "name": (&*meta.name), "uid": (&*meta.uid)});

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use setpoint_api::{Key, Value, value};
 use setpoint_reconcile::object::Pairs;
-use setpoint_reconcile::{Act, Object, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, WorldReader, Write};
 use setpoint_requirements::node_affinity::NodeSelectorTerm;
 use setpoint_views::csi_storage_capacity::CsiStorageCapacity;
 use setpoint_views::persistent_volume::PersistentVolume;
@@ -266,7 +266,7 @@ impl UnboundClaim {
 /// Returns the writes that bind the claims of a pod on a node: `claimRef` of an available volume, or the selected-node
 /// annotation of a claim to provision. None for claims that have a selected node.
 #[must_use]
-pub fn prebind_writes(requirements: &VolumeRequirements, node: &NodeInfo) -> Vec<Act> {
+pub fn prebind_writes(requirements: &VolumeRequirements, node: &NodeInfo) -> Vec<Action> {
     let (mut acts, mut taken) = (Vec::new(), BTreeSet::new());
     for unbound in requirements.unbound.iter().filter(|unbound| unbound.selected_node.is_none()) {
         let (key, meta) = (unbound.claim.key(), unbound.claim.meta());

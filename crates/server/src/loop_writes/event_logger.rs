@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::{News, Sent, Severity, Write};
+use setpoint_reconcile::{EventType, NewEvent, Write, WriteRequest};
 
 /// Maximum number of lines in a second.
 const LINES_MAX: u32 = 20;
@@ -26,18 +26,22 @@ pub(super) struct EventLogger {
 
 impl EventLogger {
     /// Logs an Event that is created.
-    pub(super) fn log(&mut self, Sent { write, manager, .. }: &Sent, now: impl FnOnce() -> Time) {
-        let Write::Tell(news) = write else { return };
+    pub(super) fn log(
+        &mut self,
+        WriteRequest { write, manager, .. }: &WriteRequest,
+        now: impl FnOnce() -> Time,
+    ) {
+        let Write::CreateEvent(new_event) = write else { return };
         // Simulated nodes are not a component of the control plane.
         if *manager == "kubelet" {
             return;
         }
         // A field called `message` would replace the text of the line.
-        let (reason, note) = (news.reason, news.message.as_str());
-        if news.severity != Severity::Warning && !NOTABLE.contains(&reason) {
-            tracing::debug!(component = *manager, about = about(news), reason, note, "event");
+        let (reason, note) = (new_event.reason, new_event.message.as_str());
+        if new_event.event_type != EventType::Warning && !NOTABLE.contains(&reason) {
+            tracing::debug!(component = *manager, about = about(new_event), reason, note, "event");
         } else if self.has_room(manager, now()) {
-            tracing::info!(component = *manager, about = about(news), reason, note, "event");
+            tracing::info!(component = *manager, about = about(new_event), reason, note, "event");
         }
     }
 
@@ -61,8 +65,8 @@ impl EventLogger {
 }
 
 /// Returns the object that an Event is about, for the log.
-fn about(news: &News) -> String {
-    format!("{} {}", news.about.kind, news.about.key.path())
+fn about(new_event: &NewEvent) -> String {
+    format!("{} {}", new_event.involved_object.kind, new_event.involved_object.key.path())
 }
 
 #[cfg(test)]

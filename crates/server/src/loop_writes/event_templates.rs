@@ -16,7 +16,7 @@ use setpoint_api::json::write_str;
 use setpoint_api::rfc3339::{Seconds, UNSET};
 use setpoint_api::status::Status;
 use setpoint_api::{Time, Value};
-use setpoint_reconcile::News;
+use setpoint_reconcile::NewEvent;
 use setpoint_store::{Draft, Expect, Snapshot};
 
 use super::typed;
@@ -126,14 +126,14 @@ struct Texts<'a> {
 /// Decides the creation of an Event; `None` if it has to go through the pipeline.
 pub(super) fn create(
     resource_type: &'static ResourceType,
-    news: &News,
+    new_event: &NewEvent,
     writer: &Writer,
     context: &RequestContext<'_>,
 ) -> Option<Result<Step, Status>> {
-    let written = RenderedFields::of(news);
-    let texts = Texts::of(news, &written)?;
-    let key = &news.event;
-    let (namespace, name) = (news.namespace(), key.name());
+    let written = RenderedFields::of(new_event);
+    let texts = Texts::of(new_event, &written)?;
+    let key = &new_event.key;
+    let (namespace, name) = (new_event.namespace(), key.name());
     if context.snapshot.get(key).is_some() || !resource_type.rules.name_rule().check(name).is_empty() {
         return None;
     }
@@ -160,32 +160,36 @@ struct RenderedFields {
 }
 
 impl RenderedFields {
-    fn of(news: &News) -> RenderedFields {
-        RenderedFields { revision: news.about.revision.to_string(), timestamp: Seconds(news.at).to_string() }
+    fn of(new_event: &NewEvent) -> RenderedFields {
+        RenderedFields {
+            revision: new_event.involved_object.revision.to_string(),
+            timestamp: Seconds(new_event.at).to_string(),
+        }
     }
 }
 
 impl<'a> Texts<'a> {
     /// Field values in the order of [`GIVEN`] and [`OPTIONAL`]; `None` if a required one is missing.
-    fn of(news: &'a News, written: &'a RenderedFields) -> Option<Texts<'a>> {
-        let (about, namespace) = (&news.about, news.namespace());
+    fn of(new_event: &'a NewEvent, written: &'a RenderedFields) -> Option<Texts<'a>> {
+        let (about, namespace) = (&new_event.involved_object, new_event.namespace());
         let given = [
-            news.event.name(),
+            new_event.key.name(),
             namespace,
             about.kind,
             about.key.name(),
             &about.uid,
             about.api_version,
             &written.revision,
-            news.reason,
-            &news.message,
-            &news.said_by,
-            news.severity.as_str(),
-            &news.said_by,
+            new_event.reason,
+            &new_event.message,
+            &new_event.reporter,
+            new_event.event_type.as_str(),
+            &new_event.reporter,
             &written.timestamp,
         ];
-        let optional = [about.part.as_str(), &news.host, &news.host, news.action];
-        let is_timestamp_whole = written.timestamp.len() == "0000-00-00T00:00:00Z".len() && news.at != UNSET;
+        let optional = [about.field_path.as_str(), &new_event.host, &new_event.host, new_event.action];
+        let is_timestamp_whole =
+            written.timestamp.len() == "0000-00-00T00:00:00Z".len() && new_event.at != UNSET;
         let is_there = about.key.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace;
         let is_plain = is_timestamp_whole && is_there && given.iter().all(|text| !text.is_empty());
         is_plain.then_some(Texts { given, optional, has_namespace: about.key.namespace().is_some() })

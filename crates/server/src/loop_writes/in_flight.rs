@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use setpoint_api::{Clock, Entropy};
-use setpoint_reconcile::{Outcome, Refusal as Refused, Sent, Ticket, WriteExecutor};
+use setpoint_reconcile::{Outcome, WriteExecutor, WriteId, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, Committed, Proposal, Refusal, Store};
 
 use super::event_logger::EventLogger;
@@ -41,13 +41,13 @@ pub struct InFlightWrites {
 
 /// A write to decide, and the number of its quota conflicts so far.
 struct PendingWrite {
-    sent: Sent,
+    sent: WriteRequest,
     conflicts: usize,
 }
 
 /// A commit in flight.
 struct InFlightCommit {
-    ticket: Ticket,
+    ticket: WriteId,
     name: Box<str>,
     charged: Option<Charged>,
     commit: setpoint_store::Ticket,
@@ -81,14 +81,14 @@ impl InFlightWrites {
     }
 
     /// Decides a write, and queues its commit unless it has to wait for another one.
-    fn begin(&mut self, pending: PendingWrite) -> Option<(Ticket, Outcome)> {
+    fn begin(&mut self, pending: PendingWrite) -> Option<(WriteId, Outcome)> {
         match self.prepare(&pending.sent) {
             Prepared::Settled(outcome) => {
                 log_rejected(&pending.sent, &outcome);
-                Some((pending.sent.ticket, outcome))
+                Some((pending.sent.id, outcome))
             }
             Prepared::Commit(proposal, name) => {
-                let (ticket, namespace) = (pending.sent.ticket, charged_namespace(&proposal));
+                let (ticket, namespace) = (pending.sent.id, charged_namespace(&proposal));
                 if let Some(namespace) = &namespace {
                     if let Some(waiting) = self.held.get_mut(namespace) {
                         waiting.push_back(pending);
@@ -108,7 +108,7 @@ impl InFlightWrites {
         }
     }
 
-    fn prepare(&self, sent: &Sent) -> Prepared {
+    fn prepare(&self, sent: &WriteRequest) -> Prepared {
         let snapshot = self.store.snapshot();
         let entropy = [(); 3].map(|()| (self.entropy)());
         prepare(
@@ -127,14 +127,14 @@ impl InFlightWrites {
         Charged { namespace, mut pending }: Charged,
         name: Box<str>,
         committed: Result<Committed, CommitError>,
-        ended: &mut Vec<(Ticket, Outcome)>,
+        ended: &mut Vec<(WriteId, Outcome)>,
     ) {
         let mut waiting = self.held.remove(&namespace).unwrap_or_default();
         if has_quota_conflict(&committed) && pending.conflicts < CONFLICTS_MAX {
             pending.conflicts += 1;
             waiting.push_front(pending);
         } else {
-            ended.push((pending.sent.ticket, outcome(committed, name)));
+            ended.push((pending.sent.id, outcome(committed, name)));
         }
         while let Some(next) = waiting.pop_front() {
             ended.extend(self.begin(next));
@@ -146,7 +146,7 @@ impl InFlightWrites {
 }
 
 impl WriteExecutor for InFlightWrites {
-    fn start(&mut self, sent: Sent) -> Option<(Ticket, Outcome)> {
+    fn start(&mut self, sent: WriteRequest) -> Option<(WriteId, Outcome)> {
         self.logger.log(&sent, || self.clock.now());
         self.begin(PendingWrite { sent, conflicts: 0 })
     }
@@ -158,7 +158,7 @@ impl WriteExecutor for InFlightWrites {
         std::mem::take(&mut self.has_queued)
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Vec<(Ticket, Outcome)> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Vec<(WriteId, Outcome)> {
         let mut done = Vec::new();
         let mut unfinished = Vec::new();
         for mut one in self.commits.drain(..) {
@@ -184,8 +184,8 @@ impl WriteExecutor for InFlightWrites {
 }
 
 /// Logs a write that was rejected.
-fn log_rejected(Sent { write, manager, by, .. }: &Sent, outcome: &Outcome) {
-    if let Outcome::Refused(Refused { reason, message }) = outcome {
+fn log_rejected(WriteRequest { write, manager, reconciler: by, .. }: &WriteRequest, outcome: &Outcome) {
+    if let Outcome::Rejected(WriteRejection { reason, message }) = outcome {
         let (verb, resource, by) = (write.verb(), write.resource(), &**by);
         tracing::warn!(component = *manager, by, verb, %resource, reason, why = message, "write rejected");
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use setpoint_api::{Key, ManualClock, Resource, Time, json, value};
-use setpoint_reconcile::{Act, Engine, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Engine, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_runtime::in_process::Shell;
 use setpoint_server::exchange::Service;
 use setpoint_server::loop_writes::InFlightWrites;
@@ -135,7 +135,7 @@ impl Planner for Maker {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::itself("namespaces"), Watch::via("configmaps", |_, _, _| ())];
+        const WATCHES: [Watch; 2] = [Watch::primary("namespaces"), Watch::mapped("configmaps", |_, _, _| ())];
         &WATCHES
     }
 
@@ -146,7 +146,11 @@ impl Planner for Maker {
         let missing = (0..WANTED)
             .filter(|n| world.get(&Key::namespaced(&maps, "default", &name(*n)).unwrap()).is_none())
             .map(|n| {
-                Act::from(Write::create("configmaps", "default", value!({"metadata": {"name": (name(n))}})))
+                Action::from(Write::create(
+                    "configmaps",
+                    "default",
+                    value!({"metadata": {"name": (name(n))}}),
+                ))
             });
         if key.name() == "default" {
             plan.stage(missing);

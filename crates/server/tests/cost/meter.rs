@@ -2,7 +2,7 @@
 
 use http::Method;
 use setpoint_server::exchange::{Request, Service};
-use setpoint_sim::cost::callgrind::{Counter, shard};
+use setpoint_sim::cost::callgrind::{Counter, current_shard};
 
 use crate::harness::{TestServer, request};
 
@@ -37,7 +37,7 @@ pub struct Meter {
 
 impl Meter {
     pub fn new() -> Meter {
-        Meter { server: TestServer::new(), counter: shard().map(|_| Counter::new()) }
+        Meter { server: TestServer::new(), counter: current_shard().map(|_| Counter::new()) }
     }
 
     /// Sends a request without counting.

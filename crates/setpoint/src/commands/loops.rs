@@ -95,7 +95,7 @@ impl Choice {
             chosen.extend(setpoint_node::planners(nodes));
         }
         if chosen.is_empty() {
-            return Engine::new(own, world_config([])).narrow();
+            return Engine::new(own, world_config([])).with_watched_resources_only();
         }
         let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
         Engine::new(chosen.into_iter().chain(own).collect(), world_config(indexes))

@@ -11,7 +11,7 @@ use setpoint_node::Fleet;
 use setpoint_node::fleet::{BOOTED, FLEET, POWER};
 use setpoint_node::simulated::SCHEME;
 use setpoint_reconcile::Engine;
-use setpoint_reconcile::election::Held;
+use setpoint_reconcile::election::LeaderElectionRecord;
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use setpoint_views::world_config;
@@ -175,7 +175,8 @@ async fn check_names(client: &Client, fleet: &Fleet) -> anyhow::Result<()> {
     let now = SystemClock.now();
     for (node, owner) in others {
         let lease = leases.iter().find(|lease| name(lease) == node);
-        if lease.is_some_and(|lease| holds(&Held::of(lease, Default::default()), now)) {
+        if lease.is_some_and(|lease| holds(&LeaderElectionRecord::from_lease(lease, Default::default()), now))
+        {
             bail!("node {node} belongs to the fleet {owner}, which runs: choose another --prefix");
         }
     }
@@ -183,7 +184,7 @@ async fn check_names(client: &Client, fleet: &Fleet) -> anyhow::Result<()> {
 }
 
 /// `true` if a Lease has not expired.
-fn holds(lease: &Held, now: Time) -> bool {
+fn holds(lease: &LeaderElectionRecord, now: Time) -> bool {
     let span = Duration::from_secs(u64::try_from(lease.seconds).unwrap_or(0));
     rfc3339::parse_micros(&lease.renewed).is_ok_and(|renewed| now < renewed.after(span))
 }
@@ -251,9 +252,9 @@ async fn is_taken_up(client: &Client, name: &str, booted: Option<&str>) -> anyho
     loop {
         let is_taken_up = match booted {
             Some(before) => boot(&get(client, &place(name)).await?) != before,
-            None => find(client, &format!("{LEASES}/{name}"))
-                .await?
-                .is_ok_and(|lease| holds(&Held::of(&lease, Default::default()), SystemClock.now())),
+            None => find(client, &format!("{LEASES}/{name}")).await?.is_ok_and(|lease| {
+                holds(&LeaderElectionRecord::from_lease(&lease, Default::default()), SystemClock.now())
+            }),
         };
         if is_taken_up || SystemClock.uptime() >= until {
             return Ok(is_taken_up);

@@ -6,7 +6,7 @@ use anyhow::bail;
 use setpoint_controllers::node_lifecycle::Patience;
 use setpoint_controllers::node_lifecycle::zones::Pace;
 use setpoint_controllers::{Settings, pod_gc};
-use setpoint_reconcile::election::Timing;
+use setpoint_reconcile::election::LeaderElectionConfig;
 use setpoint_server::pipeline::admission::tolerations::Tolerations;
 
 use super::fleet::duration;
@@ -109,8 +109,8 @@ pub struct ElectionArguments {
 
 impl ElectionArguments {
     /// Returns the validated timing of leader election.
-    pub fn timing(&self) -> anyhow::Result<Timing> {
-        let timing = Timing {
+    pub fn timing(&self) -> anyhow::Result<LeaderElectionConfig> {
+        let timing = LeaderElectionConfig {
             lease_duration: self.leader_elect_lease_duration,
             renew_deadline: self.leader_elect_renew_deadline,
             retry_period: self.leader_elect_retry_period,
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(settings.patience, Patience::default());
         assert_eq!(settings.ended_pods_max, Settings::default().ended_pods_max);
         assert_eq!(all.tolerations.tolerations(), Tolerations::default());
-        assert_eq!(all.election.timing().unwrap(), Timing::default());
+        assert_eq!(all.election.timing().unwrap(), LeaderElectionConfig::default());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use setpoint_reconcile::Engine;
-use setpoint_reconcile::election::Timing;
+use setpoint_reconcile::election::LeaderElectionConfig;
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use tokio::signal::unix::{SignalKind, signal};
@@ -96,7 +96,7 @@ async fn lead(
     what: &str,
     lease: &'static str,
     kubeconfig: &[u8],
-    timing: Timing,
+    timing: LeaderElectionConfig,
     engine: impl Fn() -> Engine,
 ) -> anyhow::Result<()> {
     let client = || Client::from_kubeconfig(kubeconfig, lease).map(Arc::new);

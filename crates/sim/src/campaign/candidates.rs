@@ -2,8 +2,8 @@
 //! a deposed leader can arrive while its successor leads.
 
 use setpoint_api::{Revision, Time, value};
-use setpoint_reconcile::election::{Elector, Held, Step};
-use setpoint_reconcile::{Jump, Sent};
+use setpoint_reconcile::election::{LeaderElectionRecord, LeaderElector, LeaseAction};
+use setpoint_reconcile::{Jump, WriteRequest};
 
 use super::coverage::CoverageMarks;
 use crate::cluster::{Cluster, Controllers, ParkedLoop};
@@ -15,7 +15,7 @@ const LATE_WRITES_MAX: usize = 4;
 
 struct Candidate {
     name: &'static str,
-    elector: Elector,
+    elector: LeaderElector,
     /// `true` if its loop runs: only while it leads.
     is_running: bool,
 }
@@ -26,7 +26,7 @@ pub struct Candidates {
     turn: usize,
     other_loop: ParkedLoop,
     /// Writes in flight of deposed leaders, with their senders.
-    late_writes: Vec<(&'static str, Sent)>,
+    late_writes: Vec<(&'static str, WriteRequest)>,
     /// Seeded bug: candidates act without holding the Lease.
     pub ignores_lease: bool,
 }
@@ -38,7 +38,7 @@ impl Candidates {
         cluster.stop();
         let candidate = |name: &'static str| Candidate {
             name,
-            elector: Elector::new(name.to_owned()),
+            elector: LeaderElector::new(name.to_owned()),
             is_running: false,
         };
         let candidates = [candidate("alpha_1"), candidate("beta_2")];
@@ -68,12 +68,12 @@ impl Candidates {
     /// and the response is lost. Its loop starts when it becomes leader, and stops when it is deposed.
     pub fn run_election(&mut self, cluster: &mut Cluster, gets_response: bool, marks: &mut CoverageMarks) {
         let candidate = &mut self.candidates[self.turn];
-        if cluster.now >= candidate.elector.next() {
+        if cluster.now >= candidate.elector.retry_at() {
             let was = holder(cluster);
-            let step = candidate.elector.look(read_lease(cluster), cluster.now);
+            let step = candidate.elector.try_acquire_or_renew(read_lease(cluster), cluster.now);
             if write_lease(cluster, step) {
                 if gets_response {
-                    candidate.elector.won(cluster.now);
+                    candidate.elector.lease_written(cluster.now);
                 } else {
                     marks.record("election lost a response");
                 }
@@ -82,7 +82,7 @@ impl Candidates {
                 }
             }
         }
-        let is_leading = candidate.elector.leads(cluster.now) || self.ignores_lease;
+        let is_leading = candidate.elector.is_leader(cluster.now) || self.ignores_lease;
         if is_leading && !candidate.is_running {
             cluster.crash();
         } else if !is_leading && candidate.is_running {
@@ -117,7 +117,7 @@ impl Candidates {
     #[must_use]
     pub fn can_act(&self, cluster: &Cluster) -> bool {
         let candidate = &self.candidates[self.turn];
-        candidate.is_running && (candidate.elector.leads(cluster.now) || self.ignores_lease)
+        candidate.is_running && (candidate.elector.is_leader(cluster.now) || self.ignores_lease)
     }
 
     /// Crashes the loop of the candidate whose turn it is. It restarts if the candidate leads.
@@ -143,7 +143,7 @@ impl Candidates {
         let acting: Vec<&str> = self
             .candidates
             .iter()
-            .filter(|one| one.is_running && (one.elector.leads(cluster.now) || self.ignores_lease))
+            .filter(|one| one.is_running && (one.elector.is_leader(cluster.now) || self.ignores_lease))
             .map(|one| one.name)
             .collect();
         if acting.len() > 1 {
@@ -163,22 +163,22 @@ fn holder(cluster: &Cluster) -> String {
         .map_or(String::new(), |lease| lease.str_at(&["spec", "holderIdentity"]).to_owned())
 }
 
-fn read_lease(cluster: &Cluster) -> Option<Held> {
+fn read_lease(cluster: &Cluster) -> Option<LeaderElectionRecord> {
     let lease = cluster.get(LEASES, LEASE)?;
     let revision = lease.str_at(&["metadata", "resourceVersion"]).parse().unwrap_or(0);
-    Some(Held::of(&lease, Revision(revision)))
+    Some(LeaderElectionRecord::from_lease(&lease, Revision(revision)))
 }
 
 /// Writes the Lease for a step of an election. Returns `true` if something was written.
-fn write_lease(cluster: &mut Cluster, step: Step) -> bool {
+fn write_lease(cluster: &mut Cluster, step: LeaseAction) -> bool {
     cluster.user = "system:kube-controller-manager";
     let done = match step {
-        Step::Wait(_) => None,
-        Step::Create(spec) => {
+        LeaseAction::Wait(_) => None,
+        LeaseAction::Create(spec) => {
             let lease = value!({"metadata": {"name": "kube-controller-manager"}, "spec": (spec)});
             Some(cluster.try_create(LEASES, "kube-system", lease))
         }
-        Step::Update(spec, revision) => {
+        LeaseAction::Update(spec, revision) => {
             let seen = value!({"resourceVersion": (revision.to_string())});
             Some(cluster.patch(LEASES, LEASE, "", value!({"metadata": (seen), "spec": (spec)})))
         }

@@ -5,7 +5,7 @@
 
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Time, Value, value};
-use setpoint_reconcile::{Jump, Object, Seed, Sent, WorldReader};
+use setpoint_reconcile::{Jump, Object, Seed, WorldReader, WriteRequest};
 use setpoint_views::pod::Pod;
 
 use super::checks::{is_active, pod};
@@ -94,7 +94,7 @@ impl NodeLoop {
             cluster.observe_only("leases.coordination.k8s.io");
             cluster.observe_only("nodes");
             cluster.plan();
-            while cluster.perform_first(|sent| sent.by.starts_with(STATUS) && !is_event(sent)) {}
+            while cluster.perform_first(|sent| sent.reconciler.starts_with(STATUS) && !is_event(sent)) {}
         });
     }
 
@@ -154,7 +154,7 @@ impl NodeLoop {
                 self.restart(cluster);
                 marks.record("node process restarted");
             }
-            1 => self.with_loop(cluster, |cluster| cluster.engine.forget()),
+            1 => self.with_loop(cluster, |cluster| cluster.engine.drop_soft_state()),
             2 => self.with_loop(cluster, Cluster::break_watch),
             3 if !self.calm => evict_for_pressure(cluster, world, marks),
             _ => {
@@ -230,7 +230,7 @@ impl NodeLoop {
     }
 }
 
-fn is_event(sent: &Sent) -> bool {
+fn is_event(sent: &WriteRequest) -> bool {
     sent.write.resource().as_str() == "events"
 }
 

@@ -156,7 +156,7 @@ impl CampaignRun {
             Action::BreakWatch => self.inject_loop_fault("watch broken", Cluster::break_watch),
             Action::RepeatEvents => self.inject_loop_fault("events repeated", Cluster::repeat_events),
             Action::LoseMemos => {
-                self.inject_loop_fault("memos lost", |cluster| cluster.engine.forget());
+                self.inject_loop_fault("memos lost", |cluster| cluster.engine.drop_soft_state());
                 self.lost_memos = true;
             }
             Action::Crash => self.crash(),

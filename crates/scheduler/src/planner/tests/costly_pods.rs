@@ -66,7 +66,7 @@ fn anti_affinity(terms: Vec<Value>) -> Value {
 fn bound(plan: &Plan<SchedulerCache>) -> Vec<String> {
     let acts = plan.stages.iter().flatten();
     let names = acts.filter_map(|act| match &act.write {
-        Write::Post { key, part: "binding", .. } => Some(key.name().to_owned()),
+        Write::Post { key, subresource: "binding", .. } => Some(key.name().to_owned()),
         _ => None,
     });
     names.collect()

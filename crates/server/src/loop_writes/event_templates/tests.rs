@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use setpoint_api::resource_types;
 use setpoint_api::{Key, Revision};
-use setpoint_reconcile::Severity;
-use setpoint_reconcile::plan::Subject;
+use setpoint_reconcile::EventType;
+use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_store::Proposal;
 
 use super::*;
@@ -37,16 +37,16 @@ fn written(proposal: &Proposal) -> String {
     format!("{proposal:?} {:?}", writes.collect::<Vec<_>>())
 }
 
-fn both(news: &News, snapshot: &Snapshot) -> (Option<String>, String) {
+fn both(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<String>, String) {
     let context = RequestContext {
         snapshot,
         now: Time::from_seconds(1_763_280_000),
         entropy: [7, 8, 9],
         tolerations: Default::default(),
     };
-    let printed = create(events(), news, &writer(), &context).map(outcome_text);
-    let made = typed(events(), news.to_value()).and_then(|event| {
-        create::create(events(), news.namespace(), DesiredObject::new(event), &writer(), &context)
+    let printed = create(events(), new_event, &writer(), &context).map(outcome_text);
+    let made = typed(events(), new_event.to_value()).and_then(|event| {
+        create::create(events(), new_event.namespace(), DesiredObject::new(event), &writer(), &context)
     });
     (printed, outcome_text(made.map(|decided| decided.step)))
 }
@@ -63,31 +63,31 @@ fn key(plural: &str, path: &str) -> Key {
     Key::from_path(&resource_types::find("", "v1", plural).unwrap().resource, path).unwrap()
 }
 
-fn news(namespace: Option<&str>, [name, message, host]: [&str; 3], options: [bool; 3]) -> News {
+fn new_event(namespace: Option<&str>, [name, message, host]: [&str; 3], options: [bool; 3]) -> NewEvent {
     let (plural, kind) = if namespace.is_some() { ("pods", "Pod") } else { ("nodes", "Node") };
     let path = namespace.map_or_else(|| "x".to_owned(), |namespace| format!("{namespace}/x"));
-    News {
-        event: key("events", &format!("{}/{name}", namespace.unwrap_or("default"))),
-        about: Subject {
+    NewEvent {
+        key: key("events", &format!("{}/{name}", namespace.unwrap_or("default"))),
+        involved_object: InvolvedObject {
             key: key(plural, &path),
             api_version: "v1",
             kind,
             uid: "u".into(),
             revision: Revision(7),
-            part: if options[0] { "spec.containers{main}".to_owned() } else { String::new() },
+            field_path: if options[0] { "spec.containers{main}".to_owned() } else { String::new() },
         },
-        severity: if options[1] { Severity::Normal } else { Severity::Warning },
+        event_type: if options[1] { EventType::Normal } else { EventType::Warning },
         reason: "Started",
         message: message.to_owned(),
         action: if options[2] { "Binding" } else { "" },
-        said_by: "kubelet".into(),
+        reporter: "kubelet".into(),
         host: host.into(),
         at: Time::from_seconds(1_763_272_800),
     }
 }
 
-fn plain() -> News {
-    news(Some("shop"), ["x.1", "it runs", "n"], [true, true, false])
+fn plain() -> NewEvent {
+    new_event(Some("shop"), ["x.1", "it runs", "n"], [true, true, false])
 }
 
 proptest! {
@@ -101,8 +101,8 @@ proptest! {
     ) {
         let [message, host] = &words;
         let host = if has_host { host.as_str() } else { "" };
-        let news = news(NAMESPACES.get(at).copied(), [&name, message, host], options);
-        let (printed, made) = both(&news, &snapshot(&[]));
+        let new_event = new_event(NAMESPACES.get(at).copied(), [&name, message, host], options);
+        let (printed, made) = both(&new_event, &snapshot(&[]));
         prop_assert_eq!(printed, Some(made));
     }
 }
@@ -112,11 +112,11 @@ fn event_without_template_goes_through_the_pipeline() {
     let snapshot = snapshot(&[]);
     assert!(both(&plain(), &snapshot).0.is_some());
     for odd in [
-        News { message: String::new(), ..plain() },
-        News { at: UNSET, ..plain() },
-        News { at: Time::from_seconds(400_000_000_000), ..plain() },
-        News { event: key("events", "shop/a%b"), ..plain() },
-        News { event: key("events", "default/x.1"), ..plain() },
+        NewEvent { message: String::new(), ..plain() },
+        NewEvent { at: UNSET, ..plain() },
+        NewEvent { at: Time::from_seconds(400_000_000_000), ..plain() },
+        NewEvent { key: key("events", "shop/a%b"), ..plain() },
+        NewEvent { key: key("events", "default/x.1"), ..plain() },
     ] {
         assert_eq!(both(&odd, &snapshot).0, None, "{odd:?}");
     }
@@ -126,7 +126,7 @@ fn event_without_template_goes_through_the_pipeline() {
 fn taken_name_and_missing_namespace_match_the_pipeline() {
     let taken = r#"{"metadata":{"name":"x.1","namespace":"shop"}}"#;
     assert_eq!(both(&plain(), &snapshot(&[("", "v1", "events", taken)])).0, None);
-    let elsewhere = news(Some("gone"), ["x.1", "b", ""], [false, false, false]);
+    let elsewhere = new_event(Some("gone"), ["x.1", "b", ""], [false, false, false]);
     let (printed, made) = both(&elsewhere, &snapshot(&[]));
     assert!(made.contains("NotFound"), "{made}");
     assert_eq!(printed, Some(made));

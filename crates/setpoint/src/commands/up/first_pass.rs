@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use setpoint_api::Key;
 use setpoint_reconcile::Engine;
-use setpoint_reconcile::engine::FirstPass;
+use setpoint_reconcile::engine::FirstPassObserver;
 use setpoint_views::world_config;
 
 use super::say;
@@ -119,7 +119,7 @@ impl Marker {
     }
 }
 
-impl FirstPass for Marker {
+impl FirstPassObserver for Marker {
     fn begin_plan(&mut self, controller: &str, key: &Key) {
         // A full disk must not stop the loop, and only this hint is lost.
         let _ = self.note(&format!("{controller} {key}"));
@@ -145,14 +145,14 @@ pub fn guard(engine: Engine, data_dir: Option<&Path>, choice: &Choice) -> Engine
     let Some(line) =
         marker.deaths().poison().and_then(|(controller, key)| safe_mode(controller, key, choice))
     else {
-        return engine.followed(Box::new(marker));
+        return engine.with_first_pass_observer(Box::new(marker));
     };
     if let Err(error) = marker.note_safe_mode() {
         tracing::warn!(%error, "cannot record safe mode");
     }
     say(format_args!("{line}"));
     tracing::error!("{line}");
-    Engine::new(Vec::new(), world_config([])).narrow().with_notice(line)
+    Engine::new(Vec::new(), world_config([])).with_watched_resources_only().with_notice(line)
 }
 
 /// Returns the message for operators in safe mode; `None` if the controller that crashed is not chosen.

@@ -1,0 +1,78 @@
+//! Observed changes: updates the world and enqueues the keys that a change concerns.
+
+use std::collections::BTreeSet;
+
+use setpoint_api::{Key, Resource, Revision, Time};
+
+use super::{Engine, ObservedChange, is_caused_by};
+use crate::object::Object;
+use crate::queue::ReconcileReason;
+
+impl Engine {
+    /// Takes in a change. Changes of a resource arrive in order, so a change that is older than the last one of its
+    /// resource is a duplicate, and is ignored: it must not restore a deleted object.
+    pub fn observe(&mut self, change: ObservedChange, now: Time) {
+        if self.world.last_change(change.key.resource()) < change.revision {
+            self.apply_change(change, now);
+        }
+    }
+
+    fn apply_change(&mut self, change: ObservedChange, now: Time) {
+        let ObservedChange { key, revision, after, reconciler } = change;
+        if self.world.get(&key).is_some_and(|known| known.revision() >= revision) {
+            return;
+        }
+        let before = match &after {
+            Some(object) => self.world.put(object.clone()),
+            None => self.world.remove(&key, revision),
+        };
+        let all_resources = self.watches.get("*").into_iter().flatten();
+        let watches = self.watches.get(key.resource().as_str()).into_iter().flatten().chain(all_resources);
+        for (i, j) in watches {
+            let state = &mut self.controllers[*i];
+            let watch = state.controller.watches()[*j];
+            let name = state.controller.name();
+            if before
+                .as_ref()
+                .zip(after.as_ref())
+                .is_some_and(|(before, after)| !(watch.predicate)(before, after))
+            {
+                continue;
+            }
+            for object in before.iter().chain(&after) {
+                let queue = &mut state.queue;
+                (watch.mapper)(object, &self.world.reader(), &mut |key| {
+                    let is_own = reconciler.as_deref().is_some_and(|tag| is_caused_by(tag, name, &key));
+                    let reason =
+                        if is_own { ReconcileReason::OwnChange } else { ReconcileReason::OtherChange };
+                    queue.enqueue(key, reason, now);
+                });
+            }
+        }
+    }
+
+    /// Takes in a complete list of a resource at a revision. Known objects that are not in it are removed.
+    pub fn relist(&mut self, resource: &Resource, objects: Vec<Object>, revision: Revision, now: Time) {
+        let known = self.world.reader().all(resource.as_str()).filter(|object| object.revision() < revision);
+        let mut gone: BTreeSet<Key> = known.map(|object| object.key().clone()).collect();
+        for object in objects {
+            gone.remove(object.key());
+            let (key, revision) = (object.key().clone(), object.revision());
+            self.apply_change(ObservedChange { key, revision, after: Some(object), reconciler: None }, now);
+        }
+        for key in gone {
+            self.apply_change(ObservedChange { key, revision, after: None, reconciler: None }, now);
+        }
+        self.world.advance_resource_to(resource, revision);
+    }
+
+    /// Marks all changes up to a revision as observed.
+    pub fn reach(&mut self, revision: Revision) {
+        self.world.advance_to(revision);
+    }
+
+    /// Marks all changes of a resource up to a revision as observed, as a bookmark does.
+    pub fn reach_of(&mut self, resource: &Resource, revision: Revision) {
+        self.world.advance_resource_to(resource, revision);
+    }
+}
