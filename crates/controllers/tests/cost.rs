@@ -25,8 +25,8 @@ use planners::{indexes, planners};
 use setpoint_api::{Key, Revision, Time, Value, value};
 use setpoint_reconcile::planner::{Rehearsal, Remembered};
 use setpoint_reconcile::{Ask, Controller, Object, Plan, Seed, World};
-use setpoint_sim::cost::callgrind::{Counter, Shard, run_under_valgrind, shard};
-use setpoint_sim::cost::{self, Verdict};
+use setpoint_sim::cost::callgrind::{Counter, Shard, current_shard, run_under_valgrind};
+use setpoint_sim::cost::{self, CostGrowth};
 use worlds::Case;
 
 /// Number of processes that measure in parallel.
@@ -114,27 +114,27 @@ fn run(counter: &mut Counter, shard: Shard) {
     let only = std::env::var("SETPOINT_COST_ONLY").unwrap_or_default();
     for (number, case) in worlds::all().iter().enumerate() {
         let name = format!("{}: {}", case.planner, case.name);
-        if !shard.has(number) || !name.contains(&only) {
+        if !shard.contains(number) || !name.contains(&only) {
             continue;
         }
         let mut known: BTreeMap<usize, [u64; 3]> = BTreeMap::new();
         for (at, part) in PARTS.iter().enumerate() {
-            let verdict = cost::judge(cost::LOOKUPS, counter, &mut |counter, len| {
+            let growth = cost::measure_growth(cost::LOOKUPS, counter, &mut |counter, len| {
                 known.entry(len).or_insert_with(|| measure(counter, case, len))[at]
             });
             let (most, failed) = match case.steps_max {
-                None => (verdict.at(ELEMENTS), verdict.failed),
-                Some(steps) => (verdict.per_pair().saturating_mul(steps), false),
+                None => (growth.extrapolate(ELEMENTS), growth.has_failed),
+                Some(steps) => (growth.instructions_per_pair().saturating_mul(steps), false),
             };
-            let verdict = Verdict { failed: failed || most > PLAN_INSTRUCTIONS_MAX, ..verdict };
-            cost::report(&format!("{name} ({part}, {most} with {ELEMENTS})"), &verdict);
+            let growth = CostGrowth { has_failed: failed || most > PLAN_INSTRUCTIONS_MAX, ..growth };
+            cost::report(&format!("{name} ({part}, {most} with {ELEMENTS})"), &growth);
         }
     }
 }
 
 #[test]
 fn cost_of_every_plan_is_bounded() {
-    match shard() {
+    match current_shard() {
         Some(shard) => run(&mut Counter::new(), shard),
         None => run_under_valgrind("cost_of_every_plan_is_bounded", SHARDS),
     }

@@ -17,7 +17,7 @@ mod scenarios;
 mod sweep;
 
 use meter::Meter;
-use setpoint_sim::cost::callgrind::{run_under_valgrind, shard};
+use setpoint_sim::cost::callgrind::{current_shard, run_under_valgrind};
 
 /// Processes that measure at the same time.
 const SHARDS: usize = 2;
@@ -25,7 +25,7 @@ const SHARDS: usize = 2;
 #[test]
 fn cost_of_every_list_is_linear() {
     const NAME: &str = "cost_of_every_list_is_linear";
-    match shard() {
+    match current_shard() {
         Some(shard) => sweep::run(&mut Meter::new(), shard),
         None => run_under_valgrind(NAME, SHARDS),
     }
@@ -34,7 +34,7 @@ fn cost_of_every_list_is_linear() {
 #[test]
 fn cost_of_patches_selectors_and_ownership_is_linear() {
     const NAME: &str = "cost_of_patches_selectors_and_ownership_is_linear";
-    match shard() {
+    match current_shard() {
         Some(shard) => scenarios::run(&mut Meter::new(), shard),
         None => run_under_valgrind(NAME, SHARDS),
     }

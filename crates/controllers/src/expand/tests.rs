@@ -183,7 +183,7 @@ fn random_edits_converge_and_sizes_agree() {
                     let _ = cluster.patch("persistentvolumeclaims", "default/c", "status", words);
                 }
                 3 => cluster.crash(),
-                _ => cluster.lose_answer(),
+                _ => cluster.lose_response(),
             }
             cluster.observe_some();
             cluster.plan();

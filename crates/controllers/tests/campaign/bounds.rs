@@ -15,7 +15,7 @@ use setpoint_reconcile::plan::PLAN_ACTIONS_MAX;
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Act, Engine, Object, Seed, Write};
 use setpoint_sim::campaign::run::CampaignRun;
-use setpoint_sim::campaign::schedule::{Action, Schedule, ScheduleStep};
+use setpoint_sim::campaign::schedule::{Schedule, ScheduleAction, ScheduleStep};
 use setpoint_sim::campaign::users;
 use setpoint_sim::cluster::Cluster;
 
@@ -196,7 +196,7 @@ fn world(seed: u64) -> (Vec<Object>, Time) {
     let schedule = Schedule { seed, calm: true, on_disk: false, scenarios, steps: Vec::new() };
     let mut trial = CampaignRun::new(SETUP, &schedule, false);
     for luck in 0..EDITS {
-        trial.step(ScheduleStep { action: Action::Edit, seed: Seed(seed).draw(luck) }).unwrap();
+        trial.step(ScheduleStep { action: ScheduleAction::Edit, seed: Seed(seed).draw(luck) }).unwrap();
     }
     for _ in 0..Seed(seed).draw(99) % ROUNDS {
         trial.cluster.observe();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use setpoint_reconcile::Seed;
 use setpoint_sim::campaign::run::{CampaignRun, LoopBehavior};
-use setpoint_sim::campaign::schedule::{Action, Schedule, ScheduleStep};
+use setpoint_sim::campaign::schedule::{Schedule, ScheduleAction, ScheduleStep};
 use setpoint_sim::campaign::users;
 
 use super::{SETUP, threads};
@@ -19,7 +19,7 @@ fn trial(seed: u64) -> CampaignRun {
     let schedule = Schedule { seed, calm: true, on_disk: false, scenarios, steps: Vec::new() };
     let mut trial = CampaignRun::new(SETUP, &schedule, false);
     for luck in 0..EDITS {
-        trial.step(ScheduleStep { action: Action::Edit, seed: Seed(seed).draw(luck) }).unwrap();
+        trial.step(ScheduleStep { action: ScheduleAction::Edit, seed: Seed(seed).draw(luck) }).unwrap();
     }
     trial
 }

@@ -253,7 +253,7 @@ fn random_step(cluster: &mut Cluster, made: &mut usize) {
         5 => finish_terminating_pods(cluster),
         6 => cluster.crash(),
         7 => cluster.engine.forget(),
-        8 => cluster.lose_answer(),
+        8 => cluster.lose_response(),
         9 => cluster.lose_write(),
         10 => {
             let (node, is_cordoned) = (NODES[cluster.rng.usize(..4)], cluster.rng.bool());

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use setpoint_api::{ManualClock, Time};
 use setpoint_server::api::{Api, Options, service};
 use setpoint_server::exchange::{Body, Identity, Request, Response, Service};
-use setpoint_sim::cost::callgrind::{Counter, shard};
+use setpoint_sim::cost::callgrind::{Counter, current_shard};
 use setpoint_store::{Retention, Store};
 
 /// A request as a case writes it.
@@ -46,7 +46,7 @@ impl Meter {
         };
         let api = service(Store::in_memory(Retention::default()), options).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Meter { api, runtime, counter: shard().map(|_| Counter::new()) }
+        Meter { api, runtime, counter: current_shard().map(|_| Counter::new()) }
     }
 
     fn request(call: Call<'_>) -> Request {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use http::Method;
 use setpoint_api::{json, protobuf};
 use setpoint_sim::cost::callgrind::Shard;
-use setpoint_sim::cost::{PLAIN, judge, report};
+use setpoint_sim::cost::{PLAIN, measure_growth, report};
 
 use crate::meter::{Call, Meter};
 
@@ -51,10 +51,11 @@ pub fn run(meter: &mut Meter, shard: Shard) {
     }
     let only = std::env::var("SETPOINT_COST_ONLY").unwrap_or_default();
     let scenarios = patches().into_iter().chain(bodies()).chain(selectors()).chain(crosses()).chain(faults());
-    for (_, scenario) in scenarios.enumerate().filter(|(at, one)| shard.has(*at) && one.name.contains(&only))
+    for (_, scenario) in
+        scenarios.enumerate().filter(|(at, one)| shard.contains(*at) && one.name.contains(&only))
     {
         let mut codes = BTreeSet::new();
-        let verdict = judge(PLAIN, meter, &mut |meter, len| {
+        let growth = measure_growth(PLAIN, meter, &mut |meter, len| {
             if let Some(store) = scenario.store {
                 let (path, body) = store(len);
                 let (code, text) = meter.call(Call::new(Method::POST, &path, body.into_bytes()));
@@ -65,7 +66,7 @@ pub fn run(meter: &mut Meter, shard: Shard) {
             codes.insert(code);
             count
         });
-        report(&format!("{} {codes:?}", scenario.name), &verdict);
+        report(&format!("{} {codes:?}", scenario.name), &growth);
         assert!(codes.iter().all(|code| *code < 500), "{}: {codes:?}", scenario.name);
     }
 }

@@ -7,7 +7,7 @@ use setpoint_api::resources::{self, ResourceInfo, Verb};
 use setpoint_api::schema::builtin;
 use setpoint_api::{Value, json};
 use setpoint_sim::cost::callgrind::Shard;
-use setpoint_sim::cost::{PLAIN, is_campaign, judge, report};
+use setpoint_sim::cost::{PLAIN, is_long_run, measure_growth, report};
 
 use crate::bases;
 use crate::generate::{Place, Variant, fill, places};
@@ -56,22 +56,22 @@ pub fn run(meter: &mut Meter, shard: Shard) {
             let is_new = seen.insert(place.identity.clone());
             let is_wanted = is_new || is_own(info.kind, &place);
             let is_short = is_new && SHORT.contains(&info.kind);
-            if !is_wanted || !(is_campaign() || is_short) {
+            if !is_wanted || !(is_long_run() || is_short) {
                 continue;
             }
             number += 1;
-            if !shard.has(number) || !only(info.kind, &place) {
+            if !shard.contains(number) || !only(info.kind, &place) {
                 continue;
             }
             let stored = stored.get_or_insert_with(|| store(meter, info, &base));
             for variant in Variant::ALL {
                 // In the short campaign each variant is sent once: refused objects stop early, and stored ones are
                 // compared, so both requests are tried for each list.
-                if is_campaign() || variant != Variant::Distinct {
+                if is_long_run() || variant != Variant::Distinct {
                     create(meter, info, &base, &place, variant);
                 }
                 if let Some(stored) =
-                    stored.as_ref().filter(|_| is_campaign() || variant == Variant::Distinct)
+                    stored.as_ref().filter(|_| is_long_run() || variant == Variant::Distinct)
                 {
                     update(meter, info, stored, &place, variant);
                 }
@@ -152,12 +152,12 @@ fn create(meter: &mut Meter, info: &ResourceInfo, base: &Value, place: &Place, v
     }
     let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(info));
     let mut codes = BTreeSet::new();
-    let verdict = judge(PLAIN, meter, &mut |meter, len| {
+    let growth = measure_growth(PLAIN, meter, &mut |meter, len| {
         let (code, count) = meter.count(Call::new(Method::POST, &path, grown(base, place, variant, len)));
         codes.insert(code);
         count
     });
-    report(&format!("{} {} {variant:?} create {codes:?}", info.kind, place.text()), &verdict);
+    report(&format!("{} {} {variant:?} create {codes:?}", info.kind, place.text()), &growth);
 }
 
 fn update(meter: &mut Meter, info: &ResourceInfo, stored: &Value, place: &Place, variant: Variant) {
@@ -168,10 +168,10 @@ fn update(meter: &mut Meter, info: &ResourceInfo, stored: &Value, place: &Place,
     };
     let path = format!("{}/{}{part}?dryRun=All", collection(info), bases::stored_name(info));
     let mut codes = BTreeSet::new();
-    let verdict = judge(PLAIN, meter, &mut |meter, len| {
+    let growth = measure_growth(PLAIN, meter, &mut |meter, len| {
         let (code, count) = meter.count(Call::new(Method::PUT, &path, grown(stored, place, variant, len)));
         codes.insert(code);
         count
     });
-    report(&format!("{} {} {variant:?} update {codes:?}", info.kind, place.text()), &verdict);
+    report(&format!("{} {} {variant:?} update {codes:?}", info.kind, place.text()), &growth);
 }
