@@ -97,7 +97,7 @@ impl ScheduleAction {
 /// A step of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduleStep {
-    /// ScheduleAction of the step.
+    /// Action of the step.
     pub action: ScheduleAction,
     /// Seed of its random numbers.
     pub seed: u64,
