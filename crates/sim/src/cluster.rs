@@ -367,7 +367,7 @@ impl Cluster {
     }
 
     /// Performs the next write and loses the response: the loop sees a broken connection.
-    pub fn lose_answer(&mut self) {
+    pub fn lose_response(&mut self) {
         if let Some(sent) = self.outbox.front().cloned() {
             self.write(&sent);
             self.lose_write();

@@ -64,17 +64,17 @@ struct FileState {
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// Number of the operation before which the power is cut.
-    pub fuse: Option<u64>,
+    pub power_cut_at: Option<u64>,
     /// Maximum number of bytes of all files.
-    pub capacity: Option<u64>,
+    pub capacity_bytes: Option<u64>,
     /// Number of the first sync that fails.
     pub failing_sync: Option<u64>,
     /// Acknowledges syncs without doing them.
-    pub lies: bool,
+    pub ignores_syncs: bool,
     /// Number of the open, create or listing that fails with EMFILE. Later ones succeed.
     pub failing_open: Option<u64>,
     /// Maximum number of open files. A listing needs a descriptor while it runs.
-    pub descriptors: Option<u64>,
+    pub descriptors_max: Option<u64>,
 }
 
 impl SimDisk {
@@ -151,7 +151,7 @@ impl SimDisk {
     }
 
     /// Flips a bit of a file, as a failing disk does. Returns `false` if the file is shorter.
-    pub fn flip(&self, name: &str, position: usize, bit: u8) -> bool {
+    pub fn flip_bit(&self, name: &str, position: usize, bit: u8) -> bool {
         let mut inner = self.0.lock();
         let Some(id) = inner.names.get(name).copied() else { return false };
         let file = inner.files.get_mut(&id).expect("every name has a file");
@@ -162,7 +162,7 @@ impl SimDisk {
     }
 
     /// Truncates a file to `length` bytes. Returns `false` if it is shorter.
-    pub fn cut(&self, name: &str, length: usize) -> bool {
+    pub fn truncate(&self, name: &str, length: usize) -> bool {
         let mut inner = self.0.lock();
         let Some(id) = inner.names.get(name).copied() else { return false };
         let file = inner.files.get_mut(&id).expect("every name has a file");
@@ -195,7 +195,7 @@ impl SimDisk {
 impl Inner {
     /// Counts an operation. Fails if the power is off.
     fn operate(&mut self) -> io::Result<()> {
-        if self.faults.fuse.is_some_and(|fuse| self.operations >= fuse) {
+        if self.faults.power_cut_at.is_some_and(|number| self.operations >= number) {
             self.off = true;
         }
         if self.off {
@@ -210,7 +210,7 @@ impl Inner {
         self.operate()?;
         let number = self.opens;
         self.opens += 1;
-        let is_exhausted = self.faults.descriptors.is_some_and(|most| self.open_files >= most);
+        let is_exhausted = self.faults.descriptors_max.is_some_and(|most| self.open_files >= most);
         if is_exhausted || self.faults.failing_open == Some(number) {
             return Err(io::Error::from_raw_os_error(EMFILE));
         }
@@ -361,7 +361,7 @@ impl DiskFile for SimFile {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut inner = self.disk.0.lock();
         inner.operate()?;
-        let (total, capacity) = (inner.bytes(), inner.faults.capacity);
+        let (total, capacity) = (inner.bytes(), inner.faults.capacity_bytes);
         let file = inner.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
         let growth = (offset + data.len() as u64).saturating_sub(file.content.len() as u64);
         if capacity.is_some_and(|capacity| growth > 0 && total + growth > capacity) {
@@ -378,7 +378,7 @@ impl DiskFile for SimFile {
         if inner.faults.failing_sync.is_some_and(|number| inner.syncs >= number) {
             return Err(io::Error::other("the sync failed"));
         }
-        if inner.faults.lies {
+        if inner.faults.ignores_syncs {
             return Ok(());
         }
         inner.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?.sync();
@@ -410,9 +410,9 @@ mod tests {
     }
 
     #[test]
-    fn fuse_cuts_the_power_until_the_power_cycle() {
+    fn power_cut_lasts_until_the_power_cycle() {
         let disk = SimDisk::default();
-        disk.set_faults(Faults { fuse: Some(1), ..Faults::default() });
+        disk.set_faults(Faults { power_cut_at: Some(1), ..Faults::default() });
         assert!(disk.create("a").is_ok());
         assert!(disk.create("b").is_err());
         assert!(disk.list().is_err());
@@ -425,7 +425,7 @@ mod tests {
         let disk = SimDisk::default();
         let file = disk.create("a").unwrap();
         file.write_at(0, &[0; 100]).unwrap();
-        disk.set_faults(Faults { capacity: Some(100), ..Faults::default() });
+        disk.set_faults(Faults { capacity_bytes: Some(100), ..Faults::default() });
         assert!(setpoint_store::disk::is_full(&file.write_at(50, &[0; 51]).unwrap_err()));
         assert!(file.write_at(50, &[0; 50]).is_ok());
     }

@@ -1,4 +1,4 @@
-//! Log whose disk can be full: it then refuses proposals that need space, as the disk log does.
+//! Log whose disk can be full: it then rejects proposals that need space, as the disk log does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ impl DiskFullSwitch {
     }
 }
 
-/// Log that refuses puts and admits deletes while its switch is on.
+/// Log that rejects puts and admits deletes while its switch is on.
 pub struct FullLog {
     log: Box<dyn Log>,
     full: DiskFullSwitch,

@@ -55,7 +55,7 @@ pub enum Answer {
     /// The operation took effect.
     Done,
     /// The operation had no effect, because the register had this state.
-    Refused(RegisterState),
+    Rejected(RegisterState),
     /// No answer: the operation may have taken effect, may still, or never will.
     Unknown,
 }
@@ -85,7 +85,7 @@ impl Operation {
         };
         match self.answer {
             Answer::Done => allowed.then_some(after),
-            Answer::Refused(found) => (!allowed && found == state).then_some(state),
+            Answer::Rejected(found) => (!allowed && found == state).then_some(state),
             Answer::Unknown => Some(if allowed { after } else { state }),
             Answer::Found(_) => None,
         }

@@ -45,14 +45,14 @@ macro_rules! log_claims {
             preconditions_see_the_commits_before_them_in_the_batch
             guards_are_checked_in_order_and_write_nothing
             conflict_names_the_key_and_both_revisions
-            refused_proposal_leaves_no_trace
+            rejected_proposal_leaves_no_trace
             commit_is_atomic
-            two_keys_of_one_resource_are_refused
-            chained_proposals_are_admitted_or_refused_together
-            invalid_proposals_are_refused
+            two_keys_of_one_resource_are_rejected
+            chained_proposals_are_admitted_or_rejected_together
+            invalid_proposals_are_rejected
             largest_commit_is_admitted
-            delete_of_a_missing_key_is_refused
-            batch_may_be_empty_or_refused_as_a_whole
+            delete_of_a_missing_key_is_rejected
+            batch_may_be_empty_or_rejected_as_a_whole
             acknowledged_commits_are_read_in_order
             reading_twice_returns_the_same
             every_part_of_a_commit_is_read_back_exactly
@@ -119,9 +119,9 @@ impl<'a> LogTest<'a> {
         self.append(&[proposal]).remove(0).expect("the proposal is valid")
     }
 
-    /// Appends one proposal that must be refused.
-    fn refused(&mut self, proposal: Proposal) -> Refusal {
-        self.append(&[proposal]).remove(0).expect_err("this must be refused")
+    /// Appends one proposal that must be rejected.
+    fn rejected(&mut self, proposal: Proposal) -> Refusal {
+        self.append(&[proposal]).remove(0).expect_err("this must be rejected")
     }
 
     /// Compares the content, by a reader and, if the log is persistent, after reopening it.

@@ -130,7 +130,7 @@ fn random_step(cluster: &mut Cluster, scenario: &dyn Scenario) -> &'static str {
             "lost write"
         }
         87..90 => {
-            cluster.lose_answer();
+            cluster.lose_response();
             "lost response"
         }
         90..93 => {

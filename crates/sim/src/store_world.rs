@@ -226,9 +226,9 @@ impl StoreWorld {
     }
 
     /// Cuts the power after a number of disk operations.
-    pub fn arm(&self, operations: u64) {
-        let fuse = Some(self.disk.operations() + operations);
-        self.disk.set_faults(Faults { fuse, ..Faults::default() });
+    pub fn arm_power_cut(&self, operations: u64) {
+        let power_cut_at = Some(self.disk.operations() + operations);
+        self.disk.set_faults(Faults { power_cut_at, ..Faults::default() });
     }
 
     /// Restores the power. The store must be at `durable` or later, in a state of the model.

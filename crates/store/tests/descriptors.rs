@@ -89,7 +89,7 @@ fn puts_fail_while_deletes_and_reads_succeed_without_descriptors() {
     let store = store_world::open(&disk).unwrap();
     put(&store, 0, 10).unwrap();
     store.tend(Time(1)).unwrap();
-    disk.set_faults(Faults { descriptors: Some(disk.open_files()), ..Faults::default() });
+    disk.set_faults(Faults { descriptors_max: Some(disk.open_files()), ..Faults::default() });
     let mut stored = 1;
     while is_done(put(&store, stored, 300), "put") {
         stored += 1;
@@ -122,7 +122,7 @@ fn history_is_kept_when_descriptors_are_short() {
     }
     let history = store.stat().log.history_bytes;
     assert!(history > 0);
-    disk.set_faults(Faults { descriptors: Some(disk.open_files()), ..Faults::default() });
+    disk.set_faults(Faults { descriptors_max: Some(disk.open_files()), ..Faults::default() });
     let refused = (0..1000).any(|round| !is_done(put(&store, round % 3, 200), "put"));
     assert!(refused);
     assert_eq!(store.stat().log.history_bytes, history);

@@ -239,7 +239,7 @@ impl Client<'_> {
                 (Answer::Done, None, Some(revision))
             }
             Err(CommitError::Refused(Refusal::Conflict(conflict))) => {
-                (Answer::Refused(None), conflict.actual, None)
+                (Answer::Rejected(None), conflict.actual, None)
             }
             Err(other) => panic!("{other}"),
         };
@@ -273,10 +273,10 @@ fn judge(notes: Vec<Notes>, seed: u64) {
             .filter(|note| note.key == key)
             .map(|note| {
                 let mut operation = note.operation;
-                if let (Answer::Refused(found), Some(revision)) = (&mut operation.answer, note.refused_by) {
+                if let (Answer::Rejected(found), Some(revision)) = (&mut operation.answer, note.refused_by) {
                     *found = Some(values[&revision]);
                 }
-                refused += usize::from(matches!(operation.answer, Answer::Refused(_)));
+                refused += usize::from(matches!(operation.answer, Answer::Rejected(_)));
                 operation
             })
             .collect();

@@ -120,7 +120,7 @@ fn truncated_last_segment_is_reported() {
         let segment = last_segment(&disk);
         let length = disk.content(&segment).unwrap().len();
         for cut in [length - 1, length / 2, 512, 100, 65, 64, 63, 1, 0] {
-            assert!(disk.cut(&segment, cut));
+            assert!(disk.truncate(&segment, cut));
             let (file, _, what) = damage(&disk, &format!("{name}, cut to {cut}"));
             assert_eq!(file, segment, "{name}, cut to {cut}");
             let expected =
@@ -137,7 +137,7 @@ fn truncated_or_deleted_older_segment_is_reported() {
     fill(&store, 40, 700);
     drop(store);
     let first = Files::list(&shared(&disk)).unwrap().segments[0].name();
-    assert!(disk.cut(&first, 64));
+    assert!(disk.truncate(&first, 64));
     damage(&disk, "cut to its header");
     disk.remove(&first).unwrap();
     damage(&disk, "deleted");
@@ -206,7 +206,10 @@ fn power_cut_while_recording_the_synced_length_is_no_damage() {
         for round in 0..3 {
             let store = open(&format!("seed {seed}, round {round}"));
             assert!(store.snapshot().revision() >= acknowledged, "seed {seed}, round {round}");
-            disk.set_faults(Faults { fuse: Some(disk.operations() + rng.u64(10..500)), ..Faults::default() });
+            disk.set_faults(Faults {
+                power_cut_at: Some(disk.operations() + rng.u64(10..500)),
+                ..Faults::default()
+            });
             for number in 0..400 {
                 let key = Key::from_path(&resource(0), &format!("n/{}", number % 7)).unwrap();
                 let draft = Draft::new(vec![b'v'; rng.usize(1..900)]);
@@ -281,7 +284,7 @@ fn interrupted_first_start_can_be_repeated() {
     for seed in 0..200 {
         let mut rng = Rng::with_seed(seed);
         let disk = SimDisk::default();
-        let faults = || Faults { fuse: Some(seed % 60), ..Faults::default() };
+        let faults = || Faults { power_cut_at: Some(seed % 60), ..Faults::default() };
         disk.set_faults(faults());
         if let Ok(store) = store_world::open(&disk) {
             // Preallocation happens before and during the first commit.

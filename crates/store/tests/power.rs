@@ -39,7 +39,7 @@ fn some_batch(rng: &mut Rng) -> Vec<Vec<Change>> {
 type Marks = BTreeSet<&'static str>;
 
 fn cut_once(world: &mut StoreWorld, rng: &mut Rng, marks: &mut Marks) {
-    world.arm(rng.u64(..60));
+    world.arm_power_cut(rng.u64(..60));
     let mut durable = world.model.revision();
     loop {
         world.pass(Duration::from_secs(rng.u64(..20)));
@@ -112,7 +112,7 @@ fn flipped_bit_is_detected_or_harmless() {
         let names = world.disk.list().unwrap();
         let name = &names[rng.usize(..names.len())];
         let length = world.disk.content(name).unwrap().len();
-        assert!(world.disk.flip(name, rng.usize(..length), rng.u8(..8)));
+        assert!(world.disk.flip_bit(name, rng.usize(..length), rng.u8(..8)));
         match store_world::open(&world.disk) {
             Ok(store) => {
                 assert_eq!(state_of(&store.snapshot()), *world.model.newest(), "seed {seed}: {name}");
@@ -136,7 +136,7 @@ fn corruption_in_the_middle_is_reported_with_its_position() {
         world.commit(&[(key(0, 0), Expect::Any, Some(vec![1; 100]))]);
     }
     let name = world.disk.list().unwrap().into_iter().find(|name| name.starts_with("segment")).unwrap();
-    world.disk.flip(&name, 120, 3);
+    world.disk.flip_bit(&name, 120, 3);
     let error = store_world::open(&world.disk).err().unwrap();
     assert_eq!(
         error.to_string(),
@@ -160,7 +160,7 @@ fn full_disk_rejects_puts_and_accepts_deletes() {
     let store = store_world::open(&disk).unwrap();
     put(&store, 0, 10).unwrap();
     store.tend(Time(1)).unwrap();
-    disk.set_faults(Faults { capacity: Some(disk.bytes() + 4096), ..Faults::default() });
+    disk.set_faults(Faults { capacity_bytes: Some(disk.bytes() + 4096), ..Faults::default() });
     let mut stored = 1;
     let refused = loop {
         match put(&store, stored, 300) {
@@ -197,7 +197,7 @@ fn history_is_dropped_before_a_put_is_rejected() {
     }
     let history = store.stat().log.history_bytes;
     assert!(history > 8 << 10, "there is history to give up: {history}");
-    disk.set_faults(Faults { capacity: Some(disk.bytes()), ..Faults::default() });
+    disk.set_faults(Faults { capacity_bytes: Some(disk.bytes()), ..Faults::default() });
     let gave_up = (0..200).find(|round| {
         put(&store, round % 3, 200).unwrap();
         store.stat().log.history_bytes < history

@@ -57,8 +57,8 @@ impl Machine {
     /// Cuts the power after a random number of disk operations.
     pub fn arm_power_cut(&self, rng: &mut Rng) {
         if let Some(disk) = &self.disk {
-            let fuse = Some(disk.operations() + rng.u64(..OPERATIONS_TO_CUT_MAX));
-            disk.set_faults(Faults { fuse, lies: self.ignores_syncs, ..Faults::default() });
+            let power_cut_at = Some(disk.operations() + rng.u64(..OPERATIONS_TO_CUT_MAX));
+            disk.set_faults(Faults { power_cut_at, ignores_syncs: self.ignores_syncs, ..Faults::default() });
         }
     }
 

@@ -109,7 +109,7 @@ impl NodeLoop {
             cluster.plan();
             for _ in 0..cluster.rng.u32(2..16) {
                 if cluster.next_write().is_some() && cluster.rng.u8(..24) == 0 {
-                    cluster.lose_answer();
+                    cluster.lose_response();
                     marks.record("node lost a response");
                 } else {
                     cluster.perform_first(|sent| !is_event(sent));

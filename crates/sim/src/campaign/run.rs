@@ -16,7 +16,7 @@ use super::coverage::CoverageMarks;
 use super::ground_truth::GroundTruth;
 use super::machine::Machine;
 use super::nodes::NodeLoop;
-use super::schedule::{Action, Schedule, ScheduleStep};
+use super::schedule::{Schedule, ScheduleAction, ScheduleStep};
 use super::users::{self, UserSession};
 use crate::campaign::{Setup, path};
 use crate::cluster::Cluster;
@@ -144,34 +144,36 @@ impl CampaignRun {
             self.cluster.history.push(format!("[{:?} at {}]", step.action, self.cluster.now.0));
         }
         match step.action {
-            Action::Observe | Action::Plan | Action::Write | Action::LoseWrite | Action::LoseResponse => {
-                self.act(step.action)?
-            }
-            Action::Wait => self.wait(),
-            Action::Nodes => {
+            ScheduleAction::Observe
+            | ScheduleAction::Plan
+            | ScheduleAction::Write
+            | ScheduleAction::LoseWrite
+            | ScheduleAction::LoseResponse => self.act(step.action)?,
+            ScheduleAction::Wait => self.wait(),
+            ScheduleAction::Nodes => {
                 self.nodes.work_some(&mut self.cluster, &self.ground_truth.world.reader(), &mut self.marks)
             }
-            Action::Edit => self.edit(),
-            Action::RivalWrite => self.write_as_rival(),
-            Action::BreakWatch => self.inject_loop_fault("watch broken", Cluster::break_watch),
-            Action::RepeatEvents => self.inject_loop_fault("events repeated", Cluster::repeat_events),
-            Action::LoseMemos => {
+            ScheduleAction::Edit => self.edit(),
+            ScheduleAction::RivalWrite => self.write_as_rival(),
+            ScheduleAction::BreakWatch => self.inject_loop_fault("watch broken", Cluster::break_watch),
+            ScheduleAction::RepeatEvents => self.inject_loop_fault("events repeated", Cluster::repeat_events),
+            ScheduleAction::LoseMemos => {
                 self.inject_loop_fault("memos lost", |cluster| cluster.engine.drop_soft_state());
                 self.lost_memos = true;
             }
-            Action::Crash => self.crash(),
-            Action::SwitchCandidate => self.candidates.switch(&mut self.cluster),
+            ScheduleAction::Crash => self.crash(),
+            ScheduleAction::SwitchCandidate => self.candidates.switch(&mut self.cluster),
             // Heartbeats would fail on a full disk, so a calm run has none.
-            Action::FillDisk => self.machine.set_disk_full(!self.calm),
-            Action::FreeDisk => self.machine.set_disk_full(false),
-            Action::NodeFault => {
+            ScheduleAction::FillDisk => self.machine.set_disk_full(!self.calm),
+            ScheduleAction::FreeDisk => self.machine.set_disk_full(false),
+            ScheduleAction::NodeFault => {
                 self.nodes.inject_fault(&mut self.cluster, &self.ground_truth.world.reader(), &mut self.marks)
             }
-            Action::DeliverLateWrites => {
+            ScheduleAction::DeliverLateWrites => {
                 self.candidates.deliver_late_writes(&mut self.cluster, false, &mut self.marks)
             }
-            Action::CutPower => self.machine.arm_power_cut(&mut self.cluster.rng),
-            Action::SetClock => self.set_clock(),
+            ScheduleAction::CutPower => self.machine.arm_power_cut(&mut self.cluster.rng),
+            ScheduleAction::SetClock => self.set_clock(),
         }
         if self.machine.is_off() {
             self.restart_after_power_cut()?;
@@ -206,7 +208,7 @@ impl CampaignRun {
     }
 
     /// Lets the loop act, if it leads.
-    fn act(&mut self, action: Action) -> Result<(), String> {
+    fn act(&mut self, action: ScheduleAction) -> Result<(), String> {
         let gets_response = self.cluster.rng.u8(..8) > 0;
         self.candidates.run_election(&mut self.cluster, gets_response, &mut self.marks);
         self.candidates.check_single_leader(&self.cluster)?;
@@ -214,17 +216,17 @@ impl CampaignRun {
             return Ok(());
         }
         match action {
-            Action::Observe => self.cluster.observe_some(),
-            Action::Plan => {
+            ScheduleAction::Observe => self.cluster.observe_some(),
+            ScheduleAction::Plan => {
                 self.cluster.plan();
                 self.cluster.reply(|_| Err("not available in a simulation".to_owned()));
             }
-            Action::LoseWrite if self.cluster.next_write().is_some() => {
+            ScheduleAction::LoseWrite if self.cluster.next_write().is_some() => {
                 self.cluster.lose_write();
                 self.marks.record("write lost");
             }
-            Action::LoseResponse if self.cluster.next_write().is_some() => {
-                self.cluster.lose_answer();
+            ScheduleAction::LoseResponse if self.cluster.next_write().is_some() => {
+                self.cluster.lose_response();
                 self.marks.record("response lost");
             }
             _ => {
@@ -397,9 +399,9 @@ impl CampaignRun {
         if !self.candidates.can_act(&self.cluster) {
             return Err("no candidate leads".to_owned());
         }
-        let world = &self.ground_truth.world.reader();
-        checks::check_converged(world)?;
-        self.checks.iter().try_for_each(|check| check.check_final(world))?;
+        let world = &self.ground_truth.world;
+        checks::check_converged(&world.reader())?;
+        self.checks.iter().try_for_each(|check| check.check_final(&world.reader()))?;
         let gaps = self.cluster.engine.gaps(self.cluster.now, Seed(7));
         if !gaps.is_empty() {
             return Err(format!("not quiet: {gaps:#?}"));
@@ -515,9 +517,9 @@ impl CampaignRun {
     /// are left out, since their number is random.
     #[must_use]
     pub fn final_state(&self) -> BTreeMap<String, usize> {
-        let world = &self.ground_truth.world.reader();
+        let world = &self.ground_truth.world;
         let mut place = BTreeMap::new();
-        for object in world.resources().flat_map(|resource| world.all(resource.as_str())) {
+        for object in world.reader().resources().flat_map(|resource| world.reader().all(resource.as_str())) {
             let owner = object.meta().owner_references.first();
             let is_run = owner.is_some_and(|owner| &*owner.kind == "Job");
             if !is_run && !matches!(object.key().resource().as_str(), "events" | "leases.coordination.k8s.io")

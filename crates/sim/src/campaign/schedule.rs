@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 /// Kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
+pub enum ScheduleAction {
     /// The loop observes some events of some resources.
     Observe,
     /// The loop plans.
@@ -53,36 +53,36 @@ pub enum Action {
 }
 
 /// Relative frequencies of actions. [`Schedule::new`] adds `SetClock` separately, in some seeds.
-const WEIGHTS: [(Action, u32); 19] = [
-    (Action::Observe, 13),
-    (Action::Plan, 14),
-    (Action::Write, 24),
-    (Action::Wait, 8),
-    (Action::Nodes, 9),
-    (Action::Edit, 11),
-    (Action::RivalWrite, 3),
-    (Action::LoseWrite, 2),
-    (Action::LoseResponse, 2),
-    (Action::BreakWatch, 2),
-    (Action::RepeatEvents, 2),
-    (Action::LoseMemos, 1),
-    (Action::Crash, 2),
-    (Action::SwitchCandidate, 2),
-    (Action::FillDisk, 1),
-    (Action::FreeDisk, 2),
-    (Action::NodeFault, 4),
-    (Action::DeliverLateWrites, 1),
-    (Action::CutPower, 1),
+const WEIGHTS: [(ScheduleAction, u32); 19] = [
+    (ScheduleAction::Observe, 13),
+    (ScheduleAction::Plan, 14),
+    (ScheduleAction::Write, 24),
+    (ScheduleAction::Wait, 8),
+    (ScheduleAction::Nodes, 9),
+    (ScheduleAction::Edit, 11),
+    (ScheduleAction::RivalWrite, 3),
+    (ScheduleAction::LoseWrite, 2),
+    (ScheduleAction::LoseResponse, 2),
+    (ScheduleAction::BreakWatch, 2),
+    (ScheduleAction::RepeatEvents, 2),
+    (ScheduleAction::LoseMemos, 1),
+    (ScheduleAction::Crash, 2),
+    (ScheduleAction::SwitchCandidate, 2),
+    (ScheduleAction::FillDisk, 1),
+    (ScheduleAction::FreeDisk, 2),
+    (ScheduleAction::NodeFault, 4),
+    (ScheduleAction::DeliverLateWrites, 1),
+    (ScheduleAction::CutPower, 1),
 ];
 
-impl Action {
+impl ScheduleAction {
     /// `true` if the action is a fault.
     #[must_use]
     fn is_fault(self) -> bool {
-        self >= Action::RivalWrite
+        self >= ScheduleAction::RivalWrite
     }
 
-    fn draw(rng: &mut Rng) -> Action {
+    fn draw(rng: &mut Rng) -> ScheduleAction {
         let mut number = rng.u32(..WEIGHTS.iter().map(|(_, weight)| *weight).sum::<u32>());
         for (action, weight) in WEIGHTS {
             if number < weight {
@@ -90,7 +90,7 @@ impl Action {
             }
             number -= weight;
         }
-        Action::Wait
+        ScheduleAction::Wait
     }
 }
 
@@ -98,7 +98,7 @@ impl Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduleStep {
     /// Action of the step.
-    pub action: Action,
+    pub action: ScheduleAction,
     /// Seed of its random numbers.
     pub seed: u64,
 }
@@ -141,7 +141,7 @@ impl Schedule {
         let mut schedule = Schedule { seed, calm, on_disk, scenarios: chosen, steps: Vec::new() };
         let more = rng.usize(..40);
         while schedule.steps.len() < STEPS_MIN + more || !schedule.has_minimum() {
-            schedule.steps.push(ScheduleStep { action: Action::draw(&mut rng), seed: rng.u64(..) });
+            schedule.steps.push(ScheduleStep { action: ScheduleAction::draw(&mut rng), seed: rng.u64(..) });
         }
         schedule.add_clock_changes();
         schedule
@@ -155,7 +155,7 @@ impl Schedule {
             return;
         }
         for _ in 0..rng.usize(2..6) {
-            let step = ScheduleStep { action: Action::SetClock, seed: rng.u64(..) };
+            let step = ScheduleStep { action: ScheduleAction::SetClock, seed: rng.u64(..) };
             self.steps.insert(rng.usize(..=self.steps.len()), step);
         }
     }
@@ -165,7 +165,7 @@ impl Schedule {
     fn has_minimum(&self) -> bool {
         let count = |is: fn(&ScheduleStep) -> bool| self.steps.iter().filter(|step| is(step)).count();
         count(|step| step.action.is_fault()) >= FAULTS_MIN
-            && count(|step| step.action == Action::Edit) >= EDITS_MIN
+            && count(|step| step.action == ScheduleAction::Edit) >= EDITS_MIN
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
     fn schedule_shrinks_to_the_steps_that_fail() {
         let crashes = |schedule: &Schedule| {
             schedule.scenarios.contains(&3)
-                && schedule.steps.iter().filter(|step| step.action == Action::Crash).count() >= 2
+                && schedule.steps.iter().filter(|step| step.action == ScheduleAction::Crash).count() >= 2
         };
         let found = (0..).map(|seed| Schedule::new(seed, 14)).find(crashes).unwrap();
         let shrunk = shrink(found, crashes);

@@ -1,55 +1,56 @@
-//! Instructions of a closure, counted by callgrind.
+//! Instruction counter for closures, on callgrind.
 //!
-//! Collection is on only inside [`measured`], and callgrind writes a dump whenever that function returns. The process
-//! that is measured reads its own dumps, so that the next case can depend on the counts.
+//! Callgrind collects only inside [`measured`], and writes a dump when that function returns. The measured process reads
+//! its own dumps, so that its next case can depend on the counts.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Where the dumps go; set for processes that are measured.
+/// Environment variable with the directory of the dumps. Set for measured processes.
 const DIRECTORY: &str = "SETPOINT_COST_DIRECTORY";
-/// Number of the process, and how many there are.
+/// Environment variable with the index of the process and their number: `0/2`.
 const SHARD: &str = "SETPOINT_COST_SHARD";
 
-/// The function whose instructions are counted, as callgrind calls it: it takes no pattern here.
+/// Name of the measured function, without wildcards, since callgrind allows none here.
 const MEASURED: &str = "setpoint_sim::cost::callgrind::measured";
 
-/// Share of the cases that a process measures: every case whose number modulo `of` is `at`.
+/// Share of the cases that a process measures: those whose number modulo `count` is `index`.
 #[derive(Clone, Copy)]
 pub struct Shard {
-    at: usize,
-    of: usize,
+    index: usize,
+    count: usize,
 }
 
 impl Shard {
     /// `true` if this process measures the case.
     #[must_use]
-    pub fn has(self, case: usize) -> bool {
-        case % self.of == self.at
+    pub fn contains(self, case: usize) -> bool {
+        case % self.count == self.index
     }
 }
 
-/// The share of this process, if it runs under callgrind.
+/// Returns the share of this process, if it runs under callgrind.
 ///
 /// # Panics
-/// If the variable is set to something else.
+/// If its environment variable is malformed.
 #[must_use]
-pub fn shard() -> Option<Shard> {
+pub fn current_shard() -> Option<Shard> {
     let text = std::env::var(SHARD).ok()?;
-    let parts = text.split_once('/').and_then(|(at, of)| Some((at.parse().ok()?, of.parse().ok()?)));
-    let (at, of) = parts.expect("a shard is AT/OF");
-    Some(Shard { at, of })
+    let parts =
+        text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    let (index, count) = parts.expect("a shard is INDEX/COUNT");
+    Some(Shard { index, count })
 }
 
-/// Runs the test `name` of this program under callgrind, in `shards` processes, and fails if one of its cases does.
+/// Runs the test `name` of this program under callgrind in `shards` processes.
 ///
 /// # Panics
-/// If a case fails, none is measured, or valgrind is not there.
+/// If a case fails, no case is measured, or valgrind is not installed.
 pub fn run_under_valgrind(name: &str, shards: usize) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let start = |at: usize| {
-        let own = directory.path().join(at.to_string());
-        std::fs::create_dir(&own).expect("a directory of its own");
+    let start = |index: usize| {
+        let own = directory.path().join(index.to_string());
+        std::fs::create_dir(&own).expect("a directory per process");
         let child = Command::new("valgrind")
             .args(["--tool=callgrind", "--quiet", "--dump-line=no", "--dump-instr=no", "--collect-jumps=no"])
             .arg("--collect-atstart=no")
@@ -59,7 +60,7 @@ pub fn run_under_valgrind(name: &str, shards: usize) {
             .arg(std::env::current_exe().expect("the path of this program"))
             .args(["--exact", name, "--nocapture", "--test-threads=1"])
             .env(DIRECTORY, own)
-            .env(SHARD, format!("{at}/{shards}"))
+            .env(SHARD, format!("{index}/{shards}"))
             .stdout(Stdio::piped())
             .spawn();
         child.unwrap_or_else(|error| panic!("valgrind cannot be started (Debian package valgrind): {error}"))
@@ -81,7 +82,7 @@ pub fn run_under_valgrind(name: &str, shards: usize) {
     assert!(failed.is_empty(), "cost grows too fast, or is too high:\n{}", failed.join("\n"));
 }
 
-/// Counts instructions, in a process that runs under callgrind.
+/// Instruction counter of a process that runs under callgrind.
 pub struct Counter {
     directory: PathBuf,
     dumps: usize,
@@ -94,7 +95,7 @@ impl Default for Counter {
 }
 
 impl Counter {
-    /// The counter of this process; there must be no second one.
+    /// Returns the counter of this process. There must be only one, since dumps are numbered.
     ///
     /// # Panics
     /// If the process does not run under callgrind.
@@ -104,7 +105,7 @@ impl Counter {
         Counter { directory: directory.into(), dumps: 0 }
     }
 
-    /// Runs something, and returns what it gives and the instructions that it took.
+    /// Runs a closure. Returns its result and its instructions.
     ///
     /// # Panics
     /// If callgrind wrote no dump.
@@ -121,13 +122,13 @@ impl Counter {
     }
 }
 
-/// The rest of the last line that begins with `start`.
+/// Returns the rest of the last line that begins with `start`.
 fn last_line<'a>(text: &'a [u8], start: &[u8]) -> &'a [u8] {
     let mut lines = text.rsplit(|byte| *byte == b'\n');
     lines.find_map(|line| line.strip_prefix(start)).expect("a dump has totals")
 }
 
-/// The only function whose instructions are counted; see [`MEASURED`].
+/// Runs a closure inside the function that callgrind measures; see [`MEASURED`].
 #[inline(never)]
 fn measured(run: &mut dyn FnMut()) {
     run();

@@ -18,9 +18,9 @@ fn history_of_one_client_is_linearizable() {
         op(0, 1, Call::Get, Answer::Found(None)),
         op(2, 3, Call::Put(1), Answer::Done),
         op(4, 5, swap(Some(1), 2), Answer::Done),
-        op(6, 7, swap(Some(1), 3), Answer::Refused(Some(2))),
+        op(6, 7, swap(Some(1), 3), Answer::Rejected(Some(2))),
         op(8, 9, Call::Delete, Answer::Done),
-        op(10, 11, Call::DeleteIf(2), Answer::Refused(None)),
+        op(10, 11, Call::DeleteIf(2), Answer::Rejected(None)),
         op(12, 13, Call::Get, Answer::Found(None)),
     ];
     assert_eq!(check(&history), Ok((0..7).collect()));
@@ -86,11 +86,11 @@ fn double_success_is_rejected() {
 }
 
 #[test]
-fn unjustified_refusal_is_rejected() {
+fn unjustified_rejection_is_found() {
     let history =
-        [op(0, 1, Call::Put(1), Answer::Done), op(2, 3, swap(Some(1), 2), Answer::Refused(Some(1)))];
+        [op(0, 1, Call::Put(1), Answer::Done), op(2, 3, swap(Some(1), 2), Answer::Rejected(Some(1)))];
     assert!(check(&history).is_err());
-    let wrong_reason = [history[0], op(2, 3, swap(Some(7), 2), Answer::Refused(Some(8)))];
+    let wrong_reason = [history[0], op(2, 3, swap(Some(7), 2), Answer::Rejected(Some(8)))];
     assert!(check(&wrong_reason).is_err());
 }
 
@@ -117,8 +117,8 @@ fn true_histories_pass_and_corrupted_ones_do_not() {
         let at = rng.usize(..history.len());
         history[at].answer = match history[at].answer {
             Answer::Found(_) => Answer::Found(Some(u64::MAX)),
-            Answer::Refused(_) => Answer::Refused(Some(u64::MAX)),
-            _ => Answer::Refused(None),
+            Answer::Rejected(_) => Answer::Rejected(Some(u64::MAX)),
+            _ => Answer::Rejected(None),
         };
         caught += usize::from(check(&history).is_err());
     }
@@ -136,7 +136,7 @@ fn true_history(rng: &mut Rng, length: usize) -> Vec<Operation> {
             _ => Call::Delete,
         };
         let done =
-            |allowed, after| if allowed { (Answer::Done, after) } else { (Answer::Refused(state), state) };
+            |allowed, after| if allowed { (Answer::Done, after) } else { (Answer::Rejected(state), state) };
         let (answer, after) = match call {
             Call::Get => (Answer::Found(state), state),
             Call::Put(new) => (Answer::Done, Some(new)),

@@ -1,4 +1,4 @@
-//! Claims about admission: which proposals a log admits and which it refuses.
+//! Claims about admission: which proposals a log admits and which it rejects.
 
 use setpoint_api::Revision;
 use setpoint_store::commit::{CHAIN_BYTES_MAX, CHAIN_COMMITS_MAX, COMMIT_BYTES_MAX, COMMIT_CHANGES_MAX};
@@ -77,12 +77,12 @@ pub fn preconditions_see_the_commits_before_them_in_the_batch(factory: &mut dyn 
     let admitted: Vec<bool> = test
         .append(&[
             put("a/x", Expect::Absent, "1"),
-            put("a/x", Expect::Absent, "refused"),
+            put("a/x", Expect::Absent, "rejected"),
             put("a/x", Expect::Revision(Revision(2)), "2"),
-            put("a/x", Expect::Revision(Revision(2)), "refused"),
+            put("a/x", Expect::Revision(Revision(2)), "rejected"),
             delete("a/x", Expect::Revision(Revision(3))),
             delete("a/x", Expect::Any),
-            put("a/x", Expect::Present, "refused"),
+            put("a/x", Expect::Present, "rejected"),
             put("a/x", Expect::Absent, "3"),
             put("a/other", Expect::Revision(Revision(1)), "4"),
         ])
@@ -124,23 +124,23 @@ pub fn conflict_names_the_key_and_both_revisions(factory: &mut dyn LogFactory) {
         Refusal::Conflict(Conflict { key: pod(path), expected, actual: actual.map(Revision) })
     };
     let stale = Expect::Revision(Revision(1));
-    assert_eq!(test.refused(put("a/x", stale, "3")), conflict("a/x", stale, Some(2)));
-    assert_eq!(test.refused(put("a/x", Expect::Absent, "3")), conflict("a/x", Expect::Absent, Some(2)));
-    assert_eq!(test.refused(put("a/y", Expect::Present, "3")), conflict("a/y", Expect::Present, None));
-    assert_eq!(test.refused(put("a/y", stale, "3")), conflict("a/y", stale, None));
+    assert_eq!(test.rejected(put("a/x", stale, "3")), conflict("a/x", stale, Some(2)));
+    assert_eq!(test.rejected(put("a/x", Expect::Absent, "3")), conflict("a/x", Expect::Absent, Some(2)));
+    assert_eq!(test.rejected(put("a/y", Expect::Present, "3")), conflict("a/y", Expect::Present, None));
+    assert_eq!(test.rejected(put("a/y", stale, "3")), conflict("a/y", stale, None));
     let guarded = put("a/z", Expect::Absent, "3").guard(pod("a/x"), stale);
-    assert_eq!(test.refused(guarded), conflict("a/x", stale, Some(2)));
+    assert_eq!(test.rejected(guarded), conflict("a/x", stale, Some(2)));
     let verdicts = test.append(&[put("a/x", Expect::Revision(Revision(2)), "3"), delete("a/x", stale)]);
     assert_eq!(verdicts[1], Err(conflict("a/x", stale, Some(3))), "by an earlier commit of the batch");
     test.check();
 }
 
-/// A refused proposal gets no revision, is not read back, and is not seen by later proposals.
-pub fn refused_proposal_leaves_no_trace(factory: &mut dyn LogFactory) {
+/// A rejected proposal gets no revision, is not read back, and is not seen by later proposals.
+pub fn rejected_proposal_leaves_no_trace(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     test.commit(put("a/x", Expect::Absent, "1"));
     let verdicts = test.append(&[
-        put("a/ghost", Expect::Present, "refused"),
+        put("a/ghost", Expect::Present, "rejected"),
         put("a/ghost", Expect::Present, "still not there"),
         put("a/y", Expect::Absent, "2"),
         delete("a/x", Expect::Revision(Revision(9))),
@@ -155,17 +155,17 @@ pub fn refused_proposal_leaves_no_trace(factory: &mut dyn LogFactory) {
 pub fn commit_is_atomic(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     let both = |expect| put("a/x", Expect::Absent, "pod").put(key("nodes", "n1"), expect, Draft::new("node"));
-    test.refused(both(Expect::Present));
+    test.rejected(both(Expect::Present));
     assert_eq!(test.commit(both(Expect::Absent)), Revision(1));
     let mixed = |expect| delete("a/x", Expect::Present).put(key("nodes", "n1"), expect, Draft::new("again"));
-    test.refused(mixed(Expect::Revision(Revision(5))));
+    test.rejected(mixed(Expect::Revision(Revision(5))));
     assert_eq!(test.commit(mixed(Expect::Revision(Revision(1)))), Revision(2));
     assert_eq!(test.naive.commits.iter().map(|commit| commit.writes.len()).collect::<Vec<_>>(), [2, 2]);
     test.check();
 }
 
 /// A watch of a resource cannot resume within a commit, so a commit has at most one key per resource.
-pub fn two_keys_of_one_resource_are_refused(factory: &mut dyn LogFactory) {
+pub fn two_keys_of_one_resource_are_rejected(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     let twice = [
         put("a/x", Expect::Any, "1").put(pod("a/y"), Expect::Any, Draft::new("2")),
@@ -175,13 +175,13 @@ pub fn two_keys_of_one_resource_are_refused(factory: &mut dyn LogFactory) {
             .delete(pod("a/y"), Expect::Any),
     ];
     for proposal in twice {
-        assert_eq!(test.refused(proposal), Refusal::TwoOfOneResource { resource: resource("pods") });
+        assert_eq!(test.rejected(proposal), Refusal::TwoOfOneResource { resource: resource("pods") });
     }
     test.check();
 }
 
-/// Chained proposals get consecutive revisions, see the ones before them, and leave nothing behind if one is refused.
-pub fn chained_proposals_are_admitted_or_refused_together(factory: &mut dyn LogFactory) {
+/// Chained proposals get consecutive revisions, see the ones before them, and leave nothing behind if one is rejected.
+pub fn chained_proposals_are_admitted_or_rejected_together(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     test.commit(put("a/quota", Expect::Absent, "0"));
     let charge = |seen: u64, name: &str, expect: Expect| {
@@ -189,7 +189,7 @@ pub fn chained_proposals_are_admitted_or_refused_together(factory: &mut dyn LogF
         let second = put("b/quota", Expect::Any, "1");
         put(name, expect, "v").after(first).after(second).in_order()
     };
-    // Of two chains on the same state the second is refused as a whole, and later proposals do not see it.
+    // Of two chains on the same state the second is rejected as a whole, and later proposals do not see it.
     let mut batch: Vec<_> =
         charge(1, "a/x", Expect::Absent).chain(charge(1, "a/y", Expect::Absent)).collect();
     batch.push(put("a/z", Expect::Absent, "v"));
@@ -226,24 +226,24 @@ pub fn chained_proposals_are_admitted_or_refused_together(factory: &mut dyn LogF
 }
 
 /// Empty, too many changes, too large, or a hole outside of the value.
-pub fn invalid_proposals_are_refused(factory: &mut dyn LogFactory) {
+pub fn invalid_proposals_are_rejected(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
-    assert_eq!(test.refused(proposal()), Refusal::Empty);
-    assert_eq!(test.refused(proposal().guard(pod("a/x"), Expect::Absent)), Refusal::Empty);
+    assert_eq!(test.rejected(proposal()), Refusal::Empty);
+    assert_eq!(test.rejected(proposal().guard(pod("a/x"), Expect::Absent)), Refusal::Empty);
     let many = |count: usize| {
         (0..count).fold(proposal(), |proposal, n| {
             proposal.put(key(&format!("kind{n}"), "x"), Expect::Any, Draft::new("v"))
         })
     };
     let changes = COMMIT_CHANGES_MAX + 1;
-    assert_eq!(test.refused(many(changes)), Refusal::TooManyChanges { changes });
+    assert_eq!(test.rejected(many(changes)), Refusal::TooManyChanges { changes });
     assert_eq!(test.commit(many(COMMIT_CHANGES_MAX)), Revision(1));
     let large = proposal().put(pod("a/x"), Expect::Any, Draft::new(vec![7; COMMIT_BYTES_MAX]));
     let bytes = large.bytes();
-    assert_eq!(test.refused(large), Refusal::TooLarge { bytes });
+    assert_eq!(test.rejected(large), Refusal::TooLarge { bytes });
     let hole = |at| proposal().put(pod("a/x"), Expect::Any, Draft::with_hole("{}", at));
-    assert_eq!(test.refused(hole(3)), Refusal::BadHole { key: pod("a/x") });
-    assert_eq!(test.refused(hole(u32::MAX)), Refusal::BadHole { key: pod("a/x") });
+    assert_eq!(test.rejected(hole(3)), Refusal::BadHole { key: pod("a/x") });
+    assert_eq!(test.rejected(hole(u32::MAX)), Refusal::BadHole { key: pod("a/x") });
     assert_eq!(test.commit(hole(2)), Revision(2), "a hole at the end of the value is valid");
     test.check();
 }
@@ -253,14 +253,14 @@ pub fn largest_commit_is_admitted(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     let sized = |bytes| proposal().put(pod("a/x"), Expect::Any, Draft::new(vec![7; bytes]));
     let room = COMMIT_BYTES_MAX - sized(0).bytes();
-    test.refused(sized(room + 1));
+    test.rejected(sized(room + 1));
     test.commit(sized(room));
     test.append(&[sized(room), put("a/y", Expect::Any, "small"), sized(room)]);
     test.check();
 }
 
 /// A missing key cannot be deleted, whatever the expectation.
-pub fn delete_of_a_missing_key_is_refused(factory: &mut dyn LogFactory) {
+pub fn delete_of_a_missing_key_is_rejected(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     test.commit(put("a/x", Expect::Absent, "1"));
     test.commit(delete("a/x", Expect::Any));
@@ -273,16 +273,16 @@ pub fn delete_of_a_missing_key_is_refused(factory: &mut dyn LogFactory) {
     ];
     for path in ["a/x", "a/never"] {
         for expect in expectations {
-            assert!(matches!(test.refused(delete(path, expect)), Refusal::Conflict(_)), "{expect:?}");
+            assert!(matches!(test.rejected(delete(path, expect)), Refusal::Conflict(_)), "{expect:?}");
         }
     }
     test.commit(put("a/x", Expect::Absent, "2"));
-    test.refused(delete("a/x", Expect::Absent));
+    test.rejected(delete("a/x", Expect::Absent));
     test.check();
 }
 
 /// A batch without commits changes nothing.
-pub fn batch_may_be_empty_or_refused_as_a_whole(factory: &mut dyn LogFactory) {
+pub fn batch_may_be_empty_or_rejected_as_a_whole(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     assert!(test.append(&[]).is_empty());
     test.append(&[put("a/x", Expect::Present, "1"), proposal()]);

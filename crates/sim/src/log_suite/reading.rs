@@ -17,7 +17,7 @@ pub fn acknowledged_commits_are_read_in_order(factory: &mut dyn LogFactory) {
         let path = format!("a/{}", n % 7);
         test.append(&[
             put(&path, Expect::Any, &format!("value {n}")),
-            put(&path, Expect::Absent, "refused"),
+            put(&path, Expect::Absent, "rejected"),
             put("b/other", Expect::Any, "v").put(key("nodes", "n"), Expect::Any, Draft::new("node")),
         ]);
         if n % 5 == 0 {
