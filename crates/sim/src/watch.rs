@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::Revision;
-use setpoint_store::Change;
+use setpoint_store::EventType;
 use thiserror::Error;
 
 /// One thing that a watcher was told.
@@ -17,7 +17,7 @@ pub enum Seen {
         /// The commit.
         revision: Revision,
         /// What it means to the watcher.
-        change: Change,
+        change: EventType,
         /// The object.
         path: String,
     },
@@ -35,7 +35,7 @@ pub struct Happened {
     /// The commit.
     pub revision: Revision,
     /// What it means to the watcher.
-    pub change: Change,
+    pub change: EventType,
     /// The object.
     pub path: String,
 }
@@ -227,12 +227,12 @@ mod tests {
 
     fn happened() -> Vec<Happened> {
         (1..=4)
-            .map(|n| Happened { revision: Revision(n), change: Change::Added, path: format!("p{n}") })
+            .map(|n| Happened { revision: Revision(n), change: EventType::Added, path: format!("p{n}") })
             .collect()
     }
 
     fn event(n: u64) -> Seen {
-        Seen::Event { revision: Revision(n), change: Change::Added, path: format!("p{n}") }
+        Seen::Event { revision: Revision(n), change: EventType::Added, path: format!("p{n}") }
     }
 
     fn verdict(seen: &[Seen]) -> Result<(), Broken> {
@@ -258,7 +258,7 @@ mod tests {
         assert!(matches!(verdict(&cut), Err(Broken::Gap { .. })));
         let unexcused = [Seen::Relisted(Revision(2)), event(4)];
         assert!(matches!(verdict(&unexcused), Err(Broken::Gap { .. })));
-        let wrong = Seen::Event { revision: Revision(4), change: Change::Deleted, path: "p4".into() };
+        let wrong = Seen::Event { revision: Revision(4), change: EventType::Deleted, path: "p4".into() };
         assert!(matches!(truthful(&[wrong], &happened(), Revision::ZERO), Err(Broken::Invented { .. })));
         assert!(matches!(truthful(&[event(1)], &happened(), Revision(1)), Err(Broken::Invented { .. })));
         let ahead = [Seen::Bookmark(Revision(2)), event(2)];

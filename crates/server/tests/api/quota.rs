@@ -163,7 +163,7 @@ fn loop_creating_many_objects_sees_no_conflict() {
     let server = TestServer::over(store.clone());
     limit(&server, WANTED + RIVALS);
     let maps = Resource::new("configmaps").unwrap();
-    let (before, mut watch) = store.list_and_follow(&maps, Filter::default());
+    let (before, mut watch) = store.list_and_watch(&maps, Filter::default());
     let before = before.table(&maps).map_or(0, setpoint_store::Table::len);
     let counter = AtomicU64::new(1);
     let chance = move || counter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);

@@ -35,7 +35,7 @@ use setpoint_server::loop_writes::InFlightWrites;
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
-use setpoint_store::{Housekeeper, Retention, Store};
+use setpoint_store::{MaintenanceThread, Retention, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -217,7 +217,7 @@ impl Keeping {
         let driver = std::thread::Builder::new().name("writer".to_owned());
         let driver = driver.spawn(move || driven.drive(&stopped)).context("cannot start a thread")?;
         let report = |error: &_| tracing::warn!(%error, "store maintenance failed");
-        let housekeeper = Housekeeper::start(store.clone(), Arc::new(SystemClock), report)?;
+        let housekeeper = MaintenanceThread::start(store.clone(), Arc::new(SystemClock), report)?;
         // It ends with the process: an interrupted compaction loses nothing, and waiting for one may take
         // long.
         std::mem::forget(housekeeper);
@@ -233,7 +233,7 @@ impl Drop for Keeping {
             // The panic hook has reported a panic of the thread.
             let _ = driver.join();
         }
-        self.store.note_end();
+        self.store.record_durable_end();
     }
 }
 

@@ -233,7 +233,7 @@ impl Trial {
     fn wait(&mut self) {
         // A disk that is full or without power says so to whoever writes. It is tended before anything happens that the
         // truth has not seen, for the store may forget what it folds.
-        let _ = self.cluster.store.tend(self.cluster.now);
+        let _ = self.cluster.store.run_maintenance(self.cluster.now);
         let rng = &mut self.cluster.rng;
         let span = match rng.u8(..24) {
             0..16 => Duration::from_micros(1 << rng.u32(8..24)),

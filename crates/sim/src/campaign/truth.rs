@@ -81,7 +81,7 @@ impl Truth {
     /// Follows a store that is empty as yet.
     #[must_use]
     pub fn of(store: &Store) -> Truth {
-        let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
+        let follow = |resource: &Resource| (resource.clone(), store.watch(resource, Filter::default()));
         let cursors = resource_types::stored().map(|stored| &stored.resource).map(follow).collect();
         Truth {
             world: World::default(),
@@ -98,7 +98,7 @@ impl Truth {
     /// If the store has forgotten what happened since.
     pub fn follow_again(&mut self, store: &Store) {
         for (resource, cursor) in &mut self.cursors {
-            let again = store.follow_after(resource, Filter::default(), self.last);
+            let again = store.watch_after(resource, Filter::default(), self.last);
             *cursor = again.expect("history reaches back one step");
         }
     }

@@ -1,7 +1,7 @@
 //! What compaction may do, and what not.
 
 use setpoint_api::{Revision, Time};
-use setpoint_store::{Draft, Expect};
+use setpoint_store::{Draft, Precondition};
 
 use super::reading::{read_state, read_tail};
 use super::{Bench, END, Subject, delete, is_compacted, pod, proposal, put};
@@ -9,9 +9,13 @@ use crate::naive::objects_of;
 
 fn some_commits(bench: &mut Bench<'_>, round: usize) {
     bench.append(&[
-        put("a/x", Expect::Any, &format!("x{round}")),
-        put(&format!("a/{round}"), Expect::Absent, "new"),
-        proposal().put(pod("a/e"), Expect::Any, Draft::with_hole("{}", 1).expires(Time(round as i64))),
+        put("a/x", Precondition::Any, &format!("x{round}")),
+        put(&format!("a/{round}"), Precondition::Absent, "new"),
+        proposal().put(
+            pod("a/e"),
+            Precondition::Any,
+            Draft::with_revision_at("{}", 1).expires(Time(round as i64)),
+        ),
     ]);
 }
 
@@ -19,14 +23,18 @@ fn some_commits(bench: &mut Bench<'_>, round: usize) {
 pub fn compaction_keeps_state_and_revision(subject: &mut dyn Subject) {
     let mut bench = Bench::new(subject);
     some_commits(&mut bench, 0);
-    bench.append(&[delete("a/x", Expect::Any), delete("a/0", Expect::Any), delete("a/e", Expect::Any)]);
+    bench.append(&[
+        delete("a/x", Precondition::Any),
+        delete("a/0", Precondition::Any),
+        delete("a/e", Precondition::Any),
+    ]);
     let head = bench.naive.head();
     bench.compact();
     bench.check();
     let base = bench.log().reader().base(END).expect("there is a base");
     assert_eq!((base.revision(), base.len()), (head, 0), "the base is at the newest revision");
     bench.check();
-    assert_eq!(bench.commit(put("a/x", Expect::Absent, "again")), head.next());
+    assert_eq!(bench.commit(put("a/x", Precondition::Absent, "again")), head.next());
     bench.check();
 }
 
@@ -36,7 +44,7 @@ pub fn compaction_of_an_empty_log_changes_nothing(subject: &mut dyn Subject) {
     bench.compact();
     bench.check();
     bench.compact();
-    assert_eq!(bench.commit(put("a/x", Expect::Absent, "1")), Revision(1));
+    assert_eq!(bench.commit(put("a/x", Precondition::Absent, "1")), Revision(1));
     bench.check();
     bench.compact();
     bench.check();
@@ -77,7 +85,7 @@ pub fn appends_go_on_between_compactions(subject: &mut dyn Subject) {
 pub fn commits_made_during_a_compaction_are_kept(subject: &mut dyn Subject) {
     let mut bench = Bench::new(subject);
     some_commits(&mut bench, 0);
-    let chore = bench.chore();
+    let chore = bench.maintenance_task();
     some_commits(&mut bench, 1);
     bench.check_reader();
     chore.run().expect("a compaction can be done");
@@ -90,7 +98,7 @@ pub fn commits_made_during_a_compaction_are_kept(subject: &mut dyn Subject) {
 pub fn a_late_compaction_does_not_undo_a_newer_one(subject: &mut dyn Subject) {
     let mut bench = Bench::new(subject);
     some_commits(&mut bench, 0);
-    let late = bench.chore();
+    let late = bench.maintenance_task();
     some_commits(&mut bench, 1);
     bench.compact();
     let base = bench.log().reader().base(END).expect("there is a base").revision();
@@ -112,7 +120,7 @@ pub fn a_compaction_that_was_given_up_changes_nothing(subject: &mut dyn Subject)
     let mut bench = Bench::new(subject);
     for round in 0..3 {
         some_commits(&mut bench, round);
-        drop(bench.chore());
+        drop(bench.maintenance_task());
         bench.check();
     }
     bench.compact();
@@ -147,13 +155,15 @@ pub fn publishing_and_chores_lose_nothing(subject: &mut dyn Subject) {
     let mut bench = Bench::new(subject);
     for n in 0..12 {
         let large = Draft::new(vec![n; 200_000]);
-        bench.commit(proposal().put(pod(&format!("a/{}", n % 5)), Expect::Any, large));
+        bench.commit(proposal().put(pod(&format!("a/{}", n % 5)), Precondition::Any, large));
         let snapshot = bench.naive.snapshot();
         bench.log().published(&snapshot);
-        while let Some(chore) = bench.log().chore(&snapshot, Time(1)).expect("a chore can be started") {
+        while let Some(chore) =
+            bench.log().maintenance_task(&snapshot, Time(1)).expect("a chore can be started")
+        {
             chore.run().expect("a chore can be done");
         }
-        assert!(!bench.log().has_chore(), "nothing is left to do");
+        assert!(!bench.log().needs_maintenance(), "nothing is left to do");
         bench.check_reader();
     }
     bench.check();

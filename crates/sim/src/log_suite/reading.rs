@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use setpoint_api::{Revision, Time};
 use setpoint_store::commit::{Commit, Proposal};
 use setpoint_store::log::LogReader;
-use setpoint_store::{Cause, Draft, Expect};
+use setpoint_store::{Cause, Draft, Precondition};
 
 use super::{Bench, END, Subject, delete, is_compacted, key, pod, proposal, put};
 use crate::naive::{objects_of, snapshot_of};
@@ -16,12 +16,16 @@ pub fn what_was_acknowledged_comes_back_in_order(subject: &mut dyn Subject) {
     for n in 0..40 {
         let path = format!("a/{}", n % 7);
         bench.append(&[
-            put(&path, Expect::Any, &format!("value {n}")),
-            put(&path, Expect::Absent, "refused"),
-            put("b/other", Expect::Any, "v").put(key("nodes", "n"), Expect::Any, Draft::new("node")),
+            put(&path, Precondition::Any, &format!("value {n}")),
+            put(&path, Precondition::Absent, "refused"),
+            put("b/other", Precondition::Any, "v").put(
+                key("nodes", "n"),
+                Precondition::Any,
+                Draft::new("node"),
+            ),
         ]);
         if n % 5 == 0 {
-            bench.append(&[delete(&path, Expect::Any)]);
+            bench.append(&[delete(&path, Precondition::Any)]);
         }
         if n % 10 == 0 {
             bench.check();
@@ -33,12 +37,16 @@ pub fn what_was_acknowledged_comes_back_in_order(subject: &mut dyn Subject) {
 /// Reading changes nothing.
 pub fn reading_twice_gives_the_same(subject: &mut dyn Subject) {
     let mut bench = Bench::new(subject);
-    bench.append(&[put("a/x", Expect::Any, "1"), put("a/y", Expect::Any, "2"), delete("a/x", Expect::Any)]);
+    bench.append(&[
+        put("a/x", Precondition::Any, "1"),
+        put("a/y", Precondition::Any, "2"),
+        delete("a/x", Precondition::Any),
+    ]);
     for _ in 0..3 {
         bench.check();
         bench.reopen();
     }
-    bench.commit(put("a/x", Expect::Absent, "3"));
+    bench.commit(put("a/x", Precondition::Absent, "3"));
     bench.check();
 }
 
@@ -54,28 +62,35 @@ pub fn every_part_of_a_commit_comes_back_bit_for_bit(subject: &mut dyn Subject) 
     };
     let times = [Time(i64::MIN), Time(-1), Time::EPOCH, Time(1_700_000_000_123_456), Time(i64::MAX)];
     for (n, time) in times.into_iter().enumerate() {
-        let draft = Draft::with_hole(r#"{"metadata":{"resourceVersion":""}}"#, 32)
+        let draft = Draft::with_revision_at(r#"{"metadata":{"resourceVersion":""}}"#, 32)
             .labels([("app", "web"), ("", ""), ("tier", "ü")])
             .fields([("spec.nodeName", "n1"), ("status.phase", "")])
             .expires(times[times.len() - 1 - n]);
-        bench.commit(Proposal::new(cause.clone(), time).put(pod(&format!("a/{n}")), Expect::Any, draft));
+        bench.commit(Proposal::new(cause.clone(), time).put(
+            pod(&format!("a/{n}")),
+            Precondition::Any,
+            draft,
+        ));
     }
     let bytes: Vec<u8> = (0..=255).collect();
     bench.append(&[
-        proposal().put(pod("a/bytes"), Expect::Any, Draft::new(bytes)),
-        proposal().put(pod("a/empty"), Expect::Any, Draft::new("")),
-        proposal().put(pod("a/hole"), Expect::Any, Draft::with_hole("", 0)),
-        proposal().put(pod("a/zeros"), Expect::Any, Draft::new(vec![0; 4096])),
-        proposal().put(pod("a/first"), Expect::Any, Draft::with_hole("abc", 0)),
-        Proposal::new(cause.clone(), Time(-9)).delete(pod("a/0"), Expect::Any),
+        proposal().put(pod("a/bytes"), Precondition::Any, Draft::new(bytes)),
+        proposal().put(pod("a/empty"), Precondition::Any, Draft::new("")),
+        proposal().put(pod("a/hole"), Precondition::Any, Draft::with_revision_at("", 0)),
+        proposal().put(pod("a/zeros"), Precondition::Any, Draft::new(vec![0; 4096])),
+        proposal().put(pod("a/first"), Precondition::Any, Draft::with_revision_at("abc", 0)),
+        Proposal::new(cause.clone(), Time(-9)).delete(pod("a/0"), Precondition::Any),
     ]);
     for compacted in [false, true] {
         bench.check();
         let snapshot = read_state(&mut *bench.log().reader(), END);
         let record = snapshot.get(&pod("a/3")).expect("it was put and never deleted");
         assert_eq!(&record.value()[..], br#"{"metadata":{"resourceVersion":"4"}}"#);
-        assert_eq!(record.tags().labels().collect::<Vec<_>>(), [("app", "web"), ("", ""), ("tier", "ü")]);
-        assert_eq!(record.tags().field("spec.nodeName"), Some("n1"));
+        assert_eq!(
+            record.attributes().labels().collect::<Vec<_>>(),
+            [("app", "web"), ("", ""), ("tier", "ü")]
+        );
+        assert_eq!(record.attributes().field("spec.nodeName"), Some("n1"));
         assert_eq!(
             (record.cause(), record.time(), record.expires()),
             (cause.clone(), times[3], Some(times[1]))
@@ -92,7 +107,7 @@ pub fn every_part_of_a_commit_comes_back_bit_for_bit(subject: &mut dyn Subject) 
 pub fn a_tail_starts_and_ends_at_any_revision(subject: &mut dyn Subject) {
     let mut bench = Bench::new(subject);
     for n in 0..12 {
-        bench.append(&[put("a/x", Expect::Any, &n.to_string()), put("a/y", Expect::Any, "y")]);
+        bench.append(&[put("a/x", Precondition::Any, &n.to_string()), put("a/y", Precondition::Any, "y")]);
     }
     for reopened in [false, true] {
         let mut reader = bench.log().reader();
@@ -120,7 +135,7 @@ pub fn a_tail_from_past_the_end_is_empty(subject: &mut dyn Subject) {
             assert_eq!(read_tail(&mut *reader, after, END), [], "after {after}");
             bench.log().tail(after, &mut |_| panic!("nothing comes after {after}")).expect("no error");
         }
-        bench.commit(put("a/x", Expect::Any, "v"));
+        bench.commit(put("a/x", Precondition::Any, "v"));
     }
 }
 
@@ -130,7 +145,7 @@ pub fn a_reader_sees_what_was_appended_after_it_was_made(subject: &mut dyn Subje
     let mut reader = bench.log().reader();
     assert_eq!(read_tail(&mut *reader, Revision::ZERO, END), []);
     for n in 1..=5 {
-        bench.commit(put("a/x", Expect::Any, &n.to_string()));
+        bench.commit(put("a/x", Precondition::Any, &n.to_string()));
         assert_eq!(read_tail(&mut *reader, Revision::ZERO, END), bench.naive.commits);
         assert_eq!(objects_of(&read_state(&mut *reader, END)), bench.naive.objects_at(Revision(n)));
     }
@@ -150,7 +165,10 @@ pub fn a_reader_beside_the_writer_sees_a_prefix(subject: &mut dyn Subject) {
             looks
         });
         for n in 0..60 {
-            bench.append(&[put("a/x", Expect::Any, &"x".repeat(n * 40)), put("a/y", Expect::Any, "y")]);
+            bench.append(&[
+                put("a/x", Precondition::Any, &"x".repeat(n * 40)),
+                put("a/y", Precondition::Any, "y"),
+            ]);
             if n % 20 == 19 {
                 bench.compact();
             }
@@ -193,9 +211,9 @@ pub fn the_base_is_no_newer_than_asked(subject: &mut dyn Subject) {
     let mut bench = Bench::new(subject);
     for n in 0..4 {
         for m in 0..3 {
-            bench.commit(put(&format!("a/{m}"), Expect::Any, &n.to_string()));
+            bench.commit(put(&format!("a/{m}"), Precondition::Any, &n.to_string()));
         }
-        bench.append(&[delete("a/1", Expect::Any)]);
+        bench.append(&[delete("a/1", Precondition::Any)]);
         bench.compact();
         let floor = bench.log().stat().floor;
         let mut reader = bench.log().reader();

@@ -93,7 +93,7 @@ impl Kubelets {
     /// `true` if there are simulated nodes, or will be soon: clients cache discovery for long.
     fn simulates(&self, snapshot: &Snapshot) -> bool {
         let table = Resource::new("nodes").ok().and_then(|nodes| snapshot.table(&nodes));
-        let is_simulated = |node: &Record| node.tags().label(SIMULATED).is_some();
+        let is_simulated = |node: &Record| node.attributes().label(SIMULATED).is_some();
         self.fleet.count > 0 || table.is_some_and(|table| table.range("", None).any(is_simulated))
     }
 
@@ -194,8 +194,8 @@ impl UsageSource for Kubelets {
         for pod in
             records(&snapshot, "pods", "", UsageSelector { namespace: "", name: "", labels: &everything })
         {
-            let tags = pod.tags();
-            let Some(node) = tags.field("spec.nodeName").and_then(|node| used.get_mut(node)) else {
+            let attributes = pod.attributes();
+            let Some(node) = attributes.field("spec.nodeName").and_then(|node| used.get_mut(node)) else {
                 continue;
             };
             let parts = asked.used(pod).into_iter().flat_map(BTreeMap::into_values);
@@ -223,7 +223,11 @@ fn nothing(record: &Record, now: Time) -> UsageSample {
     UsageSample {
         namespace: record.namespace().unwrap_or_default().to_owned(),
         name: record.name().to_owned(),
-        labels: record.tags().labels().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        labels: record
+            .attributes()
+            .labels()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
         parts: BTreeMap::new(),
         at: now,
         window: WINDOW,
@@ -241,8 +245,8 @@ fn records<'a>(
         return Vec::new();
     };
     let is_meant = |record: &&Record| {
-        let tags = record.tags();
-        which.labels.matches(|name| tags.label(name))
+        let attributes = record.attributes();
+        which.labels.matches(|name| attributes.label(name))
     };
     match which.name {
         "" => table.range(place, None).filter(is_meant).collect(),
@@ -286,7 +290,7 @@ impl Asked<'_> {
     /// Returns the usage of a pod's containers; `None` if its node is not available, no container runs, or
     /// the pod represents a component of this process.
     fn used(&mut self, pod: &Record) -> Option<ContainerUsage> {
-        let rules = self.rules(pod.tags().field("spec.nodeName")?)?;
+        let rules = self.rules(pod.attributes().field("spec.nodeName")?)?;
         let pod = object("pods", pod).filter(|pod| self.kubelets.fleet.component(pod).is_none())?;
         logs::used((&rules, &self.kubelets.fleet.memo), &pod, self.now)
     }

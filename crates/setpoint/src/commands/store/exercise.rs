@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use setpoint_api::{Clock, Key, Resource, Revision};
 use setpoint_store::log::disk::DiskOptions;
-use setpoint_store::{Cause, CommitError, Draft, Expect, Housekeeper, Proposal, Store};
+use setpoint_store::{Cause, CommitError, Draft, MaintenanceThread, Precondition, Proposal, Store};
 
 use super::{SystemClock, entropy, open_with};
 
@@ -52,8 +52,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         options.retention.cold_bytes = 1 << 20;
     }
     let store = open_with(&arguments.data_dir, options)?;
-    let report = |error: &setpoint_store::ChoreError| eprintln!("setpoint: {error}");
-    let housekeeper = Housekeeper::start(store.clone(), Arc::new(SystemClock), report)?;
+    let report = |error: &setpoint_store::MaintenanceError| eprintln!("setpoint: {error}");
+    let housekeeper = MaintenanceThread::start(store.clone(), Arc::new(SystemClock), report)?;
     let resource = Resource::new("exercise")?;
     let outcome = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..arguments.writers)
@@ -100,7 +100,7 @@ impl Writer<'_> {
             if number.is_multiple_of(11) { "counter".to_owned() } else { format!("key-{}", number % KEYS) };
         let key = self.key(&name)?;
         let present = self.store.snapshot().get(&key).map(setpoint_store::Record::revision);
-        let expect = present.map_or(Expect::Absent, Expect::Revision);
+        let expect = present.map_or(Precondition::Absent, Precondition::Revision);
         let proposal = Proposal::new(Cause::default(), SystemClock.now());
         let text = number.to_string();
         let (what, proposal) = if name != "counter" && number.is_multiple_of(5) && present.is_some() {
@@ -110,7 +110,7 @@ impl Writer<'_> {
                 "stale",
                 proposal.put(
                     key,
-                    Expect::Revision(Revision(u64::MAX)),
+                    Precondition::Revision(Revision(u64::MAX)),
                     Draft::new(format!("refused {text}")),
                 ),
             )
@@ -120,7 +120,7 @@ impl Writer<'_> {
         self.say(&format!("try {} {number} {what} {name}\n", self.id))?;
         match self.store.commit(proposal) {
             Ok(committed) => self.say(&format!("ack {} {number} {}\n", self.id, committed.revision)),
-            Err(CommitError::Refused(_)) => self.say(&format!("refused {} {number}\n", self.id)),
+            Err(CommitError::Rejected(_)) => self.say(&format!("refused {} {number}\n", self.id)),
             Err(failed) => Err(failed.into()),
         }
     }

@@ -71,7 +71,7 @@ impl Places {
                 return Ok(());
             }
         }
-        let lost = LogError::Lost { leftover: ISSUED.to_owned() };
+        let lost = LogError::Lost { remaining_file: ISSUED.to_owned() };
         anyhow::bail!("{}: {lost}", dir.display())
     }
 
@@ -111,7 +111,7 @@ mod tests {
         places.check_store().unwrap();
         std::fs::write(dir.path().join("data/pki/apiserver.crt"), "issued").unwrap();
         let error = places.check_store().unwrap_err().to_string();
-        assert!(error.contains("pki/apiserver.crt is, so there was a store"), "{error}");
+        assert!(error.contains("has pki/apiserver.crt but no segment-*"), "{error}");
         std::fs::write(dir.path().join("data/checkpoint-00000000000000000000.log"), "").unwrap();
         places.check_store().unwrap();
     }
