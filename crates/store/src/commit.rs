@@ -355,7 +355,7 @@ pub enum RejectReason {
         changes: usize,
     },
     /// Its chain has more commits than [`CHAIN_COMMITS_MAX`].
-    #[error("{commits} commits have to be made together, at most {CHAIN_COMMITS_MAX} are allowed")]
+    #[error("the chain has {commits} commits, at most {CHAIN_COMMITS_MAX} are allowed")]
     TooManyCommits {
         /// Number of commits in the chain.
         commits: usize,
@@ -367,9 +367,7 @@ pub enum RejectReason {
         bytes: usize,
     },
     /// Its chain takes more bytes than [`CHAIN_BYTES_MAX`].
-    #[error(
-        "commits that have to be made together take {bytes} bytes, at most {CHAIN_BYTES_MAX} are allowed"
-    )]
+    #[error("the chain takes {bytes} bytes, at most {CHAIN_BYTES_MAX} are allowed")]
     ChainTooLarge {
         /// Bytes of the chain.
         bytes: usize,

@@ -22,9 +22,9 @@ use crate::pack::Samples;
 use crate::record::Record;
 
 /// Minimum bytes of a table whose objects are packed: several thousand pods.
-pub const TABLE_BYTES_MIN: u64 = 32 << 20;
+const TABLE_BYTES_MIN: u64 = 32 << 20;
 /// Time since its last commit after which an object is idle. Most pods reach their final status sooner.
-pub const IDLE_AGE: Duration = Duration::from_secs(2);
+const IDLE_AGE: Duration = Duration::from_secs(2);
 /// Minimum bytes written since the last run that make packing due.
 const WRITTEN_BYTES_MIN: u64 = 16 << 20;
 /// Fraction (one in this many) of all bytes that must be written to make packing due, because it visits

@@ -19,7 +19,7 @@ const RUN_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Maximum sleep while a key waits to expire. Expiry times refer to the wall clock, which may be set; a jump
 /// is noticed when the sleep ends.
-pub const EXPIRY_SLEEP_MAX: Duration = Duration::from_secs(60);
+const EXPIRY_SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// Running maintenance thread. Dropping it stops the thread and waits for it.
 pub struct MaintenanceThread {

@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(paths("b/", Some("b/x")), ["b/y", "b/z"]);
         assert_eq!(paths("b/", Some("a/x")), ["b/x", "b/y", "b/z"], "before the prefix is its start");
         assert!(paths("b/", Some("b/z")).is_empty());
-        assert!(paths("b/", Some("c/x")).is_empty(), "behind the end there is nothing");
+        assert!(paths("b/", Some("c/x")).is_empty(), "a start behind the prefix is empty");
         assert_eq!(paths("", Some("b/z")), ["c/x"]);
     }
 }

@@ -123,16 +123,16 @@ impl Packer {
 
     fn pack(&self, record: &[u8], prefix_len: usize) -> Packed {
         let dictionary = &*self.dictionary.0;
-        let mut own = RecordIndex::new();
-        own.insert_all(record, 0..prefix_len);
+        let mut record_index = RecordIndex::new();
+        record_index.insert_all(record, 0..prefix_len);
         let mut sequences = SequenceEncoder { out: Vec::with_capacity(512), record, done: prefix_len };
         // Offset in the dictionary at which the match would continue if the record only replaced words by
         // others of equal length.
         let mut aligned = 0;
         let mut at = prefix_len;
         while let Some(word) = word(record, at) {
-            let Some(found) = self.find(record, at, word, aligned, &own) else {
-                own.insert(word, at);
+            let Some(found) = self.find(record, at, word, aligned, &record_index) else {
+                record_index.insert(word, at);
                 // Skip faster the longer the literal is. A match that begins in a skipped part is extended
                 // backwards.
                 let skip = 1 + (at - sequences.done) / 8;
@@ -154,17 +154,24 @@ impl Packer {
     }
 
     /// Returns the longest match for the bytes at `at`, which begin with `word`.
-    fn find(&self, record: &[u8], at: usize, word: u64, aligned: usize, own: &RecordIndex) -> Option<Match> {
+    fn find(
+        &self,
+        record: &[u8],
+        at: usize,
+        word: u64,
+        aligned: usize,
+        record_index: &RecordIndex,
+    ) -> Option<Match> {
         let (dictionary, rest) = (&*self.dictionary.0, &record[at..]);
         let continued = common_prefix(dictionary, aligned, word, rest);
         if continued >= 4 * MATCH_BYTES_MIN {
             return Some(Match { from: aligned, length: continued, in_record: false });
         }
-        let (indexed_from, record_from) = (self.index.find(word), own.find(word));
+        let (indexed_from, record_from) = (self.index.find(word), record_index.find(word));
         let indexed = common_prefix(dictionary, indexed_from, word, rest);
-        let own = common_prefix(&record[..at], record_from, word, rest);
+        let repeated = common_prefix(&record[..at], record_from, word, rest);
         // Of equally long matches, prefer the one that continues the sample.
-        let length = continued.max(indexed).max(own);
+        let length = continued.max(indexed).max(repeated);
         let (from, in_record) = if length == continued {
             (aligned, false)
         } else if length == indexed {
@@ -243,7 +250,7 @@ impl Packed {
             let offset = usize::from(u16::from_le_bytes([offset[0], offset[1]]));
             let length = more + MATCH_BYTES_MIN;
             match offset.checked_sub(dictionary.len()) {
-                Some(own) => out.extend_from_within(own..own + length),
+                Some(earlier) => out.extend_from_within(earlier..earlier + length),
                 None => out.extend_from_slice(&dictionary[offset..offset + length]),
             }
         }
@@ -392,8 +399,8 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         let mut samples = Samples::default();
         let mut noise = || -> Vec<u8> { (0..1000).map(|_| random.u8(..)).collect() };
-        let kept = (0..1000).filter_map(|_| samples.pack(b"", &noise())).count();
-        assert!(kept < 50, "{kept} records became samples");
+        let packed = (0..1000).filter_map(|_| samples.pack(b"", &noise())).count();
+        assert!(packed < 50, "{packed} records became samples");
         assert!(samples.pack(b"", &[b'a'; RECORD_BYTES_MAX + 1]).is_none());
     }
 

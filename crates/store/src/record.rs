@@ -35,7 +35,7 @@ use crate::pack::{Packed, Samples};
 
 /// Memory of a record beside its bytes: the header, the reference count, and its part of the tree. Included
 /// in budgets.
-pub const RECORD_OVERHEAD_BYTES: usize = 160;
+const RECORD_OVERHEAD_BYTES: usize = 160;
 
 /// One version of one object. Cloning costs a pointer.
 #[derive(Clone)]
@@ -469,8 +469,8 @@ mod tests {
             assert_eq!(record.value_at(Revision(9)), plain.value_at(Revision(9)));
             assert_eq!(record.data_bytes(), plain.data_bytes());
             let delete = Write { body: None, ..write };
-            let gone = Record::apply(&delete, Revision(1235), Time(8), Some(&record));
-            assert_eq!(gone.value(), plain.value_at(Revision(1235)));
+            let tombstone = Record::apply(&delete, Revision(1235), Time(8), Some(&record));
+            assert_eq!(tombstone.value(), plain.value_at(Revision(1235)));
         }
     }
 

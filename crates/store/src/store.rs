@@ -35,7 +35,7 @@ use crate::ring::{Compacted, Rings};
 use crate::writer::Writer;
 
 /// Maximum number of keys that one call of [`Store::expire`] deletes, each in its own commit.
-pub const EXPIRE_MAX: usize = 1024;
+const EXPIRE_MAX: usize = 1024;
 
 /// Handle of a store. Clones refer to the same store.
 #[derive(Clone)]

@@ -206,11 +206,11 @@ mod tests {
     #[test]
     fn log_that_is_shared_late_has_the_earlier_commits() {
         let mut log = MemoryLog::default();
-        let nothing = Snapshot::default();
-        log.append(&[put(Precondition::Absent)], &nothing).unwrap();
+        let empty = Snapshot::default();
+        log.append(&[put(Precondition::Absent)], &empty).unwrap();
         let mut other = log.share();
-        assert!(other.append(&[put(Precondition::Absent)], &nothing).unwrap()[0].is_err());
-        assert!(log.append(&[put(Precondition::Revision(Revision(1)))], &nothing).unwrap()[0].is_ok());
+        assert!(other.append(&[put(Precondition::Absent)], &empty).unwrap()[0].is_err());
+        assert!(log.append(&[put(Precondition::Revision(Revision(1)))], &empty).unwrap()[0].is_ok());
     }
 
     #[test]

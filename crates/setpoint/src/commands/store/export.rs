@@ -26,13 +26,13 @@ pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{header}")?;
     for (resource, table) in snapshot.tables() {
         for record in table.iter() {
-            writeln!(out, "{}", object(resource, record))?;
+            writeln!(out, "{}", export_object(resource, record))?;
         }
     }
     Ok(())
 }
 
-fn object(resource: &Resource, record: &Record) -> Value {
+fn export_object(resource: &Resource, record: &Record) -> Value {
     let body = record.body();
     let attributes = record.attributes();
     let cause = attributes.cause();
@@ -73,41 +73,41 @@ fn object(resource: &Resource, record: &Record) -> Value {
 pub fn read(input: impl BufRead) -> anyhow::Result<Snapshot> {
     let mut lines = input.lines();
     let header = lines.next().context("the export is empty")?.context("cannot read the export")?;
-    let header: Value = serde_json::from_str(&header).context("this is not an export of setpoint")?;
-    ensure!(header["export"] == "setpoint", "this is not an export of setpoint");
+    let header: Value = serde_json::from_str(&header).context("not a setpoint export")?;
+    ensure!(header["export"] == "setpoint", "not a setpoint export");
     ensure!(
         header["format"] == FORMAT,
-        "the export has format {}, this program reads {FORMAT}",
+        "unsupported export format {}: this version reads format {FORMAT}",
         header["format"]
     );
     let revision = Revision(header["revision"].as_u64().context("the export has no revision")?);
     let mut objects = Vec::new();
     for (number, line) in lines.enumerate() {
         let line = line.context("cannot read the export")?;
-        let parsed = parse(&line).with_context(|| format!("line {} of the export", number + 2))?;
+        let parsed = parse_object(&line).with_context(|| format!("line {} of the export", number + 2))?;
         ensure!(
             parsed.revision <= revision,
-            "line {} of the export: it is newer than the export",
+            "line {} of the export: its revision is newer than the export",
             number + 2
         );
         objects.push(parsed);
     }
-    let said = header["objects"].as_u64();
+    let expected = header["objects"].as_u64();
     ensure!(
-        said == Some(objects.len() as u64),
-        "the export is cut short: {} objects, {} are there",
+        expected == Some(objects.len() as u64),
+        "the export is truncated: expected {} objects, found {}",
         header["objects"],
         objects.len()
     );
     Snapshot::from_objects(revision, objects).context("the export contains an invalid object")
 }
 
-fn parse(line: &str) -> anyhow::Result<Commit> {
+fn parse_object(line: &str) -> anyhow::Result<Commit> {
     let line: Value = serde_json::from_str(line)?;
     let text = |name: &str| line[name].as_str().with_context(|| format!("{name} is missing"));
     let key = Key::from_path(&Resource::new(text("resource")?)?, text("path")?)?;
     let bytes = match line["valueHex"].as_str() {
-        Some(hex) => unhex(hex)?,
+        Some(hex) => decode_hex(hex)?,
         None => text("value")?.as_bytes().to_vec(),
     };
     let revision_offset = line["hole"].as_u64().map(u32::try_from).transpose()?;
@@ -138,7 +138,7 @@ fn pairs(value: &Value) -> EncodedPairs {
     entries.filter_map(|(key, value)| Some((key, value.as_str()?))).collect()
 }
 
-fn unhex(hex: &str) -> anyhow::Result<Vec<u8>> {
+fn decode_hex(hex: &str) -> anyhow::Result<Vec<u8>> {
     let digits = hex.as_bytes().chunks(2).map(|pair| {
         let pair = std::str::from_utf8(pair).map_err(|_| anyhow!("valueHex is not hexadecimal"))?;
         u8::from_str_radix(pair, 16).map_err(|_| anyhow!("valueHex is not hexadecimal"))
