@@ -16,8 +16,8 @@ fn key(path: &str) -> Key {
     Key::from_path(&pods(), path).expect("a plain path")
 }
 
-fn put(path: &str, expect: Precondition, value: &str) -> Proposal {
-    Proposal::new(Cause::default(), Time(1)).put(key(path), expect, Draft::new(value.to_owned()))
+fn put(path: &str, precondition: Precondition, value: &str) -> Proposal {
+    Proposal::new(Cause::default(), Time(1)).put(key(path), precondition, Draft::new(value.to_owned()))
 }
 
 fn store() -> Store {
@@ -37,12 +37,12 @@ fn first_revision_is_one_and_revisions_are_consecutive() {
 fn conflict_contains_the_key_and_both_revisions() {
     let store = store();
     store.commit(put("a/x", Precondition::Absent, "1")).unwrap();
-    let refused = store.commit(put("a/x", Precondition::Revision(Revision(7)), "2")).unwrap_err();
-    let CommitError::Rejected(RejectReason::Conflict(conflict)) = refused else { panic!("{refused}") };
+    let rejected = store.commit(put("a/x", Precondition::Revision(Revision(7)), "2")).unwrap_err();
+    let CommitError::Rejected(RejectReason::Conflict(conflict)) = rejected else { panic!("{rejected}") };
     let expected = Precondition::Revision(Revision(7));
     assert_eq!(conflict, Conflict { key: key("a/x"), expected, actual: Some(Revision(1)) });
     assert_eq!(conflict.to_string(), "pods/a/x: expected revision 7, found revision 1");
-    assert_eq!(store.snapshot().revision(), Revision(1), "a refused commit takes no revision");
+    assert_eq!(store.snapshot().revision(), Revision(1), "a rejected commit takes no revision");
 }
 
 #[test]
@@ -51,10 +51,10 @@ fn commit_is_atomic() {
     let nodes = Resource::new("nodes").unwrap();
     let node = Key::cluster(&nodes, "n1").unwrap();
     let both =
-        |expect| {
+        |precondition| {
             Proposal::new(Cause::default(), Time(1))
                 .put(key("a/x"), Precondition::Any, Draft::new("pod"))
-                .put(node.clone(), expect, Draft::new("node"))
+                .put(node.clone(), precondition, Draft::new("node"))
         };
     assert!(store.commit(both(Precondition::Present)).is_err());
     assert!(store.snapshot().is_empty());
@@ -67,8 +67,8 @@ fn commit_is_atomic() {
 #[test]
 fn two_keys_of_one_resource_in_a_commit_are_rejected() {
     let proposal = put("a/x", Precondition::Any, "1").put(key("a/y"), Precondition::Any, Draft::new("2"));
-    let refused = store().commit(proposal).unwrap_err();
-    assert!(matches!(refused, CommitError::Rejected(RejectReason::TwoOfOneResource { .. })), "{refused}");
+    let rejected = store().commit(proposal).unwrap_err();
+    assert!(matches!(rejected, CommitError::Rejected(RejectReason::TwoOfOneResource { .. })), "{rejected}");
 }
 
 #[test]
@@ -89,11 +89,15 @@ fn guard_is_a_precondition_on_an_unchanged_key() {
 #[test]
 fn delete_of_a_missing_key_is_a_conflict() {
     let store = store();
-    for expect in
+    for precondition in
         [Precondition::Any, Precondition::Present, Precondition::Absent, Precondition::Revision(Revision(1))]
     {
-        let refused = store.commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), expect));
-        assert!(matches!(refused, Err(CommitError::Rejected(RejectReason::Conflict(_)))), "{expect:?}");
+        let rejected =
+            store.commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), precondition));
+        assert!(
+            matches!(rejected, Err(CommitError::Rejected(RejectReason::Conflict(_)))),
+            "{precondition:?}"
+        );
     }
     assert_eq!(store.snapshot().revision(), Revision::ZERO);
 }
@@ -246,8 +250,8 @@ fn chained_commits_have_own_revisions_and_become_visible_together() {
     assert_eq!(watch.try_next().unwrap().unwrap().revision(), Revision(1));
     let mut later = store.watch_after(&pods(), Filter::default(), Revision(1)).unwrap();
     assert_eq!(later.try_next().unwrap().unwrap().revision(), Revision(2));
-    let refused = put("a/1", Precondition::Absent, "1").after(put("a/2", Precondition::Any, "1"));
-    assert!(matches!(store.commit(refused), Err(CommitError::Rejected(RejectReason::Conflict(_)))));
+    let rejected = put("a/1", Precondition::Absent, "1").after(put("a/2", Precondition::Any, "1"));
+    assert!(matches!(store.commit(rejected), Err(CommitError::Rejected(RejectReason::Conflict(_)))));
     assert_eq!(revisions(&store), [2, 1]);
     // Four writers and a reader: every snapshot contains both objects, whose revisions differ by one.
     std::thread::scope(|scope| {

@@ -45,7 +45,7 @@ fn is_done(outcome: Result<(), CommitError>, context: &str) -> bool {
 
 #[test]
 fn single_failed_open_loses_nothing_and_fails_no_store() {
-    let mut refusals = 0;
+    let mut rejections = 0;
     for failing in 0.. {
         let disk = SimDisk::default();
         let store = store_world::open(&disk).unwrap();
@@ -58,7 +58,7 @@ fn single_failed_open_loses_nothing_and_fails_no_store() {
             if is_done(put(&store, number, bytes), &context) {
                 expected.insert(format!("n/{number}"), bytes);
             } else {
-                refusals += 1;
+                rejections += 1;
                 put(&store, number, bytes).unwrap_or_else(|error| panic!("{context}: at once: {error}"));
                 expected.insert(format!("n/{number}"), bytes);
             }
@@ -84,7 +84,7 @@ fn single_failed_open_loses_nothing_and_fails_no_store() {
             break;
         }
     }
-    assert!(refusals > 0, "a put was refused at least once");
+    assert!(rejections > 0, "a put was rejected at least once");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn history_is_kept_when_descriptors_are_short() {
     let history = store.stat().log.history_bytes;
     assert!(history > 0);
     disk.set_faults(Faults { descriptors: Some(disk.open_files()), ..Faults::default() });
-    let refused = (0..1000).any(|round| !is_done(put(&store, round % 3, 200), "put"));
-    assert!(refused);
+    let rejected = (0..1000).any(|round| !is_done(put(&store, round % 3, 200), "put"));
+    assert!(rejected);
     assert_eq!(store.stat().log.history_bytes, history);
 }

@@ -398,8 +398,8 @@ fn etcd_19179_watch_at_the_compacted_revision_misses_no_delete() {
             opened.extend(
                 store.watch_after(&pods(), Filter::default(), Revision(after)).ok().map(|c| (after, c)),
             );
-            let refused = store.watch_after(&pods(), Filter::default(), Revision(after)).is_err();
-            assert_eq!(refused, after < at, "compacted at {at}, followed after {after}");
+            let rejected = store.watch_after(&pods(), Filter::default(), Revision(after)).is_err();
+            assert_eq!(rejected, after < at, "compacted at {at}, followed after {after}");
         }
         for (after, mut cursor) in opened {
             match drain(&mut cursor) {
@@ -421,14 +421,14 @@ fn etcd_18667_state_is_a_pure_function_of_the_log() {
     let servers = two_servers();
     for n in 0..40u64 {
         // Preconditions on revisions that are long compacted, or that only one server has in its mirror.
-        let expect = if n % 3 == 0 {
+        let precondition = if n % 3 == 0 {
             Precondition::Any
         } else {
             Precondition::Revision(Revision(n.saturating_sub(n % 5)))
         };
         let proposal = || {
             let draft = Draft::with_revision_at("{}", 1).labels([("n", n.to_string())]);
-            propose().put(key("a/x"), expect, draft).guard(key("a/other"), Precondition::Absent)
+            propose().put(key("a/x"), precondition, draft).guard(key("a/other"), Precondition::Absent)
         };
         let verdict = |store: &Store| match store.commit(proposal()) {
             Ok(committed) => Ok(committed.revision),

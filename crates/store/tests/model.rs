@@ -46,14 +46,15 @@ impl WatchFilter {
 
 /// Change of one key of resource `number`, with a precondition that often holds.
 fn change(number: usize) -> impl Strategy<Value = Change> {
-    let expect = prop_oneof![
+    let precondition = prop_oneof![
         4 => Just(Precondition::Any),
         2 => Just(Precondition::Absent),
         2 => Just(Precondition::Present),
         2 => (0u64..40).prop_map(|revision| Precondition::Revision(Revision(revision))),
     ];
     let value = proptest::option::weighted(0.8, proptest::collection::vec(1u8.., 0..400));
-    (0usize..5, expect, value).prop_map(move |(object, expect, value)| (key(number, object), expect, value))
+    (0usize..5, precondition, value)
+        .prop_map(move |(object, precondition, value)| (key(number, object), precondition, value))
 }
 
 fn changes() -> impl Strategy<Value = Vec<Change>> {

@@ -25,8 +25,8 @@ fn seeds() -> u64 {
 
 fn random_change(rng: &mut Rng, resource: usize) -> Change {
     let value = (rng.u8(..10) > 1).then(|| (0..rng.usize(..600)).map(|_| rng.u8(1..)).collect());
-    let expect = if value.is_none() { Precondition::Present } else { Precondition::Any };
-    (key(resource, rng.usize(..5)), expect, value)
+    let precondition = if value.is_none() { Precondition::Present } else { Precondition::Any };
+    (key(resource, rng.usize(..5)), precondition, value)
 }
 
 fn random_batch(rng: &mut Rng) -> Vec<Vec<Change>> {
@@ -162,14 +162,14 @@ fn full_disk_rejects_puts_and_accepts_deletes() {
     store.run_maintenance(Time(1)).unwrap();
     disk.set_faults(Faults { capacity: Some(disk.bytes() + 4096), ..Faults::default() });
     let mut stored = 1;
-    let refused = loop {
+    let rejected = loop {
         match put(&store, stored, 300) {
             Ok(_) => stored += 1,
-            Err(refused) => break refused,
+            Err(rejected) => break rejected,
         }
         assert!(stored < 1000, "the disk never got full");
     };
-    assert!(matches!(refused, CommitError::Rejected(RejectReason::DiskFull)), "{refused}");
+    assert!(matches!(rejected, CommitError::Rejected(RejectReason::DiskFull)), "{rejected}");
     assert!(store.stat().log.full);
     assert_eq!(store.snapshot().len(), stored, "reads go on");
     for number in 0..8 {

@@ -233,19 +233,19 @@ fn store_behind_a_shared_logs_compaction_fails() {
 #[test]
 fn full_store_rejects_creates_and_accepts_updates_and_deletes() {
     let store = Store::in_memory(Retention { live_bytes: 10_000, ..Retention::default() });
-    let propose = |name: &str, expect: Precondition, bytes: usize| {
+    let propose = |name: &str, precondition: Precondition, bytes: usize| {
         let draft = Draft::new(vec![b'x'; bytes]);
-        store.commit(Proposal::new(Cause::default(), Time::EPOCH).put(key(name), expect, draft))
+        store.commit(Proposal::new(Cause::default(), Time::EPOCH).put(key(name), precondition, draft))
     };
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
     let created = names.iter().take_while(|name| propose(name, Precondition::Absent, 1_000).is_ok()).count();
     assert!((9..=11).contains(&created), "{created}");
-    let refused = propose("more", Precondition::Absent, 1).unwrap_err();
+    let rejected = propose("more", Precondition::Absent, 1).unwrap_err();
     assert!(
-        matches!(refused, CommitError::Rejected(RejectReason::StoreFull { max: 10_000, .. })),
-        "{refused}"
+        matches!(rejected, CommitError::Rejected(RejectReason::StoreFull { max: 10_000, .. })),
+        "{rejected}"
     );
-    assert!(refused.to_string().contains("delete some, or raise the limit"), "{refused}");
+    assert!(rejected.to_string().contains("delete some, or raise the limit"), "{rejected}");
     assert!(propose("n0", Precondition::Present, 1_000).is_ok(), "an object can be changed");
     let gone = |name: &str| {
         store.commit(Proposal::new(Cause::default(), Time::EPOCH).delete(key(name), Precondition::Present))

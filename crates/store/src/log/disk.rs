@@ -538,9 +538,9 @@ mod tests {
     use crate::commit::{Cause, Draft, Precondition};
     use crate::disk::OsDisk;
 
-    fn put(expect: Precondition, bytes: usize) -> Proposal {
+    fn put(precondition: Precondition, bytes: usize) -> Proposal {
         let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
-        Proposal::new(Cause::default(), Time(1)).put(key, expect, Draft::new(vec![b'x'; bytes]))
+        Proposal::new(Cause::default(), Time(1)).put(key, precondition, Draft::new(vec![b'x'; bytes]))
     }
 
     #[test]

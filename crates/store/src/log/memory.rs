@@ -198,9 +198,9 @@ mod tests {
     use crate::commit::{Cause, Draft, Precondition};
     use setpoint_api::{Key, Resource};
 
-    fn put(expect: Precondition) -> Proposal {
+    fn put(precondition: Precondition) -> Proposal {
         let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
-        Proposal::new(Cause::default(), Time(1)).put(key, expect, Draft::new("v"))
+        Proposal::new(Cause::default(), Time(1)).put(key, precondition, Draft::new("v"))
     }
 
     #[test]
