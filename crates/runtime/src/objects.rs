@@ -9,7 +9,7 @@ use setpoint_store::{Event, Record};
 #[must_use]
 pub fn observed(key: Key, event: &Event) -> Option<ObservedChange> {
     let record = &event.after;
-    let by = record.tags().reconciler().map(Into::into);
+    let by = record.attributes().reconciler().map(Into::into);
     let after = if record.is_tombstone() { None } else { Some(object(key.clone(), record)?) };
     Some(ObservedChange { key, revision: record.revision(), after, reconciler: by })
 }

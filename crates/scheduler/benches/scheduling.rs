@@ -157,7 +157,7 @@ impl Bench {
         // A large ring: changes are observed only after all writes of a plan.
         let store = Store::in_memory(Retention { hot_bytes: 256 << 20, ..Retention::default() });
         let engine = Engine::new(vec![Box::new(Scheduler::default())], world_config([]));
-        let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
+        let follow = |resource: &Resource| (resource.clone(), store.watch(resource, Filter::default()));
         let cursors = resource_types::stored().map(|stored| &stored.resource).map(follow).collect();
         let mut bench = Bench {
             store,

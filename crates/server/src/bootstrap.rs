@@ -10,7 +10,7 @@ use setpoint_api::kinds::scheduling::priority_class::SYSTEM_CLASSES;
 use setpoint_api::resource_types;
 use setpoint_api::status::Status;
 use setpoint_api::{Value, metadata, value};
-use setpoint_store::{Expect, Store, Ticket};
+use setpoint_store::{PendingCommit, Precondition, Store};
 
 use crate::api::{Options, commit_status};
 use crate::codec;
@@ -64,7 +64,7 @@ pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
         },
     });
-    let mut tickets: Vec<Ticket> =
+    let mut tickets: Vec<PendingCommit> =
         bootstrapper.make(("", "services"), "default", service)?.into_iter().collect();
     if let Some(address) = options.advertised {
         tickets.extend(advertise(&bootstrapper, address)?);
@@ -72,12 +72,12 @@ pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
     wait(tickets)
 }
 
-fn wait(tickets: Vec<Ticket>) -> Result<(), Status> {
+fn wait(tickets: Vec<PendingCommit>) -> Result<(), Status> {
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
 }
 
 /// Proposes the default ServiceCIDR.
-fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<Ticket>, Status> {
+fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<PendingCommit>, Status> {
     const RANGES: (&str, &str) = ("networking.k8s.io", "servicecidrs");
     let snapshot = bootstrapper.store.snapshot();
     let known = Ranges::of(&snapshot);
@@ -108,7 +108,7 @@ fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<Ticket>, Status> {
 }
 
 /// Proposes flow schemas and priority levels.
-fn share(bootstrapper: &Bootstrapper<'_>) -> Result<Vec<Ticket>, Status> {
+fn share(bootstrapper: &Bootstrapper<'_>) -> Result<Vec<PendingCommit>, Status> {
     let levels = builtin::level_names()
         .map(|name| ("prioritylevelconfigurations", name, builtin::level_spec(name).unwrap_or_default()));
     let schemas = builtin::schema_names()
@@ -125,7 +125,7 @@ fn share(bootstrapper: &Bootstrapper<'_>) -> Result<Vec<Ticket>, Status> {
 fn advertise(
     bootstrapper: &Bootstrapper<'_>,
     address: SocketAddr,
-) -> Result<impl Iterator<Item = Ticket>, Status> {
+) -> Result<impl Iterator<Item = PendingCommit>, Status> {
     let ip = address.ip().to_string();
     let ports = value!([{"name": "https", "port": (i64::from(address.port())), "protocol": "TCP"}]);
     // The EndpointSlice is created here, so it must not be mirrored from the Endpoints.
@@ -166,12 +166,22 @@ struct Bootstrapper<'a> {
 
 impl Bootstrapper<'_> {
     /// Proposes an object unless it exists. An existing object is not changed.
-    fn make(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
+    fn make(
+        &self,
+        resource: (&str, &str),
+        namespace: &str,
+        object: Value,
+    ) -> Result<Option<PendingCommit>, Status> {
         self.write(resource, namespace, object, false)
     }
 
     /// Proposes to create or replace an object.
-    fn set(&self, resource: (&str, &str), namespace: &str, object: Value) -> Result<Option<Ticket>, Status> {
+    fn set(
+        &self,
+        resource: (&str, &str),
+        namespace: &str,
+        object: Value,
+    ) -> Result<Option<PendingCommit>, Status> {
         self.write(resource, namespace, object, true)
     }
 
@@ -181,7 +191,7 @@ impl Bootstrapper<'_> {
         namespace: &str,
         object: Value,
         replace: bool,
-    ) -> Result<Option<Ticket>, Status> {
+    ) -> Result<Option<PendingCommit>, Status> {
         let resource_type = resource_types::find(group, "v1", plural)
             .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
         let identity = Identity { user: USER.into(), groups: vec!["system:masters".into()] };
@@ -208,7 +218,7 @@ impl Bootstrapper<'_> {
                     // An object that cannot be updated, such as a slice of another family, is deleted and created.
                     Err(status) if status.code == 422 => {
                         let proposal =
-                            writer.proposal(&context).delete(key, Expect::Revision(record.revision()));
+                            writer.proposal(&context).delete(key, Precondition::Revision(record.revision()));
                         self.store.commit(proposal).map_err(|error| commit_status(&error))?;
                         return self.make((group, plural), namespace, object);
                     }

@@ -26,7 +26,8 @@ pub fn draft(resource_type: &ResourceType, mut object: Value, now: Time) -> Opti
     let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
     let labels = labels.into_iter().flat_map(|map| map.iter());
     let labels = labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
-    let draft = Draft::with_hole(bytes, hole).labels(labels).fields(resource_type.rules.fields(&object));
+    let draft =
+        Draft::with_revision_at(bytes, hole).labels(labels).fields(resource_type.rules.fields(&object));
     Some(expiring(draft, resource_type, now))
 }
 
@@ -85,7 +86,7 @@ pub fn message(resource_type: &ResourceType, record: &Record) -> Bytes {
     if resource_type.is_converted() {
         return Bytes::from(encode(&served_bytes(resource_type, record.value())));
     }
-    record.in_second_form(encode)
+    record.cached_encoding(encode)
 }
 
 /// An encoded protobuf message, without an envelope.
@@ -99,7 +100,7 @@ pub fn encoded(value: &Value, of: Struct<'static>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use setpoint_api::value;
-    use setpoint_store::{Cause, Expect, Proposal, Retention, Store};
+    use setpoint_store::{Cause, Precondition, Proposal, Retention, Store};
 
     use super::*;
     use setpoint_api::resource_types;
@@ -118,7 +119,11 @@ mod tests {
                 setpoint_api::decode::decode(object, resource_type.stored_schema, &[]).unwrap().value;
             let draft = draft(resource_type, object, now).unwrap();
             store
-                .commit(Proposal::new(Cause::default(), now).put(key(plural, name), Expect::Absent, draft))
+                .commit(Proposal::new(Cause::default(), now).put(
+                    key(plural, name),
+                    Precondition::Absent,
+                    draft,
+                ))
                 .unwrap();
         }
         assert_eq!(store.next_expiry(), Some(now.after(EVENT_TTL)));

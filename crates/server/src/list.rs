@@ -16,7 +16,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{Revision, Time, Value};
 use setpoint_store::disk::is_transient;
 use setpoint_store::log::LogError;
-use setpoint_store::{ReadError, Record, Select, Snapshot, Store};
+use setpoint_store::{ReadError, Record, RecordSelector, Snapshot, Store};
 
 pub use self::cache::ListCache;
 use self::cache::{Found, LIST_BYTES_MAX, Version};
@@ -166,7 +166,7 @@ fn rest(store: &Store, token: &ContinueToken, now: Time) -> Result<Snapshot, Sta
     if now.since(token.issued) > PAGE_AGE_MAX {
         return Err(gone());
     }
-    store.at(revision).map_err(|error| match error {
+    store.snapshot_at(revision).map_err(|error| match error {
         ReadError::Busy => busy(&error),
         _ => gone(),
     })
@@ -213,7 +213,7 @@ fn fresh(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
     if !exact {
         return Ok((newest, true));
     }
-    store.at(requested).map(|past| (past, false)).map_err(|error| match error {
+    store.snapshot_at(requested).map(|past| (past, false)).map_err(|error| match error {
         ReadError::Compacted(compacted) => Status::too_old_resource_version(requested.0, compacted.floor.0),
         ReadError::Busy => busy(&error),
         // The files of past revisions cannot be opened, for lack of file descriptors.
@@ -239,7 +239,7 @@ fn collect(
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
     let everything = selection.is_everything();
     let mut records = table.range(&prefix, after);
-    let selected = |record: &&Record| everything || selection.selects(record);
+    let selected = |record: &&Record| everything || selection.matches(record);
     while let Some(record) = records.find(selected) {
         page.records.push(record.clone());
         if limit > 0 && page.records.len() == limit {

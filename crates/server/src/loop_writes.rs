@@ -16,7 +16,7 @@ use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
 use setpoint_reconcile::plan::MergePatchType;
 use setpoint_reconcile::{Outcome, Write, WriteRejection, WriteRequest};
-use setpoint_store::{CommitError, Committed, Proposal, Record, Refusal as Refused};
+use setpoint_store::{CommitError, CommitResponse, Proposal, Record, RejectReason};
 
 use crate::codec;
 use crate::exchange::Identity;
@@ -55,10 +55,10 @@ pub fn prepare(sent: &WriteRequest, context: &RequestContext<'_>) -> Prepared {
 
 /// Outcome of a commit.
 #[must_use]
-pub fn outcome(committed: Result<Committed, CommitError>, name: Box<str>) -> Outcome {
+pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -> Outcome {
     match committed {
         Ok(committed) => Outcome::Done { revision: committed.revision, name },
-        Err(CommitError::Refused(Refused::Conflict(_))) => Outcome::Conflict,
+        Err(CommitError::Rejected(RejectReason::Conflict(_))) => Outcome::Conflict,
         Err(error) => Outcome::Rejected(WriteRejection {
             reason: Reason::InternalError.as_str().to_owned(),
             message: error.to_string(),

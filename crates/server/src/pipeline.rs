@@ -27,7 +27,7 @@ use setpoint_api::kinds::Author;
 use setpoint_api::metadata::validate::MetadataRules;
 use setpoint_api::status::Status;
 use setpoint_api::{Resource, Time, Value, metadata};
-use setpoint_store::{Cause, Expect, Proposal, Record, Snapshot};
+use setpoint_store::{Cause, Precondition, Proposal, Record, Snapshot};
 
 use self::admission::tolerations::Tolerations;
 use self::ownership::Owners;
@@ -273,7 +273,7 @@ pub(crate) fn guard_namespace(
     let resource = Resource::new("namespaces").map_err(|_| missing())?;
     let key = setpoint_api::Key::cluster(&resource, namespace).map_err(|_| missing())?;
     let record = context.snapshot.get(&key).ok_or_else(missing)?;
-    if record.tags().field("status.phase") == Some("Terminating") {
+    if record.attributes().field("status.phase") == Some("Terminating") {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = Status::forbidden(resource_type.qualified(), name, why);
@@ -286,5 +286,5 @@ pub(crate) fn guard_namespace(
         }
         return Err(status);
     }
-    Ok(proposal.guard(key, Expect::Revision(record.revision())))
+    Ok(proposal.guard(key, Precondition::Revision(record.revision())))
 }

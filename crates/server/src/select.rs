@@ -5,7 +5,7 @@ use std::sync::Arc;
 use setpoint_api::printing::table::TableOptions;
 use setpoint_api::status::Status;
 use setpoint_api::{fields, labels};
-use setpoint_store::{Filter, Record, Select};
+use setpoint_store::{Filter, Record, RecordSelector};
 
 use crate::media::{Form, View};
 use crate::query::Query;
@@ -51,8 +51,8 @@ impl Selection {
             let value = self.fields.required_value(&term.field)?;
             Some((term.field.to_string(), value.to_owned()))
         });
-        let select = (!self.is_everything()).then(|| Arc::new(self) as Arc<dyn Select>);
-        Filter { namespace, name, field, select }
+        let selector = (!self.is_everything()).then(|| Arc::new(self) as Arc<dyn RecordSelector>);
+        Filter { namespace, name, field, selector }
     }
 }
 
@@ -85,14 +85,14 @@ impl ViewKey {
     }
 }
 
-impl Select for Selection {
-    fn selects(&self, record: &Record) -> bool {
-        let tags = record.tags();
-        self.labels.matches(tags.labels())
+impl RecordSelector for Selection {
+    fn matches(&self, record: &Record) -> bool {
+        let attributes = record.attributes();
+        self.labels.matches(attributes.labels())
             && self.compiled_fields.matches(|field| match field {
                 "metadata.name" => Some(record.name()),
                 "metadata.namespace" => Some(record.namespace().unwrap_or_default()),
-                field => Some(tags.field(field).unwrap_or_default()),
+                field => Some(attributes.field(field).unwrap_or_default()),
             })
     }
 }

@@ -21,7 +21,7 @@ use setpoint_api::ResourceType;
 use setpoint_api::printing::table::{TableObject, TableOptions, write_object_table, write_partial};
 use setpoint_api::status::Status;
 use setpoint_api::{Clock, Revision, Value, json, protobuf};
-use setpoint_store::{Change, Compacted, Cursor, Event, Filter, Record, Store};
+use setpoint_store::{Compacted, Cursor, Event, EventType, Filter, Record, Store};
 
 pub use self::coalescer::WatchCoalescer;
 use self::coalescer::{SharedChunk, WatchSlot};
@@ -96,7 +96,7 @@ pub fn start(
     };
     let mut expired = None;
     let (records, cursor, announce_end) = if from_list {
-        let (snapshot, cursor) = store.list_and_follow(resource, filter.clone());
+        let (snapshot, cursor) = store.list_and_watch(resource, filter.clone());
         let records = matching(&snapshot, target, &filter);
         let end = bookmarks.then(|| snapshot.revision());
         (records, cursor, end)
@@ -109,11 +109,11 @@ pub fn start(
                 ))
             })?,
         };
-        let cursor = match store.follow_after(resource, filter.clone(), revision) {
+        let cursor = match store.watch_after(resource, filter.clone(), revision) {
             Ok(cursor) => cursor,
             Err(Compacted { floor }) => {
                 expired = Some(Status::too_old_resource_version(revision.0, floor.0));
-                store.list_and_follow(resource, filter).1
+                store.list_and_watch(resource, filter).1
             }
         };
         (Vec::new(), cursor, None)
@@ -145,7 +145,7 @@ pub fn start(
 fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filter) -> Vec<Record> {
     let Some(table) = snapshot.table(&target.resource_type.resource) else { return Vec::new() };
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
-    table.range(&prefix, None).filter(|record| filter.passes(record)).cloned().collect()
+    table.range(&prefix, None).filter(|record| filter.matches(record)).cloned().collect()
 }
 
 impl Watch {
@@ -171,13 +171,13 @@ impl Watch {
     }
 
     fn put_event(&self, out: &mut FrameBuffer, event: &Event) {
-        let word = match event.change {
-            Change::Added => "ADDED",
-            Change::Modified => "MODIFIED",
-            Change::Deleted => "DELETED",
+        let word = match event.event_type {
+            EventType::Added => "ADDED",
+            EventType::Modified => "MODIFIED",
+            EventType::Deleted => "DELETED",
         };
         // An object that stopped matching is shown with the revision of that change.
-        let left = event.change == Change::Deleted && !event.after.is_tombstone();
+        let left = event.event_type == EventType::Deleted && !event.after.is_tombstone();
         if left {
             self.put_stored(out, word, event.value());
         } else {
@@ -279,11 +279,11 @@ impl Watch {
             self.queue.extend(chunk.bytes.iter().cloned());
             return;
         }
-        let (from, before) = (self.cursor.place(), self.events.get());
+        let (from, before) = (self.cursor.sequence(), self.events.get());
         let (bytes, first) = self.encode_events(chunks.limit(from), context);
         self.queue.extend(bytes.iter().cloned());
         if let Some(first) = first.filter(|_| !self.ended) {
-            let (to, position) = (self.cursor.place(), self.cursor.position());
+            let (to, position) = (self.cursor.sequence(), self.cursor.position());
             let events = self.events.get() - before;
             chunks.push(SharedChunk { from, to, first, position, events, bytes: bytes.into() });
         }
@@ -292,7 +292,7 @@ impl Watch {
     /// Encodes the due events before `limit`. Returns the revision of the first one, too.
     fn encode_events(&mut self, limit: u64, context: &mut Context<'_>) -> (Vec<Bytes>, Option<Revision>) {
         let (mut out, mut first) = (FrameBuffer::default(), None);
-        while out.len() < CHUNK_BYTES && (first.is_none() || self.cursor.place() < limit) {
+        while out.len() < CHUNK_BYTES && (first.is_none() || self.cursor.sequence() < limit) {
             match self.cursor.poll_next(context) {
                 Poll::Ready(Ok(event)) => {
                     if first.is_none() {

@@ -1,10 +1,10 @@
 //! Subcommands, one module each.
 
+mod engine;
+mod flags;
 mod fleet;
 mod logging;
-mod loops;
 pub mod node;
-mod patience;
 pub mod run;
 pub mod store;
 pub mod up;

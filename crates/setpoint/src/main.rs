@@ -15,12 +15,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Delay after which unused memory is returned to the system: bursts of writes leave much of it, and idle
 /// servers should be small. A shorter delay costs more CPU than it is worth.
-const GIVE_BACK_AFTER: Duration = Duration::from_millis(10);
+const PURGE_DELAY: Duration = Duration::from_millis(10);
 
 /// A control plane that speaks the Kubernetes API.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
-struct Arguments {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -28,35 +28,35 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start the control plane
-    Up(Box<commands::up::Arguments>),
+    Up(Box<commands::up::UpArgs>),
     /// Run a part of the control plane in its own process
-    Run(commands::run::Arguments),
+    Run(commands::run::RunArgs),
     /// Run simulated nodes, or control their power and network
-    Node(commands::node::Arguments),
+    Node(commands::node::NodeArgs),
     /// Inspect and maintain a data directory
-    Store(commands::store::Arguments),
+    Store(commands::store::StoreArgs),
 }
 
 fn main() -> ExitCode {
-    setpoint_sys::give_back_memory_after(GIVE_BACK_AFTER);
-    let outcome = match Arguments::parse().command {
-        Command::Up(arguments) => commands::up::run(&arguments),
-        Command::Run(arguments) => commands::run::run(&arguments),
-        Command::Node(arguments) => commands::node::run(&arguments),
-        Command::Store(arguments) => commands::store::run(arguments),
+    setpoint_sys::set_purge_delay(PURGE_DELAY);
+    let outcome = match Cli::parse().command {
+        Command::Up(args) => commands::up::run(&args),
+        Command::Run(args) => commands::run::run(&args),
+        Command::Node(args) => commands::node::run(&args),
+        Command::Store(args) => commands::store::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // One line for the whole chain of causes, so that it fits a log.
-            eprintln!("setpoint: {}", chain(&error));
+            eprintln!("setpoint: {}", join_causes(&error));
             ExitCode::FAILURE
         }
     }
 }
 
 /// Joins the causes of an error, each once: many errors already contain their source.
-fn chain(error: &anyhow::Error) -> String {
+fn join_causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

@@ -5,8 +5,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "clients/asking.rs"]
-mod asking;
 #[path = "clients/control_plane.rs"]
 mod control_plane;
 #[path = "clients/controllers.rs"]
@@ -19,8 +17,10 @@ mod kubectl;
 mod languages;
 #[path = "clients/nodes.rs"]
 mod nodes;
+#[path = "clients/processes.rs"]
+mod processes;
 #[path = "clients/server.rs"]
-#[expect(dead_code, reason = "other tests do more with a server")]
+#[expect(dead_code, reason = "other tests use the rest of it")]
 mod server;
 #[path = "clients/usage.rs"]
 mod usage;

@@ -7,18 +7,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-fn setpoint(arguments: &[&str], dir: &Path) -> (bool, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_setpoint"))
-        .args(arguments)
-        .arg("--data-dir")
-        .arg(dir)
-        .output()
-        .unwrap();
+fn setpoint(args: &[&str], dir: &Path) -> (bool, String, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_setpoint")).args(args).arg("--data-dir").arg(dir).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.success(), text(output.stdout), text(output.stderr))
 }
 
-fn filled(dir: &Path) {
+fn fill(dir: &Path) {
     let (ok, _, errors) = setpoint(&["store", "exercise", "--writers", "2", "--operations", "100"], dir);
     assert!(ok, "{errors}");
 }
@@ -26,19 +22,19 @@ fn filled(dir: &Path) {
 #[test]
 fn export_round_trips() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    filled(from.path());
+    fill(from.path());
     let (ok, export, _) = setpoint(&["store", "export"], from.path());
     assert!(ok && export.lines().count() > 10, "{export}");
     let file = to.path().join("export");
     fs::write(&file, &export).unwrap();
     let data = to.path().join("data");
-    let (ok, said, errors) = setpoint(&["store", "import", "--input", file.to_str().unwrap()], &data);
+    let (ok, output, errors) = setpoint(&["store", "import", "--input", file.to_str().unwrap()], &data);
     assert!(ok, "{errors}");
-    assert!(said.starts_with("imported "), "{said}");
+    assert!(output.starts_with("imported "), "{output}");
     assert_eq!(setpoint(&["store", "export"], &data).1, export);
     let (ok, _, errors) = setpoint(&["store", "import", "--input", file.to_str().unwrap()], &data);
     assert!(!ok && errors.contains("already holds a store: import into an empty directory"), "{errors}");
-    filled(&data);
+    fill(&data);
 }
 
 #[test]
@@ -46,8 +42,8 @@ fn export_is_readable_only_by_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let (data, file) = (dir.path().join("data"), dir.path().join("export"));
-    filled(&data);
-    let export = |arguments: &[&str]| setpoint(arguments, &data);
+    fill(&data);
+    let export = |args: &[&str]| setpoint(args, &data);
     for before in [None, Some("an older and much longer file\n".repeat(10_000))] {
         if let Some(before) = before {
             fs::write(&file, before).unwrap();
@@ -70,7 +66,7 @@ fn export_is_readable_only_by_its_owner() {
 fn lost_newest_segment_is_reported_at_start() {
     for harm in ["deleted", "cut"] {
         let dir = tempfile::tempdir().unwrap();
-        filled(dir.path());
+        fill(dir.path());
         let names =
             fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let last = names.filter(|name| name.starts_with("segment-")).max().unwrap();
@@ -93,23 +89,23 @@ fn lost_newest_segment_is_reported_at_start() {
 #[test]
 fn truncated_export_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
-    filled(&dir.path().join("data"));
+    fill(&dir.path().join("data"));
     let export = setpoint(&["store", "export"], &dir.path().join("data")).1;
     let cut = export.lines().take(3).collect::<Vec<_>>().join("\n");
     let file = dir.path().join("cut");
     fs::write(&file, cut).unwrap();
     let empty = dir.path().join("empty");
     let (ok, _, errors) = setpoint(&["store", "import", "--input", file.to_str().unwrap()], &empty);
-    assert!(!ok && errors.contains("cut short"), "{errors}");
+    assert!(!ok && errors.contains("the export is truncated"), "{errors}");
     assert!(!empty.exists(), "nothing was made of it");
 }
 
 #[test]
 fn check_stat_and_compact_print_their_results() {
     let dir = tempfile::tempdir().unwrap();
-    filled(dir.path());
+    fill(dir.path());
     let (ok, out, _) = setpoint(&["store", "check"], dir.path());
-    assert!(ok && out.contains("all whole, newest revision "), "{out}");
+    assert!(ok && out.contains("no damage found, newest revision "), "{out}");
     let (ok, out, _) = setpoint(&["store", "compact"], dir.path());
     assert!(ok && out.starts_with("compacted at revision "), "{out}");
     let (ok, out, _) = setpoint(&["store", "stat"], dir.path());
@@ -119,7 +115,7 @@ fn check_stat_and_compact_print_their_results() {
 #[test]
 fn damage_is_one_line_and_a_failure() {
     let dir = tempfile::tempdir().unwrap();
-    filled(dir.path());
+    fill(dir.path());
     let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
     let segment = names.into_iter().find(|path| path.to_string_lossy().contains("segment-")).unwrap();
     let mut bytes = fs::read(&segment).unwrap();
@@ -177,5 +173,5 @@ fn unusable_paths_are_reported() {
     assert!(!ok && errors.starts_with("setpoint: cannot create "), "{errors}");
     let input = file.to_str().unwrap();
     let (ok, _, errors) = setpoint(&["store", "import", "--input", input], &nowhere);
-    assert!(!ok && errors.contains("this is not an export of setpoint"), "{errors}");
+    assert!(!ok && errors.contains("not a setpoint export"), "{errors}");
 }

@@ -23,55 +23,55 @@ fn kills() -> u64 {
 #[derive(Default)]
 struct Ledger {
     /// Value of each key after the last acknowledgement.
-    settled: BTreeMap<String, Option<u64>>,
+    acknowledged_values: BTreeMap<String, Option<u64>>,
     /// Operation without an outcome: its number, the key, and the value that it would have.
     in_flight: Option<(u64, String, Option<u64>)>,
     acknowledged: u64,
-    refused: u64,
+    rejected: u64,
     newest: Revision,
 }
 
 impl Ledger {
-    fn note(&mut self, words: &[&str]) {
+    fn record(&mut self, words: &[&str]) {
         let number: u64 = words[2].parse().unwrap();
         match words[0] {
             "try" => {
-                assert!(self.in_flight.is_none(), "{words:?} before an answer to {:?}", self.in_flight);
+                assert!(self.in_flight.is_none(), "{words:?} before the outcome of {:?}", self.in_flight);
                 let value = (words[3] != "delete").then_some(number);
                 self.in_flight = Some((number, words[4].to_owned(), value));
             }
             "ack" => {
                 let (tried, key, value) = self.in_flight.take().unwrap();
                 assert_eq!(tried, number);
-                self.settled.insert(key, value);
+                self.acknowledged_values.insert(key, value);
                 self.acknowledged += 1;
                 let revision = Revision(words[3].parse().unwrap());
                 assert!(revision > self.newest, "revision {revision} after {}", self.newest);
                 self.newest = revision;
             }
-            "refused" => {
+            "rejected" => {
                 assert_eq!(self.in_flight.take().unwrap().0, number);
-                self.refused += 1;
+                self.rejected += 1;
             }
             _ => panic!("{words:?}"),
         }
     }
 
     /// Compares the ledger with the store, and takes over the outcome of the operation in flight.
-    fn settle(&mut self, writer: &str, snapshot: &Snapshot) {
+    fn reconcile_with(&mut self, writer: &str, snapshot: &Snapshot) {
         let table = snapshot.table(&Resource::new("exercise").unwrap());
         let found = |key: &str| {
             let record = table.and_then(|table| table.get(&format!("writer-{writer}/{key}")))?;
             let text = std::str::from_utf8(&record.value()).unwrap().to_owned();
-            assert!(!text.starts_with("refused"), "a refused write appeared: {text}");
+            assert!(!text.starts_with("rejected"), "a rejected write is in the store: {text}");
             Some(text.parse::<u64>().unwrap())
         };
         if let Some((_, key, value)) = self.in_flight.take()
             && found(&key) == value
         {
-            self.settled.insert(key, value);
+            self.acknowledged_values.insert(key, value);
         }
-        for (key, value) in &self.settled {
+        for (key, value) in &self.acknowledged_values {
             assert_eq!(found(key), *value, "writer {writer}, {key}");
         }
         assert!(snapshot.revision() >= self.newest);
@@ -107,7 +107,7 @@ fn kill_9_loses_no_acknowledged_write_and_keeps_no_rejected_one() {
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
             let words: Vec<&str> = line.split(' ').collect();
-            ledgers.entry(words[1].to_owned()).or_default().note(&words);
+            ledgers.entry(words[1].to_owned()).or_default().record(&words);
             left = left.saturating_sub(1);
             if left == 0 && !killed {
                 child.kill().unwrap();
@@ -120,11 +120,11 @@ fn kill_9_loses_no_acknowledged_write_and_keeps_no_rejected_one() {
         assert!(snapshot.revision() >= newest, "the revision went back");
         newest = snapshot.revision();
         for (writer, ledger) in &mut ledgers {
-            ledger.settle(writer, &snapshot);
+            ledger.reconcile_with(writer, &snapshot);
         }
     }
     let acknowledged: u64 = ledgers.values().map(|ledger| ledger.acknowledged).sum();
-    let refused: u64 = ledgers.values().map(|ledger| ledger.refused).sum();
-    assert!(acknowledged > kills() && refused > 0, "{acknowledged} acknowledged, {refused} refused");
-    println!("{} kills, {acknowledged} acknowledged writes, {refused} refused, revision {newest}", kills());
+    let rejected: u64 = ledgers.values().map(|ledger| ledger.rejected).sum();
+    assert!(acknowledged > kills() && rejected > 0, "{acknowledged} acknowledged, {rejected} rejected");
+    println!("{} kills, {acknowledged} acknowledged writes, {rejected} rejected, revision {newest}", kills());
 }

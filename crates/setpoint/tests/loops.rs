@@ -8,28 +8,28 @@
 
 #[path = "loops/api.rs"]
 mod api;
-#[path = "clients/asking.rs"]
-mod asking;
-#[path = "loops/course.rs"]
-mod course;
-#[path = "loops/herd.rs"]
-mod herd;
+#[path = "loops/converged_state.rs"]
+mod converged_state;
+#[path = "loops/deployment_tutorial.rs"]
+mod deployment_tutorial;
 #[path = "loops/kubelet.rs"]
 mod kubelet;
-#[path = "loops/leaders.rs"]
-mod leaders;
+#[path = "loops/leader_election.rs"]
+mod leader_election;
+#[path = "loops/level_triggered.rs"]
+mod level_triggered;
+#[path = "loops/mass_eviction.rs"]
+mod mass_eviction;
 #[path = "loops/mirror_directory.rs"]
 mod mirror_directory;
+#[path = "loops/node_failures.rs"]
+mod node_failures;
+#[path = "clients/processes.rs"]
+mod processes;
 #[path = "loops/rollout.rs"]
 mod rollout;
 #[path = "loops/safe_mode.rs"]
 mod safe_mode;
 #[path = "clients/server.rs"]
-#[expect(dead_code, reason = "other tests begin in another way")]
+#[expect(dead_code, reason = "other tests use the rest of it")]
 mod server;
-#[path = "loops/state.rs"]
-mod state;
-#[path = "loops/unwatched.rs"]
-mod unwatched;
-#[path = "loops/walks.rs"]
-mod walks;

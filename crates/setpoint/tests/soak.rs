@@ -30,7 +30,7 @@ use crate::server::Server;
 
 /// Maximum latency of a small GET. In a debug build on two busy cores it is some 50 ms; a request that
 /// blocks the server makes it many seconds.
-const HELD_UP: Duration = Duration::from_secs(4);
+const LATENCY_MAX: Duration = Duration::from_secs(4);
 /// Maximum memory of the server, in KiB: about three times its plateau.
 const MEMORY_KIB_MAX: u64 = 300 * 1024;
 /// Maximum growth of memory from one third of the time to the next, in KiB.
@@ -43,7 +43,7 @@ const DATA_BYTES_MAX: u64 = 96 << 20;
 /// Minimum bytes that are written: several times the budget of history.
 const WRITTEN_MIN: usize = 10 * HISTORY_BYTES as usize;
 /// Time limit for writing them.
-const LONGEST: Duration = Duration::from_secs(300);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Bytes of each object of the churn.
 const CHURN_BYTES: usize = 60_000;
 /// Number of objects in the lists.
@@ -77,9 +77,9 @@ async fn send(client: &Client, method: &str, path: &str, accept: &str, content: 
         .header("content-type", content)
         .body(kube::client::Body::from(body))
         .unwrap();
-    let answer = client.send(request).await.unwrap();
-    let code = answer.status().as_u16();
-    let mut body = answer.into_body();
+    let response = client.send(request).await.unwrap();
+    let code = response.status().as_u16();
+    let mut body = response.into_body();
     while let Some(frame) =
         std::future::poll_fn(|context| http_body::Body::poll_frame(std::pin::Pin::new(&mut body), context))
             .await
@@ -168,17 +168,17 @@ async fn churn(client: Client, running: Arc<AtomicBool>, written: Arc<AtomicUsiz
 }
 
 /// Gets a small object until the end. Returns the latencies, sorted.
-async fn well_behaved(client: Client, running: Arc<AtomicBool>) -> Vec<Duration> {
+async fn measure_latency(client: Client, running: Arc<AtomicBool>) -> Vec<Duration> {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let mut took = Vec::new();
+    let mut elapsed = Vec::new();
     while running.load(Ordering::Relaxed) {
-        let begun = Instant::now();
+        let start = Instant::now();
         maps.get("small").await.unwrap();
-        took.push(begun.elapsed());
+        elapsed.push(start.elapsed());
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    took.sort();
-    took
+    elapsed.sort();
+    elapsed
 }
 
 /// Resident memory of a process in KiB.
@@ -228,17 +228,17 @@ fn hostile_clients_delay_no_others_and_memory_is_bounded() {
     let address: SocketAddr = address.trim().parse().unwrap();
     let flooded = Arc::clone(&running);
     let flooding = std::thread::spawn(move || flood(address, &flooded));
-    let (took, samples) = runtime.block_on(async {
+    let (elapsed, samples) = runtime.block_on(async {
         let attacks: Vec<_> = (0..12)
             .map(|n| tokio::spawn(attack(client.clone(), n, Arc::clone(&running), Arc::clone(&sent))))
             .collect();
         let churning = tokio::spawn(churn(client.clone(), Arc::clone(&running), Arc::clone(&written)));
-        let behaving = tokio::spawn(well_behaved(self::client(&server).await, Arc::clone(&running)));
+        let latencies = tokio::spawn(measure_latency(self::client(&server).await, Arc::clone(&running)));
         let mut samples = Vec::new();
-        let begun = Instant::now();
+        let start = Instant::now();
         // A slow machine continues until enough has been written to distinguish a plateau from a slope.
-        while begun.elapsed() < Duration::from_secs(seconds())
-            || (written.load(Ordering::Relaxed) < WRITTEN_MIN && begun.elapsed() < LONGEST)
+        while start.elapsed() < Duration::from_secs(seconds())
+            || (written.load(Ordering::Relaxed) < WRITTEN_MIN && start.elapsed() < WRITE_TIMEOUT)
         {
             tokio::time::sleep(Duration::from_millis(250)).await;
             samples.push((memory(server.pid()), bytes_of(server.dir())));
@@ -248,10 +248,10 @@ fn hostile_clients_delay_no_others_and_memory_is_bounded() {
             one.await.unwrap();
         }
         churning.await.unwrap();
-        (behaving.await.unwrap(), samples)
+        (latencies.await.unwrap(), samples)
     });
     flooding.join().unwrap();
-    let at = |part: usize| took[(took.len() - 1) * part / 1000];
+    let at = |part: usize| elapsed[(elapsed.len() - 1) * part / 1000];
     let (sent, written) = (sent.load(Ordering::Relaxed), written.load(Ordering::Relaxed) as u64);
     let thirds = samples.chunks(samples.len().div_ceil(3));
     let peaks: Vec<u64> =
@@ -260,14 +260,14 @@ fn hostile_clients_delay_no_others_and_memory_is_bounded() {
     println!(
         "{} small GETs: median {:?}, p99 {:?}, longest {:?}; {sent} costly requests; memory by thirds {peaks:?} KiB; \
          data at most {} MiB, written {} MiB",
-        took.len(),
+        elapsed.len(),
         at(500),
         at(990),
         at(1000),
         data >> 20,
         written >> 20
     );
-    assert!(at(1000) < HELD_UP, "a small GET waited for {:?}", at(1000));
+    assert!(at(1000) < LATENCY_MAX, "a small GET waited for {:?}", at(1000));
     assert!(peaks[2] < MEMORY_KIB_MAX && peaks[2] < peaks[1] + MEMORY_KIB_STEP, "{peaks:?} KiB");
     assert!(data < DATA_BYTES_MAX, "{data} bytes");
     assert!(written >= WRITTEN_MIN as u64, "the churn wrote only {written} bytes");

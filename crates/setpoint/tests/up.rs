@@ -1,12 +1,12 @@
 //! `setpoint up`: output, signals, kubeconfig and log.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(clippy::disallowed_methods, reason = "how long a process takes is measured with the real clock")]
+#![allow(clippy::disallowed_methods, reason = "the test measures a process with the real clock")]
 
 #[path = "up/bad_input.rs"]
 mod bad_input;
-#[path = "up/refused.rs"]
-mod refused;
+#[path = "up/validation.rs"]
+mod validation;
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,9 +21,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-fn command(arguments: &[&str]) -> Command {
+fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
-    command.args(["up", "--nodes", "0"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(["up", "--nodes", "0"]).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -31,23 +31,23 @@ fn command(arguments: &[&str]) -> Command {
 struct Server {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    said: Vec<String>,
+    output: Vec<String>,
     kubeconfig: PathBuf,
     first_line: Duration,
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Server {
-        let begun = Instant::now();
-        let mut child = command(arguments).args(["--port", "0"]).spawn().unwrap();
+    fn start(args: &[&str]) -> Server {
+        let start = Instant::now();
+        let mut child = command(args).args(["--port", "0"]).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut said = vec![lines.next().expect("a first line").unwrap()];
-        let first_line = begun.elapsed();
-        while !said.last().unwrap().starts_with("ready after ") {
-            said.push(lines.next().unwrap_or_else(|| panic!("it ended after {said:?}")).unwrap());
+        let mut output = vec![lines.next().expect("a first line").unwrap()];
+        let first_line = start.elapsed();
+        while !output.last().unwrap().starts_with("ready after ") {
+            output.push(lines.next().unwrap_or_else(|| panic!("it ended after {output:?}")).unwrap());
         }
-        let kubeconfig = said.iter().find_map(|line| line.strip_prefix("kubeconfig: ")).unwrap().into();
-        Server { child, lines, said, kubeconfig, first_line }
+        let kubeconfig = output.iter().find_map(|line| line.strip_prefix("kubeconfig: ")).unwrap().into();
+        Server { child, lines, output, kubeconfig, first_line }
     }
 
     fn in_dir(dir: &Path) -> Server {
@@ -59,21 +59,21 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
-    /// Stops the server by a signal. Returns the time that it took, and its log.
+    /// Stops the server by a signal. Returns the time that it elapsed, and its log.
     fn stop(mut self, name: &str) -> (Duration, String) {
-        let begun = Instant::now();
+        let start = Instant::now();
         self.signal(name);
         let status = self.child.wait().unwrap();
-        let took = begun.elapsed();
+        let elapsed = start.elapsed();
         assert!(status.success(), "{status}");
         assert_eq!(self.lines.next().unwrap().unwrap(), "stopping");
         let mut log = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        (took, log)
+        (elapsed, log)
     }
 
     fn client(&self) -> Client {
-        Client::of(&self.kubeconfig, true, "http/1.1")
+        Client::from_kubeconfig(&self.kubeconfig, true, "http/1.1")
     }
 }
 
@@ -88,7 +88,7 @@ impl Drop for Server {
 struct Client(StreamOwned<ClientConnection, TcpStream>);
 
 impl Client {
-    fn of(kubeconfig: &Path, with_certificate: bool, alpn: &str) -> Client {
+    fn from_kubeconfig(kubeconfig: &Path, with_certificate: bool, alpn: &str) -> Client {
         let text = std::fs::read_to_string(kubeconfig).unwrap();
         let value = |key: &str| text.split_once(&format!("{key}: ")).unwrap().1.lines().next().unwrap();
         let decoded = |key: &str| STANDARD.decode(value(key)).unwrap();
@@ -125,7 +125,7 @@ impl Client {
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            assert_ne!(reader.read_line(&mut head).unwrap(), 0, "the answer ends in its head: {head}");
+            assert_ne!(reader.read_line(&mut head).unwrap(), 0, "the response ends in its head: {head}");
         }
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
         let mut body = vec![0; length.parse().unwrap()];
@@ -134,8 +134,8 @@ impl Client {
     }
 }
 
-fn failure(arguments: &[&str]) -> String {
-    let Output { status, stderr, .. } = command(arguments).output().unwrap();
+fn failure(args: &[&str]) -> String {
+    let Output { status, stderr, .. } = command(args).output().unwrap();
     let errors = String::from_utf8(stderr).unwrap();
     assert!(!status.success() && errors.lines().count() == 1, "{errors}");
     errors
@@ -145,8 +145,8 @@ fn failure(arguments: &[&str]) -> String {
 fn up_prints_its_paths_and_serves_its_kubeconfig() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::in_dir(dir.path());
-    assert!(server.said[0].contains(dir.path().to_str().unwrap()), "{:?}", server.said);
-    assert_eq!(server.said[1], "store: 0 objects (0 B) at revision 0");
+    assert!(server.output[0].contains(dir.path().to_str().unwrap()), "{:?}", server.output);
+    assert_eq!(server.output[1], "store: 0 objects (0 B) at revision 0");
     assert_eq!(server.kubeconfig, dir.path().join("kubeconfig"));
     let mut client = server.client();
     for _ in 0..3 {
@@ -154,12 +154,12 @@ fn up_prints_its_paths_and_serves_its_kubeconfig() {
         assert!(head.starts_with("HTTP/1.1 200 ") && body == "ok", "{head}{body}");
     }
     assert!(client.send("GET /version", b"").1.contains(r#""gitVersion":"v1.37.0""#));
-    let mut stranger = Client::of(&server.kubeconfig, false, "http/1.1");
-    let (head, body) = stranger.send("GET /readyz", b"");
+    let mut anonymous = Client::from_kubeconfig(&server.kubeconfig, false, "http/1.1");
+    let (head, body) = anonymous.send("GET /readyz", b"");
     assert!(head.starts_with("HTTP/1.1 401 ") && body.contains(r#""reason":"Unauthorized""#), "{head}{body}");
     let (head, body) = server.client().send("POST /readyz", &vec![b'x'; 4 << 20]);
     assert!(head.starts_with("HTTP/1.1 413 ") && body.contains("limit is 3145728"), "{head}{body}");
-    let mut second = Client::of(&server.kubeconfig, true, "h2");
+    let mut second = Client::from_kubeconfig(&server.kubeconfig, true, "h2");
     second.0.flush().unwrap();
     assert_eq!(second.0.conn.alpn_protocol(), Some(&b"h2"[..]));
 }
@@ -178,10 +178,10 @@ fn both_signals_stop_the_server_within_a_second() {
         let mut idle = server.client();
         idle.send("GET /readyz", b"");
         let kubeconfig = server.kubeconfig.clone();
-        let (took, log) = server.stop(name);
-        assert!(took < Duration::from_secs(1), "{took:?}");
+        let (elapsed, log) = server.stop(name);
+        assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
         assert_eq!(log, "");
-        assert!(!kubeconfig.exists(), "it was for this run alone");
+        assert!(!kubeconfig.exists(), "a temporary kubeconfig is removed");
         assert_eq!(idle.0.read(&mut [0; 16]).unwrap_or(0), 0);
     }
 }
@@ -215,11 +215,12 @@ fn port_in_use_is_reported() {
     let held = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = held.local_addr().unwrap().port().to_string();
     let errors = failure(&["--ephemeral", "--port", &port]);
-    let expected =
-        format!("setpoint: port {port} on 127.0.0.1 is in use: stop what listens there, or choose");
+    let expected = format!(
+        "setpoint: port {port} on 127.0.0.1 is in use: stop the process that listens on it, or choose"
+    );
     assert!(errors.starts_with(&expected), "{errors}");
     let errors = failure(&["--ephemeral", "--port", "0", "--listen", "192.0.2.1"]);
-    assert!(errors.contains("192.0.2.1 is no address of this machine"), "{errors}");
+    assert!(errors.contains("192.0.2.1 is not an address of this machine"), "{errors}");
 }
 
 #[test]
@@ -228,7 +229,7 @@ fn unwritable_directory_is_reported() {
     let file = dir.path().join("file");
     std::fs::write(&file, "mine").unwrap();
     let errors = failure(&["--data-dir", file.join("data").to_str().unwrap()]);
-    assert!(errors.contains("choose a directory that you may write, with --data-dir"), "{errors}");
+    assert!(errors.contains("choose a writable directory with --data-dir"), "{errors}");
     let errors = failure(&["--ephemeral", "--port", "0", "--kubeconfig", file.to_str().unwrap()]);
     assert!(
         errors.contains("was not written by setpoint: choose another path with --kubeconfig"),
@@ -264,11 +265,11 @@ fn events_are_logged_in_full() {
     let pod = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
     // The service account of the pod is created asynchronously, and the scheduler processes the pod later.
     let mut until = |head: &str, body: &[u8], expected: &str| {
-        let is_there = (0..2000).any(|_| {
+        let is_found = (0..2000).any(|_| {
             let (head, body) = client.send_as(head, "content-type: application/json\r\n", body);
             (head + &body).contains(expected)
         });
-        assert!(is_there, "{head}: there is never {expected}");
+        assert!(is_found, "{head}: {expected} never appears");
     };
     until(&format!("POST {PODS}"), pod, "HTTP/1.1 201 ");
     until("GET /api/v1/namespaces/default/events", b"", "FailedScheduling");

@@ -24,7 +24,7 @@ use setpoint_server::pipeline::update::Subresource;
 use setpoint_server::pipeline::{
     DesiredObject, RequestContext, Step, Writer, binding, create, delete, eviction, update,
 };
-use setpoint_store::{CommitError, Committed, Cursor, Filter, Proposal, Refusal, Retention, Store};
+use setpoint_store::{CommitError, CommitResponse, Cursor, Filter, Proposal, RejectReason, Retention, Store};
 use setpoint_views::world_config;
 
 use crate::campaign::path;
@@ -407,7 +407,7 @@ impl Cluster {
         outcome
     }
 
-    fn commit(&mut self, proposal: Proposal) -> Result<Committed, CommitError> {
+    fn commit(&mut self, proposal: Proposal) -> Result<CommitResponse, CommitError> {
         let committed = self.store.commit(proposal)?;
         self.acknowledged = committed.revision;
         Ok(committed)
@@ -553,7 +553,8 @@ impl Cluster {
                 continue;
             };
             let committed = self.commit(*proposal);
-            overtaken += usize::from(matches!(committed, Err(CommitError::Refused(Refusal::Conflict(_)))));
+            overtaken +=
+                usize::from(matches!(committed, Err(CommitError::Rejected(RejectReason::Conflict(_)))));
             last = committed.map(|done| done.revision).map_err(Status::internal_error);
         }
         (last, overtaken)
@@ -736,7 +737,7 @@ impl ResourceWatch {
     }
 
     fn list(&mut self, store: &Store, engine: &mut Engine, now: Time) {
-        let (snapshot, cursor) = store.list_and_follow(&self.resource, Filter::default());
+        let (snapshot, cursor) = store.list_and_watch(&self.resource, Filter::default());
         let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
         let objects = records.filter_map(|record| {
             let key = record.key(&self.resource);

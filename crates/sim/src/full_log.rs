@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use setpoint_api::{Revision, Time};
-use setpoint_store::log::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict};
-use setpoint_store::{Commit, Proposal, Refusal, Snapshot};
+use setpoint_store::log::{
+    CurrentRevisions, Log, LogError, LogReader, LogStat, MaintenanceTask, Replay, Verdict,
+};
+use setpoint_store::{Commit, Proposal, RejectReason, Snapshot};
 
 /// Switch of a [`FullLog`].
 #[derive(Clone, Debug, Default)]
@@ -43,7 +45,7 @@ impl Log for FullLog {
         self.log.replay(into)
     }
 
-    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+    fn append(&mut self, batch: &[Proposal], heads: &dyn CurrentRevisions) -> Result<Vec<Verdict>, LogError> {
         if !self.full.is_full() {
             return self.log.append(batch, heads);
         }
@@ -51,7 +53,7 @@ impl Log for FullLog {
         let mut admitted = self.log.append(&deletes, heads)?.into_iter();
         let verdict = |proposal: &Proposal| {
             let deletes = proposal.only_deletes().then(|| admitted.next()).flatten();
-            deletes.unwrap_or(Err(Refusal::DiskFull))
+            deletes.unwrap_or(Err(RejectReason::DiskFull))
         };
         Ok(batch.iter().map(verdict).collect())
     }
@@ -68,15 +70,19 @@ impl Log for FullLog {
         self.log.published(snapshot);
     }
 
-    fn has_chore(&self) -> bool {
-        self.log.has_chore()
+    fn needs_maintenance(&self) -> bool {
+        self.log.needs_maintenance()
     }
 
-    fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
-        self.log.chore(snapshot, now)
+    fn maintenance_task(
+        &mut self,
+        snapshot: &Snapshot,
+        now: Time,
+    ) -> Result<Option<Box<dyn MaintenanceTask>>, LogError> {
+        self.log.maintenance_task(snapshot, now)
     }
 
-    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError> {
+    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn MaintenanceTask>, LogError> {
         self.log.compact(snapshot, now)
     }
 

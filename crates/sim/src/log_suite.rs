@@ -11,8 +11,8 @@ mod reading;
 
 use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_store::commit::{Commit, Proposal};
-use setpoint_store::log::{Chore, Log, LogError, Replay, Verdict};
-use setpoint_store::{Cause, Draft, Expect, Refusal, Snapshot};
+use setpoint_store::log::{Log, LogError, MaintenanceTask, Replay, Verdict};
+use setpoint_store::{Cause, Draft, Precondition, RejectReason, Snapshot};
 
 pub use appending::*;
 pub use compacting::*;
@@ -120,7 +120,7 @@ impl<'a> LogTest<'a> {
     }
 
     /// Appends one proposal that must be rejected.
-    fn rejected(&mut self, proposal: Proposal) -> Refusal {
+    fn rejected(&mut self, proposal: Proposal) -> RejectReason {
         self.append(&[proposal]).remove(0).expect_err("this must be rejected")
     }
 
@@ -176,13 +176,13 @@ impl<'a> LogTest<'a> {
         }
     }
 
-    fn chore(&mut self) -> Box<dyn Chore> {
+    fn maintenance_task(&mut self) -> Box<dyn MaintenanceTask> {
         let snapshot = self.naive.snapshot();
         self.log().compact(&snapshot, Time(1)).expect("a compaction can be started")
     }
 
     fn compact(&mut self) {
-        self.chore().run().expect("a compaction can be done");
+        self.maintenance_task().run().expect("a compaction can be done");
     }
 }
 
@@ -226,11 +226,11 @@ fn proposal() -> Proposal {
     Proposal::new(Cause::default(), Time(7))
 }
 
-fn put(path: &str, expect: Expect, value: &str) -> Proposal {
+fn put(path: &str, expect: Precondition, value: &str) -> Proposal {
     proposal().put(pod(path), expect, Draft::new(value.to_owned()))
 }
 
-fn delete(path: &str, expect: Expect) -> Proposal {
+fn delete(path: &str, expect: Precondition) -> Proposal {
     proposal().delete(pod(path), expect)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::{Key, Revision};
-use setpoint_store::{Expect, Snapshot};
+use setpoint_store::{Precondition, Snapshot};
 
 /// Revision that put a key, and the value with that revision filled in.
 pub type Version = (Revision, Vec<u8>);
@@ -12,7 +12,7 @@ pub type Version = (Revision, Vec<u8>);
 pub type State = BTreeMap<Key, Version>;
 
 /// One change: a value without a hole for its revision, or a delete.
-pub type Change = (Key, Expect, Option<Vec<u8>>);
+pub type Change = (Key, Precondition, Option<Vec<u8>>);
 
 /// All states; the first one is empty.
 #[derive(Clone, Debug)]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use setpoint_api::{Key, Revision, Time};
 use setpoint_store::commit::{Body, Commit, Proposal, Write};
-use setpoint_store::log::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict};
+use setpoint_store::log::{
+    CurrentRevisions, Log, LogError, LogReader, LogStat, MaintenanceTask, Replay, Verdict,
+};
 use setpoint_store::record::Envelope;
 use setpoint_store::{Retention, Snapshot, Store};
 
@@ -116,8 +118,8 @@ impl NaiveLog {
     }
 }
 
-impl Heads for NaiveLog {
-    fn head(&self, key: &Key) -> Option<Revision> {
+impl CurrentRevisions for NaiveLog {
+    fn current_revision(&self, key: &Key) -> Option<Revision> {
         for commit in self.commits.iter().rev() {
             if let Some(write) = commit.writes.iter().find(|write| write.key == *key) {
                 return write.body.is_some().then_some(commit.revision);
@@ -142,7 +144,7 @@ impl Log for ReplayOnlyLog {
         Ok(())
     }
 
-    fn append(&mut self, _: &[Proposal], _: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+    fn append(&mut self, _: &[Proposal], _: &dyn CurrentRevisions) -> Result<Vec<Verdict>, LogError> {
         ReplayOnlyLog::unsupported()
     }
 
@@ -150,11 +152,15 @@ impl Log for ReplayOnlyLog {
         Box::new(ReplayOnlyLog(Vec::new()))
     }
 
-    fn chore(&mut self, _: &Snapshot, _: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
+    fn maintenance_task(
+        &mut self,
+        _: &Snapshot,
+        _: Time,
+    ) -> Result<Option<Box<dyn MaintenanceTask>>, LogError> {
         Ok(None)
     }
 
-    fn compact(&mut self, _: &Snapshot, _: Time) -> Result<Box<dyn Chore>, LogError> {
+    fn compact(&mut self, _: &Snapshot, _: Time) -> Result<Box<dyn MaintenanceTask>, LogError> {
         ReplayOnlyLog::unsupported()
     }
 
@@ -177,7 +183,7 @@ impl LogReader for ReplayOnlyLog {
 mod tests {
     use super::*;
     use setpoint_api::Resource;
-    use setpoint_store::{Cause, Draft, Expect};
+    use setpoint_store::{Cause, Draft, Precondition};
 
     #[test]
     fn snapshot_equals_the_replay_of_its_commits() {
@@ -185,16 +191,23 @@ mod tests {
         let key = |path| Key::from_path(&pods, path).unwrap();
         let proposal = || Proposal::new(Cause::default(), Time(3));
         let mut naive = NaiveLog::default();
-        naive.admit(&proposal().put(key("a/x"), Expect::Any, Draft::with_hole("{}", 1).expires(Time(9))));
-        naive.admit(&proposal().put(key("a/y"), Expect::Any, Draft::new("y")));
-        naive.admit(&proposal().delete(key("a/y"), Expect::Any));
+        naive.admit(&proposal().put(
+            key("a/x"),
+            Precondition::Any,
+            Draft::with_revision_at("{}", 1).expires(Time(9)),
+        ));
+        naive.admit(&proposal().put(key("a/y"), Precondition::Any, Draft::new("y")));
+        naive.admit(&proposal().delete(key("a/y"), Precondition::Any));
         let snapshot = naive.snapshot();
         assert_eq!((snapshot.revision(), snapshot.len()), (Revision(3), 1));
         assert_eq!(objects_of(&snapshot), naive.objects_at(Revision(3)));
         let again = snapshot_of(commits_of(&snapshot));
         assert_eq!((again.revision(), objects_of(&again)), (Revision(3), objects_of(&snapshot)));
         assert_eq!(
-            (Heads::head(&naive, &key("a/x")), Heads::head(&naive, &key("a/y"))),
+            (
+                CurrentRevisions::current_revision(&naive, &key("a/x")),
+                CurrentRevisions::current_revision(&naive, &key("a/y"))
+            ),
             (Some(Revision(1)), None)
         );
     }

@@ -14,8 +14,8 @@ use setpoint_api::{Revision, Time};
 use setpoint_store::Snapshot;
 use setpoint_store::commit::{Commit, Proposal};
 use setpoint_store::log::{
-    Chore, Heads, Interner, Log, LogError, LogReader, LogStat, Replay, Verdict, decide, decode_commit,
-    encode_commit,
+    CurrentRevisions, Interner, Log, LogError, LogReader, LogStat, MaintenanceTask, Replay, Verdict, decide,
+    decode_commit, encode_commit,
 };
 
 use crate::naive::{commits_of, snapshot_of};
@@ -76,7 +76,7 @@ impl Log for RedbLog {
         reader.tail(revision, Revision(u64::MAX), &mut |commit| into.commit(commit))
     }
 
-    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+    fn append(&mut self, batch: &[Proposal], heads: &dyn CurrentRevisions) -> Result<Vec<Verdict>, LogError> {
         let verdicts = decide(batch, heads, self.head()?, true);
         self.in_transaction(|transaction| {
             let mut commits = transaction.open_table(COMMITS).map_err(engine)?;
@@ -97,11 +97,15 @@ impl Log for RedbLog {
         Box::new(RedbReader(Arc::clone(&self.database)))
     }
 
-    fn chore(&mut self, _: &Snapshot, _: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
+    fn maintenance_task(
+        &mut self,
+        _: &Snapshot,
+        _: Time,
+    ) -> Result<Option<Box<dyn MaintenanceTask>>, LogError> {
         Ok(None)
     }
 
-    fn compact(&mut self, snapshot: &Snapshot, _: Time) -> Result<Box<dyn Chore>, LogError> {
+    fn compact(&mut self, snapshot: &Snapshot, _: Time) -> Result<Box<dyn MaintenanceTask>, LogError> {
         Ok(Box::new(Fold { database: Arc::clone(&self.database), base: snapshot.clone() }))
     }
 
@@ -117,7 +121,7 @@ struct Fold {
     base: Snapshot,
 }
 
-impl Chore for Fold {
+impl MaintenanceTask for Fold {
     fn run(self: Box<Self>) -> Result<(), LogError> {
         in_transaction(&self.database, |transaction| {
             let mut base = transaction.open_table(BASE).map_err(engine)?;

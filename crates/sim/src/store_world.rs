@@ -11,7 +11,8 @@ use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_store::log::LogError;
 use setpoint_store::log::disk::{DiskLog, DiskOptions};
 use setpoint_store::{
-    Cause, CommitError, Compacted, Cursor, Draft, Filter, Proposal, ReadError, Retention, Store, Ticket,
+    Cause, CommitError, Compacted, Cursor, Draft, Filter, PendingCommit, Proposal, ReadError, Retention,
+    Store,
 };
 
 use crate::disk::{Faults, SimDisk};
@@ -125,7 +126,7 @@ impl StoreWorld {
         let outcome = self.store.commit(proposal(changes, self.now));
         match (outcome, expected) {
             (Ok(committed), Some(revision)) => assert_eq!(committed.revision, revision),
-            (Err(CommitError::Refused(_)), None) => {}
+            (Err(CommitError::Rejected(_)), None) => {}
             (outcome, expected) => panic!("{changes:?}: {outcome:?}, the model has {expected:?}"),
         }
         assert_eq!(state_of(&self.store.snapshot()), *self.model.newest());
@@ -137,7 +138,7 @@ impl StoreWorld {
     /// # Panics
     /// If an outcome differs from that of the model.
     pub fn commit_batch(&mut self, batch: &[Vec<Change>]) -> (usize, bool) {
-        let tickets: Vec<Ticket> =
+        let tickets: Vec<PendingCommit> =
             batch.iter().map(|changes| self.store.submit(proposal(changes, self.now))).collect();
         let (mut acknowledged, mut failed) = (0, false);
         for (changes, ticket) in batch.iter().zip(tickets) {
@@ -147,7 +148,7 @@ impl StoreWorld {
                     assert_eq!(committed.revision, revision);
                     acknowledged += 1;
                 }
-                (Err(CommitError::Refused(_)), None) => {}
+                (Err(CommitError::Rejected(_)), None) => {}
                 (Err(CommitError::Failed(_)), _) => failed = true,
                 (outcome, expected) => panic!("{changes:?}: {outcome:?}, the model has {expected:?}"),
             }
@@ -165,7 +166,7 @@ impl StoreWorld {
             let kept = state.iter().filter(|(key, _)| *key.resource() != exempt);
             kept.map(|(key, version)| (key.clone(), version.clone())).collect()
         };
-        match self.store.at(revision) {
+        match self.store.snapshot_at(revision) {
             Ok(snapshot) => {
                 assert_eq!(snapshot.revision(), revision);
                 let expected = without_exempt(self.model.at(revision));
@@ -191,7 +192,7 @@ impl StoreWorld {
 
     /// Starts a watch.
     pub fn watch(&mut self, resource: Resource, filter: Filter) {
-        let (snapshot, cursor) = self.store.list_and_follow(&resource, filter.clone());
+        let (snapshot, cursor) = self.store.list_and_watch(&resource, filter.clone());
         let start = snapshot.revision();
         self.watchers.push(Watcher { resource, filter, cursor, start, items: Vec::new() });
     }
@@ -247,8 +248,8 @@ impl StoreWorld {
     }
 
     /// Runs the maintenance that is due. Returns `false` if the disk failed.
-    pub fn tend(&mut self) -> bool {
-        self.store.tend(self.now).is_ok()
+    pub fn run_maintenance(&mut self) -> bool {
+        self.store.run_maintenance(self.now).is_ok()
     }
 
     /// Compacts. Returns `false` if the disk failed.
@@ -284,7 +285,7 @@ impl Watcher {
                     let (revision, path) = (event.revision(), event.after.path().to_owned());
                     let readers = store.snapshot().revision();
                     watch::atomic(revision, readers).unwrap_or_else(|broken| panic!("{broken}"));
-                    self.items.push(WatchItem::Event { revision, change: event.change, path });
+                    self.items.push(WatchItem::Event { revision, change: event.event_type, path });
                 }
                 Ok(None) => break,
                 Err(_) => return self.relist(store),
@@ -295,7 +296,7 @@ impl Watcher {
 
     fn resume(&mut self, store: &Store) {
         let position = self.cursor.position();
-        match store.follow_after(&self.resource, self.filter.clone(), position) {
+        match store.watch_after(&self.resource, self.filter.clone(), position) {
             Ok(cursor) => {
                 self.cursor = cursor;
                 self.items.push(WatchItem::Bookmark(position));
@@ -306,7 +307,7 @@ impl Watcher {
     }
 
     fn relist(&mut self, store: &Store) {
-        let (snapshot, cursor) = store.list_and_follow(&self.resource, self.filter.clone());
+        let (snapshot, cursor) = store.list_and_watch(&self.resource, self.filter.clone());
         self.cursor = cursor;
         self.items.push(WatchItem::Relisted(snapshot.revision()));
     }
@@ -330,9 +331,9 @@ fn expected_events(model: &Model, resource: &Resource, filter: &Filter) -> Vec<E
             let was = old.get(key).is_some_and(|(_, value)| passes(key, value));
             let is = new.get(key).is_some_and(|(_, value)| passes(key, value));
             let change = match (was, is) {
-                (false, true) => setpoint_store::Change::Added,
-                (true, true) => setpoint_store::Change::Modified,
-                (true, false) => setpoint_store::Change::Deleted,
+                (false, true) => setpoint_store::EventType::Added,
+                (true, true) => setpoint_store::EventType::Modified,
+                (true, false) => setpoint_store::EventType::Deleted,
                 (false, false) => continue,
             };
             expected_events.push(ExpectedEvent {

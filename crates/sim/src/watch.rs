@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::Revision;
-use setpoint_store::Change;
+use setpoint_store::EventType;
 use thiserror::Error;
 
 /// Item that a watch delivered.
@@ -17,7 +17,7 @@ pub enum WatchItem {
         /// Revision of the commit.
         revision: Revision,
         /// Type of the event.
-        change: Change,
+        change: EventType,
         /// Path of the object.
         path: String,
     },
@@ -35,7 +35,7 @@ pub struct ExpectedEvent {
     /// Revision of the commit.
     pub revision: Revision,
     /// Type of the event.
-    pub change: Change,
+    pub change: EventType,
     /// Path of the object.
     pub path: String,
 }
@@ -244,12 +244,12 @@ mod tests {
 
     fn expected_events() -> Vec<ExpectedEvent> {
         (1..=4)
-            .map(|n| ExpectedEvent { revision: Revision(n), change: Change::Added, path: format!("p{n}") })
+            .map(|n| ExpectedEvent { revision: Revision(n), change: EventType::Added, path: format!("p{n}") })
             .collect()
     }
 
     fn event(n: u64) -> WatchItem {
-        WatchItem::Event { revision: Revision(n), change: Change::Added, path: format!("p{n}") }
+        WatchItem::Event { revision: Revision(n), change: EventType::Added, path: format!("p{n}") }
     }
 
     fn check(items: &[WatchItem]) -> Result<(), BrokenGuarantee> {
@@ -275,7 +275,7 @@ mod tests {
         assert!(matches!(check(&cut), Err(BrokenGuarantee::Gap { .. })));
         let unexcused = [WatchItem::Relisted(Revision(2)), event(4)];
         assert!(matches!(check(&unexcused), Err(BrokenGuarantee::Gap { .. })));
-        let wrong = WatchItem::Event { revision: Revision(4), change: Change::Deleted, path: "p4".into() };
+        let wrong = WatchItem::Event { revision: Revision(4), change: EventType::Deleted, path: "p4".into() };
         assert!(matches!(
             truthful(&[wrong], &expected_events(), Revision::ZERO),
             Err(BrokenGuarantee::Invented { .. })

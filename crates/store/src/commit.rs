@@ -2,8 +2,8 @@
 //!
 //! A [`Proposal`] is a set of puts and deletes that are applied atomically. It becomes a commit when its
 //! preconditions hold and its frame is durable; only then is its revision known. A value that contains its
-//! own `resourceVersion` therefore leaves a hole for it ([`Draft::with_hole`]), which is filled when the
-//! commit is applied.
+//! own `resourceVersion` therefore leaves out the digits ([`Draft::with_revision_at`]), which are inserted
+//! when the commit is applied.
 //!
 //! A commit changes at most one key of a resource. Changes to several keys of one resource are made atomic
 //! by chaining proposals ([`Proposal::after`]): consecutive commits of which all are admitted, or none.
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use setpoint_api::{Key, Resource, Revision, Time};
 use thiserror::Error;
 
-use crate::record::{Envelope, Listed};
+use crate::record::{EncodedPairs, Envelope};
 
 /// Maximum bytes of a commit in the log, including keys and envelopes.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
@@ -32,11 +32,11 @@ pub const CHAIN_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct Proposal {
     pub(crate) time: Time,
-    pub(crate) changes: Vec<Change>,
-    pub(crate) guards: Vec<(Key, Expect)>,
+    pub(crate) changes: Vec<ConditionalWrite>,
+    pub(crate) guards: Vec<(Key, Precondition)>,
     cause: Arc<Cause>,
     /// Proposals of the chain before this one.
-    ahead: Vec<Proposal>,
+    predecessors: Vec<Proposal>,
     /// `true` if it is only admitted together with the next proposal.
     pub(crate) linked: bool,
 }
@@ -50,32 +50,34 @@ impl Proposal {
             changes: Vec::with_capacity(1),
             guards: Vec::new(),
             cause: cause.into(),
-            ahead: Vec::new(),
+            predecessors: Vec::new(),
             linked: false,
         }
     }
 
     /// Puts `draft` at `key` if the precondition holds.
     #[must_use]
-    pub fn put(mut self, key: Key, expect: Expect, draft: Draft) -> Proposal {
+    pub fn put(mut self, key: Key, precondition: Precondition, draft: Draft) -> Proposal {
         let envelope = Envelope::encode(&self.cause, &draft.labels, &draft.fields);
-        let body = Body { bytes: draft.bytes, hole: draft.hole, expires: draft.expires };
-        self.changes.push(Change { expect, write: Write { key, body: Some(body), envelope } });
+        let body =
+            Body { bytes: draft.bytes, revision_offset: draft.revision_offset, expires: draft.expires };
+        self.changes
+            .push(ConditionalWrite { precondition, write: Write { key, body: Some(body), envelope } });
         self
     }
 
     /// Deletes `key` if it exists and the precondition holds.
     #[must_use]
-    pub fn delete(mut self, key: Key, expect: Expect) -> Proposal {
-        let envelope = Envelope::encode(&self.cause, &Listed::default(), &Listed::default());
-        self.changes.push(Change { expect, write: Write { key, body: None, envelope } });
+    pub fn delete(mut self, key: Key, precondition: Precondition) -> Proposal {
+        let envelope = Envelope::encode(&self.cause, &EncodedPairs::default(), &EncodedPairs::default());
+        self.changes.push(ConditionalWrite { precondition, write: Write { key, body: None, envelope } });
         self
     }
 
     /// Adds a precondition on a key that the commit does not change.
     #[must_use]
-    pub fn guard(mut self, key: Key, expect: Expect) -> Proposal {
-        self.guards.push((key, expect));
+    pub fn guard(mut self, key: Key, precondition: Precondition) -> Proposal {
+        self.guards.push((key, precondition));
         self
     }
 
@@ -83,21 +85,21 @@ impl Proposal {
     /// current state never contains one without the other, also after a restart.
     #[must_use]
     pub fn after(mut self, mut first: Proposal) -> Proposal {
-        self.ahead.append(&mut first.ahead);
-        self.ahead.push(Proposal { linked: true, ..first });
+        self.predecessors.append(&mut first.predecessors);
+        self.predecessors.push(Proposal { linked: true, ..first });
         self
     }
 
     /// Proposals of the chain before this one, in order.
     #[must_use]
-    pub fn ahead(&self) -> &[Proposal] {
-        &self.ahead
+    pub fn predecessors(&self) -> &[Proposal] {
+        &self.predecessors
     }
 
     /// Returns the proposals of the chain in commit order.
     pub fn in_order(mut self) -> impl Iterator<Item = Proposal> {
         self.linked = false;
-        std::mem::take(&mut self.ahead).into_iter().chain([self])
+        std::mem::take(&mut self.predecessors).into_iter().chain([self])
     }
 
     /// Time of the writer's clock.
@@ -119,8 +121,10 @@ impl Proposal {
 
     /// `true` if the chain creates an object.
     pub(crate) fn creates(&self) -> bool {
-        let is_create = |change: &Change| change.expect == Expect::Absent && change.write.body.is_some();
-        self.changes.iter().any(is_create) || self.ahead.iter().any(Proposal::creates)
+        let is_create = |change: &ConditionalWrite| {
+            change.precondition == Precondition::Absent && change.write.body.is_some()
+        };
+        self.changes.iter().any(is_create) || self.predecessors.iter().any(Proposal::creates)
     }
 
     /// `true` if it changes one of these resources.
@@ -137,34 +141,34 @@ impl Proposal {
     }
 
     /// Rejects proposals that are invalid in every state of the store.
-    pub(crate) fn check_form(&self) -> Result<(), Refusal> {
+    pub(crate) fn validate(&self) -> Result<(), RejectReason> {
         if self.changes.is_empty() {
-            return Err(Refusal::Empty);
+            return Err(RejectReason::Empty);
         }
         let parts = self.changes.len().max(self.guards.len());
         if parts > COMMIT_CHANGES_MAX {
-            return Err(Refusal::TooManyChanges { changes: parts });
+            return Err(RejectReason::TooManyChanges { changes: parts });
         }
         for (i, change) in self.changes.iter().enumerate() {
             let resource = change.write.key.resource();
             if self.changes[..i].iter().any(|other| other.write.key.resource() == resource) {
-                return Err(Refusal::TwoOfOneResource { resource: resource.clone() });
+                return Err(RejectReason::TwoOfOneResource { resource: resource.clone() });
             }
-            if let Some(Body { bytes, hole: Some(hole), .. }) = &change.write.body
-                && *hole as usize > bytes.len()
+            if let Some(Body { bytes, revision_offset: Some(revision_offset), .. }) = &change.write.body
+                && *revision_offset as usize > bytes.len()
             {
-                return Err(Refusal::BadHole { key: change.write.key.clone() });
+                return Err(RejectReason::InvalidRevisionOffset { key: change.write.key.clone() });
             }
         }
         let bytes = self.bytes();
-        if bytes > COMMIT_BYTES_MAX { Err(Refusal::TooLarge { bytes }) } else { Ok(()) }
+        if bytes > COMMIT_BYTES_MAX { Err(RejectReason::TooLarge { bytes }) } else { Ok(()) }
     }
 }
 
-/// Change of a proposal, with its precondition.
+/// Write of a proposal, with its precondition.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
-    pub expect: Expect,
+pub(crate) struct ConditionalWrite {
+    pub precondition: Precondition,
     pub write: Write,
 }
 
@@ -195,7 +199,7 @@ pub struct Body {
     pub bytes: Bytes,
     /// Byte offset at which the digits of the revision are inserted; `None` if the value does not contain
     /// it.
-    pub hole: Option<u32>,
+    pub revision_offset: Option<u32>,
     /// Time at which the store deletes the key.
     pub expires: Option<Time>,
 }
@@ -215,9 +219,9 @@ pub struct Commit {
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     bytes: Bytes,
-    hole: Option<u32>,
-    labels: Listed,
-    fields: Listed,
+    revision_offset: Option<u32>,
+    labels: EncodedPairs,
+    fields: EncodedPairs,
     expires: Option<Time>,
 }
 
@@ -228,10 +232,10 @@ impl Draft {
         Draft { bytes: bytes.into(), ..Draft::default() }
     }
 
-    /// Returns a draft of a value that contains its revision: the decimal digits are inserted at `hole`.
+    /// Returns a draft of a value that contains its revision: the decimal digits are inserted at `offset`.
     #[must_use]
-    pub fn with_hole(bytes: impl Into<Bytes>, hole: u32) -> Draft {
-        Draft { bytes: bytes.into(), hole: Some(hole), ..Draft::default() }
+    pub fn with_revision_at(bytes: impl Into<Bytes>, offset: u32) -> Draft {
+        Draft { bytes: bytes.into(), revision_offset: Some(offset), ..Draft::default() }
     }
 
     /// Sets the labels by which cursors can select the object.
@@ -273,7 +277,7 @@ pub struct Cause {
 
 /// Precondition on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum Precondition {
     /// The key may exist or not.
     Any,
     /// The key must not exist.
@@ -284,59 +288,59 @@ pub enum Expect {
     Revision(Revision),
 }
 
-impl Expect {
+impl Precondition {
     /// `true` if the precondition holds for a key whose last put was at `actual` (`None` if the key does not
     /// exist).
     #[must_use]
     pub fn holds(self, actual: Option<Revision>) -> bool {
         match self {
-            Expect::Any => true,
-            Expect::Absent => actual.is_none(),
-            Expect::Present => actual.is_some(),
-            Expect::Revision(revision) => actual == Some(revision),
+            Precondition::Any => true,
+            Precondition::Absent => actual.is_none(),
+            Precondition::Present => actual.is_some(),
+            Precondition::Revision(revision) => actual == Some(revision),
         }
     }
 }
 
-impl fmt::Display for Expect {
+impl fmt::Display for Precondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Expect::Any => f.write_str("anything"),
-            Expect::Absent => f.write_str("no object"),
-            Expect::Present => f.write_str("an object"),
-            Expect::Revision(revision) => write!(f, "revision {revision}"),
+            Precondition::Any => f.write_str("any state"),
+            Precondition::Absent => f.write_str("no object"),
+            Precondition::Present => f.write_str("an object"),
+            Precondition::Revision(revision) => write!(f, "revision {revision}"),
         }
     }
 }
 
 /// Precondition that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{key}: expected {expected}, found {}", Found(*.actual))]
+#[error("{key}: expected {expected}, found {}", ActualRevision(*.actual))]
 pub struct Conflict {
     /// Key of the precondition.
     pub key: Key,
     /// Expected state of the key.
-    pub expected: Expect,
+    pub expected: Precondition,
     /// Revision of the key's last put; `None` if the key does not exist.
     pub actual: Option<Revision>,
 }
 
-struct Found(Option<Revision>);
+struct ActualRevision(Option<Revision>);
 
-impl fmt::Display for Found {
+impl fmt::Display for ActualRevision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Expect::Absent, Expect::Revision).fmt(f)
+        self.0.map_or(Precondition::Absent, Precondition::Revision).fmt(f)
     }
 }
 
 /// Reason for which a proposal was rejected. No part of it was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum RejectReason {
     /// A precondition does not hold.
     #[error(transparent)]
     Conflict(#[from] Conflict),
     /// It has no changes.
-    #[error("the commit is empty")]
+    #[error("the commit has no changes")]
     Empty,
     /// It changes two keys of one resource, between which no watch could resume.
     #[error("the commit changes two keys of {resource}")]
@@ -351,7 +355,7 @@ pub enum Refusal {
         changes: usize,
     },
     /// Its chain has more commits than [`CHAIN_COMMITS_MAX`].
-    #[error("{commits} commits have to be made together, at most {CHAIN_COMMITS_MAX} are allowed")]
+    #[error("the chain has {commits} commits, at most {CHAIN_COMMITS_MAX} are allowed")]
     TooManyCommits {
         /// Number of commits in the chain.
         commits: usize,
@@ -363,16 +367,14 @@ pub enum Refusal {
         bytes: usize,
     },
     /// Its chain takes more bytes than [`CHAIN_BYTES_MAX`].
-    #[error(
-        "commits that have to be made together take {bytes} bytes, at most {CHAIN_BYTES_MAX} are allowed"
-    )]
+    #[error("the chain takes {bytes} bytes, at most {CHAIN_BYTES_MAX} are allowed")]
     ChainTooLarge {
         /// Bytes of the chain.
         bytes: usize,
     },
-    /// The hole for the revision lies outside of the value.
-    #[error("{key}: the hole for the revision lies outside of the value")]
-    BadHole {
+    /// The offset of the revision is greater than the length of the value.
+    #[error("{key}: the offset of the revision is greater than the length of the value")]
+    InvalidRevisionOffset {
         /// Key of the value.
         key: Key,
     },

@@ -18,17 +18,17 @@ use setpoint_api::{Resource, Revision};
 
 use crate::lane::{Lane, LaneKey};
 use crate::record::Record;
-use crate::ring::{Compacted, Happening};
+use crate::ring::{Compacted, RingEvent};
 use crate::store::Shared;
 
 /// Selector over an object's labels and fields.
-pub trait Select: Send + Sync {
+pub trait RecordSelector: Send + Sync {
     /// `true` if the selector matches the object.
-    fn selects(&self, record: &Record) -> bool;
+    fn matches(&self, record: &Record) -> bool;
 }
 
-impl<F: Fn(&Record) -> bool + Send + Sync> Select for F {
-    fn selects(&self, record: &Record) -> bool {
+impl<F: Fn(&Record) -> bool + Send + Sync> RecordSelector for F {
+    fn matches(&self, record: &Record) -> bool {
         self(record)
     }
 }
@@ -44,33 +44,36 @@ pub struct Filter {
     /// Field and the value that objects must have.
     pub field: Option<(String, String)>,
     /// Selector that must match.
-    pub select: Option<Arc<dyn Select>>,
+    pub selector: Option<Arc<dyn RecordSelector>>,
 }
 
 impl Filter {
     /// `true` if an object passes the filter.
     #[must_use]
-    pub fn passes(&self, record: &Record) -> bool {
+    pub fn matches(&self, record: &Record) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| record.namespace() == Some(namespace))
             && self.name.as_deref().is_none_or(|name| record.name() == name)
-            && self.field.as_ref().is_none_or(|(field, value)| record.tags().field(field) == Some(value))
-            && self.select.as_ref().is_none_or(|select| select.selects(record))
+            && self
+                .field
+                .as_ref()
+                .is_none_or(|(field, value)| record.attributes().field(field) == Some(value))
+            && self.selector.as_ref().is_none_or(|selector| selector.matches(record))
     }
 
     /// Returns the event as seen through the filter, `None` if neither version passes.
-    fn event(&self, happening: &Happening) -> Option<Event> {
-        let was = happening.before.as_ref().is_some_and(|before| self.passes(before));
-        let is = !happening.after.is_tombstone() && self.passes(&happening.after);
-        let change = match (was, is) {
-            (false, true) => Change::Added,
-            (true, true) => Change::Modified,
-            (true, false) => Change::Deleted,
+    fn event(&self, event: &RingEvent) -> Option<Event> {
+        let matched = event.before.as_ref().is_some_and(|before| self.matches(before));
+        let matches = !event.after.is_tombstone() && self.matches(&event.after);
+        let event_type = match (matched, matches) {
+            (false, true) => EventType::Added,
+            (true, true) => EventType::Modified,
+            (true, false) => EventType::Deleted,
             (false, false) => return None,
         };
-        Some(Event { change, before: happening.before.clone(), after: happening.after.clone() })
+        Some(Event { event_type, before: event.before.clone(), after: event.after.clone() })
     }
 
-    fn lane(&self) -> LaneKey {
+    fn lane_key(&self) -> LaneKey {
         if let Some((field, value)) = &self.field {
             LaneKey::Field(field.as_str().into(), value.as_str().into())
         } else if let Some(name) = &self.name {
@@ -85,7 +88,7 @@ impl Filter {
 
 /// Kind of a change as seen through a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum EventType {
     /// The object was created, or began to pass the filter.
     Added,
     /// The object changed and passed the filter before and after.
@@ -98,7 +101,7 @@ pub enum Change {
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Kind of the change, through the cursor's filter.
-    pub change: Change,
+    pub event_type: EventType,
     /// Version before the change.
     pub before: Option<Record>,
     /// Version after the change, or the tombstone.
@@ -116,8 +119,10 @@ impl Event {
     /// filter, with the new revision.
     #[must_use]
     pub fn value(&self) -> Bytes {
-        match (&self.before, self.change) {
-            (Some(before), Change::Deleted) if !self.after.is_tombstone() => before.value_at(self.revision()),
+        match (&self.before, self.event_type) {
+            (Some(before), EventType::Deleted) if !self.after.is_tombstone() => {
+                before.value_at(self.revision())
+            }
             _ => self.after.value(),
         }
     }
@@ -128,7 +133,7 @@ pub struct Cursor {
     shared: Arc<Shared>,
     ring: usize,
     lane: Arc<Lane>,
-    lane_place: usize,
+    lane_slot: usize,
     filter: Filter,
     /// Sequence number of the next event to examine.
     next: u64,
@@ -145,13 +150,13 @@ impl Cursor {
     ) -> Result<Cursor, Compacted> {
         let mut published = shared.published.write();
         let position = after.unwrap_or_else(|| published.snapshot.revision());
-        let ring = published.rings.number(resource);
-        let found = published.rings.ring_mut(ring);
-        let next = found.seek(position)?;
-        let end = found.end();
-        let (lane, lane_place) = found.lanes.enter(filter.lane(), end);
+        let ring = published.rings.ring_id(resource);
+        let opened = published.rings.ring_mut(ring);
+        let next = opened.seek(position)?;
+        let end = opened.end();
+        let (lane, lane_slot) = opened.lanes.register(filter.lane_key(), end);
         drop(published);
-        Ok(Cursor { shared: Arc::clone(shared), ring, lane, lane_place, filter, next, position })
+        Ok(Cursor { shared: Arc::clone(shared), ring, lane, lane_slot, filter, next, position })
     }
 
     /// Revision up to which everything has been delivered, and thus the revision of a bookmark.
@@ -161,17 +166,17 @@ impl Cursor {
     }
 
     /// Sequence number of the next event to examine. Cursors of one resource with equal filters deliver the
-    /// same events from the same place.
+    /// same events from the same sequence number.
     #[must_use]
-    pub fn place(&self) -> u64 {
+    pub fn sequence(&self) -> u64 {
         self.next
     }
 
-    /// Moves to the place and position that another cursor of the same resource, with an equal filter, has
-    /// reached from this place. The caller has delivered the events between.
-    pub fn skip_to(&mut self, place: u64, position: Revision) {
-        debug_assert!(place >= self.next, "a cursor does not go back");
-        (self.next, self.position) = (place, self.position.max(position));
+    /// Moves to the sequence number and position that another cursor of the same resource, with an equal
+    /// filter, has reached from here. The caller has delivered the events between.
+    pub fn skip_to(&mut self, sequence: u64, position: Revision) {
+        debug_assert!(sequence >= self.next, "a cursor only moves forward");
+        (self.next, self.position) = (sequence, self.position.max(position));
     }
 
     /// Returns the next event, if there is one.
@@ -207,25 +212,25 @@ impl Cursor {
         let published = shared.published.read();
         let ring = published.rings.ring(self.ring);
         loop {
-            // Compaction may have dropped events between here and the next hit, so check before skipping
-            // them.
+            // Compaction may have dropped events between here and the next position of the lane, so check
+            // before skipping them.
             ring.get(self.next)?;
-            self.next = self.lane.next_hit(self.next, ring.end());
-            let Some(happening) = ring.get(self.next)? else {
+            self.next = self.lane.next_position(self.next, ring.end());
+            let Some(event) = ring.get(self.next)? else {
                 // Publishing takes the lock that is held here, so the next event finds the waker.
                 if let Some(waker) = waker {
-                    self.lane.wait(self.lane_place, waker);
+                    self.lane.wait(self.lane_slot, waker);
                 }
                 self.position = self.position.max(published.snapshot.revision());
                 return Ok(None);
             };
             self.next += 1;
             // A cursor may start after a future revision.
-            if happening.revision <= self.position {
+            if event.revision <= self.position {
                 continue;
             }
-            self.position = happening.revision;
-            if let Some(event) = self.filter.event(happening) {
+            self.position = event.revision;
+            if let Some(event) = self.filter.event(event) {
                 return Ok(Some(event));
             }
         }
@@ -235,6 +240,6 @@ impl Cursor {
 impl Drop for Cursor {
     fn drop(&mut self) {
         let mut published = self.shared.published.write();
-        published.rings.ring_mut(self.ring).lanes.leave(&self.lane, self.lane_place);
+        published.rings.ring_mut(self.ring).lanes.unregister(&self.lane, self.lane_slot);
     }
 }

@@ -22,22 +22,22 @@ use crate::pack::Samples;
 use crate::record::Record;
 
 /// Minimum bytes of a table whose objects are packed: several thousand pods.
-pub const TABLE_BYTES_MIN: u64 = 32 << 20;
+const TABLE_BYTES_MIN: u64 = 32 << 20;
 /// Time since its last commit after which an object is idle. Most pods reach their final status sooner.
-pub const IDLE_AGE: Duration = Duration::from_secs(2);
+const IDLE_AGE: Duration = Duration::from_secs(2);
 /// Minimum bytes written since the last run that make packing due.
 const WRITTEN_BYTES_MIN: u64 = 16 << 20;
 /// Fraction (one in this many) of all bytes that must be written to make packing due, because it visits
 /// every object of a large table.
-const WRITTEN_SHARE: u64 = 8;
+const WRITTEN_FRACTION: u64 = 8;
 /// Objects that are visited per snapshot: while a snapshot is held, writers copy the nodes that they change.
-const PAGE: usize = 1024;
+const PAGE_OBJECTS: usize = 1024;
 
 /// Schedule and samples of the packing of idle objects.
 #[derive(Debug, Default)]
 pub(crate) struct IdlePacker {
     /// Bytes written since the last run, by commits without an expiry.
-    written: AtomicU64,
+    written_bytes: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -50,18 +50,18 @@ struct State {
 
 impl IdlePacker {
     /// Returns a packer for a store that was opened with this state.
-    pub fn of(snapshot: &Snapshot) -> IdlePacker {
-        IdlePacker { written: AtomicU64::new(snapshot.bytes()), ..IdlePacker::default() }
+    pub fn from_snapshot(snapshot: &Snapshot) -> IdlePacker {
+        IdlePacker { written_bytes: AtomicU64::new(snapshot.bytes()), ..IdlePacker::default() }
     }
 
     /// Counts written bytes. Returns `true` if packing becomes due by them.
-    pub fn note_written(&self, bytes: u64, snapshot: &Snapshot) -> bool {
-        let before = self.written.fetch_add(bytes, Ordering::Relaxed);
+    pub fn record_written(&self, bytes: u64, snapshot: &Snapshot) -> bool {
+        let before = self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes < WRITTEN_BYTES_MIN {
             return false;
         }
-        let enough = enough_written(snapshot);
-        before < enough && before + bytes >= enough
+        let due = due_bytes(snapshot);
+        before < due && before + bytes >= due
     }
 
     /// Time at which packing is due regardless of the bytes written.
@@ -73,11 +73,11 @@ impl IdlePacker {
     pub fn run(&self, now: Time, snapshot: impl Fn() -> Snapshot) {
         let mut state = self.state.lock();
         let newest = snapshot();
-        let has_come_of_age = state.due_at.is_some_and(|at| at <= now);
-        if !has_come_of_age && self.written.load(Ordering::Relaxed) < enough_written(&newest) {
+        let is_rerun_due = state.due_at.is_some_and(|at| at <= now);
+        if !is_rerun_due && self.written_bytes.load(Ordering::Relaxed) < due_bytes(&newest) {
             return;
         }
-        self.written.store(0, Ordering::Relaxed);
+        self.written_bytes.store(0, Ordering::Relaxed);
         let is_large = |(_, table): &(&Resource, &Table)| table.bytes() >= TABLE_BYTES_MIN;
         let large: Vec<Resource> = newest.tables().filter(is_large).map(|(name, _)| name.clone()).collect();
         drop(newest);
@@ -89,12 +89,12 @@ impl IdlePacker {
         }
         // Clusters with node heartbeats always have young objects; one more run is enough for the objects of
         // a burst.
-        state.due_at = (has_younger && !has_come_of_age).then(|| now.after(IDLE_AGE));
+        state.due_at = (has_younger && !is_rerun_due).then(|| now.after(IDLE_AGE));
     }
 }
 
-fn enough_written(snapshot: &Snapshot) -> u64 {
-    WRITTEN_BYTES_MIN.max(snapshot.bytes() / WRITTEN_SHARE)
+fn due_bytes(snapshot: &Snapshot) -> u64 {
+    WRITTEN_BYTES_MIN.max(snapshot.bytes() / WRITTEN_FRACTION)
 }
 
 /// Packs the objects that were committed at or before `before`. Returns `true` if there are younger ones.
@@ -109,7 +109,7 @@ fn pack_table(
     loop {
         let newest = snapshot();
         let Some(table) = newest.table(resource) else { return has_younger };
-        let page = table.range("", after.as_ref().map(Record::path)).take(PAGE);
+        let page = table.range("", after.as_ref().map(Record::path)).take(PAGE_OBJECTS);
         let (mut last, mut idle) = (None, Vec::new());
         for record in page {
             last = Some(record);

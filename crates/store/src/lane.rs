@@ -3,7 +3,22 @@
 //! A cursor waits in one lane of its resource: all events, or those of one namespace, one name, or one value
 //! of one field. A lane exists while it has cursors. It records the ring positions of its events, so that a
 //! cursor that wakes up skips all others. All cursors of the lane share the positions, of which there are at
-//! most as many as events in the ring.
+//! most as many as events in the ring. For example, with these events in the ring of pods:
+//!
+//! ```text
+//! sequence         40         41         42         43         44
+//! revision         107        109        110        115        121
+//! pod              shop/web   shop/db    blog/web   shop/web   blog/db
+//!
+//! lane of namespace shop:     40  41  43
+//! lane of name web:           40  42  43
+//! ```
+//!
+//! A cursor in the lane of `shop` whose next sequence number is 42 continues at 43 and delivers revision 115.
+//! Its next position is then the end of the ring, 45, so it registers its waker; its bookmark is the current
+//! revision, 121 or later. A new event in `blog` does not wake it. When event 40 is evicted, the floor of the
+//! ring becomes 107: a cursor that had yet to examine it fails with `Compacted`, and a watch after revision
+//! 107 starts at sequence number 41.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +27,7 @@ use std::task::Waker;
 use parking_lot::Mutex;
 
 use crate::record::Record;
-use crate::ring::Happening;
+use crate::ring::RingEvent;
 
 /// Events that a lane carries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,77 +47,81 @@ pub(crate) struct Lane {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Sequence number from which on `hits` is complete.
-    since: u64,
+    /// Sequence number from which on `positions` is complete.
+    complete_from: u64,
     /// Sequence numbers of the lane's events; unused in the lane of all events.
-    hits: VecDeque<u64>,
+    positions: VecDeque<u64>,
     /// Slot per cursor, with its waker while it waits.
-    places: Vec<Option<Waker>>,
+    slots: Vec<Option<Waker>>,
     free: Vec<usize>,
     /// `true` if the lane is already in the list of lanes to wake.
-    touched: bool,
+    is_waking: bool,
 }
 
 impl Lane {
     /// Returns the first event at or after `sequence` that may belong to this lane; `end` if there is none.
-    pub fn next_hit(&self, sequence: u64, end: u64) -> u64 {
+    pub fn next_position(&self, sequence: u64, end: u64) -> u64 {
         if self.key == LaneKey::All {
             return sequence;
         }
         let inner = self.inner.lock();
-        if sequence < inner.since {
+        if sequence < inner.complete_from {
             return sequence;
         }
-        inner.hits.get(inner.hits.partition_point(|hit| *hit < sequence)).copied().unwrap_or(end)
+        inner
+            .positions
+            .get(inner.positions.partition_point(|position| *position < sequence))
+            .copied()
+            .unwrap_or(end)
     }
 
     /// Registers a waker in a cursor's slot.
-    pub fn wait(&self, place: usize, waker: &Waker) {
-        let slot = &mut self.inner.lock().places[place];
-        if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *slot = Some(waker.clone());
+    pub fn wait(&self, slot: usize, waker: &Waker) {
+        let registered = &mut self.inner.lock().slots[slot];
+        if !registered.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *registered = Some(waker.clone());
         }
     }
 
     /// Takes all wakers.
-    pub fn take_wakers(&self, into: &mut Vec<Waker>) {
+    pub fn take_wakers(&self, wakers: &mut Vec<Waker>) {
         let mut inner = self.inner.lock();
-        inner.touched = false;
-        into.extend(inner.places.iter_mut().filter_map(Option::take));
+        inner.is_waking = false;
+        wakers.extend(inner.slots.iter_mut().filter_map(Option::take));
     }
 
-    fn enter(&self) -> usize {
+    fn register(&self) -> usize {
         let mut inner = self.inner.lock();
         match inner.free.pop() {
-            Some(place) => place,
+            Some(slot) => slot,
             None => {
-                inner.places.push(None);
-                inner.places.len() - 1
+                inner.slots.push(None);
+                inner.slots.len() - 1
             }
         }
     }
 
     /// Frees a slot. Returns `true` if it was the last one.
-    fn leave(&self, place: usize) -> bool {
+    fn unregister(&self, slot: usize) -> bool {
         let mut inner = self.inner.lock();
-        inner.places[place] = None;
-        inner.free.push(place);
-        inner.free.len() == inner.places.len()
+        inner.slots[slot] = None;
+        inner.free.push(slot);
+        inner.free.len() == inner.slots.len()
     }
 
-    /// Records an event, and adds the lane to `woken`. `first` is the oldest event of the ring.
-    fn touch(self: &Arc<Lane>, sequence: u64, first: u64, woken: &mut Vec<Arc<Lane>>) {
+    /// Records an event, and adds the lane to `lanes_to_wake`. `first` is the oldest event of the ring.
+    fn record_event(self: &Arc<Lane>, sequence: u64, first: u64, lanes_to_wake: &mut Vec<Arc<Lane>>) {
         let mut inner = self.inner.lock();
         if self.key != LaneKey::All {
-            while inner.hits.front().is_some_and(|hit| *hit < first) {
-                inner.hits.pop_front();
+            while inner.positions.front().is_some_and(|position| *position < first) {
+                inner.positions.pop_front();
             }
-            if inner.hits.back() != Some(&sequence) {
-                inner.hits.push_back(sequence);
+            if inner.positions.back() != Some(&sequence) {
+                inner.positions.push_back(sequence);
             }
         }
-        if !std::mem::replace(&mut inner.touched, true) {
-            woken.push(Arc::clone(self));
+        if !std::mem::replace(&mut inner.is_waking, true) {
+            lanes_to_wake.push(Arc::clone(self));
         }
     }
 }
@@ -119,25 +138,25 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// Takes a slot in a lane, which is created if necessary. `end` is the sequence number of the next
     /// event.
-    pub fn enter(&mut self, key: LaneKey, end: u64) -> (Arc<Lane>, usize) {
-        let make = || {
-            let inner = Mutex::new(Inner { since: end, ..Inner::default() });
+    pub fn register(&mut self, key: LaneKey, end: u64) -> (Arc<Lane>, usize) {
+        let new_lane = || {
+            let inner = Mutex::new(Inner { complete_from: end, ..Inner::default() });
             Arc::new(Lane { key: key.clone(), inner })
         };
         let lane = match key.clone() {
-            LaneKey::All => self.all.get_or_insert_with(make),
-            LaneKey::Namespace(namespace) => self.namespaces.entry(namespace).or_insert_with(make),
-            LaneKey::Name(name) => self.names.entry(name).or_insert_with(make),
+            LaneKey::All => self.all.get_or_insert_with(new_lane),
+            LaneKey::Namespace(namespace) => self.namespaces.entry(namespace).or_insert_with(new_lane),
+            LaneKey::Name(name) => self.names.entry(name).or_insert_with(new_lane),
             LaneKey::Field(field, value) => {
-                self.fields.entry(field).or_default().entry(value).or_insert_with(make)
+                self.fields.entry(field).or_default().entry(value).or_insert_with(new_lane)
             }
         };
-        (Arc::clone(lane), lane.enter())
+        (Arc::clone(lane), lane.register())
     }
 
     /// Frees a slot. The lane is removed with its last cursor.
-    pub fn leave(&mut self, lane: &Lane, place: usize) {
-        if !lane.leave(place) {
+    pub fn unregister(&mut self, lane: &Lane, slot: usize) {
+        if !lane.unregister(slot) {
             return;
         }
         match &lane.key {
@@ -156,30 +175,36 @@ impl Lanes {
     }
 
     /// Records an event in every lane that it concerns.
-    pub fn touch(&self, event: &Happening, sequence: u64, first: u64, woken: &mut Vec<Arc<Lane>>) {
-        let mut tell = |lane: Option<&Arc<Lane>>| {
+    pub fn record_event(
+        &self,
+        event: &RingEvent,
+        sequence: u64,
+        first: u64,
+        lanes_to_wake: &mut Vec<Arc<Lane>>,
+    ) {
+        let mut record = |lane: Option<&Arc<Lane>>| {
             if let Some(lane) = lane {
-                lane.touch(sequence, first, woken);
+                lane.record_event(sequence, first, lanes_to_wake);
             }
         };
-        tell(self.all.as_ref());
+        record(self.all.as_ref());
         if !self.namespaces.is_empty() {
-            tell(event.after.namespace().and_then(|namespace| self.namespaces.get(namespace)));
+            record(event.after.namespace().and_then(|namespace| self.namespaces.get(namespace)));
         }
         if !self.names.is_empty() {
-            tell(self.names.get(event.after.name()));
+            record(self.names.get(event.after.name()));
         }
         if self.fields.is_empty() {
             return;
         }
-        let before = event.before.as_ref().map(Record::tags);
-        let after = Some(&event.after).filter(|after| !after.is_tombstone()).map(Record::tags);
+        let before = event.before.as_ref().map(Record::attributes);
+        let after = Some(&event.after).filter(|after| !after.is_tombstone()).map(Record::attributes);
         for (field, values) in &self.fields {
-            let old = before.as_ref().and_then(|tags| tags.field(field));
-            let new = after.as_ref().and_then(|tags| tags.field(field));
-            tell(old.and_then(|value| values.get(value)));
+            let old = before.as_ref().and_then(|attributes| attributes.field(field));
+            let new = after.as_ref().and_then(|attributes| attributes.field(field));
+            record(old.and_then(|value| values.get(value)));
             if new != old {
-                tell(new.and_then(|value| values.get(value)));
+                record(new.and_then(|value| values.get(value)));
             }
         }
     }

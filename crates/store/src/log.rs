@@ -6,7 +6,7 @@
 //! decides by compare-and-swap and returns the revision. Therefore no caller chooses a revision, and a log
 //! can be *shared*: then commits of other writers reach the mirror through [`Log::tail`].
 
-mod decide;
+mod admission;
 pub mod disk;
 mod memory;
 mod wire;
@@ -14,16 +14,16 @@ mod wire;
 use setpoint_api::{Key, Revision, Time};
 use thiserror::Error;
 
-pub use decide::decide;
+pub use admission::decide;
 pub use disk::DiskLog;
 pub use memory::MemoryLog;
 pub use wire::{Interner, decode_commit, encode_commit, encode_record};
 
-use crate::commit::{Commit, Proposal, Refusal};
+use crate::commit::{Commit, Proposal, RejectReason};
 use crate::mirror::Snapshot;
 
 /// Decision of the log about a proposal.
-pub type Verdict = Result<Revision, Refusal>;
+pub type Verdict = Result<Revision, RejectReason>;
 
 /// Durable, ordered sequence of commits.
 pub trait Log: Send {
@@ -34,9 +34,13 @@ pub trait Log: Send {
     /// Decides the proposals in order and makes the admitted ones durable with one sync. The proposals of a
     /// chain ([`Proposal::after`]) are adjacent and in order, and are admitted and durable together.
     ///
-    /// `heads` is the state after the last commit. A log with one writer decides by it, a shared log by its
+    /// `current` is the state after the last commit. A log with one writer decides by it, a shared log by its
     /// own state. After an error the outcome of the batch is unknown: the process must exit and recover.
-    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError>;
+    fn append(
+        &mut self,
+        batch: &[Proposal],
+        current: &dyn CurrentRevisions,
+    ) -> Result<Vec<Verdict>, LogError>;
 
     /// `true` if other processes append to the same log. Then commits are only taken from [`Log::tail`].
     fn is_shared(&self) -> bool {
@@ -55,20 +59,24 @@ pub trait Log: Send {
     /// copy.
     fn published(&mut self, _snapshot: &Snapshot) {}
 
-    /// `true` if [`Log::chore`] would return a task. Called after every batch.
-    fn has_chore(&self) -> bool {
+    /// `true` if [`Log::maintenance_task`] would return a task. Called after every batch.
+    fn needs_maintenance(&self) -> bool {
         false
     }
 
     /// Returns the maintenance task that is due, to be run beside the writer: preallocation or compaction.
-    fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError>;
+    fn maintenance_task(
+        &mut self,
+        snapshot: &Snapshot,
+        now: Time,
+    ) -> Result<Option<Box<dyn MaintenanceTask>>, LogError>;
 
     /// Returns the task that folds everything up to `snapshot`, the current state, into a base, also if it
     /// is not due.
-    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError>;
+    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn MaintenanceTask>, LogError>;
 
     /// Records how far the log is durable, before an orderly exit.
-    fn note_end(&mut self) {}
+    fn record_durable_end(&mut self) {}
 
     /// Returns the sizes of the log.
     fn stat(&self) -> LogStat;
@@ -110,19 +118,19 @@ pub fn rebuild(reader: &mut dyn LogReader, until: Revision) -> Result<Snapshot, 
 }
 
 /// Maintenance task that can run concurrently with the writer.
-pub trait Chore: Send {
+pub trait MaintenanceTask: Send {
     /// Runs the task.
     fn run(self: Box<Self>) -> Result<(), LogError>;
 }
 
 /// Lookup of the current revision of a key.
-pub trait Heads {
+pub trait CurrentRevisions {
     /// Returns the revision of the key's last put; `None` if the key does not exist.
-    fn head(&self, key: &Key) -> Option<Revision>;
+    fn current_revision(&self, key: &Key) -> Option<Revision>;
 }
 
-impl Heads for Snapshot {
-    fn head(&self, key: &Key) -> Option<Revision> {
+impl CurrentRevisions for Snapshot {
+    fn current_revision(&self, key: &Key) -> Option<Revision> {
         self.get(key).map(crate::record::Record::revision)
     }
 }
@@ -159,23 +167,23 @@ pub enum LogError {
         source: std::io::Error,
     },
     /// Written data is damaged or missing.
-    #[error("{file} is corrupt at byte {position}: {what}")]
+    #[error("{file} is corrupt at byte {position}: {detail}")]
     Corrupt {
         /// Name of the file.
         file: String,
         /// Byte offset of the damage.
         position: u64,
         /// Description of the damage.
-        what: String,
+        detail: String,
     },
     /// All segments and checkpoints are missing.
     #[error(
-        "no segment-* or checkpoint-* file is left, but {leftover} is, so there was a store: restore the files from a \
-         backup, or remove the data directory to start with an empty one"
+        "the data directory has {remaining_file} but no segment-* or checkpoint-* file, so a store has been \
+         lost: restore the files from a backup, or remove the data directory to start with an empty one"
     )]
     Lost {
         /// Remaining file that proves that there was a log.
-        leftover: String,
+        remaining_file: String,
     },
     /// The file was written by a newer program.
     #[error("{file} has format {found}, this program reads formats up to {known}: use a newer setpoint")]

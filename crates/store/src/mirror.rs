@@ -23,7 +23,7 @@ impl Snapshot {
     /// Returns the snapshot at `revision` with these objects, each given as the commit that put it; an
     /// import starts from it. `None` if a commit is not a single put, or is newer than `revision`.
     #[must_use]
-    pub fn of_objects(revision: Revision, objects: impl IntoIterator<Item = Commit>) -> Option<Snapshot> {
+    pub fn from_objects(revision: Revision, objects: impl IntoIterator<Item = Commit>) -> Option<Snapshot> {
         let mut snapshot = Snapshot { revision, ..Snapshot::default() };
         objects.into_iter().all(|commit| snapshot.restore(&commit)).then_some(snapshot)
     }
@@ -72,8 +72,8 @@ impl Snapshot {
     /// Objects that expire at or before `now`, per resource in order of expiry.
     pub(crate) fn expired(&self, now: Time) -> impl Iterator<Item = (&Resource, &Record)> {
         self.tables.iter().flat_map(move |(resource, table)| {
-            let due = table.expiring.iter().take_while(move |(at, _)| *at <= now);
-            due.map(move |(_, record)| (resource, record))
+            let expired = table.expiring.iter().take_while(move |(at, _)| *at <= now);
+            expired.map(move |(_, record)| (resource, record))
         })
     }
 
@@ -210,7 +210,7 @@ impl Table {
 
     fn insert(&mut self, record: Record) {
         let replaced = self.objects.insert(record.clone());
-        self.forget(replaced);
+        self.subtract(replaced);
         self.bytes += record.data_bytes() as u64;
         if let Some(at) = record.expires() {
             self.expiring.insert((at, record));
@@ -219,11 +219,11 @@ impl Table {
 
     fn remove(&mut self, path: &str) {
         let removed = self.objects.remove(path.as_bytes());
-        self.forget(removed);
+        self.subtract(removed);
     }
 
-    fn forget(&mut self, gone: Option<Record>) {
-        let Some(record) = gone else { return };
+    fn subtract(&mut self, removed: Option<Record>) {
+        let Some(record) = removed else { return };
         self.bytes -= record.data_bytes() as u64;
         if let Some(at) = record.expires() {
             self.expiring.remove(&(at, record));
@@ -243,7 +243,7 @@ fn successor(prefix: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::commit::Write;
-    use crate::{Draft, Expect, Proposal};
+    use crate::{Draft, Precondition, Proposal};
 
     fn table(paths: &[&str]) -> Table {
         let resource = Resource::new("things").unwrap();
@@ -251,7 +251,7 @@ mod tests {
         for path in paths {
             let key = Key::from_path(&resource, path).unwrap();
             let proposal = Proposal::new(crate::Cause::default(), Time::EPOCH);
-            let proposal = proposal.put(key, Expect::Any, Draft::new("{}"));
+            let proposal = proposal.put(key, Precondition::Any, Draft::new("{}"));
             let writes: Vec<&Write> = proposal.writes().collect();
             table.insert(Record::apply(writes[0], Revision(1), Time::EPOCH, None));
         }
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(paths("b/", Some("b/x")), ["b/y", "b/z"]);
         assert_eq!(paths("b/", Some("a/x")), ["b/x", "b/y", "b/z"], "before the prefix is its start");
         assert!(paths("b/", Some("b/z")).is_empty());
-        assert!(paths("b/", Some("c/x")).is_empty(), "behind the end there is nothing");
+        assert!(paths("b/", Some("c/x")).is_empty(), "a start behind the prefix is empty");
         assert_eq!(paths("", Some("b/z")), ["c/x"]);
     }
 }

@@ -73,7 +73,7 @@ mod tests {
     use setpoint_api::{Key, Resource};
 
     use super::*;
-    use crate::{Cause, Draft, Expect, Proposal, ReadError, Retention, Store};
+    use crate::{Cause, Draft, Precondition, Proposal, ReadError, Retention, Store};
 
     fn at(revision: u64) -> Snapshot {
         let mut snapshot = Snapshot::default();
@@ -117,14 +117,14 @@ mod tests {
         let key = Key::from_path(&Resource::new("pods").unwrap(), "a/x").unwrap();
         let put = |value: &str| {
             let proposal = Proposal::new(Cause::default(), Time(1));
-            store.commit(proposal.put(key.clone(), Expect::Any, Draft::new(value.to_owned()))).unwrap();
+            store.commit(proposal.put(key.clone(), Precondition::Any, Draft::new(value.to_owned()))).unwrap();
         };
         put("1");
         put("2");
         store.pin(&store.snapshot(), Time(1));
         (0..10).for_each(|_| put("3"));
         let value = |revision| {
-            let snapshot = store.at(Revision(revision))?;
+            let snapshot = store.snapshot_at(Revision(revision))?;
             Ok::<_, ReadError>(snapshot.get(&key).unwrap().value())
         };
         assert_eq!(value(1).unwrap(), "1", "rebuilt from the log");

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! <labels><fields><cause>{"kind":…,"resourceVersion":"17",…}
-//!                                                    ^^ hole, filled when the commit is applied
+//!                                                    ^^ revision, inserted when the commit is applied
 //! ```
 //!
 //! Labels, fields and the cause are decoded from the envelope on demand, which for most records is never. A
@@ -29,13 +29,13 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use setpoint_api::{Key, Resource, Revision, Time};
 
-pub use self::envelope::{Envelope, Listed, Pairs, Tags};
+pub use self::envelope::{Attributes, EncodedPairs, Envelope, Pairs};
 use crate::commit::{Body, Cause, Write};
 use crate::pack::{Packed, Samples};
 
 /// Memory of a record beside its bytes: the header, the reference count, and its part of the tree. Included
 /// in budgets.
-pub const RECORD_OVERHEAD_BYTES: usize = 160;
+const RECORD_OVERHEAD_BYTES: usize = 160;
 
 /// One version of one object. Cloning costs a pointer.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ struct Inner {
     time: Time,
     expires: Option<Time>,
     /// Offset of the revision's digits in the value.
-    hole: u32,
+    revision_offset: u32,
     /// End of the envelope, and start of the value.
     envelope_end: u32,
     value_end: u32,
@@ -55,7 +55,7 @@ struct Inner {
     digits: u8,
     tombstone: bool,
     /// `true` if packing has been tried since the record became idle.
-    tried: AtomicBool,
+    pack_tried: AtomicBool,
     data: Mutex<Data>,
 }
 
@@ -63,8 +63,8 @@ struct Inner {
 enum Data {
     Plain {
         bytes: Bytes,
-        /// Value in the second encoding, once it has been requested.
-        second: Option<Box<Bytes>>,
+        /// Value in another encoding, once it has been requested.
+        cached: Option<Box<Bytes>>,
     },
     Packed(Packed),
 }
@@ -76,26 +76,26 @@ impl Record {
             (Some(body), _) => Record::put(write, body, revision, time, before),
             (None, Some(before)) => Record::tombstone(write, before, revision, time),
             (None, None) => {
-                let nothing = Body { bytes: Bytes::new(), hole: None, expires: None };
-                let record = Record::put(write, &nothing, revision, time, None);
+                let empty = Body { bytes: Bytes::new(), revision_offset: None, expires: None };
+                let record = Record::put(write, &empty, revision, time, None);
                 Record::tombstone(write, &record, revision, time)
             }
         }
     }
 
     fn put(write: &Write, body: &Body, revision: Revision, time: Time, before: Option<&Record>) -> Record {
-        let split = body.hole.map_or(body.bytes.len(), |hole| hole as usize);
+        let split = body.revision_offset.map_or(body.bytes.len(), |revision_offset| revision_offset as usize);
         let (head, tail) = body.bytes.split_at(split);
-        let hole = body.hole;
+        let revision_offset = body.revision_offset;
         Record(Arc::new(Inner {
             expires: body.expires,
-            ..Inner::assemble(write, before, (head, hole, tail), revision, time)
+            ..Inner::assemble(write, before, (head, revision_offset, tail), revision, time)
         }))
     }
 
     fn tombstone(write: &Write, before: &Record, revision: Revision, time: Time) -> Record {
         let value = before.value();
-        let parts = before.around_hole(&value);
+        let parts = before.split_at_revision(&value);
         Record(Arc::new(Inner {
             tombstone: true,
             ..Inner::assemble(write, Some(before), parts, revision, time)
@@ -111,12 +111,12 @@ impl Record {
 
     /// `true` if it was committed at or before `before`, is not packed, and packing it has not been tried.
     pub(crate) fn can_be_packed(&self, before: Time) -> bool {
-        self.0.time <= before && !self.0.tried.load(atomic::Ordering::Relaxed)
+        self.0.time <= before && !self.0.pack_tried.load(atomic::Ordering::Relaxed)
     }
 
     /// Packs an idle record. Tried only once: a record that packs badly stays unpacked.
     pub(crate) fn pack_idle(&self, samples: &mut Samples) {
-        if !self.0.tried.swap(true, atomic::Ordering::Relaxed) {
+        if !self.0.pack_tried.swap(true, atomic::Ordering::Relaxed) {
             self.pack_with(samples);
         }
     }
@@ -199,17 +199,17 @@ impl Record {
         Bytes::from(data).slice(path.len() + range.start..path.len() + range.end)
     }
 
-    /// Returns the value in the second encoding. `make` converts it at the first request; the result is kept
-    /// until the record is packed.
-    pub fn in_second_form(&self, make: impl FnOnce(&[u8]) -> Vec<u8>) -> Bytes {
-        if let Data::Plain { second: Some(second), .. } = &*self.0.data.lock() {
-            return Bytes::clone(second);
+    /// Returns the value in another encoding (protobuf). `encode` converts it at the first request; the result
+    /// is kept until the record is packed.
+    pub fn cached_encoding(&self, encode: impl FnOnce(&[u8]) -> Vec<u8>) -> Bytes {
+        if let Data::Plain { cached: Some(cached), .. } = &*self.0.data.lock() {
+            return Bytes::clone(cached);
         }
-        let made = Bytes::from(make(&self.value()));
-        if let Data::Plain { second, .. } = &mut *self.0.data.lock() {
-            *second = Some(Box::new(made.clone()));
+        let encoded = Bytes::from(encode(&self.value()));
+        if let Data::Plain { cached, .. } = &mut *self.0.data.lock() {
+            *cached = Some(Box::new(encoded.clone()));
         }
-        made
+        encoded
     }
 
     /// Returns the value as if `revision` had put it, for watches whose selector the object no longer
@@ -220,7 +220,7 @@ impl Record {
             return self.value();
         }
         let value = self.value();
-        let (head, _, tail) = self.around_hole(&value);
+        let (head, _, tail) = self.split_at_revision(&value);
         Bytes::from([head, Digits::of(revision).as_bytes(), tail].concat())
     }
 
@@ -228,19 +228,19 @@ impl Record {
     #[must_use]
     pub fn body(&self) -> Body {
         let value = self.value();
-        let (head, hole, tail) = self.around_hole(&value);
-        let bytes = if hole.is_some() { Bytes::from([head, tail].concat()) } else { value };
-        Body { bytes, hole, expires: self.0.expires }
+        let (head, revision_offset, tail) = self.split_at_revision(&value);
+        let bytes = if revision_offset.is_some() { Bytes::from([head, tail].concat()) } else { value };
+        Body { bytes, revision_offset, expires: self.0.expires }
     }
 
     /// Splits `value`, the record's own, into the part before the revision's digits, their offset, and the
     /// part after them.
-    pub(crate) fn around_hole<'v>(&self, value: &'v [u8]) -> (&'v [u8], Option<u32>, &'v [u8]) {
-        let (at, digits) = (self.0.hole as usize, usize::from(self.0.digits));
+    pub(crate) fn split_at_revision<'v>(&self, value: &'v [u8]) -> (&'v [u8], Option<u32>, &'v [u8]) {
+        let (at, digits) = (self.0.revision_offset as usize, usize::from(self.0.digits));
         if digits == 0 {
             return (value, None, &[]);
         }
-        (&value[..at], Some(self.0.hole), &value[at + digits..])
+        (&value[..at], Some(self.0.revision_offset), &value[at + digits..])
     }
 
     /// Path: `namespace/name`, or `name`.
@@ -275,9 +275,9 @@ impl Record {
 
     /// Returns labels, fields and cause.
     #[must_use]
-    pub fn tags(&self) -> Tags {
+    pub fn attributes(&self) -> Attributes {
         let end = self.0.envelope_end as usize;
-        Tags(match &*self.0.data.lock() {
+        Attributes(match &*self.0.data.lock() {
             Data::Plain { bytes, .. } => bytes.slice(..end),
             Data::Packed(packed) => self.unpack(packed, 0..end),
         })
@@ -286,13 +286,13 @@ impl Record {
     /// Returns the cause of the put or delete.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        self.tags().cause()
+        self.attributes().cause()
     }
 
     /// Returns labels, fields and cause, encoded.
     #[must_use]
     pub fn envelope(&self) -> Envelope {
-        Envelope(self.tags().0)
+        Envelope(self.attributes().0)
     }
 
     /// Current memory of the record in bytes.
@@ -317,12 +317,12 @@ impl Inner {
     fn assemble(
         write: &Write,
         before: Option<&Record>,
-        (head, hole, tail): (&[u8], Option<u32>, &[u8]),
+        (head, revision_offset, tail): (&[u8], Option<u32>, &[u8]),
         revision: Revision,
         time: Time,
     ) -> Inner {
         let mut digits = Digits::of(revision);
-        if hole.is_none() {
+        if revision_offset.is_none() {
             digits.length = 0;
         }
         let parts = [write.envelope.bytes(), head, digits.as_bytes(), tail];
@@ -332,13 +332,13 @@ impl Inner {
             revision,
             time,
             expires: None,
-            hole: hole.unwrap_or_default(),
+            revision_offset: revision_offset.unwrap_or_default(),
             envelope_end: offset(parts[0].len()),
             value_end: offset(data.len()),
             digits: digits.length,
             tombstone: false,
-            tried: AtomicBool::new(false),
-            data: Mutex::new(Data::Plain { bytes: Bytes::from(data), second: None }),
+            pack_tried: AtomicBool::new(false),
+            data: Mutex::new(Data::Plain { bytes: Bytes::from(data), cached: None }),
         }
     }
 }
@@ -376,8 +376,8 @@ impl Borrow<[u8]> for Record {
 
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = if self.is_tombstone() { " deleted" } else { "" };
-        write!(f, "{}@{}{mark}", self.path(), self.revision())
+        let suffix = if self.is_tombstone() { " deleted" } else { "" };
+        write!(f, "{}@{}{suffix}", self.path(), self.revision())
     }
 }
 
@@ -408,33 +408,33 @@ impl Digits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit::{Draft, Expect, Proposal};
+    use crate::commit::{Draft, Precondition, Proposal};
 
-    fn write(value: &'static str, hole: Option<u32>) -> Write {
+    fn write(value: &'static str, revision_offset: Option<u32>) -> Write {
         let key = Key::from_path(&Resource::new("pods").unwrap(), "shop/web").unwrap();
         let cause = Cause { user: "ann".into(), paths: vec!["spec".into()], ..Cause::default() };
-        let draft = hole.map_or(Draft::new(value), |at| Draft::with_hole(value, at));
+        let draft = revision_offset.map_or(Draft::new(value), |at| Draft::with_revision_at(value, at));
         let draft = draft.labels([("app", "web"), ("tier", "front")]).fields([("spec.nodeName", "n1")]);
-        let mut proposal = Proposal::new(cause, Time(7)).put(key, Expect::Any, draft);
+        let mut proposal = Proposal::new(cause, Time(7)).put(key, Precondition::Any, draft);
         proposal.changes.remove(0).write
     }
 
     #[test]
-    fn hole_is_filled_with_the_revision() {
+    fn revision_is_inserted_at_its_offset() {
         let record = Record::apply(&write(r#"{"rv":""}"#, Some(7)), Revision(120), Time(7), None);
         assert_eq!(record.value(), &br#"{"rv":"120"}"#[..]);
         assert_eq!(&record.value_at(Revision(7))[..], br#"{"rv":"7"}"#);
         assert_eq!(&record.body().bytes[..], br#"{"rv":""}"#);
-        assert_eq!(record.body().hole, Some(7));
+        assert_eq!(record.body().revision_offset, Some(7));
     }
 
     #[test]
     fn envelope_is_decoded_in_place() {
         let record = Record::apply(&write("x", None), Revision(3), Time(7), None);
         assert_eq!((record.path(), record.namespace(), record.name()), ("shop/web", Some("shop"), "web"));
-        let tags = record.tags();
-        assert_eq!((tags.label("tier"), tags.label("none")), (Some("front"), None));
-        assert_eq!(tags.field("spec.nodeName"), Some("n1"));
+        let attributes = record.attributes();
+        assert_eq!((attributes.label("tier"), attributes.label("none")), (Some("front"), None));
+        assert_eq!(attributes.field("spec.nodeName"), Some("n1"));
         assert_eq!((record.cause().user.as_str(), record.cause().paths.len()), ("ann", 1));
         assert_eq!(Envelope::decode(record.envelope().bytes()), Ok(record.envelope()));
         assert_eq!(Envelope::decode(&[]), Err(crate::codec::DecodeError::Short));
@@ -462,15 +462,15 @@ mod tests {
             assert_eq!(record.plain_value(0).is_none(), is_packed);
             assert_eq!(record.bytes() < plain.bytes(), is_packed);
             assert_eq!(record.value(), plain.value());
-            assert_eq!(record.in_second_form(<[u8]>::to_vec), plain.value());
+            assert_eq!(record.cached_encoding(<[u8]>::to_vec), plain.value());
             assert_eq!((record.path(), record.envelope()), (plain.path(), plain.envelope()));
             assert_eq!((record.cause(), record.body()), (plain.cause(), plain.body()));
-            assert_eq!(record.tags().field("spec.nodeName"), Some("n1"));
+            assert_eq!(record.attributes().field("spec.nodeName"), Some("n1"));
             assert_eq!(record.value_at(Revision(9)), plain.value_at(Revision(9)));
             assert_eq!(record.data_bytes(), plain.data_bytes());
             let delete = Write { body: None, ..write };
-            let gone = Record::apply(&delete, Revision(1235), Time(8), Some(&record));
-            assert_eq!(gone.value(), plain.value_at(Revision(1235)));
+            let tombstone = Record::apply(&delete, Revision(1235), Time(8), Some(&record));
+            assert_eq!(tombstone.value(), plain.value_at(Revision(1235)));
         }
     }
 
@@ -478,12 +478,12 @@ mod tests {
         #[test]
         fn packed_idle_records_read_the_same(
             values in proptest::collection::vec("(abc|[a-z]{0,3}|\\{\"x\":\"){0,80}", 1..12),
-            hole in proptest::prelude::any::<bool>(),
+            revision_offset in proptest::prelude::any::<bool>(),
         ) {
             let mut samples = Samples::default();
             for value in values {
                 let mut write = write("", None);
-                write.body.as_mut().unwrap().hole = hole.then_some(value.len() as u32 / 2);
+                write.body.as_mut().unwrap().revision_offset = revision_offset.then_some(value.len() as u32 / 2);
                 write.body.as_mut().unwrap().bytes = Bytes::from(value);
                 let [plain, record] = [0; 2].map(|_| Record::apply(&write, Revision(77), Time(7), None));
                 record.pack_idle(&mut samples);

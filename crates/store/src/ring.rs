@@ -5,7 +5,7 @@
 //! snapshot to an earlier revision.
 //!
 //! Events are evicted oldest first, when they exceed the budget of bytes or age. A ring's `floor` is the
-//! last revision that it no longer covers.
+//! revision of the last evicted event. See `lane.rs` for an example.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Compacted {
 
 /// Effect of one write on one key.
 #[derive(Clone, Debug)]
-pub(crate) struct Happening {
+pub(crate) struct RingEvent {
     pub before: Option<Record>,
     pub after: Record,
     /// Copy of the revision, so that a search follows no pointers.
@@ -43,7 +43,7 @@ pub(crate) struct Happening {
 #[derive(Debug)]
 pub(crate) struct Ring {
     resource: Resource,
-    events: VecDeque<Happening>,
+    events: VecDeque<RingEvent>,
     /// Sequence number of the first event in `events`.
     first: u64,
     floor: Revision,
@@ -67,14 +67,14 @@ impl Ring {
     }
 
     /// Returns the event with a sequence number; `None` if it is in the future.
-    pub fn get(&self, sequence: u64) -> Result<Option<&Happening>, Compacted> {
+    pub fn get(&self, sequence: u64) -> Result<Option<&RingEvent>, Compacted> {
         match sequence.checked_sub(self.first) {
             Some(index) => Ok(self.events.get(usize::try_from(index).unwrap_or(usize::MAX))),
             None => Err(Compacted { floor: self.floor }),
         }
     }
 
-    fn newer_than(&self, revision: Revision) -> impl Iterator<Item = &Happening> {
+    fn newer_than(&self, revision: Revision) -> impl Iterator<Item = &RingEvent> {
         self.events.iter().rev().take_while(move |event| event.revision > revision)
     }
 
@@ -88,10 +88,10 @@ impl Ring {
 }
 
 /// Bytes that an event keeps alive: the version that it replaced, or its tombstone.
-fn cost(before: Option<&Record>, after: &Record) -> usize {
+fn retained_bytes(before: Option<&Record>, after: &Record) -> usize {
     let before = before.map_or(0, Record::bytes);
     let tombstone = if after.is_tombstone() { after.bytes() } else { 0 };
-    before + tombstone + size_of::<Happening>()
+    before + tombstone + size_of::<RingEvent>()
 }
 
 /// All rings, and the budget that they share.
@@ -106,9 +106,9 @@ pub(crate) struct Rings {
     bytes: usize,
     retention: Retention,
     /// Bytes that have been evicted so far.
-    dropped: u64,
+    evicted_bytes: u64,
     /// Time of the newest event or maintenance.
-    newest: Time,
+    newest_time: Time,
     pins: Pins,
 }
 
@@ -121,20 +121,20 @@ impl Rings {
             order: VecDeque::new(),
             bytes: 0,
             retention,
-            dropped: 0,
-            newest: Time(i64::MIN / 2),
+            evicted_bytes: 0,
+            newest_time: Time(i64::MIN / 2),
             pins: Pins::default(),
         }
     }
 
     /// Pins a past state.
     pub fn pin(&mut self, snapshot: Snapshot, origin: Origin, now: Time) {
-        self.pins.push(snapshot, origin, now, self.dropped);
+        self.pins.push(snapshot, origin, now, self.evicted_bytes);
     }
 
     /// Returns the time of the newest event or maintenance.
     pub fn newest_time(&self) -> Time {
-        self.newest
+        self.newest_time
     }
 
     /// Returns the state at `revision`, if it is pinned.
@@ -142,10 +142,10 @@ impl Rings {
         self.pins.get(revision)
     }
 
-    /// Returns the number of a resource's ring, which is created if necessary.
-    pub fn number(&mut self, resource: &Resource) -> usize {
-        if let Some(number) = self.index.get(resource) {
-            return *number;
+    /// Returns the id of a resource's ring, which is created if necessary.
+    pub fn ring_id(&mut self, resource: &Resource) -> usize {
+        if let Some(id) = self.index.get(resource) {
+            return *id;
         }
         self.index.insert(resource.clone(), self.rings.len());
         self.rings.push(Ring {
@@ -160,28 +160,28 @@ impl Rings {
         self.rings.len() - 1
     }
 
-    pub fn ring(&self, number: usize) -> &Ring {
-        &self.rings[number]
+    pub fn ring(&self, id: usize) -> &Ring {
+        &self.rings[id]
     }
 
-    pub fn ring_mut(&mut self, number: usize) -> &mut Ring {
-        &mut self.rings[number]
+    pub fn ring_mut(&mut self, id: usize) -> &mut Ring {
+        &mut self.rings[id]
     }
 
-    /// Adds the event of a write, and adds the lanes that it concerns to `woken`.
+    /// Adds the event of a write, and adds the lanes that it concerns to `lanes_to_wake`.
     pub fn push(
         &mut self,
         resource: &Resource,
         before: Option<Record>,
         after: Record,
-        woken: &mut Vec<Arc<Lane>>,
+        lanes_to_wake: &mut Vec<Arc<Lane>>,
     ) {
-        let number = self.number(resource);
+        let id = self.ring_id(resource);
         let (revision, time) = (after.revision(), after.time());
-        let bytes = cost(before.as_ref(), &after);
-        let event = Happening { before, after, revision, bytes };
-        let ring = &mut self.rings[number];
-        ring.lanes.touch(&event, ring.end(), ring.first, woken);
+        let bytes = retained_bytes(before.as_ref(), &after);
+        let event = RingEvent { before, after, revision, bytes };
+        let ring = &mut self.rings[id];
+        ring.lanes.record_event(&event, ring.end(), ring.first, lanes_to_wake);
         ring.bytes += bytes;
         ring.events.push_back(event);
         if ring.exempt {
@@ -190,7 +190,7 @@ impl Rings {
             }
         } else {
             self.bytes += bytes;
-            self.order.push_back((number as u32, time));
+            self.order.push_back((id as u32, time));
         }
         self.evict(time);
     }
@@ -198,26 +198,26 @@ impl Rings {
     /// Evicts events that exceed the budget of bytes or age.
     pub fn evict(&mut self, now: Time) {
         let oldest = now.before(self.retention.hot_age);
-        while let Some((number, time)) = self.order.front().copied()
+        while let Some((id, time)) = self.order.front().copied()
             && (self.bytes > self.retention.hot_bytes || time < oldest)
         {
             self.order.pop_front();
-            let bytes = self.rings[number as usize].pop();
+            let bytes = self.rings[id as usize].pop();
             self.bytes -= bytes;
-            self.dropped += bytes as u64;
+            self.evicted_bytes += bytes as u64;
         }
-        self.newest = now;
-        self.pins.trim(now, self.dropped);
+        self.newest_time = now;
+        self.pins.trim(now, self.evicted_bytes);
     }
 
     /// Drops all events up to `revision`.
     pub fn compact(&mut self, revision: Revision) {
         self.pins = Pins::default();
-        while let Some((number, _)) = self.order.front().copied()
-            && self.rings[number as usize].events.front().is_some_and(|event| event.revision <= revision)
+        while let Some((id, _)) = self.order.front().copied()
+            && self.rings[id as usize].events.front().is_some_and(|event| event.revision <= revision)
         {
             self.order.pop_front();
-            self.bytes -= self.rings[number as usize].pop();
+            self.bytes -= self.rings[id as usize].pop();
         }
         for ring in &mut self.rings {
             while ring.events.front().is_some_and(|event| event.revision <= revision) {
@@ -230,8 +230,8 @@ impl Rings {
 
     /// Oldest revision that the rings cover completely, except for resources that are exempt from history.
     pub fn floor(&self) -> Revision {
-        let kept = self.rings.iter().filter(|ring| !ring.exempt).map(|ring| ring.floor);
-        kept.fold(self.base, Revision::max)
+        let floors = self.rings.iter().filter(|ring| !ring.exempt).map(|ring| ring.floor);
+        floors.fold(self.base, Revision::max)
     }
 
     /// Rewinds `snapshot`, the current state, to `revision`. Removes exempt resources whose past state is
@@ -257,20 +257,20 @@ impl Rings {
     pub fn version(
         &self,
         key: &Key,
-        now: Option<&Record>,
+        current: Option<&Record>,
         revision: Revision,
     ) -> Result<Option<Record>, Compacted> {
-        let Some(number) = self.index.get(key.resource()) else {
-            let known = revision >= self.base;
-            return if known { Ok(now.cloned()) } else { Err(Compacted { floor: self.base }) };
+        let Some(id) = self.index.get(key.resource()) else {
+            let is_covered = revision >= self.base;
+            return if is_covered { Ok(current.cloned()) } else { Err(Compacted { floor: self.base }) };
         };
-        let ring = &self.rings[*number];
+        let ring = &self.rings[*id];
         if revision < ring.floor {
             return Err(Compacted { floor: ring.floor });
         }
         // Follow the versions back. At the creation of the key, continue with the deletion before it, if
         // any.
-        let (mut version, mut end) = (now.cloned(), ring.events.len());
+        let (mut version, mut end) = (current.cloned(), ring.events.len());
         loop {
             let event = match &version {
                 Some(record) if record.revision() <= revision => return Ok(version),

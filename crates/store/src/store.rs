@@ -6,10 +6,10 @@
 //! sync. A server leads from a dedicated thread ([`Store::drive`]), so that no task blocks on the disk.
 //!
 //! A waiter that finds the `writer` lock taken sleeps. Every release of that lock therefore wakes one
-//! sleeping waiter ([`Shared::hand_on`]).
+//! sleeping waiter ([`Shared::wake_next_leader`]).
 //!
-//! Lock order: `chores`, `writer`, then `queue` or `published`, then a lane or a mailbox. No callback runs
-//! under a lock.
+//! Lock order: `maintenance`, `writer`, then `queue` or `published`, then a lane or a commit slot. No
+//! callback runs under a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,21 +21,21 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use setpoint_api::{Key, Resource, Revision, Time};
 use thiserror::Error;
 
-use crate::commit::{Cause, Commit, Expect, Proposal, Refusal};
+use crate::commit::{Cause, Commit, Precondition, Proposal, RejectReason};
 use crate::cursor::{Cursor, Filter};
 use crate::disk::is_transient;
 use crate::idle::IdlePacker;
 use crate::log::{Log, LogError, LogStat, MemoryLog, Replay, rebuild};
 use crate::mirror::Snapshot;
+use crate::pending::{CommitSlot, PendingCommit};
 use crate::pins::Origin;
 use crate::record::Record;
 use crate::retention::Retention;
 use crate::ring::{Compacted, Rings};
-use crate::ticket::{Mailbox, Ticket};
 use crate::writer::Writer;
 
 /// Maximum number of keys that one call of [`Store::expire`] deletes, each in its own commit.
-pub const EXPIRE_MAX: usize = 1024;
+const EXPIRE_MAX: usize = 1024;
 
 /// Handle of a store. Clones refer to the same store.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ pub struct Store {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// State that all handles, cursors and tickets of a store share.
+/// State that all handles, cursors and pending commits of a store share.
 pub(crate) struct Shared {
     pub published: RwLock<Published>,
     pub queue: Mutex<VecDeque<Queued>>,
@@ -52,11 +52,11 @@ pub(crate) struct Shared {
     pub failure: OnceLock<Arc<LogError>>,
     on_failure: Box<dyn Fn(&LogError) + Send + Sync>,
     /// Held while maintenance is prepared and run: two concurrent compactions would write the same files.
-    chores: Mutex<()>,
+    maintenance: Mutex<()>,
     /// Held while a past state is rebuilt from the log.
     pub rebuilding: Mutex<()>,
-    chore_due: Mutex<bool>,
-    chore_changed: Condvar,
+    maintenance_due: Mutex<bool>,
+    maintenance_changed: Condvar,
     /// Locked only by maintenance.
     pub(crate) idle: IdlePacker,
     retention: Retention,
@@ -68,28 +68,28 @@ pub(crate) struct Published {
     pub rings: Rings,
 }
 
-/// Minimum size of a batch after which the next batch waits for as many proposals, for at most [`GATHER`].
-const GATHER_MIN: usize = 4;
+/// Minimum size of a batch after which the next batch waits for as many proposals, for [`COMMIT_DELAY`].
+const COMMIT_DELAY_BATCH_MIN: usize = 4;
 /// Time that a batch waits for more proposals. Concurrent writers send their next proposals one by one after
 /// a batch: without the wait, the first would take a sync alone and delay the others. A single writer never
 /// waits.
-const GATHER: Duration = Duration::from_micros(100);
+const COMMIT_DELAY: Duration = Duration::from_micros(100);
 
-/// Sleeps for [`GATHER`]. Unlike `park`, the arrival of a proposal does not end it.
+/// Sleeps for [`COMMIT_DELAY`]. Unlike `park`, the arrival of a proposal does not end it.
 #[expect(clippy::disallowed_methods, reason = "the wait is for time to pass, not for a state")]
-fn gather() {
-    std::thread::sleep(GATHER);
+fn wait_commit_delay() {
+    std::thread::sleep(COMMIT_DELAY);
 }
 
 /// Proposal that waits to be written.
 pub(crate) struct Queued {
     pub proposal: Proposal,
-    pub mailbox: Arc<Mailbox>,
+    pub slot: Arc<CommitSlot>,
 }
 
 /// Durable commit.
 #[derive(Clone, Debug)]
-pub struct Committed {
+pub struct CommitResponse {
     /// Revision of the commit.
     pub revision: Revision,
     /// Records that were put, and tombstones for deleted keys, in the order of the proposal.
@@ -101,8 +101,8 @@ pub struct Committed {
 pub enum CommitError {
     /// The proposal was rejected; nothing changed.
     #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The log failed. The commit may or may not be durable, which the next opening of the store decides.
+    Rejected(#[from] RejectReason),
+    /// The log failed. The commit may or may not be durable, which the next start of the store decides.
     #[error("the store has failed: {0}")]
     Failed(#[source] Arc<LogError>),
 }
@@ -114,12 +114,12 @@ pub enum ReadError {
     #[error(transparent)]
     Compacted(#[from] Compacted),
     /// The revision is newer than the current one.
-    #[error("revision {asked} is yet to come, the newest is {newest}")]
+    #[error("revision {requested} is in the future, the current revision is {current}")]
     Future {
         /// Requested revision.
-        asked: Revision,
+        requested: Revision,
         /// Current revision.
-        newest: Revision,
+        current: Revision,
     },
     /// Another past state is being rebuilt from the log.
     #[error("another past state is being read from disk")]
@@ -140,27 +140,27 @@ impl Store {
         retention: Retention,
         on_failure: impl Fn(&LogError) + Send + Sync + 'static,
     ) -> Result<Store, LogError> {
-        let mut opening = Opening {
+        let mut builder = StoreBuilder {
             published: Published {
                 snapshot: Snapshot::default(),
                 rings: Rings::new(Revision::ZERO, retention.clone()),
             },
             retention: retention.clone(),
         };
-        log.replay(&mut opening)?;
-        let idle = IdlePacker::of(&opening.published.snapshot);
+        log.replay(&mut builder)?;
+        let idle = IdlePacker::from_snapshot(&builder.published.snapshot);
         Ok(Store {
             shared: Arc::new(Shared {
-                published: RwLock::new(opening.published),
+                published: RwLock::new(builder.published),
                 queue: Mutex::default(),
                 writer: Mutex::new(Writer::new(log)),
                 driver: Mutex::default(),
                 failure: OnceLock::new(),
                 on_failure: Box::new(on_failure),
-                chores: Mutex::default(),
+                maintenance: Mutex::default(),
                 rebuilding: Mutex::default(),
-                chore_due: Mutex::default(),
-                chore_changed: Condvar::new(),
+                maintenance_due: Mutex::default(),
+                maintenance_changed: Condvar::new(),
                 idle,
                 retention,
             }),
@@ -170,11 +170,11 @@ impl Store {
     /// Returns an empty store in memory.
     #[must_use]
     pub fn in_memory(retention: Retention) -> Store {
-        Store::over_snapshot(Snapshot::default(), retention)
+        Store::from_snapshot(Snapshot::default(), retention)
     }
 
-    fn over_snapshot(base: Snapshot, retention: Retention) -> Store {
-        let log = Box::new(MemoryLog::starting_at(base));
+    fn from_snapshot(base: Snapshot, retention: Retention) -> Store {
+        let log = Box::new(MemoryLog::from_snapshot(base));
         Store::open(log, retention, |_| ()).expect("a log in memory is always readable")
     }
 
@@ -182,49 +182,49 @@ impl Store {
     ///
     /// # Errors
     /// If the proposal is rejected or the log fails.
-    pub fn commit(&self, proposal: Proposal) -> Result<Committed, CommitError> {
+    pub fn commit(&self, proposal: Proposal) -> Result<CommitResponse, CommitError> {
         self.submit(proposal).wait()
     }
 
-    /// Enqueues a proposal and wakes the writer. The ticket is a future for tasks; threads call
-    /// [`Ticket::wait`].
-    pub fn submit(&self, proposal: Proposal) -> Ticket {
-        let ticket = self.enqueue(proposal);
+    /// Enqueues a proposal and wakes the writer. The result is a future for tasks; threads call
+    /// [`PendingCommit::wait`].
+    pub fn submit(&self, proposal: Proposal) -> PendingCommit {
+        let pending = self.enqueue(proposal);
         self.wake();
-        ticket
+        pending
     }
 
     /// Enqueues a proposal without waking the writer, so that several can share a batch. The caller must
     /// call [`Store::wake`] afterwards.
-    pub fn enqueue(&self, proposal: Proposal) -> Ticket {
-        let mailbox = Arc::new(Mailbox::default());
-        if let Some(refusal) = self.shared.refuse_create(&proposal) {
-            mailbox.deliver(Err(CommitError::Refused(refusal)));
-            return Ticket { shared: Arc::clone(&self.shared), mailbox };
+    pub fn enqueue(&self, proposal: Proposal) -> PendingCommit {
+        let slot = Arc::new(CommitSlot::default());
+        if let Some(reason) = self.shared.reject_create(&proposal) {
+            slot.complete(Err(CommitError::Rejected(reason)));
+            return PendingCommit { shared: Arc::clone(&self.shared), slot };
         }
         let mut queue = self.shared.queue.lock();
         for proposal in proposal.in_order() {
-            // The ticket gets the outcome of the last proposal of the chain, which is never committed
+            // The caller gets the outcome of the last proposal of the chain, which is never committed
             // without the others.
-            let mailbox = if proposal.linked { Arc::default() } else { Arc::clone(&mailbox) };
-            queue.push_back(Queued { proposal, mailbox });
+            let slot = if proposal.linked { Arc::default() } else { Arc::clone(&slot) };
+            queue.push_back(Queued { proposal, slot });
         }
         drop(queue);
-        Ticket { shared: Arc::clone(&self.shared), mailbox }
+        PendingCommit { shared: Arc::clone(&self.shared), slot }
     }
 
     /// Writes batches in this thread until `stop` is set. [`Store::wake`] makes it check `stop`.
     pub fn drive(&self, stop: &AtomicBool) {
         *self.shared.driver.lock() = Some(std::thread::current());
-        let mut last = 0;
+        let mut last_batch = 0;
         while !stop.load(Ordering::Acquire) {
             let queued = self.shared.queue.lock().len();
-            if last >= GATHER_MIN && (1..last).contains(&queued) {
-                gather();
+            if last_batch >= COMMIT_DELAY_BATCH_MIN && (1..last_batch).contains(&queued) {
+                wait_commit_delay();
             }
             match self.shared.try_lead_batch() {
                 0 => std::thread::park(),
-                proposals => last = proposals,
+                proposals => last_batch = proposals,
             }
         }
         *self.shared.driver.lock() = None;
@@ -247,12 +247,12 @@ impl Store {
     ///
     /// # Errors
     /// If the revision has been compacted, or is newer than the current one.
-    pub fn at(&self, revision: Revision) -> Result<Snapshot, ReadError> {
+    pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, ReadError> {
         let floor = {
             let published = self.shared.published.read();
-            let newest = published.snapshot.revision();
-            if revision > newest {
-                return Err(ReadError::Future { asked: revision, newest });
+            let current = published.snapshot.revision();
+            if revision > current {
+                return Err(ReadError::Future { requested: revision, current });
             }
             if let Some(pinned) = published.rings.pinned(revision) {
                 return Ok(pinned.clone());
@@ -263,24 +263,24 @@ impl Store {
                 Err(compacted) => compacted.floor,
             }
         };
-        self.cold(revision, floor)
+        self.rebuild_from_log(revision, floor)
     }
 
-    /// Keeps a snapshot in memory, so that [`Store::at`] returns it at no cost for some minutes.
+    /// Keeps a snapshot in memory, so that [`Store::snapshot_at`] returns it at no cost for some minutes.
     pub fn pin(&self, snapshot: &Snapshot, now: Time) {
         self.shared.published.write().rings.pin(snapshot.clone(), Origin::Mirror, now);
     }
 
     /// Rebuilds a past state from the log. Takes time and memory in proportion to the state, so only one
     /// rebuild runs at a time.
-    fn cold(&self, revision: Revision, hot_floor: Revision) -> Result<Snapshot, ReadError> {
-        let Some(_alone) = self.shared.rebuilding.try_lock() else { return Err(ReadError::Busy) };
+    fn rebuild_from_log(&self, revision: Revision, hot_floor: Revision) -> Result<Snapshot, ReadError> {
+        let Some(_guard) = self.shared.rebuilding.try_lock() else { return Err(ReadError::Busy) };
         let mut reader = self.shared.with_writer(|writer| writer.log.reader());
-        let gone = |error| match error {
+        let read_error = |error| match error {
             LogError::Compacted { floor } => ReadError::Compacted(Compacted { floor: floor.min(hot_floor) }),
             other => ReadError::Log(other),
         };
-        let mut snapshot = rebuild(&mut *reader, revision).map_err(gone)?;
+        let mut snapshot = rebuild(&mut *reader, revision).map_err(read_error)?;
         for resource in &self.shared.retention.exempt {
             snapshot.drop_table(resource);
         }
@@ -295,24 +295,24 @@ impl Store {
     /// objects.
     ///
     /// # Errors
-    /// As [`Store::at`].
+    /// As [`Store::snapshot_at`].
     pub fn get_at(&self, key: &Key, revision: Revision) -> Result<Option<Record>, ReadError> {
         {
             let published = self.shared.published.read();
-            let newest = published.snapshot.revision();
-            if revision > newest {
-                return Err(ReadError::Future { asked: revision, newest });
+            let current = published.snapshot.revision();
+            if revision > current {
+                return Err(ReadError::Future { requested: revision, current });
             }
             if let Ok(version) = published.rings.version(key, published.snapshot.get(key), revision) {
                 return Ok(version);
             }
         }
-        Ok(self.at(revision)?.get(key).cloned())
+        Ok(self.snapshot_at(revision)?.get(key).cloned())
     }
 
     /// Returns a cursor over the events of a resource after the current revision.
     #[must_use]
-    pub fn follow(&self, resource: &Resource, filter: Filter) -> Cursor {
+    pub fn watch(&self, resource: &Resource, filter: Filter) -> Cursor {
         Cursor::open(&self.shared, resource, filter, None).expect("the newest revision is never compacted")
     }
 
@@ -321,7 +321,7 @@ impl Store {
     ///
     /// # Errors
     /// If the events after `revision` have been compacted.
-    pub fn follow_after(
+    pub fn watch_after(
         &self,
         resource: &Resource,
         filter: Filter,
@@ -332,10 +332,10 @@ impl Store {
 
     /// Returns the current state and a cursor that starts exactly after it.
     #[must_use]
-    pub fn list_and_follow(&self, resource: &Resource, filter: Filter) -> (Snapshot, Cursor) {
+    pub fn list_and_watch(&self, resource: &Resource, filter: Filter) -> (Snapshot, Cursor) {
         loop {
             let snapshot = self.snapshot();
-            if let Ok(cursor) = self.follow_after(resource, filter.clone(), snapshot.revision()) {
+            if let Ok(cursor) = self.watch_after(resource, filter.clone(), snapshot.revision()) {
                 return (snapshot, cursor);
             }
         }
@@ -344,15 +344,15 @@ impl Store {
     /// Returns an independent store in memory with the current state. Objects are shared, not copied.
     #[must_use]
     pub fn fork(&self) -> Store {
-        Store::over_snapshot(self.snapshot(), self.shared.retention.clone())
+        Store::from_snapshot(self.snapshot(), self.shared.retention.clone())
     }
 
     /// Returns an independent store in memory with the state at `revision`.
     ///
     /// # Errors
-    /// As [`Store::at`].
+    /// As [`Store::snapshot_at`].
     pub fn fork_at(&self, revision: Revision) -> Result<Store, ReadError> {
-        Ok(Store::over_snapshot(self.at(revision)?, self.shared.retention.clone()))
+        Ok(Store::from_snapshot(self.snapshot_at(revision)?, self.shared.retention.clone()))
     }
 
     /// Deletes expired keys by ordinary commits. Returns the number of deleted keys.
@@ -367,20 +367,20 @@ impl Store {
             seen: snapshot.revision(),
             ..Cause::default()
         });
-        let due = snapshot.expired(now).take(EXPIRE_MAX);
-        let tickets: Vec<Ticket> = due
+        let expired_keys = snapshot.expired(now).take(EXPIRE_MAX);
+        let pending: Vec<PendingCommit> = expired_keys
             .map(|(resource, record)| {
-                let expect = Expect::Revision(record.revision());
+                let precondition = Precondition::Revision(record.revision());
                 let proposal = Proposal::new(Arc::clone(&cause), now);
-                self.submit(proposal.delete(record.key(resource), expect))
+                self.submit(proposal.delete(record.key(resource), precondition))
             })
             .collect();
         let mut expired = 0;
-        for ticket in tickets {
-            match ticket.wait() {
+        for commit in pending {
+            match commit.wait() {
                 Ok(_) => expired += 1,
-                Err(CommitError::Refused(_)) => {}
-                Err(failed) => return Err(failed),
+                Err(CommitError::Rejected(_)) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(expired)
@@ -392,7 +392,7 @@ impl Store {
         self.shared.published.read().snapshot.next_expiry()
     }
 
-    /// Time at which [`Store::tend`] can pack objects that are too young now.
+    /// Time at which [`Store::run_maintenance`] can pack objects that are too young now.
     pub(crate) fn next_packing(&self) -> Option<Time> {
         self.shared.idle.due_at()
     }
@@ -401,16 +401,18 @@ impl Store {
     /// compacts. Returns when nothing is due.
     ///
     /// # Errors
-    /// [`ChoreError::Postponed`] if resources are short (the store continues), [`ChoreError::Failed`] if the
-    /// log failed (it does not).
-    pub fn tend(&self, now: Time) -> Result<(), ChoreError> {
+    /// [`MaintenanceError::Postponed`] if resources are short (the store continues),
+    /// [`MaintenanceError::Failed`] if the log failed (it does not).
+    pub fn run_maintenance(&self, now: Time) -> Result<(), MaintenanceError> {
         self.shared.published.write().rings.evict(now);
         self.shared.idle.run(now, || self.snapshot());
         loop {
-            let _alone = self.shared.chores.lock();
-            let chore = self.shared.with_writer(|writer| writer.log.chore(&self.snapshot(), now));
-            let Some(chore) = chore.map_err(|error| self.shared.chore_failed(error))? else { return Ok(()) };
-            chore.run().map_err(|error| self.shared.chore_failed(error))?;
+            let _guard = self.shared.maintenance.lock();
+            let task = self.shared.with_writer(|writer| writer.log.maintenance_task(&self.snapshot(), now));
+            let Some(task) = task.map_err(|error| self.shared.maintenance_failed(error))? else {
+                return Ok(());
+            };
+            task.run().map_err(|error| self.shared.maintenance_failed(error))?;
         }
     }
 
@@ -418,36 +420,36 @@ impl Store {
     /// its budget.
     ///
     /// # Errors
-    /// As [`Store::tend`].
-    pub fn compact(&self, now: Time) -> Result<(), ChoreError> {
-        let _alone = self.shared.chores.lock();
-        let chore = self.shared.with_writer(|writer| {
+    /// As [`Store::run_maintenance`].
+    pub fn compact(&self, now: Time) -> Result<(), MaintenanceError> {
+        let _guard = self.shared.maintenance.lock();
+        let task = self.shared.with_writer(|writer| {
             let snapshot = self.snapshot();
-            let chore = writer.log.compact(&snapshot, now);
+            let task = writer.log.compact(&snapshot, now);
             self.shared.published.write().rings.compact(snapshot.revision());
-            chore
+            task
         });
-        chore.and_then(|chore| chore.run()).map_err(|error| self.shared.chore_failed(error))
+        task.and_then(|task| task.run()).map_err(|error| self.shared.maintenance_failed(error))
     }
 
     /// Records in the log how far it is durable, so that the loss of the last commits is detected. To be
     /// called once before an orderly exit.
-    pub fn note_end(&self) {
-        self.shared.with_writer(|writer| writer.log.note_end());
+    pub fn record_durable_end(&self) {
+        self.shared.with_writer(|writer| writer.log.record_durable_end());
     }
 
-    /// Wakes the thread that waits in [`Store::wait_for_chore`].
-    pub(crate) fn announce_chore(&self) {
-        self.shared.announce_chore();
+    /// Wakes the thread that waits in [`Store::wait_for_maintenance`].
+    pub(crate) fn notify_maintenance(&self) {
+        self.shared.notify_maintenance();
     }
 
-    /// Waits until [`Store::tend`] may have work, `stop` is true, or `timeout` has passed.
-    pub(crate) fn wait_for_chore(&self, stop: &AtomicBool, timeout: Option<Duration>) {
-        let mut due = self.shared.chore_due.lock();
+    /// Waits until [`Store::run_maintenance`] may have work, `stop` is true, or `timeout` has passed.
+    pub(crate) fn wait_for_maintenance(&self, stop: &AtomicBool, timeout: Option<Duration>) {
+        let mut due = self.shared.maintenance_due.lock();
         if !*due && !stop.load(Ordering::Acquire) {
             match timeout {
-                Some(timeout) => drop(self.shared.chore_changed.wait_for(&mut due, timeout)),
-                None => self.shared.chore_changed.wait(&mut due),
+                Some(timeout) => drop(self.shared.maintenance_changed.wait_for(&mut due, timeout)),
+                None => self.shared.maintenance_changed.wait(&mut due),
             }
         }
         *due = false;
@@ -455,9 +457,9 @@ impl Store {
 
     /// Waits until `stop` is true or `timeout` has passed. Announced maintenance does not end the wait.
     pub(crate) fn wait_for_stop(&self, stop: &AtomicBool, timeout: Duration) {
-        let mut due = self.shared.chore_due.lock();
-        let goes_on = |_: &mut bool| !stop.load(Ordering::Acquire);
-        self.shared.chore_changed.wait_while_for(&mut due, goes_on, timeout);
+        let mut due = self.shared.maintenance_due.lock();
+        let is_running = |_: &mut bool| !stop.load(Ordering::Acquire);
+        self.shared.maintenance_changed.wait_while_for(&mut due, is_running, timeout);
     }
 
     /// Applies commits that other processes appended to a shared log.
@@ -492,7 +494,7 @@ impl Store {
 
 /// Failure of maintenance.
 #[derive(Clone, Debug, Error)]
-pub enum ChoreError {
+pub enum MaintenanceError {
     /// The disk is full or the process is out of file descriptors. Nothing is lost, and a retry can succeed.
     #[error("{0}")]
     Postponed(#[source] Arc<LogError>),
@@ -521,13 +523,13 @@ pub struct StoreStat {
 impl Shared {
     /// Rejects a proposal that creates an object while the store is at its size limit. Proposals that are
     /// already queued are not checked, so the store can exceed the limit by their size.
-    fn refuse_create(&self, proposal: &Proposal) -> Option<Refusal> {
+    fn reject_create(&self, proposal: &Proposal) -> Option<RejectReason> {
         let max = self.retention.live_bytes;
         if max == u64::MAX || !proposal.creates() {
             return None;
         }
         let bytes = self.published.read().snapshot.bytes();
-        (bytes >= max).then_some(Refusal::StoreFull { bytes, max })
+        (bytes >= max).then_some(RejectReason::StoreFull { bytes, max })
     }
 
     /// Writes one batch, unless another thread is writing or the queue is empty. Returns `true` if it wrote
@@ -539,9 +541,9 @@ impl Shared {
     /// Like [`Shared::try_lead`], but returns the number of proposals in the batch.
     fn try_lead_batch(&self) -> usize {
         let Some(mut writer) = self.writer.try_lock() else { return 0 };
-        let proposals = writer.lead(self);
+        let proposals = writer.lead_batch(self);
         drop(writer);
-        self.hand_on();
+        self.wake_next_leader();
         proposals
     }
 
@@ -550,26 +552,23 @@ impl Shared {
         let mut writer = self.writer.lock();
         let result = work(&mut writer);
         drop(writer);
-        self.hand_on();
+        self.wake_next_leader();
         result
     }
 
     /// Wakes the driver or a waiter to lead the next batch. Waiters that enqueued while the writer was taken
-    /// are asleep. The first ticket of the queue may have been dropped, so this wakes the first one that
+    /// are asleep. The first pending commit may have been dropped, so this wakes the first one that
     /// still has a waiter.
-    pub fn hand_on(&self) {
-        let waits = {
+    pub fn wake_next_leader(&self) {
+        let waiter = {
             let queue = self.queue.lock();
             if queue.is_empty() || self.wake_driver() {
                 return;
             }
-            queue
-                .iter()
-                .find(|queued| queued.mailbox.is_waited_for())
-                .map(|queued| Arc::clone(&queued.mailbox))
+            queue.iter().find(|queued| queued.slot.has_waiter()).map(|queued| Arc::clone(&queued.slot))
         };
-        if let Some(mailbox) = waits {
-            mailbox.nudge();
+        if let Some(slot) = waiter {
+            slot.wake();
         }
     }
 
@@ -583,16 +582,18 @@ impl Shared {
     }
 
     /// Announces that maintenance may be due.
-    pub fn announce_chore(&self) {
-        *self.chore_due.lock() = true;
-        self.chore_changed.notify_all();
+    pub fn notify_maintenance(&self) {
+        *self.maintenance_due.lock() = true;
+        self.maintenance_changed.notify_all();
     }
 
     /// Postpones on a full disk or a shortage of descriptors; any other error fails the store.
-    fn chore_failed(&self, error: LogError) -> ChoreError {
+    fn maintenance_failed(&self, error: LogError) -> MaintenanceError {
         match error {
-            LogError::Io { ref source, .. } if is_transient(source) => ChoreError::Postponed(Arc::new(error)),
-            error => ChoreError::Failed(self.fail(error)),
+            LogError::Io { ref source, .. } if is_transient(source) => {
+                MaintenanceError::Postponed(Arc::new(error))
+            }
+            error => MaintenanceError::Failed(self.fail(error)),
         }
     }
 
@@ -605,12 +606,12 @@ impl Shared {
 }
 
 /// Receiver of a log's replay.
-struct Opening {
+struct StoreBuilder {
     published: Published,
     retention: Retention,
 }
 
-impl Replay for Opening {
+impl Replay for StoreBuilder {
     fn base(&mut self, snapshot: Snapshot) {
         self.published.rings = Rings::new(snapshot.revision(), self.retention.clone());
         self.published.snapshot = snapshot;
@@ -618,7 +619,7 @@ impl Replay for Opening {
 
     fn commit(&mut self, commit: Commit) {
         let Published { snapshot, rings } = &mut self.published;
-        let woken = &mut Vec::new();
-        snapshot.apply(&commit, |resource, before, after| rings.push(resource, before, after, woken));
+        let lanes_to_wake = &mut Vec::new();
+        snapshot.apply(&commit, |resource, before, after| rings.push(resource, before, after, lanes_to_wake));
     }
 }

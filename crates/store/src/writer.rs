@@ -8,8 +8,8 @@ use setpoint_api::Revision;
 use crate::commit::{Commit, Proposal};
 use crate::lane::Lane;
 use crate::log::{Log, LogError, Verdict};
-use crate::store::{CommitError, Committed, Published, Shared};
-use crate::ticket::Mailbox;
+use crate::pending::CommitSlot;
+use crate::store::{CommitError, CommitResponse, Published, Shared};
 
 /// Maximum number of commits that share one sync. A chain may exceed it.
 pub const BATCH_COMMITS_MAX: usize = 1024;
@@ -20,37 +20,43 @@ pub const BATCH_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Writer {
     pub log: Box<dyn Log>,
     proposals: Vec<Proposal>,
-    mailboxes: Vec<Arc<Mailbox>>,
-    woken: Vec<Arc<Lane>>,
+    slots: Vec<Arc<CommitSlot>>,
+    lanes_to_wake: Vec<Arc<Lane>>,
     wakers: Vec<Waker>,
 }
 
 impl Writer {
     pub fn new(log: Box<dyn Log>) -> Writer {
-        Writer { log, proposals: Vec::new(), mailboxes: Vec::new(), woken: Vec::new(), wakers: Vec::new() }
+        Writer {
+            log,
+            proposals: Vec::new(),
+            slots: Vec::new(),
+            lanes_to_wake: Vec::new(),
+            wakers: Vec::new(),
+        }
     }
 
     /// Writes a batch of the queued proposals. Returns the number of proposals in the batch.
-    pub fn lead(&mut self, shared: &Shared) -> usize {
+    pub fn lead_batch(&mut self, shared: &Shared) -> usize {
         self.take_batch(shared);
         let proposals = self.proposals.len();
         if proposals == 0 {
             return 0;
         }
-        let mut mailboxes = std::mem::take(&mut self.mailboxes);
+        let mut slots = std::mem::take(&mut self.slots);
         match self.write_batch(shared) {
             Ok(outcomes) => {
-                for (mailbox, outcome) in mailboxes.drain(..).zip(outcomes) {
-                    mailbox.deliver(outcome);
+                for (slot, outcome) in slots.drain(..).zip(outcomes) {
+                    slot.complete(outcome);
                 }
             }
             Err(error) => {
-                for mailbox in mailboxes.drain(..) {
-                    mailbox.deliver(Err(CommitError::Failed(Arc::clone(&error))));
+                for slot in slots.drain(..) {
+                    slot.complete(Err(CommitError::Failed(Arc::clone(&error))));
                 }
             }
         }
-        self.mailboxes = mailboxes;
+        self.slots = slots;
         self.proposals.clear();
         proposals
     }
@@ -60,34 +66,37 @@ impl Writer {
         let mut bytes = 0;
         while let Some(queued) = queue.front() {
             bytes += queued.proposal.bytes();
-            let full = self.proposals.len() >= BATCH_COMMITS_MAX || bytes > BATCH_BYTES_MAX;
+            let is_full = self.proposals.len() >= BATCH_COMMITS_MAX || bytes > BATCH_BYTES_MAX;
             // A chain is never split, and a batch has at least one proposal.
-            if full && self.proposals.last().is_some_and(|last| !last.linked) {
+            if is_full && self.proposals.last().is_some_and(|last| !last.linked) {
                 break;
             }
-            let queued = queue.pop_front().expect("it was just looked at");
+            let queued = queue.pop_front().expect("front is not empty");
             self.proposals.push(queued.proposal);
-            self.mailboxes.push(queued.mailbox);
+            self.slots.push(queued.slot);
         }
     }
 
-    fn write_batch(&mut self, shared: &Shared) -> Result<Vec<Result<Committed, CommitError>>, Arc<LogError>> {
+    fn write_batch(
+        &mut self,
+        shared: &Shared,
+    ) -> Result<Vec<Result<CommitResponse, CommitError>>, Arc<LogError>> {
         if let Some(failure) = shared.failure.get() {
             return Err(Arc::clone(failure));
         }
-        let heads = shared.published.read().snapshot.clone();
-        let verdicts = self.log.append(&self.proposals, &heads).map_err(|error| shared.fail(error))?;
+        let current = shared.published.read().snapshot.clone();
+        let verdicts = self.log.append(&self.proposals, &current).map_err(|error| shared.fail(error))?;
         // Dropped here: while it is held, every change below would copy the nodes that it touches.
-        drop(heads);
+        drop(current);
         let outcomes = if self.log.is_shared() {
             let committed = self.catch_up(shared).map_err(|error| shared.fail(error))?;
-            outcomes_of(verdicts, committed)
+            match_outcomes(verdicts, committed)
         } else {
             self.publish_admitted(shared, verdicts)
         };
         self.log.published(&shared.published.read().snapshot);
-        if self.log.has_chore() {
-            shared.announce_chore();
+        if self.log.needs_maintenance() {
+            shared.notify_maintenance();
         }
         Ok(outcomes)
     }
@@ -97,14 +106,14 @@ impl Writer {
         &mut self,
         shared: &Shared,
         verdicts: Vec<Verdict>,
-    ) -> Vec<Result<Committed, CommitError>> {
+    ) -> Vec<Result<CommitResponse, CommitError>> {
         let mut outcomes = Vec::with_capacity(verdicts.len());
         let mut commits = Vec::with_capacity(verdicts.len());
         for (proposal, verdict) in self.proposals.drain(..).zip(verdicts) {
-            outcomes.push(verdict.map_err(CommitError::Refused).map(|revision| {
+            outcomes.push(verdict.map_err(CommitError::Rejected).map(|revision| {
                 let writes = proposal.changes.into_iter().map(|change| change.write).collect();
                 commits.push(Commit { revision, time: proposal.time, writes });
-                Committed { revision, records: Vec::new() }
+                CommitResponse { revision, records: Vec::new() }
             }));
         }
         let committed = self.publish(shared, &commits);
@@ -115,7 +124,7 @@ impl Writer {
     }
 
     /// Applies all commits of a shared log that the mirror lacks, and returns them.
-    pub fn catch_up(&mut self, shared: &Shared) -> Result<Vec<Committed>, LogError> {
+    pub fn catch_up(&mut self, shared: &Shared) -> Result<Vec<CommitResponse>, LogError> {
         let revision = shared.published.read().snapshot.revision();
         let mut commits = Vec::new();
         self.log.tail(revision, &mut |commit| commits.push(commit))?;
@@ -126,30 +135,30 @@ impl Writer {
     ///
     /// The state is changed in place, under the lock: nodes that no snapshot shares are not copied, so a
     /// batch takes microseconds.
-    fn publish(&mut self, shared: &Shared, commits: &[Commit]) -> Vec<Committed> {
+    fn publish(&mut self, shared: &Shared, commits: &[Commit]) -> Vec<CommitResponse> {
         let mut committed = Vec::with_capacity(commits.len());
         let mut published = shared.published.write();
         let Published { snapshot, rings } = &mut *published;
         let expiry = snapshot.next_expiry();
-        let mut written = 0;
+        let mut written_bytes = 0;
         for commit in commits {
             let mut records = Vec::with_capacity(commit.writes.len());
             snapshot.apply(commit, |resource, before, after| {
                 if after.expires().is_none() && !after.is_tombstone() {
-                    written += after.data_bytes() as u64;
+                    written_bytes += after.data_bytes() as u64;
                 }
                 records.push(after.clone());
-                rings.push(resource, before, after, &mut self.woken);
+                rings.push(resource, before, after, &mut self.lanes_to_wake);
             });
-            committed.push(Committed { revision: commit.revision, records });
+            committed.push(CommitResponse { revision: commit.revision, records });
         }
-        let sooner = snapshot.next_expiry().is_some_and(|at| expiry.is_none_or(|before| at < before));
-        let packs = shared.idle.note_written(written, snapshot);
+        let expires_sooner = snapshot.next_expiry().is_some_and(|at| expiry.is_none_or(|before| at < before));
+        let is_packing_due = shared.idle.record_written(written_bytes, snapshot);
         drop(published);
-        if sooner || packs {
-            shared.announce_chore();
+        if expires_sooner || is_packing_due {
+            shared.notify_maintenance();
         }
-        for lane in self.woken.drain(..) {
+        for lane in self.lanes_to_wake.drain(..) {
             lane.take_wakers(&mut self.wakers);
         }
         self.wakers.drain(..).for_each(Waker::wake);
@@ -158,10 +167,13 @@ impl Writer {
 }
 
 /// Returns for each verdict of a shared log the matching commit.
-fn outcomes_of(verdicts: Vec<Verdict>, committed: Vec<Committed>) -> Vec<Result<Committed, CommitError>> {
+fn match_outcomes(
+    verdicts: Vec<Verdict>,
+    committed: Vec<CommitResponse>,
+) -> Vec<Result<CommitResponse, CommitError>> {
     let find = |revision: Revision| {
         let at = committed.binary_search_by_key(&revision, |commit| commit.revision);
-        committed[at.expect("a log gives back what it acknowledged")].clone()
+        committed[at.expect("the tail of a log has every admitted commit")].clone()
     };
-    verdicts.into_iter().map(|verdict| verdict.map(find).map_err(CommitError::Refused)).collect()
+    verdicts.into_iter().map(|verdict| verdict.map(find).map_err(CommitError::Rejected)).collect()
 }

@@ -10,14 +10,14 @@ use setpoint_api::{Key, Resource, Time};
 use setpoint_store::disk::{OsDisk, is_short_of_descriptors};
 use setpoint_store::log::DiskLog;
 use setpoint_store::log::disk::DiskOptions;
-use setpoint_store::{Cause, Draft, Expect, Proposal, Retention, Store};
+use setpoint_store::{Cause, Draft, Precondition, Proposal, Retention, Store};
 
 const LIMIT: u64 = 256;
 
 fn put(store: &Store, number: usize) {
     let key = Key::from_path(&Resource::new("pods").unwrap(), &format!("n/{}", number % 5)).unwrap();
     let draft = Draft::new(vec![b'v'; 1000]);
-    store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft)).unwrap();
+    store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft)).unwrap();
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn segments_and_checkpoints_are_written_while_connections_use_every_descriptor()
     let taken = exhaust();
     for number in 1..100 {
         put(&store, number);
-        store.tend(Time(1)).unwrap();
+        store.run_maintenance(Time(1)).unwrap();
         exhaust();
     }
     store.compact(Time(1)).unwrap();

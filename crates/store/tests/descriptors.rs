@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use setpoint_api::{Key, Time};
 use setpoint_sim::disk::{Faults, SimDisk};
 use setpoint_sim::store_world::{self, resource};
-use setpoint_store::store::ChoreError;
-use setpoint_store::{Cause, CommitError, Draft, Expect, Proposal, Refusal, Store};
+use setpoint_store::store::MaintenanceError;
+use setpoint_store::{Cause, CommitError, Draft, Precondition, Proposal, RejectReason, Store};
 
 fn key(number: usize) -> Key {
     Key::from_path(&resource(0), &format!("n/{number}")).unwrap()
@@ -16,11 +16,15 @@ fn key(number: usize) -> Key {
 
 fn put(store: &Store, number: usize, bytes: usize) -> Result<(), CommitError> {
     let draft = Draft::new(vec![b'v'; bytes]);
-    store.commit(Proposal::new(Cause::default(), Time(1)).put(key(number), Expect::Any, draft)).map(drop)
+    store
+        .commit(Proposal::new(Cause::default(), Time(1)).put(key(number), Precondition::Any, draft))
+        .map(drop)
 }
 
 fn delete(store: &Store, number: usize) -> Result<(), CommitError> {
-    store.commit(Proposal::new(Cause::default(), Time(1)).delete(key(number), Expect::Present)).map(drop)
+    store
+        .commit(Proposal::new(Cause::default(), Time(1)).delete(key(number), Precondition::Present))
+        .map(drop)
 }
 
 /// Names and sizes of the objects in a store.
@@ -34,14 +38,14 @@ fn state(store: &Store) -> BTreeMap<String, usize> {
 fn is_done(outcome: Result<(), CommitError>, context: &str) -> bool {
     match outcome {
         Ok(()) => true,
-        Err(CommitError::Refused(Refusal::NoDescriptors)) => false,
+        Err(CommitError::Rejected(RejectReason::NoDescriptors)) => false,
         Err(other) => panic!("{context}: {other}"),
     }
 }
 
 #[test]
 fn single_failed_open_loses_nothing_and_fails_no_store() {
-    let mut refusals = 0;
+    let mut rejections = 0;
     for failing in 0.. {
         let disk = SimDisk::default();
         let store = store_world::open(&disk).unwrap();
@@ -54,17 +58,17 @@ fn single_failed_open_loses_nothing_and_fails_no_store() {
             if is_done(put(&store, number, bytes), &context) {
                 expected.insert(format!("n/{number}"), bytes);
             } else {
-                refusals += 1;
+                rejections += 1;
                 put(&store, number, bytes).unwrap_or_else(|error| panic!("{context}: at once: {error}"));
                 expected.insert(format!("n/{number}"), bytes);
             }
             let maintained = match round % 10 {
                 9 => store.compact(Time(1)),
-                3 | 6 => store.tend(Time(1)),
+                3 | 6 => store.run_maintenance(Time(1)),
                 _ => Ok(()),
             };
             assert!(
-                matches!(maintained, Ok(()) | Err(ChoreError::Postponed(_))),
+                matches!(maintained, Ok(()) | Err(MaintenanceError::Postponed(_))),
                 "{context}: {maintained:?}"
             );
             assert!(store.failure().is_none(), "{context}");
@@ -72,7 +76,7 @@ fn single_failed_open_loses_nothing_and_fails_no_store() {
         assert_eq!(state(&store), expected, "{context}");
         let is_last = disk.opens() <= fault;
         disk.set_faults(Faults::default());
-        store.tend(Time(1)).unwrap_or_else(|error| panic!("{context}: afterwards: {error}"));
+        store.run_maintenance(Time(1)).unwrap_or_else(|error| panic!("{context}: afterwards: {error}"));
         drop(store);
         let store = store_world::open(&disk).unwrap_or_else(|error| panic!("{context}: again: {error}"));
         assert_eq!(state(&store), expected, "{context}: after a restart");
@@ -80,7 +84,7 @@ fn single_failed_open_loses_nothing_and_fails_no_store() {
             break;
         }
     }
-    assert!(refusals > 0, "a put was refused at least once");
+    assert!(rejections > 0, "a put was rejected at least once");
 }
 
 #[test]
@@ -88,7 +92,7 @@ fn puts_fail_while_deletes_and_reads_succeed_without_descriptors() {
     let disk = SimDisk::default();
     let store = store_world::open(&disk).unwrap();
     put(&store, 0, 10).unwrap();
-    store.tend(Time(1)).unwrap();
+    store.run_maintenance(Time(1)).unwrap();
     disk.set_faults(Faults { descriptors_max: Some(disk.open_files()), ..Faults::default() });
     let mut stored = 1;
     while is_done(put(&store, stored, 300), "put") {
@@ -97,8 +101,8 @@ fn puts_fail_while_deletes_and_reads_succeed_without_descriptors() {
     }
     assert!(stored > 10, "the rest of the segment and the spare one were used: {stored}");
     assert!(!store.stat().log.full, "the disk is not full");
-    assert!(matches!(store.tend(Time(1)), Err(ChoreError::Postponed(_))));
-    assert!(matches!(store.compact(Time(1)), Err(ChoreError::Postponed(_))));
+    assert!(matches!(store.run_maintenance(Time(1)), Err(MaintenanceError::Postponed(_))));
+    assert!(matches!(store.compact(Time(1)), Err(MaintenanceError::Postponed(_))));
     assert_eq!(store.snapshot().len(), stored, "reads go on");
     for number in 0..8 {
         delete(&store, number).unwrap_or_else(|error| panic!("delete {number}: {error}"));
@@ -106,7 +110,7 @@ fn puts_fail_while_deletes_and_reads_succeed_without_descriptors() {
     assert!(store.failure().is_none());
     disk.set_faults(Faults::default());
     put(&store, stored, 300).expect("the next put finds descriptors again");
-    store.tend(Time(1)).unwrap();
+    store.run_maintenance(Time(1)).unwrap();
     let expected = state(&store);
     drop(store);
     assert_eq!(state(&store_world::open(&disk).unwrap()), expected);
@@ -118,12 +122,12 @@ fn history_is_kept_when_descriptors_are_short() {
     let store = store_world::open(&disk).unwrap();
     for round in 0..100 {
         put(&store, round % 3, 200).unwrap();
-        store.tend(Time(1)).unwrap();
+        store.run_maintenance(Time(1)).unwrap();
     }
     let history = store.stat().log.history_bytes;
     assert!(history > 0);
     disk.set_faults(Faults { descriptors_max: Some(disk.open_files()), ..Faults::default() });
-    let refused = (0..1000).any(|round| !is_done(put(&store, round % 3, 200), "put"));
-    assert!(refused);
+    let rejected = (0..1000).any(|round| !is_done(put(&store, round % 3, 200), "put"));
+    assert!(rejected);
     assert_eq!(store.stat().log.history_bytes, history);
 }

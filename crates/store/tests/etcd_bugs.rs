@@ -16,8 +16,8 @@ use setpoint_store::disk::{Disk, DiskFile, OsDisk, SECTOR_BYTES};
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{DiskLog, LogError, MemoryLog};
 use setpoint_store::{
-    Cause, Change, CommitError, Compacted, Conflict, Cursor, Draft, Expect, Filter, Proposal, Refusal,
-    Retention, Snapshot, Store,
+    Cause, CommitError, Compacted, Conflict, Cursor, Draft, EventType, Filter, Precondition, Proposal,
+    RejectReason, Retention, Snapshot, Store,
 };
 
 fn pods() -> Resource {
@@ -33,11 +33,11 @@ fn propose() -> Proposal {
 }
 
 fn put(path: &str, value: &str) -> Proposal {
-    propose().put(key(path), Expect::Any, Draft::with_hole(value.to_owned(), 0))
+    propose().put(key(path), Precondition::Any, Draft::with_revision_at(value.to_owned(), 0))
 }
 
 fn delete(path: &str) -> Proposal {
-    propose().delete(key(path), Expect::Any)
+    propose().delete(key(path), Precondition::Any)
 }
 
 fn open(disk: Arc<dyn Disk>, retention: Retention) -> Result<Store, LogError> {
@@ -54,7 +54,7 @@ fn open(disk: Arc<dyn Disk>, retention: Retention) -> Result<Store, LogError> {
 
 fn reopen(dir: &Path) -> Store {
     let disk = OsDisk::exclusive(dir).expect("its last holder is gone");
-    open(Arc::new(disk), Retention::default()).expect("a log that a process left can be read")
+    open(Arc::new(disk), Retention::default()).expect("a log that a process operations_left can be read")
 }
 
 /// Two stores on one log, like two servers.
@@ -65,10 +65,10 @@ fn two_servers() -> [Store; 2] {
 }
 
 /// Returns all available events.
-fn drain(cursor: &mut Cursor) -> Result<Vec<(Change, u64)>, Compacted> {
+fn drain(cursor: &mut Cursor) -> Result<Vec<(EventType, u64)>, Compacted> {
     let mut events = Vec::new();
     while let Some(event) = cursor.try_next()? {
-        events.push((event.change, event.revision().0));
+        events.push((event.event_type, event.revision().0));
     }
     Ok(events)
 }
@@ -76,45 +76,46 @@ fn drain(cursor: &mut Cursor) -> Result<Vec<(Change, u64)>, Compacted> {
 /// Step of a store that crashes: the n-th commit of the list gets revision n.
 enum Step {
     Commit(Proposal),
-    Tend,
+    Maintain,
     Compact,
 }
 
 /// Runs the steps on a disk that fails after every possible number of operations, and compares the recovered
 /// state with the acknowledgements.
-fn die_everywhere(steps: impl Fn() -> Vec<Step>, retention: &Retention) {
+fn crash_everywhere(steps: impl Fn() -> Vec<Step>, retention: &Retention) {
     let mut plan = NaiveLog::default();
     for step in steps() {
         if let Step::Commit(proposal) = step {
             plan.admit(&proposal);
         }
     }
-    for lifetime in 0.. {
+    for operations in 0.. {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let disk = Arc::new(Dying {
-            disk: OsDisk::exclusive(dir.path()).expect("it is new"),
-            left: Arc::new(AtomicU64::new(lifetime)),
+        let disk = Arc::new(CrashingDisk {
+            disk: OsDisk::exclusive(dir.path()).expect("the directory is empty"),
+            operations_left: Arc::new(AtomicU64::new(operations)),
         });
-        let left = Arc::clone(&disk.left);
-        let acknowledged = open(disk, retention.clone()).map_or(0, |store| live(&store, steps()));
-        let died = left.load(Ordering::SeqCst) == 0;
-        let survivor = reopen(dir.path());
-        let found = survivor.snapshot();
+        let operations_left = Arc::clone(&disk.operations_left);
+        let acknowledged = open(disk, retention.clone()).map_or(0, |store| run_steps(&store, steps()));
+        let crashed = operations_left.load(Ordering::SeqCst) == 0;
+        let recovered = reopen(dir.path());
+        let found = recovered.snapshot();
         let revision = found.revision();
         assert!(
             revision.0 >= acknowledged,
-            "after {lifetime}: {revision}, but {acknowledged} was acknowledged"
+            "after {operations}: {revision}, but {acknowledged} was acknowledged"
         );
-        assert!(revision.0 <= acknowledged + 1, "after {lifetime}: {revision} was never written");
+        assert!(revision.0 <= acknowledged + 1, "after {operations}: {revision} was never written");
         assert_eq!(
             objects_of(&found),
             plan.objects_at(revision),
-            "after {lifetime}: state and revision disagree"
+            "after {operations}: state and revision disagree"
         );
-        let next = survivor.commit(put("z/next", "{}")).expect("it goes on").revision;
-        assert_eq!(next, revision.next(), "after {lifetime}");
-        if !died {
-            assert!(lifetime > 20, "a run without a disk proves nothing");
+        let next =
+            recovered.commit(put("z/next", "{}")).expect("the recovered store accepts commits").revision;
+        assert_eq!(next, revision.next(), "after {operations}");
+        if !crashed {
+            assert!(operations > 20, "the run has too few disk operations");
             assert_eq!(revision, plan.head());
             return;
         }
@@ -122,10 +123,10 @@ fn die_everywhere(steps: impl Fn() -> Vec<Step>, retention: &Retention) {
 }
 
 /// Runs the steps until the store fails. Returns the number of acknowledged commits.
-fn live(store: &Store, steps: Vec<Step>) -> u64 {
+fn run_steps(store: &Store, steps: Vec<Step>) -> u64 {
     let mut acknowledged = 0;
     for step in steps {
-        let went_on = match step {
+        let succeeded = match step {
             Step::Commit(proposal) => match store.commit(proposal) {
                 Ok(committed) => {
                     acknowledged = committed.revision.0;
@@ -133,10 +134,10 @@ fn live(store: &Store, steps: Vec<Step>) -> u64 {
                 }
                 Err(_) => false,
             },
-            Step::Tend => store.tend(Time(1)).is_ok(),
+            Step::Maintain => store.run_maintenance(Time(1)).is_ok(),
             Step::Compact => store.compact(Time(1)).is_ok(),
         };
-        if !went_on {
+        if !succeeded {
             break;
         }
     }
@@ -146,24 +147,24 @@ fn live(store: &Store, steps: Vec<Step>) -> u64 {
 #[test]
 fn etcd_13766_14685_state_and_revision_are_one_record_through_any_crash() {
     let steps = || {
-        let mut steps = vec![Step::Tend];
+        let mut steps = vec![Step::Maintain];
         for n in 0..12 {
             steps.push(Step::Commit(put(&format!("a/{}", n % 4), &"v".repeat(700))));
             if n % 5 == 4 {
-                steps.extend([Step::Commit(delete(&format!("a/{}", n % 4))), Step::Compact, Step::Tend]);
+                steps.extend([Step::Commit(delete(&format!("a/{}", n % 4))), Step::Compact, Step::Maintain]);
             }
         }
         steps
     };
-    die_everywhere(steps, &Retention::default());
-    die_everywhere(steps, &Retention { cold_bytes: 0, ..Retention::default() });
+    crash_everywhere(steps, &Retention::default());
+    crash_everywhere(steps, &Retention { cold_bytes: 0, ..Retention::default() });
 }
 
 #[test]
 fn etcd_14370_acknowledged_commits_are_synced() {
     let dir = tempfile::tempdir().unwrap();
     let disk =
-        Withholding { disk: Arc::new(OsDisk::exclusive(dir.path()).unwrap()), pending: Arc::default() };
+        UnsyncedDisk { disk: Arc::new(OsDisk::exclusive(dir.path()).unwrap()), pending: Arc::default() };
     let store = open(Arc::new(disk), Retention::default()).unwrap();
     let mut plan = NaiveLog::default();
     for n in 0..30 {
@@ -188,7 +189,7 @@ fn etcd_15220_bookmark_never_exceeds_last_delivered_revision() {
     let nodes = Resource::new("nodes").unwrap();
     let done = AtomicBool::new(false);
     let in_a = Filter { namespace: Some("a".to_owned()), ..Filter::default() };
-    let cursors = [store.follow(&pods(), Filter::default()), store.follow(&pods(), in_a)];
+    let cursors = [store.watch(&pods(), Filter::default()), store.watch(&pods(), in_a)];
     let logs = std::thread::scope(|scope| {
         let followers = cursors.map(|mut cursor| {
             let done = &done;
@@ -208,7 +209,7 @@ fn etcd_15220_bookmark_never_exceeds_last_delivered_revision() {
         for n in 0..3000 {
             let namespace = if n % 3 == 0 { "a" } else { "b" };
             let proposal = put(&format!("{namespace}/x"), "{}");
-            let other = propose().put(Key::cluster(&nodes, "n").unwrap(), Expect::Any, Draft::new("n"));
+            let other = propose().put(Key::cluster(&nodes, "n").unwrap(), Precondition::Any, Draft::new("n"));
             store.commit(if n % 4 == 0 { other } else { proposal }).unwrap();
         }
         done.store(true, Ordering::Release);
@@ -235,7 +236,7 @@ fn etcd_15271_watch_does_not_go_back_on_another_server() {
         servers[n % 3 % 2].commit(put("a/x", "{}")).unwrap();
         // The next server may not have applied the events that the client has already received.
         let server = &servers[n % 2];
-        let mut cursor = server.follow_after(&pods(), Filter::default(), position).unwrap();
+        let mut cursor = server.watch_after(&pods(), Filter::default(), position).unwrap();
         if n % 5 == 0 {
             server.catch_up().unwrap();
         }
@@ -248,9 +249,9 @@ fn etcd_15271_watch_does_not_go_back_on_another_server() {
         position = cursor.position();
     }
     servers[0].catch_up().unwrap();
-    let mut cursor = servers[0].follow_after(&pods(), Filter::default(), position).unwrap();
+    let mut cursor = servers[0].watch_after(&pods(), Filter::default(), position).unwrap();
     seen.extend(drain(&mut cursor).unwrap().iter().map(|(_, revision)| revision));
-    assert_eq!(seen, (1..=60).collect::<Vec<u64>>(), "each once, in order, and none left out");
+    assert_eq!(seen, (1..=60).collect::<Vec<u64>>(), "each once, in order, and none operations_left out");
 }
 
 #[test]
@@ -263,15 +264,15 @@ fn etcd_17247_no_event_is_delivered_twice() {
         .into_iter()
         .chain(filters())
         .zip(0..)
-        .map(|(filter, n)| if n < 2 { &store } else { &other }.follow(&pods(), filter))
+        .map(|(filter, n)| if n < 2 { &store } else { &other }.watch(&pods(), filter))
         .collect();
-    let mut on_nodes = store.follow(&nodes, Filter::default());
+    let mut on_nodes = store.watch(&nodes, Filter::default());
     for _ in 0..20 {
         // One batch changes one key many times, and two resources in one commit.
-        let tickets: Vec<_> = (0..10)
-            .map(|_| store.submit(put("a/x", "{}").put(node(), Expect::Any, Draft::new("n"))))
+        let pending: Vec<_> = (0..10)
+            .map(|_| store.submit(put("a/x", "{}").put(node(), Precondition::Any, Draft::new("n"))))
             .collect();
-        tickets.into_iter().for_each(|ticket| drop(ticket.wait().unwrap()));
+        pending.into_iter().for_each(|commit| drop(commit.wait().unwrap()));
         other.catch_up().unwrap();
         other.commit(put("a/x", "{}")).unwrap();
         other.catch_up().unwrap();
@@ -301,12 +302,12 @@ fn etcd_17529_slow_watch_fails_and_never_skips() {
     let mut cursors: Vec<(u64, Cursor, Vec<u64>, bool)> = Vec::new();
     for pace in [1, 3, 7, 400] {
         for filter in &filters {
-            cursors.push((pace, store.follow(&pods(), filter.clone()), Vec::new(), false));
+            cursors.push((pace, store.watch(&pods(), filter.clone()), Vec::new(), false));
         }
     }
     for n in 1..=400 {
         let draft = Draft::new("v".repeat(100)).fields([("f", "1")]);
-        store.commit(propose().put(key("a/x"), Expect::Any, draft)).unwrap();
+        store.commit(propose().put(key("a/x"), Precondition::Any, draft)).unwrap();
         for (_, cursor, seen, ended) in
             cursors.iter_mut().filter(|(pace, _, _, ended)| n % pace == 0 && !ended)
         {
@@ -346,17 +347,17 @@ fn etcd_17780_revision_does_not_go_back_after_a_crashed_compaction() {
         steps.push(Step::Compact);
         steps
     };
-    die_everywhere(steps, &Retention { cold_bytes: 0, ..Retention::default() });
-    die_everywhere(steps, &Retention::default());
+    crash_everywhere(steps, &Retention { cold_bytes: 0, ..Retention::default() });
+    crash_everywhere(steps, &Retention::default());
 }
 
 /// Puts at 1, 2 and 3, a delete at 4, a put at 5, and a put of another key at 6.
-fn deleted_and_back(store: &Store) -> Vec<(Change, u64)> {
+fn delete_and_recreate(store: &Store) -> Vec<(EventType, u64)> {
     for proposal in [put("a/k", "2"), put("a/k", "3"), put("a/k", "4"), delete("a/k"), put("a/k", "6")] {
         store.commit(proposal).unwrap_or_else(|error| panic!("{error}"));
     }
     store.commit(put("a/other", "7")).unwrap_or_else(|error| panic!("{error}"));
-    let (added, modified, deleted) = (Change::Added, Change::Modified, Change::Deleted);
+    let (added, modified, deleted) = (EventType::Added, EventType::Modified, EventType::Deleted);
     vec![(added, 1), (modified, 2), (modified, 3), (deleted, 4), (added, 5), (added, 6)]
 }
 
@@ -366,10 +367,10 @@ fn etcd_18089_compaction_never_hides_a_delete() {
     // Each budget makes the ring evict a different number of events.
     for hot_bytes in (0..2000).step_by(20) {
         let store = Store::in_memory(Retention { hot_bytes, ..Retention::default() });
-        let events = deleted_and_back(&store);
+        let events = delete_and_recreate(&store);
         *floors.entry(store.stat().hot_floor).or_insert(0) += 1;
         for after in 0..=6 {
-            match store.follow_after(&pods(), Filter::default(), Revision(after)) {
+            match store.watch_after(&pods(), Filter::default(), Revision(after)) {
                 Ok(mut cursor) => assert_eq!(drain(&mut cursor).unwrap(), events[after as usize..]),
                 Err(Compacted { floor }) => assert!(after < floor.0, "{after} is not before {floor}"),
             }
@@ -382,30 +383,30 @@ fn etcd_18089_compaction_never_hides_a_delete() {
 fn etcd_19179_watch_at_the_compacted_revision_misses_no_delete() {
     for at in 1..=5 {
         let store = Store::in_memory(Retention::default());
-        let mut opened = vec![(0, store.follow(&pods(), Filter::default()))];
+        let mut opened = vec![(0, store.watch(&pods(), Filter::default()))];
         let proposals = [put("a/k", "2"), put("a/k", "3"), put("a/k", "4"), delete("a/k"), put("a/k", "6")];
         for (n, proposal) in (1..).zip(proposals) {
             store.commit(proposal).unwrap();
             if n == at {
                 store.compact(Time(1)).unwrap();
             }
-            opened.push((n, store.follow(&pods(), Filter::default())));
+            opened.push((n, store.watch(&pods(), Filter::default())));
         }
         // Cursors opened before the compaction and not read since, and cursors opened afterwards at old
         // revisions.
         for after in 0..=5 {
             opened.extend(
-                store.follow_after(&pods(), Filter::default(), Revision(after)).ok().map(|c| (after, c)),
+                store.watch_after(&pods(), Filter::default(), Revision(after)).ok().map(|c| (after, c)),
             );
-            let refused = store.follow_after(&pods(), Filter::default(), Revision(after)).is_err();
-            assert_eq!(refused, after < at, "compacted at {at}, followed after {after}");
+            let rejected = store.watch_after(&pods(), Filter::default(), Revision(after)).is_err();
+            assert_eq!(rejected, after < at, "compacted at {at}, followed after {after}");
         }
         for (after, mut cursor) in opened {
             match drain(&mut cursor) {
                 Ok(events) => {
                     let revisions: Vec<u64> = events.iter().map(|(_, revision)| *revision).collect();
                     assert_eq!(revisions, (after + 1..=5).collect::<Vec<u64>>(), "compacted at {at}");
-                    assert_eq!(events.contains(&(Change::Deleted, 4)), after < 4);
+                    assert_eq!(events.contains(&(EventType::Deleted, 4)), after < 4);
                 }
                 Err(Compacted { floor }) => assert!(after < floor.0 && floor == Revision(at)),
             }
@@ -420,15 +421,18 @@ fn etcd_18667_state_is_a_pure_function_of_the_log() {
     let servers = two_servers();
     for n in 0..40u64 {
         // Preconditions on revisions that are long compacted, or that only one server has in its mirror.
-        let expect =
-            if n % 3 == 0 { Expect::Any } else { Expect::Revision(Revision(n.saturating_sub(n % 5))) };
+        let precondition = if n % 3 == 0 {
+            Precondition::Any
+        } else {
+            Precondition::Revision(Revision(n.saturating_sub(n % 5)))
+        };
         let proposal = || {
-            let draft = Draft::with_hole("{}", 1).labels([("n", n.to_string())]);
-            propose().put(key("a/x"), expect, draft).guard(key("a/other"), Expect::Absent)
+            let draft = Draft::with_revision_at("{}", 1).labels([("n", n.to_string())]);
+            propose().put(key("a/x"), precondition, draft).guard(key("a/other"), Precondition::Absent)
         };
         let verdict = |store: &Store| match store.commit(proposal()) {
             Ok(committed) => Ok(committed.revision),
-            Err(CommitError::Refused(refusal)) => Err(refusal),
+            Err(CommitError::Rejected(refusal)) => Err(refusal),
             Err(failed) => panic!("{failed}"),
         };
         assert_eq!(verdict(&alone), verdict(&servers[(n % 2) as usize]), "commit {n}");
@@ -451,7 +455,7 @@ fn etcd_20221_watch_at_a_future_revision_gets_no_older_event() {
     store.commit(put("a/x", "{}")).unwrap();
     let in_a = Filter { namespace: Some("a".to_owned()), ..Filter::default() };
     let mut cursors =
-        [Filter::default(), in_a].map(|filter| store.follow_after(&pods(), filter, Revision(5)).unwrap());
+        [Filter::default(), in_a].map(|filter| store.watch_after(&pods(), filter, Revision(5)).unwrap());
     for revision in 2..=9 {
         for cursor in &mut cursors {
             assert_eq!(cursor.position(), Revision(5).max(Revision(revision - 1)));
@@ -460,7 +464,7 @@ fn etcd_20221_watch_at_a_future_revision_gets_no_older_event() {
         for cursor in &mut cursors {
             let events = drain(cursor).unwrap();
             let expected: Vec<_> =
-                (revision > 5).then_some((Change::Modified, revision)).into_iter().collect();
+                (revision > 5).then_some((EventType::Modified, revision)).into_iter().collect();
             assert_eq!(events, expected, "at {revision}");
         }
     }
@@ -474,11 +478,11 @@ fn etcd_20418_paused_server_does_not_serve_stale_reads() {
     // One server is paused while the other commits.
     other.commit(put("a/x", "2")).unwrap();
     // The paused server's state must not decide.
-    let stale = propose().put(key("a/x"), Expect::Revision(Revision(1)), Draft::new("mine"));
-    let Err(CommitError::Refused(Refusal::Conflict(conflict))) = paused.commit(stale) else {
+    let stale = propose().put(key("a/x"), Precondition::Revision(Revision(1)), Draft::new("mine"));
+    let Err(CommitError::Rejected(RejectReason::Conflict(conflict))) = paused.commit(stale) else {
         panic!("decided by what it remembered")
     };
-    let expected = Expect::Revision(Revision(1));
+    let expected = Precondition::Revision(Revision(1));
     assert_eq!(conflict, Conflict { key: key("a/x"), expected, actual: Some(Revision(2)) });
     assert_eq!(paused.snapshot().revision(), Revision(2), "an answer brings it up to date");
     other.commit(put("a/x", "3")).unwrap();
@@ -494,28 +498,29 @@ fn etcd_20418_paused_server_does_not_serve_stale_reads() {
 
 /// Disk on which every operation fails after a number of changes. The last write is torn between two
 /// sectors.
-struct Dying {
+struct CrashingDisk {
     disk: OsDisk,
-    left: Arc<AtomicU64>,
+    operations_left: Arc<AtomicU64>,
 }
 
-struct DyingFile {
+struct CrashingFile {
     file: Box<dyn DiskFile>,
-    left: Arc<AtomicU64>,
+    operations_left: Arc<AtomicU64>,
 }
 
-fn live_on(left: &AtomicU64) -> io::Result<()> {
-    let lived = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-    lived.map(drop).map_err(|_| io::Error::other("the process was killed"))
+fn consume_operation(operations_left: &AtomicU64) -> io::Result<()> {
+    let consumed = operations_left
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |operations_left| operations_left.checked_sub(1));
+    consumed.map(drop).map_err(|_| io::Error::other("the process was error"))
 }
 
-impl Dying {
+impl CrashingDisk {
     fn file(&self, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
-        Box::new(DyingFile { file, left: Arc::clone(&self.left) })
+        Box::new(CrashingFile { file, operations_left: Arc::clone(&self.operations_left) })
     }
 }
 
-impl Disk for Dying {
+impl Disk for CrashingDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         self.disk.list()
     }
@@ -525,26 +530,26 @@ impl Disk for Dying {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        live_on(&self.left)?;
+        consume_operation(&self.operations_left)?;
         Ok(self.file(self.disk.create(name)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        live_on(&self.left)?;
+        consume_operation(&self.operations_left)?;
         self.disk.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        live_on(&self.left)?;
+        consume_operation(&self.operations_left)?;
         self.disk.remove(name)
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        live_on(&self.left)
+        consume_operation(&self.operations_left)
     }
 }
 
-impl DiskFile for DyingFile {
+impl DiskFile for CrashingFile {
     fn length(&self) -> io::Result<u64> {
         self.file.length()
     }
@@ -554,16 +559,16 @@ impl DiskFile for DyingFile {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if let Err(killed) = live_on(&self.left) {
+        if let Err(error) = consume_operation(&self.operations_left) {
             let half = (offset as usize + data.len() / 2) / SECTOR_BYTES * SECTOR_BYTES;
             self.file.write_at(offset, &data[..half.saturating_sub(offset as usize)])?;
-            return Err(killed);
+            return Err(error);
         }
         self.file.write_at(offset, data)
     }
 
     fn sync(&self) -> io::Result<()> {
-        live_on(&self.left)
+        consume_operation(&self.operations_left)
     }
 }
 
@@ -573,24 +578,24 @@ type Unsynced = Arc<Mutex<Vec<(u64, Vec<u8>)>>>;
 type Pending = Mutex<BTreeMap<String, Unsynced>>;
 
 /// Disk that withholds every write until the file is synced: the directory is what a power cut would leave.
-struct Withholding {
+struct UnsyncedDisk {
     disk: Arc<OsDisk>,
     pending: Arc<Pending>,
 }
 
-struct WithholdingFile {
+struct UnsyncedFile {
     file: Box<dyn DiskFile>,
     unsynced: Unsynced,
 }
 
-impl Withholding {
+impl UnsyncedDisk {
     fn file(&self, name: &str, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
         let unsynced = Arc::clone(self.pending.lock().entry(name.to_owned()).or_default());
-        Box::new(WithholdingFile { file, unsynced })
+        Box::new(UnsyncedFile { file, unsynced })
     }
 }
 
-impl Disk for Withholding {
+impl Disk for UnsyncedDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         self.disk.list()
     }
@@ -624,7 +629,7 @@ impl Disk for Withholding {
     }
 }
 
-impl DiskFile for WithholdingFile {
+impl DiskFile for UnsyncedFile {
     fn length(&self) -> io::Result<u64> {
         self.file.length()
     }

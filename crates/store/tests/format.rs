@@ -16,7 +16,7 @@ use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::format::FORMAT;
 use setpoint_store::log::disk::{DiskOptions, DiskReader};
 use setpoint_store::log::{DiskLog, LogError};
-use setpoint_store::{Cause, Draft, Expect, Proposal, ReadError, Record, Retention, Snapshot, Store};
+use setpoint_store::{Cause, Draft, Precondition, Proposal, ReadError, Record, Retention, Snapshot, Store};
 
 /// Empty checkpoint with which a log starts since format 2.
 const EMPTY_CHECKPOINT: &str = "checkpoint-00000000000000000000.log";
@@ -65,25 +65,29 @@ fn write(dir: &Path) {
     let store = open(dir).expect("an empty directory");
     let at = |revision: u64| Proposal::new(cause(revision), Time(1_000_000 * revision as i64));
     let web = |value: &str| {
-        let draft = Draft::with_hole(value.to_owned(), 7).labels([("app", "web"), ("tier", "front")]);
+        let draft = Draft::with_revision_at(value.to_owned(), 7).labels([("app", "web"), ("tier", "front")]);
         draft.fields([("spec.nodeName", "n1")]).expires(Time(5_000_000_000))
     };
     let commit = |proposal| drop(store.commit(proposal).expect("nothing speaks against it"));
-    commit(at(1).put(key("pods", "shop/web"), Expect::Absent, web(r#"{"rv":"","n":1}"#)));
+    commit(at(1).put(key("pods", "shop/web"), Precondition::Absent, web(r#"{"rv":"","n":1}"#)));
     let node = Draft::new(vec![0, 1, 2, 253, 254, 255]);
-    commit(at(2).put(key("nodes", "n1"), Expect::Absent, node).put(
+    commit(at(2).put(key("nodes", "n1"), Precondition::Absent, node).put(
         key("pods", "shop/db"),
-        Expect::Absent,
+        Precondition::Absent,
         Draft::new("db"),
     ));
-    commit(at(3).put(key("pods", "shop/web"), Expect::Revision(Revision(1)), web(r#"{"rv":"","n":3}"#)));
-    commit(at(4).delete(key("pods", "shop/db"), Expect::Present));
-    commit(at(5).put(lease(), Expect::Any, Draft::new("held")));
+    commit(at(3).put(
+        key("pods", "shop/web"),
+        Precondition::Revision(Revision(1)),
+        web(r#"{"rv":"","n":3}"#),
+    ));
+    commit(at(4).delete(key("pods", "shop/db"), Precondition::Present));
+    commit(at(5).put(lease(), Precondition::Any, Draft::new("held")));
     store.compact(Time(6_000_000)).expect("there is room");
-    commit(at(6).put(key("pods", "shop/größe"), Expect::Absent, Draft::new("")));
-    commit(at(7).delete(key("nodes", "n1"), Expect::Revision(Revision(2))));
-    commit(at(8).put(lease(), Expect::Present, Draft::new("held again")));
-    store.note_end();
+    commit(at(6).put(key("pods", "shop/größe"), Precondition::Absent, Draft::new("")));
+    commit(at(7).delete(key("nodes", "n1"), Precondition::Revision(Revision(2))));
+    commit(at(8).put(lease(), Precondition::Present, Draft::new("held again")));
+    store.record_durable_end();
 }
 
 /// Returns all files except the lock.
@@ -134,14 +138,14 @@ fn check_objects(format: u32) {
     assert_eq!(&web.value()[..], br#"{"rv":"3","n":3}"#);
     assert_eq!((web.revision(), web.time()), (Revision(3), Time(3_000_000)));
     assert_eq!((web.expires(), store.next_expiry()), (Some(Time(5_000_000_000)), Some(Time(5_000_000_000))));
-    assert_eq!(web.tags().labels().collect::<Vec<_>>(), [("app", "web"), ("tier", "front")]);
-    assert_eq!(web.tags().fields().collect::<Vec<_>>(), [("spec.nodeName", "n1")]);
+    assert_eq!(web.attributes().labels().collect::<Vec<_>>(), [("app", "web"), ("tier", "front")]);
+    assert_eq!(web.attributes().fields().collect::<Vec<_>>(), [("spec.nodeName", "n1")]);
     assert_eq!(web.cause(), cause(3));
     let odd = snapshot.get(&key("pods", "shop/größe")).unwrap();
     assert_eq!((&odd.value()[..], odd.revision(), odd.cause()), (&b""[..], Revision(6), cause(6)));
     assert_eq!(snapshot.get(&lease()).unwrap().value(), "held again");
     let next =
-        Proposal::new(cause(8), Time(9)).put(key("pods", "shop/next"), Expect::Absent, Draft::new("n"));
+        Proposal::new(cause(8), Time(9)).put(key("pods", "shop/next"), Precondition::Absent, Draft::new("n"));
     assert_eq!(store.commit(next).unwrap().revision, Revision(9), "and it goes on from there");
 }
 
@@ -170,7 +174,7 @@ fn check_history(format: u32) {
         &["kube-system/lease@8", "shop/größe@6", "shop/web@3"],
     ];
     for (revision, expected) in (0..).zip(expected) {
-        let snapshot = store.at(Revision(revision)).unwrap();
+        let snapshot = store.snapshot_at(Revision(revision)).unwrap();
         assert_eq!(
             (snapshot.revision(), paths(&snapshot)),
             (Revision(revision), expected.iter().map(|path| (*path).to_owned()).collect())
@@ -206,10 +210,10 @@ fn newer_format_is_rejected_and_not_modified() {
     });
     let store = open(dir.path()).unwrap();
     assert!(matches!(
-        store.at(Revision(2)),
+        store.snapshot_at(Revision(2)),
         Err(ReadError::Log(LogError::Format { found: 4, known: 3, .. }))
     ));
-    assert!(store.at(Revision(7)).is_ok());
+    assert!(store.snapshot_at(Revision(7)).is_ok());
 }
 
 #[test]
@@ -241,7 +245,7 @@ fn file_of_another_log_is_rejected() {
     let options = DiskOptions { segment_bytes_min: 1024, entropy: 99, ..DiskOptions::default() };
     let store = Store::open(Box::new(DiskLog::new(disk, options)), Retention::default(), |_| ()).unwrap();
     for n in 0..5 {
-        let proposal = Proposal::new(cause(n), Time(1)).put(lease(), Expect::Any, Draft::new("x"));
+        let proposal = Proposal::new(cause(n), Time(1)).put(lease(), Precondition::Any, Draft::new("x"));
         store.commit(proposal).unwrap();
     }
     store.compact(Time(1)).unwrap();

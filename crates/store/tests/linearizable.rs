@@ -19,7 +19,8 @@ use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{DiskLog, MemoryLog};
 use setpoint_store::{
-    Cause, CommitError, Committed, Draft, Expect, Proposal, Refusal, Retention, Snapshot, Store, Ticket,
+    Cause, CommitError, CommitResponse, Draft, PendingCommit, Precondition, Proposal, RejectReason,
+    Retention, Snapshot, Store,
 };
 
 const THREADS: usize = 6;
@@ -27,9 +28,9 @@ const KEYS: usize = 3;
 const OPERATIONS: usize = 120;
 const ROUNDS: u64 = 4;
 
-/// Way in which a thread commits.
+/// Method by which a thread commits.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum CommitMode {
     /// Waits, and leads unless another thread does.
     Commit,
     /// A dedicated thread leads.
@@ -40,27 +41,27 @@ enum Way {
 
 #[test]
 fn commits_to_a_log_in_memory_are_linearizable() {
-    rounds(|seed| one_store(&Store::in_memory(Retention::default()), Way::Commit, seed));
+    rounds(|seed| one_store(&Store::in_memory(Retention::default()), CommitMode::Commit, seed));
 }
 
 #[test]
 fn driven_commits_to_a_log_in_memory_are_linearizable() {
-    rounds(|seed| one_store(&Store::in_memory(Retention::default()), Way::Driven, seed));
+    rounds(|seed| one_store(&Store::in_memory(Retention::default()), CommitMode::Driven, seed));
 }
 
 #[test]
 fn tasks_on_a_log_in_memory_are_linearizable() {
-    rounds(|seed| one_store(&Store::in_memory(Retention::default()), Way::Task, seed));
+    rounds(|seed| one_store(&Store::in_memory(Retention::default()), CommitMode::Task, seed));
 }
 
 #[test]
 fn commits_to_a_log_on_disk_are_linearizable() {
-    rounds(|seed| on_disk(Way::Commit, seed));
+    rounds(|seed| on_disk(CommitMode::Commit, seed));
 }
 
 #[test]
 fn driven_commits_to_a_log_on_disk_are_linearizable() {
-    rounds(|seed| on_disk(Way::Driven, seed));
+    rounds(|seed| on_disk(CommitMode::Driven, seed));
 }
 
 /// Two stores on one log: a read applies the commits of the other store first.
@@ -70,7 +71,7 @@ fn commits_to_a_shared_log_are_linearizable() {
         let mut log = MemoryLog::default();
         let logs = [log.share(), log.share()];
         let open = |log| Store::open(Box::new(log), Retention::default(), |_| ()).expect("it is empty");
-        run(&logs.map(open), Way::Commit, seed);
+        run(&logs.map(open), CommitMode::Commit, seed);
     });
 }
 
@@ -79,11 +80,11 @@ fn rounds(round: impl Fn(u64)) {
     (0..ROUNDS * factor).for_each(round);
 }
 
-fn one_store(store: &Store, way: Way, seed: u64) {
-    run(std::slice::from_ref(store), way, seed);
+fn one_store(store: &Store, mode: CommitMode, seed: u64) {
+    run(std::slice::from_ref(store), mode, seed);
 }
 
-fn on_disk(way: Way, seed: u64) {
+fn on_disk(mode: CommitMode, seed: u64) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let options = DiskOptions {
         segment_bytes_min: 8 << 10,
@@ -98,7 +99,7 @@ fn on_disk(way: Way, seed: u64) {
         Store::open(log, Retention::default(), |error| panic!("{error}")).expect("it can be read")
     };
     let store = open();
-    one_store(&store, way, seed);
+    one_store(&store, mode, seed);
     let before = store.snapshot();
     drop(store);
     let after = open().snapshot();
@@ -107,34 +108,34 @@ fn on_disk(way: Way, seed: u64) {
 
 /// Record of one thread's operations.
 #[derive(Default)]
-struct Notes {
-    operations: Vec<Note>,
+struct ClientLog {
+    operations: Vec<LoggedOperation>,
     marks: Vec<OrderedOperation>,
 }
 
 /// Recorded operation. A rejection contains a revision, but no value.
-struct Note {
+struct LoggedOperation {
     key: usize,
     operation: Operation,
-    refused_by: Option<Revision>,
+    rejected_by: Option<Revision>,
     revision: Option<Revision>,
 }
 
-fn run(stores: &[Store], way: Way, seed: u64) {
+fn run(stores: &[Store], mode: CommitMode, seed: u64) {
     let (ticks, stop) = (Ticks::default(), AtomicBool::new(false));
-    let notes: Vec<Notes> = std::thread::scope(|scope| {
-        if way == Way::Driven {
+    let logs: Vec<ClientLog> = std::thread::scope(|scope| {
+        if mode == CommitMode::Driven {
             stores.iter().for_each(|store| drop(scope.spawn(|| store.drive(&stop))));
         }
         // Maintenance and readers use the log concurrently.
-        let (keeper, kept) = (&stop, &stores[0]);
+        let (is_stopped, maintained) = (&stop, &stores[0]);
         scope.spawn(move || {
-            while !keeper.load(Ordering::Acquire) {
-                kept.tend(Time(1)).expect("there is room");
+            while !is_stopped.load(Ordering::Acquire) {
+                maintained.run_maintenance(Time(1)).expect("the disk has space");
                 // A store that lags behind the compaction of a shared log fails for now (see
                 // `regressions.rs`).
                 if stores.len() == 1 {
-                    kept.compact(Time(1)).expect("there is room");
+                    maintained.compact(Time(1)).expect("the disk has space");
                 }
                 std::thread::yield_now();
             }
@@ -146,57 +147,58 @@ fn run(stores: &[Store], way: Way, seed: u64) {
                 Client {
                     store,
                     ticks,
-                    way,
+                    mode,
                     shared,
                     number: n as u64,
                     rng: Rng::with_seed(seed * 100 + n as u64),
-                    notes: Notes::default(),
+                    log: ClientLog::default(),
                 }
                 .run()
             }
         };
         let threads: Vec<_> = (0..THREADS).map(|n| scope.spawn(client(n))).collect();
-        let notes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let logs: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         stop.store(true, Ordering::Release);
         stores.iter().for_each(Store::wake);
-        notes.into_iter().map(|notes| notes.expect("no client panics")).collect()
+        logs.into_iter().map(|logs| logs.expect("no client panics")).collect()
     });
-    judge(notes, seed);
+    check_logs(logs, seed);
 }
 
 struct Client<'a> {
     store: &'a Store,
     ticks: &'a Ticks,
-    way: Way,
+    mode: CommitMode,
     shared: bool,
     number: u64,
     rng: Rng,
-    notes: Notes,
+    log: ClientLog,
 }
 
 impl Client<'_> {
-    fn run(mut self) -> Notes {
+    fn run(mut self) -> ClientLog {
         for n in 0..OPERATIONS as u64 {
             let key = self.rng.usize(..KEYS);
             let seen = self.get(key);
             let new = self.number * 1_000_000 + n;
             let draft = Draft::new(new.to_string());
             let (call, proposal) = match (self.rng.u8(..8), seen) {
-                (0, _) => (Call::Put(new), propose().put(path(key), Expect::Any, draft)),
-                (1, _) => (Call::Delete, propose().delete(path(key), Expect::Any)),
+                (0, _) => (Call::Put(new), propose().put(path(key), Precondition::Any, draft)),
+                (1, _) => (Call::Delete, propose().delete(path(key), Precondition::Any)),
                 (2, Some((revision, value))) => {
-                    (Call::DeleteIf(value), propose().delete(path(key), Expect::Revision(revision)))
+                    (Call::DeleteIf(value), propose().delete(path(key), Precondition::Revision(revision)))
                 }
                 (3, _) => continue,
                 (_, seen) => {
-                    let expect = seen.map_or(Expect::Absent, |(revision, _)| Expect::Revision(revision));
+                    let precondition =
+                        seen.map_or(Precondition::Absent, |(revision, _)| Precondition::Revision(revision));
                     let expected = seen.map(|(_, value)| value);
-                    (Call::Swap { expected, new }, propose().put(path(key), expect, draft))
+                    (Call::Swap { expected, new }, propose().put(path(key), precondition, draft))
                 }
             };
             self.commit(key, call, proposal);
         }
-        self.notes
+        self.log
     }
 
     /// Reads a key from the current snapshot.
@@ -214,69 +216,66 @@ impl Client<'_> {
             invoked,
             answered,
         };
-        self.notes.operations.push(Note { key, operation, refused_by: None, revision: None });
+        self.log.operations.push(LoggedOperation { key, operation, rejected_by: None, revision: None });
         // A snapshot at a revision is ordered after its commit and before the next one.
-        self.notes.marks.push(OrderedOperation {
-            position: snapshot.revision().0 * 2 + 1,
-            invoked,
-            answered,
-        });
+        self.log.marks.push(OrderedOperation { position: snapshot.revision().0 * 2 + 1, invoked, answered });
         found
     }
 
     fn commit(&mut self, key: usize, call: Call, proposal: Proposal) {
         let invoked = self.ticks.next();
-        let outcome = match self.way {
-            Way::Commit => self.store.commit(proposal),
-            Way::Driven => self.store.submit(proposal).wait(),
-            Way::Task => block_on(self.store.submit(proposal)),
+        let outcome = match self.mode {
+            CommitMode::Commit => self.store.commit(proposal),
+            CommitMode::Driven => self.store.submit(proposal).wait(),
+            CommitMode::Task => block_on(self.store.submit(proposal)),
         };
         let answered = self.ticks.next();
-        let (answer, refused_by, revision) = match outcome {
-            Ok(Committed { revision, records }) => {
+        let (answer, rejected_by, revision) = match outcome {
+            Ok(CommitResponse { revision, records }) => {
                 assert_eq!(records[0].revision(), revision);
-                self.notes.marks.push(OrderedOperation { position: revision.0 * 2, invoked, answered });
+                self.log.marks.push(OrderedOperation { position: revision.0 * 2, invoked, answered });
                 (Answer::Done, None, Some(revision))
             }
-            Err(CommitError::Refused(Refusal::Conflict(conflict))) => {
+            Err(CommitError::Rejected(RejectReason::Conflict(conflict))) => {
                 (Answer::Rejected(None), conflict.actual, None)
             }
             Err(other) => panic!("{other}"),
         };
         let operation = Operation { call, answer, invoked, answered };
-        self.notes.operations.push(Note { key, operation, refused_by, revision });
+        self.log.operations.push(LoggedOperation { key, operation, rejected_by, revision });
     }
 }
 
-fn judge(notes: Vec<Notes>, seed: u64) {
-    let marks: Vec<OrderedOperation> = notes.iter().flat_map(|notes| notes.marks.clone()).collect();
+fn check_logs(logs: Vec<ClientLog>, seed: u64) {
+    let marks: Vec<OrderedOperation> = logs.iter().flat_map(|logs| logs.marks.clone()).collect();
     if let Err((first, then)) = check_order(&marks) {
-        panic!("seed {seed}: {first:?} was answered before {then:?} was asked for, but comes after it");
+        panic!("seed {seed}: {first:?} ended before {then:?} began, but is ordered after it");
     }
-    let notes: Vec<Note> = notes.into_iter().flat_map(|notes| notes.operations).collect();
-    let put = |note: &Note| match note.operation.call {
-        Call::Put(new) | Call::Swap { new, .. } => Some((note.revision?, new)),
+    let logs: Vec<LoggedOperation> = logs.into_iter().flat_map(|logs| logs.operations).collect();
+    let put = |logged: &LoggedOperation| match logged.operation.call {
+        Call::Put(new) | Call::Swap { new, .. } => Some((logged.revision?, new)),
         _ => None,
     };
-    let values: BTreeMap<Revision, u64> = notes.iter().filter_map(put).collect();
-    let commits = notes.iter().filter(|note| note.revision.is_some()).count();
-    let newest = notes.iter().filter_map(|note| note.revision).max();
+    let values: BTreeMap<Revision, u64> = logs.iter().filter_map(put).collect();
+    let commits = logs.iter().filter(|logged| logged.revision.is_some()).count();
+    let newest = logs.iter().filter_map(|logged| logged.revision).max();
     assert_eq!(
         newest,
         Some(Revision(commits as u64)),
         "seed {seed}: a revision for each commit, without gaps"
     );
-    let mut refused = 0;
+    let mut rejections = 0;
     for key in 0..KEYS {
-        let history: Vec<Operation> = notes
+        let history: Vec<Operation> = logs
             .iter()
-            .filter(|note| note.key == key)
-            .map(|note| {
-                let mut operation = note.operation;
-                if let (Answer::Rejected(found), Some(revision)) = (&mut operation.answer, note.refused_by) {
+            .filter(|logged| logged.key == key)
+            .map(|logged| {
+                let mut operation = logged.operation;
+                if let (Answer::Rejected(found), Some(revision)) = (&mut operation.answer, logged.rejected_by)
+                {
                     *found = Some(values[&revision]);
                 }
-                refused += usize::from(matches!(operation.answer, Answer::Rejected(_)));
+                rejections += usize::from(matches!(operation.answer, Answer::Rejected(_)));
                 operation
             })
             .collect();
@@ -284,7 +283,10 @@ fn judge(notes: Vec<Notes>, seed: u64) {
             panic!("seed {seed}, key {key}: {error}");
         }
     }
-    assert!(commits > OPERATIONS && refused > 0, "{commits} commits and {refused} refusals tell little");
+    assert!(
+        commits > OPERATIONS && rejections > 0,
+        "too few operations: {commits} commits, {rejections} rejections"
+    );
 }
 
 fn propose() -> Proposal {
@@ -292,8 +294,8 @@ fn propose() -> Proposal {
 }
 
 fn path(key: usize) -> Key {
-    let pods = Resource::new("pods").expect("a plain word");
-    Key::namespaced(&pods, "shop", &format!("p{key}")).expect("a plain path")
+    let pods = Resource::new("pods").expect("the resource is valid");
+    Key::namespaced(&pods, "shop", &format!("p{key}")).expect("the key is valid")
 }
 
 fn value_in(snapshot: &Snapshot, key: usize) -> Option<(Revision, u64)> {
@@ -304,7 +306,7 @@ fn value_in(snapshot: &Snapshot, key: usize) -> Option<(Revision, u64)> {
 }
 
 /// Runs one task in this thread.
-fn block_on(ticket: Ticket) -> Result<Committed, CommitError> {
+fn block_on(pending: PendingCommit) -> Result<CommitResponse, CommitError> {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -312,9 +314,9 @@ fn block_on(ticket: Ticket) -> Result<Committed, CommitError> {
         }
     }
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut ticket = pin!(ticket);
+    let mut pending = pin!(pending);
     loop {
-        if let Poll::Ready(outcome) = ticket.as_mut().poll(&mut Context::from_waker(&waker)) {
+        if let Poll::Ready(outcome) = pending.as_mut().poll(&mut Context::from_waker(&waker)) {
             return outcome;
         }
         std::thread::park();

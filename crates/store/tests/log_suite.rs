@@ -9,7 +9,7 @@ use setpoint_sim::redb_log::{RedbLog, SharedMemory};
 use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{
-    Chore, DiskLog, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict,
+    CurrentRevisions, DiskLog, Log, LogError, LogReader, LogStat, MaintenanceTask, MemoryLog, Replay, Verdict,
 };
 use setpoint_store::{Proposal, Retention, Snapshot};
 use tempfile::TempDir;
@@ -58,7 +58,7 @@ struct Shared {
 
 impl Shared {
     fn pair(&mut self) -> Box<dyn Log> {
-        Box::new(Pair { handles: [self.kept.share(), self.kept.share()], turn: 0 })
+        Box::new(AlternatingLog { handles: [self.kept.share(), self.kept.share()], turn: 0 })
     }
 }
 
@@ -75,35 +75,36 @@ impl LogFactory for Shared {
 }
 
 /// Two alternating writers without the current state: a shared log decides by its own.
-struct Pair {
+struct AlternatingLog {
     handles: [MemoryLog; 2],
     turn: usize,
 }
 
-struct Ignorant;
+/// Lookup that finds no key.
+struct EmptyRevisions;
 
-impl Heads for Ignorant {
-    fn head(&self, _: &Key) -> Option<Revision> {
+impl CurrentRevisions for EmptyRevisions {
+    fn current_revision(&self, _: &Key) -> Option<Revision> {
         None
     }
 }
 
-impl Pair {
+impl AlternatingLog {
     fn next(&mut self) -> &mut MemoryLog {
         self.turn += 1;
         &mut self.handles[self.turn % 2]
     }
 }
 
-impl Log for Pair {
+impl Log for AlternatingLog {
     fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
         self.next().replay(into)
     }
 
-    fn append(&mut self, batch: &[Proposal], _: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+    fn append(&mut self, batch: &[Proposal], _: &dyn CurrentRevisions) -> Result<Vec<Verdict>, LogError> {
         let handle = self.next();
         assert!(handle.is_shared());
-        handle.append(batch, &Ignorant)
+        handle.append(batch, &EmptyRevisions)
     }
 
     fn is_shared(&self) -> bool {
@@ -118,15 +119,19 @@ impl Log for Pair {
         self.next().published(snapshot);
     }
 
-    fn has_chore(&self) -> bool {
-        self.handles[0].has_chore()
+    fn needs_maintenance(&self) -> bool {
+        self.handles[0].needs_maintenance()
     }
 
-    fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
-        self.next().chore(snapshot, now)
+    fn maintenance_task(
+        &mut self,
+        snapshot: &Snapshot,
+        now: Time,
+    ) -> Result<Option<Box<dyn MaintenanceTask>>, LogError> {
+        self.next().maintenance_task(snapshot, now)
     }
 
-    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError> {
+    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn MaintenanceTask>, LogError> {
         self.next().compact(snapshot, now)
     }
 

@@ -15,12 +15,12 @@ use setpoint_store::disk::{Disk, OsDisk};
 use setpoint_store::log::LogError;
 use setpoint_store::log::disk::files::Files;
 use setpoint_store::log::disk::{DiskLog, DiskOptions, DiskReader};
-use setpoint_store::{Cause, Draft, Expect, Proposal, Retention, Store};
+use setpoint_store::{Cause, Draft, Precondition, Proposal, Retention, Store};
 
 fn put(store: &Store, number: usize, bytes: usize) -> Revision {
     let key = Key::from_path(&resource(0), &format!("n/{number}")).unwrap();
     let draft = Draft::new(vec![b'v'; bytes]);
-    let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft);
+    let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft);
     store.commit(proposal).unwrap().revision
 }
 
@@ -41,7 +41,7 @@ fn last_segment(disk: &SimDisk) -> String {
 /// Returns the error of opening the store, which the check must return as well.
 fn damage(disk: &SimDisk, what: &str) -> (String, u64, String) {
     let found = |error: LogError| match error {
-        LogError::Corrupt { file, position, what } => (file, position, what),
+        LogError::Corrupt { file, position, detail } => (file, position, detail),
         other => panic!("{what}: {other}"),
     };
     let checked = found(DiskReader::new(shared(disk)).check().expect_err(what));
@@ -124,7 +124,7 @@ fn truncated_last_segment_is_reported() {
             let (file, _, what) = damage(&disk, &format!("{name}, cut to {cut}"));
             assert_eq!(file, segment, "{name}, cut to {cut}");
             let expected =
-                if cut < 64 { "this is not a file of a setpoint store" } else { "the file has been cut" };
+                if cut < 64 { "this is not a file of a setpoint store" } else { "the file is truncated" };
             assert!(what.starts_with(expected), "{name}, cut to {cut}: {what}");
         }
     }
@@ -181,12 +181,12 @@ fn orderly_exit_records_the_synced_length() {
         let store = open().unwrap();
         fill(&store, commits, 700);
         if stops {
-            store.note_end();
+            store.record_durable_end();
         }
         drop(store);
         zero(&disk, &last_segment(&disk), 64);
         let error = open().err().unwrap().to_string();
-        assert!(error.contains("corrupt at byte 64: the last frames are gone: "), "{commits}: {error}");
+        assert!(error.contains("corrupt at byte 64: the last frames are missing: "), "{commits}: {error}");
     }
 }
 
@@ -213,7 +213,7 @@ fn power_cut_while_recording_the_synced_length_is_no_damage() {
             for number in 0..400 {
                 let key = Key::from_path(&resource(0), &format!("n/{}", number % 7)).unwrap();
                 let draft = Draft::new(vec![b'v'; rng.usize(1..900)]);
-                let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft);
+                let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft);
                 let Ok(done) = store.commit(proposal) else { break };
                 acknowledged = done.revision;
             }
@@ -263,7 +263,7 @@ fn oversized_segment_is_reported_before_it_is_read() {
 #[test]
 fn directory_without_segments_and_checkpoints_is_rejected() {
     for (name, disk) in stores() {
-        store_world::open(&disk).unwrap().tend(Time(1)).unwrap();
+        store_world::open(&disk).unwrap().run_maintenance(Time(1)).unwrap();
         let all = disk.list().unwrap();
         assert!(all.iter().any(|name| name == "spare.log" || name == "reserve.log"), "{name}: {all:?}");
         for file in all.iter().filter(|name| name.starts_with("segment-") || name.starts_with("checkpoint-"))
@@ -288,11 +288,12 @@ fn interrupted_first_start_can_be_repeated() {
         disk.set_faults(faults());
         if let Ok(store) = store_world::open(&disk) {
             // Preallocation happens before and during the first commit.
-            let _ = store.tend(Time(1));
+            let _ = store.run_maintenance(Time(1));
             let key = Key::from_path(&resource(0), "n/1").unwrap();
-            let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, Draft::new("x"));
+            let proposal =
+                Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, Draft::new("x"));
             let _ = store.commit(proposal);
-            let _ = store.tend(Time(1));
+            let _ = store.run_maintenance(Time(1));
         }
         // A killed process loses nothing that it has written, a power cut loses some unsynced writes.
         if seed.is_multiple_of(2) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use setpoint_api::{Key, Resource, Time};
-use setpoint_store::{Cause, Draft, Expect, Proposal, Record, Retention, Store};
+use setpoint_store::{Cause, Draft, Precondition, Proposal, Record, Retention, Store};
 
 const POD: &str = include_str!("fixtures/pod.json");
 const EVENT: &str = include_str!("fixtures/event.json");
@@ -60,13 +60,14 @@ fn put(store: &Store, resource: &str, number: u64, text: String, expires: Option
     let name = text.split("\"name\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let key = Key::namespaced(&resource, "shop", &name).unwrap();
     let hole = u32::try_from(text.find("\"resourceVersion\":\"").unwrap() + 19).unwrap();
-    let draft = Draft::with_hole(text, hole).labels([("app", "web")]).fields([("spec.nodeName", "n1")]);
+    let draft =
+        Draft::with_revision_at(text, hole).labels([("app", "web")]).fields([("spec.nodeName", "n1")]);
     let draft = match expires {
         Some(at) => draft.expires(at),
         None => draft,
     };
     let cause = Cause { user: format!("system:node:node-{}", number % 1000), ..Cause::default() };
-    store.commit(Proposal::new(cause, NOW).put(key.clone(), Expect::Absent, draft)).unwrap();
+    store.commit(Proposal::new(cause, NOW).put(key.clone(), Precondition::Absent, draft)).unwrap();
     key
 }
 
@@ -90,10 +91,10 @@ fn idle_pods_of_a_large_table_take_a_seventh_and_read_as_before() {
         put(&store, "pods", number, fill(POD, number), None);
     }
     let (plain, before) = (bytes_each(&store, "pods"), values(&store, "pods"));
-    store.tend(NOW.after(Duration::from_secs(1))).unwrap();
+    store.run_maintenance(NOW.after(Duration::from_secs(1))).unwrap();
     assert_eq!(bytes_each(&store, "pods"), plain, "pods that have just changed are left alone");
     let held = store.snapshot();
-    store.tend(NOW.after(Duration::from_secs(5))).unwrap();
+    store.run_maintenance(NOW.after(Duration::from_secs(5))).unwrap();
     let packed = bytes_each(&store, "pods");
     assert!(packed <= 780, "{packed} of {plain} bytes per pod");
     assert!(before == values(&store, "pods"), "packed pods read as plain ones");
@@ -109,7 +110,7 @@ fn pods_of_a_small_table_are_not_packed() {
     }
     let plain = bytes_each(&store, "pods");
     for seconds in [1, 5, 60] {
-        store.tend(NOW.after(Duration::from_secs(seconds))).unwrap();
+        store.run_maintenance(NOW.after(Duration::from_secs(seconds))).unwrap();
     }
     assert_eq!(bytes_each(&store, "pods"), plain);
 }
@@ -120,19 +121,20 @@ fn packed_pod_can_be_updated_and_deleted() {
     let keys: Vec<Key> =
         (0..PODS).map(|number| put(&store, "pods", number, fill(POD, number), None)).collect();
     for seconds in [1, 5] {
-        store.tend(NOW.after(Duration::from_secs(seconds))).unwrap();
+        store.run_maintenance(NOW.after(Duration::from_secs(seconds))).unwrap();
     }
     let before = store.snapshot();
     let [changed, deleted] = [&keys[10], &keys[20]].map(|key| before.get(key).unwrap().clone());
     let body = changed.body();
-    let draft = Draft::with_hole(body.bytes.clone(), body.hole.unwrap());
-    let proposal = Proposal::new(Cause::default(), NOW).put(keys[10].clone(), Expect::Any, draft);
+    let draft = Draft::with_revision_at(body.bytes.clone(), body.revision_offset.unwrap());
+    let proposal = Proposal::new(Cause::default(), NOW).put(keys[10].clone(), Precondition::Any, draft);
     let revision = store.commit(proposal).unwrap().revision;
     assert_eq!(store.snapshot().get(&keys[10]).unwrap().value(), changed.value_at(revision));
-    let gone =
-        store.commit(Proposal::new(Cause::default(), NOW).delete(keys[20].clone(), Expect::Any)).unwrap();
+    let gone = store
+        .commit(Proposal::new(Cause::default(), NOW).delete(keys[20].clone(), Precondition::Any))
+        .unwrap();
     assert_eq!(gone.records[0].value(), deleted.value_at(gone.revision));
-    let rewound = store.at(before.revision()).unwrap();
+    let rewound = store.snapshot_at(before.revision()).unwrap();
     assert_eq!(rewound.get(&keys[10]).unwrap().value(), changed.value());
     assert_eq!(rewound.get(&keys[20]).unwrap().value(), deleted.value());
 }

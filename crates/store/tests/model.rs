@@ -8,52 +8,53 @@ use proptest::prelude::*;
 use setpoint_api::Revision;
 use setpoint_sim::model::{Change, state_of};
 use setpoint_sim::store_world::{StoreWorld, key, resource};
-use setpoint_store::{Expect, Filter};
+use setpoint_store::{Filter, Precondition};
 
 #[derive(Clone, Debug)]
 enum Step {
     Commit(Vec<Change>),
     Batch(Vec<Vec<Change>>),
     ReadAt(prop::sample::Index),
-    Watch(usize, Filtered),
+    Watch(usize, WatchFilter),
     ReadWatch(usize, usize),
     ResumeWatch(usize),
     Fork(prop::sample::Index, Vec<Change>),
     Restart,
-    Tend,
+    Maintain,
     Compact,
-    Pass(u64),
+    AdvanceClock(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Filtered {
-    Not,
+enum WatchFilter {
+    None,
     Namespace,
     Name,
     Field,
 }
 
-impl Filtered {
-    fn filter(self) -> Filter {
+impl WatchFilter {
+    fn to_filter(self) -> Filter {
         match self {
-            Filtered::Not => Filter::default(),
-            Filtered::Namespace => Filter { namespace: Some("a".into()), ..Filter::default() },
-            Filtered::Name => Filter { name: Some("x".into()), ..Filter::default() },
-            Filtered::Field => Filter { field: Some(("size".into(), "even".into())), ..Filter::default() },
+            WatchFilter::None => Filter::default(),
+            WatchFilter::Namespace => Filter { namespace: Some("a".into()), ..Filter::default() },
+            WatchFilter::Name => Filter { name: Some("x".into()), ..Filter::default() },
+            WatchFilter::Field => Filter { field: Some(("size".into(), "even".into())), ..Filter::default() },
         }
     }
 }
 
 /// Change of one key of resource `number`, with a precondition that often holds.
 fn change(number: usize) -> impl Strategy<Value = Change> {
-    let expect = prop_oneof![
-        4 => Just(Expect::Any),
-        2 => Just(Expect::Absent),
-        2 => Just(Expect::Present),
-        2 => (0u64..40).prop_map(|revision| Expect::Revision(Revision(revision))),
+    let precondition = prop_oneof![
+        4 => Just(Precondition::Any),
+        2 => Just(Precondition::Absent),
+        2 => Just(Precondition::Present),
+        2 => (0u64..40).prop_map(|revision| Precondition::Revision(Revision(revision))),
     ];
     let value = proptest::option::weighted(0.8, proptest::collection::vec(1u8.., 0..400));
-    (0usize..5, expect, value).prop_map(move |(object, expect, value)| (key(number, object), expect, value))
+    (0usize..5, precondition, value)
+        .prop_map(move |(object, precondition, value)| (key(number, object), precondition, value))
 }
 
 fn changes() -> impl Strategy<Value = Vec<Change>> {
@@ -66,43 +67,43 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let filtered = prop_oneof![
-        Just(Filtered::Not),
-        Just(Filtered::Namespace),
-        Just(Filtered::Name),
-        Just(Filtered::Field)
+    let filter = prop_oneof![
+        Just(WatchFilter::None),
+        Just(WatchFilter::Namespace),
+        Just(WatchFilter::Name),
+        Just(WatchFilter::Field)
     ];
     prop_oneof![
         20 => changes().prop_map(Step::Commit),
         3 => proptest::collection::vec(changes(), 1..6).prop_map(Step::Batch),
         4 => any::<prop::sample::Index>().prop_map(Step::ReadAt),
-        2 => (0usize..3, filtered).prop_map(|(resource, filtered)| Step::Watch(resource, filtered)),
-        6 => (any::<usize>(), 0usize..8).prop_map(|(which, most)| Step::ReadWatch(which, most)),
+        2 => (0usize..3, filter).prop_map(|(resource, filter)| Step::Watch(resource, filter)),
+        6 => (any::<usize>(), 0usize..8).prop_map(|(which, max)| Step::ReadWatch(which, max)),
         2 => any::<usize>().prop_map(Step::ResumeWatch),
         1 => (any::<prop::sample::Index>(), changes()).prop_map(|(at, changes)| Step::Fork(at, changes)),
         1 => Just(Step::Restart),
-        2 => Just(Step::Tend),
+        2 => Just(Step::Maintain),
         1 => Just(Step::Compact),
-        1 => (0u64..100).prop_map(Step::Pass),
+        1 => (0u64..100).prop_map(Step::AdvanceClock),
     ]
 }
 
-fn take(world: &mut StoreWorld, step: Step) {
-    let some_revision = |world: &StoreWorld, index: prop::sample::Index| {
+fn apply_step(world: &mut StoreWorld, step: Step) {
+    let random_revision = |world: &StoreWorld, index: prop::sample::Index| {
         Revision(index.index(usize::try_from(world.model.revision().0).unwrap() + 1) as u64)
     };
     match step {
         Step::Commit(changes) => world.commit(&changes),
         Step::Batch(batch) => assert!(!world.commit_batch(&batch).1, "nothing failed"),
-        Step::ReadAt(index) => world.check_at(some_revision(world, index)),
-        Step::Watch(number, filtered) => world.watch(resource(number), filtered.filter()),
-        Step::ReadWatch(which, most) => world.read_watch(which, most),
+        Step::ReadAt(index) => world.check_at(random_revision(world, index)),
+        Step::Watch(number, filter) => world.watch(resource(number), filter.to_filter()),
+        Step::ReadWatch(which, max) => world.read_watch(which, max),
         Step::ResumeWatch(which) => world.resume_watch(which),
-        Step::Fork(index, changes) => fork(world, some_revision(world, index), &changes),
+        Step::Fork(index, changes) => fork(world, random_revision(world, index), &changes),
         Step::Restart => world.restart(),
-        Step::Tend => assert!(world.tend()),
+        Step::Maintain => assert!(world.run_maintenance()),
         Step::Compact => assert!(world.compact()),
-        Step::Pass(seconds) => world.pass(Duration::from_secs(seconds)),
+        Step::AdvanceClock(seconds) => world.pass(Duration::from_secs(seconds)),
     }
 }
 
@@ -113,12 +114,12 @@ fn fork(world: &StoreWorld, revision: Revision, changes: &[Change]) {
     let mut model = world.model.clone();
     model.truncate(revision);
     for (key, _, _) in changes {
-        let gone = model.newest().contains_key(key) && fork.snapshot().get(key).is_some();
-        if gone {
+        let exists = model.newest().contains_key(key) && fork.snapshot().get(key).is_some();
+        if exists {
             let proposal =
                 setpoint_store::Proposal::new(setpoint_store::Cause::default(), setpoint_api::Time(1));
-            let committed = fork.commit(proposal.delete(key.clone(), Expect::Present)).unwrap();
-            assert_eq!(Some(committed.revision), model.commit(&[(key.clone(), Expect::Present, None)]));
+            let committed = fork.commit(proposal.delete(key.clone(), Precondition::Present)).unwrap();
+            assert_eq!(Some(committed.revision), model.commit(&[(key.clone(), Precondition::Present, None)]));
             assert!(fork.snapshot().get(key).is_none());
         }
     }
@@ -137,7 +138,7 @@ proptest! {
     fn store_and_model_agree(steps in proptest::collection::vec(step(), 1..120)) {
         let mut world = StoreWorld::new();
         for step in steps {
-            take(&mut world, step);
+            apply_step(&mut world, step);
         }
         world.check_watches();
         for revision in 0..=world.model.revision().0 {

@@ -17,38 +17,38 @@ use setpoint_sim::store_world::{self, StoreWorld, key, options, retention};
 use setpoint_store::disk::Disk;
 use setpoint_store::log::LogError;
 use setpoint_store::log::disk::{DiskLog, DiskReader};
-use setpoint_store::{Cause, CommitError, Draft, Expect, Proposal, Refusal, Store};
+use setpoint_store::{Cause, CommitError, Draft, Precondition, Proposal, RejectReason, Store};
 
 fn seeds() -> u64 {
     std::env::var("SETPOINT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
 
-fn some_change(rng: &mut Rng, resource: usize) -> Change {
+fn random_change(rng: &mut Rng, resource: usize) -> Change {
     let value = (rng.u8(..10) > 1).then(|| (0..rng.usize(..600)).map(|_| rng.u8(1..)).collect());
-    let expect = if value.is_none() { Expect::Present } else { Expect::Any };
-    (key(resource, rng.usize(..5)), expect, value)
+    let precondition = if value.is_none() { Precondition::Present } else { Precondition::Any };
+    (key(resource, rng.usize(..5)), precondition, value)
 }
 
-fn some_batch(rng: &mut Rng) -> Vec<Vec<Change>> {
+fn random_batch(rng: &mut Rng) -> Vec<Vec<Change>> {
     (0..rng.usize(1..6))
-        .map(|_| (0..rng.usize(1..=3)).map(|number| some_change(rng, number)).collect())
+        .map(|_| (0..rng.usize(1..=3)).map(|number| random_change(rng, number)).collect())
         .collect()
 }
 
 /// Rare events that occurred.
 type Marks = BTreeSet<&'static str>;
 
-fn cut_once(world: &mut StoreWorld, rng: &mut Rng, marks: &mut Marks) {
+fn cut_power(world: &mut StoreWorld, rng: &mut Rng, marks: &mut Marks) {
     world.arm_power_cut(rng.u64(..60));
     let mut durable = world.model.revision();
     loop {
         world.pass(Duration::from_secs(rng.u64(..20)));
         let going = match rng.u8(..10) {
             0 => world.compact(),
-            1 | 2 => world.tend(),
+            1 | 2 => world.run_maintenance(),
             _ => {
                 let before = world.model.revision();
-                let (acknowledged, failed) = world.commit_batch(&some_batch(rng));
+                let (acknowledged, failed) = world.commit_batch(&random_batch(rng));
                 assert!(acknowledged == 0 || !failed, "a batch is acknowledged as one");
                 if failed {
                     marks.insert("cut in a batch");
@@ -86,7 +86,7 @@ fn power_cut_loses_no_acknowledged_commit() {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut world = StoreWorld::new();
             for _ in 0..rng.usize(1..5) {
-                cut_once(&mut world, &mut rng, &mut marks);
+                cut_power(&mut world, &mut rng, &mut marks);
             }
             world.restart();
         }));
@@ -102,11 +102,11 @@ fn flipped_bit_is_detected_or_harmless() {
     for seed in 0..seeds() {
         let mut rng = Rng::with_seed(seed);
         let mut world = StoreWorld::new();
-        world.commit(&[(key(0, 0), Expect::Absent, Some(vec![1]))]);
+        world.commit(&[(key(0, 0), Precondition::Absent, Some(vec![1]))]);
         for _ in 0..rng.usize(1..40) {
-            world.commit(&[some_change(&mut rng, 0)]);
+            world.commit(&[random_change(&mut rng, 0)]);
             if rng.u8(..8) == 0 {
-                assert!(world.tend());
+                assert!(world.run_maintenance());
             }
         }
         let names = world.disk.list().unwrap();
@@ -133,7 +133,7 @@ fn flipped_bit_is_detected_or_harmless() {
 fn corruption_in_the_middle_is_reported_with_its_position() {
     let mut world = StoreWorld::new();
     for _ in 0..3 {
-        world.commit(&[(key(0, 0), Expect::Any, Some(vec![1; 100]))]);
+        world.commit(&[(key(0, 0), Precondition::Any, Some(vec![1; 100]))]);
     }
     let name = world.disk.list().unwrap().into_iter().find(|name| name.starts_with("segment")).unwrap();
     world.disk.flip_bit(&name, 120, 3);
@@ -141,7 +141,7 @@ fn corruption_in_the_middle_is_reported_with_its_position() {
     assert_eq!(
         error.to_string(),
         "segment-00000000000000000001.log is corrupt at byte 64: \
-         a whole frame follows at byte 248, so this one had been synced"
+         a complete frame follows at byte 248, so this one had been synced"
     );
     let disk: Arc<dyn Disk> = Arc::new(world.disk.clone());
     assert!(matches!(DiskReader::new(disk).check(), Err(LogError::Corrupt { position: 64, .. })));
@@ -151,7 +151,7 @@ fn put(store: &Store, number: usize, bytes: usize) -> Result<Revision, CommitErr
     let path = format!("n/{number}");
     let key = setpoint_api::Key::from_path(&store_world::resource(0), &path).unwrap();
     let draft = Draft::new(vec![b'v'; bytes]);
-    Ok(store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft))?.revision)
+    Ok(store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft))?.revision)
 }
 
 #[test]
@@ -159,22 +159,22 @@ fn full_disk_rejects_puts_and_accepts_deletes() {
     let disk = SimDisk::default();
     let store = store_world::open(&disk).unwrap();
     put(&store, 0, 10).unwrap();
-    store.tend(Time(1)).unwrap();
+    store.run_maintenance(Time(1)).unwrap();
     disk.set_faults(Faults { capacity_bytes: Some(disk.bytes() + 4096), ..Faults::default() });
     let mut stored = 1;
-    let refused = loop {
+    let rejected = loop {
         match put(&store, stored, 300) {
             Ok(_) => stored += 1,
-            Err(refused) => break refused,
+            Err(rejected) => break rejected,
         }
         assert!(stored < 1000, "the disk never got full");
     };
-    assert!(matches!(refused, CommitError::Refused(Refusal::DiskFull)), "{refused}");
+    assert!(matches!(rejected, CommitError::Rejected(RejectReason::DiskFull)), "{rejected}");
     assert!(store.stat().log.full);
     assert_eq!(store.snapshot().len(), stored, "reads go on");
     for number in 0..8 {
         let key = setpoint_api::Key::from_path(&store_world::resource(0), &format!("n/{number}")).unwrap();
-        let delete = Proposal::new(Cause::default(), Time(1)).delete(key, Expect::Present);
+        let delete = Proposal::new(Cause::default(), Time(1)).delete(key, Precondition::Present);
         store.commit(delete).unwrap_or_else(|error| panic!("delete {number}: {error}"));
     }
     assert_eq!(store.snapshot().len(), stored - 8);
@@ -183,7 +183,7 @@ fn full_disk_rejects_puts_and_accepts_deletes() {
     assert_eq!(store.snapshot().len(), stored - 8);
     disk.set_faults(Faults::default());
     put(&store, stored, 300).expect("room came back, and was noticed");
-    store.tend(Time(1)).unwrap();
+    store.run_maintenance(Time(1)).unwrap();
     assert!(!store.stat().log.full);
 }
 
@@ -193,7 +193,7 @@ fn history_is_dropped_before_a_put_is_rejected() {
     let store = store_world::open(&disk).unwrap();
     for round in 0..200 {
         put(&store, round % 3, 200).unwrap();
-        store.tend(Time(1)).unwrap();
+        store.run_maintenance(Time(1)).unwrap();
     }
     let history = store.stat().log.history_bytes;
     assert!(history > 8 << 10, "there is history to give up: {history}");
@@ -231,7 +231,7 @@ fn failed_sync_fails_the_store_and_its_commits() {
 #[test]
 fn single_writer_takes_one_sync_and_a_batch_shares_one() {
     let mut world = StoreWorld::new();
-    let one = |n: u8| vec![(key(0, usize::from(n)), Expect::Any, Some(vec![n]))];
+    let one = |n: u8| vec![(key(0, usize::from(n)), Precondition::Any, Some(vec![n]))];
     world.commit(&one(1));
     let before = world.disk.syncs();
     for n in 2..6 {

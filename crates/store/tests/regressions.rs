@@ -9,12 +9,14 @@ use setpoint_store::commit::Proposal;
 use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{
-    Chore, DiskLog, Heads, Log, LogError, LogReader, LogStat, MemoryLog, Replay, Verdict,
+    CurrentRevisions, DiskLog, Log, LogError, LogReader, LogStat, MaintenanceTask, MemoryLog, Replay, Verdict,
 };
-use setpoint_store::{Cause, CommitError, Draft, Expect, ReadError, Refusal, Retention, Snapshot, Store};
+use setpoint_store::{
+    Cause, CommitError, Draft, Precondition, ReadError, RejectReason, Retention, Snapshot, Store,
+};
 
 /// Maximum time that a test waits for something that should happen at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn key(path: &str) -> Key {
     let pods = Resource::new("pods").expect("a plain word");
@@ -22,11 +24,11 @@ fn key(path: &str) -> Key {
 }
 
 fn put(path: &str, value: &str) -> Proposal {
-    Proposal::new(Cause::default(), Time(1)).put(key(path), Expect::Any, Draft::new(value.to_owned()))
+    Proposal::new(Cause::default(), Time(1)).put(key(path), Precondition::Any, Draft::new(value.to_owned()))
 }
 
 fn delete(path: &str) -> Proposal {
-    Proposal::new(Cause::default(), Time(1)).delete(key(path), Expect::Any)
+    Proposal::new(Cause::default(), Time(1)).delete(key(path), Precondition::Any)
 }
 
 #[test]
@@ -38,7 +40,7 @@ fn versions_of_a_key_reach_back_beyond_its_deletion() {
     let at = |store: &Store, revision| store.get_at(&key("a/x"), Revision(revision)).unwrap();
     for newest in 5..9 {
         for revision in 0..=newest {
-            let whole = store.at(Revision(revision)).unwrap().get(&key("a/x")).cloned();
+            let whole = store.snapshot_at(Revision(revision)).unwrap().get(&key("a/x")).cloned();
             let one = at(&store, revision);
             assert_eq!(one.map(|r| r.value()), whole.map(|r| r.value()), "at {revision}, newest {newest}");
         }
@@ -49,33 +51,41 @@ fn versions_of_a_key_reach_back_beyond_its_deletion() {
 }
 
 /// Log in memory that announces each write and waits for permission.
-struct Gated {
+struct GatedLog {
     log: MemoryLog,
-    asked: Sender<()>,
-    leave: Receiver<()>,
+    announcements: Sender<()>,
+    permissions: Receiver<()>,
 }
 
-impl Log for Gated {
+impl Log for GatedLog {
     fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
         self.log.replay(into)
     }
 
-    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
+    fn append(
+        &mut self,
+        batch: &[Proposal],
+        current: &dyn CurrentRevisions,
+    ) -> Result<Vec<Verdict>, LogError> {
         // After the end of the test the channel is closed, which permits all writes.
-        let _ = self.asked.send(());
-        let _ = self.leave.recv();
-        self.log.append(batch, heads)
+        let _ = self.announcements.send(());
+        let _ = self.permissions.recv();
+        self.log.append(batch, current)
     }
 
     fn reader(&self) -> Box<dyn LogReader> {
         self.log.reader()
     }
 
-    fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
-        self.log.chore(snapshot, now)
+    fn maintenance_task(
+        &mut self,
+        snapshot: &Snapshot,
+        now: Time,
+    ) -> Result<Option<Box<dyn MaintenanceTask>>, LogError> {
+        self.log.maintenance_task(snapshot, now)
     }
 
-    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError> {
+    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn MaintenanceTask>, LogError> {
         self.log.compact(snapshot, now)
     }
 
@@ -84,44 +94,48 @@ impl Log for Gated {
     }
 }
 
-fn gated() -> (Store, Receiver<()>, Sender<()>) {
-    let ((asked, is_asked), (give, leave)) = (mpsc::channel(), mpsc::channel());
-    let log = Gated { log: MemoryLog::default(), asked, leave };
-    (Store::open(Box::new(log), Retention::default(), |_| ()).expect("it is empty"), is_asked, give)
+fn gated_store() -> (Store, Receiver<()>, Sender<()>) {
+    let ((announcements, announced), (permit, permissions)) = (mpsc::channel(), mpsc::channel());
+    let log = GatedLog { log: MemoryLog::default(), announcements, permissions };
+    (
+        Store::open(Box::new(log), Retention::default(), |_| ()).expect("an empty log can be opened"),
+        announced,
+        permit,
+    )
 }
 
 /// Runs `work` in another thread. Returns a channel for its result.
-fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(work()));
     receiver
 }
 
 #[test]
-fn dropped_ticket_does_not_block_other_writers() {
-    let (store, asked, leave) = gated();
+fn dropped_pending_commit_does_not_block_other_writers() {
+    let (store, announced, permit) = gated_store();
     let writer = store.clone();
-    let first = aside(move || writer.commit(put("a/first", "1")));
-    asked.recv_timeout(PATIENCE).unwrap();
-    // While the first writer leads, a proposal is enqueued and its ticket dropped, and another writer waits
+    let first = spawn(move || writer.commit(put("a/first", "1")));
+    announced.recv_timeout(TIMEOUT).unwrap();
+    // While the first writer leads, a proposal is enqueued and its future dropped, and another writer waits
     // behind it.
-    drop(store.submit(put("a/forgotten", "2")));
+    drop(store.submit(put("a/dropped", "2")));
     let kept = store.submit(put("a/kept", "3"));
     let (writer, waits) = (store.clone(), Arc::new(std::sync::Barrier::new(2)));
     let waiting = Arc::clone(&waits);
-    let last = aside(move || {
-        let ticket = writer.submit(put("a/last", "4"));
+    let last = spawn(move || {
+        let pending = writer.submit(put("a/last", "4"));
         waiting.wait();
-        ticket.wait()
+        pending.wait()
     });
     waits.wait();
     // Let the last writer go to sleep. If it is late, it leads by itself, and the test is only weaker.
     for _ in 0..10_000 {
         std::thread::yield_now();
     }
-    (0..4).for_each(|_| leave.send(()).unwrap());
-    assert_eq!(first.recv_timeout(PATIENCE).unwrap().unwrap().revision, Revision(1));
-    last.recv_timeout(PATIENCE).expect("the last writer does not sleep for ever").unwrap();
+    (0..4).for_each(|_| permit.send(()).unwrap());
+    assert_eq!(first.recv_timeout(TIMEOUT).unwrap().unwrap().revision, Revision(1));
+    last.recv_timeout(TIMEOUT).expect("the last writer is woken").unwrap();
     assert_eq!(kept.wait().unwrap().revision, Revision(3));
     assert_eq!(store.snapshot().revision(), Revision(4));
 }
@@ -129,19 +143,19 @@ fn dropped_ticket_does_not_block_other_writers() {
 #[test]
 fn writer_that_finds_the_lock_taken_is_woken() {
     let store = Store::in_memory(Retention::default());
-    let looking = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let (looks, still) = (store.clone(), Arc::clone(&looking));
-    let looker = std::thread::spawn(move || {
-        while still.load(std::sync::atomic::Ordering::Acquire) {
-            assert!(looks.stat().objects <= 1);
+    let is_reading = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let (read, is_running) = (store.clone(), Arc::clone(&is_reading));
+    let reader = std::thread::spawn(move || {
+        while is_running.load(std::sync::atomic::Ordering::Acquire) {
+            assert!(read.stat().objects <= 1);
         }
     });
     let writer = store.clone();
-    let done = aside(move || (0..20_000).for_each(|_| drop(writer.commit(put("a/x", "v")).unwrap())));
-    let finished = done.recv_timeout(PATIENCE);
-    looking.store(false, std::sync::atomic::Ordering::Release);
-    looker.join().unwrap();
-    finished.expect("the only writer sleeps for ever");
+    let done = spawn(move || (0..20_000).for_each(|_| drop(writer.commit(put("a/x", "v")).unwrap())));
+    let finished = done.recv_timeout(TIMEOUT);
+    is_reading.store(false, std::sync::atomic::Ordering::Release);
+    reader.join().unwrap();
+    finished.expect("the writer is never woken");
 }
 
 #[test]
@@ -159,7 +173,7 @@ fn concurrent_compactions_are_serialized() {
         std::thread::scope(|scope| {
             let compacting = || store.compact(Time(1)).unwrap();
             (0..3).for_each(|_| drop(scope.spawn(compacting)));
-            scope.spawn(|| store.tend(Time(1)).unwrap());
+            scope.spawn(|| store.run_maintenance(Time(1)).unwrap());
             scope.spawn(|| store.commit(put("a/x", "x")).unwrap());
         });
     }
@@ -178,7 +192,7 @@ fn damaged_history_is_an_error_and_not_an_older_state() {
     for n in 1..=9 {
         store.commit(put("a/x", &format!("value {n}"))).unwrap();
     }
-    assert_eq!(store.at(Revision(8)).unwrap().get(&key("a/x")).unwrap().value(), "value 8");
+    assert_eq!(store.snapshot_at(Revision(8)).unwrap().get(&key("a/x")).unwrap().value(), "value 8");
     // A disk error flips a bit in the segment that is being written.
     let segment = dir.path().join("segment-00000000000000000001.log");
     let mut bytes = std::fs::read(&segment).unwrap();
@@ -187,7 +201,7 @@ fn damaged_history_is_an_error_and_not_an_older_state() {
         bytes[at] ^= 1;
         std::fs::write(&segment, &bytes).unwrap();
         for revision in 1..=8 {
-            let read = store.at(Revision(revision));
+            let read = store.snapshot_at(Revision(revision));
             if revisions.contains(&revision) {
                 assert!(
                     matches!(read, Err(ReadError::Log(LogError::Corrupt { .. }))),
@@ -219,20 +233,23 @@ fn store_behind_a_shared_logs_compaction_fails() {
 #[test]
 fn full_store_rejects_creates_and_accepts_updates_and_deletes() {
     let store = Store::in_memory(Retention { live_bytes: 10_000, ..Retention::default() });
-    let propose = |name: &str, expect: Expect, bytes: usize| {
+    let propose = |name: &str, precondition: Precondition, bytes: usize| {
         let draft = Draft::new(vec![b'x'; bytes]);
-        store.commit(Proposal::new(Cause::default(), Time::EPOCH).put(key(name), expect, draft))
+        store.commit(Proposal::new(Cause::default(), Time::EPOCH).put(key(name), precondition, draft))
     };
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
-    let created = names.iter().take_while(|name| propose(name, Expect::Absent, 1_000).is_ok()).count();
+    let created = names.iter().take_while(|name| propose(name, Precondition::Absent, 1_000).is_ok()).count();
     assert!((9..=11).contains(&created), "{created}");
-    let refused = propose("more", Expect::Absent, 1).unwrap_err();
-    assert!(matches!(refused, CommitError::Refused(Refusal::StoreFull { max: 10_000, .. })), "{refused}");
-    assert!(refused.to_string().contains("delete some, or raise the limit"), "{refused}");
-    assert!(propose("n0", Expect::Present, 1_000).is_ok(), "an object can be changed");
+    let rejected = propose("more", Precondition::Absent, 1).unwrap_err();
+    assert!(
+        matches!(rejected, CommitError::Rejected(RejectReason::StoreFull { max: 10_000, .. })),
+        "{rejected}"
+    );
+    assert!(rejected.to_string().contains("delete some, or raise the limit"), "{rejected}");
+    assert!(propose("n0", Precondition::Present, 1_000).is_ok(), "an object can be changed");
     let gone = |name: &str| {
-        store.commit(Proposal::new(Cause::default(), Time::EPOCH).delete(key(name), Expect::Present))
+        store.commit(Proposal::new(Cause::default(), Time::EPOCH).delete(key(name), Precondition::Present))
     };
     assert!(gone("n0").is_ok() && gone("n1").is_ok());
-    assert!(propose("more", Expect::Absent, 1).is_ok(), "room that was made is used");
+    assert!(propose("more", Precondition::Absent, 1).is_ok(), "room that was made is used");
 }

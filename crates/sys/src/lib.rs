@@ -1,43 +1,43 @@
-//! What safe Rust has no words for: calls into the system, and into the allocator. No other crate has `unsafe` in it.
+//! System calls and allocator options that need `unsafe`. No other crate contains `unsafe`.
 
 use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-// Only linked: what is called of it has no binding there.
+// Linked only: the crate has no bindings for the functions below.
 use libmimalloc_sys as _;
 
-/// The option of the allocator that says for how long memory is kept that nobody uses.
+/// `mi_option_purge_delay`: time in milliseconds for which unused memory is kept.
 const PURGE_DELAY: c_int = 15;
 
-// SAFETY: the signatures are those of `mimalloc.h`; both take plain numbers, check the option against their table, and
-// touch nothing but that table.
+// SAFETY: the signatures are those of `mimalloc.h`. Both functions take plain numbers, validate the option against
+// their table, and access only that table.
 unsafe extern "C" {
     safe fn mi_option_set_default(option: c_int, value: c_long);
     #[cfg(test)]
     safe fn mi_option_get(option: c_int) -> c_long;
 }
 
-/// Says after how long memory that nobody uses is given back to the system. What people set in the environment
-/// (`MIMALLOC_PURGE_DELAY`) counts more. It is for the start of a program, before there are threads.
-pub fn give_back_memory_after(delay: Duration) {
+/// Sets the delay after which unused memory is returned to the system. The environment variable
+/// `MIMALLOC_PURGE_DELAY` takes precedence. To be called at the start of a program, before threads are created.
+pub fn set_purge_delay(delay: Duration) {
     mi_option_set_default(PURGE_DELAY, c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
 }
 
-/// Niceness of threads that do long work, on the system's scale from -20 to 19.
+/// Niceness of low-priority threads, on the system's scale from -20 to 19.
 const LOW_PRIORITY: i32 = 10;
 
-/// Lowers the priority of the calling thread: it gives way to the process's other threads when both want a core.
+/// Lowers the priority of the calling thread below that of the process's other threads.
 pub fn lower_thread_priority() {
-    // Only fairness is at stake: a system that refuses still runs the thread. On Linux, "no process" is the thread.
+    // A failure affects only fairness: the thread still runs. On Linux, `None` is the calling thread.
     let _ = rustix::process::setpriority_process(None, LOW_PRIORITY);
 }
 
-/// Raises the soft limit of open files to the hard one and returns the limit in force; `None` if there is none.
+/// Raises the soft limit of open files to the hard limit. Returns the limit in force; `None` if unlimited.
 ///
-/// A descriptor is a connection, a file of the store or a log that is read. What cannot be raised stays as it is: a
-/// server under a low limit works, for fewer clients.
+/// Connections, files of the store and open log streams take one descriptor each. If the limit cannot be raised, the
+/// server works with fewer clients.
 pub fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
+    fn soft_limit_of_open_files_is_raised_to_the_hard_limit() {
         let limit = getrlimit(Resource::Nofile);
         let lowered = Rlimit { current: Some(128), ..limit };
         setrlimit(Resource::Nofile, lowered).unwrap();
@@ -61,14 +61,14 @@ mod tests {
     }
 
     #[test]
-    fn the_allocator_hears_when_to_give_memory_back() {
-        assert_ne!(mi_option_get(PURGE_DELAY), 70, "it is another one before");
-        give_back_memory_after(Duration::from_millis(70));
+    fn purge_delay_is_set_in_the_allocator() {
+        assert_ne!(mi_option_get(PURGE_DELAY), 70, "the default differs");
+        set_purge_delay(Duration::from_millis(70));
         assert_eq!(mi_option_get(PURGE_DELAY), 70);
     }
 
     #[test]
-    fn lowered_priority_is_that_of_the_calling_thread_alone() {
+    fn only_the_calling_thread_gets_a_lower_priority() {
         let priority = || rustix::process::getpriority_process(None).unwrap();
         let before = priority();
         let lowered = std::thread::spawn(move || {

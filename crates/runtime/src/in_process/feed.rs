@@ -93,7 +93,7 @@ impl Followed {
     }
 
     fn list(&mut self, store: &Store, engine: &mut Engine, now: Time) {
-        let (snapshot, cursor) = store.list_and_follow(&self.resource, Filter::default());
+        let (snapshot, cursor) = store.list_and_watch(&self.resource, Filter::default());
         let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
         let objects = records.filter_map(|record| {
             let key = record.key(&self.resource);

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use setpoint_api::{Key, ManualClock, Resource, Time, Value, json, value};
 use setpoint_reconcile::{Outcome, Plan, Planner, Seen, Watch, WorldReader, WriteId, WriteRequest};
-use setpoint_store::{Cause, Draft, Expect, Proposal, Retention};
+use setpoint_store::{Cause, Draft, Precondition, Proposal, Retention};
 use tokio::time::Instant;
 
 use super::*;
@@ -68,7 +68,7 @@ fn put(store: &Store, name: &str) -> u64 {
     let key = Key::namespaced(&Resource::new("configmaps").unwrap(), "default", name).unwrap();
     let object: Value = value!({"metadata": {"name": (name), "namespace": "default", "uid": (name)}});
     let cause = Cause { user: "user".to_owned(), ..Cause::default() };
-    let proposal = Proposal::new(cause, NOW).put(key, Expect::Any, Draft::new(json::to_vec(&object)));
+    let proposal = Proposal::new(cause, NOW).put(key, Precondition::Any, Draft::new(json::to_vec(&object)));
     store.commit(proposal).unwrap().revision.0
 }
 

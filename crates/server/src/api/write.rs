@@ -14,7 +14,7 @@ use setpoint_api::metadata::owners;
 use setpoint_api::schema::builtin;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Time, Value, json, metadata, yaml};
-use setpoint_store::{CommitError, Record, Refusal, Snapshot};
+use setpoint_store::{CommitError, Record, RejectReason, Snapshot};
 
 use super::patching::{self, ParsedPatch};
 use super::{Api, wanted};
@@ -331,12 +331,14 @@ impl Api {
                         None => WriteResult::Stored(committed.records[0].clone()),
                     });
                 }
-                Err(CommitError::Refused(Refusal::Conflict(conflict))) if quota::is_quota(&conflict.key) => {
+                Err(CommitError::Rejected(RejectReason::Conflict(conflict)))
+                    if quota::is_quota(&conflict.key) =>
+                {
                     if turn.is_none() {
                         turn = Some(self.quota_locks.lock(&conflict.key).await.0);
                     }
                 }
-                Err(CommitError::Refused(Refusal::Conflict(_))) => attempts += 1,
+                Err(CommitError::Rejected(RejectReason::Conflict(_))) => attempts += 1,
                 Err(error) => return Err(commit_status(&error)),
             }
             if attempts == ATTEMPTS_MAX {
@@ -557,16 +559,16 @@ const NO_DESCRIPTORS_RETRY_SECONDS: i32 = 1;
 
 pub(crate) fn commit_status(error: &CommitError) -> Status {
     match error {
-        CommitError::Refused(
-            Refusal::TooLarge { .. }
-            | Refusal::ChainTooLarge { .. }
-            | Refusal::TooManyChanges { .. }
-            | Refusal::TooManyCommits { .. },
+        CommitError::Rejected(
+            RejectReason::TooLarge { .. }
+            | RejectReason::ChainTooLarge { .. }
+            | RejectReason::TooManyChanges { .. }
+            | RejectReason::TooManyCommits { .. },
         ) => Status::request_entity_too_large(error),
-        CommitError::Refused(Refusal::DiskFull | Refusal::StoreFull { .. }) => {
+        CommitError::Rejected(RejectReason::DiskFull | RejectReason::StoreFull { .. }) => {
             Status::unclassified(507, error.to_string())
         }
-        CommitError::Refused(Refusal::NoDescriptors) => {
+        CommitError::Rejected(RejectReason::NoDescriptors) => {
             Status::too_many_requests(error.to_string(), NO_DESCRIPTORS_RETRY_SECONDS)
         }
         other => Status::internal_error(other),

@@ -17,7 +17,7 @@ use setpoint_api::rfc3339::{Seconds, UNSET};
 use setpoint_api::status::Status;
 use setpoint_api::{Time, Value};
 use setpoint_reconcile::NewEvent;
-use setpoint_store::{Draft, Expect, Snapshot};
+use setpoint_store::{Draft, Precondition, Snapshot};
 
 use super::typed;
 use crate::codec;
@@ -147,10 +147,13 @@ pub(super) fn create(
     };
     let (bytes, hole) = template.fill(&texts, &stamp)?;
     let fields = template.fields.iter().map(|(name, filled)| (name, filled.text(&texts, &stamp)));
-    let draft = Draft::with_hole(bytes, hole).fields(fields);
+    let draft = Draft::with_revision_at(bytes, hole).fields(fields);
     let draft = codec::expiring(draft, resource_type, context.now);
     let guarded = guard_namespace(writer.proposal(context), context, namespace, resource_type, name);
-    Some(guarded.map(|proposal| Step::Commit(Box::new(proposal.put(key.clone(), Expect::Absent, draft)))))
+    Some(
+        guarded
+            .map(|proposal| Step::Commit(Box::new(proposal.put(key.clone(), Precondition::Absent, draft)))),
+    )
 }
 
 /// Fields of an Event record that are not text, formatted.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use setpoint_api::{Clock, Entropy};
 use setpoint_reconcile::{Outcome, WriteExecutor, WriteId, WriteRejection, WriteRequest};
-use setpoint_store::{CommitError, Committed, Proposal, Refusal, Store};
+use setpoint_store::{CommitError, CommitResponse, Proposal, RejectReason, Store};
 
 use super::event_logger::EventLogger;
 use super::{Prepared, outcome, prepare};
@@ -50,7 +50,7 @@ struct InFlightCommit {
     ticket: WriteId,
     name: Box<str>,
     charged: Option<Charged>,
-    commit: setpoint_store::Ticket,
+    commit: setpoint_store::PendingCommit,
 }
 
 /// A write that charges quotas. Only such a write can be decided again, so only these are kept.
@@ -126,7 +126,7 @@ impl InFlightWrites {
         &mut self,
         Charged { namespace, mut pending }: Charged,
         name: Box<str>,
-        committed: Result<Committed, CommitError>,
+        committed: Result<CommitResponse, CommitError>,
         ended: &mut Vec<(WriteId, Outcome)>,
     ) {
         let mut waiting = self.held.remove(&namespace).unwrap_or_default();
@@ -196,9 +196,9 @@ fn charged_namespace(proposal: &Proposal) -> Option<Box<str>> {
 }
 
 /// `true` if a quota that the write is charged to changed meanwhile.
-fn has_quota_conflict(committed: &Result<Committed, CommitError>) -> bool {
+fn has_quota_conflict(committed: &Result<CommitResponse, CommitError>) -> bool {
     matches!(
         committed,
-        Err(CommitError::Refused(Refusal::Conflict(conflict))) if quota::is_quota(&conflict.key)
+        Err(CommitError::Rejected(RejectReason::Conflict(conflict))) if quota::is_quota(&conflict.key)
     )
 }

@@ -9,7 +9,7 @@ use setpoint_api::resource_types;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
-use setpoint_store::Expect;
+use setpoint_store::Precondition;
 
 use super::update::Subresource;
 use super::{RequestContext, Step, Writer, precondition, unstorable};
@@ -50,7 +50,7 @@ pub fn bind(
     let commit = |draft| {
         let node = FieldPath::from_fields(&["spec", "nodeName"]);
         let proposal = writer.proposal_of(context, Subresource::None, &FieldSet::from_paths([&node]));
-        Step::Commit(Box::new(proposal.put(key.clone(), Expect::Revision(record.revision()), draft)))
+        Step::Commit(Box::new(proposal.put(key.clone(), Precondition::Revision(record.revision()), draft)))
     };
     if !writer.dry_run
         && let Some(draft) = in_place::bound(pods, record, binding, &now)

@@ -9,7 +9,7 @@ use setpoint_api::metadata::{
     create::{Stamp, clear_system_fields, ensure_namespace, stamp},
 };
 use setpoint_api::status::Status;
-use setpoint_store::{Expect, Record};
+use setpoint_store::{Precondition, Record};
 
 use super::update::Subresource;
 use super::{
@@ -54,7 +54,7 @@ pub fn create(
         return Ok(Decision { step: Step::DryRun(object), warnings });
     }
     let draft = codec::draft(resource_type, object, context.now).ok_or_else(unstorable)?;
-    let proposal = claims.commit(proposal.put(key, Expect::Absent, draft), writer, context)?;
+    let proposal = claims.commit(proposal.put(key, Precondition::Absent, draft), writer, context)?;
     let proposal = charges.commit(proposal, writer, context)?;
     Ok(Decision { step: Step::Commit(Box::new(proposal)), warnings })
 }

@@ -10,7 +10,7 @@ use setpoint_api::metadata;
 use setpoint_api::metadata::delete::{Deletion, GarbagePolicy, delete as decide};
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::status::{Qualified, Status};
-use setpoint_store::{Expect, Record};
+use setpoint_store::{Precondition, Record};
 
 use super::update::Subresource;
 use super::{RequestContext, Step, Writer, service_network, unstorable};
@@ -81,7 +81,7 @@ pub fn delete_object(
     let key = resource_type
         .key(record.namespace().unwrap_or_default(), record.name())
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    let expect = Expect::Revision(record.revision());
+    let expect = Precondition::Revision(record.revision());
     Ok(match deletion {
         Deletion::Pending => Step::Unchanged(record.clone()),
         Deletion::Mark(object) if writer.dry_run => Step::DryRun(object),

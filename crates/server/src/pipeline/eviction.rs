@@ -9,7 +9,7 @@ use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Cause, Qualified, Status};
 use setpoint_api::{Map, Value, metadata};
-use setpoint_store::{Expect, Proposal, Record};
+use setpoint_store::{Precondition, Proposal, Record};
 
 use super::delete::delete_object;
 use super::update::Subresource;
@@ -75,12 +75,12 @@ fn budget_of(
     let Some(budgets) = resource_types::find("policy", "v1", "poddisruptionbudgets") else { return Ok(None) };
     let Some(table) = context.snapshot.table(&budgets.resource) else { return Ok(None) };
     let prefix = format!("{}/", metadata::namespace(pod));
-    let tags = record.tags();
+    let attributes = record.attributes();
     let mut found = table.range(&prefix, None).filter(|budget| {
         let budget = codec::object(budget);
         let selector = budget.at(&["spec", "selector"]).filter(|selector| !selector.is_null());
         let selector = selector.map(|one| Selector::from_parts(match_labels(one), expressions(one)));
-        selector.is_some_and(|one| one.is_ok_and(|one| one.matches(|key| tags.label(key))))
+        selector.is_some_and(|one| one.is_ok_and(|one| one.matches(|key| attributes.label(key))))
     });
     let first = found.next().cloned();
     if found.next().is_some() {
@@ -93,7 +93,7 @@ fn budget_of(
 /// A budget that is charged with an eviction.
 struct BudgetCharge {
     key: setpoint_api::Key,
-    expect: Expect,
+    expect: Precondition,
     draft: setpoint_store::Draft,
 }
 
@@ -137,7 +137,7 @@ fn charge(
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let draft = codec::draft(budgets, new, context.now).ok_or_else(unstorable)?;
-    Ok(Some(BudgetCharge { key, expect: Expect::Revision(record.revision()), draft }))
+    Ok(Some(BudgetCharge { key, expect: Precondition::Revision(record.revision()), draft }))
 }
 
 /// 429 if a budget allows no disruption.

@@ -18,7 +18,7 @@ use setpoint_api::{Key, Revision, Value, json, metadata};
 use setpoint_reconcile::{Object, View};
 use setpoint_runtime::objects;
 use setpoint_store::commit::CHAIN_COMMITS_MAX;
-use setpoint_store::{Expect, Proposal, Record};
+use setpoint_store::{Precondition, Proposal, Record};
 use setpoint_views::quota::{Usage, amounts, is_counted_of, unstated, usage};
 use setpoint_views::resource_quota::ResourceQuota;
 
@@ -93,7 +93,7 @@ impl Charges {
             let used = FieldSet::from_paths([&FieldPath::from_fields(&["status", "used"])]);
             Ok(proposal.after(writer.proposal_of(context, Subresource::Status, &used).put(
                 key,
-                Expect::Revision(seen),
+                Precondition::Revision(seen),
                 draft,
             )))
         })
@@ -103,7 +103,7 @@ impl Charges {
 /// Returns the first quota that a commit charges.
 #[must_use]
 pub fn charged(proposal: &Proposal) -> Option<&Key> {
-    let writes = proposal.ahead().iter().flat_map(Proposal::writes);
+    let writes = proposal.predecessors().iter().flat_map(Proposal::writes);
     writes.map(|write| &write.key).find(|key| is_quota(key))
 }
 

@@ -21,7 +21,7 @@ use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Map, Resource, Value, metadata, value};
-use setpoint_store::{Draft, Expect, Proposal, Snapshot};
+use setpoint_store::{Draft, Precondition, Proposal, Snapshot};
 
 use self::ranges::Ranges;
 use super::{RequestContext, Writer, check, unstorable};
@@ -115,11 +115,11 @@ impl AddressClaims {
                 resource_types::find("networking.k8s.io", "v1", "ipaddresses").ok_or_else(unstorable)?;
             let key = resource_type.key("", metadata::name(&object)).map_err(|_| unstorable())?;
             let draft = codec::draft(resource_type, object, context.now).ok_or_else(unstorable)?;
-            proposal = add(proposal, &|it| it.put(key.clone(), Expect::Absent, draft.clone()));
+            proposal = add(proposal, &|it| it.put(key.clone(), Precondition::Absent, draft.clone()));
         }
         for key in self.released.iter().filter_map(|ip| address_key(ranges::address(ip)?)) {
             if let Some(record) = context.snapshot.get(&key) {
-                let expect = Expect::Revision(record.revision());
+                let expect = Precondition::Revision(record.revision());
                 proposal = add(proposal, &|it| it.delete(key.clone(), expect));
             }
         }
@@ -130,7 +130,11 @@ impl AddressClaims {
                 r#"{{"kind":"RangeAllocation","apiVersion":"v1","metadata":{{"name":"servicenodeports"}},"range":"{}"}}"#,
                 ports::RANGE
             );
-            proposal = proposal.put(key, seen.map_or(Expect::Absent, Expect::Revision), Draft::new(text));
+            proposal = proposal.put(
+                key,
+                seen.map_or(Precondition::Absent, Precondition::Revision),
+                Draft::new(text),
+            );
         }
         Ok(proposal)
     }

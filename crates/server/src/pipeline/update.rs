@@ -9,7 +9,7 @@ use setpoint_api::metadata::update::{RevisionError, check_revision, is_released,
 use setpoint_api::metadata::{self, validate};
 use setpoint_api::status::Status;
 use setpoint_api::{Value, json};
-use setpoint_store::{Expect, Record};
+use setpoint_store::{Precondition, Record};
 
 use super::{
     Decision, DesiredObject, RequestContext, Step, Writer, admission, check, metadata_rules, ownership,
@@ -76,7 +76,7 @@ pub fn update_live(
     let key = resource_type
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    let expect = Expect::Revision(record.revision());
+    let expect = Precondition::Revision(record.revision());
     let decided = |step| Ok(Decision { step, warnings });
     if writer.dry_run {
         return decided(Step::DryRun(open(new)));

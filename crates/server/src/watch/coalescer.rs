@@ -94,7 +94,7 @@ pub(super) struct SharedChunks(VecDeque<SharedChunk>);
 impl SharedChunks {
     /// Returns the chunk that starts where the cursor is.
     pub fn at(&self, cursor: &Cursor) -> Option<SharedChunk> {
-        let chunk = self.0.iter().find(|chunk| chunk.from == cursor.place())?;
+        let chunk = self.0.iter().find(|chunk| chunk.from == cursor.sequence())?;
         // A cursor may start after a revision that is yet to come, and passes over the events before it.
         (chunk.first > cursor.position()).then(|| chunk.clone())
     }

@@ -166,7 +166,7 @@ fn loop_creating_many_objects_sees_no_conflict() {
     let server = TestServer::over(store.clone());
     limit(&server, WANTED + RIVALS);
     let maps = Resource::new("configmaps").unwrap();
-    let (before, mut watch) = store.list_and_follow(&maps, Filter::default());
+    let (before, mut watch) = store.list_and_watch(&maps, Filter::default());
     let before = before.table(&maps).map_or(0, setpoint_store::Table::len);
     let engine = Engine::new(vec![Box::new(Maker)], setpoint_reconcile::WorldConfig::default());
     let shell = {

@@ -15,49 +15,49 @@ pub use self::kubelets::Kubelets;
 
 /// Properties of simulated nodes.
 #[derive(Debug, clap::Args)]
-pub struct FleetArguments {
+pub struct FleetArgs {
     /// CPU of each simulated node
-    #[arg(long, value_name = "QUANTITY", default_value = "16", value_parser = quantity)]
+    #[arg(long, value_name = "QUANTITY", default_value = "16", value_parser = parse_quantity)]
     node_cpu: String,
     /// Memory of each simulated node
-    #[arg(long, value_name = "QUANTITY", default_value = "64Gi", value_parser = quantity)]
+    #[arg(long, value_name = "QUANTITY", default_value = "64Gi", value_parser = parse_quantity)]
     node_memory: String,
     /// Maximum number of pods on each simulated node
     #[arg(long, value_name = "N", default_value_t = 110)]
     node_pods: u32,
     /// Labels of each simulated node, as KEY=VALUE
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = pair)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_label)]
     node_labels: Vec<(String, String)>,
     /// Taints of each simulated node, as KEY=VALUE:EFFECT or KEY:EFFECT
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = taint)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_taint)]
     node_taints: Vec<Taint>,
     /// Zones that simulated nodes are spread over
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = zone)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_zone)]
     node_zones: Vec<String>,
     /// File with rules for the behavior of simulated containers
     #[arg(long, value_name = "FILE")]
     simulate: Option<PathBuf>,
     /// Time that a pod takes to start on a simulated node, and, up to a second or two, to stop
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
     pod_start: Duration,
-    /// Duration of the Lease of each simulated node, which is renewed four times as often
-    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = lease)]
+    /// Duration of the Lease of each simulated node, which is renewed after a quarter of it
+    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = parse_lease_duration)]
     node_lease_duration: Duration,
 }
 
-impl FleetArguments {
+impl FleetArgs {
     /// Returns a fleet of `count` nodes whose names begin with `prefix`.
     pub fn fleet(&self, count: u32, prefix: &str) -> anyhow::Result<Fleet> {
         let mut fleet =
             Fleet { count, prefix: prefix.to_owned(), pod_start: self.pod_start, ..Fleet::default() };
         // The last name is the longest, so if it is valid, all are.
         let last = fleet.name(count.saturating_sub(1));
-        refuse(
-            &format!("--prefix {prefix:?}: a node cannot be called {last:?}"),
+        reject_invalid(
+            &format!("--prefix {prefix:?}: invalid node name {last:?}"),
             names::dns::subdomain(&last),
         )?;
-        refuse(
-            &format!("--prefix {prefix:?}: the host name {last:?} is no label"),
+        reject_invalid(
+            &format!("--prefix {prefix:?}: invalid hostname label {last:?}"),
             names::key::label_value(&last),
         )?;
         fleet.lease = self.node_lease_duration;
@@ -76,59 +76,59 @@ impl FleetArguments {
     }
 }
 
-fn quantity(text: &str) -> anyhow::Result<String> {
+fn parse_quantity(text: &str) -> anyhow::Result<String> {
     match Quantity::parse(text) {
         Ok(quantity) if quantity.sign() >= 0 => Ok(text.to_owned()),
-        _ => bail!("{text:?} is no quantity such as 4, 500m or 16Gi"),
+        _ => bail!("{text:?} is not a quantity such as 4, 500m or 16Gi"),
     }
 }
 
-fn pair(text: &str) -> anyhow::Result<(String, String)> {
+fn parse_label(text: &str) -> anyhow::Result<(String, String)> {
     let (key, value) = text.split_once('=').with_context(|| format!("{text:?} is not KEY=VALUE"))?;
-    check_pair(key, value)?;
+    validate_label(key, value)?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
 /// Validates the key and value of a label or taint.
-fn check_pair(key: &str, value: &str) -> anyhow::Result<()> {
-    refuse(&format!("the key {key:?}"), names::key::label_key(key))?;
-    refuse(&format!("the value {value:?}"), names::key::label_value(value))
+fn validate_label(key: &str, value: &str) -> anyhow::Result<()> {
+    reject_invalid(&format!("invalid key {key:?}"), names::key::label_key(key))?;
+    reject_invalid(&format!("invalid value {value:?}"), names::key::label_value(value))
 }
 
-fn zone(text: &str) -> anyhow::Result<String> {
+fn parse_zone(text: &str) -> anyhow::Result<String> {
     if text.is_empty() {
-        bail!("the name of a zone must not be empty");
+        bail!("zone must not be empty");
     }
-    refuse(&format!("the zone {text:?}"), names::key::label_value(text))?;
+    reject_invalid(&format!("invalid zone {text:?}"), names::key::label_value(text))?;
     Ok(text.to_owned())
 }
 
-/// Fails if there are faults.
-fn refuse(what: &str, faults: names::Faults) -> anyhow::Result<()> {
-    if faults.is_empty() { Ok(()) } else { bail!("{what}: {}", faults.join("; ")) }
+/// Fails if validation found errors.
+fn reject_invalid(context: &str, faults: names::Faults) -> anyhow::Result<()> {
+    if faults.is_empty() { Ok(()) } else { bail!("{context}: {}", faults.join("; ")) }
 }
 
-fn taint(text: &str) -> anyhow::Result<Taint> {
-    let wrong =
-        || format!("{text:?} is not KEY=VALUE:EFFECT, with NoSchedule, PreferNoSchedule or NoExecute");
-    let (what, effect) = text.rsplit_once(':').with_context(wrong)?;
+fn parse_taint(text: &str) -> anyhow::Result<Taint> {
+    let error =
+        || format!("{text:?} is not KEY=VALUE:EFFECT with effect NoSchedule, PreferNoSchedule or NoExecute");
+    let (label, effect) = text.rsplit_once(':').with_context(error)?;
     if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
-        bail!(wrong());
+        bail!(error());
     }
-    let (key, value) = what.split_once('=').unwrap_or((what, ""));
-    check_pair(key, value)?;
+    let (key, value) = label.split_once('=').unwrap_or((label, ""));
+    validate_label(key, value)?;
     Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned(), time_added: None })
 }
 
 /// Parses a duration.
-pub fn duration(text: &str) -> anyhow::Result<Duration> {
-    rules::duration(text).with_context(|| format!("{text:?} is no duration such as 1s or 500ms"))
+pub fn parse_duration(text: &str) -> anyhow::Result<Duration> {
+    rules::duration(text).with_context(|| format!("{text:?} is not a duration such as 1s or 500ms"))
 }
 
-fn lease(text: &str) -> anyhow::Result<Duration> {
-    match duration(text)? {
-        span if span.as_secs() > 0 && span.subsec_nanos() == 0 => Ok(span),
-        _ => bail!("a Lease is taken for whole seconds"),
+fn parse_lease_duration(text: &str) -> anyhow::Result<Duration> {
+    match parse_duration(text)? {
+        duration if duration.as_secs() > 0 && duration.subsec_nanos() == 0 => Ok(duration),
+        _ => bail!("must be a whole number of seconds, at least 1"),
     }
 }
 
@@ -138,17 +138,27 @@ mod tests {
 
     #[test]
     fn node_flags_are_parsed_and_validated() {
-        let read = taint("a=b:NoExecute").unwrap();
-        assert_eq!((read.key.as_str(), read.value.as_str(), read.effect.as_str()), ("a", "b", "NoExecute"));
-        assert_eq!(taint("a:NoSchedule").unwrap().value, "");
-        assert!(taint("a=b").is_err() && taint("a:Never").is_err());
-        assert!(quantity("4").is_ok() && quantity("-1").is_err() && quantity("x").is_err());
-        assert!(pair("a=b").is_ok() && pair("a").is_err());
-        for wrong in ["a b=c", "a=c d", "=x", "a/b/c=d"] {
-            assert!(pair(wrong).is_err() && taint(&format!("{wrong}:NoSchedule")).is_err(), "{wrong}");
+        let parsed = parse_taint("a=b:NoExecute").unwrap();
+        assert_eq!(
+            (parsed.key.as_str(), parsed.value.as_str(), parsed.effect.as_str()),
+            ("a", "b", "NoExecute")
+        );
+        assert_eq!(parse_taint("a:NoSchedule").unwrap().value, "");
+        assert!(parse_taint("a=b").is_err() && parse_taint("a:Never").is_err());
+        assert!(parse_quantity("4").is_ok() && parse_quantity("-1").is_err() && parse_quantity("x").is_err());
+        assert!(parse_label("a=b").is_ok() && parse_label("a").is_err());
+        for invalid in ["a b=c", "a=c d", "=x", "a/b/c=d"] {
+            assert!(
+                parse_label(invalid).is_err() && parse_taint(&format!("{invalid}:NoSchedule")).is_err(),
+                "{invalid}"
+            );
         }
-        assert!(zone("eu-1").is_ok() && zone("").is_err() && zone("eu 1").is_err());
-        assert_eq!(duration("0").unwrap(), Duration::ZERO);
-        assert!(lease("4s").is_ok() && lease("0").is_err() && lease("500ms").is_err());
+        assert!(parse_zone("eu-1").is_ok() && parse_zone("").is_err() && parse_zone("eu 1").is_err());
+        assert_eq!(parse_duration("0").unwrap(), Duration::ZERO);
+        assert!(
+            parse_lease_duration("4s").is_ok()
+                && parse_lease_duration("0").is_err()
+                && parse_lease_duration("500ms").is_err()
+        );
     }
 }

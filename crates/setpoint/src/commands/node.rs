@@ -17,41 +17,41 @@ use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use setpoint_views::world_config;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::fleet::FleetArguments;
-use super::{counted, logging, loops};
+use super::fleet::FleetArgs;
+use super::{counted, engine, logging};
 use crate::clock::{SystemClock, entropy};
 
 /// Maximum time for a fleet to report that a node is on. A fleet watches its nodes and reports at once, so
 /// this is for slow machines.
-const TAKEN_UP_WITHIN: Duration = Duration::from_secs(10);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of checks for that report.
-const PAUSE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Path of the Leases of nodes.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 /// Arguments of `setpoint node`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct NodeArgs {
     #[command(subcommand)]
-    deed: Deed,
+    command: NodeCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Deed {
+enum NodeCommand {
     /// Run simulated nodes against a server
-    Simulate(SimulateArguments),
+    Simulate(SimulateArgs),
     /// Power a simulated node off: it stops its heartbeats, and its containers are lost
-    Stop(NodeArguments),
+    Stop(TargetArgs),
     /// Power a simulated node on, or end its partition
-    Start(NodeArguments),
+    Start(TargetArgs),
     /// Disconnect a simulated node from the network: its containers keep running
-    Partition(NodeArguments),
+    Partition(TargetArgs),
     /// Restart a simulated node and its containers
-    Reboot(NodeArguments),
+    Reboot(TargetArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct SimulateArguments {
+struct SimulateArgs {
     /// Path of the kubeconfig file
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
@@ -62,13 +62,13 @@ struct SimulateArguments {
     #[arg(long, value_name = "PREFIX", default_value = "sim-")]
     prefix: String,
     #[command(flatten)]
-    fleet: FleetArguments,
+    fleet: FleetArgs,
     #[command(flatten)]
-    log: logging::LogArguments,
+    log: logging::LogArgs,
 }
 
 #[derive(Debug, clap::Args)]
-struct NodeArguments {
+struct TargetArgs {
     /// Name of the node
     name: String,
     /// Path of the kubeconfig file
@@ -77,36 +77,38 @@ struct NodeArguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(args: &NodeArgs) -> anyhow::Result<()> {
     // Raising the limit is optional here: without a store, a low limit only means fewer connections.
     let _ = setpoint_sys::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match &arguments.deed {
-        Deed::Simulate(arguments) => {
-            logging::start(&arguments.log);
-            runtime.block_on(simulate(arguments))
+    match &args.command {
+        NodeCommand::Simulate(args) => {
+            logging::start(&args.log);
+            runtime.block_on(simulate(args))
         }
-        Deed::Stop(node) => runtime.block_on(switch(node, |_| Switch::OFF)),
-        Deed::Partition(node) => runtime.block_on(switch(node, |_| Switch::CUT_OFF)),
-        Deed::Reboot(node) => runtime.block_on(switch(node, |_| Switch::on(true))),
+        NodeCommand::Stop(node) => runtime.block_on(set_power(node, |_| PowerChange::OFF)),
+        NodeCommand::Partition(node) => runtime.block_on(set_power(node, |_| PowerChange::PARTITION)),
+        NodeCommand::Reboot(node) => runtime.block_on(set_power(node, |_| PowerChange::on(true))),
         // A node that was off boots; a partitioned one has kept running.
-        Deed::Start(node) => runtime.block_on(switch(node, |power| Switch::on(power == "off"))),
+        NodeCommand::Start(node) => {
+            runtime.block_on(set_power(node, |power| PowerChange::on(power == "off")))
+        }
     }
 }
 
-async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<()> {
-    let text = read(&arguments.kubeconfig)?;
+async fn simulate(args: &SimulateArgs) -> anyhow::Result<()> {
+    let text = read(&args.kubeconfig)?;
     let client = || Client::from_kubeconfig(&text, "kubelet").map(Arc::new);
-    let mut fleet = arguments.fleet.fleet(arguments.count, &arguments.prefix)?;
-    let identity = loops::identity();
-    let lease = format!("setpoint-nodes-{}", arguments.prefix);
+    let mut fleet = args.fleet.fleet(args.count, &args.prefix)?;
+    let identity = engine::identity();
+    let lease = format!("setpoint-nodes-{}", args.prefix);
     let lease = lease.trim_end_matches(['-', '.']).to_owned();
     fleet.owner.clone_from(&lease);
     fleet.published.get_or_insert_with(|| "rules: []".to_owned());
-    let asking = client()?;
-    check_names(&asking, &fleet).await?;
-    let nodes = counted(arguments.count as usize, "node");
-    println!("simulating {nodes}: {identity} requests the lease kube-system/{lease}");
+    let client_for_checks = client()?;
+    check_names(&client_for_checks, &fleet).await?;
+    let nodes = counted(args.count as usize, "node");
+    println!("simulating {nodes}: {identity} requests lease kube-system/{lease}");
     let remote = Remote {
         watches: client()?,
         writes: client()?,
@@ -134,19 +136,19 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Gets an object or a list; not found is an error.
-async fn get(client: &Client, place: &str) -> anyhow::Result<Value> {
-    find(client, place).await?.map_err(|why| anyhow!(why))
+async fn get(client: &Client, path: &str) -> anyhow::Result<Value> {
+    get_optional(client, path).await?.map_err(|message| anyhow!(message))
 }
 
 /// Gets an object or a list. The inner error is the server's message for 404.
-async fn find(client: &Client, place: &str) -> anyhow::Result<Result<Value, String>> {
-    let (status, body) = client.ask("GET".parse()?, place, None, Default::default()).await?;
+async fn get_optional(client: &Client, path: &str) -> anyhow::Result<Result<Value, String>> {
+    let (status, body) = client.ask("GET".parse()?, path, None, Default::default()).await?;
     let found = json::parse(&body).unwrap_or_default();
-    let why = || found.str_at(&["message"]).to_owned();
+    let message = || found.str_at(&["message"]).to_owned();
     match status.as_u16() {
         200 => Ok(Ok(found)),
-        404 => Ok(Err(why())),
-        _ => bail!(why()),
+        404 => Ok(Err(message())),
+        _ => bail!(message()),
     }
 }
 
@@ -161,7 +163,7 @@ async fn check_names(client: &Client, fleet: &Fleet) -> anyhow::Result<()> {
         match node.str_at(&["metadata", "annotations", FLEET]) {
             "" if is_simulated(node) => {}
             "" => {
-                bail!("node {} is there already, and is not simulated: choose another --prefix", name(node))
+                bail!("node {} already exists and is not simulated: choose another --prefix", name(node))
             }
             owner if owner == fleet.owner => {}
             owner => others.push((name(node), owner)),
@@ -175,18 +177,19 @@ async fn check_names(client: &Client, fleet: &Fleet) -> anyhow::Result<()> {
     let now = SystemClock.now();
     for (node, owner) in others {
         let lease = leases.iter().find(|lease| name(lease) == node);
-        if lease.is_some_and(|lease| holds(&LeaderElectionRecord::from_lease(lease, Default::default()), now))
-        {
-            bail!("node {node} belongs to the fleet {owner}, which runs: choose another --prefix");
+        if lease.is_some_and(|lease| {
+            is_unexpired(&LeaderElectionRecord::from_lease(lease, Default::default()), now)
+        }) {
+            bail!("node {node} is run by fleet {owner}: choose another --prefix");
         }
     }
     Ok(())
 }
 
 /// `true` if a Lease has not expired.
-fn holds(lease: &LeaderElectionRecord, now: Time) -> bool {
-    let span = Duration::from_secs(u64::try_from(lease.seconds).unwrap_or(0));
-    rfc3339::parse_micros(&lease.renewed).is_ok_and(|renewed| now < renewed.after(span))
+fn is_unexpired(lease: &LeaderElectionRecord, now: Time) -> bool {
+    let duration = Duration::from_secs(u64::try_from(lease.seconds).unwrap_or(0));
+    rfc3339::parse_micros(&lease.renewed).is_ok_and(|renewed| now < renewed.after(duration))
 }
 
 /// `true` if a node is simulated, or has not reported a runtime yet.
@@ -197,77 +200,83 @@ fn is_simulated(node: &Value) -> bool {
 
 /// Requested state of a node.
 #[derive(Clone, Copy)]
-struct Switch {
+struct PowerChange {
     power: &'static str,
     /// `true` if the node boots.
     boots: bool,
 }
 
-impl Switch {
-    const OFF: Switch = Switch { power: "off", boots: false };
-    const CUT_OFF: Switch = Switch { power: "partitioned", boots: false };
+impl PowerChange {
+    const OFF: PowerChange = PowerChange { power: "off", boots: false };
+    const PARTITION: PowerChange = PowerChange { power: "partitioned", boots: false };
 
-    fn on(boots: bool) -> Switch {
-        Switch { power: "on", boots }
+    fn on(boots: bool) -> PowerChange {
+        PowerChange { power: "on", boots }
     }
 }
 
 /// Sets the state of a node, which may depend on its previous state. Waits until a node that is switched on
 /// reports.
-async fn switch(node: &NodeArguments, choose: impl Fn(&str) -> Switch) -> anyhow::Result<()> {
+async fn set_power(node: &TargetArgs, change: impl Fn(&str) -> PowerChange) -> anyhow::Result<()> {
     let client = Client::from_kubeconfig(&read(&node.kubeconfig)?, "setpoint")?;
-    let NodeArguments { name, .. } = node;
-    let before = get(&client, &place(name)).await?;
+    let TargetArgs { name, .. } = node;
+    let before = get(&client, &node_path(name)).await?;
     if !is_simulated(&before) {
-        bail!("node {name} is not simulated: nothing here can switch it");
+        bail!(
+            "node {name} is not simulated: only simulated nodes can be started, stopped, partitioned or rebooted"
+        );
     }
-    let Switch { power, boots } = choose(before.str_at(&["metadata", "annotations", POWER]));
+    let PowerChange { power, boots } = change(before.str_at(&["metadata", "annotations", POWER]));
     let mut annotations = Value::map();
     annotations.make_map().insert(POWER, power);
     if boots {
         annotations.make_map().insert(BOOTED, Micros(SystemClock.now()).to_string());
     }
     let body = json::to_vec(&value!({"metadata": {"annotations": (annotations)}}));
-    let kind = Some("application/merge-patch+json");
-    let (status, answer) = client.ask("PATCH".parse()?, &place(name), kind, body.into()).await?;
+    let content_type = Some("application/merge-patch+json");
+    let (status, response) =
+        client.ask("PATCH".parse()?, &node_path(name), content_type, body.into()).await?;
     if !status.is_success() {
-        bail!("{}", json::parse(&answer).unwrap_or_default().str_at(&["message"]));
+        bail!("{}", json::parse(&response).unwrap_or_default().str_at(&["message"]));
     }
     // Only a node that is on can report.
-    if power == "on" && !is_taken_up(&client, name, boots.then(|| boot(&before))).await? {
+    if power == "on" && !wait_for_report(&client, name, boots.then(|| boot_id(&before))).await? {
         bail!(
-            "node {name} is marked as on, but no fleet runs it: it did not report within {TAKEN_UP_WITHIN:?}. Its fleet runs in \
-             setpoint node simulate, or in setpoint up with enough --nodes"
+            "node {name} is powered on, but no fleet reported it within {REPORT_TIMEOUT:?}: start its fleet with \
+             `setpoint node simulate`, or `setpoint up` with enough --nodes"
         );
     }
     println!("node {name} is {power}");
     Ok(())
 }
 
-/// `true` if a fleet runs the node: its boot id differs from `booted`, or, without `booted`, its Lease has
-/// not expired. Waits up to [`TAKEN_UP_WITHIN`].
-#[expect(clippy::disallowed_methods, reason = "a node is polled in real time")]
-async fn is_taken_up(client: &Client, name: &str, booted: Option<&str>) -> anyhow::Result<bool> {
-    let until = SystemClock.uptime() + TAKEN_UP_WITHIN;
+/// `true` if a fleet runs the node: its boot id differs from `previous_boot_id`, or, if that is `None`, its
+/// Lease has not expired. Waits up to [`REPORT_TIMEOUT`].
+async fn wait_for_report(
+    client: &Client,
+    name: &str,
+    previous_boot_id: Option<&str>,
+) -> anyhow::Result<bool> {
+    let deadline = SystemClock.uptime() + REPORT_TIMEOUT;
     loop {
-        let is_taken_up = match booted {
-            Some(before) => boot(&get(client, &place(name)).await?) != before,
-            None => find(client, &format!("{LEASES}/{name}")).await?.is_ok_and(|lease| {
-                holds(&LeaderElectionRecord::from_lease(&lease, Default::default()), SystemClock.now())
+        let is_reported = match previous_boot_id {
+            Some(before) => boot_id(&get(client, &node_path(name)).await?) != before,
+            None => get_optional(client, &format!("{LEASES}/{name}")).await?.is_ok_and(|lease| {
+                is_unexpired(&LeaderElectionRecord::from_lease(&lease, Default::default()), SystemClock.now())
             }),
         };
-        if is_taken_up || SystemClock.uptime() >= until {
-            return Ok(is_taken_up);
+        if is_reported || SystemClock.uptime() >= deadline {
+            return Ok(is_reported);
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Boot id of a node.
-fn boot(node: &Value) -> &str {
+fn boot_id(node: &Value) -> &str {
     node.str_at(&["status", "nodeInfo", "bootID"])
 }
 
-fn place(name: &str) -> String {
+fn node_path(name: &str) -> String {
     format!("/api/v1/nodes/{name}")
 }

@@ -10,79 +10,79 @@ use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::patience::{ControllerArguments, ElectionArguments};
-use super::{logging, loops};
+use super::flags::{ControllerArgs, LeaderElectionArgs};
+use super::{engine, logging};
 use crate::clock::{SystemClock, entropy};
 
 /// Arguments of `setpoint run`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct RunArgs {
     #[command(subcommand)]
-    part: Part,
+    component: Component,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Part {
+enum Component {
     /// Run the controllers, with leader election between several such processes
-    Controllers(ControllersArguments),
+    Controllers(RunControllersArgs),
     /// Run the scheduler, with leader election between several such processes
-    Scheduler(SchedulerArguments),
+    Scheduler(RunSchedulerArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct ControllersArguments {
+struct RunControllersArgs {
     /// Path of the kubeconfig file
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
     /// Controllers to run: `*` for all, `-NAME` for all but one, NAME for one
-    #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
-    controllers: loops::Choice,
+    #[arg(long, value_name = "LIST", default_value = "*", value_parser = engine::parse_controllers, allow_hyphen_values = true)]
+    controllers: engine::ControllerSelection,
     #[command(flatten)]
-    network: loops::NetworkArguments,
+    network: engine::NetworkArgs,
     #[command(flatten)]
-    patience: ControllerArguments,
+    controller_args: ControllerArgs,
     #[command(flatten)]
-    election: ElectionArguments,
+    election: LeaderElectionArgs,
     #[command(flatten)]
-    log: logging::LogArguments,
+    log: logging::LogArgs,
 }
 
 #[derive(Debug, clap::Args)]
-struct SchedulerArguments {
+struct RunSchedulerArgs {
     /// Path of the kubeconfig file
     #[arg(long, value_name = "PATH", env = "KUBECONFIG")]
     kubeconfig: PathBuf,
     /// File with a KubeSchedulerConfiguration
-    #[arg(long, value_name = "PATH", value_parser = loops::scheduler_config)]
-    config: Option<loops::SchedulerConfig>,
+    #[arg(long, value_name = "PATH", value_parser = engine::read_scheduler_config)]
+    config: Option<engine::SchedulerConfig>,
     #[command(flatten)]
-    election: ElectionArguments,
+    election: LeaderElectionArgs,
     #[command(flatten)]
-    log: logging::LogArguments,
+    log: logging::LogArgs,
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(args: &RunArgs) -> anyhow::Result<()> {
     // Raising the limit is optional here: without a store, a low limit only means fewer connections.
     let _ = setpoint_sys::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match &arguments.part {
-        Part::Controllers(arguments) => {
-            logging::start(&arguments.log);
-            let kubeconfig = read(&arguments.kubeconfig)?;
-            let settings = arguments.network.settings(Client::authority(&kubeconfig)?, Vec::new())?;
-            let settings = arguments.patience.complete(settings);
-            let engine = || arguments.controllers.engine(&settings);
-            let timing = arguments.election.timing()?;
-            runtime.block_on(lead("controllers", loops::LEASE, &kubeconfig, timing, engine))
+    match &args.component {
+        Component::Controllers(args) => {
+            logging::start(&args.log);
+            let kubeconfig = read(&args.kubeconfig)?;
+            let settings = args.network.settings(Client::authority(&kubeconfig)?, Vec::new())?;
+            let settings = args.controller_args.apply_to(settings);
+            let engine = || args.controllers.engine(&settings);
+            let timing = args.election.timing()?;
+            runtime.block_on(run_elected("controllers", engine::LEASE, &kubeconfig, timing, engine))
         }
-        Part::Scheduler(arguments) => {
-            logging::start(&arguments.log);
-            let kubeconfig = read(&arguments.kubeconfig)?;
+        Component::Scheduler(args) => {
+            logging::start(&args.log);
+            let kubeconfig = read(&args.kubeconfig)?;
             let lease = setpoint_scheduler::planner::LEASE;
-            let timing = arguments.election.timing()?;
-            let engine = || loops::scheduler_alone(arguments.config.as_ref());
-            runtime.block_on(lead("scheduler", lease, &kubeconfig, timing, engine))
+            let timing = args.election.timing()?;
+            let engine = || engine::scheduler_engine(args.config.as_ref());
+            runtime.block_on(run_elected("scheduler", lease, &kubeconfig, timing, engine))
         }
     }
 }
@@ -92,16 +92,16 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Runs a loop while this process holds its Lease.
-async fn lead(
-    what: &str,
+async fn run_elected(
+    component: &str,
     lease: &'static str,
     kubeconfig: &[u8],
     timing: LeaderElectionConfig,
     engine: impl Fn() -> Engine,
 ) -> anyhow::Result<()> {
     let client = || Client::from_kubeconfig(kubeconfig, lease).map(Arc::new);
-    let identity = loops::identity();
-    println!("{what}: {identity} requests the lease kube-system/{lease}");
+    let identity = engine::identity();
+    println!("{component}: {identity} requests lease kube-system/{lease}");
     let remote = Remote {
         watches: client()?,
         writes: client()?,

@@ -1,7 +1,7 @@
 //! `setpoint store`: inspection and maintenance of a data directory.
 
 mod exercise;
-mod lines;
+mod export;
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -27,27 +27,27 @@ const EXPORT_ATTEMPTS_MAX: u32 = 5;
 const HIGH_CHURN: [&str; 2] = ["events", "leases.coordination.k8s.io"];
 
 /// Minimum bytes of commits that make a checkpoint due, also with a small history budget.
-const COMPACT_BYTES_LEAST: u64 = 4 << 20;
+const COMPACT_BYTES_MIN: u64 = 4 << 20;
 
 /// Arguments of `setpoint store`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct StoreArgs {
     #[command(subcommand)]
-    action: Action,
+    command: StoreCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum StoreCommand {
     /// Read all files and report the first damage
-    Check(Place),
+    Check(DataDirArgs),
     /// Show the contents of a data directory, also while a server runs
-    Stat(Place),
+    Stat(DataDirArgs),
     /// Fold all commits into a checkpoint, and drop history beyond its budget
-    Compact(Place),
+    Compact(DataDirArgs),
     /// Write all objects as JSON lines, at one revision, also while a server runs
     Export {
         #[command(flatten)]
-        place: Place,
+        dir: DataDirArgs,
         /// File to write [default: standard output]
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -55,31 +55,31 @@ enum Action {
     /// Fill an empty data directory from an export
     Import {
         #[command(flatten)]
-        place: Place,
+        dir: DataDirArgs,
         /// File to read [default: standard input]
         #[arg(long, value_name = "FILE")]
         input: Option<PathBuf>,
     },
     /// Write continuously and print acknowledgements, to test a disk with kill -9
-    Exercise(exercise::Arguments),
+    Exercise(exercise::ExerciseArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct Place {
+struct DataDirArgs {
     /// Data directory
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
 }
 
 /// Runs the command.
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    match arguments.action {
-        Action::Check(place) => check(&place.data_dir),
-        Action::Stat(place) => stat(&place.data_dir),
-        Action::Compact(place) => compact(&place.data_dir),
-        Action::Export { place, output } => export(&place.data_dir, output.as_deref()),
-        Action::Import { place, input } => import(&place.data_dir, input.as_deref()),
-        Action::Exercise(arguments) => exercise::run(&arguments),
+pub fn run(args: StoreArgs) -> anyhow::Result<()> {
+    match args.command {
+        StoreCommand::Check(dir) => check(&dir.data_dir),
+        StoreCommand::Stat(dir) => stat(&dir.data_dir),
+        StoreCommand::Compact(dir) => compact(&dir.data_dir),
+        StoreCommand::Export { dir, output } => export(&dir.data_dir, output.as_deref()),
+        StoreCommand::Import { dir, input } => import(&dir.data_dir, input.as_deref()),
+        StoreCommand::Exercise(args) => exercise::run(&args),
     }
 }
 
@@ -88,7 +88,7 @@ pub fn open(dir: &Path, retention: Retention) -> anyhow::Result<Store> {
     let exempt = HIGH_CHURN.iter().filter_map(|name| Resource::new(name).ok()).collect();
     let defaults = DiskOptions::default();
     // With a small history budget, checkpoints are frequent, so that live segments stay small as well.
-    let compact_bytes_min = defaults.compact_bytes_min.min(retention.cold_bytes.max(COMPACT_BYTES_LEAST));
+    let compact_bytes_min = defaults.compact_bytes_min.min(retention.cold_bytes.max(COMPACT_BYTES_MIN));
     let retention = Retention { exempt, ..retention };
     open_with(dir, DiskOptions { retention, compact_bytes_min, entropy: entropy(), ..defaults })
 }
@@ -97,39 +97,39 @@ fn open_with(dir: &Path, options: DiskOptions) -> anyhow::Result<Store> {
     let disk = OsDisk::exclusive(dir)?;
     let retention = options.retention.clone();
     let log = DiskLog::new(Arc::new(disk), options);
-    let store = Store::open(Box::new(log), retention, die)?;
+    let store = Store::open(Box::new(log), retention, exit_on_failure)?;
     Ok(store)
 }
 
 /// Exits: after a failure of the log it is unknown which commits are durable, so no request may be answered.
-fn die(error: &LogError) {
-    eprintln!("setpoint: the store has failed and the process ends: {error}");
+fn exit_on_failure(error: &LogError) {
+    eprintln!("setpoint: store failed, exiting: {error}");
     std::process::exit(1);
 }
 
 /// Rejects a directory that does not exist, before opening would create it.
-fn existing(dir: &Path) -> anyhow::Result<()> {
+fn ensure_directory(dir: &Path) -> anyhow::Result<()> {
     ensure!(dir.is_dir(), "{} is not a directory", dir.display());
     Ok(())
 }
 
 fn check(dir: &Path) -> anyhow::Result<()> {
-    existing(dir)?;
+    ensure_directory(dir)?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::exclusive(dir)?);
     let files = Files::list(&disk)?;
     let revision = DiskReader::new(disk).check()?;
     let count = files.segments.len() + files.history.len() + files.checkpoints.len();
-    println!("{} read, all whole, newest revision {revision}", counted(count, "file"));
+    println!("checked {}: no damage found, newest revision {revision}", counted(count, "file"));
     Ok(())
 }
 
 fn stat(dir: &Path) -> anyhow::Result<()> {
-    existing(dir)?;
+    ensure_directory(dir)?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::read_only(dir)?);
-    let snapshot = newest(&disk)?;
+    let snapshot = read_newest(&disk)?;
     let files = Files::list(&disk)?;
     println!("revision   {}", snapshot.revision());
-    println!("reaches to {}", files.floor());
+    println!("oldest     {}", files.floor());
     println!("objects    {} ({})", snapshot.len(), human_bytes(snapshot.bytes()));
     for (noun, kind) in
         [("segment", &files.segments), ("history", &files.history), ("checkpoint", &files.checkpoints)]
@@ -146,7 +146,7 @@ fn stat(dir: &Path) -> anyhow::Result<()> {
 }
 
 fn compact(dir: &Path) -> anyhow::Result<()> {
-    existing(dir)?;
+    ensure_directory(dir)?;
     let store = open(dir, Retention::default())?;
     store.compact(SystemClock.now())?;
     let stat = store.stat();
@@ -160,7 +160,7 @@ fn compact(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// Returns the newest state on a disk that another process may be writing.
-fn newest(disk: &Arc<dyn Disk>) -> anyhow::Result<Snapshot> {
+fn read_newest(disk: &Arc<dyn Disk>) -> anyhow::Result<Snapshot> {
     let mut reader: Box<dyn LogReader> = Box::new(DiskReader::new(Arc::clone(disk)));
     for _ in 0..EXPORT_ATTEMPTS_MAX {
         match rebuild(&mut *reader, Revision(u64::MAX)) {
@@ -168,21 +168,21 @@ fn newest(disk: &Arc<dyn Disk>) -> anyhow::Result<Snapshot> {
             other => return Ok(other?),
         }
     }
-    bail!("compaction was faster than reading, {EXPORT_ATTEMPTS_MAX} times: try again")
+    bail!("files were compacted during each of {EXPORT_ATTEMPTS_MAX} attempts to read them: retry")
 }
 
 fn export(dir: &Path, output: Option<&Path>) -> anyhow::Result<()> {
-    existing(dir)?;
+    ensure_directory(dir)?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::read_only(dir)?);
-    let snapshot = newest(&disk)?;
-    let sink: Box<dyn Write> = match output {
+    let snapshot = read_newest(&disk)?;
+    let destination: Box<dyn Write> = match output {
         Some(path) => {
             Box::new(private_file(path).with_context(|| format!("cannot write {}", path.display()))?)
         }
         None => Box::new(std::io::stdout().lock()),
     };
-    let mut sink = BufWriter::new(sink);
-    lines::write(&snapshot, &mut sink).and_then(|()| sink.flush()).context("cannot write the export")?;
+    let mut out = BufWriter::new(destination);
+    export::write(&snapshot, &mut out).and_then(|()| out.flush()).context("cannot write the export")?;
     eprintln!("exported {} at revision {}", counted(snapshot.len(), "object"), snapshot.revision());
     Ok(())
 }
@@ -205,7 +205,7 @@ fn import(dir: &Path, input: Option<&Path>) -> anyhow::Result<()> {
         }
         None => Box::new(std::io::stdin().lock()),
     };
-    let snapshot = lines::read(source)?;
+    let snapshot = export::read(source)?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk::exclusive(dir)?);
     ensure!(
         DiskLog::start_from(&disk, entropy(), &snapshot)?,

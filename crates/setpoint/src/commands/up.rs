@@ -6,7 +6,7 @@
 mod addresses;
 mod first_pass;
 mod memory;
-mod places;
+mod paths;
 mod renewal;
 
 use std::io::Write;
@@ -35,49 +35,49 @@ use setpoint_server::loop_writes::InFlightWrites;
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
-use setpoint_store::{Housekeeper, Retention, Store};
+use setpoint_store::{MaintenanceThread, Retention, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::addresses::{advertised, names, parse_names, reachable};
-use self::places::Places;
-use super::fleet::{FleetArguments, Kubelets};
-use super::logging::{self, Rings};
-use super::patience::{ControllerArguments, TolerationArguments};
+use self::paths::Paths;
+use super::flags::{ControllerArgs, TolerationArgs};
+use super::fleet::{FleetArgs, Kubelets};
+use super::logging::{self, ComponentLogs};
 use super::store::open;
-use super::{counted, human_bytes, loops};
+use super::{counted, engine, human_bytes};
 use crate::clock::{SystemClock, entropy};
 
 /// Maximum time for responses to finish after Ctrl-C, so that the process exits within a second.
-const DRAIN: Duration = Duration::from_millis(700);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(700);
 /// Interval at which the server polls its own readiness.
-const READY_PAUSE: Duration = Duration::from_millis(5);
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Arguments of `setpoint up`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// Data directory [default: in the user's data directory]
+pub struct UpArgs {
+    /// Directory for the store and the certificates [default: `setpoint` in the user's data directory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Keep all data in memory only
+    /// Keep all data in memory; it is lost when the process exits
     #[arg(long, conflicts_with = "data_dir")]
     ephemeral: bool,
     /// Maximum bytes of live objects; creates are rejected above it [default: an eighth of the memory]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     quota_backend_bytes: Option<u64>,
-    /// Maximum size of history on disk, in bytes; live objects come on top
+    /// Maximum bytes of history on disk, in addition to live objects
     #[arg(long, value_name = "BYTES", default_value_t = Retention::default().cold_bytes, conflicts_with = "ephemeral")]
     history_bytes: u64,
-    /// Address to listen on
+    /// IP address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     listen: IpAddr,
     /// Port to listen on (0 chooses a free port)
     #[arg(long, value_name = "PORT", default_value_t = 6443)]
     port: u16,
     /// Additional DNS names and IP addresses for the serving certificate
-    #[arg(long, value_name = "NAME[,NAME]", value_parser = AddedNames::from_str)]
-    tls_san: Option<AddedNames>,
+    #[arg(long, value_name = "NAME[,NAME]", value_parser = CertificateNames::from_str)]
+    tls_san: Option<CertificateNames>,
     /// File to write the kubeconfig to [default: in the data directory]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
@@ -86,35 +86,35 @@ pub struct Arguments {
     #[arg(long, value_name = "CIDR[,CIDR]", value_parser = ServiceRanges::from_str)]
     service_cluster_ip_range: Option<ServiceRanges>,
     /// Controllers to run: `*` for all, `-NAME` for all but one, NAME for one
-    #[arg(long, value_name = "LIST", default_value = "*", value_parser = loops::choice, allow_hyphen_values = true)]
-    controllers: loops::Choice,
+    #[arg(long, value_name = "LIST", default_value = "*", value_parser = engine::parse_controllers, allow_hyphen_values = true)]
+    controllers: engine::ControllerSelection,
     /// File with a KubeSchedulerConfiguration
-    #[arg(long, value_name = "PATH", value_parser = loops::scheduler_config)]
-    scheduler_config: Option<loops::SchedulerConfig>,
+    #[arg(long, value_name = "PATH", value_parser = engine::read_scheduler_config)]
+    scheduler_config: Option<engine::SchedulerConfig>,
     #[command(flatten)]
-    network: loops::NetworkArguments,
+    network: engine::NetworkArgs,
     #[command(flatten)]
-    patience: ControllerArguments,
+    controller_args: ControllerArgs,
     #[command(flatten)]
-    tolerations: TolerationArguments,
-    /// Number of simulated nodes in the server's process
+    tolerations: TolerationArgs,
+    /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
     #[command(flatten)]
-    fleet: FleetArguments,
+    fleet: FleetArgs,
     #[command(flatten)]
-    log: logging::LogArguments,
+    log: logging::LogArgs,
 }
 
 /// Additional names of the serving certificate.
 #[derive(Clone, Debug)]
-struct AddedNames(Vec<String>);
+struct CertificateNames(Vec<String>);
 
-impl FromStr for AddedNames {
+impl FromStr for CertificateNames {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<AddedNames, String> {
-        parse_names(text).map(AddedNames)
+    fn from_str(text: &str) -> Result<CertificateNames, String> {
+        parse_names(text).map(CertificateNames)
     }
 }
 
@@ -130,66 +130,70 @@ impl FromStr for ServiceRanges {
     }
 }
 
-impl Arguments {
+impl UpArgs {
     /// CIDR ranges for Services, as far as they are set.
     fn service_ranges(&self) -> &[Cidr] {
         self.service_cluster_ip_range.as_ref().map_or(&[], |ranges| &ranges.0)
     }
 
-    /// Rejects a pod range that conflicts with the Service ranges, if this process assigns pod CIDRs.
-    fn check_networks(&self, services: &[Cidr]) -> anyhow::Result<()> {
-        if self.controllers.gives_addresses() { self.network.check(services) } else { Ok(()) }
+    /// Rejects a pod CIDR that conflicts with the Service ranges, if this process assigns pod CIDRs.
+    fn validate_networks(&self, services: &[Cidr]) -> anyhow::Result<()> {
+        if self.controllers.assigns_pod_cidrs() { self.network.check(services) } else { Ok(()) }
     }
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let begun = SystemClock.now();
+pub fn run(args: &UpArgs) -> anyhow::Result<()> {
+    let started_at = SystemClock.now();
     let descriptors = setpoint_sys::raise_descriptor_limit();
     // Validate all flags before creating the data directory.
-    let fleet = arguments.fleet.fleet(arguments.nodes, DEFAULT_PREFIX)?;
+    let fleet = args.fleet.fleet(args.nodes, DEFAULT_PREFIX)?;
     if fleet.count > 0 {
-        arguments.patience.check(fleet.renewal())?;
+        args.controller_args.validate(fleet.renewal())?;
     }
-    arguments.check_networks(arguments.service_ranges())?;
-    let places = Places::choose(arguments)?;
-    say(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), places.shown()));
-    let rings = logging::start(&arguments.log);
-    let live_bytes = arguments.quota_backend_bytes.unwrap_or_else(memory::live_bytes);
-    let retention = Retention { live_bytes, cold_bytes: arguments.history_bytes, ..Retention::default() };
-    let store = open_store(&places, retention)?;
+    args.validate_networks(args.service_ranges())?;
+    let paths = Paths::from_args(args)?;
+    print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
+    let component_logs = logging::start(&args.log);
+    let live_bytes = args.quota_backend_bytes.unwrap_or_else(memory::live_bytes);
+    let retention = Retention { live_bytes, cold_bytes: args.history_bytes, ..Retention::default() };
+    let store = open_store(&paths, retention)?;
     let stat = store.stat();
     let (objects, bytes) = (counted(stat.objects, "object"), human_bytes(stat.bytes));
-    say(format_args!("store: {objects} ({bytes}) at revision {}", stat.revision));
+    print_line(format_args!("store: {objects} ({bytes}) at revision {}", stat.revision));
     // Without the flag, only the store contains the Service ranges.
-    arguments.check_networks(Ranges::of(&store.snapshot()).cluster_with(arguments.service_ranges()))?;
-    let keeping = Keeping::start(&store)?;
+    args.validate_networks(Ranges::of(&store.snapshot()).cluster_with(args.service_ranges()))?;
+    let store_threads = StoreThreads::start(&store)?;
     // Accepts connections and waits for signals; requests run on their own threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome =
-        runtime.block_on(serve(arguments, &places, store, Beginning { begun, rings, fleet, descriptors }));
+    let outcome = runtime.block_on(serve(
+        args,
+        &paths,
+        store,
+        StartState { started_at, component_logs, fleet, descriptors },
+    ));
     // Unfinished requests are dropped; the store has every acknowledged commit.
     Runtime::shutdown_background(runtime);
-    drop(keeping);
+    drop(store_threads);
     // A plan that had to be aborted counts as a crash, as if the process had been killed in it.
-    if let Some(dir) = places.data_dir.as_deref().filter(|_| matches!(outcome, Ok(LoopEnd::Stopped))) {
-        first_pass::forget(dir);
+    if let Some(dir) = paths.data_dir.as_deref().filter(|_| matches!(outcome, Ok(LoopEnd::Stopped))) {
+        first_pass::remove_progress(dir);
     }
-    places.clean_up();
+    paths.remove_temporary();
     outcome.map(drop)
 }
 
 /// Prints a line to the standard output. Ignores a closed pipe.
-fn say(line: std::fmt::Arguments<'_>) {
+fn print_line(line: std::fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-fn open_store(places: &Places, retention: Retention) -> anyhow::Result<Store> {
-    let Some(dir) = &places.data_dir else {
+fn open_store(paths: &Paths, retention: Retention) -> anyhow::Result<Store> {
+    let Some(dir) = &paths.data_dir else {
         return Ok(Store::in_memory(retention));
     };
-    places.check_store()?;
+    paths.check_store()?;
     open(dir, retention).map_err(|error| match error.downcast_ref() {
         Some(LogError::Lost { .. }) => anyhow::anyhow!("{}: {error}", dir.display()),
         Some(LogError::Corrupt { .. }) => error.context(format!(
@@ -197,35 +201,36 @@ fn open_store(places: &Places, retention: Retention) -> anyhow::Result<Store> {
             dir.display()
         )),
         Some(LogError::Io { .. }) => {
-            anyhow::anyhow!("{error}: choose a directory that you may write, with --data-dir")
+            anyhow::anyhow!("{error}: choose a writable directory with --data-dir")
         }
         _ => error,
     })
 }
 
 /// Threads of the store. Dropping it lets the writer finish the queue.
-struct Keeping {
+struct StoreThreads {
     store: Store,
     stop: Arc<AtomicBool>,
     driver: Option<JoinHandle<()>>,
 }
 
-impl Keeping {
-    fn start(store: &Store) -> anyhow::Result<Keeping> {
+impl StoreThreads {
+    fn start(store: &Store) -> anyhow::Result<StoreThreads> {
         let stop = Arc::new(AtomicBool::new(false));
         let (driven, stopped) = (store.clone(), Arc::clone(&stop));
         let driver = std::thread::Builder::new().name("writer".to_owned());
-        let driver = driver.spawn(move || driven.drive(&stopped)).context("cannot start a thread")?;
+        let driver =
+            driver.spawn(move || driven.drive(&stopped)).context("cannot start the writer thread")?;
         let report = |error: &_| tracing::warn!(%error, "store maintenance failed");
-        let housekeeper = Housekeeper::start(store.clone(), Arc::new(SystemClock), report)?;
+        let maintenance = MaintenanceThread::start(store.clone(), Arc::new(SystemClock), report)?;
         // It ends with the process: an interrupted compaction loses nothing, and waiting for one may take
         // long.
-        std::mem::forget(housekeeper);
-        Ok(Keeping { store: store.clone(), stop, driver: Some(driver) })
+        std::mem::forget(maintenance);
+        Ok(StoreThreads { store: store.clone(), stop, driver: Some(driver) })
     }
 }
 
-impl Drop for Keeping {
+impl Drop for StoreThreads {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.store.wake();
@@ -233,72 +238,71 @@ impl Drop for Keeping {
             // The panic hook has reported a panic of the thread.
             let _ = driver.join();
         }
-        self.store.note_end();
+        self.store.record_durable_end();
     }
 }
 
 /// State of the process before the store is opened.
 #[derive(Clone)]
-struct Beginning {
-    begun: Time,
-    rings: Rings,
+struct StartState {
+    started_at: Time,
+    component_logs: ComponentLogs,
     fleet: Fleet,
     /// Limit of open files; `None` if unlimited.
     descriptors: Option<u64>,
 }
 
-async fn serve(
-    arguments: &Arguments,
-    places: &Places,
-    store: Store,
-    beginning: Beginning,
-) -> anyhow::Result<LoopEnd> {
+async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) -> anyhow::Result<LoopEnd> {
     // Signals first: a client that sees a line of output may send one.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let listener = listen(SocketAddr::new(arguments.listen, arguments.port)).await?;
+    let listener = listen(SocketAddr::new(args.listen, args.port)).await?;
     let address = listener.local_addr()?;
     let url = format!("https://{}", reachable(address));
-    let said = arguments.service_ranges();
+    let requested_ranges = args.service_ranges();
     // The range of an existing cluster does not change.
-    let kept = Ranges::of(&store.snapshot()).cluster().to_vec();
+    let stored_ranges = Ranges::of(&store.snapshot()).cluster().to_vec();
     let advertised = advertised(address);
     let identity = addresses::Identity {
-        listen: arguments.listen,
+        listen: args.listen,
         advertised: advertised.map(|address| address.ip()),
-        extra: arguments.tls_san.as_ref().map_or(&[], |names| &names.0),
+        extra: args.tls_san.as_ref().map_or(&[], |names| &names.0),
     };
-    let names = names(&identity, said.iter().chain(&kept));
+    let names = names(&identity, requested_ranges.iter().chain(&stored_ranges));
     let options = api::Options {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
         address: url.trim_start_matches("https://").to_owned(),
         advertised,
-        service_ranges: said.to_vec(),
-        tolerations: arguments.tolerations.tolerations(),
+        service_ranges: requested_ranges.to_vec(),
+        tolerations: args.tolerations.tolerations(),
     };
     // The initial objects and the certificates are independent, and both wait for the disk.
     let shared = store.clone();
-    let starting = tokio::task::spawn_blocking(move || api::service(shared, options));
-    let pki = places.pki(&names)?;
-    kubeconfig::write(&places.kubeconfig, &kubeconfig::text(&url, &pki))?;
+    let api = tokio::task::spawn_blocking(move || api::service(shared, options));
+    let pki = paths.pki(&names)?;
+    kubeconfig::write(&paths.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
-    let api = starting.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
-    let api = api.with_tokens_in(places.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let (reconciling, queries) = reconcile(arguments, places, &pki, store, &api, beginning.clone())?;
-    api.show(reconciling.engine());
-    let api = Arc::new(api.with_check(Check::new("loop", false, reconciling.check())));
+    let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
+    let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
+    let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
+    api.show(shell.engine());
+    let api = Arc::new(api.with_check(Check::new("loop", false, shell.check())));
     let service: Arc<dyn Service> = Arc::clone(&api) as _;
-    say(format_args!("kubeconfig: {}", places.kubeconfig.display()));
+    print_line(format_args!("kubeconfig: {}", paths.kubeconfig.display()));
     let counters = Arc::new(Counters::default());
-    let counted = Arc::clone(&counters);
-    api.metrics().register(move |text| counted.write(text));
-    let bounds = beginning.descriptors.map_or_else(Bounds::default, Bounds::for_descriptors);
+    let metrics = Arc::clone(&counters);
+    api.metrics().register(move |text| metrics.write(text));
+    let bounds = start.descriptors.map_or_else(Bounds::default, Bounds::for_descriptors);
     let threads = Threads::start(ThreadCounts::per_core(setpoint_sys::lower_thread_priority))?;
-    let options = http::ServeOptions { bounds, threads, entropy: entropy(), drain: DRAIN, counters };
-    let announcing =
-        tokio::spawn(announce(Arc::clone(&service), url.clone(), beginning.begun, beginning.rings));
-    let renewed = Renewed { places: places.clone(), names, url, tls: Arc::clone(&tls), queries };
-    let renewing = tokio::spawn(renewed.renew(pki));
+    let options = http::ServeOptions { bounds, threads, entropy: entropy(), drain: DRAIN_TIMEOUT, counters };
+    let announcement = tokio::spawn(announce_ready(
+        Arc::clone(&service),
+        url.clone(),
+        start.started_at,
+        start.component_logs,
+    ));
+    let renewer = CertificateRenewer { paths: paths.clone(), names, url, tls: Arc::clone(&tls), queries };
+    let renewal = tokio::spawn(renewer.run(pki));
     let stop = async move {
         std::future::poll_fn(|context| {
             let first = interrupt.poll_recv(context);
@@ -306,50 +310,49 @@ async fn serve(
         })
         .await;
         api.begin_shutdown();
-        say(format_args!("stopping"));
+        print_line(format_args!("stopping"));
     };
     let drained = http::serve(listener, tls, service, options, stop).await;
-    announcing.abort();
-    renewing.abort();
-    let end = reconciling.stop();
+    announcement.abort();
+    renewal.abort();
+    let end = shell.stop();
     if !drained {
-        tracing::warn!("some responses did not finish in time");
+        tracing::warn!("responses aborted after the drain timeout");
     }
     Ok(end)
 }
 
 /// Starts the loop, and the log and usage source for simulated nodes.
 fn reconcile(
-    arguments: &Arguments,
-    places: &Places,
+    args: &UpArgs,
+    paths: &Paths,
     pki: &Pki,
     store: Store,
     api: &Api,
-    Beginning { begun, rings, fleet: mut nodes, .. }: Beginning,
+    StartState { started_at, component_logs, fleet: mut nodes, .. }: StartState,
 ) -> anyhow::Result<(Shell, Arc<QueryHandler>)> {
     let ranges = Ranges::of(&store.snapshot());
     let services =
         ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
-    let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
-    let settings = arguments.patience.complete(Settings { volumes: places.volumes(), ..settings });
+    let settings = args.network.settings(pki.ca.certificate.clone(), services)?;
+    let settings = args.controller_args.apply_to(Settings { volumes: paths.volumes(), ..settings });
     // This process serves the queries about its own nodes, so their rules need not be published.
     nodes.published = None;
-    nodes.components = Components { names: arguments.controllers.components(&settings), since: begun };
-    nodes.components.names.iter().for_each(|component| rings.begin(component));
-    arguments
-        .controllers
+    nodes.components = Components { names: args.controllers.components(&settings), since: started_at };
+    nodes.components.names.iter().for_each(|component| component_logs.log_start(component));
+    args.controllers
         .start_lines(&settings)
         .iter()
-        .for_each(|(component, text)| rings.tell(component, text));
-    let kubelets = Arc::new(Kubelets::new(nodes.clone(), store.clone(), rings));
+        .for_each(|(component, text)| component_logs.log(component, text));
+    let kubelets = Arc::new(Kubelets::new(nodes.clone(), store.clone(), component_logs));
     api.set_log_source(Arc::clone(&kubelets) as _);
     api.set_usage_source(Arc::clone(&kubelets) as _);
-    let engine = arguments.controllers.engine_of_store(&settings, nodes, arguments.scheduler_config.as_ref());
-    let engine = first_pass::guard(engine, places.data_dir.as_deref(), &arguments.controllers);
+    let engine = args.controllers.server_engine(&settings, nodes, args.scheduler_config.as_ref());
+    let engine = first_pass::record_first_pass(engine, paths.data_dir.as_deref(), &args.controllers);
     let queries = Arc::new(QueryHandler::new(kubelets).with_access_review(api::review_access));
     queries.sign_with(&pki.ca)?;
     let (clock, entropy): (Arc<dyn Clock>, Arc<Entropy>) = (Arc::new(SystemClock), Arc::new(entropy));
-    let tolerations = arguments.tolerations.tolerations();
+    let tolerations = args.tolerations.tolerations();
     let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations);
     let shell = Shell::start(store, engine, clock, entropy, Arc::clone(&queries), Box::new(executor))?;
     Ok((shell, queries))
@@ -359,12 +362,12 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     match TcpListener::bind(address).await {
         Ok(listener) => Ok(listener),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => bail!(
-            "port {} on {} is in use: stop what listens there, or choose another with --port (0 takes a free one)",
+            "port {} on {} is in use: stop the process that listens on it, or choose another --port (0 chooses a free port)",
             address.port(),
             address.ip()
         ),
         Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
-            bail!("{} is no address of this machine: choose another with --listen", address.ip())
+            bail!("{} is not an address of this machine: choose another --listen address", address.ip())
         }
         Err(error) => {
             Err(error).with_context(|| format!("cannot listen on {address}: choose another --port"))
@@ -373,8 +376,12 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Prints that the server is ready, once its readiness check succeeds.
-#[expect(clippy::disallowed_methods, reason = "the readiness check is polled in real time")]
-async fn announce(service: Arc<dyn Service>, url: String, begun: Time, rings: Rings) {
+async fn announce_ready(
+    service: Arc<dyn Service>,
+    url: String,
+    started_at: Time,
+    component_logs: ComponentLogs,
+) {
     loop {
         let request = Request {
             method: "GET".parse().expect("GET is a method"),
@@ -390,35 +397,34 @@ async fn announce(service: Arc<dyn Service>, url: String, begun: Time, rings: Ri
         if service.answer(request).await.status.is_success() {
             break;
         }
-        tokio::time::sleep(READY_PAUSE).await;
+        tokio::time::sleep(READY_POLL_INTERVAL).await;
     }
-    let milliseconds = SystemClock.now().since(begun).as_millis();
+    let milliseconds = SystemClock.now().since(started_at).as_millis();
     let line = format!("ready after {milliseconds} ms: {url}");
-    rings.tell("kube-apiserver", &line);
-    say(format_args!("{line}"));
+    component_logs.log("kube-apiserver", &line);
+    print_line(format_args!("{line}"));
 }
 
-/// Holders of certificates that are renewed.
-struct Renewed {
-    places: Places,
+/// Renews the certificates of a running server and replaces them wherever they are used.
+struct CertificateRenewer {
+    paths: Paths,
     names: Vec<String>,
     url: String,
     tls: Arc<Tls>,
     queries: Arc<QueryHandler>,
 }
 
-impl Renewed {
-    /// Renews the certificates of a long-running server.
-    #[expect(clippy::disallowed_methods, reason = "certificates are renewed in real time")]
-    async fn renew(self, pki: Pki) {
-        renewal::renew_when_due(&SystemClock, pki, tokio::time::sleep, || self.renew_now()).await;
+impl CertificateRenewer {
+    /// Renews the certificates whenever they are due.
+    async fn run(self, pki: Pki) {
+        renewal::renew_when_due(&SystemClock, pki, tokio::time::sleep, || self.renew()).await;
     }
 
-    fn renew_now(&self) -> anyhow::Result<Pki> {
-        let pki = self.places.pki(&self.names)?;
+    fn renew(&self) -> anyhow::Result<Pki> {
+        let pki = self.paths.pki(&self.names)?;
         self.tls.replace(&pki)?;
         self.queries.sign_with(&pki.ca)?;
-        kubeconfig::write(&self.places.kubeconfig, &kubeconfig::text(&self.url, &pki))?;
+        kubeconfig::write(&self.paths.kubeconfig, &kubeconfig::text(&self.url, &pki))?;
         Ok(pki)
     }
 }

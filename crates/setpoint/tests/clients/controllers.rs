@@ -1,7 +1,7 @@
 //! Controllers in their own process, with kubectl: a server without controllers beside `setpoint run
 //! controllers`.
 
-use super::asking::{kubectl, run_controllers, wait_for};
+use super::processes::{kubectl, run_controllers, wait_for};
 use super::server::Server;
 
 #[test]
@@ -23,12 +23,12 @@ fn deployment_gets_pods_and_namespace_is_deleted_with_its_objects() {
     assert!(!kubectl(&server, &pods).contains("pod/"), "no controller runs yet");
 
     let _first = run_controllers(&server, &[]);
-    let holder = wait_for(&server, &lease, |said| said.contains('_'));
+    let holder = wait_for(&server, &lease, |output| output.contains('_'));
     let _second = run_controllers(&server, &[]);
-    let said = wait_for(&server, &pods, |said| said.matches("pod/").count() == 3);
-    let name = said.lines().next().unwrap();
+    let output = wait_for(&server, &pods, |output| output.matches("pod/").count() == 3);
+    let name = output.lines().next().unwrap();
     kubectl(&server, &["-n", "full", "delete", name, "--grace-period=0", "--force"]);
-    wait_for(&server, &pods, |said| said.matches("pod/").count() == 3 && !said.contains(name));
+    wait_for(&server, &pods, |output| output.matches("pod/").count() == 3 && !output.contains(name));
     let events = kubectl(&server, &["-n", "full", "get", "events"]);
     assert!(
         events.contains("Created pod: web-") && events.contains("Scaled up replica set web-"),
@@ -38,8 +38,8 @@ fn deployment_gets_pods_and_namespace_is_deleted_with_its_objects() {
 
     kubectl(&server, &["delete", "namespace", "full", "--wait=false"]);
     // No node terminates the pods, so the test deletes them by force in its place.
-    wait_for(&server, &["get", "namespaces", "-o", "name"], |said| {
+    wait_for(&server, &["get", "namespaces", "-o", "name"], |output| {
         kubectl(&server, &["-n", "full", "delete", "pods", "--all", "--grace-period=0", "--force"]);
-        !said.contains("full")
+        !output.contains("full")
     });
 }

@@ -65,7 +65,7 @@ fn deployment() -> Deployment {
 
 /// Returns the status of a call that must fail.
 #[track_caller]
-fn refusal<T: std::fmt::Debug>(result: Result<T, kube::Error>, code: u16, reason: &str) -> Status {
+fn api_error<T: std::fmt::Debug>(result: Result<T, kube::Error>, code: u16, reason: &str) -> Status {
     match result {
         Err(kube::Error::Api(status)) if status.code == code && status.reason == reason => *status,
         other => panic!("expected {code} {reason}: {other:?}"),
@@ -120,16 +120,16 @@ fn kube_rs_creates_lists_pages_and_parses_errors() {
         assert_eq!(maps.list_metadata(&ListParams::default()).await.unwrap().items.len(), 25);
         assert!(maps.get_with("m-03", &GetParams::any()).await.is_ok());
 
-        refusal(maps.get("none").await, 404, "NotFound");
-        refusal(maps.create(&post, &config_map("m-01", "")).await, 409, "AlreadyExists");
+        api_error(maps.get("none").await, 404, "NotFound");
+        api_error(maps.create(&post, &config_map("m-01", "")).await, 409, "AlreadyExists");
         let mut old = maps.get("m-01").await.unwrap();
         old.data.get_or_insert_default().insert("more".into(), "1".into());
         maps.replace("m-01", &post, &old).await.unwrap();
-        refusal(maps.replace("m-01", &post, &old).await, 409, "Conflict");
-        let invalid = refusal(maps.create(&post, &config_map("Bad_Name", "")).await, 422, "Invalid");
+        api_error(maps.replace("m-01", &post, &old).await, 409, "Conflict");
+        let invalid = api_error(maps.create(&post, &config_map("Bad_Name", "")).await, 422, "Invalid");
         assert_eq!(invalid.details.unwrap().causes[0].field, "metadata.name");
         let other = Preconditions { uid: Some("another".into()), resource_version: None };
-        refusal(maps.delete("m-01", &DeleteParams::default().preconditions(other)).await, 409, "Conflict");
+        api_error(maps.delete("m-01", &DeleteParams::default().preconditions(other)).await, 409, "Conflict");
         maps.delete("m-01", &DeleteParams::background().dry_run()).await.unwrap();
         assert!(maps.delete("m-01", &DeleteParams::background()).await.unwrap().is_right());
         let odd = ListParams::default().labels("parity=odd");
@@ -161,7 +161,7 @@ fn kube_rs_patches_applies_scales_and_writes_status() {
         let scaled = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 7}});
         let apply = PatchParams::apply("rust");
         let conflict =
-            refusal(deployments.patch("web", &apply, &Patch::Apply(&scaled)).await, 409, "Conflict");
+            api_error(deployments.patch("web", &apply, &Patch::Apply(&scaled)).await, 409, "Conflict");
         assert_eq!(conflict.details.unwrap().causes[0].field, ".spec.replicas");
         let after = deployments.patch("web", &apply.force(), &Patch::Apply(&scaled)).await.unwrap();
         assert_eq!(after.spec.replicas, Some(7));
@@ -259,6 +259,6 @@ fn kube_rs_works_without_types() {
         let found = services.list(&ListParams::default().labels("a=b")).await.unwrap();
         assert_eq!(found.items.len(), 1);
         services.delete("front", &DeleteParams::default()).await.unwrap();
-        refusal(services.get("front").await, 404, "NotFound");
+        api_error(services.get("front").await, 404, "NotFound");
     });
 }

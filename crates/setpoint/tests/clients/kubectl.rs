@@ -1,4 +1,4 @@
-//! A newcomer's walk, with every kubectl on the machine.
+//! Common kubectl commands of a new user, with every kubectl on the machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -56,16 +56,16 @@ pub fn kubectls() -> Vec<PathBuf> {
 }
 
 /// One kubectl and its server.
-struct Walk {
+struct Session {
     kubectl: PathBuf,
     minor: u32,
     server: Server,
 }
 
-impl Walk {
-    fn new(kubectl: PathBuf) -> Walk {
+impl Session {
+    fn new(kubectl: PathBuf) -> Session {
         let server = Server::start();
-        let mut walk = Walk { kubectl, minor: 0, server };
+        let mut walk = Session { kubectl, minor: 0, server };
         let text = walk.run(&["version", "--client", "-o", "json"], "").1;
         let minor = text.split_once("\"minor\": \"").unwrap_or_else(|| panic!("{text}")).1;
         walk.minor = minor.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
@@ -73,25 +73,25 @@ impl Walk {
         walk
     }
 
-    fn run(&self, arguments: &[&str], input: &str) -> (bool, String) {
+    fn run(&self, args: &[&str], input: &str) -> (bool, String) {
         let mut command = Command::new(&self.kubectl);
-        command.args(arguments).current_dir(self.server.dir());
+        command.args(args).current_dir(self.server.dir());
         self.server.run(&mut command, input)
     }
 
     /// Runs a command that must succeed. Returns its output.
-    fn ok(&self, arguments: &[&str], expected: &str) -> String {
-        let (ok, text) = self.run(arguments, "");
+    fn ok(&self, args: &[&str], expected: &str) -> String {
+        let (ok, text) = self.run(args, "");
         let name = self.kubectl.display();
-        assert!(ok && text.contains(expected), "{name} {arguments:?} should say {expected:?}: {text}");
+        assert!(ok && text.contains(expected), "{name} {args:?} should say {expected:?}: {text}");
         text
     }
 
     /// Runs a command that must fail with the expected message.
-    fn fails(&self, arguments: &[&str], input: &str, expected: &str) {
-        let (ok, text) = self.run(arguments, input);
+    fn fails(&self, args: &[&str], input: &str, expected: &str) {
+        let (ok, text) = self.run(args, input);
         let name = self.kubectl.display();
-        assert!(!ok && text.contains(expected), "{name} {arguments:?} should fail with {expected:?}: {text}");
+        assert!(!ok && text.contains(expected), "{name} {args:?} should fail with {expected:?}: {text}");
     }
 
     /// Edits an object with `kubectl edit` and `sed` as the editor.
@@ -101,7 +101,7 @@ impl Walk {
         self.server.run(command.env("TMPDIR", self.server.dir()), "")
     }
 
-    fn reads(&self) {
+    fn check_reads(&self) {
         self.ok(&["version"], "v1.37.0");
         self.ok(&["cluster-info"], "is running at");
         self.ok(&["api-versions"], "networking.k8s.io/v1");
@@ -119,7 +119,7 @@ impl Walk {
         }
     }
 
-    fn creates_and_shows(&self) {
+    fn check_creates(&self) {
         let text = self.ok(&["create", "-f", "walk.yaml"], "configmap/walk-config created");
         assert_eq!(text.matches(" created").count(), OBJECTS.len(), "{text}");
         let formats = [
@@ -150,7 +150,7 @@ impl Walk {
         }
     }
 
-    fn changes(&self) {
+    fn check_updates(&self) {
         self.ok(&["label", "-f", "walk.yaml", "walked=yes"], "configmap/walk-config labeled");
         self.ok(&["annotate", "-f", "walk.yaml", "note=seen"], "configmap/walk-config annotate");
         self.ok(&["get", "cm,svc,deploy,job", "-l", "walked in (yes),!absent", "-A"], "job.batch/walk-job");
@@ -182,7 +182,7 @@ impl Walk {
         self.ok(&["auth", "can-i", "create", "pods"], "yes");
     }
 
-    fn applies_and_deletes(&self) {
+    fn check_apply_and_delete(&self) {
         self.fails(&["diff", "-f", "walk.yaml"], "", "-  replicas: 7\n+  replicas: 2");
         self.ok(&["apply", "-f", "walk.yaml"], "deployment.apps/walk-deployment configured");
         let again = self.ok(&["apply", "-f", "walk.yaml"], "deployment.apps/walk-deployment unchanged");
@@ -215,7 +215,7 @@ impl Walk {
         self.fails(&["get", "-f", "walk.yaml"], "", "configmaps \"walk-config\" not found");
     }
 
-    fn mistakes(&self) {
+    fn check_mistakes(&self) {
         let bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Bad_Name}\n";
         self.fails(&["create", "-f", "-"], bad, "metadata.name: Invalid value: \"Bad_Name\"");
         self.fails(&["get", "configmap", "nothing"], "", "configmaps \"nothing\" not found");
@@ -242,17 +242,17 @@ impl Walk {
 }
 
 #[test]
-fn newcomer_walk_works_with_every_kubectl() {
+fn common_commands_work_with_every_kubectl() {
     std::thread::scope(|scope| {
         let walks: Vec<_> = kubectls()
             .into_iter()
             .map(|kubectl| {
                 scope.spawn(|| {
-                    let walk = Walk::new(kubectl);
-                    walk.reads();
-                    walk.creates_and_shows();
-                    walk.changes();
-                    walk.applies_and_deletes();
+                    let walk = Session::new(kubectl);
+                    walk.check_reads();
+                    walk.check_creates();
+                    walk.check_updates();
+                    walk.check_apply_and_delete();
                 })
             })
             .collect();
@@ -266,7 +266,7 @@ fn newcomer_walk_works_with_every_kubectl() {
 fn common_mistakes_get_clear_errors() {
     std::thread::scope(|scope| {
         for kubectl in kubectls() {
-            scope.spawn(|| Walk::new(kubectl).mistakes());
+            scope.spawn(|| Session::new(kubectl).check_mistakes());
         }
     });
 }

@@ -22,11 +22,11 @@ fn setpoint() -> Command {
     Command::new(env!("CARGO_BIN_EXE_setpoint"))
 }
 
-/// Starts a server with these arguments, and waits until it is ready.
-fn up(dir: &Path, arguments: &[&str]) -> Child {
+/// Starts a server with these args, and waits until it is ready.
+fn up(dir: &Path, args: &[&str]) -> Child {
     let mut child = setpoint()
         .args(["up", "--port", "0"])
-        .args(arguments)
+        .args(args)
         .arg("--data-dir")
         .arg(dir.join("data"))
         .arg("--kubeconfig")
@@ -36,21 +36,21 @@ fn up(dir: &Path, arguments: &[&str]) -> Child {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let ready = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("ready")));
-    assert!(ready.is_some(), "the server never said that it is ready");
+    assert!(ready.is_some(), "the server never output that it is ready");
     // Drain the output, so that it cannot fill the pipe.
     std::thread::spawn(move || lines.for_each(drop));
     child
 }
 
 /// Arguments for a server without controllers and nodes, which leaves the objects of clients unchanged.
-pub const ALONE: &[&str] = &["--controllers=", "--nodes=0"];
+pub const WITHOUT_CONTROLLERS: &[&str] = &["--controllers=", "--nodes=0"];
 
 impl Server {
-    /// Starts a server with [`ALONE`], whose first commits are compacted as if it had run for long: a client
+    /// Starts a server with [`WITHOUT_CONTROLLERS`], whose first commits are compacted as if it had run for long: a client
     /// that requests revision 1 gets 410 Gone.
     pub fn start() -> Server {
         let dir = tempfile::tempdir().unwrap();
-        let mut child = up(dir.path(), ALONE);
+        let mut child = up(dir.path(), WITHOUT_CONTROLLERS);
         child.kill().unwrap();
         child.wait().unwrap();
         let compact = setpoint()
@@ -59,20 +59,20 @@ impl Server {
             .output()
             .unwrap();
         assert!(compact.status.success(), "{compact:?}");
-        Server { child: up(dir.path(), ALONE), kubeconfig: dir.path().join("kubeconfig"), dir }
+        Server { child: up(dir.path(), WITHOUT_CONTROLLERS), kubeconfig: dir.path().join("kubeconfig"), dir }
     }
 
-    /// Starts a new server with these arguments.
-    pub fn with(arguments: &[&str]) -> Server {
+    /// Starts a new server with these args.
+    pub fn with(args: &[&str]) -> Server {
         let dir = tempfile::tempdir().unwrap();
-        Server { child: up(dir.path(), arguments), kubeconfig: dir.path().join("kubeconfig"), dir }
+        Server { child: up(dir.path(), args), kubeconfig: dir.path().join("kubeconfig"), dir }
     }
 
     /// Kills the server with SIGKILL, and starts another on its data.
-    pub fn kill_and_restart(&mut self, arguments: &[&str]) {
+    pub fn kill_and_restart(&mut self, args: &[&str]) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = up(self.dir.path(), arguments);
+        self.child = up(self.dir.path(), args);
     }
 
     /// Returns the process id of the server.

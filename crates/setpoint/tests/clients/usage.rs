@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use super::asking::{Loop, kubectl, run_controllers, wait_for};
 use super::kubectl::kubectls;
+use super::processes::{ChildProcess, kubectl, run_controllers, wait_for};
 use super::server::{Server, installed};
 
 /// Deployment whose pod uses twice the memory that it requests, and an autoscaler with a target of half.
@@ -17,24 +17,26 @@ const BUSY: &str = r#"{"apiVersion":"v1","kind":"List","items":[
  "resource":{"name":"memory","target":{"type":"Utilization","averageUtilization":50}}}]}}]}"#;
 
 fn create(server: &Server, objects: &str) {
-    wait_for(server, &["get", "serviceaccounts", "default", "-o", "name"], |said| said.contains("default"));
+    wait_for(server, &["get", "serviceaccounts", "default", "-o", "name"], |output| {
+        output.contains("default")
+    });
     let mut create = Command::new(installed().join("kubectl/kubectl"));
-    let (made, said) = server.run(create.args(["create", "-f", "-"]), objects);
-    assert!(made, "{said}");
+    let (made, output) = server.run(create.args(["create", "-f", "-"]), objects);
+    assert!(made, "{output}");
 }
 
 #[test]
 fn kubectl_top_shows_usage_and_autoscalers_act_on_it() {
     let server = Server::with(&["--nodes=2", "--pod-start=0"]);
     create(&server, BUSY);
-    wait_for(&server, &["get", "deployment", "busy", "--no-headers"], |said| said.contains("4/4"));
+    wait_for(&server, &["get", "deployment", "busy", "--no-headers"], |output| output.contains("4/4"));
     let current = "jsonpath={.status.currentMetrics[0].resource.current.averageUtilization}";
-    wait_for(&server, &["get", "hpa", "busy", "-o", current], |said| said == "200");
+    wait_for(&server, &["get", "hpa", "busy", "-o", current], |output| output == "200");
     for kubectl in kubectls() {
-        let top = |arguments: &[&str]| {
-            let (ok, said) = server.run(Command::new(&kubectl).arg("top").args(arguments), "");
-            assert!(ok, "{} top {arguments:?}: {said}", kubectl.display());
-            said
+        let top = |args: &[&str]| {
+            let (ok, output) = server.run(Command::new(&kubectl).arg("top").args(args), "");
+            assert!(ok, "{} top {args:?}: {output}", kubectl.display());
+            output
         };
         let pods = top(&["pods"]);
         assert_eq!(pods.matches(" 200m ").count(), 4, "{pods}");
@@ -49,15 +51,15 @@ fn kubectl_top_shows_usage_and_autoscalers_act_on_it() {
     let table = kubectl(&server, &["get", "pods.metrics.k8s.io", "--no-headers"]);
     assert_eq!(table.matches("200m").count(), 4, "{table}");
     let registered = ["get", "apiservices", "v1beta1.metrics.k8s.io", "--no-headers"];
-    wait_for(&server, &registered, |said| said.contains("Local") && said.contains("True"));
+    wait_for(&server, &registered, |output| output.contains("Local") && output.contains("True"));
 }
 
 #[test]
 fn autoscaler_in_another_process_queries_the_server() {
     let server = Server::with(&["--controllers=scheduler", "--nodes=1", "--pod-start=0"]);
-    let _controllers: Loop = run_controllers(&server, &[]);
+    let _controllers: ChildProcess = run_controllers(&server, &[]);
     create(&server, BUSY);
-    wait_for(&server, &["get", "deployment", "busy", "--no-headers"], |said| said.contains("4/4"));
+    wait_for(&server, &["get", "deployment", "busy", "--no-headers"], |output| output.contains("4/4"));
 }
 
 #[test]
@@ -65,6 +67,6 @@ fn metrics_api_is_absent_without_simulated_nodes() {
     let server = Server::with(&["--nodes=0"]);
     let versions = kubectl(&server, &["api-versions"]);
     assert!(versions.contains("autoscaling/v2") && !versions.contains("metrics.k8s.io"), "{versions}");
-    let said = kubectl(&server, &["top", "nodes"]);
-    assert!(said.contains("Metrics API not available"), "{said}");
+    let output = kubectl(&server, &["top", "nodes"]);
+    assert!(output.contains("Metrics API not available"), "{output}");
 }

@@ -14,13 +14,13 @@ use crate::api::Api;
 use crate::server::Server;
 
 /// Arguments of a server on which this stand-in is the only scheduler and node.
-pub const ARGUMENTS: &[&str] = &["--controllers=*,-scheduler", "--nodes=0"];
+pub const ARGS: &[&str] = &["--controllers=*,-scheduler", "--nodes=0"];
 
 const NODE: &str = "node-0";
 const TIME: &str = "2030-01-01T00:00:00Z";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 /// Number of ticks between two heartbeats.
-const BEAT_EVERY: u64 = 100;
+const TICKS_PER_HEARTBEAT: u64 = 100;
 
 /// Node that runs all pods.
 #[derive(Default)]
@@ -43,8 +43,8 @@ impl Kubelet {
 
     /// Advances every pod by one step. Returns the number of pods that had one.
     pub async fn tick(&mut self, api: &Api) -> Result<usize, ClientError> {
-        if self.ticks.is_multiple_of(BEAT_EVERY) {
-            self.beat(api).await?;
+        if self.ticks.is_multiple_of(TICKS_PER_HEARTBEAT) {
+            self.renew_lease(api).await?;
         }
         self.ticks += 1;
         let mut steps = 0;
@@ -55,9 +55,9 @@ impl Kubelet {
     }
 
     /// Renews the Lease of the node. The time of the update counts, not its content.
-    async fn beat(&self, api: &Api) -> Result<(), ClientError> {
+    async fn renew_lease(&self, api: &Api) -> Result<(), ClientError> {
         let lease = json!({"metadata": {"name": NODE}, "spec": {"holderIdentity": NODE,
-            "leaseDurationSeconds": 40, "leaseTransitions": self.ticks / BEAT_EVERY}});
+            "leaseDurationSeconds": 40, "leaseTransitions": self.ticks / TICKS_PER_HEARTBEAT}});
         if api.merge(&format!("{LEASES}/{NODE}"), &lease).await? == 404 {
             assert_eq!(api.post(LEASES, &lease).await?, 201);
         }
@@ -110,10 +110,10 @@ impl Kubelet {
 }
 
 /// Node that runs in its own thread until it is dropped.
-pub struct Working(Arc<AtomicBool>, Option<JoinHandle<()>>);
+pub struct RunningNode(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
-impl Working {
-    pub fn start(server: &Server) -> Working {
+impl RunningNode {
+    pub fn start(server: &Server) -> RunningNode {
         let (stop, api) = (Arc::new(AtomicBool::new(false)), Api::of(server));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -127,11 +127,11 @@ impl Working {
                 }
             });
         });
-        Working(stop, Some(thread))
+        RunningNode(stop, Some(thread))
     }
 }
 
-impl Drop for Working {
+impl Drop for RunningNode {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
         // The panic hook has reported a panic of the thread.

@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 use setpoint_runtime::client::ClientError;
 
 use crate::api::Api;
-use crate::kubelet::{ARGUMENTS, Kubelet};
+use crate::converged_state::{self, State};
+use crate::kubelet::{ARGS, Kubelet};
 use crate::server::Server;
-use crate::state::{self, State};
 
 /// Number of kills between two rounds without one.
-const CALM_EVERY: u64 = 5;
+const CONVERGE_EVERY: u64 = 5;
 /// Maximum time to converge, on a busy machine.
-const CALM_MAX: Duration = Duration::from_secs(120);
+const CONVERGE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Number of consecutive polls in which the state must be converged, to detect late changes.
-const CALM_LOOKS: usize = 3;
+const STABLE_POLLS: usize = 3;
 /// Pause between two polls.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum time from the start of a rollout to the kill, in microseconds.
 const KILL_MICROS_MAX: u64 = 250_000;
 
@@ -34,7 +34,7 @@ fn kills() -> u64 {
 }
 
 /// Requested and acknowledged state.
-struct Wishes {
+struct RequestedState {
     rng: fastrand::Rng,
     /// Image that was acknowledged last, and image that was requested last.
     image: [String; 2],
@@ -42,10 +42,10 @@ struct Wishes {
     past: Vec<String>,
     jobs: BTreeSet<String>,
     /// Jobs whose creation or deletion was not acknowledged.
-    unsure: BTreeSet<String>,
+    unacknowledged: BTreeSet<String>,
 }
 
-impl Wishes {
+impl RequestedState {
     /// Starts a rollout of all workloads.
     async fn roll_out(&mut self, api: &Api, round: u64) -> Result<(), ClientError> {
         // From time to time back to an earlier image, as `rollout undo` does.
@@ -58,25 +58,29 @@ impl Wishes {
         self.past = self.past.split_off(self.past.len().saturating_sub(3));
         assert_eq!(api.merge(&format!("{APPS}/statefulsets/db"), &patch).await?, 200);
         let name = format!("job-{round}");
-        self.unsure.insert(name.clone());
+        self.unacknowledged.insert(name.clone());
         assert_eq!(api.post(JOBS, &job(&name)).await?, 201);
-        self.unsure.remove(&name);
+        self.unacknowledged.remove(&name);
         self.jobs.insert(name);
         Ok(())
     }
 
     /// Checks that all acknowledged writes are in the store.
-    async fn check_kept(&mut self, api: &Api) -> Result<(), ClientError> {
+    async fn check_acknowledged(&mut self, api: &Api) -> Result<(), ClientError> {
         let deployment = api.get(&format!("{APPS}/deployments/web")).await?;
         let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
         assert!(self.image.iter().any(|known| known == image), "{image} is none of {:?}", self.image);
         self.image = [image.to_owned(), image.to_owned()];
         let jobs: BTreeSet<String> =
-            api.list(JOBS).await?.iter().map(|job| state::name(job).to_owned()).collect();
+            api.list(JOBS).await?.iter().map(|job| converged_state::name(job).to_owned()).collect();
         assert!(jobs.is_superset(&self.jobs), "{jobs:?} are there, acknowledged are {:?}", self.jobs);
         let made = jobs.difference(&self.jobs).cloned().collect::<BTreeSet<_>>();
-        assert!(made.is_subset(&self.unsure), "{made:?} are there, wanted were {:?}", self.unsure);
-        self.unsure.clear();
+        assert!(
+            made.is_subset(&self.unacknowledged),
+            "{made:?} are there, wanted were {:?}",
+            self.unacknowledged
+        );
+        self.unacknowledged.clear();
         self.jobs = jobs;
         Ok(())
     }
@@ -84,10 +88,10 @@ impl Wishes {
     /// Deletes all Jobs, whose dependents must be deleted too.
     async fn delete_jobs(&mut self, api: &Api) -> Result<(), ClientError> {
         while let Some(name) = self.jobs.pop_first() {
-            self.unsure.insert(name.clone());
+            self.unacknowledged.insert(name.clone());
             let background = json!({"propagationPolicy": "Background"});
             assert_eq!(api.delete(&format!("{JOBS}/{name}"), background).await?, 200);
-            self.unsure.remove(&name);
+            self.unacknowledged.remove(&name);
         }
         Ok(())
     }
@@ -105,12 +109,12 @@ fn job(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-async fn make_all(api: &Api) -> Result<(), ClientError> {
+async fn create_workloads(api: &Api) -> Result<(), ClientError> {
     let selector = |app: &str| json!({"matchLabels": {"app": app}});
-    let web = json!({"metadata": {"name": "web"}, "spec": {"replicas": state::WEB, "revisionHistoryLimit": state::HISTORY,
+    let web = json!({"metadata": {"name": "web"}, "spec": {"replicas": converged_state::WEB, "revisionHistoryLimit": converged_state::HISTORY,
         "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
         "selector": selector("web"), "template": template("web", "Always")}});
-    let db = json!({"metadata": {"name": "db"}, "spec": {"replicas": state::DB, "revisionHistoryLimit": state::HISTORY,
+    let db = json!({"metadata": {"name": "db"}, "spec": {"replicas": converged_state::DB, "revisionHistoryLimit": converged_state::HISTORY,
         "serviceName": "db", "selector": selector("db"), "template": template("db", "Always")}});
     let service =
         json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
@@ -125,44 +129,48 @@ async fn make_all(api: &Api) -> Result<(), ClientError> {
 }
 
 /// Runs the node until the server ends.
-async fn tend(kubelet: &mut Kubelet, api: &Api) -> Result<(), ClientError> {
+async fn run_node(kubelet: &mut Kubelet, api: &Api) -> Result<(), ClientError> {
     loop {
         if kubelet.tick(api).await? == 0 {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 /// Waits until everything has converged.
-async fn calm(kubelet: &mut Kubelet, api: &Api, wishes: &Wishes) -> Result<(), ClientError> {
+async fn wait_for_convergence(
+    kubelet: &mut Kubelet,
+    api: &Api,
+    requested: &RequestedState,
+) -> Result<(), ClientError> {
     let mut wrong = String::new();
-    let looking = async {
-        let mut looks = 0;
-        while looks < CALM_LOOKS {
+    let polling = async {
+        let mut stable_polls = 0;
+        while stable_polls < STABLE_POLLS {
             if kubelet.tick(api).await? > 0 {
-                looks = 0;
+                stable_polls = 0;
                 continue;
             }
-            let found = State::read(api).await?.check(&wishes.image[0], &wishes.jobs);
-            looks = if found.is_ok() { looks + 1 } else { 0 };
+            let found = State::read(api).await?.check(&requested.image[0], &requested.jobs);
+            stable_polls = if found.is_ok() { stable_polls + 1 } else { 0 };
             if let Err(error) = found {
                 wrong = error.to_string();
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     };
-    let calmed = tokio::time::timeout(CALM_MAX, looking).await;
-    calmed.unwrap_or_else(|_| panic!("it does not come to rest: {wrong}"))
+    let result = tokio::time::timeout(CONVERGE_TIMEOUT, polling).await;
+    result.unwrap_or_else(|_| panic!("no convergence: {wrong}"))
 }
 
 /// Rollout during which the server is killed.
-async fn disturbed(kubelet: &mut Kubelet, api: &Api, wishes: &mut Wishes, round: u64) {
-    let longest = if wishes.rng.u8(..4) == 0 { KILL_MICROS_MAX / 20 } else { KILL_MICROS_MAX };
-    let moment = Duration::from_micros(wishes.rng.u64(..longest));
+async fn roll_out_until_killed(kubelet: &mut Kubelet, api: &Api, requested: &mut RequestedState, round: u64) {
+    let longest = if requested.rng.u8(..4) == 0 { KILL_MICROS_MAX / 20 } else { KILL_MICROS_MAX };
+    let moment = Duration::from_micros(requested.rng.u64(..longest));
     let work = async {
-        wishes.roll_out(api, round).await?;
-        tend(kubelet, api).await
+        requested.roll_out(api, round).await?;
+        run_node(kubelet, api).await
     };
     // The timeout interrupts the rollout at any point.
     let ended = tokio::time::timeout(moment, work).await;
@@ -170,52 +178,52 @@ async fn disturbed(kubelet: &mut Kubelet, api: &Api, wishes: &mut Wishes, round:
 }
 
 /// Rollout without a kill.
-async fn undisturbed(
+async fn roll_out_and_converge(
     kubelet: &mut Kubelet,
     api: &Api,
-    wishes: &mut Wishes,
+    requested: &mut RequestedState,
     round: u64,
 ) -> Result<(), ClientError> {
-    wishes.roll_out(api, round).await?;
-    calm(kubelet, api, wishes).await?;
+    requested.roll_out(api, round).await?;
+    wait_for_convergence(kubelet, api, requested).await?;
     let panics = api.get("/setpoint/loop").await?["controllers"]
         .as_array()
         .map(|all| all.iter().filter(|one| one["panics"] != 0).cloned().collect::<Vec<_>>());
     assert_eq!(panics, Some(Vec::new()));
-    wishes.delete_jobs(api).await
+    requested.delete_jobs(api).await
 }
 
 #[test]
 fn rollout_survives_kill_9_without_lost_duplicate_or_leftover_objects() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = "web:first".to_owned();
-    let mut wishes = Wishes {
+    let mut requested = RequestedState {
         rng: fastrand::Rng::with_seed(4),
         image: [first.clone(), first],
         past: Vec::new(),
         jobs: BTreeSet::new(),
-        unsure: BTreeSet::new(),
+        unacknowledged: BTreeSet::new(),
     };
-    let (mut kubelet, mut server) = (Kubelet::default(), Server::with(ARGUMENTS));
+    let (mut kubelet, mut server) = (Kubelet::default(), Server::with(ARGS));
     runtime.block_on(async {
         let api = Api::of(&server);
         kubelet.register(&api).await.unwrap();
-        make_all(&api).await.unwrap();
+        create_workloads(&api).await.unwrap();
     });
     for round in 1..=kills() {
         runtime.block_on(async {
             let api = Api::of(&server);
-            wishes.check_kept(&api).await.unwrap();
-            disturbed(&mut kubelet, &api, &mut wishes, round).await;
+            requested.check_acknowledged(&api).await.unwrap();
+            roll_out_until_killed(&mut kubelet, &api, &mut requested, round).await;
         });
-        server.kill_and_restart(ARGUMENTS);
-        if round % CALM_EVERY == 0 || round == kills() {
+        server.kill_and_restart(ARGS);
+        if round % CONVERGE_EVERY == 0 || round == kills() {
             runtime.block_on(async {
                 let api = Api::of(&server);
-                wishes.check_kept(&api).await.unwrap();
-                undisturbed(&mut kubelet, &api, &mut wishes, kills() + round).await.unwrap();
+                requested.check_acknowledged(&api).await.unwrap();
+                roll_out_and_converge(&mut kubelet, &api, &mut requested, kills() + round).await.unwrap();
             });
         }
     }
-    println!("{} kills in rollouts, {} came to rest", kills(), kills().div_ceil(CALM_EVERY));
+    println!("{} kills in rollouts, {} convergences", kills(), kills().div_ceil(CONVERGE_EVERY));
 }

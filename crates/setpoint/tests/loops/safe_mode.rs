@@ -1,4 +1,4 @@
-//! Safe mode: a server whose last starts ended in the plan of one object serves the API without controllers.
+//! Safe mode: a server whose last starts crashed in the plan of one object serves the API without controllers.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,11 +13,11 @@ use crate::server::Server;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-const ARGUMENTS: &[&str] = &["--nodes=0"];
+const ARGS: &[&str] = &["--nodes=0"];
 /// File of a process that crashed for the third time while it planned a ReplicaSet.
-const THIRD_DEATH: &str = "2 replicaset-controller replicasets.apps/default/web\nreplicaset-controller replicasets.apps/default/web\n";
+const THIRD_CRASH: &str = "2 replicaset-controller replicasets.apps/default/web\nreplicaset-controller replicasets.apps/default/web\n";
 
-fn marker(server: &Server) -> std::path::PathBuf {
+fn progress_file(server: &Server) -> std::path::PathBuf {
     server.dir().join("data/first-pass")
 }
 
@@ -48,20 +48,20 @@ fn wait_for_pass(path: &Path) {
 #[test]
 fn server_in_safe_mode_serves_the_api_and_runs_no_controller() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut server = Server::with(ARGUMENTS);
+    let mut server = Server::with(ARGS);
     runtime.block_on(async {
         let api = Api::of(&server);
         assert_eq!(api.post(SETS, &set()).await.unwrap(), 201);
         wait_for_pods(&api, 2).await;
     });
-    wait_for_pass(&marker(&server));
-    fs::write(marker(&server), THIRD_DEATH).unwrap();
-    server.kill_and_restart(ARGUMENTS);
+    wait_for_pass(&progress_file(&server));
+    fs::write(progress_file(&server), THIRD_CRASH).unwrap();
+    server.kill_and_restart(ARGS);
     runtime.block_on(async {
         let api = Api::of(&server);
-        let shown = api.get("/setpoint/loop").await.unwrap();
-        assert_eq!(shown["controllers"], json!([]));
-        let notice = shown["notice"].as_str().unwrap();
+        let report = api.get("/setpoint/loop").await.unwrap();
+        assert_eq!(report["controllers"], json!([]));
+        let notice = report["notice"].as_str().unwrap();
         for part in
             ["safe mode", "replicaset-controller planned replicasets.apps/default/web", "--controllers="]
         {
@@ -77,71 +77,71 @@ fn server_in_safe_mode_serves_the_api_and_runs_no_controller() {
         assert_eq!(api.list(PODS).await.unwrap().len(), 2);
     });
     // The object is removed, so the next start is a normal one.
-    server.kill_and_restart(ARGUMENTS);
+    server.kill_and_restart(ARGS);
     runtime.block_on(async {
         let api = Api::of(&server);
-        let shown = api.get("/setpoint/loop").await.unwrap();
-        assert!(shown.get("notice").is_none() && shown["controllers"] != json!([]), "{shown}");
+        let report = api.get("/setpoint/loop").await.unwrap();
+        assert!(report.get("notice").is_none() && report["controllers"] != json!([]), "{report}");
         while !api.list(SETS).await.unwrap().is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         assert_eq!(api.list(PODS).await.unwrap().len(), 2, "they are orphans");
     });
-    wait_for_pass(&marker(&server));
+    wait_for_pass(&progress_file(&server));
 }
 
 #[test]
-fn controller_that_is_switched_off_needs_no_safe_mode() {
-    let mut server = Server::with(ARGUMENTS);
-    wait_for_pass(&marker(&server));
-    fs::write(marker(&server), THIRD_DEATH).unwrap();
+fn controller_that_is_disabled_needs_no_safe_mode() {
+    let mut server = Server::with(ARGS);
+    wait_for_pass(&progress_file(&server));
+    fs::write(progress_file(&server), THIRD_CRASH).unwrap();
     server.kill_and_restart(&["--nodes=0", "--controllers=*,-replicaset"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let shown = runtime.block_on(async { Api::of(&server).get("/setpoint/loop").await.unwrap() });
-    assert!(shown.get("notice").is_none() && shown["controllers"] != json!([]), "{shown}");
-    wait_for_pass(&marker(&server));
+    let report = runtime.block_on(async { Api::of(&server).get("/setpoint/loop").await.unwrap() });
+    assert!(report.get("notice").is_none() && report["controllers"] != json!([]), "{report}");
+    wait_for_pass(&progress_file(&server));
 }
 
 /// Standard output of a server.
-type Said = std::io::Lines<BufReader<ChildStdout>>;
+type OutputLines = std::io::Lines<BufReader<ChildStdout>>;
 
-fn up(dir: &Path) -> (Child, Said) {
+fn up(dir: &Path) -> (Child, OutputLines) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
     command.args(["up", "--port=0", "--nodes=0", "--data-dir"]).arg(dir);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap()).lines();
-    (child, said)
+    let output = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, output)
 }
 
 /// Waits for a line that begins with `start`, and returns it.
-fn line(said: &mut Said, start: &str) -> String {
-    said.map(Result::unwrap).find(|line| line.starts_with(start)).unwrap()
+fn line(output: &mut OutputLines, start: &str) -> String {
+    output.map(Result::unwrap).find(|line| line.starts_with(start)).unwrap()
 }
 
 #[test]
 fn clean_stops_and_kills_after_the_first_pass_leave_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let marker = data.join("first-pass");
+    let progress_file = data.join("first-pass");
     for _ in 0..4 {
-        let (mut child, mut said) = up(&data);
-        line(&mut said, "ready");
-        wait_for_pass(&marker);
+        let (mut child, mut output) = up(&data);
+        line(&mut output, "ready");
+        wait_for_pass(&progress_file);
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    fs::write(&marker, "1 a b\na c\n").unwrap();
-    let (mut child, mut said) = up(&data);
-    line(&mut said, "ready");
+    fs::write(&progress_file, "1 a b\na c\n").unwrap();
+    let (mut child, mut output) = up(&data);
+    line(&mut output, "ready");
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(child.wait().unwrap().success());
-    assert!(!marker.exists());
-    fs::write(&marker, THIRD_DEATH).unwrap();
-    let (mut child, mut said) = up(&data);
-    let message = line(&mut said, "safe mode");
+    assert!(!progress_file.exists());
+    fs::write(&progress_file, THIRD_CRASH).unwrap();
+    let (mut child, mut output) = up(&data);
+    let message = line(&mut output, "safe mode");
     assert!(message.contains("delete or change that object and restart"), "{message}");
-    line(&mut said, "ready");
+    line(&mut output, "ready");
     child.kill().unwrap();
     child.wait().unwrap();
 }

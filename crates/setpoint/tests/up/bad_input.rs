@@ -27,7 +27,7 @@ fn labels(count: usize, value: &str) -> Vec<u8> {
 }
 
 /// Server that writes nothing by itself.
-fn quiet() -> Server {
+fn server_without_controllers() -> Server {
     Server::start(&["--ephemeral", "--controllers="])
 }
 
@@ -40,7 +40,7 @@ fn revision(server: &Server) -> String {
 /// Request and expected response: head, headers, body, code, reason.
 type Case = (String, &'static str, Vec<u8>, u16, &'static str);
 
-fn bodies() -> Vec<Case> {
+fn invalid_bodies() -> Vec<Case> {
     let post = |path: &str, headers, body: Vec<u8>, code, reason| {
         (format!("POST {path}"), headers, body, code, reason)
     };
@@ -74,7 +74,7 @@ fn bodies() -> Vec<Case> {
     ]
 }
 
-fn questions() -> Vec<Case> {
+fn invalid_queries() -> Vec<Case> {
     let get = |query: String, code, reason| (format!("GET {MAPS}?{query}"), "", Vec::new(), code, reason);
     let accept = |accept, code, reason| (format!("GET {MAPS}"), accept, Vec::new(), code, reason);
     vec![
@@ -97,22 +97,25 @@ fn questions() -> Vec<Case> {
 
 #[test]
 fn bad_input_is_rejected_and_changes_nothing() {
-    let server = quiet();
+    let server = server_without_controllers();
     let before = revision(&server);
-    for (head, headers, body, code, reason) in bodies().into_iter().chain(questions()) {
-        let (answer, text) = server.client().send_as(&head, headers, &body);
-        let said = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
+    for (head, headers, body, code, reason) in invalid_bodies().into_iter().chain(invalid_queries()) {
+        let (response_head, text) = server.client().send_as(&head, headers, &body);
+        let output = String::from_utf8_lossy(&body[..body.len().min(80)]).into_owned();
         let (head, short) = (&head[..head.len().min(80)], text.get(..300).unwrap_or(&text));
-        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{head} {said}: {answer}{short}");
-        assert!(text.contains(&format!(r#""reason":"{reason}""#)), "{head} {said}: {short}");
-        assert!(text.len() < 2 << 20, "{head} {said}: an answer of {} bytes", text.len());
+        assert!(
+            response_head.starts_with(&format!("HTTP/1.1 {code} ")),
+            "{head} {output}: {response_head}{short}"
+        );
+        assert!(text.contains(&format!(r#""reason":"{reason}""#)), "{head} {output}: {short}");
+        assert!(text.len() < 2 << 20, "{head} {output}: a response of {} bytes", text.len());
     }
     assert_eq!(revision(&server), before);
 }
 
 #[test]
 fn ten_thousand_labels_are_accepted() {
-    let server = quiet();
+    let server = server_without_controllers();
     let (head, _) = server.client().send_as(&format!("POST {MAPS}"), JSON, &labels(10_000, "v"));
     assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
     let (head, text) = server.client().send(&format!("GET {MAPS}?labelSelector=l9999=v"), b"");
@@ -121,7 +124,7 @@ fn ten_thousand_labels_are_accepted() {
 
 #[test]
 fn slow_and_broken_clients_do_not_delay_others() {
-    let server = quiet();
+    let server = server_without_controllers();
     let before = revision(&server);
     let mut slow: Vec<_> = (0..50).map(|_| server.client()).collect();
     for client in &mut slow {
@@ -135,6 +138,6 @@ fn slow_and_broken_clients_do_not_delay_others() {
     slow.truncate(25);
     let (head, _) = server.client().send_as(&format!("POST {MAPS}?dryRun=All"), JSON, &map("}}"));
     assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
-    assert_eq!(revision(&server), before, "half a request writes nothing");
+    assert_eq!(revision(&server), before, "an incomplete request writes nothing");
     drop(slow);
 }

@@ -77,7 +77,7 @@ impl GroundTruth {
     /// Follows an empty store.
     #[must_use]
     pub fn new(store: &Store) -> GroundTruth {
-        let follow = |resource: &Resource| (resource.clone(), store.follow(resource, Filter::default()));
+        let follow = |resource: &Resource| (resource.clone(), store.watch(resource, Filter::default()));
         let cursors = resource_types::stored().map(|stored| &stored.resource).map(follow).collect();
         GroundTruth {
             world: World::default(),
@@ -94,7 +94,7 @@ impl GroundTruth {
     /// If the store has compacted the commits since.
     pub fn resume(&mut self, store: &Store) {
         for (resource, cursor) in &mut self.cursors {
-            let again = store.follow_after(resource, Filter::default(), self.last);
+            let again = store.watch_after(resource, Filter::default(), self.last);
             *cursor = again.expect("history reaches back one step");
         }
     }

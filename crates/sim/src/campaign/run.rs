@@ -244,7 +244,7 @@ impl CampaignRun {
     fn wait(&mut self) {
         // Maintenance runs before any commit that the ground truth has not seen, since the store may compact it. A
         // full or broken disk is reported to the next writer.
-        let _ = self.cluster.store.tend(self.cluster.now);
+        let _ = self.cluster.store.run_maintenance(self.cluster.now);
         let rng = &mut self.cluster.rng;
         let span = match rng.u8(..24) {
             0..16 => Duration::from_micros(1 << rng.u32(8..24)),

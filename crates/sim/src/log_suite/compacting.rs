@@ -1,7 +1,7 @@
 //! Claims about compaction.
 
 use setpoint_api::{Revision, Time};
-use setpoint_store::{Draft, Expect};
+use setpoint_store::{Draft, Precondition};
 
 use super::reading::{read_state, read_tail};
 use super::{END, LogFactory, LogTest, delete, is_compacted, pod, proposal, put};
@@ -9,9 +9,13 @@ use crate::naive::objects_of;
 
 fn some_commits(test: &mut LogTest<'_>, round: usize) {
     test.append(&[
-        put("a/x", Expect::Any, &format!("x{round}")),
-        put(&format!("a/{round}"), Expect::Absent, "new"),
-        proposal().put(pod("a/e"), Expect::Any, Draft::with_hole("{}", 1).expires(Time(round as i64))),
+        put("a/x", Precondition::Any, &format!("x{round}")),
+        put(&format!("a/{round}"), Precondition::Absent, "new"),
+        proposal().put(
+            pod("a/e"),
+            Precondition::Any,
+            Draft::with_revision_at("{}", 1).expires(Time(round as i64)),
+        ),
     ]);
 }
 
@@ -19,14 +23,18 @@ fn some_commits(test: &mut LogTest<'_>, round: usize) {
 pub fn compaction_keeps_state_and_revision(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     some_commits(&mut test, 0);
-    test.append(&[delete("a/x", Expect::Any), delete("a/0", Expect::Any), delete("a/e", Expect::Any)]);
+    test.append(&[
+        delete("a/x", Precondition::Any),
+        delete("a/0", Precondition::Any),
+        delete("a/e", Precondition::Any),
+    ]);
     let head = test.naive.head();
     test.compact();
     test.check();
     let base = test.log().reader().base(END).expect("there is a base");
     assert_eq!((base.revision(), base.len()), (head, 0), "the base is at the newest revision");
     test.check();
-    assert_eq!(test.commit(put("a/x", Expect::Absent, "again")), head.next());
+    assert_eq!(test.commit(put("a/x", Precondition::Absent, "again")), head.next());
     test.check();
 }
 
@@ -36,7 +44,7 @@ pub fn compaction_of_an_empty_log_changes_nothing(factory: &mut dyn LogFactory) 
     test.compact();
     test.check();
     test.compact();
-    assert_eq!(test.commit(put("a/x", Expect::Absent, "1")), Revision(1));
+    assert_eq!(test.commit(put("a/x", Precondition::Absent, "1")), Revision(1));
     test.check();
     test.compact();
     test.check();
@@ -77,7 +85,7 @@ pub fn appends_continue_between_compactions(factory: &mut dyn LogFactory) {
 pub fn commits_made_during_a_compaction_are_kept(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     some_commits(&mut test, 0);
-    let chore = test.chore();
+    let chore = test.maintenance_task();
     some_commits(&mut test, 1);
     test.check_reader();
     chore.run().expect("a compaction can be done");
@@ -90,7 +98,7 @@ pub fn commits_made_during_a_compaction_are_kept(factory: &mut dyn LogFactory) {
 pub fn late_compaction_does_not_undo_a_newer_one(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     some_commits(&mut test, 0);
-    let late = test.chore();
+    let late = test.maintenance_task();
     some_commits(&mut test, 1);
     test.compact();
     let base = test.log().reader().base(END).expect("there is a base").revision();
@@ -112,7 +120,7 @@ pub fn abandoned_compaction_changes_nothing(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     for round in 0..3 {
         some_commits(&mut test, round);
-        drop(test.chore());
+        drop(test.maintenance_task());
         test.check();
     }
     test.compact();
@@ -147,13 +155,15 @@ pub fn publishing_and_maintenance_lose_nothing(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     for n in 0..12 {
         let large = Draft::new(vec![n; 200_000]);
-        test.commit(proposal().put(pod(&format!("a/{}", n % 5)), Expect::Any, large));
+        test.commit(proposal().put(pod(&format!("a/{}", n % 5)), Precondition::Any, large));
         let snapshot = test.naive.snapshot();
         test.log().published(&snapshot);
-        while let Some(chore) = test.log().chore(&snapshot, Time(1)).expect("maintenance can be started") {
+        while let Some(chore) =
+            test.log().maintenance_task(&snapshot, Time(1)).expect("maintenance can be started")
+        {
             chore.run().expect("maintenance can be done");
         }
-        assert!(!test.log().has_chore(), "nothing is left to do");
+        assert!(!test.log().needs_maintenance(), "nothing is left to do");
         test.check_reader();
     }
     test.check();

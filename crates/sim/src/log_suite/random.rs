@@ -3,8 +3,8 @@
 use fastrand::Rng;
 use setpoint_api::{Key, Revision, Time};
 use setpoint_store::commit::Proposal;
-use setpoint_store::log::Heads;
-use setpoint_store::{Cause, Draft, Expect};
+use setpoint_store::log::CurrentRevisions;
+use setpoint_store::{Cause, Draft, Precondition};
 
 use super::reading::read_state;
 use super::{LogFactory, LogTest, key};
@@ -48,8 +48,8 @@ fn check_past_state(test: &mut LogTest<'_>, rng: &mut Rng) {
 /// Proposal in a form that can be decided without the store.
 #[derive(Debug)]
 struct RandomProposal {
-    changes: Vec<(Key, Expect, Option<Draft>)>,
-    guards: Vec<(Key, Expect)>,
+    changes: Vec<(Key, Precondition, Option<Draft>)>,
+    guards: Vec<(Key, Precondition)>,
     time: Time,
     user: String,
 }
@@ -91,9 +91,9 @@ impl RandomProposal {
     fn is_admitted(&self, head: impl Fn(&Key) -> Option<Revision>) -> bool {
         let resources: Vec<_> = self.changes.iter().map(|(key, ..)| key.resource()).collect();
         let twice = resources.iter().enumerate().any(|(i, resource)| resources[..i].contains(resource));
-        let as_expected = |key: &Key, expect: Expect| match (expect, head(key)) {
-            (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => true,
-            (Expect::Revision(expected), Some(actual)) => expected == actual,
+        let as_expected = |key: &Key, expect: Precondition| match (expect, head(key)) {
+            (Precondition::Any, _) | (Precondition::Absent, None) | (Precondition::Present, Some(_)) => true,
+            (Precondition::Revision(expected), Some(actual)) => expected == actual,
             _ => false,
         };
         let changes = self.changes.iter().all(|(key, expect, draft)| {
@@ -107,7 +107,7 @@ impl RandomProposal {
 fn decide_all(proposals: &[RandomProposal], naive: &NaiveLog) -> Vec<Option<Revision>> {
     let mut future = naive.clone();
     let decide = |proposal: &RandomProposal| {
-        proposal.is_admitted(|key| Heads::head(&future, key)).then(|| {
+        proposal.is_admitted(|key| CurrentRevisions::current_revision(&future, key)).then(|| {
             future.admit(&proposal.proposal());
             future.head()
         })
@@ -121,15 +121,15 @@ fn random_key(rng: &mut Rng) -> Key {
     key(kind, if kind == "nodes" { &path[4..] } else { &path })
 }
 
-fn random_expect(rng: &mut Rng, naive: &NaiveLog, key: &Key) -> Expect {
-    let known = Heads::head(naive, key);
+fn random_expect(rng: &mut Rng, naive: &NaiveLog, key: &Key) -> Precondition {
+    let known = CurrentRevisions::current_revision(naive, key);
     match (rng.u8(..8), known) {
-        (0 | 1, _) => Expect::Any,
-        (2, _) => Expect::Absent,
-        (3, _) => Expect::Present,
-        (4, _) => Expect::Revision(Revision(rng.u64(..=naive.head().0 + 2))),
-        (_, Some(revision)) => Expect::Revision(revision),
-        (_, None) => Expect::Absent,
+        (0 | 1, _) => Precondition::Any,
+        (2, _) => Precondition::Absent,
+        (3, _) => Precondition::Present,
+        (4, _) => Precondition::Revision(Revision(rng.u64(..=naive.head().0 + 2))),
+        (_, Some(revision)) => Precondition::Revision(revision),
+        (_, None) => Precondition::Absent,
     }
 }
 
@@ -139,7 +139,7 @@ fn random_draft(rng: &mut Rng) -> Draft {
     let bytes: Vec<u8> = (0..length).map(|n| if n % 3 == 0 { fill } else { rng.u8(..) }).collect();
     let draft = if rng.bool() {
         let hole = rng.usize(..=length) as u32;
-        Draft::with_hole(bytes, hole)
+        Draft::with_revision_at(bytes, hole)
     } else {
         Draft::new(bytes)
     };

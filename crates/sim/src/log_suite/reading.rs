@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use setpoint_api::{Revision, Time};
 use setpoint_store::commit::{Commit, Proposal};
 use setpoint_store::log::LogReader;
-use setpoint_store::{Cause, Draft, Expect};
+use setpoint_store::{Cause, Draft, Precondition};
 
 use super::{END, LogFactory, LogTest, delete, is_compacted, key, pod, proposal, put};
 use crate::naive::{objects_of, snapshot_of};
@@ -16,12 +16,16 @@ pub fn acknowledged_commits_are_read_in_order(factory: &mut dyn LogFactory) {
     for n in 0..40 {
         let path = format!("a/{}", n % 7);
         test.append(&[
-            put(&path, Expect::Any, &format!("value {n}")),
-            put(&path, Expect::Absent, "rejected"),
-            put("b/other", Expect::Any, "v").put(key("nodes", "n"), Expect::Any, Draft::new("node")),
+            put(&path, Precondition::Any, &format!("value {n}")),
+            put(&path, Precondition::Absent, "rejected"),
+            put("b/other", Precondition::Any, "v").put(
+                key("nodes", "n"),
+                Precondition::Any,
+                Draft::new("node"),
+            ),
         ]);
         if n % 5 == 0 {
-            test.append(&[delete(&path, Expect::Any)]);
+            test.append(&[delete(&path, Precondition::Any)]);
         }
         if n % 10 == 0 {
             test.check();
@@ -33,12 +37,16 @@ pub fn acknowledged_commits_are_read_in_order(factory: &mut dyn LogFactory) {
 /// Reading changes nothing.
 pub fn reading_twice_returns_the_same(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
-    test.append(&[put("a/x", Expect::Any, "1"), put("a/y", Expect::Any, "2"), delete("a/x", Expect::Any)]);
+    test.append(&[
+        put("a/x", Precondition::Any, "1"),
+        put("a/y", Precondition::Any, "2"),
+        delete("a/x", Precondition::Any),
+    ]);
     for _ in 0..3 {
         test.check();
         test.reopen();
     }
-    test.commit(put("a/x", Expect::Absent, "3"));
+    test.commit(put("a/x", Precondition::Absent, "3"));
     test.check();
 }
 
@@ -54,28 +62,31 @@ pub fn every_part_of_a_commit_is_read_back_exactly(factory: &mut dyn LogFactory)
     };
     let times = [Time(i64::MIN), Time(-1), Time::EPOCH, Time(1_700_000_000_123_456), Time(i64::MAX)];
     for (n, time) in times.into_iter().enumerate() {
-        let draft = Draft::with_hole(r#"{"metadata":{"resourceVersion":""}}"#, 32)
+        let draft = Draft::with_revision_at(r#"{"metadata":{"resourceVersion":""}}"#, 32)
             .labels([("app", "web"), ("", ""), ("tier", "ü")])
             .fields([("spec.nodeName", "n1"), ("status.phase", "")])
             .expires(times[times.len() - 1 - n]);
-        test.commit(Proposal::new(cause.clone(), time).put(pod(&format!("a/{n}")), Expect::Any, draft));
+        test.commit(Proposal::new(cause.clone(), time).put(pod(&format!("a/{n}")), Precondition::Any, draft));
     }
     let bytes: Vec<u8> = (0..=255).collect();
     test.append(&[
-        proposal().put(pod("a/bytes"), Expect::Any, Draft::new(bytes)),
-        proposal().put(pod("a/empty"), Expect::Any, Draft::new("")),
-        proposal().put(pod("a/hole"), Expect::Any, Draft::with_hole("", 0)),
-        proposal().put(pod("a/zeros"), Expect::Any, Draft::new(vec![0; 4096])),
-        proposal().put(pod("a/first"), Expect::Any, Draft::with_hole("abc", 0)),
-        Proposal::new(cause.clone(), Time(-9)).delete(pod("a/0"), Expect::Any),
+        proposal().put(pod("a/bytes"), Precondition::Any, Draft::new(bytes)),
+        proposal().put(pod("a/empty"), Precondition::Any, Draft::new("")),
+        proposal().put(pod("a/hole"), Precondition::Any, Draft::with_revision_at("", 0)),
+        proposal().put(pod("a/zeros"), Precondition::Any, Draft::new(vec![0; 4096])),
+        proposal().put(pod("a/first"), Precondition::Any, Draft::with_revision_at("abc", 0)),
+        Proposal::new(cause.clone(), Time(-9)).delete(pod("a/0"), Precondition::Any),
     ]);
     for compacted in [false, true] {
         test.check();
         let snapshot = read_state(&mut *test.log().reader(), END);
         let record = snapshot.get(&pod("a/3")).expect("it was put and never deleted");
         assert_eq!(&record.value()[..], br#"{"metadata":{"resourceVersion":"4"}}"#);
-        assert_eq!(record.tags().labels().collect::<Vec<_>>(), [("app", "web"), ("", ""), ("tier", "ü")]);
-        assert_eq!(record.tags().field("spec.nodeName"), Some("n1"));
+        assert_eq!(
+            record.attributes().labels().collect::<Vec<_>>(),
+            [("app", "web"), ("", ""), ("tier", "ü")]
+        );
+        assert_eq!(record.attributes().field("spec.nodeName"), Some("n1"));
         assert_eq!(
             (record.cause(), record.time(), record.expires()),
             (cause.clone(), times[3], Some(times[1]))
@@ -92,7 +103,7 @@ pub fn every_part_of_a_commit_is_read_back_exactly(factory: &mut dyn LogFactory)
 pub fn tail_starts_and_ends_at_any_revision(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     for n in 0..12 {
-        test.append(&[put("a/x", Expect::Any, &n.to_string()), put("a/y", Expect::Any, "y")]);
+        test.append(&[put("a/x", Precondition::Any, &n.to_string()), put("a/y", Precondition::Any, "y")]);
     }
     for reopened in [false, true] {
         let mut reader = test.log().reader();
@@ -120,7 +131,7 @@ pub fn tail_after_the_end_is_empty(factory: &mut dyn LogFactory) {
             assert_eq!(read_tail(&mut *reader, after, END), [], "after {after}");
             test.log().tail(after, &mut |_| panic!("nothing comes after {after}")).expect("no error");
         }
-        test.commit(put("a/x", Expect::Any, "v"));
+        test.commit(put("a/x", Precondition::Any, "v"));
     }
 }
 
@@ -130,7 +141,7 @@ pub fn reader_sees_commits_appended_after_it_was_opened(factory: &mut dyn LogFac
     let mut reader = test.log().reader();
     assert_eq!(read_tail(&mut *reader, Revision::ZERO, END), []);
     for n in 1..=5 {
-        test.commit(put("a/x", Expect::Any, &n.to_string()));
+        test.commit(put("a/x", Precondition::Any, &n.to_string()));
         assert_eq!(read_tail(&mut *reader, Revision::ZERO, END), test.naive.commits);
         assert_eq!(objects_of(&read_state(&mut *reader, END)), test.naive.objects_at(Revision(n)));
     }
@@ -150,7 +161,10 @@ pub fn concurrent_reader_sees_a_prefix_of_the_commits(factory: &mut dyn LogFacto
             views
         });
         for n in 0..60 {
-            test.append(&[put("a/x", Expect::Any, &"x".repeat(n * 40)), put("a/y", Expect::Any, "y")]);
+            test.append(&[
+                put("a/x", Precondition::Any, &"x".repeat(n * 40)),
+                put("a/y", Precondition::Any, "y"),
+            ]);
             if n % 20 == 19 {
                 test.compact();
             }
@@ -193,9 +207,9 @@ pub fn base_is_no_newer_than_requested(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
     for n in 0..4 {
         for m in 0..3 {
-            test.commit(put(&format!("a/{m}"), Expect::Any, &n.to_string()));
+            test.commit(put(&format!("a/{m}"), Precondition::Any, &n.to_string()));
         }
-        test.append(&[delete("a/1", Expect::Any)]);
+        test.append(&[delete("a/1", Precondition::Any)]);
         test.compact();
         let floor = test.log().stat().floor;
         let mut reader = test.log().reader();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use setpoint_api::{Key, Resource, Revision, Time};
-use setpoint_store::{Cause, Draft, Expect, Proposal, Retention, Store, Ticket};
+use setpoint_store::{Cause, Draft, PendingCommit, Precondition, Proposal, Retention, Store};
 
 use crate::meter::{Report, measure, micros_per, resident};
 use crate::write::{directory, open};
@@ -14,16 +14,16 @@ fn fill(store: &Store) {
     let resource = Resource::new("pods").unwrap();
     let cause = Arc::new(Cause { user: "bench".into(), manager: "bench".into(), ..Cause::default() });
     for chunk in 0..OBJECTS / 1000 {
-        let tickets: Vec<Ticket> = (0..1000)
+        let pending: Vec<PendingCommit> = (0..1000)
             .map(|n| {
                 let name = format!("object-{}", chunk * 1000 + n);
                 let key = Key::namespaced(&resource, "default", &name).unwrap();
-                let draft = Draft::with_hole(vec![b'v'; 1024], 10).labels([("app", "bench")]);
-                store.submit(Proposal::new(Arc::clone(&cause), Time(1)).put(key, Expect::Absent, draft))
+                let draft = Draft::with_revision_at(vec![b'v'; 1024], 10).labels([("app", "bench")]);
+                store.submit(Proposal::new(Arc::clone(&cause), Time(1)).put(key, Precondition::Absent, draft))
             })
             .collect();
-        for ticket in tickets {
-            ticket.wait().unwrap();
+        for commit in pending {
+            commit.wait().unwrap();
         }
     }
 }
@@ -68,7 +68,7 @@ pub fn restart(report: &mut Report) {
     let dir = directory("restart");
     let store = open(&dir);
     fill(&store);
-    store.tend(Time(1)).unwrap();
+    store.run_maintenance(Time(1)).unwrap();
     let kept = store.stat();
     drop(store);
     for what in ["restart: log of 100,000 objects", "restart: checkpoint of 100,000 objects"] {

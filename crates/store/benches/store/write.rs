@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use setpoint_api::{Key, ManualClock, Resource, Time};
 use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::{DiskLog, DiskOptions};
-use setpoint_store::{Cause, Draft, Expect, Housekeeper, Proposal, Retention, Store};
+use setpoint_store::{Cause, Draft, MaintenanceThread, Precondition, Proposal, Retention, Store};
 
 use crate::etcd;
 use crate::meter::{Report, Spent, measure, micros_per};
@@ -36,9 +36,10 @@ pub fn open(dir: &std::path::Path) -> Store {
 pub fn sixty_four_writers(report: &mut Report) {
     let dir = directory("writers");
     let store = open(&dir);
-    let housekeeper =
-        Housekeeper::start(store.clone(), Arc::new(ManualClock::new(Time(1))), |error| eprintln!("{error}"))
-            .unwrap();
+    let maintenance = MaintenanceThread::start(store.clone(), Arc::new(ManualClock::new(Time(1))), |error| {
+        eprintln!("{error}")
+    })
+    .unwrap();
     let ((), ours) = measure(|| as_tasks(&store));
     let syncs = store.stat().log.syncs;
     let ((), threads) = measure(|| {
@@ -49,7 +50,7 @@ pub fn sixty_four_writers(report: &mut Report) {
             }
         });
     });
-    drop(housekeeper);
+    drop(maintenance);
     drop(store);
     std::fs::remove_dir_all(&dir).unwrap();
     let shown = |spent: &Spent, puts: u64| {
@@ -101,7 +102,7 @@ fn proposals(writer: u64, puts: u64) -> impl Iterator<Item = Proposal> {
     (0..puts).map(move |n| {
         let key = Key::namespaced(&resource, &format!("w{writer}"), &format!("k{}", n % KEYS)).unwrap();
         let draft = Draft::new(vec![b'v'; VALUE_BYTES]);
-        Proposal::new(Arc::clone(&cause), Time(1)).put(key, Expect::Any, draft)
+        Proposal::new(Arc::clone(&cause), Time(1)).put(key, Precondition::Any, draft)
     })
 }
 
@@ -116,7 +117,7 @@ pub fn one_writer(report: &mut Report) {
     let dir = directory("lone");
     let store = open(&dir);
     put_in_turn(&store, 0, 1);
-    store.tend(Time(1)).unwrap();
+    store.run_maintenance(Time(1)).unwrap();
     let before = store.stat().log.syncs;
     let ((), spent) = measure(|| put_in_turn(&store, 0, ALONE));
     let syncs = store.stat().log.syncs - before;

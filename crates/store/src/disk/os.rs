@@ -38,12 +38,12 @@ struct Reserve {
     /// Duplicates of `directory`.
     placeholders: Mutex<Vec<OwnedFd>>,
     /// Number of duplicates that there should be.
-    wanted: usize,
+    target: usize,
 }
 
 impl Reserve {
-    fn new(dir: &Path, wanted: usize) -> io::Result<Arc<Reserve>> {
-        let reserve = Reserve { directory: File::open(dir)?, placeholders: Mutex::default(), wanted };
+    fn new(dir: &Path, target: usize) -> io::Result<Arc<Reserve>> {
+        let reserve = Reserve { directory: File::open(dir)?, placeholders: Mutex::default(), target };
         reserve.top_up();
         Ok(Arc::new(reserve))
     }
@@ -51,7 +51,7 @@ impl Reserve {
     /// Fills the reserve as far as the system permits.
     fn top_up(&self) {
         let mut placeholders = self.placeholders.lock();
-        while placeholders.len() < self.wanted {
+        while placeholders.len() < self.target {
             let Ok(placeholder) = self.directory.try_clone() else { return };
             placeholders.push(placeholder.into());
         }
@@ -74,7 +74,7 @@ impl Reserve {
     /// Closes a file, or moves its descriptor into the reserve.
     fn close(&self, file: File) {
         let mut placeholders = self.placeholders.lock();
-        if placeholders.len() < self.wanted {
+        if placeholders.len() < self.target {
             let mut descriptor = OwnedFd::from(file);
             // `dup3` closes the file and reuses its descriptor for the directory, atomically.
             if dup3(&self.directory, &mut descriptor, DupFlags::CLOEXEC).is_ok() {

@@ -12,8 +12,8 @@ mod checkpoint;
 mod compaction;
 pub mod files;
 pub mod format;
+mod preallocation;
 mod reader;
-mod room;
 mod segment;
 
 use std::collections::BTreeSet;
@@ -23,23 +23,23 @@ use parking_lot::Mutex;
 use setpoint_api::{Revision, Time};
 
 use super::wire::encode_commit;
-use super::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict, decide};
-use crate::commit::{Proposal, Refusal};
+use super::{CurrentRevisions, Log, LogError, LogReader, LogStat, MaintenanceTask, Replay, Verdict, decide};
+use crate::commit::{Proposal, RejectReason};
 use crate::disk::{Disk, DiskFile, is_full, is_short_of_descriptors, is_transient};
 use crate::mirror::Snapshot;
 use crate::retention::Retention;
 use crate::writer::BATCH_BYTES_MAX;
-use compaction::{Compact, Provision, forget, remove};
+use compaction::{CompactTask, PreallocateTask, prune_history, remove};
 use files::{Files, LogFile, NEXT, RESERVE, SPARE};
 use format::{corrupt, finish_frame, start_frame};
+use preallocation::PreallocatedFile;
 pub use reader::DiskReader;
-use reader::missing;
-use room::Prepared;
-use segment::{Reading, Segment, check_length, scan};
+use reader::missing_file;
+use segment::{ScanMode, Segment, check_length, scan};
 
 /// Maximum capacity of the frame buffer that is kept between batches. Only a batch with a larger single
 /// object exceeds it.
-const FRAME_ROOM_BYTES_MAX: usize = BATCH_BYTES_MAX + (4 << 10);
+const FRAME_CAPACITY_MAX: usize = BATCH_BYTES_MAX + (4 << 10);
 
 /// Options of a log on disk.
 #[derive(Clone, Debug)]
@@ -77,14 +77,14 @@ pub struct DiskLog {
     disk: Arc<dyn Disk>,
     options: DiskOptions,
     id: u64,
-    head: Revision,
+    last_revision: Revision,
     active: Option<Segment>,
     /// Newest checkpoint at the time the log was opened.
-    opened_from: Option<LogFile>,
+    base_checkpoint: Option<LogFile>,
     state: Arc<Mutex<State>>,
     /// First revisions of the segments written by this process that hold no resource exempt from history.
-    plain: BTreeSet<Revision>,
-    /// Buffer for the frame of the current batch, with a capacity of at most [`FRAME_ROOM_BYTES_MAX`]
+    without_exempt: BTreeSet<Revision>,
+    /// Buffer for the frame of the current batch, with a capacity of at most [`FRAME_CAPACITY_MAX`]
     /// between batches.
     frame: Vec<u8>,
     syncs: u64,
@@ -93,31 +93,31 @@ pub struct DiskLog {
 /// State shared by the writer and its maintenance.
 #[derive(Default)]
 struct State {
-    room: Room,
+    preallocated: Preallocated,
     /// Segment whose header marks it as sealed; maintenance has yet to sync it.
     sealed: Option<Box<dyn DiskFile>>,
     /// `true` while maintenance runs; one task at a time.
-    busy: bool,
+    is_maintenance_running: bool,
     /// `true` if the last put was rejected for lack of space.
     full: bool,
     base: Revision,
     base_bytes: u64,
     live_bytes: u64,
     /// Part of `live_bytes` that the running compaction folds.
-    sealing_bytes: u64,
+    compacting_bytes: u64,
     history_bytes: u64,
     floor: Revision,
 }
 
 /// Preallocated segments.
 #[derive(Default)]
-struct Room {
-    reserve: Option<Prepared>,
-    spare: Option<Prepared>,
+struct Preallocated {
+    reserve: Option<PreallocatedFile>,
+    spare: Option<PreallocatedFile>,
 }
 
-impl Room {
-    fn is_ready(&self) -> bool {
+impl Preallocated {
+    fn is_complete(&self) -> bool {
         self.reserve.is_some() && self.spare.is_some()
     }
 }
@@ -138,10 +138,10 @@ impl Shortage {
         }
     }
 
-    fn refusal(self) -> Refusal {
+    fn reject_reason(self) -> RejectReason {
         match self {
-            Shortage::Space => Refusal::DiskFull,
-            Shortage::Descriptors => Refusal::NoDescriptors,
+            Shortage::Space => RejectReason::DiskFull,
+            Shortage::Descriptors => RejectReason::NoDescriptors,
         }
     }
 }
@@ -154,11 +154,11 @@ impl DiskLog {
             disk,
             id: options.entropy,
             options,
-            head: Revision::ZERO,
+            last_revision: Revision::ZERO,
             active: None,
-            opened_from: None,
+            base_checkpoint: None,
             state: Arc::default(),
-            plain: BTreeSet::new(),
+            without_exempt: BTreeSet::new(),
             frame: Vec::new(),
             syncs: 0,
         }
@@ -179,26 +179,26 @@ impl DiskLog {
 
     fn recover(&mut self, files: &Files, into: &mut dyn Replay) -> Result<(), LogError> {
         let mut state = State { floor: files.floor(), ..State::default() };
-        let mut is_unnoted = false;
+        let mut needs_next_segment = false;
         if let Some(file) = files.checkpoints.last() {
             let (snapshot, header, bytes) = checkpoint::read(&self.disk, file)?;
-            files.check_follower(&file.name(), &header)?;
-            self.opened_from = Some(file.clone());
-            (self.id, self.head) = (header.id, snapshot.revision());
-            (state.base, state.base_bytes) = (self.head, bytes);
+            files.check_successor(&file.name(), &header)?;
+            self.base_checkpoint = Some(file.clone());
+            (self.id, self.last_revision) = (header.id, snapshot.revision());
+            (state.base, state.base_bytes) = (self.last_revision, bytes);
             into.base(snapshot);
         } else if let Some(first) = files.segments.first()
             && first.first != Revision(1)
         {
-            return Err(missing(first, Revision::ZERO));
+            return Err(missing_file(first, Revision::ZERO));
         }
         for (i, file) in files.segments.iter().enumerate() {
             let next = files.segments.get(i + 1);
-            if next.is_some_and(|next| next.first <= self.head.next()) {
+            if next.is_some_and(|next| next.first <= self.last_revision.next()) {
                 continue;
             }
-            if file.first > self.head.next() {
-                return Err(missing(file, self.head));
+            if file.first > self.last_revision.next() {
+                return Err(missing_file(file, self.last_revision));
             }
             let content = file.read(&*self.disk)?;
             if i == 0 && files.checkpoints.is_empty() {
@@ -207,66 +207,66 @@ impl DiskLog {
             if content.0.id != self.id {
                 return Err(corrupt(&file.name(), 0, "it belongs to another log"));
             }
-            let reading = if next.is_some() { Reading::Sealed } else { Reading::Last };
-            if reading == Reading::Last {
-                files.check_follower(&file.name(), &content.0)?;
+            let mode = if next.is_some() { ScanMode::Sealed } else { ScanMode::Last };
+            if mode == ScanMode::Last {
+                files.check_successor(&file.name(), &content.0)?;
                 check_length(file, &content)?;
             }
-            let ending = scan(file, &content, reading, self.head, &mut |commit| into.commit(commit))?;
-            self.head = self.head.max(ending.last);
-            state.live_bytes += ending.position as u64;
+            let end = scan(file, &content, mode, self.last_revision, &mut |commit| into.commit(commit))?;
+            self.last_revision = self.last_revision.max(end.last);
+            state.live_bytes += end.position as u64;
             if next.is_none() {
-                let mut segment = Segment::resume(&self.disk, content.0, ending.position as u64)?;
-                segment.settle(&content.1[ending.position..])?;
+                let mut segment = Segment::resume(&self.disk, content.0, end.position as u64)?;
+                segment.repair_tail(&content.1[end.position..])?;
                 self.active = Some(segment);
-                is_unnoted = content.0.capacity == 0;
+                needs_next_segment = content.0.capacity == 0;
             }
         }
         state.history_bytes = history_bytes(&self.disk, files)?;
         *self.state.lock() = state;
-        if let (true, Some(first)) = (is_unnoted, self.active.as_ref().map(Segment::first)) {
+        if let (true, Some(first)) = (needs_next_segment, self.active.as_ref().map(Segment::first)) {
             // Format 1 does not record that the segment is in use.
-            self.note_successor(None, first);
+            self.record_next_segment(None, first);
         }
         Ok(())
     }
 
     /// Starts a new segment for the next commit. A transient failure changes nothing.
     fn rotate(&mut self, frame: usize) -> Result<(), LogError> {
-        let needed = (frame + format::FILE_HEADER_BYTES) as u64;
-        let spare = self.state.lock().room.spare.take_if(|spare| spare.capacity() >= needed);
+        let needed_bytes = (frame + format::FILE_HEADER_BYTES) as u64;
+        let spare = self.state.lock().preallocated.spare.take_if(|spare| spare.capacity() >= needed_bytes);
         if let Some(spare) = spare {
             return self.begin_segment(spare).map_err(|(error, spare)| {
-                self.state.lock().room.spare = Some(spare);
+                self.state.lock().preallocated.spare = Some(spare);
                 error
             });
         }
-        let capacity = self.next_capacity().max(needed.next_multiple_of(4096));
-        let next = room::make_room(&self.disk, NEXT, capacity)?;
+        let capacity = self.next_capacity().max(needed_bytes.next_multiple_of(4096));
+        let next = preallocation::preallocate(&self.disk, NEXT, capacity)?;
         self.syncs += 2;
         self.begin_segment(next).map_err(|(error, _)| error)
     }
 
-    fn begin_segment(&mut self, room: Prepared) -> Result<(), (LogError, Prepared)> {
-        let first = self.head.next();
-        let segment = room::use_room(&self.disk, room, self.id, first)?;
+    fn begin_segment(&mut self, file: PreallocatedFile) -> Result<(), (LogError, PreallocatedFile)> {
+        let first = self.last_revision.next();
+        let segment = preallocation::begin_segment(&self.disk, file, self.id, first)?;
         self.syncs += 2;
-        self.plain.insert(first);
+        self.without_exempt.insert(first);
         let previous = self.active.replace(segment);
-        self.note_successor(previous, first);
+        self.record_next_segment(previous, first);
         Ok(())
     }
 
     /// Records in the preceding file that the segment at `first` is in use, so that its loss is detected. In
     /// a new log that file is the empty checkpoint, which is rewritten. Failures are ignored: the commits
     /// are durable without the record.
-    fn note_successor(&mut self, previous: Option<Segment>, first: Revision) {
-        let noted = match (previous, &self.opened_from) {
-            (Some(previous), _) => previous.seal(self.head).map(|sealed| {
+    fn record_next_segment(&mut self, previous: Option<Segment>, first: Revision) {
+        let recorded = match (previous, &self.base_checkpoint) {
+            (Some(previous), _) => previous.seal(self.last_revision).map(|sealed| {
                 self.state.lock().sealed = Some(sealed);
             }),
             (None, Some(checkpoint)) if checkpoint.first > Revision::ZERO => {
-                checkpoint::note_next(&self.disk, checkpoint, first)
+                checkpoint::record_next_segment(&self.disk, checkpoint, first)
             }
             (None, _) => {
                 self.syncs += 2;
@@ -277,12 +277,12 @@ impl DiskLog {
             }
         };
         // A lasting error surfaces again at the next write, or when maintenance syncs the sealed segment.
-        drop(noted);
+        drop(recorded);
     }
 
     fn is_compaction_due(&self, state: &State) -> bool {
-        let enough = self.options.compact_bytes_min.max(state.base_bytes);
-        self.head > state.base && (state.live_bytes > enough || state.full)
+        let due_bytes = self.options.compact_bytes_min.max(state.base_bytes);
+        self.last_revision > state.base && (state.live_bytes > due_bytes || state.full)
     }
 
     fn next_capacity(&self) -> u64 {
@@ -290,9 +290,9 @@ impl DiskLog {
         (last * 2).clamp(self.options.segment_bytes_min, self.options.segment_bytes_max)
     }
 
-    /// Writes the admitted proposals as one frame. Returns the shortage if there is no room for it.
+    /// Writes the admitted proposals as one frame. Returns the shortage if there is no space for it.
     fn write(&mut self, batch: &[Proposal], verdicts: &[Verdict]) -> Result<Option<Shortage>, LogError> {
-        let first = self.head.next();
+        let first = self.last_revision.next();
         let mut count = 0;
         start_frame(&mut self.frame);
         // Reserve once: growing the buffer step by step would copy it repeatedly.
@@ -309,89 +309,91 @@ impl DiskLog {
             return Ok(None);
         }
         finish_frame(&mut self.frame, self.id, first, count);
-        if let Some(shortage) = self.make_room_for_frame()? {
+        if let Some(shortage) = self.ensure_space()? {
             return Ok(Some(shortage));
         }
-        let segment = self.active.as_mut().expect("room was made for the frame");
+        let segment = self.active.as_mut().expect("ensure_space provided a segment");
         segment.append(&self.frame)?;
         self.syncs += 1;
         let first = segment.first();
         let exempt = &self.options.retention.exempt;
         if admitted().any(|(proposal, _)| proposal.touches_any(exempt)) {
-            self.plain.remove(&first);
+            self.without_exempt.remove(&first);
         }
-        self.head = Revision(self.head.0 + u64::from(count));
+        self.last_revision = Revision(self.last_revision.0 + u64::from(count));
         self.state.lock().live_bytes += self.frame.len() as u64;
-        if self.frame.capacity() > FRAME_ROOM_BYTES_MAX {
+        if self.frame.capacity() > FRAME_CAPACITY_MAX {
             self.frame = Vec::new();
         }
         Ok(None)
     }
 
-    /// Makes room for the frame, by dropping history if the disk is full and nothing else helps.
-    fn make_room_for_frame(&mut self) -> Result<Option<Shortage>, LogError> {
+    /// Rotates if the frame does not fit. Drops history if the disk is full and nothing else helps.
+    fn ensure_space(&mut self) -> Result<Option<Shortage>, LogError> {
         let length = self.frame.len();
         if self.active.as_ref().is_some_and(|segment| segment.fits(length)) {
             return Ok(None);
         }
-        let shortage = shortage_of(self.rotate(length))?;
-        let is_busy = self.state.lock().busy;
-        if shortage != Some(Shortage::Space) || is_busy || self.state.lock().history_bytes == 0 {
+        let shortage = as_shortage(self.rotate(length))?;
+        let is_maintenance_running = self.state.lock().is_maintenance_running;
+        if shortage != Some(Shortage::Space) || is_maintenance_running || self.state.lock().history_bytes == 0
+        {
             return Ok(shortage);
         }
-        match shortage_of(self.give_up_history())? {
-            None => shortage_of(self.rotate(length)),
+        match as_shortage(self.drop_history())? {
+            None => as_shortage(self.rotate(length)),
             shortage => Ok(shortage),
         }
     }
 
-    fn give_up_history(&mut self) -> Result<(), LogError> {
-        let nothing = Retention { cold_bytes: 0, ..self.options.retention.clone() };
-        let left = forget(&self.disk, &nothing, Time::EPOCH)?;
+    fn drop_history(&mut self) -> Result<(), LogError> {
+        let none = Retention { cold_bytes: 0, ..self.options.retention.clone() };
+        let history_bytes = prune_history(&self.disk, &none, Time::EPOCH)?;
         let floor = Files::list(&self.disk)?.floor();
         let mut state = self.state.lock();
-        (state.history_bytes, state.floor) = (left, floor);
+        (state.history_bytes, state.floor) = (history_bytes, floor);
         Ok(())
     }
 
-    /// Writes the proposals that only delete, into the reserve if there is no other room.
+    /// Writes the proposals that only delete, into the reserve if there is no other space.
     fn write_deletes(
         &mut self,
         batch: &[Proposal],
-        heads: &dyn Heads,
+        current: &dyn CurrentRevisions,
         shortage: Shortage,
     ) -> Result<Vec<Verdict>, LogError> {
-        let mut verdicts = decide(batch, heads, self.head, false);
+        let mut verdicts = decide(batch, current, self.last_revision, false);
         for verdict in &mut verdicts {
-            if *verdict == Err(Refusal::DiskFull) {
-                *verdict = Err(shortage.refusal());
+            if *verdict == Err(RejectReason::DiskFull) {
+                *verdict = Err(shortage.reject_reason());
             }
         }
         let Some(shortage) = self.write(batch, &verdicts)? else { return Ok(verdicts) };
-        let needed = (self.frame.len() + format::FILE_HEADER_BYTES) as u64;
-        let reserve = self.state.lock().room.reserve.take_if(|reserve| reserve.capacity() >= needed);
+        let needed_bytes = (self.frame.len() + format::FILE_HEADER_BYTES) as u64;
+        let reserve =
+            self.state.lock().preallocated.reserve.take_if(|reserve| reserve.capacity() >= needed_bytes);
         if let Some(reserve) = reserve {
             match self.begin_segment(reserve) {
                 Ok(()) if self.write(batch, &verdicts)?.is_none() => return Ok(verdicts),
                 Ok(()) => {}
                 Err((error, reserve)) => {
-                    self.state.lock().room.reserve = Some(reserve);
-                    shortage_of(Err(error))?;
+                    self.state.lock().preallocated.reserve = Some(reserve);
+                    as_shortage(Err(error))?;
                 }
             }
         }
-        let refused = |verdict: Verdict| verdict.and(Err(shortage.refusal()));
-        Ok(verdicts.into_iter().map(refused).collect())
+        let reject = |verdict: Verdict| verdict.and(Err(shortage.reject_reason()));
+        Ok(verdicts.into_iter().map(reject).collect())
     }
 }
 
 impl Log for DiskLog {
     fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
         let mut files = Files::list(&self.disk)?;
-        if let Some(leftover) = files.leftover() {
-            return Err(LogError::Lost { leftover });
+        if let Some(remaining_file) = files.remaining_file() {
+            return Err(LogError::Lost { remaining_file });
         }
-        for name in &files.unfinished {
+        for name in &files.temporary {
             remove(&self.disk, name)?;
         }
         // A spare segment may have been left half-made; making another is cheaper than verifying it.
@@ -405,13 +407,17 @@ impl Log for DiskLog {
         }
         self.recover(&files, into)?;
         if files.reserve {
-            self.state.lock().room.reserve = Some(Prepared::open(&self.disk, RESERVE)?);
+            self.state.lock().preallocated.reserve = Some(PreallocatedFile::open(&self.disk, RESERVE)?);
         }
         Ok(())
     }
 
-    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
-        let verdicts = decide(batch, heads, self.head, true);
+    fn append(
+        &mut self,
+        batch: &[Proposal],
+        current: &dyn CurrentRevisions,
+    ) -> Result<Vec<Verdict>, LogError> {
+        let verdicts = decide(batch, current, self.last_revision, true);
         let Some(shortage) = self.write(batch, &verdicts)? else {
             // A batch without admitted proposals needs no space, so it does not show that there is some.
             if verdicts.iter().any(Result::is_ok) {
@@ -420,20 +426,24 @@ impl Log for DiskLog {
             return Ok(verdicts);
         };
         self.state.lock().full = shortage == Shortage::Space;
-        self.write_deletes(batch, heads, shortage)
+        self.write_deletes(batch, current, shortage)
     }
 
     fn reader(&self) -> Box<dyn LogReader> {
         Box::new(DiskReader::new(Arc::clone(&self.disk)))
     }
 
-    fn has_chore(&self) -> bool {
+    fn needs_maintenance(&self) -> bool {
         let state = self.state.lock();
-        !state.busy && (!state.room.is_ready() || self.is_compaction_due(&state))
+        !state.is_maintenance_running && (!state.preallocated.is_complete() || self.is_compaction_due(&state))
     }
 
-    fn chore(&mut self, snapshot: &Snapshot, now: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
-        if !self.has_chore() {
+    fn maintenance_task(
+        &mut self,
+        snapshot: &Snapshot,
+        now: Time,
+    ) -> Result<Option<Box<dyn MaintenanceTask>>, LogError> {
+        if !self.needs_maintenance() {
             return Ok(None);
         }
         let mut state = self.state.lock();
@@ -441,10 +451,11 @@ impl Log for DiskLog {
             drop(state);
             return self.compact(snapshot, now).map(Some);
         }
-        state.busy = true;
-        let (needs_reserve, needs_spare) = (state.room.reserve.is_none(), state.room.spare.is_none());
+        state.is_maintenance_running = true;
+        let (needs_reserve, needs_spare) =
+            (state.preallocated.reserve.is_none(), state.preallocated.spare.is_none());
         drop(state);
-        Ok(Some(Box::new(Provision {
+        Ok(Some(Box::new(PreallocateTask {
             disk: Arc::clone(&self.disk),
             state: Arc::clone(&self.state),
             needs_reserve,
@@ -454,24 +465,24 @@ impl Log for DiskLog {
         })))
     }
 
-    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn Chore>, LogError> {
-        assert_eq!(snapshot.revision(), self.head, "only the newest state can become the base");
-        if self.active.as_ref().is_some_and(|segment| segment.first() <= self.head) {
+    fn compact(&mut self, snapshot: &Snapshot, now: Time) -> Result<Box<dyn MaintenanceTask>, LogError> {
+        assert_eq!(snapshot.revision(), self.last_revision, "only the newest state can become the base");
+        if self.active.as_ref().is_some_and(|segment| segment.first() <= self.last_revision) {
             match self.rotate(0) {
                 // Without a new segment, the current one stays in use and is folded by the next compaction.
                 Err(LogError::Io { source, .. }) if is_transient(&source) => {}
                 other => other?,
             }
         }
-        let active = self.active.as_ref().map_or(self.head.next(), Segment::first);
-        let plain = self.plain.clone();
-        self.plain.retain(|first| *first >= active);
+        let active = self.active.as_ref().map_or(self.last_revision.next(), Segment::first);
+        let without_exempt = self.without_exempt.clone();
+        self.without_exempt.retain(|first| *first >= active);
         let mut state = self.state.lock();
-        state.busy = true;
-        state.sealing_bytes =
+        state.is_maintenance_running = true;
+        state.compacting_bytes =
             state.live_bytes - self.active.as_ref().map_or(0, Segment::used).min(state.live_bytes);
         drop(state);
-        Ok(Box::new(Compact {
+        Ok(Box::new(CompactTask {
             disk: Arc::clone(&self.disk),
             state: Arc::clone(&self.state),
             id: self.id,
@@ -479,13 +490,13 @@ impl Log for DiskLog {
             next: self.active.as_ref().map_or(Revision::ZERO, Segment::first),
             retention: self.options.retention.clone(),
             now,
-            plain,
+            without_exempt,
         }))
     }
 
-    fn note_end(&mut self) {
+    fn record_durable_end(&mut self) {
         if let Some(segment) = &mut self.active {
-            segment.note_synced();
+            segment.record_synced_length();
         }
     }
 
@@ -503,16 +514,16 @@ impl Log for DiskLog {
 }
 
 /// Turns a transient error into a value.
-fn shortage_of(result: Result<(), LogError>) -> Result<Option<Shortage>, LogError> {
+fn as_shortage(result: Result<(), LogError>) -> Result<Option<Shortage>, LogError> {
     let Err(error) = result else { return Ok(None) };
     Shortage::of(&error).map(Some).ok_or(error)
 }
 
 fn history_bytes(disk: &Arc<dyn Disk>, files: &Files) -> Result<u64, LogError> {
     let newest = files.checkpoints.last();
-    let past = files.history.iter().chain(&files.checkpoints).filter(|file| Some(*file) != newest);
+    let past_files = files.history.iter().chain(&files.checkpoints).filter(|file| Some(*file) != newest);
     let mut bytes = 0;
-    for file in past {
+    for file in past_files {
         let length = disk.open(&file.name()).and_then(|opened| opened.length());
         bytes += length.map_err(|source| LogError::Io { action: "open", file: file.name(), source })?;
     }
@@ -524,33 +535,37 @@ mod tests {
     use setpoint_api::{Key, Resource};
 
     use super::*;
-    use crate::commit::{Cause, Draft, Expect};
+    use crate::commit::{Cause, Draft, Precondition};
     use crate::disk::OsDisk;
 
-    fn put(expect: Expect, bytes: usize) -> Proposal {
+    fn put(precondition: Precondition, bytes: usize) -> Proposal {
         let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
-        Proposal::new(Cause::default(), Time(1)).put(key, expect, Draft::new(vec![b'x'; bytes]))
+        Proposal::new(Cause::default(), Time(1)).put(key, precondition, Draft::new(vec![b'x'; bytes]))
     }
 
     #[test]
     fn frame_buffer_is_kept_unless_it_exceeds_a_usual_batch() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = DiskLog::new(Arc::new(OsDisk::exclusive(dir.path()).unwrap()), DiskOptions::default());
-        let nothing = Snapshot::default();
-        let mut room_after = |proposal: Proposal| {
-            let is_admitted = log.append(&[proposal], &nothing).unwrap()[0].is_ok();
+        let empty = Snapshot::default();
+        let mut capacity_after = |proposal: Proposal| {
+            let is_admitted = log.append(&[proposal], &empty).unwrap()[0].is_ok();
             (is_admitted, log.frame.capacity())
         };
-        let (is_admitted, room) = room_after(put(Expect::Any, BATCH_BYTES_MAX));
-        assert!(is_admitted && (BATCH_BYTES_MAX..=FRAME_ROOM_BYTES_MAX).contains(&room), "{room}");
-        assert_eq!(room_after(put(Expect::Any, 1)), (true, room), "a small batch keeps the buffer");
+        let (is_admitted, capacity) = capacity_after(put(Precondition::Any, BATCH_BYTES_MAX));
+        assert!(is_admitted && (BATCH_BYTES_MAX..=FRAME_CAPACITY_MAX).contains(&capacity), "{capacity}");
         assert_eq!(
-            room_after(put(Expect::Present, 2 * BATCH_BYTES_MAX)),
-            (false, room),
+            capacity_after(put(Precondition::Any, 1)),
+            (true, capacity),
+            "a small batch keeps the buffer"
+        );
+        assert_eq!(
+            capacity_after(put(Precondition::Present, 2 * BATCH_BYTES_MAX)),
+            (false, capacity),
             "a rejected batch reserves nothing"
         );
         assert_eq!(
-            room_after(put(Expect::Any, 2 * BATCH_BYTES_MAX)),
+            capacity_after(put(Precondition::Any, 2 * BATCH_BYTES_MAX)),
             (true, 0),
             "an oversized buffer is freed"
         );

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use setpoint_api::{Revision, Time};
 
-use super::{Chore, Heads, Log, LogError, LogReader, LogStat, Replay, Verdict, decide};
+use super::{CurrentRevisions, Log, LogError, LogReader, LogStat, MaintenanceTask, Replay, Verdict, decide};
 use crate::commit::{Commit, Proposal, Write};
 use crate::mirror::Snapshot;
 
@@ -19,12 +19,12 @@ const COMMITS_BYTES_MAX: usize = 4 << 20;
 /// Log that is lost when its process exits.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
-    truth: Arc<Mutex<Truth>>,
+    state: Arc<Mutex<State>>,
     shared: bool,
 }
 
 #[derive(Debug, Default)]
-struct Truth {
+struct State {
     base: Snapshot,
     commits: Vec<Commit>,
     commits_bytes: usize,
@@ -38,41 +38,45 @@ struct Truth {
 impl MemoryLog {
     /// Returns a log that starts from `base`, whose objects it shares.
     #[must_use]
-    pub fn starting_at(base: Snapshot) -> MemoryLog {
-        let truth = Truth { base, ..Truth::default() };
-        MemoryLog { truth: Arc::new(Mutex::new(truth)), shared: false }
+    pub fn from_snapshot(base: Snapshot) -> MemoryLog {
+        let state = State { base, ..State::default() };
+        MemoryLog { state: Arc::new(Mutex::new(state)), shared: false }
     }
 
     /// Returns another handle of the same log, and marks the log as shared.
     #[must_use]
     pub fn share(&mut self) -> MemoryLog {
         if !self.shared {
-            self.truth.lock().catch_up();
+            self.state.lock().catch_up();
         }
         self.shared = true;
-        MemoryLog { truth: Arc::clone(&self.truth), shared: true }
+        MemoryLog { state: Arc::clone(&self.state), shared: true }
     }
 }
 
 impl Log for MemoryLog {
     fn replay(&mut self, into: &mut dyn Replay) -> Result<(), LogError> {
-        let truth = self.truth.lock();
-        into.base(truth.base.clone());
-        truth.commits.iter().for_each(|commit| into.commit(commit.clone()));
+        let state = self.state.lock();
+        into.base(state.base.clone());
+        state.commits.iter().for_each(|commit| into.commit(commit.clone()));
         Ok(())
     }
 
-    fn append(&mut self, batch: &[Proposal], heads: &dyn Heads) -> Result<Vec<Verdict>, LogError> {
-        let mut truth = self.truth.lock();
-        let head = truth.commits.last().map_or(truth.base.revision(), |commit| commit.revision);
-        let heads = if self.shared { &truth.newest } else { heads };
-        let verdicts = decide(batch, heads, head, true);
+    fn append(
+        &mut self,
+        batch: &[Proposal],
+        current: &dyn CurrentRevisions,
+    ) -> Result<Vec<Verdict>, LogError> {
+        let mut state = self.state.lock();
+        let last_revision = state.commits.last().map_or(state.base.revision(), |commit| commit.revision);
+        let current = if self.shared { &state.newest } else { current };
+        let verdicts = decide(batch, current, last_revision, true);
         for (proposal, verdict) in batch.iter().zip(&verdicts) {
             if let Ok(revision) = verdict {
-                truth.append(proposal, *revision, self.shared);
+                state.append(proposal, *revision, self.shared);
             }
         }
-        truth.batches += 1;
+        state.batches += 1;
         Ok(verdicts)
     }
 
@@ -81,37 +85,41 @@ impl Log for MemoryLog {
     }
 
     fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(MemoryReader(Arc::clone(&self.truth)))
+        Box::new(MemoryReader(Arc::clone(&self.state)))
     }
 
     fn published(&mut self, snapshot: &Snapshot) {
-        let mut truth = self.truth.lock();
-        if !self.shared && truth.commits_bytes > COMMITS_BYTES_MAX {
-            truth.rebase(snapshot);
+        let mut state = self.state.lock();
+        if !self.shared && state.commits_bytes > COMMITS_BYTES_MAX {
+            state.rebase(snapshot);
         }
     }
 
-    fn chore(&mut self, _: &Snapshot, _: Time) -> Result<Option<Box<dyn Chore>>, LogError> {
+    fn maintenance_task(
+        &mut self,
+        _: &Snapshot,
+        _: Time,
+    ) -> Result<Option<Box<dyn MaintenanceTask>>, LogError> {
         Ok(None)
     }
 
-    fn compact(&mut self, snapshot: &Snapshot, _: Time) -> Result<Box<dyn Chore>, LogError> {
-        Ok(Box::new(Rebase { truth: Arc::clone(&self.truth), base: snapshot.clone() }))
+    fn compact(&mut self, snapshot: &Snapshot, _: Time) -> Result<Box<dyn MaintenanceTask>, LogError> {
+        Ok(Box::new(RebaseTask { state: Arc::clone(&self.state), base: snapshot.clone() }))
     }
 
     fn stat(&self) -> LogStat {
-        let truth = self.truth.lock();
+        let state = self.state.lock();
         LogStat {
-            floor: truth.base.revision(),
-            live_bytes: truth.commits_bytes as u64,
-            base_bytes: truth.base.bytes(),
-            syncs: truth.batches,
+            floor: state.base.revision(),
+            live_bytes: state.commits_bytes as u64,
+            base_bytes: state.base.bytes(),
+            syncs: state.batches,
             ..LogStat::default()
         }
     }
 }
 
-impl Truth {
+impl State {
     fn append(&mut self, proposal: &Proposal, revision: Revision, shared: bool) {
         let writes = proposal.changes.iter().map(|change| change.write.clone()).collect();
         let commit = Commit { revision, time: proposal.time, writes };
@@ -127,8 +135,8 @@ impl Truth {
         if self.newest.revision() < self.base.revision() {
             self.newest = self.base.clone();
         }
-        let known = self.newest.revision();
-        for commit in self.commits.iter().filter(|commit| commit.revision > known) {
+        let applied = self.newest.revision();
+        for commit in self.commits.iter().filter(|commit| commit.revision > applied) {
             self.newest.apply(commit, |_, _, _| ());
         }
     }
@@ -144,19 +152,19 @@ impl Truth {
     }
 }
 
-struct Rebase {
-    truth: Arc<Mutex<Truth>>,
+struct RebaseTask {
+    state: Arc<Mutex<State>>,
     base: Snapshot,
 }
 
-impl Chore for Rebase {
+impl MaintenanceTask for RebaseTask {
     fn run(self: Box<Self>) -> Result<(), LogError> {
-        self.truth.lock().rebase(&self.base);
+        self.state.lock().rebase(&self.base);
         Ok(())
     }
 }
 
-struct MemoryReader(Arc<Mutex<Truth>>);
+struct MemoryReader(Arc<Mutex<State>>);
 
 impl LogReader for MemoryReader {
     fn base(&mut self, at_most: Revision) -> Result<Snapshot, LogError> {
@@ -173,13 +181,13 @@ impl LogReader for MemoryReader {
         until: Revision,
         each: &mut dyn FnMut(Commit),
     ) -> Result<(), LogError> {
-        let truth = self.0.lock();
-        if after < truth.base.revision() {
-            return Err(LogError::Compacted { floor: truth.base.revision() });
+        let state = self.0.lock();
+        if after < state.base.revision() {
+            return Err(LogError::Compacted { floor: state.base.revision() });
         }
-        let start = truth.commits.partition_point(|commit| commit.revision <= after);
-        let wanted = truth.commits[start..].iter().take_while(|commit| commit.revision <= until);
-        wanted.for_each(|commit| each(commit.clone()));
+        let start = state.commits.partition_point(|commit| commit.revision <= after);
+        let commits = state.commits[start..].iter().take_while(|commit| commit.revision <= until);
+        commits.for_each(|commit| each(commit.clone()));
         Ok(())
     }
 }
@@ -187,22 +195,22 @@ impl LogReader for MemoryReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit::{Cause, Draft, Expect};
+    use crate::commit::{Cause, Draft, Precondition};
     use setpoint_api::{Key, Resource};
 
-    fn put(expect: Expect) -> Proposal {
+    fn put(precondition: Precondition) -> Proposal {
         let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
-        Proposal::new(Cause::default(), Time(1)).put(key, expect, Draft::new("v"))
+        Proposal::new(Cause::default(), Time(1)).put(key, precondition, Draft::new("v"))
     }
 
     #[test]
     fn log_that_is_shared_late_has_the_earlier_commits() {
         let mut log = MemoryLog::default();
-        let nothing = Snapshot::default();
-        log.append(&[put(Expect::Absent)], &nothing).unwrap();
+        let empty = Snapshot::default();
+        log.append(&[put(Precondition::Absent)], &empty).unwrap();
         let mut other = log.share();
-        assert!(other.append(&[put(Expect::Absent)], &nothing).unwrap()[0].is_err());
-        assert!(log.append(&[put(Expect::Revision(Revision(1)))], &nothing).unwrap()[0].is_ok());
+        assert!(other.append(&[put(Precondition::Absent)], &empty).unwrap()[0].is_err());
+        assert!(log.append(&[put(Precondition::Revision(Revision(1)))], &empty).unwrap()[0].is_ok());
     }
 
     #[test]
@@ -210,10 +218,10 @@ mod tests {
         let mut log = MemoryLog::default();
         let mut snapshots = vec![Snapshot::default()];
         for _ in 0..3 {
-            let heads = snapshots.last().unwrap();
-            log.append(&[put(Expect::Any)], heads).unwrap();
-            let mut next = heads.clone();
-            log.tail(heads.revision(), &mut |commit| next.apply(&commit, |_, _, _| ())).unwrap();
+            let current = snapshots.last().unwrap();
+            log.append(&[put(Precondition::Any)], current).unwrap();
+            let mut next = current.clone();
+            log.tail(current.revision(), &mut |commit| next.apply(&commit, |_, _, _| ())).unwrap();
             snapshots.push(next);
         }
         let late = log.compact(&snapshots[1], Time(1)).unwrap();

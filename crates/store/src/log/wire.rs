@@ -11,7 +11,7 @@ use crate::record::{Envelope, Record};
 
 const DELETE: u8 = 0;
 const PUT: u8 = 1;
-const HAS_HOLE: u8 = 2;
+const HAS_REVISION_OFFSET: u8 = 2;
 const HAS_EXPIRY: u8 = 4;
 
 /// Appends a commit: its revision, its time, and its writes.
@@ -40,9 +40,9 @@ pub fn encode_record(out: &mut Vec<u8>, resource: &Resource, record: &Record) {
     put_signed(out, record.time().0);
     put_varint(out, 1);
     let value = record.value();
-    let (head, hole, tail) = record.around_hole(&value);
-    let body = Body { bytes: Bytes::new(), hole, expires: record.expires() };
-    put_head(out, Some(&body), resource, record.path(), record.tags().bytes());
+    let (head, revision_offset, tail) = record.split_at_revision(&value);
+    let body = Body { bytes: Bytes::new(), revision_offset, expires: record.expires() };
+    put_head(out, Some(&body), resource, record.path(), record.attributes().bytes());
     put_varint(out, (head.len() + tail.len()) as u64);
     out.extend_from_slice(head);
     out.extend_from_slice(tail);
@@ -51,16 +51,16 @@ pub fn encode_record(out: &mut Vec<u8>, resource: &Resource, record: &Record) {
 /// Appends a write without the bytes of its value.
 fn put_head(out: &mut Vec<u8>, body: Option<&Body>, resource: &Resource, path: &str, envelope: &[u8]) {
     let tag = body.map_or(DELETE, |body| {
-        let hole = if body.hole.is_some() { HAS_HOLE } else { 0 };
+        let revision_offset = if body.revision_offset.is_some() { HAS_REVISION_OFFSET } else { 0 };
         let expiry = if body.expires.is_some() { HAS_EXPIRY } else { 0 };
-        PUT | hole | expiry
+        PUT | revision_offset | expiry
     });
     out.push(tag);
     put_bytes(out, resource.as_str().as_bytes());
     put_bytes(out, path.as_bytes());
     put_bytes(out, envelope);
-    if let Some(hole) = body.and_then(|body| body.hole) {
-        put_varint(out, u64::from(hole));
+    if let Some(revision_offset) = body.and_then(|body| body.revision_offset) {
+        put_varint(out, u64::from(revision_offset));
     }
     if let Some(expires) = body.and_then(|body| body.expires) {
         put_signed(out, expires.0);
@@ -84,7 +84,7 @@ pub fn decode_commit(input: &mut Bytes, names: &mut Interner) -> Result<Commit, 
 
 fn decode_write(whole: &Bytes, reader: &mut Reader<'_>, names: &mut Interner) -> Result<Write, DecodeError> {
     let tag = reader.byte()?;
-    if tag > (PUT | HAS_HOLE | HAS_EXPIRY) || (tag & PUT == 0 && tag != DELETE) {
+    if tag > (PUT | HAS_REVISION_OFFSET | HAS_EXPIRY) || (tag & PUT == 0 && tag != DELETE) {
         return Err(DecodeError::Tag(tag));
     }
     let resource = names.resource(reader.str()?)?;
@@ -93,15 +93,15 @@ fn decode_write(whole: &Bytes, reader: &mut Reader<'_>, names: &mut Interner) ->
     if tag == DELETE {
         return Ok(Write { key, body: None, envelope });
     }
-    let hole = if tag & HAS_HOLE == 0 { None } else { Some(reader.varint()?) };
+    let revision_offset = if tag & HAS_REVISION_OFFSET == 0 { None } else { Some(reader.varint()?) };
     let expires = if tag & HAS_EXPIRY == 0 { None } else { Some(Time(reader.signed()?)) };
     let bytes = reader.bytes()?;
-    let hole = match hole {
-        Some(hole) if hole > bytes.len() as u64 => return Err(DecodeError::Range),
-        Some(hole) => Some(u32::try_from(hole).map_err(|_| DecodeError::Range)?),
+    let revision_offset = match revision_offset {
+        Some(revision_offset) if revision_offset > bytes.len() as u64 => return Err(DecodeError::Range),
+        Some(revision_offset) => Some(u32::try_from(revision_offset).map_err(|_| DecodeError::Range)?),
         None => None,
     };
-    Ok(Write { key, body: Some(Body { bytes: whole.slice_ref(bytes), hole, expires }), envelope })
+    Ok(Write { key, body: Some(Body { bytes: whole.slice_ref(bytes), revision_offset, expires }), envelope })
 }
 
 /// Interner of resource names, which all keys of a resource share.

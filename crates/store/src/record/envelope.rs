@@ -9,38 +9,38 @@ use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::commit::Cause;
 
 /// Estimated bytes for the length of a text, and for the few numbers of an envelope. Usually exact.
-const LENGTH_ROOM: usize = 2;
-const NUMBERS_ROOM: usize = 16;
+const LENGTH_BYTES: usize = 2;
+const NUMBERS_BYTES: usize = 16;
 /// Initial capacity, enough for the pairs of most objects.
-const FIRST_PAIRS_ROOM: usize = 256;
+const PAIRS_CAPACITY: usize = 256;
 
 /// Labels or fields, encoded pair by pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct EncodedPairs {
     count: u64,
     bytes: Vec<u8>,
 }
 
-impl Listed {
-    fn put(&self, out: &mut Vec<u8>) {
+impl EncodedPairs {
+    fn append_to(&self, out: &mut Vec<u8>) {
         put_varint(out, self.count);
         out.extend_from_slice(&self.bytes);
     }
 }
 
-impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Listed {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Listed {
-        let mut listed = Listed::default();
+impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for EncodedPairs {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> EncodedPairs {
+        let mut encoded = EncodedPairs::default();
         for (key, value) in pairs {
             let (key, value) = (key.as_ref().as_bytes(), value.as_ref().as_bytes());
-            if listed.count == 0 {
-                listed.bytes.reserve(FIRST_PAIRS_ROOM);
+            if encoded.count == 0 {
+                encoded.bytes.reserve(PAIRS_CAPACITY);
             }
-            put_bytes(&mut listed.bytes, key);
-            put_bytes(&mut listed.bytes, value);
-            listed.count += 1;
+            put_bytes(&mut encoded.bytes, key);
+            put_bytes(&mut encoded.bytes, value);
+            encoded.count += 1;
         }
-        listed
+        encoded
     }
 }
 
@@ -51,12 +51,12 @@ pub struct Envelope(pub(super) Bytes);
 impl Envelope {
     /// Encodes an envelope.
     #[must_use]
-    pub fn encode(cause: &Cause, labels: &Listed, fields: &Listed) -> Envelope {
+    pub fn encode(cause: &Cause, labels: &EncodedPairs, fields: &EncodedPairs) -> Envelope {
         let texts = [&cause.user, &cause.manager, &cause.reconciler].into_iter().chain(&cause.paths);
-        let room = texts.map(|text| text.len() + LENGTH_ROOM).sum::<usize>() + NUMBERS_ROOM;
-        let mut out = Vec::with_capacity(labels.bytes.len() + fields.bytes.len() + room);
-        labels.put(&mut out);
-        fields.put(&mut out);
+        let cause_bytes = texts.map(|text| text.len() + LENGTH_BYTES).sum::<usize>() + NUMBERS_BYTES;
+        let mut out = Vec::with_capacity(labels.bytes.len() + fields.bytes.len() + cause_bytes);
+        labels.append_to(&mut out);
+        fields.append_to(&mut out);
         put_bytes(&mut out, cause.user.as_bytes());
         put_bytes(&mut out, cause.manager.as_bytes());
         put_bytes(&mut out, cause.reconciler.as_bytes());
@@ -70,8 +70,8 @@ impl Envelope {
 
     /// Validates encoded bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Envelope, DecodeError> {
-        let labels = Pairs::check(Reader::new(bytes))?;
-        read_cause(Pairs::check(labels)?)?;
+        let labels = Pairs::validate(Reader::new(bytes))?;
+        decode_cause(Pairs::validate(labels)?)?;
         Ok(Envelope(Bytes::copy_from_slice(bytes)))
     }
 
@@ -90,9 +90,9 @@ impl fmt::Debug for Envelope {
 
 /// Labels, fields and cause of a record, shared with it or unpacked.
 #[derive(Clone, Debug)]
-pub struct Tags(pub(super) Bytes);
+pub struct Attributes(pub(super) Bytes);
 
-impl Tags {
+impl Attributes {
     /// Returns the value of a label.
     #[must_use]
     pub fn label(&self, name: &str) -> Option<&str> {
@@ -108,19 +108,19 @@ impl Tags {
     /// Returns all labels.
     #[must_use]
     pub fn labels(&self) -> Pairs<'_> {
-        Pairs::first(Reader::new(&self.0))
+        Pairs::decode(Reader::new(&self.0))
     }
 
     /// Returns all selectable fields.
     #[must_use]
     pub fn fields(&self) -> Pairs<'_> {
-        Pairs::first(self.labels().skip_all())
+        Pairs::decode(self.labels().skip_all())
     }
 
     /// Returns the cause of the put or delete.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        read_cause(self.fields().skip_all()).unwrap_or_default()
+        decode_cause(self.fields().skip_all()).unwrap_or_default()
     }
 
     /// Returns the reconciler that put or deleted the object, with its key; `None` for other clients. See
@@ -141,19 +141,19 @@ impl Tags {
 /// Iterator over the pairs of an envelope, decoded in place.
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
-    left: u64,
+    remaining: u64,
     reader: Reader<'a>,
 }
 
 impl<'a> Pairs<'a> {
-    fn first(mut reader: Reader<'a>) -> Pairs<'a> {
-        let left = reader.varint().unwrap_or(0);
-        Pairs { left, reader }
+    fn decode(mut reader: Reader<'a>) -> Pairs<'a> {
+        let remaining = reader.varint().unwrap_or(0);
+        Pairs { remaining, reader }
     }
 
     /// Skips all pairs and returns the reader behind them.
     fn skip_all(mut self) -> Reader<'a> {
-        for _ in 0..self.left * 2 {
+        for _ in 0..self.remaining * 2 {
             if self.reader.bytes().is_err() {
                 break;
             }
@@ -161,7 +161,7 @@ impl<'a> Pairs<'a> {
         self.reader
     }
 
-    fn check(mut reader: Reader<'a>) -> Result<Reader<'a>, DecodeError> {
+    fn validate(mut reader: Reader<'a>) -> Result<Reader<'a>, DecodeError> {
         for _ in 0..reader.varint()? {
             reader.str()?;
             reader.str()?;
@@ -174,12 +174,12 @@ impl<'a> Iterator for Pairs<'a> {
     type Item = (&'a str, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
+        self.remaining = self.remaining.checked_sub(1)?;
         Some((self.reader.str().ok()?, self.reader.str().ok()?))
     }
 }
 
-fn read_cause(mut reader: Reader<'_>) -> Result<Cause, DecodeError> {
+fn decode_cause(mut reader: Reader<'_>) -> Result<Cause, DecodeError> {
     let mut cause = Cause {
         user: reader.str()?.to_owned(),
         manager: reader.str()?.to_owned(),

@@ -160,7 +160,7 @@ fn endpoint(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<Value> {
     let prefix = format!("{namespace}/");
     let mut slices = table
         .range(&prefix, None)
-        .filter(|record| record.tags().label("kubernetes.io/service-name") == Some(name));
+        .filter(|record| record.attributes().label("kubernetes.io/service-name") == Some(name));
     slices.find_map(|record| {
         let slice = codec::object(record);
         let endpoints = slice.get("endpoints").and_then(Value::as_list).unwrap_or_default();

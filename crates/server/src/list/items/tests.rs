@@ -3,7 +3,7 @@
 use setpoint_api::printing::table::TableOptions;
 use setpoint_api::resource_types;
 use setpoint_api::{Revision, Time};
-use setpoint_store::{Cause, Draft, Expect, Proposal, Retention, Store};
+use setpoint_store::{Cause, Draft, Precondition, Proposal, Retention, Store};
 
 use super::*;
 use crate::media::{Form, View};
@@ -19,9 +19,11 @@ fn records() -> Vec<Record> {
             resource_type.type_prefix, ""
         );
         let hole = text.find("\"},\"data\"").unwrap();
-        let draft = Draft::with_hole(text.into_bytes(), u32::try_from(hole).unwrap());
+        let draft = Draft::with_revision_at(text.into_bytes(), u32::try_from(hole).unwrap());
         let proposal = Proposal::new(Cause::default(), Time::EPOCH);
-        store.commit(proposal.put(resource_type.key("a", &name).unwrap(), Expect::Absent, draft)).unwrap();
+        store
+            .commit(proposal.put(resource_type.key("a", &name).unwrap(), Precondition::Absent, draft))
+            .unwrap();
     }
     store.snapshot().table(&resource_type.resource).unwrap().iter().cloned().collect()
 }

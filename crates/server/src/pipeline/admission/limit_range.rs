@@ -6,7 +6,7 @@ use setpoint_api::quantity::Quantity;
 use setpoint_api::status::Status;
 use setpoint_api::{Resource, Value, metadata};
 use setpoint_store::commit::COMMIT_BYTES_MAX;
-use setpoint_store::{CommitError, Refusal, Snapshot, Table};
+use setpoint_store::{CommitError, RejectReason, Snapshot, Table};
 
 use crate::api::commit_status;
 use crate::codec;
@@ -75,7 +75,7 @@ fn fill<'a>(
     let added = |(name, amount): &(&str, &Value)| 2 * name.len() + amount.as_str().map_or(0, str::len);
     *bytes += missing.iter().map(added).sum::<usize>();
     if *bytes > COMMIT_BYTES_MAX {
-        return Err(commit_status(&CommitError::Refused(Refusal::TooLarge { bytes: *bytes })));
+        return Err(commit_status(&CommitError::Rejected(RejectReason::TooLarge { bytes: *bytes })));
     }
     let entries = std::mem::take(stated).into_iter();
     let added = missing.iter().map(|(name, amount)| ((*name).into(), (*amount).clone()));

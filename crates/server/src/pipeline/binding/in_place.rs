@@ -51,9 +51,10 @@ pub(super) fn bound(pods: &ResourceType, record: &Record, binding: &Value, now: 
         out.extend_from_slice(behind.as_bytes());
     });
     out.extend_from_slice(&text.as_bytes()[status.at..]);
-    let tags = record.tags();
-    let fields = tags.fields().map(|(name, value)| (name, if name == NODE_FIELD { node } else { value }));
-    Some(Draft::with_hole(out, body.hole?).labels(tags.labels()).fields(fields))
+    let attributes = record.attributes();
+    let fields =
+        attributes.fields().map(|(name, value)| (name, if name == NODE_FIELD { node } else { value }));
+    Some(Draft::with_revision_at(out, body.revision_offset?).labels(attributes.labels()).fields(fields))
 }
 
 /// Bytes for the condition and the inserted field names.

@@ -17,7 +17,7 @@ fn pods() -> &'static resource_types::ResourceType {
 fn stored_as(draft: Draft) -> Record {
     let (store, now) = (Store::in_memory(Retention::default()), Time::from_seconds(1_800_000_000));
     let key: Key = pods().key("a", "x").unwrap();
-    store.commit(Proposal::new(Cause::default(), now).put(key.clone(), Expect::Absent, draft)).unwrap();
+    store.commit(Proposal::new(Cause::default(), now).put(key.clone(), Precondition::Absent, draft)).unwrap();
     store.snapshot().get(&key).unwrap().clone()
 }
 
@@ -86,8 +86,8 @@ proptest! {
         let theirs = by_the_rules(&record, &binding).unwrap();
         let text = |record: &Record| String::from_utf8(record.value().to_vec()).unwrap();
         prop_assert_eq!(text(&ours), text(&theirs));
-        prop_assert!(ours.tags().labels().eq(theirs.tags().labels()));
-        prop_assert!(ours.tags().fields().eq(theirs.tags().fields()));
+        prop_assert!(ours.attributes().labels().eq(theirs.attributes().labels()));
+        prop_assert!(ours.attributes().fields().eq(theirs.attributes().fields()));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 use setpoint_api::quantity::{Format, Quantity};
 use setpoint_api::{Time, value};
-use setpoint_store::{Cause, CommitError, Refusal, Retention, Snapshot, Store};
+use setpoint_store::{Cause, CommitError, RejectReason, Retention, Snapshot, Store};
 
 use super::*;
 use crate::exchange::Identity;
@@ -54,7 +54,7 @@ fn put(store: &Store, plural: &str, object: Value) {
     let resource_type = resource_types::find("", "v1", plural).unwrap();
     let key = resource_type.key(metadata::namespace(&object), metadata::name(&object)).unwrap();
     let draft = codec::draft(resource_type, object, Time::EPOCH).unwrap();
-    store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Expect::Any, draft)).unwrap();
+    store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft)).unwrap();
 }
 
 fn pod(name: &str, resources: Value) -> Value {
@@ -340,7 +340,7 @@ fn insist(store: &Store, resource_type: &ResourceType, pod: &Value) -> Result<()
         drop(snapshot);
         match store.commit(*proposal) {
             Ok(_) => return Ok(()),
-            Err(CommitError::Refused(Refusal::Conflict(_))) => {}
+            Err(CommitError::Rejected(RejectReason::Conflict(_))) => {}
             Err(error) => panic!("{error}"),
         }
     }

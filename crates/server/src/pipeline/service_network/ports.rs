@@ -153,7 +153,7 @@ fn in_use(snapshot: &Snapshot) -> impl Iterator<Item = i64> {
     let table = Resource::new("services").ok().and_then(|resource| snapshot.table(&resource));
     let records = table.into_iter().flat_map(setpoint_store::Table::iter);
     let with_ports = records
-        .filter(|record| matches!(record.tags().field("spec.type"), Some("NodePort" | "LoadBalancer")));
+        .filter(|record| matches!(record.attributes().field("spec.type"), Some("NodePort" | "LoadBalancer")));
     with_ports.flat_map(|record| of_service(&codec::object(record)))
 }
 

@@ -24,7 +24,7 @@ use setpoint_store::{Record, Snapshot, Store};
 use setpoint_views::node::SIMULATED;
 
 use crate::clock::SystemClock;
-use crate::commands::logging::Rings;
+use crate::commands::logging::ComponentLogs;
 
 /// Window of usage samples, as reported to clients.
 const WINDOW: Duration = Duration::from_secs(15);
@@ -32,20 +32,20 @@ const WINDOW: Duration = Duration::from_secs(15);
 const PORT: u16 = 10250;
 
 /// Rules, and the revision of the ConfigMap they were read from.
-type AsPublished = (Revision, Arc<[Rule]>);
+type PublishedRules = (Revision, Arc<[Rule]>);
 
 /// Source of logs and usage for simulated nodes.
 pub struct Kubelets {
     fleet: Fleet,
-    own: Arc<[Rule]>,
+    own_rules: Arc<[Rule]>,
     store: Store,
-    rings: Rings,
+    component_logs: ComponentLogs,
     /// Rules of other fleets, as last published.
-    others: Mutex<BTreeMap<String, AsPublished>>,
+    other_rules: Mutex<BTreeMap<String, PublishedRules>>,
 }
 
 /// Reason for which a node is not available.
-enum Silence {
+enum Unavailable {
     /// The node does not exist.
     Missing,
     /// The node cannot be reached; the reason is an error message of a network client.
@@ -56,61 +56,67 @@ enum Silence {
 
 impl Kubelets {
     /// Returns the source for the nodes of this process's fleet and of others, whose pods are in `store`.
-    /// The logs of control plane components are in `rings`.
-    pub fn new(fleet: Fleet, store: Store, rings: Rings) -> Kubelets {
-        Kubelets { own: fleet.rules.clone().into(), fleet, store, rings, others: Mutex::default() }
+    /// The logs of control plane components are in `component_logs`.
+    pub fn new(fleet: Fleet, store: Store, component_logs: ComponentLogs) -> Kubelets {
+        Kubelets {
+            own_rules: fleet.rules.clone().into(),
+            fleet,
+            store,
+            component_logs,
+            other_rules: Mutex::default(),
+        }
     }
 
     /// Returns the rules for the containers on a node.
-    fn rules(&self, snapshot: &Snapshot, node: &str, now: Time) -> Result<Arc<[Rule]>, Silence> {
-        let object = find(snapshot, "nodes", node).ok_or(Silence::Missing)?;
+    fn rules(&self, snapshot: &Snapshot, node: &str, now: Time) -> Result<Arc<[Rule]>, Unavailable> {
+        let object = find(snapshot, "nodes", node).ok_or(Unavailable::Missing)?;
         match Power::of(&object) {
             Power::On => {}
-            Power::Off => return Err(Silence::Unreachable("connect: no route to host")),
-            Power::Partitioned => return Err(Silence::Unreachable("i/o timeout")),
+            Power::Off => return Err(Unavailable::Unreachable("connect: no route to host")),
+            Power::Partitioned => return Err(Unavailable::Unreachable("i/o timeout")),
         }
         if self.fleet.owns(&object) && self.fleet.number(node).is_some() {
-            return Ok(Arc::clone(&self.own));
+            return Ok(Arc::clone(&self.own_rules));
         }
-        let fleet = object.meta().annotations.get(FLEET).ok_or(Silence::Unpublished)?;
+        let fleet = object.meta().annotations.get(FLEET).ok_or(Unavailable::Unpublished)?;
         let lease = find(snapshot, nodes::LEASE, &format!("{}/{node}", nodes::LEASES));
         if self.fleet.owns(&object) || !lease.is_some_and(|lease| nodes::is_held(&lease, now)) {
-            return Err(Silence::Unreachable(
-                "connect: connection refused (no fleet runs this simulated node now)",
+            return Err(Unavailable::Unreachable(
+                "connect: connection refused (no fleet runs this simulated node)",
             ));
         }
-        let place = format!("{}/{fleet}", published::NAMESPACE);
-        let map = find(snapshot, "configmaps", &place).ok_or(Silence::Unpublished)?;
-        let mut others = self.others.lock();
-        if let Some((_, known)) = others.get(fleet).filter(|(revision, _)| *revision == map.revision()) {
+        let path = format!("{}/{fleet}", published::NAMESPACE);
+        let map = find(snapshot, "configmaps", &path).ok_or(Unavailable::Unpublished)?;
+        let mut other_rules = self.other_rules.lock();
+        if let Some((_, known)) = other_rules.get(fleet).filter(|(revision, _)| *revision == map.revision()) {
             return Ok(Arc::clone(known));
         }
-        let rules: Arc<[Rule]> = published::rules(&map).ok_or(Silence::Unpublished)?.into();
-        others.insert(fleet.to_owned(), (map.revision(), Arc::clone(&rules)));
+        let rules: Arc<[Rule]> = published::rules(&map).ok_or(Unavailable::Unpublished)?.into();
+        other_rules.insert(fleet.to_owned(), (map.revision(), Arc::clone(&rules)));
         Ok(rules)
     }
 
     /// `true` if there are simulated nodes, or will be soon: clients cache discovery for long.
-    fn simulates(&self, snapshot: &Snapshot) -> bool {
+    fn has_simulated_nodes(&self, snapshot: &Snapshot) -> bool {
         let table = Resource::new("nodes").ok().and_then(|nodes| snapshot.table(&nodes));
-        let is_simulated = |node: &Record| node.tags().label(SIMULATED).is_some();
+        let is_simulated = |node: &Record| node.attributes().label(SIMULATED).is_some();
         self.fleet.count > 0 || table.is_some_and(|table| table.range("", None).any(is_simulated))
     }
 
     /// Error for the log of a node that is not available, with upstream's message if there is one.
-    fn refused(
+    fn log_error(
         &self,
         snapshot: &Snapshot,
         pod: &Object,
         container: &str,
         node: &str,
-        why: Silence,
+        reason: Unavailable,
     ) -> Status {
-        match why {
-            Silence::Missing => {
+        match reason {
+            Unavailable::Missing => {
                 Status::failure(setpoint_api::status::Reason::NotFound, format!("nodes {node:?} not found"))
             }
-            Silence::Unreachable(why) => {
+            Unavailable::Unreachable(error) => {
                 let object = find(snapshot, "nodes", node);
                 let address =
                     object.and_then(|object| nodes::address(&object)).unwrap_or_else(|| node.to_owned());
@@ -119,11 +125,11 @@ impl Kubelets {
                 Status::unclassified(
                     500,
                     format!(
-                        "Get \"https://{host}/containerLogs/{namespace}/{name}/{container}\": dial tcp {host}: {why}"
+                        "Get \"https://{host}/containerLogs/{namespace}/{name}/{container}\": dial tcp {host}: {error}"
                     ),
                 )
             }
-            Silence::Unpublished => Status::unclassified(
+            Unavailable::Unpublished => Status::unclassified(
                 501,
                 format!(
                     "pods/log: node {node} is simulated in another process, which does not publish its rules"
@@ -148,13 +154,13 @@ impl LogSource for Kubelets {
                     "previous terminated container {container:?} in pod {:?} not found",
                     pod.key().name()
                 ))),
-                false => Ok(self.rings.container_log(component)),
+                false => Ok(self.component_logs.container_log(component)),
             };
         }
         let snapshot = self.store.snapshot();
         let node = logs::node(pod).unwrap_or_default();
         let rules = self.rules(&snapshot, &node, now);
-        let rules = rules.map_err(|why| self.refused(&snapshot, pod, container, &node, why))?;
+        let rules = rules.map_err(|reason| self.log_error(&snapshot, pod, container, &node, reason))?;
         let said = logs::said((&rules, &self.fleet.memo), pod, container, previous, now);
         let logs::Said { lines, dropped, goes_on, next } = said.map_err(Status::bad_request)?;
         Ok(ContainerLog { lines, dropped, is_running: goes_on, next })
@@ -163,54 +169,54 @@ impl LogSource for Kubelets {
 
 impl UsageSource for Kubelets {
     fn is_served(&self) -> bool {
-        self.simulates(&self.store.snapshot())
+        self.has_simulated_nodes(&self.store.snapshot())
     }
 
-    fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+    fn pods(&self, selector: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
         let snapshot = self.store.snapshot();
-        if !self.simulates(&snapshot) {
+        if !self.has_simulated_nodes(&snapshot) {
             return Err(NOT_SERVED_ERROR.to_owned());
         }
         let now = SystemClock.now();
-        let mut asked = Asked { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
-        let place = place(which.namespace);
-        let used = records(&snapshot, "pods", &place, which).into_iter().filter_map(|record| {
-            let parts = asked.used(record)?;
-            Some(UsageSample { parts, ..nothing(record, now) })
+        let mut cache = RulesCache { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
+        let prefix = path_prefix(selector.namespace);
+        let samples = records(&snapshot, "pods", &prefix, selector).into_iter().filter_map(|record| {
+            let parts = cache.usage(record)?;
+            Some(UsageSample { parts, ..empty_sample(record, now) })
         });
-        Ok(used.collect())
+        Ok(samples.collect())
     }
 
-    fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+    fn nodes(&self, selector: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
         let snapshot = self.store.snapshot();
         let now = SystemClock.now();
-        let mut asked = Asked { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
-        let nodes = records(&snapshot, "nodes", "", which)
+        let mut cache = RulesCache { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
+        let nodes = records(&snapshot, "nodes", "", selector)
             .into_iter()
-            .filter(|node| asked.rules(node.name()).is_some());
-        let mut used: BTreeMap<&str, UsageSample> =
-            nodes.map(|node| (node.name(), nothing(node, now))).collect();
+            .filter(|node| cache.rules(node.name()).is_some());
+        let mut samples: BTreeMap<&str, UsageSample> =
+            nodes.map(|node| (node.name(), empty_sample(node, now))).collect();
         let everything = Selector::EVERYTHING;
         for pod in
             records(&snapshot, "pods", "", UsageSelector { namespace: "", name: "", labels: &everything })
         {
-            let tags = pod.tags();
-            let Some(node) = tags.field("spec.nodeName").and_then(|node| used.get_mut(node)) else {
+            let attributes = pod.attributes();
+            let Some(node) = attributes.field("spec.nodeName").and_then(|node| samples.get_mut(node)) else {
                 continue;
             };
-            let parts = asked.used(pod).into_iter().flat_map(BTreeMap::into_values);
+            let parts = cache.usage(pod).into_iter().flat_map(BTreeMap::into_values);
             let sum = node.parts.entry(String::new()).or_default();
             for (resource, amount) in parts.flatten() {
                 let sum = sum.entry(resource).or_default();
                 *sum = sum.saturating_add(amount);
             }
         }
-        Ok(used.into_values().map(whole).collect())
+        Ok(samples.into_values().map(fill_zero_usage).collect())
     }
 }
 
 /// Fills in zero usage, for a node without containers.
-fn whole(mut node: UsageSample) -> UsageSample {
+fn fill_zero_usage(mut node: UsageSample) -> UsageSample {
     let sum = node.parts.entry(String::new()).or_default();
     for resource in ["cpu", "memory"] {
         sum.entry(resource.to_owned()).or_default();
@@ -219,11 +225,15 @@ fn whole(mut node: UsageSample) -> UsageSample {
 }
 
 /// Returns a sample without usage.
-fn nothing(record: &Record, now: Time) -> UsageSample {
+fn empty_sample(record: &Record, now: Time) -> UsageSample {
     UsageSample {
         namespace: record.namespace().unwrap_or_default().to_owned(),
         name: record.name().to_owned(),
-        labels: record.tags().labels().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        labels: record
+            .attributes()
+            .labels()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
         parts: BTreeMap::new(),
         at: now,
         window: WINDOW,
@@ -234,24 +244,24 @@ fn nothing(record: &Record, now: Time) -> UsageSample {
 fn records<'a>(
     snapshot: &'a Snapshot,
     resource: &str,
-    place: &'a str,
-    which: UsageSelector<'_>,
+    prefix: &'a str,
+    selector: UsageSelector<'_>,
 ) -> Vec<&'a Record> {
     let Some(table) = Resource::new(resource).ok().and_then(|resource| snapshot.table(&resource)) else {
         return Vec::new();
     };
-    let is_meant = |record: &&Record| {
-        let tags = record.tags();
-        which.labels.matches(|name| tags.label(name))
+    let is_selected = |record: &&Record| {
+        let attributes = record.attributes();
+        selector.labels.matches(|name| attributes.label(name))
     };
-    match which.name {
-        "" => table.range(place, None).filter(is_meant).collect(),
-        name => table.get(&format!("{place}{name}")).into_iter().filter(is_meant).collect(),
+    match selector.name {
+        "" => table.range(prefix, None).filter(is_selected).collect(),
+        name => table.get(&format!("{prefix}{name}")).into_iter().filter(is_selected).collect(),
     }
 }
 
 /// Path prefix of a namespace; empty for all.
-fn place(namespace: &str) -> String {
+fn path_prefix(namespace: &str) -> String {
     if namespace.is_empty() { String::new() } else { format!("{namespace}/") }
 }
 
@@ -266,14 +276,14 @@ fn find(snapshot: &Snapshot, resource: &str, path: &str) -> Option<Object> {
 }
 
 /// Cache of the rules of nodes; `None` for nodes that are not available.
-struct Asked<'a> {
+struct RulesCache<'a> {
     kubelets: &'a Kubelets,
     snapshot: &'a Snapshot,
     now: Time,
     known: BTreeMap<String, Option<Arc<[Rule]>>>,
 }
 
-impl Asked<'_> {
+impl RulesCache<'_> {
     fn rules(&mut self, node: &str) -> Option<Arc<[Rule]>> {
         if let Some(known) = self.known.get(node) {
             return known.clone();
@@ -285,8 +295,8 @@ impl Asked<'_> {
 
     /// Returns the usage of a pod's containers; `None` if its node is not available, no container runs, or
     /// the pod represents a component of this process.
-    fn used(&mut self, pod: &Record) -> Option<ContainerUsage> {
-        let rules = self.rules(pod.tags().field("spec.nodeName")?)?;
+    fn usage(&mut self, pod: &Record) -> Option<ContainerUsage> {
+        let rules = self.rules(pod.attributes().field("spec.nodeName")?)?;
         let pod = object("pods", pod).filter(|pod| self.kubelets.fleet.component(pod).is_none())?;
         logs::used((&rules, &self.kubelets.fleet.memo), &pod, self.now)
     }

@@ -6,7 +6,7 @@
 //! ```text
 //! try WRITER NUMBER put|delete|stale KEY     will put NUMBER at KEY, delete it, or be rejected
 //! ack WRITER NUMBER REVISION                 it is durable
-//! refused WRITER NUMBER                      it was rejected
+//! rejected WRITER NUMBER                     it was rejected
 //! ```
 //!
 //! A test can kill the process at any moment, reopen the directory, and compare it with the ledger: acknowledged
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use setpoint_api::{Clock, Key, Resource, Revision};
 use setpoint_store::log::disk::DiskOptions;
-use setpoint_store::{Cause, CommitError, Draft, Expect, Housekeeper, Proposal, Store};
+use setpoint_store::{Cause, CommitError, Draft, MaintenanceThread, Precondition, Proposal, Store};
 
 use super::{SystemClock, entropy, open_with};
 
@@ -27,7 +27,7 @@ const KEYS: u64 = 7;
 
 /// Arguments of `setpoint store exercise`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct ExerciseArgs {
     /// Data directory
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
@@ -43,28 +43,28 @@ pub struct Arguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(args: &ExerciseArgs) -> anyhow::Result<()> {
     let mut options = DiskOptions { entropy: entropy(), ..DiskOptions::default() };
-    if arguments.small {
+    if args.small {
         options.segment_bytes_min = 4 << 10;
         options.segment_bytes_max = 32 << 10;
         options.compact_bytes_min = 64 << 10;
         options.retention.cold_bytes = 1 << 20;
     }
-    let store = open_with(&arguments.data_dir, options)?;
-    let report = |error: &setpoint_store::ChoreError| eprintln!("setpoint: {error}");
-    let housekeeper = Housekeeper::start(store.clone(), Arc::new(SystemClock), report)?;
+    let store = open_with(&args.data_dir, options)?;
+    let report = |error: &setpoint_store::MaintenanceError| eprintln!("setpoint: {error}");
+    let maintenance = MaintenanceThread::start(store.clone(), Arc::new(SystemClock), report)?;
     let resource = Resource::new("exercise")?;
     let outcome = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..arguments.writers)
+        let writers: Vec<_> = (0..args.writers)
             .map(|id| {
                 let writer = Writer { id, store: &store, resource: &resource };
-                scope.spawn(move || writer.work(arguments.operations.unwrap_or(u64::MAX)))
+                scope.spawn(move || writer.run(args.operations.unwrap_or(u64::MAX)))
             })
             .collect();
         writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
     });
-    drop(housekeeper);
+    drop(maintenance);
     outcome
 }
 
@@ -75,10 +75,10 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn work(&self, operations: u64) -> anyhow::Result<()> {
+    fn run(&self, operations: u64) -> anyhow::Result<()> {
         let start = self.last_number()? + 1;
         for number in start..start.saturating_add(operations) {
-            self.operate(number)?;
+            self.run_operation(number)?;
         }
         Ok(())
     }
@@ -95,37 +95,37 @@ impl Writer<'_> {
 
     /// Every fifth number deletes, every seventh must be rejected, the others put. From time to time the
     /// counter is updated, in its own commit.
-    fn operate(&self, number: u64) -> anyhow::Result<()> {
+    fn run_operation(&self, number: u64) -> anyhow::Result<()> {
         let name =
             if number.is_multiple_of(11) { "counter".to_owned() } else { format!("key-{}", number % KEYS) };
         let key = self.key(&name)?;
         let present = self.store.snapshot().get(&key).map(setpoint_store::Record::revision);
-        let expect = present.map_or(Expect::Absent, Expect::Revision);
+        let precondition = present.map_or(Precondition::Absent, Precondition::Revision);
         let proposal = Proposal::new(Cause::default(), SystemClock.now());
         let text = number.to_string();
-        let (what, proposal) = if name != "counter" && number.is_multiple_of(5) && present.is_some() {
-            ("delete", proposal.delete(key, expect))
+        let (operation, proposal) = if name != "counter" && number.is_multiple_of(5) && present.is_some() {
+            ("delete", proposal.delete(key, precondition))
         } else if name != "counter" && number.is_multiple_of(7) {
             (
                 "stale",
                 proposal.put(
                     key,
-                    Expect::Revision(Revision(u64::MAX)),
-                    Draft::new(format!("refused {text}")),
+                    Precondition::Revision(Revision(u64::MAX)),
+                    Draft::new(format!("rejected {text}")),
                 ),
             )
         } else {
-            ("put", proposal.put(key, expect, Draft::new(text)))
+            ("put", proposal.put(key, precondition, Draft::new(text)))
         };
-        self.say(&format!("try {} {number} {what} {name}\n", self.id))?;
+        self.print(&format!("try {} {number} {operation} {name}\n", self.id))?;
         match self.store.commit(proposal) {
-            Ok(committed) => self.say(&format!("ack {} {number} {}\n", self.id, committed.revision)),
-            Err(CommitError::Refused(_)) => self.say(&format!("refused {} {number}\n", self.id)),
-            Err(failed) => Err(failed.into()),
+            Ok(committed) => self.print(&format!("ack {} {number} {}\n", self.id, committed.revision)),
+            Err(CommitError::Rejected(_)) => self.print(&format!("rejected {} {number}\n", self.id)),
+            Err(error) => Err(error.into()),
         }
     }
 
-    fn say(&self, line: &str) -> anyhow::Result<()> {
+    fn print(&self, line: &str) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         out.write_all(line.as_bytes())?;
         Ok(out.flush()?)

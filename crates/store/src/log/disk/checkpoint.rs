@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use setpoint_api::Revision;
 
-use super::files::{LogFile, UNFINISHED};
+use super::files::{LogFile, TEMPORARY_SUFFIX};
 use super::format::{
-    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, FileKind, Slot, corrupt, finish_frame, slot_at,
-    start_frame,
+    FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, FileKind, FrameRead, corrupt, finish_frame,
+    read_frame, start_frame,
 };
-use super::room::write_aside;
+use super::preallocation::write_atomically;
 use crate::disk::{Disk, DiskFile};
 use crate::log::LogError;
 use crate::log::wire::{Interner, decode_commit, encode_record};
@@ -26,9 +26,9 @@ const WINDOW_BYTES: usize = 4 << 20;
 /// Writes a checkpoint of `snapshot` durably. Returns its length in bytes. `next` is the first revision of
 /// the segment in use, whose name is durable; zero if there is none.
 pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot, next: Revision) -> Result<u64, LogError> {
-    let which = LogFile::checkpoint(snapshot.revision());
+    let log_file = LogFile::checkpoint(snapshot.revision());
     let mut at = FILE_HEADER_BYTES as u64;
-    write_aside(disk, &format!("{}{UNFINISHED}", which.name()), &which.name(), |file| {
+    write_atomically(disk, &format!("{}{TEMPORARY_SUFFIX}", log_file.name()), &log_file.name(), |file| {
         let header = FileHeader {
             kind: FileKind::Checkpoint,
             id,
@@ -72,37 +72,37 @@ pub fn write(disk: &Arc<dyn Disk>, id: u64, snapshot: &Snapshot, next: Revision)
 /// Records the segment that follows in the header of a checkpoint that was written before that segment
 /// existed. The record is in one sector and needs no sync: without it, only the loss of that segment is not
 /// detected.
-pub fn note_next(disk: &Arc<dyn Disk>, which: &LogFile, next: Revision) -> Result<(), LogError> {
-    let name = which.name();
+pub fn record_next_segment(disk: &Arc<dyn Disk>, log_file: &LogFile, next: Revision) -> Result<(), LogError> {
+    let name = log_file.name();
     let failed = |source| LogError::Io { action: "write", file: name.clone(), source };
     let file = disk.open(&name).map_err(failed)?;
     let mut header = [0; FILE_HEADER_BYTES];
     file.read_at(0, &mut header).map_err(failed)?;
-    let header = FileHeader { next, ..which.checked(FileHeader::decode(&name, &header)?)? };
+    let header = FileHeader { next, ..log_file.check_header(FileHeader::decode(&name, &header)?)? };
     file.write_at(0, &header.encode()).map_err(failed)
 }
 
 /// Reads a checkpoint with its header. Also returns its length in bytes.
-pub fn read(disk: &Arc<dyn Disk>, which: &LogFile) -> Result<(Snapshot, FileHeader, u64), LogError> {
-    let name = which.name();
+pub fn read(disk: &Arc<dyn Disk>, log_file: &LogFile) -> Result<(Snapshot, FileHeader, u64), LogError> {
+    let name = log_file.name();
     let failed = |source| LogError::Io { action: "read", file: name.clone(), source };
     let file = disk.open(&name).map_err(failed)?;
     let length = file.length().map_err(failed)?;
     let mut header = vec![0; FILE_HEADER_BYTES.min(length as usize)];
     file.read_at(0, &mut header).map_err(failed)?;
-    let header = which.checked(FileHeader::decode(&name, &header)?)?;
+    let header = log_file.check_header(FileHeader::decode(&name, &header)?)?;
     let mut snapshot = Snapshot::default();
-    snapshot.set_revision(which.first);
+    snapshot.set_revision(log_file.first);
     let mut names = Interner::default();
     let mut window = Window { file: &*file, length, start: 0, bytes: Bytes::new() };
     let mut position = FILE_HEADER_BYTES as u64;
     loop {
-        let (slot, base) = window.slot_at(position, header.id).map_err(failed)?;
-        let damaged = |what: &str| corrupt(&name, position, what);
-        let frame = match slot {
-            Slot::Frame(frame) => frame,
-            Slot::Empty => return Err(damaged("the file ends too early")),
-            Slot::Bad { what, .. } => return Err(damaged(what)),
+        let (read, base) = window.read_frame(position, header.id).map_err(failed)?;
+        let damaged = |detail: &str| corrupt(&name, position, detail);
+        let frame = match read {
+            FrameRead::Frame(frame) => frame,
+            FrameRead::Empty => return Err(damaged("the file ends too early")),
+            FrameRead::Invalid { detail, .. } => return Err(damaged(detail)),
         };
         if frame.count == 0 {
             return Ok((snapshot, header, length));
@@ -129,34 +129,34 @@ struct Window<'a> {
 
 impl Window<'_> {
     /// Returns the frame at `position`, and the file offset to which its own offsets are relative.
-    fn slot_at(&mut self, position: u64, id: u64) -> std::io::Result<(Slot, u64)> {
-        let slot = self.look(position, id);
-        if let Slot::Frame(_) = slot {
-            return Ok((slot, self.start));
+    fn read_frame(&mut self, position: u64, id: u64) -> std::io::Result<(FrameRead, u64)> {
+        let frame = self.read_loaded(position, id);
+        if let FrameRead::Frame(_) = frame {
+            return Ok((frame, self.start));
         }
-        let mut wanted = WINDOW_BYTES;
+        let mut bytes_to_load = WINDOW_BYTES;
         loop {
-            self.load(position, wanted)?;
-            let slot = self.look(position, id);
-            let at_the_end = self.start + self.bytes.len() as u64 >= self.length;
-            if matches!(slot, Slot::Frame(_)) || at_the_end || wanted > (64 << 20) {
-                return Ok((slot, self.start));
+            self.load(position, bytes_to_load)?;
+            let frame = self.read_loaded(position, id);
+            let is_at_end = self.start + self.bytes.len() as u64 >= self.length;
+            if matches!(frame, FrameRead::Frame(_)) || is_at_end || bytes_to_load > (64 << 20) {
+                return Ok((frame, self.start));
             }
-            wanted *= 4;
+            bytes_to_load *= 4;
         }
     }
 
-    fn look(&self, position: u64, id: u64) -> Slot {
+    fn read_loaded(&self, position: u64, id: u64) -> FrameRead {
         match position.checked_sub(self.start) {
             Some(at) if at + FRAME_HEADER_BYTES as u64 <= self.bytes.len() as u64 => {
-                slot_at(&self.bytes, at as usize, id)
+                read_frame(&self.bytes, at as usize, id)
             }
-            _ => Slot::Empty,
+            _ => FrameRead::Empty,
         }
     }
 
-    fn load(&mut self, position: u64, wanted: usize) -> std::io::Result<()> {
-        let length = (self.length.saturating_sub(position)).min(wanted as u64);
+    fn load(&mut self, position: u64, bytes_to_load: usize) -> std::io::Result<()> {
+        let length = (self.length.saturating_sub(position)).min(bytes_to_load as u64);
         let mut bytes = vec![0; length as usize];
         self.file.read_at(position, &mut bytes)?;
         (self.start, self.bytes) = (position, Bytes::from(bytes));

@@ -11,22 +11,22 @@ use setpoint_api::{Resource, Revision, Time};
 use std::collections::BTreeSet;
 
 use super::checkpoint;
-use super::files::{Files, LogFile, UNFINISHED};
+use super::files::{Files, LogFile, TEMPORARY_SUFFIX};
 use super::format::{FILE_HEADER_BYTES, FileHeader, FileKind, finish_frame, start_frame};
-use super::room::{make_room, write_aside};
-use super::segment::{Reading, scan};
+use super::preallocation::{preallocate, write_atomically};
+use super::segment::{ScanMode, scan};
 use super::{RESERVE, SPARE, State};
 use crate::commit::Commit;
 use crate::disk::Disk;
 use crate::log::wire::encode_commit;
-use crate::log::{Chore, LogError};
+use crate::log::{LogError, MaintenanceTask};
 use crate::mirror::Snapshot;
 use crate::retention::Retention;
 
 const FRAME_BYTES: usize = 256 << 10;
 
 /// Task that preallocates the missing spare and reserve segments.
-pub(super) struct Provision {
+pub(super) struct PreallocateTask {
     pub disk: Arc<dyn Disk>,
     pub state: Arc<Mutex<State>>,
     pub needs_reserve: bool,
@@ -35,23 +35,23 @@ pub(super) struct Provision {
     pub reserve_bytes: u64,
 }
 
-impl Chore for Provision {
+impl MaintenanceTask for PreallocateTask {
     fn run(self: Box<Self>) -> Result<(), LogError> {
-        let result = self.make();
-        self.state.lock().busy = false;
+        let result = self.preallocate_missing();
+        self.state.lock().is_maintenance_running = false;
         result
     }
 }
 
-impl Provision {
-    fn make(&self) -> Result<(), LogError> {
+impl PreallocateTask {
+    fn preallocate_missing(&self) -> Result<(), LogError> {
         if self.needs_reserve {
-            let reserve = make_room(&self.disk, RESERVE, self.reserve_bytes)?;
-            self.state.lock().room.reserve = Some(reserve);
+            let reserve = preallocate(&self.disk, RESERVE, self.reserve_bytes)?;
+            self.state.lock().preallocated.reserve = Some(reserve);
         }
         if self.needs_spare {
-            let spare = make_room(&self.disk, SPARE, self.spare_bytes)?;
-            self.state.lock().room.spare = Some(spare);
+            let spare = preallocate(&self.disk, SPARE, self.spare_bytes)?;
+            self.state.lock().preallocated.spare = Some(spare);
         }
         let sealed = self.state.lock().sealed.take();
         match sealed.map(|file| file.sync()) {
@@ -64,7 +64,7 @@ impl Provision {
 }
 
 /// Task that folds everything up to a snapshot into a checkpoint.
-pub(super) struct Compact {
+pub(super) struct CompactTask {
     pub disk: Arc<dyn Disk>,
     pub state: Arc<Mutex<State>>,
     pub id: u64,
@@ -74,26 +74,26 @@ pub(super) struct Compact {
     pub retention: Retention,
     pub now: Time,
     /// First revisions of the segments that are known to hold no resource exempt from history.
-    pub plain: BTreeSet<Revision>,
+    pub without_exempt: BTreeSet<Revision>,
 }
 
-impl Chore for Compact {
+impl MaintenanceTask for CompactTask {
     fn run(self: Box<Self>) -> Result<(), LogError> {
-        let result = self.fold();
-        self.state.lock().busy = false;
+        let result = self.compact();
+        self.state.lock().is_maintenance_running = false;
         result
     }
 }
 
-impl Compact {
-    fn fold(&self) -> Result<(), LogError> {
+impl CompactTask {
+    fn compact(&self) -> Result<(), LogError> {
         let base = self.snapshot.revision();
         let files = Files::list(&self.disk)?;
         let base_bytes = match files.checkpoints.last() {
             Some(file) if file.first == base => length(&self.disk, &file.name())?,
             _ => checkpoint::write(&self.disk, self.id, &self.snapshot, self.next)?,
         };
-        for pair in files.sources().windows(2) {
+        for pair in files.commit_files().windows(2) {
             let last = Revision(pair[1].first.0 - 1);
             if pair[0].kind == FileKind::Segment && last <= base && self.retention.cold_bytes > 0 {
                 self.keep_history(pair[0], last)?;
@@ -101,16 +101,16 @@ impl Compact {
         }
         // The floor rises before the commits below it are removed, so that a reader never finds a gap above
         // it.
-        let history_bytes = forget(&self.disk, &self.retention, self.now)?;
+        let history_bytes = prune_history(&self.disk, &self.retention, self.now)?;
         for pair in files.segments.windows(2).filter(|pair| pair[1].first <= base.next()) {
-            remove_if_there(&self.disk, &pair[0].name())?;
+            remove_if_exists(&self.disk, &pair[0].name())?;
         }
         let floor = Files::list(&self.disk)?.floor();
         let mut state = self.state.lock();
         state.base = base;
         state.base_bytes = base_bytes;
         state.history_bytes = history_bytes;
-        state.live_bytes = state.live_bytes.saturating_sub(state.sealing_bytes);
+        state.live_bytes = state.live_bytes.saturating_sub(state.compacting_bytes);
         state.floor = floor;
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Compact {
     /// without those.
     fn keep_history(&self, segment: &LogFile, last: Revision) -> Result<(), LogError> {
         let history = LogFile::history(segment.first, last);
-        if self.plain.contains(&segment.first) {
+        if self.without_exempt.contains(&segment.first) {
             let renamed = self.disk.rename(&segment.name(), &history.name());
             return renamed.and_then(|()| self.disk.sync_names()).map_err(|source| LogError::Io {
                 action: "rename",
@@ -128,11 +128,11 @@ impl Compact {
             });
         }
         let content = segment.read(&*self.disk)?;
-        let mut frames = Frames { id: self.id, out: Vec::new(), frame: Vec::new(), open: None };
+        let mut frames = FrameBuilder { id: self.id, out: Vec::new(), frame: Vec::new(), open: None };
         let mut time = Time::EPOCH;
-        scan(segment, &content, Reading::Sealed, Revision::ZERO, &mut |commit| {
+        scan(segment, &content, ScanMode::Sealed, Revision::ZERO, &mut |commit| {
             time = time.max(commit.time);
-            frames.push(without_exempt(commit, &self.retention.exempt));
+            frames.push(remove_exempt(commit, &self.retention.exempt));
         })?;
         let header = FileHeader {
             kind: FileKind::History,
@@ -146,28 +146,33 @@ impl Compact {
         };
         let header = header.encode();
         let body = frames.finish(last);
-        write_aside(&self.disk, &format!("{}{UNFINISHED}", history.name()), &history.name(), |file| {
-            file.write_at(0, &header)?;
-            file.write_at(FILE_HEADER_BYTES as u64, &body)
-        })
+        write_atomically(
+            &self.disk,
+            &format!("{}{TEMPORARY_SUFFIX}", history.name()),
+            &history.name(),
+            |file| {
+                file.write_at(0, &header)?;
+                file.write_at(FILE_HEADER_BYTES as u64, &body)
+            },
+        )
         .map(drop)
     }
 }
 
-fn without_exempt(mut commit: Commit, exempt: &BTreeSet<Resource>) -> Commit {
+fn remove_exempt(mut commit: Commit, exempt: &BTreeSet<Resource>) -> Commit {
     commit.writes.retain(|write| !exempt.contains(write.key.resource()));
     commit
 }
 
 /// Builder that packs commits into frames.
-struct Frames {
+struct FrameBuilder {
     id: u64,
     out: Vec<u8>,
     frame: Vec<u8>,
     open: Option<(Revision, u32)>,
 }
 
-impl Frames {
+impl FrameBuilder {
     fn push(&mut self, commit: Commit) {
         if commit.writes.is_empty() {
             return;
@@ -204,7 +209,7 @@ impl Frames {
 ///
 /// History is readable only from a checkpoint on, so a checkpoint is dropped together with the commits up to
 /// the next one.
-pub(super) fn forget(disk: &Arc<dyn Disk>, retention: &Retention, now: Time) -> Result<u64, LogError> {
+pub(super) fn prune_history(disk: &Arc<dyn Disk>, retention: &Retention, now: Time) -> Result<u64, LogError> {
     loop {
         let files = Files::list(disk)?;
         let Some(newest) = files.checkpoints.last() else { return Ok(0) };
@@ -212,12 +217,12 @@ pub(super) fn forget(disk: &Arc<dyn Disk>, retention: &Retention, now: Time) -> 
         for file in files.history.iter().chain(&files.checkpoints).filter(|file| *file != newest) {
             bytes += length(disk, &file.name())?;
         }
-        let oldest = generation(&files, newest.first);
-        let too_old = match oldest.iter().rev().find(|file| file.kind == FileKind::History) {
+        let oldest = oldest_generation(&files, newest.first);
+        let is_too_old = match oldest.iter().rev().find(|file| file.kind == FileKind::History) {
             Some(file) => now.since(last_time(disk, file)?) > retention.cold_age,
             None => false,
         };
-        if oldest.is_empty() || (bytes <= retention.cold_bytes && !too_old) {
+        if oldest.is_empty() || (bytes <= retention.cold_bytes && !is_too_old) {
             return Ok(bytes);
         }
         for file in oldest {
@@ -228,23 +233,23 @@ pub(super) fn forget(disk: &Arc<dyn Disk>, retention: &Retention, now: Time) -> 
 
 /// Returns the oldest checkpoint and the commits up to the next one, in the order in which they can be
 /// removed one by one.
-fn generation(files: &Files, newest: Revision) -> Vec<LogFile> {
-    let starts_before = files
+fn oldest_generation(files: &Files, newest: Revision) -> Vec<LogFile> {
+    let has_earlier_history = files
         .history
         .first()
         .is_some_and(|file| files.checkpoints.first().is_none_or(|oldest| file.first <= oldest.first));
     let oldest = &files.checkpoints[0];
-    let mut gone = Vec::new();
-    let end = if starts_before {
+    let mut removable = Vec::new();
+    let end = if has_earlier_history {
         oldest.first
     } else if oldest.first < newest {
-        gone.push(oldest.clone());
+        removable.push(oldest.clone());
         files.checkpoints[1].first
     } else {
-        return gone;
+        return removable;
     };
-    gone.extend(files.history.iter().filter(|file| file.last <= end).cloned());
-    gone
+    removable.extend(files.history.iter().filter(|file| file.last <= end).cloned());
+    removable
 }
 
 /// Returns the time of the last commit in a history file.
@@ -254,11 +259,11 @@ fn last_time(disk: &Arc<dyn Disk>, file: &LogFile) -> Result<Time, LogError> {
         return Ok(content.0.time);
     }
     let mut time = Time::EPOCH;
-    scan(file, &content, Reading::Sealed, Revision::ZERO, &mut |commit| time = time.max(commit.time))?;
+    scan(file, &content, ScanMode::Sealed, Revision::ZERO, &mut |commit| time = time.max(commit.time))?;
     Ok(time)
 }
 
-fn remove_if_there(disk: &Arc<dyn Disk>, name: &str) -> Result<(), LogError> {
+fn remove_if_exists(disk: &Arc<dyn Disk>, name: &str) -> Result<(), LogError> {
     match remove(disk, name) {
         Err(LogError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other,

@@ -5,8 +5,8 @@
 //! history-00000000000000000001-00000000000000000041.log    commits 1 to 41, before a checkpoint: a segment
 //!                                                          renamed, or copied without exempt resources
 //! checkpoint-00000000000000000041.log                      all objects at revision 41
-//! spare.log, reserve.log                                   preallocated segments, see `room`
-//! *.tmp                                                    unfinished files, removed at start
+//! spare.log, reserve.log                                   preallocated segments, see `preallocation`
+//! *.tmp                                                    temporary files, removed at start
 //! ```
 
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub const SPARE: &str = "spare.log";
 pub const RESERVE: &str = "reserve.log";
 /// Segment that the writer preallocated itself because there was no spare; it is renamed at once.
 pub const NEXT: &str = "next.tmp";
-/// Suffix of unfinished files.
-pub const UNFINISHED: &str = ".tmp";
+/// Suffix of temporary files.
+pub const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// Maximum size of a segment or history file whose header does not contain its capacity. A segment exceeds
 /// [`segment_bytes_max`](super::DiskOptions) only if one batch does.
@@ -99,12 +99,12 @@ impl LogFile {
             // at the second.
             file.read_at(0, &mut bytes).map_err(failed)?;
         }
-        let header = self.checked(FileHeader::decode(&name, &bytes)?)?;
+        let header = self.check_header(FileHeader::decode(&name, &bytes)?)?;
         // Files never grow beyond their capacity, and the whole file has to fit into memory.
-        let most = if header.capacity > 0 { header.capacity } else { FILE_BYTES_MAX };
-        if length > most {
-            let what = format!("the file has {length} bytes, {most} are the most that it can have");
-            return Err(corrupt(&name, most, &what));
+        let max = if header.capacity > 0 { header.capacity } else { FILE_BYTES_MAX };
+        if length > max {
+            let detail = format!("the file has {length} bytes, more than its capacity of {max}");
+            return Err(corrupt(&name, max, &detail));
         }
         bytes.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
         file.read_at(FILE_HEADER_BYTES as u64, &mut bytes[FILE_HEADER_BYTES..]).map_err(failed)?;
@@ -113,18 +113,18 @@ impl LogFile {
 
     /// Checks that a header matches the name. A history file may be a renamed segment, and only the header
     /// of a segment contains its last revision.
-    pub fn checked(&self, header: FileHeader) -> Result<FileHeader, LogError> {
-        let fits = match (self.kind, header.kind) {
+    pub fn check_header(&self, header: FileHeader) -> Result<FileHeader, LogError> {
+        let matches_name = match (self.kind, header.kind) {
             (FileKind::Segment, FileKind::Segment) => true,
             (FileKind::History, FileKind::Segment) => {
                 header.last == Revision::ZERO || header.last == self.last
             }
             _ => (header.kind, header.last) == (self.kind, self.last),
         };
-        if header.first == self.first && fits {
+        if header.first == self.first && matches_name {
             Ok(header)
         } else {
-            Err(corrupt(&self.name(), 0, "the file's header does not fit its name"))
+            Err(corrupt(&self.name(), 0, "the file's header does not match its name"))
         }
     }
 }
@@ -139,7 +139,7 @@ pub struct Files {
     /// Checkpoints, the newest last.
     pub checkpoints: Vec<LogFile>,
     /// Unfinished files.
-    pub unfinished: Vec<String>,
+    pub temporary: Vec<String>,
     /// `true` if there is a spare segment.
     pub spare: bool,
     /// `true` if there is a reserve segment.
@@ -162,7 +162,7 @@ impl Files {
                 Some(file) => files.checkpoints.push(file),
                 None if name == SPARE => files.spare = true,
                 None if name == RESERVE => files.reserve = true,
-                None if name.ends_with(UNFINISHED) => files.unfinished.push(name),
+                None if name.ends_with(TEMPORARY_SUFFIX) => files.temporary.push(name),
                 None => {}
             }
         }
@@ -175,7 +175,7 @@ impl Files {
     /// Returns a file that proves that there was a log although all segments and checkpoints are missing. A
     /// log begins with a checkpoint, which is durable before any other file.
     #[must_use]
-    pub fn leftover(&self) -> Option<String> {
+    pub fn remaining_file(&self) -> Option<String> {
         if !self.segments.is_empty() || !self.checkpoints.is_empty() {
             return None;
         }
@@ -186,15 +186,17 @@ impl Files {
     /// Returns the files that hold commits, in order, without duplicates: a power cut may have left a
     /// segment beside the history file that was made of it.
     #[must_use]
-    pub fn sources(&self) -> Vec<&LogFile> {
-        let made = |segment: &&LogFile| !self.history.iter().any(|history| history.first == segment.first);
-        let mut sources: Vec<&LogFile> = self.segments.iter().filter(made).chain(&self.history).collect();
-        sources.sort_by_key(|file| file.first);
-        sources
+    pub fn commit_files(&self) -> Vec<&LogFile> {
+        let is_segment =
+            |segment: &&LogFile| !self.history.iter().any(|history| history.first == segment.first);
+        let mut commit_files: Vec<&LogFile> =
+            self.segments.iter().filter(is_segment).chain(&self.history).collect();
+        commit_files.sort_by_key(|file| file.first);
+        commit_files
     }
 
     /// Fails if the segment is missing that `header`, of the file `name`, records as its successor.
-    pub fn check_follower(&self, name: &str, header: &FileHeader) -> Result<(), LogError> {
+    pub fn check_successor(&self, name: &str, header: &FileHeader) -> Result<(), LogError> {
         let first = match header.kind {
             FileKind::Checkpoint => header.next,
             FileKind::Segment if header.last > Revision::ZERO => header.last.next(),
@@ -203,8 +205,8 @@ impl Files {
         if first == Revision::ZERO || self.segments.iter().any(|segment| segment.first >= first) {
             return Ok(());
         }
-        let what = format!("the file is missing, and {name} records it as in use");
-        Err(corrupt(&LogFile::segment(first).name(), 0, &what))
+        let detail = format!("the file is missing, and {name} records it as in use");
+        Err(corrupt(&LogFile::segment(first).name(), 0, &detail))
     }
 
     /// Returns the newest checkpoint at or before `at_most`.
@@ -216,8 +218,8 @@ impl Files {
     /// Returns the oldest revision from which everything can be rebuilt.
     #[must_use]
     pub fn floor(&self) -> Revision {
-        let from_the_start = |files: &[LogFile]| files.first().is_some_and(|file| file.first == Revision(1));
-        if from_the_start(&self.history) || from_the_start(&self.segments) {
+        let starts_at_one = |files: &[LogFile]| files.first().is_some_and(|file| file.first == Revision(1));
+        if starts_at_one(&self.history) || starts_at_one(&self.segments) {
             return Revision::ZERO;
         }
         self.checkpoints.first().map_or(Revision::ZERO, |file| file.first)

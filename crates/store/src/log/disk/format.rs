@@ -78,10 +78,10 @@ impl FileHeader {
         out[16..24].copy_from_slice(&self.id.to_le_bytes());
         out[24..32].copy_from_slice(&self.first.0.to_le_bytes());
         out[32..40].copy_from_slice(&self.last.0.to_le_bytes());
-        let time = if self.kind == FileKind::Segment { self.synced } else { self.time.0 as u64 };
-        out[40..48].copy_from_slice(&time.to_le_bytes());
-        let extra = if self.kind == FileKind::Checkpoint { self.next.0 } else { self.capacity };
-        out[48..56].copy_from_slice(&extra.to_le_bytes());
+        let synced_or_time = if self.kind == FileKind::Segment { self.synced } else { self.time.0 as u64 };
+        out[40..48].copy_from_slice(&synced_or_time.to_le_bytes());
+        let size_or_next = if self.kind == FileKind::Checkpoint { self.next.0 } else { self.capacity };
+        out[48..56].copy_from_slice(&size_or_next.to_le_bytes());
         let crc = crc32fast::hash(&out[..60]);
         out[60..].copy_from_slice(&crc.to_le_bytes());
         out
@@ -89,7 +89,7 @@ impl FileHeader {
 
     /// Decodes the header of the file called `name`.
     pub fn decode(name: &str, bytes: &[u8]) -> Result<FileHeader, LogError> {
-        let corrupt = |position, what: &str| corrupt(name, position, what);
+        let corrupt = |position, detail: &str| corrupt(name, position, detail);
         if bytes.len() < FILE_HEADER_BYTES || &bytes[..8] != FILE_MAGIC {
             return Err(corrupt(0, "this is not a file of a setpoint store"));
         }
@@ -142,15 +142,15 @@ pub struct Frame {
 
 /// Content at an offset where a frame is expected.
 #[derive(Clone, Debug)]
-pub enum Slot {
+pub enum FrameRead {
     /// Valid frame.
     Frame(Frame),
     /// Zeros, or the end of the file: never written.
     Empty,
     /// Invalid data.
-    Bad {
+    Invalid {
         /// Description of the damage.
-        what: &'static str,
+        detail: &'static str,
         /// End of the damaged item, as far as it is known.
         end: usize,
     },
@@ -182,7 +182,7 @@ fn frame_bytes(header: &[u8]) -> usize {
 }
 
 /// `true` if `header` is a valid frame header of this log.
-fn is_header(header: &[u8], id: u64) -> bool {
+fn is_frame_header(header: &[u8], id: u64) -> bool {
     header.len() == FRAME_HEADER_BYTES
         && u32_at(header, 0) == FRAME_MAGIC
         && u32_at(header, 28) == checksum(id, &header[..28])
@@ -190,24 +190,24 @@ fn is_header(header: &[u8], id: u64) -> bool {
 
 /// Decodes the frame at `position`.
 #[must_use]
-pub fn slot_at(file: &Bytes, position: usize, id: u64) -> Slot {
-    let Some(header) = file.get(position..position + FRAME_HEADER_BYTES) else { return Slot::Empty };
+pub fn read_frame(file: &Bytes, position: usize, id: u64) -> FrameRead {
+    let Some(header) = file.get(position..position + FRAME_HEADER_BYTES) else { return FrameRead::Empty };
     if header.iter().all(|byte| *byte == 0) {
-        return Slot::Empty;
+        return FrameRead::Empty;
     }
     let header_end = position + FRAME_HEADER_BYTES;
-    if !is_header(header, id) {
-        return Slot::Bad { what: "the frame's header is damaged", end: header_end };
+    if !is_frame_header(header, id) {
+        return FrameRead::Invalid { detail: "the frame's header is damaged", end: header_end };
     }
     let end = position + frame_bytes(header);
     let payload_end = header_end + u32_at(header, 4) as usize;
     if end > file.len() {
-        return Slot::Bad { what: "the frame is longer than the file", end: file.len() };
+        return FrameRead::Invalid { detail: "the frame is longer than the file", end: file.len() };
     }
     if checksum(id, &file[header_end..payload_end]) != u32_at(header, 20) {
-        return Slot::Bad { what: "the frame's checksum does not match", end };
+        return FrameRead::Invalid { detail: "the frame's checksum does not match", end };
     }
-    Slot::Frame(Frame {
+    FrameRead::Frame(Frame {
         first: Revision(u64_at(header, 8)),
         count: u32_at(header, 16),
         payload: file.slice(header_end..payload_end),
@@ -224,7 +224,8 @@ pub fn newer_frame_after(file: &Bytes, position: usize, id: u64, newest: Revisio
     let start = position.next_multiple_of(ALIGNMENT);
     (start..file.len()).step_by(ALIGNMENT).find(|at| {
         let header = &file[*at..file.len().min(at + FRAME_HEADER_BYTES)];
-        is_header(header, id) && matches!(slot_at(file, *at, id), Slot::Frame(frame) if frame.first > newest)
+        is_frame_header(header, id)
+            && matches!(read_frame(file, *at, id), FrameRead::Frame(frame) if frame.first > newest)
     })
 }
 
@@ -244,8 +245,8 @@ pub fn looks_torn(file: &[u8], start: usize, end: usize) -> bool {
 }
 
 /// Returns the error for damage in a file.
-pub fn corrupt(file: &str, position: u64, what: &str) -> LogError {
-    LogError::Corrupt { file: file.to_owned(), position, what: what.to_owned() }
+pub fn corrupt(file: &str, position: u64, detail: &str) -> LogError {
+    LogError::Corrupt { file: file.to_owned(), position, detail: detail.to_owned() }
 }
 
 fn checksum(id: u64, bytes: &[u8]) -> u32 {

@@ -7,7 +7,7 @@ use setpoint_api::Revision;
 
 use super::files::LogFile;
 use super::format::{
-    FILE_HEADER_BYTES, FileHeader, FileKind, Slot, corrupt, looks_torn, newer_frame_after, slot_at,
+    FILE_HEADER_BYTES, FileHeader, FileKind, FrameRead, corrupt, looks_torn, newer_frame_after, read_frame,
 };
 use crate::commit::Commit;
 use crate::disk::{Disk, DiskFile};
@@ -15,9 +15,9 @@ use crate::log::LogError;
 use crate::log::wire::{Interner, decode_commit};
 
 /// Number of frames after which the header records the synced length.
-const NOTE_FRAMES: u32 = 64;
+const SYNC_RECORD_FRAMES: u32 = 64;
 /// Bytes of frames after which the header records the synced length.
-const NOTE_BYTES: u64 = 1 << 20;
+const SYNC_RECORD_BYTES: u64 = 1 << 20;
 
 /// Segment that takes the next batch.
 pub struct Segment {
@@ -27,7 +27,7 @@ pub struct Segment {
     position: u64,
     capacity: u64,
     /// Frames since the header last recorded the synced length.
-    unnoted: u32,
+    unrecorded_frames: u32,
 }
 
 impl Segment {
@@ -35,7 +35,7 @@ impl Segment {
     pub fn begin(file: Box<dyn DiskFile>, header: FileHeader) -> Segment {
         let name = LogFile::segment(header.first).name();
         let (position, capacity) = (FILE_HEADER_BYTES as u64, header.capacity);
-        Segment { name, file, header, position, capacity, unnoted: 0 }
+        Segment { name, file, header, position, capacity, unrecorded_frames: 0 }
     }
 
     /// Resumes a segment at the first free position.
@@ -44,7 +44,7 @@ impl Segment {
         let failed = |source| LogError::Io { action: "open", file: name.clone(), source };
         let file = disk.open(&name).map_err(failed)?;
         let capacity = file.length().map_err(failed)?;
-        Ok(Segment { file, header, position, capacity, name, unnoted: 0 })
+        Ok(Segment { file, header, position, capacity, name, unrecorded_frames: 0 })
     }
 
     /// Records in the header that `last` is the last revision, once the name of the next segment is durable.
@@ -85,9 +85,10 @@ impl Segment {
     pub fn append(&mut self, frame: &[u8]) -> Result<(), LogError> {
         // The header becomes durable with this frame or before it; it describes only earlier frames, so both
         // are safe.
-        if self.unnoted >= NOTE_FRAMES || self.position - self.header.synced.min(self.position) >= NOTE_BYTES
+        if self.unrecorded_frames >= SYNC_RECORD_FRAMES
+            || self.position - self.header.synced.min(self.position) >= SYNC_RECORD_BYTES
         {
-            self.note_synced();
+            self.record_synced_length();
         }
         let failed = |action| {
             let file = self.name.clone();
@@ -96,25 +97,25 @@ impl Segment {
         self.file.write_at(self.position, frame).map_err(failed("write"))?;
         self.file.sync().map_err(failed("sync"))?;
         self.position += frame.len() as u64;
-        self.unnoted += 1;
+        self.unrecorded_frames += 1;
         Ok(())
     }
 
     /// Records the synced length in the header, so that the loss of complete frames at the end is detected.
     /// All frames must be durable before this call, because the record can become durable at any time. It
     /// needs no sync of its own and ignores failures: without the record, only such a loss is not detected.
-    pub fn note_synced(&mut self) {
+    pub fn record_synced_length(&mut self) {
         let header = FileHeader { synced: self.position, ..self.header };
         if self.header != header && self.file.write_at(0, &header.encode()).is_ok() {
             self.header = header;
         }
-        self.unnoted = 0;
+        self.unrecorded_frames = 0;
     }
 
     /// Zeroes everything after the last complete frame, so that a torn write is never read again. Syncs the
     /// frames that were read, because a killed process may have left them in the page cache.
-    pub fn settle(&mut self, tail: &[u8]) -> Result<(), LogError> {
-        let failed = |source| LogError::Io { action: "settle the end of", file: self.name.clone(), source };
+    pub fn repair_tail(&mut self, tail: &[u8]) -> Result<(), LogError> {
+        let failed = |source| LogError::Io { action: "repair the end of", file: self.name.clone(), source };
         if tail.iter().any(|byte| *byte != 0) {
             self.file.write_at(self.position, &vec![0; tail.len()]).map_err(failed)?;
         }
@@ -124,14 +125,14 @@ impl Segment {
             self.file.write_at(0, &self.header.encode()).map_err(failed)?;
         }
         self.file.sync().map_err(failed)?;
-        self.note_synced();
+        self.record_synced_length();
         Ok(())
     }
 }
 
 /// End of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct SegmentEnd {
     /// Offset of the next frame.
     pub position: usize,
     /// Last revision.
@@ -140,7 +141,7 @@ pub struct Ending {
 
 /// State of the segment that is scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum ScanMode {
     /// Last segment, without a writer: a torn tail is dropped, any other damage is corruption.
     Last,
     /// Segment with a successor: must be complete.
@@ -151,47 +152,48 @@ pub enum Reading {
     History,
 }
 
-impl Reading {
+impl ScanMode {
     /// Returns the state of a history file with this header: a renamed segment must be complete.
     #[must_use]
-    pub fn of_history(header: &FileHeader) -> Reading {
-        if header.kind == FileKind::Segment { Reading::Sealed } else { Reading::History }
+    pub fn of_history(header: &FileHeader) -> ScanMode {
+        if header.kind == FileKind::Segment { ScanMode::Sealed } else { ScanMode::History }
     }
 }
 
 /// Scans the frames of a segment or history file and passes each commit after `after` to `each`.
 pub fn scan(
-    which: &LogFile,
+    log_file: &LogFile,
     (header, file): &(FileHeader, Bytes),
-    reading: Reading,
+    mode: ScanMode,
     after: Revision,
     each: &mut dyn FnMut(Commit),
-) -> Result<Ending, LogError> {
-    let name = which.name();
+) -> Result<SegmentEnd, LogError> {
+    let name = log_file.name();
     let mut names = Interner::default();
     let mut position = FILE_HEADER_BYTES;
     let mut last = Revision(header.first.0 - 1);
     loop {
-        let frame = match slot_at(file, position, header.id) {
-            Slot::Frame(frame) => frame,
-            slot => {
-                end_of_frames(&name, header, file, position, slot, reading, last)?;
-                return Ok(Ending { position, last });
+        let frame = match read_frame(file, position, header.id) {
+            FrameRead::Frame(frame) => frame,
+            frame => {
+                check_end(&name, header, file, position, frame, mode, last)?;
+                return Ok(SegmentEnd { position, last });
             }
         };
-        let damaged = |what: String| corrupt(&name, position as u64, &what);
-        if reading == Reading::History && frame.count == 0 {
-            return Ok(Ending { position: frame.end, last });
+        let damaged = |detail: String| corrupt(&name, position as u64, &detail);
+        if mode == ScanMode::History && frame.count == 0 {
+            return Ok(SegmentEnd { position: frame.end, last });
         }
-        let gap = if reading == Reading::History { frame.first <= last } else { frame.first != last.next() };
-        if gap {
+        let has_gap =
+            if mode == ScanMode::History { frame.first <= last } else { frame.first != last.next() };
+        if has_gap {
             return Err(damaged(format!("revision {} follows {last}", frame.first)));
         }
         let mut payload = frame.payload;
         for _ in 0..frame.count {
             let commit = decode_commit(&mut payload, &mut names)
                 .map_err(|error| damaged(format!("a commit cannot be read: {error}")))?;
-            if commit.revision <= last || (reading != Reading::History && commit.revision != last.next()) {
+            if commit.revision <= last || (mode != ScanMode::History && commit.revision != last.next()) {
                 return Err(damaged(format!("revision {} follows {last}", commit.revision)));
             }
             last = commit.revision;
@@ -208,49 +210,50 @@ pub fn scan(
 
 /// Fails if a segment is shorter than its capacity. Frames are written into zeros, so a power cut never
 /// shortens it.
-pub fn check_length(which: &LogFile, (header, file): &(FileHeader, Bytes)) -> Result<(), LogError> {
+pub fn check_length(log_file: &LogFile, (header, file): &(FileHeader, Bytes)) -> Result<(), LogError> {
     let length = file.len() as u64;
     if length >= header.capacity {
         return Ok(());
     }
-    let what = format!("the file has been cut, it was made with {} bytes", header.capacity);
-    Err(corrupt(&which.name(), length, &what))
+    let detail = format!("the file is truncated: it was created with {} bytes", header.capacity);
+    Err(corrupt(&log_file.name(), length, &detail))
 }
 
 /// Classifies the content at the offset of the next frame.
-fn end_of_frames(
+fn check_end(
     name: &str,
     header: &FileHeader,
     file: &Bytes,
     position: usize,
-    slot: Slot,
-    reading: Reading,
+    frame: FrameRead,
+    mode: ScanMode,
     last: Revision,
 ) -> Result<(), LogError> {
-    if reading == Reading::Live {
+    if mode == ScanMode::Live {
         return Ok(());
     }
-    let damaged = |what: &str| Err(corrupt(name, position as u64, what));
-    let rest_is_zero = file[position.min(file.len())..].iter().all(|byte| *byte == 0);
-    if reading == Reading::History && matches!(slot, Slot::Empty) {
+    let damaged = |detail: &str| Err(corrupt(name, position as u64, detail));
+    let is_rest_zero = file[position.min(file.len())..].iter().all(|byte| *byte == 0);
+    if mode == ScanMode::History && matches!(frame, FrameRead::Empty) {
         return damaged("the file ends too early");
     }
-    let lost = format!("the last frames are gone: {} bytes of this file had been synced", header.synced);
+    let missing =
+        format!("the last frames are missing: {} bytes of this file had been synced", header.synced);
     let is_short = (position as u64) < header.synced;
-    if let Slot::Empty = slot
-        && rest_is_zero
+    if let FrameRead::Empty = frame
+        && is_rest_zero
     {
-        return if is_short { damaged(&lost) } else { Ok(()) };
+        return if is_short { damaged(&missing) } else { Ok(()) };
     }
     if let Some(at) = newer_frame_after(file, position, header.id, last) {
-        return damaged(&format!("a whole frame follows at byte {at}, so this one had been synced"));
+        return damaged(&format!("a complete frame follows at byte {at}, so this one had been synced"));
     }
-    match (slot, reading) {
-        (Slot::Empty, _) if is_short => damaged(&lost),
-        (Slot::Bad { what, .. }, _) if is_short => damaged(what),
-        (Slot::Empty, Reading::Last) => Ok(()),
-        (Slot::Bad { end, .. }, Reading::Last) if looks_torn(file, position, end) => Ok(()),
-        (Slot::Bad { what, .. }, _) => damaged(what),
+    match (frame, mode) {
+        (FrameRead::Empty, _) if is_short => damaged(&missing),
+        (FrameRead::Invalid { detail, .. }, _) if is_short => damaged(detail),
+        (FrameRead::Empty, ScanMode::Last) => Ok(()),
+        (FrameRead::Invalid { end, .. }, ScanMode::Last) if looks_torn(file, position, end) => Ok(()),
+        (FrameRead::Invalid { detail, .. }, _) => damaged(detail),
         _ => damaged("bytes follow the last frame"),
     }
 }

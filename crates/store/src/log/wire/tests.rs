@@ -14,8 +14,8 @@ fn any_write() -> impl Strategy<Value = Write> {
             let cause = Cause { user, seen: Revision(7), paths: vec!["spec".into()], ..Cause::default() };
             let pairs = pairs.into_iter().collect();
             let envelope = Envelope::encode(&cause, &pairs, &pairs);
-            let body = body.map(|(bytes, hole, expires)| Body {
-                hole: hole.map(|at| u32::from(at) % (bytes.len() as u32 + 1)),
+            let body = body.map(|(bytes, revision_offset, expires)| Body {
+                revision_offset: revision_offset.map(|at| u32::from(at) % (bytes.len() as u32 + 1)),
                 bytes: bytes.into(),
                 expires: expires.map(Time),
             });

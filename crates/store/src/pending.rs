@@ -1,4 +1,4 @@
-//! Tickets: waiting for a commit, in a thread or in a task.
+//! Pending commits: waiting for the outcome of a proposal, in a thread or in a task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,28 +8,28 @@ use std::thread::Thread;
 
 use parking_lot::Mutex;
 
-use crate::store::{CommitError, Committed, Shared};
+use crate::store::{CommitError, CommitResponse, Shared};
 
 /// Result of a proposal.
-pub(crate) type Outcome = Result<Committed, CommitError>;
+pub(crate) type Outcome = Result<CommitResponse, CommitError>;
 
 /// Slot for the outcome of one proposal.
 #[derive(Debug, Default)]
-pub(crate) struct Mailbox(Mutex<Letter>);
+pub(crate) struct CommitSlot(Mutex<SlotState>);
 
 #[derive(Debug, Default)]
-struct Letter {
+struct SlotState {
     outcome: Option<Outcome>,
     waker: Option<Waker>,
 }
 
-impl Mailbox {
+impl CommitSlot {
     /// Stores the outcome and wakes the waiter.
-    pub fn deliver(&self, outcome: Outcome) {
+    pub fn complete(&self, outcome: Outcome) {
         let waker = {
-            let mut letter = self.0.lock();
-            letter.outcome = Some(outcome);
-            letter.waker.take()
+            let mut state = self.0.lock();
+            state.outcome = Some(outcome);
+            state.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -37,12 +37,12 @@ impl Mailbox {
     }
 
     /// `true` if there is a waiter to wake.
-    pub fn is_waited_for(&self) -> bool {
+    pub fn has_waiter(&self) -> bool {
         self.0.lock().waker.is_some()
     }
 
     /// Wakes the waiter, so that it can lead the next batch.
-    pub fn nudge(&self) {
+    pub fn wake(&self) {
         let waker = self.0.lock().waker.clone();
         if let Some(waker) = waker {
             waker.wake();
@@ -51,26 +51,26 @@ impl Mailbox {
 
     /// Takes the outcome, or registers a waker.
     pub fn poll(&self, waker: &Waker) -> Option<Outcome> {
-        let mut letter = self.0.lock();
-        if letter.outcome.is_none() && !letter.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            letter.waker = Some(waker.clone());
+        let mut state = self.0.lock();
+        if state.outcome.is_none() && !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            state.waker = Some(waker.clone());
         }
-        letter.outcome.take()
+        state.outcome.take()
     }
 }
 
 /// Pending commit. As a future it resolves when the commit is durable or rejected.
 #[must_use = "the outcome of the commit is lost"]
-pub struct Ticket {
+pub struct PendingCommit {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) slot: Arc<CommitSlot>,
 }
 
-impl Future for Ticket {
+impl Future for PendingCommit {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        if let Some(outcome) = self.mailbox.poll(context.waker()) {
+        if let Some(outcome) = self.slot.poll(context.waker()) {
             return Poll::Ready(outcome);
         }
         // With a driver thread, tasks never block on the disk. Without one, the polling task writes the
@@ -82,12 +82,12 @@ impl Future for Ticket {
     }
 }
 
-impl Ticket {
+impl PendingCommit {
     /// Waits in this thread, and writes the batch unless another thread does.
     pub fn wait(self) -> Outcome {
         THIS_THREAD.with(|waker| {
             loop {
-                if let Some(outcome) = self.mailbox.poll(waker) {
+                if let Some(outcome) = self.slot.poll(waker) {
                     return outcome;
                 }
                 if !self.shared.try_lead() {
@@ -103,12 +103,12 @@ thread_local! {
     static THIS_THREAD: Waker = Waker::from(Arc::new(Unparker(std::thread::current())));
 }
 
-impl Drop for Ticket {
-    /// A dropped ticket may just have been woken to lead, so wake another waiter.
+impl Drop for PendingCommit {
+    /// A dropped waiter may just have been woken to lead, so wake another waiter.
     fn drop(&mut self) {
-        let waited = self.mailbox.0.lock().waker.take().is_some();
-        if waited {
-            self.shared.hand_on();
+        let had_waiter = self.slot.0.lock().waker.take().is_some();
+        if had_waiter {
+            self.shared.wake_next_leader();
         }
     }
 }

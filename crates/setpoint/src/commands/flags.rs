@@ -9,30 +9,30 @@ use setpoint_controllers::{Settings, pod_gc};
 use setpoint_reconcile::election::LeaderElectionConfig;
 use setpoint_server::pipeline::admission::tolerations::Tolerations;
 
-use super::fleet::duration;
+use super::fleet::parse_duration;
 
 /// Flags of the controllers.
 #[derive(Debug, clap::Args)]
-pub struct ControllerArguments {
+pub struct ControllerArgs {
     /// Time without a heartbeat after which a node is not ready
-    #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = positive)]
+    #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = parse_positive_duration)]
     node_monitor_grace_period: Duration,
     /// Time without a heartbeat after which a new node is not ready
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = positive)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_positive_duration)]
     node_startup_grace_period: Duration,
     /// Interval at which nodes that are not ready are checked
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_positive_duration)]
     node_monitor_period: Duration,
-    /// Nodes per second from which pods are evicted in a healthy zone when nodes fail
-    #[arg(long, value_name = "RATE", default_value_t = 0.1, value_parser = rate)]
+    /// Number of nodes per second from which pods are evicted when nodes fail in a healthy zone (0 evicts none)
+    #[arg(long, value_name = "RATE", default_value_t = 0.1, value_parser = parse_rate)]
     node_eviction_rate: f64,
-    /// Nodes per second from which pods are evicted in a large unhealthy zone
-    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = rate)]
+    /// Number of nodes per second from which pods are evicted in a large unhealthy zone (0 evicts none)
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = parse_rate)]
     secondary_node_eviction_rate: f64,
-    /// Fraction of nodes that are not ready from which a zone is unhealthy (minimum 3 nodes)
-    #[arg(long, value_name = "SHARE", default_value_t = 0.55, value_parser = share)]
+    /// Fraction of nodes that must not be ready for a zone to be treated as unhealthy (minimum 3 nodes)
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.55, value_parser = parse_fraction)]
     unhealthy_zone_threshold: f64,
-    /// Maximum number of nodes of a small zone; a small unhealthy zone evicts no pods
+    /// Maximum number of nodes in a small zone; no pods are evicted in a small unhealthy zone
     #[arg(long, value_name = "N", default_value_t = 50)]
     large_cluster_size_threshold: u32,
     /// Maximum number of terminated pods to keep (0 keeps all)
@@ -40,9 +40,9 @@ pub struct ControllerArguments {
     terminated_pod_gc_threshold: u32,
 }
 
-impl ControllerArguments {
+impl ControllerArgs {
     /// Returns the settings with these flags applied.
-    pub fn complete(&self, settings: Settings) -> Settings {
+    pub fn apply_to(&self, settings: Settings) -> Settings {
         let pace = Pace {
             interval: interval(self.node_eviction_rate),
             interval_disrupted: interval(self.secondary_node_eviction_rate),
@@ -60,12 +60,12 @@ impl ControllerArguments {
     }
 
     /// Rejects a grace period that is shorter than the interval at which Leases are renewed.
-    pub fn check(&self, renewal: Duration) -> anyhow::Result<()> {
+    pub fn validate(&self, renewal: Duration) -> anyhow::Result<()> {
         let grace = self.node_monitor_grace_period;
         if grace <= renewal {
             bail!(
-                "--node-monitor-grace-period {grace:?} must be longer than the {renewal:?} in which simulated nodes renew \
-                 their Leases: that is a quarter of --node-lease-duration"
+                "--node-monitor-grace-period {grace:?} must be longer than {renewal:?}, the interval at which simulated \
+                 nodes renew their Leases (a quarter of --node-lease-duration)"
             );
         }
         Ok(())
@@ -74,7 +74,7 @@ impl ControllerArguments {
 
 /// Default tolerations of the server.
 #[derive(Debug, clap::Args)]
-pub struct TolerationArguments {
+pub struct TolerationArgs {
     /// Default seconds that pods tolerate a node that is not ready
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(i64).range(0..))]
     default_not_ready_toleration_seconds: i64,
@@ -83,7 +83,7 @@ pub struct TolerationArguments {
     default_unreachable_toleration_seconds: i64,
 }
 
-impl TolerationArguments {
+impl TolerationArgs {
     /// Returns the default tolerations.
     pub fn tolerations(&self) -> Tolerations {
         Tolerations {
@@ -95,19 +95,19 @@ impl TolerationArguments {
 
 /// Flags of leader election.
 #[derive(Debug, clap::Args)]
-pub struct ElectionArguments {
-    /// Time that candidates wait after the last renewal of a leader
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive)]
+pub struct LeaderElectionArgs {
+    /// Time after the last observed renewal at which candidates acquire the Lease of a leader
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_positive_duration)]
     leader_elect_lease_duration: Duration,
-    /// Time that a leader keeps acting without renewing its Lease
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
+    /// Time that a leader keeps acting while it fails to renew its Lease
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_positive_duration)]
     leader_elect_renew_deadline: Duration,
     /// Interval at which a candidate checks the Lease and a leader renews it
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = positive)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_positive_duration)]
     leader_elect_retry_period: Duration,
 }
 
-impl ElectionArguments {
+impl LeaderElectionArgs {
     /// Returns the validated timing of leader election.
     pub fn timing(&self) -> anyhow::Result<LeaderElectionConfig> {
         let timing = LeaderElectionConfig {
@@ -135,24 +135,24 @@ fn interval(rate: f64) -> Option<Duration> {
     (rate > 0.0).then(|| Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX))
 }
 
-fn positive(text: &str) -> anyhow::Result<Duration> {
-    match duration(text)? {
+fn parse_positive_duration(text: &str) -> anyhow::Result<Duration> {
+    match parse_duration(text)? {
         Duration::ZERO => bail!("must be greater than 0"),
-        span => Ok(span),
+        duration => Ok(duration),
     }
 }
 
-fn rate(text: &str) -> anyhow::Result<f64> {
+fn parse_rate(text: &str) -> anyhow::Result<f64> {
     match text.parse() {
         Ok(rate) if f64::is_finite(rate) && rate >= 0.0 => Ok(rate),
-        _ => bail!("{text:?} is no number of nodes in a second such as 0.1"),
+        _ => bail!("{text:?} is not a rate in nodes per second, such as 0.1"),
     }
 }
 
-fn share(text: &str) -> anyhow::Result<f64> {
+fn parse_fraction(text: &str) -> anyhow::Result<f64> {
     match text.parse() {
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => bail!("{text:?} is no share from 0 to 1"),
+        Ok(fraction) if (0.0..=1.0).contains(&fraction) => Ok(fraction),
+        _ => bail!("{text:?} is not a fraction between 0 and 1"),
     }
 }
 
@@ -163,32 +163,32 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct All {
+    struct Flags {
         #[command(flatten)]
-        controllers: ControllerArguments,
+        controllers: ControllerArgs,
         #[command(flatten)]
-        tolerations: TolerationArguments,
+        tolerations: TolerationArgs,
         #[command(flatten)]
-        election: ElectionArguments,
+        election: LeaderElectionArgs,
     }
 
-    fn parse(flags: &[&str]) -> Result<All, clap::Error> {
-        All::try_parse_from([&["setpoint"], flags].concat())
+    fn parse(args: &[&str]) -> Result<Flags, clap::Error> {
+        Flags::try_parse_from([&["setpoint"], args].concat())
     }
 
     #[test]
     fn default_flags_equal_the_library_defaults() {
-        let all = parse(&[]).unwrap();
-        let settings = all.controllers.complete(Settings::default());
+        let flags = parse(&[]).unwrap();
+        let settings = flags.controllers.apply_to(Settings::default());
         assert_eq!(settings.patience, Patience::default());
         assert_eq!(settings.ended_pods_max, Settings::default().ended_pods_max);
-        assert_eq!(all.tolerations.tolerations(), Tolerations::default());
-        assert_eq!(all.election.timing().unwrap(), LeaderElectionConfig::default());
+        assert_eq!(flags.tolerations.tolerations(), Tolerations::default());
+        assert_eq!(flags.election.timing().unwrap(), LeaderElectionConfig::default());
     }
 
     #[test]
     fn flags_are_applied_to_the_settings() {
-        let all = parse(&[
+        let flags = parse(&[
             "--node-monitor-grace-period=4s",
             "--node-eviction-rate=0.5",
             "--secondary-node-eviction-rate=0",
@@ -196,16 +196,16 @@ mod tests {
             "--default-unreachable-toleration-seconds=3",
             "--leader-elect-retry-period=1s",
         ]);
-        let all = all.unwrap();
-        let settings = all.controllers.complete(Settings::default());
+        let flags = flags.unwrap();
+        let settings = flags.controllers.apply_to(Settings::default());
         let Patience { monitor_grace, pace, .. } = settings.patience;
         assert_eq!((monitor_grace.as_secs(), settings.ended_pods_max), (4, 7));
         assert_eq!((pace.interval, pace.interval_disrupted), (Some(Duration::from_secs(2)), None));
-        assert_eq!(all.tolerations.tolerations(), Tolerations { not_ready: 300, unreachable: 3 });
-        assert_eq!(all.election.timing().unwrap().retry_period.as_secs(), 1);
-        assert!(all.controllers.check(Duration::from_secs(3)).is_ok());
-        let why = all.controllers.check(Duration::from_secs(10)).unwrap_err().to_string();
-        assert!(why.starts_with("--node-monitor-grace-period 4s must be longer than the 10s"), "{why}");
+        assert_eq!(flags.tolerations.tolerations(), Tolerations { not_ready: 300, unreachable: 3 });
+        assert_eq!(flags.election.timing().unwrap().retry_period.as_secs(), 1);
+        assert!(flags.controllers.validate(Duration::from_secs(3)).is_ok());
+        let error = flags.controllers.validate(Duration::from_secs(10)).unwrap_err().to_string();
+        assert!(error.starts_with("--node-monitor-grace-period 4s must be longer than 10s"), "{error}");
     }
 
     #[test]
@@ -218,8 +218,8 @@ mod tests {
             "--default-not-ready-toleration-seconds=-3",
             "--terminated-pod-gc-threshold=x",
         ] {
-            let refused = parse(&[flag]).unwrap_err().to_string();
-            assert!(refused.contains(flag.split('=').next().unwrap()), "{refused}");
+            let error = parse(&[flag]).unwrap_err().to_string();
+            assert!(error.contains(flag.split('=').next().unwrap()), "{error}");
         }
         for flags in [
             &["--leader-elect-lease-duration=10s"][..],

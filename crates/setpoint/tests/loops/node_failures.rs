@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::asking::{Loop, kubectl, wait_for};
+use crate::processes::{ChildProcess, kubectl, wait_for};
 use crate::server::{Server, installed};
 
 /// Arguments with which nodes are not ready after ten seconds, and their pods are evicted a second later.
-pub const SHORT: [&str; 6] = [
+pub const SHORT_PERIODS: [&str; 6] = [
     "--node-lease-duration=8s",
     "--node-monitor-grace-period=10s",
     "--node-monitor-period=1s",
@@ -34,61 +34,67 @@ const BUDGET: &str = r#"{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","
  "spec":{"minAvailable":6,"selector":{"matchLabels":{"app":"web"}}}}"#;
 
 /// Runs a subcommand of `setpoint node` that must succeed.
-pub fn node(server: &Server, deed: &str, name: &str) {
+pub fn node(server: &Server, subcommand: &str, name: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
-    command.args(["node", deed, name, "--kubeconfig"]).arg(&server.kubeconfig);
+    command.args(["node", subcommand, name, "--kubeconfig"]).arg(&server.kubeconfig);
     assert!(command.stdout(Stdio::null()).status().unwrap().success());
 }
 
 /// Creates objects.
 pub fn create(server: &Server, objects: &str) {
-    wait_for(server, &["get", "serviceaccounts", "default", "-o", "name"], |said| said.contains("default"));
+    wait_for(server, &["get", "serviceaccounts", "default", "-o", "name"], |output| {
+        output.contains("default")
+    });
     let mut create = Command::new(installed().join("kubectl/kubectl"));
-    let (made, said) = server.run(create.args(["create", "-f", "-"]), objects);
-    assert!(made, "{said}");
+    let (made, output) = server.run(create.args(["create", "-f", "-"]), objects);
+    assert!(made, "{output}");
 }
 
 /// Observed state of a pod.
 #[derive(Debug)]
-struct Seen {
+struct PodState {
     node: String,
     uid: String,
     is_ready: bool,
-    goes: bool,
+    is_terminating: bool,
 }
 
-fn seen(pod: &Value) -> Seen {
+fn pod_state(pod: &Value) -> PodState {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    Seen {
+    PodState {
         node: text(&pod["spec"]["nodeName"]),
         uid: text(&pod["metadata"]["uid"]),
         is_ready: conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"),
-        goes: !pod["metadata"]["deletionTimestamp"].is_null(),
+        is_terminating: !pod["metadata"]["deletionTimestamp"].is_null(),
     }
 }
 
-fn pods_of(said: &str) -> Vec<Seen> {
-    let list: Value = serde_json::from_str(said).unwrap_or_default();
-    list["items"].as_array().into_iter().flatten().map(seen).collect()
+fn pods_of(output: &str) -> Vec<PodState> {
+    let list: Value = serde_json::from_str(output).unwrap_or_default();
+    list["items"].as_array().into_iter().flatten().map(pod_state).collect()
 }
 
 /// Waits until the pods of an application are in the expected state.
 #[track_caller]
-fn wait_for_pods(server: &Server, app: &str, expected: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+fn wait_for_pods(server: &Server, app: &str, expected: impl Fn(&[PodState]) -> bool) -> Vec<PodState> {
     let selector = format!("app={app}");
-    let said =
-        wait_for(server, &["get", "pods", "-l", &selector, "-o", "json"], |said| expected(&pods_of(said)));
-    pods_of(&said)
+    let output = wait_for(server, &["get", "pods", "-l", &selector, "-o", "json"], |output| {
+        expected(&pods_of(output))
+    });
+    pods_of(&output)
 }
 
-fn ready_on<'a>(pods: &'a [Seen], node: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = &'a Seen> {
-    pods.iter().filter(move |pod| pod.is_ready && !pod.goes && node(&pod.node))
+fn ready_on<'a>(
+    pods: &'a [PodState],
+    node: impl Fn(&str) -> bool + 'a,
+) -> impl Iterator<Item = &'a PodState> {
+    pods.iter().filter(move |pod| pod.is_ready && !pod.is_terminating && node(&pod.node))
 }
 
 #[test]
 fn stopped_node_loses_its_pods_and_can_return() {
-    let server = Server::with(&[&["--nodes=3", "--pod-start=0"], &SHORT[..]].concat());
+    let server = Server::with(&[&["--nodes=3", "--pod-start=0"], &SHORT_PERIODS[..]].concat());
     create(&server, WORKLOADS);
     wait_for_pods(&server, "web", |pods| ready_on(pods, |_| true).count() == 6);
     wait_for_pods(&server, "agent", |pods| ready_on(pods, |_| true).count() == 3);
@@ -97,29 +103,29 @@ fn stopped_node_loses_its_pods_and_can_return() {
 
     node(&server, "stop", lost);
     let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
-    wait_for(&server, &["get", "node", lost, "-o", ready], |said| said == "Unknown");
+    wait_for(&server, &["get", "node", lost, "-o", ready], |output| output == "Unknown");
     let taints = "jsonpath={range .spec.taints[*]}{.key}:{.effect} {end}";
-    wait_for(&server, &["get", "node", lost, "-o", taints], |said| {
-        said.contains("node.kubernetes.io/unreachable:NoExecute")
+    wait_for(&server, &["get", "node", lost, "-o", taints], |output| {
+        output.contains("node.kubernetes.io/unreachable:NoExecute")
     });
     // The Deployment has pods on other nodes; those on the stopped node stay until it confirms their
     // termination.
     wait_for_pods(&server, "web", |pods| ready_on(pods, |node| node != lost).count() == 6);
-    wait_for_pods(&server, "web", |pods| pods.iter().all(|pod| pod.goes == (pod.node == lost)));
+    wait_for_pods(&server, "web", |pods| pods.iter().all(|pod| pod.is_terminating == (pod.node == lost)));
     // The StatefulSet creates no second pod of that name before the first is known to be gone.
-    let db = wait_for_pods(&server, "db", |pods| pods.iter().all(|pod| pod.goes));
+    let db = wait_for_pods(&server, "db", |pods| pods.iter().all(|pod| pod.is_terminating));
     assert!(matches!(&db[..], [pod] if pod.uid == first.uid), "{db:?}");
     // The DaemonSet's pod stays bound to the node.
     let agents = wait_for_pods(&server, "agent", |pods| ready_on(pods, |_| true).count() == 2);
-    assert!(agents.len() == 3 && !agents.iter().any(|pod| pod.goes), "{agents:?}");
+    assert!(agents.len() == 3 && !agents.iter().any(|pod| pod.is_terminating), "{agents:?}");
 
     node(&server, "start", lost);
-    wait_for(&server, &["get", "node", lost, "-o", ready], |said| said == "True");
-    wait_for(&server, &["get", "node", lost, "-o", taints], |said| !said.contains("node.kubernetes.io"));
+    wait_for(&server, &["get", "node", lost, "-o", ready], |output| output == "True");
+    wait_for(&server, &["get", "node", lost, "-o", taints], |output| !output.contains("node.kubernetes.io"));
     wait_for_pods(
         &server,
         "db",
-        |pods| matches!(pods, [pod] if pod.is_ready && !pod.goes && pod.uid != first.uid),
+        |pods| matches!(pods, [pod] if pod.is_ready && !pod.is_terminating && pod.uid != first.uid),
     );
     wait_for_pods(&server, "agent", |pods| pods.len() == 3 && ready_on(pods, |_| true).count() == 3);
     wait_for_pods(&server, "web", |pods| pods.len() == 6 && ready_on(pods, |_| true).count() == 6);
@@ -137,13 +143,13 @@ fn drained_node_is_empty_and_the_budget_is_respected() {
     create(&server, BUDGET);
     let allowed =
         ["get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}/{.status.disruptionsAllowed}"];
-    wait_for(&server, &allowed, |said| said == "6/0");
+    wait_for(&server, &allowed, |output| output == "6/0");
     let drain = ["drain", "node-1", "--ignore-daemonsets", "--timeout=3s"];
-    let refused = kubectl(&server, &drain);
-    assert!(refused.contains("would violate the pod's disruption budget"), "{refused}");
+    let evicted = kubectl(&server, &drain);
+    assert!(evicted.contains("would violate the pod's disruption budget"), "{evicted}");
 
     kubectl(&server, &["patch", "pdb", "web", "--type=merge", "-p", r#"{"spec":{"minAvailable":5}}"#]);
-    wait_for(&server, &allowed, |said| said == "6/1");
+    wait_for(&server, &allowed, |output| output == "6/1");
     let drained = kubectl(&server, &["drain", "node-1", "--ignore-daemonsets"]);
     // Old versions print `evicted`.
     let ends = ["node/node-1 drained", "node/node-1 evicted"];
@@ -168,12 +174,14 @@ fn unschedulable_pod_has_a_reason_and_is_bound_to_a_new_node() {
         "containers":[{"name":"c","image":"huge","resources":{"requests":{"cpu":"100"}}}]}}"#;
     create(&server, pod);
     let why = ["get", "pod", "huge", "-o", "jsonpath={.status.phase}: {.status.conditions[0].message}"];
-    wait_for(&server, &why, |said| said.starts_with("Pending: 0/1 nodes are available: 1 Insufficient cpu."));
+    wait_for(&server, &why, |output| {
+        output.starts_with("Pending: 0/1 nodes are available: 1 Insufficient cpu.")
+    });
     let described = kubectl(&server, &["describe", "pod", "huge"]);
     assert!(described.contains("FailedScheduling"), "{described}");
     let mut more = Command::new(env!("CARGO_BIN_EXE_setpoint"));
     more.args(["node", "simulate", "--node-cpu=200", "--pod-start=0", "--kubeconfig"])
         .arg(&server.kubeconfig);
-    let _more = Loop(more.stdout(Stdio::null()).spawn().unwrap());
+    let _more = ChildProcess(more.stdout(Stdio::null()).spawn().unwrap());
     wait_for_pods(&server, "huge", |pods| ready_on(pods, |node| node == "sim-0").count() == 1);
 }

@@ -94,11 +94,14 @@ impl State {
         for (kind, objects) in &self.0 {
             for object in objects {
                 let name = name(object);
-                ensure!(object["metadata"]["deletionTimestamp"].is_null(), "{kind} {name} still goes");
+                ensure!(
+                    object["metadata"]["deletionTimestamp"].is_null(),
+                    "{kind} {name} is still being deleted"
+                );
                 if ["Pod", "ReplicaSet", "ControllerRevision"].contains(kind) {
                     let owner =
                         owner(object).as_str().with_context(|| format!("{kind} {name} has no owner"))?;
-                    ensure!(uids.contains(owner), "{kind} {name} has an owner that is gone");
+                    ensure!(uids.contains(owner), "{kind} {name} has an owner that does not exist");
                 }
             }
         }

@@ -7,15 +7,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::kubelet::ARGUMENTS;
+use crate::kubelet::ARGS;
 use crate::server::Server;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const COUNT: usize = 100;
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Number of consecutive polls in which the count must be stable.
-const LOOKS: usize = 20;
+const STABLE_POLLS: usize = 20;
 
 async fn uids(api: &Api) -> BTreeSet<String> {
     let pods = api.list(PODS).await.unwrap();
@@ -23,23 +23,23 @@ async fn uids(api: &Api) -> BTreeSet<String> {
 }
 
 /// Waits for this number of pods, and checks that it is stable.
-async fn settles_at(api: &Api, count: usize) -> BTreeSet<String> {
+async fn wait_for_stable_count(api: &Api, count: usize) -> BTreeSet<String> {
     let reaching = async {
         while uids(api).await.len() < count {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     tokio::time::timeout(WAIT_MAX, reaching).await.expect("there are too few pods");
     let first = uids(api).await;
-    for _ in 0..LOOKS {
-        tokio::time::sleep(PAUSE).await;
+    for _ in 0..STABLE_POLLS {
+        tokio::time::sleep(POLL_INTERVAL).await;
         let pods = uids(api).await;
         assert_eq!((pods.len(), &pods), (count, &first));
     }
     first
 }
 
-async fn loop_says(api: &Api, controller: &str) -> Value {
+async fn controller_report(api: &Api, controller: &str) -> Value {
     let report = api.get("/setpoint/loop").await.unwrap();
     let all = report["controllers"].as_array().unwrap().clone();
     all.into_iter().find(|one| one["name"] == controller).unwrap_or_default()
@@ -48,7 +48,7 @@ async fn loop_says(api: &Api, controller: &str) -> Value {
 #[test]
 fn pods_deleted_while_the_controller_is_off_are_replaced_exactly() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut server = Server::with(ARGUMENTS);
+    let mut server = Server::with(ARGS);
     let before = runtime.block_on(async {
         let api = Api::of(&server);
         let label = json!({"app": "web"});
@@ -56,22 +56,26 @@ fn pods_deleted_while_the_controller_is_off_are_replaced_exactly() {
             "metadata": {"labels": label}, "spec": {"containers": [{"name": "c", "image": "i"}]}}});
         let set = json!({"metadata": {"name": "web"}, "spec": spec});
         assert_eq!(api.post("/apis/apps/v1/namespaces/default/replicasets", &set).await.unwrap(), 201);
-        settles_at(&api, COUNT).await
+        wait_for_stable_count(&api, COUNT).await
     });
     server.kill_and_restart(&["--controllers=*,-replicaset,-scheduler", "--nodes=0"]);
     runtime.block_on(async {
         let api = Api::of(&server);
         assert_eq!(uids(&api).await, before, "a restart changes nothing");
         assert_eq!(api.delete(PODS, json!({})).await.unwrap(), 200);
-        settles_at(&api, 0).await;
-        assert!(loop_says(&api, "replicaset-controller").await.is_null(), "it is off");
-        assert_eq!(loop_says(&api, "deployment-controller").await["panics"], 0, "the others are on");
+        wait_for_stable_count(&api, 0).await;
+        assert!(controller_report(&api, "replicaset-controller").await.is_null(), "it is off");
+        assert_eq!(controller_report(&api, "deployment-controller").await["panics"], 0, "the others are on");
     });
-    server.kill_and_restart(ARGUMENTS);
+    server.kill_and_restart(ARGS);
     runtime.block_on(async {
         let api = Api::of(&server);
-        let after = settles_at(&api, COUNT).await;
+        let after = wait_for_stable_count(&api, COUNT).await;
         assert!(after.is_disjoint(&before));
-        assert_eq!(loop_says(&api, "replicaset-controller").await["conflicts"], 0, "nothing was tried twice");
+        assert_eq!(
+            controller_report(&api, "replicaset-controller").await["conflicts"],
+            0,
+            "no write was retried"
+        );
     });
 }

@@ -26,7 +26,7 @@ const LINE_BYTES_MAX: usize = 4096;
 
 /// Last lines of one component.
 #[derive(Debug, Default)]
-struct Ring {
+struct LogBuffer {
     lines: VecDeque<(Time, String)>,
     /// Number of lines that have been dropped.
     dropped: usize,
@@ -34,53 +34,54 @@ struct Ring {
 
 /// Last lines of each component.
 #[derive(Clone, Debug, Default)]
-pub struct Rings(Arc<[Mutex<Ring>; COMPONENTS.len()]>);
+pub struct ComponentLogs(Arc<[Mutex<LogBuffer>; COMPONENTS.len()]>);
 
-impl Rings {
-    fn of(&self, component: &str) -> &Mutex<Ring> {
-        let place = COMPONENTS.iter().position(|known| *known == component);
+impl ComponentLogs {
+    fn buffer(&self, component: &str) -> &Mutex<LogBuffer> {
+        let index = COMPONENTS.iter().position(|known| *known == component);
         // The server is first, and gets the lines of unknown components.
-        &self.0[place.unwrap_or(0)]
+        &self.0[index.unwrap_or(0)]
     }
 
-    /// Adds the first line of a component, which contains the place where it runs. It is redundant in the
-    /// process log, so it is only here.
-    pub fn begin(&self, component: &str) {
+    /// Adds the first line of a component, with its version and process. It is redundant in the process
+    /// log, so it is only here.
+    pub fn log_start(&self, component: &str) {
         let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
-        self.tell(component, &format!("{component} runs in setpoint {version}, process {process}"));
+        self.log(component, &format!("{component} runs in setpoint {version}, process {process}"));
     }
 
     /// Adds a line of a component that is not in the process log.
-    pub fn tell(&self, component: &str, text: &str) {
+    pub fn log(&self, component: &str, text: &str) {
         let now = SystemClock.now();
         self.push(component, now, format!("{}  INFO setpoint: {text}", Micros(now)));
     }
 
     /// Returns the last lines of a component. The log grows as long as the process runs.
     pub fn container_log(&self, component: &str) -> ContainerLog {
-        let ring = self.of(component).lock();
-        let lines = ring.lines.iter().cloned().collect();
-        ContainerLog { lines, dropped: ring.dropped, is_running: true, next: None }
+        let buffer = self.buffer(component).lock();
+        let lines = buffer.lines.iter().cloned().collect();
+        ContainerLog { lines, dropped: buffer.dropped, is_running: true, next: None }
     }
 
     fn push(&self, component: &str, at: Time, line: String) {
-        let mut ring = self.of(component).lock();
-        if ring.lines.len() == LINES_MAX {
-            ring.lines.pop_front();
-            ring.dropped += 1;
+        let mut buffer = self.buffer(component).lock();
+        if buffer.lines.len() == LINES_MAX {
+            buffer.lines.pop_front();
+            buffer.dropped += 1;
         }
-        ring.lines.push_back((at, line));
+        buffer.lines.push_back((at, line));
     }
 }
 
-impl<S: Subscriber> Layer<S> for Rings {
+impl<S: Subscriber> Layer<S> for ComponentLogs {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let (now, about) = (SystemClock.now(), event.metadata());
-        let mut words = Words::default();
-        event.record(&mut words);
-        let component = words.component.unwrap_or_else(|| from(about.target()));
-        let Words { message, fields, .. } = words;
-        let mut line = format!("{} {:>5} {}: {message}{fields}", Micros(now), about.level(), about.target());
+        let (now, metadata) = (SystemClock.now(), event.metadata());
+        let mut visitor = LineVisitor::default();
+        event.record(&mut visitor);
+        let component = visitor.component.unwrap_or_else(|| component_of(metadata.target()));
+        let LineVisitor { message, fields, .. } = visitor;
+        let mut line =
+            format!("{} {:>5} {}: {message}{fields}", Micros(now), metadata.level(), metadata.target());
         let mut end = LINE_BYTES_MAX.min(line.len());
         while !line.is_char_boundary(end) {
             end -= 1;
@@ -92,7 +93,7 @@ impl<S: Subscriber> Layer<S> for Rings {
 }
 
 /// Component of a crate.
-fn from(target: &str) -> &'static str {
+fn component_of(target: &str) -> &'static str {
     match target.split("::").next().unwrap_or_default() {
         "setpoint_scheduler" => "kube-scheduler",
         "setpoint_controllers" | "setpoint_reconcile" => "kube-controller-manager",
@@ -102,19 +103,19 @@ fn from(target: &str) -> &'static str {
 
 /// Fields of one log line.
 #[derive(Default)]
-struct Words {
+struct LineVisitor {
     component: Option<&'static str>,
     message: String,
     fields: String,
 }
 
-impl Visit for Words {
+impl Visit for LineVisitor {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "component" => self.component = COMPONENTS.into_iter().find(|known| *known == value),
-            // A panic's place contains the crate, and thus the component.
-            "place" if value.contains("scheduler/") => self.component = Some("kube-scheduler"),
-            "place" if value.contains("controllers/") => self.component = Some("kube-controller-manager"),
+            // A panic's location contains the crate, and thus the component.
+            "location" if value.contains("scheduler/") => self.component = Some("kube-scheduler"),
+            "location" if value.contains("controllers/") => self.component = Some("kube-controller-manager"),
             _ => {}
         }
         self.record_debug(field, &value);
@@ -137,25 +138,25 @@ mod tests {
 
     #[test]
     fn lines_belong_to_their_component_and_old_lines_are_dropped() {
-        let rings = Rings::default();
-        let subscriber = tracing_subscriber::registry().with(rings.clone());
+        let component_logs = ComponentLogs::default();
+        let subscriber = tracing_subscriber::registry().with(component_logs.clone());
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(component = "kube-scheduler", pods = 3, "placed");
             tracing::warn!(target: "setpoint_controllers::job", "late\nand long");
-            tracing::error!(place = "crates/scheduler/src/lib.rs:1:1", "panic");
+            tracing::error!(location = "crates/scheduler/src/lib.rs:1:1", "panic");
             for number in 0..=LINES_MAX {
                 tracing::info!(number, "served {}", "x".repeat(2 * LINE_BYTES_MAX));
             }
         });
         let lines = |component: &str| -> Vec<String> {
-            rings.container_log(component).lines.into_iter().map(|(_, line)| line).collect()
+            component_logs.container_log(component).lines.into_iter().map(|(_, line)| line).collect()
         };
         let scheduler = lines("kube-scheduler");
         assert_eq!(scheduler.len(), 2);
         assert!(scheduler[0].ends_with(": placed component=\"kube-scheduler\" pods=3"), "{scheduler:?}");
         let manager = lines("kube-controller-manager");
         assert!(manager[0].ends_with(" WARN setpoint_controllers::job: late\\nand long"), "{manager:?}");
-        let server = rings.container_log("kube-apiserver");
+        let server = component_logs.container_log("kube-apiserver");
         assert_eq!((server.lines.len(), server.dropped), (LINES_MAX, 1));
         assert!(server.lines.iter().all(|(_, line)| line.len() == LINE_BYTES_MAX));
     }

@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow, ensure};
 use serde_json::{Map, Value, json};
 use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_store::commit::{Body, Write as Put};
-use setpoint_store::record::{Envelope, Listed};
+use setpoint_store::record::{EncodedPairs, Envelope};
 use setpoint_store::{Cause, Commit, Record, Snapshot};
 
 const FORMAT: u64 = 1;
@@ -26,16 +26,16 @@ pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{header}")?;
     for (resource, table) in snapshot.tables() {
         for record in table.iter() {
-            writeln!(out, "{}", object(resource, record))?;
+            writeln!(out, "{}", export_object(resource, record))?;
         }
     }
     Ok(())
 }
 
-fn object(resource: &Resource, record: &Record) -> Value {
+fn export_object(resource: &Resource, record: &Record) -> Value {
     let body = record.body();
-    let tags = record.tags();
-    let cause = tags.cause();
+    let attributes = record.attributes();
+    let cause = attributes.cause();
     let pairs = |pairs: setpoint_store::record::Pairs<'_>| -> Value {
         pairs.map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<Map<_, _>>().into()
     };
@@ -44,8 +44,8 @@ fn object(resource: &Resource, record: &Record) -> Value {
         "path": record.path(),
         "revision": record.revision().0,
         "time": record.time().0,
-        "labels": pairs(tags.labels()),
-        "fields": pairs(tags.fields()),
+        "labels": pairs(attributes.labels()),
+        "fields": pairs(attributes.fields()),
         "cause": {
             "user": cause.user,
             "manager": cause.manager,
@@ -60,8 +60,8 @@ fn object(resource: &Resource, record: &Record) -> Value {
             line["valueHex"] = body.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
         }
     }
-    if let Some(hole) = body.hole {
-        line["hole"] = hole.into();
+    if let Some(revision_offset) = body.revision_offset {
+        line["hole"] = revision_offset.into();
     }
     if let Some(expires) = body.expires {
         line["expires"] = expires.0.into();
@@ -73,45 +73,48 @@ fn object(resource: &Resource, record: &Record) -> Value {
 pub fn read(input: impl BufRead) -> anyhow::Result<Snapshot> {
     let mut lines = input.lines();
     let header = lines.next().context("the export is empty")?.context("cannot read the export")?;
-    let header: Value = serde_json::from_str(&header).context("this is not an export of setpoint")?;
-    ensure!(header["export"] == "setpoint", "this is not an export of setpoint");
+    let header: Value = serde_json::from_str(&header).context("not a setpoint export")?;
+    ensure!(header["export"] == "setpoint", "not a setpoint export");
     ensure!(
         header["format"] == FORMAT,
-        "the export has format {}, this program reads {FORMAT}",
+        "unsupported export format {}: this version reads format {FORMAT}",
         header["format"]
     );
     let revision = Revision(header["revision"].as_u64().context("the export has no revision")?);
     let mut objects = Vec::new();
     for (number, line) in lines.enumerate() {
         let line = line.context("cannot read the export")?;
-        let parsed = parse(&line).with_context(|| format!("line {} of the export", number + 2))?;
+        let parsed = parse_object(&line).with_context(|| format!("line {} of the export", number + 2))?;
         ensure!(
             parsed.revision <= revision,
-            "line {} of the export: it is newer than the export",
+            "line {} of the export: its revision is newer than the export",
             number + 2
         );
         objects.push(parsed);
     }
-    let said = header["objects"].as_u64();
+    let expected = header["objects"].as_u64();
     ensure!(
-        said == Some(objects.len() as u64),
-        "the export is cut short: {} objects, {} are there",
+        expected == Some(objects.len() as u64),
+        "the export is truncated: expected {} objects, found {}",
         header["objects"],
         objects.len()
     );
-    Snapshot::of_objects(revision, objects).context("the export contains an invalid object")
+    Snapshot::from_objects(revision, objects).context("the export contains an invalid object")
 }
 
-fn parse(line: &str) -> anyhow::Result<Commit> {
+fn parse_object(line: &str) -> anyhow::Result<Commit> {
     let line: Value = serde_json::from_str(line)?;
     let text = |name: &str| line[name].as_str().with_context(|| format!("{name} is missing"));
     let key = Key::from_path(&Resource::new(text("resource")?)?, text("path")?)?;
     let bytes = match line["valueHex"].as_str() {
-        Some(hex) => unhex(hex)?,
+        Some(hex) => decode_hex(hex)?,
         None => text("value")?.as_bytes().to_vec(),
     };
-    let hole = line["hole"].as_u64().map(u32::try_from).transpose()?;
-    ensure!(hole.is_none_or(|hole| hole as usize <= bytes.len()), "the hole lies outside of the value");
+    let revision_offset = line["hole"].as_u64().map(u32::try_from).transpose()?;
+    ensure!(
+        revision_offset.is_none_or(|revision_offset| revision_offset as usize <= bytes.len()),
+        "hole is greater than the length of the value"
+    );
     let cause = Cause {
         user: line["cause"]["user"].as_str().unwrap_or_default().to_owned(),
         manager: line["cause"]["manager"].as_str().unwrap_or_default().to_owned(),
@@ -120,7 +123,7 @@ fn parse(line: &str) -> anyhow::Result<Commit> {
         paths: line["cause"]["paths"].as_array().map(|paths| strings(paths)).unwrap_or_default(),
     };
     let envelope = Envelope::encode(&cause, &pairs(&line["labels"]), &pairs(&line["fields"]));
-    let body = Body { bytes: bytes.into(), hole, expires: line["expires"].as_i64().map(Time) };
+    let body = Body { bytes: bytes.into(), revision_offset, expires: line["expires"].as_i64().map(Time) };
     let revision = Revision(line["revision"].as_u64().context("revision is missing")?);
     let time = Time(line["time"].as_i64().context("time is missing")?);
     Ok(Commit { revision, time, writes: vec![Put { key, body: Some(body), envelope }] })
@@ -130,12 +133,12 @@ fn strings(values: &[Value]) -> Vec<String> {
     values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
 }
 
-fn pairs(value: &Value) -> Listed {
+fn pairs(value: &Value) -> EncodedPairs {
     let entries = value.as_object().into_iter().flatten();
     entries.filter_map(|(key, value)| Some((key, value.as_str()?))).collect()
 }
 
-fn unhex(hex: &str) -> anyhow::Result<Vec<u8>> {
+fn decode_hex(hex: &str) -> anyhow::Result<Vec<u8>> {
     let digits = hex.as_bytes().chunks(2).map(|pair| {
         let pair = std::str::from_utf8(pair).map_err(|_| anyhow!("valueHex is not hexadecimal"))?;
         u8::from_str_radix(pair, 16).map_err(|_| anyhow!("valueHex is not hexadecimal"))

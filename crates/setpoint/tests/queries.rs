@@ -22,8 +22,8 @@ use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
 /// Maximum number of polls for an expected state, and the pause between them.
-const ASKS_MAX: usize = 600;
-const PAUSE: Duration = Duration::from_millis(50);
+const POLLS_MAX: usize = 600;
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Server with all its controllers. Stopped with the test.
 struct Server {
@@ -49,7 +49,7 @@ impl Server {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let ready = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("ready")));
-        assert!(ready.is_some(), "the server never said that it is ready");
+        assert!(ready.is_some(), "the server never output that it is ready");
         std::thread::spawn(move || lines.for_each(drop));
         Server { child, dir }
     }
@@ -116,17 +116,17 @@ async fn approve(requests: &Api<CertificateSigningRequest>, name: &str) {
 }
 
 /// Polls an object until it is in the expected state.
-async fn until<T>(requests: &Api<T>, name: &str, is_so: impl Fn(&T) -> bool) -> T
+async fn wait_until<T>(requests: &Api<T>, name: &str, is_expected: impl Fn(&T) -> bool) -> T
 where
     T: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
 {
     let mut last = None;
-    for _ in 0..ASKS_MAX {
+    for _ in 0..POLLS_MAX {
         match requests.get_opt(name).await.unwrap() {
-            Some(object) if is_so(&object) => return object,
+            Some(object) if is_expected(&object) => return object,
             other => last = other,
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     panic!("{name} stayed {last:?}");
 }
@@ -143,7 +143,7 @@ fn approved_request_gets_a_certificate_that_the_server_accepts() {
         requests.create(&PostParams::default(), &made).await.unwrap();
         approve(&requests, "ann").await;
         let certificate_of = |object: &CertificateSigningRequest| object.status.clone()?.certificate;
-        let signed = until(&requests, "ann", |object| certificate_of(object).is_some()).await;
+        let signed = wait_until(&requests, "ann", |object| certificate_of(object).is_some()).await;
         let certificate = certificate_of(&signed).unwrap().0;
 
         let ann = server.client_as(&certificate, &key).await;
@@ -154,8 +154,8 @@ fn approved_request_gets_a_certificate_that_the_server_accepts() {
         let user = review.status.unwrap().user_info.unwrap();
         assert_eq!(user.username.as_deref(), Some("ann"));
         assert_eq!(user.groups.unwrap(), ["people", "system:authenticated"]);
-        let refused = Api::<Pod>::namespaced(ann, "default").list(&ListParams::default()).await;
-        let Err(kube::Error::Api(status)) = refused else { panic!("ann may list pods: {refused:?}") };
+        let result = Api::<Pod>::namespaced(ann, "default").list(&ListParams::default()).await;
+        let Err(kube::Error::Api(status)) = result else { panic!("ann may list pods: {result:?}") };
         assert_eq!(status.code, 403);
         assert!(status.message.contains("User \"ann\" cannot list resource \"pods\""), "{}", status.message);
     });
@@ -171,7 +171,7 @@ fn invalid_request_or_wrong_signer_is_rejected() {
             let made = requests.create(&PostParams::default(), &object).await;
             match made {
                 Err(kube::Error::Api(status)) => (status.code, status.message),
-                other => panic!("expected a refusal: {other:?}"),
+                other => panic!("expected an error: {other:?}"),
             }
         };
         let (_, text) = request("ann", "system:masters");
@@ -194,7 +194,7 @@ fn invalid_request_or_wrong_signer_is_rejected() {
             let conditions = object.status.clone().and_then(|status| status.conditions).unwrap_or_default();
             conditions.into_iter().find(|one| one.type_ == "Failed")
         };
-        let object = until(&requests, "c", |object| failed(object).is_some()).await;
+        let object = wait_until(&requests, "c", |object| failed(object).is_some()).await;
         let condition = failed(&object).unwrap();
         assert_eq!(condition.reason.as_deref(), Some("SignerValidationFailure"));
         assert_eq!(condition.message.as_deref(), Some("subject organization is not system:nodes"));
@@ -223,7 +223,7 @@ fn cluster_info_and_root_ca_are_published_and_claims_are_provisioned() {
         let apply = PatchParams::apply("test");
         maps.patch("cluster-info", &apply, &Patch::Apply(&info)).await.unwrap();
         let signature = |map: &ConfigMap| map.data.clone()?.remove("jws-kubeconfig-abcdef");
-        let map = until(&maps, "cluster-info", |map| signature(map).is_some()).await;
+        let map = wait_until(&maps, "cluster-info", |map| signature(map).is_some()).await;
         // HMAC-SHA256 of the header and of the content, with the secret, as any JWT library computes it.
         assert_eq!(
             signature(&map).unwrap(),
@@ -232,12 +232,12 @@ fn cluster_info_and_root_ca_are_published_and_claims_are_provisioned() {
 
         let bundles: Api<ClusterTrustBundle> = Api::all(admin.clone());
         let mut found = Vec::new();
-        for _ in 0..ASKS_MAX {
+        for _ in 0..POLLS_MAX {
             found = bundles.list(&ListParams::default()).await.unwrap().items;
             if !found.is_empty() {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let spec = &found.first().expect("a bundle").spec;
         assert_eq!(spec.signer_name.as_deref(), Some("kubernetes.io/kube-apiserver-serving"));
@@ -251,12 +251,16 @@ fn cluster_info_and_root_ca_are_published_and_claims_are_provisioned() {
         }));
         claims.create(&PostParams::default(), &claim).await.unwrap();
         let volume = |claim: &PersistentVolumeClaim| claim.spec.clone()?.volume_name;
-        let claim = until(&claims, "c", |claim| volume(claim).is_some()).await;
+        let claim = wait_until(&claims, "c", |claim| volume(claim).is_some()).await;
         let volumes: Api<PersistentVolume> = Api::all(admin);
         let volume = volumes.get(&volume(&claim).unwrap()).await.unwrap();
         let path = volume.spec.unwrap().host_path.unwrap().path;
-        let place = server.dir.path().join("data/volumes");
-        assert!(std::path::Path::new(&path).starts_with(&place), "{path} is not in {}", place.display());
+        let volumes_dir = server.dir.path().join("data/volumes");
+        assert!(
+            std::path::Path::new(&path).starts_with(&volumes_dir),
+            "{path} is not in {}",
+            volumes_dir.display()
+        );
     });
 }
 
@@ -292,7 +296,7 @@ fn autoscaler_reports_missing_metrics() {
             let conditions = object.status.clone()?.conditions?;
             conditions.into_iter().find(|one| one.type_ == "ScalingActive")
         };
-        let object = until(&autoscalers, "web", |object| active(object).is_some()).await;
+        let object = wait_until(&autoscalers, "web", |object| active(object).is_some()).await;
         let condition = active(&object).unwrap();
         assert_eq!(
             (condition.status.as_str(), condition.reason.as_deref()),

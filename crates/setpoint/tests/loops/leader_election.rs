@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use setpoint_api::{Time, rfc3339};
 
 use crate::api::Api;
-use crate::asking::run_controllers;
-use crate::server::{ALONE, Server};
+use crate::processes::run_controllers;
+use crate::server::{Server, WITHOUT_CONTROLLERS};
 
 /// Duration of the Lease.
 const LEASE: Duration = Duration::from_secs(15);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Slack for busy machines.
 const GRACE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
@@ -36,16 +36,16 @@ async fn make_work(api: &Api, number: usize) {
         "metadata": {"labels": label}, "spec": {"containers": [{"name": "c", "image": "i"}]}}});
     let object = json!({"metadata": {"name": format!("w-{number}")}, "spec": spec});
     // The ReplicaSet has another label, so that the Deployment does not adopt it.
-    let mut alone = object.clone();
-    for place in ["/spec/selector/matchLabels/app", "/spec/template/metadata/labels/app"] {
-        *alone.pointer_mut(place).unwrap() = json!(format!("alone-{number}"));
+    let mut set = object.clone();
+    for pointer in ["/spec/selector/matchLabels/app", "/spec/template/metadata/labels/app"] {
+        *set.pointer_mut(pointer).unwrap() = json!(format!("alone-{number}"));
     }
-    assert_eq!(api.post(SETS, &alone).await.unwrap(), 201);
+    assert_eq!(api.post(SETS, &set).await.unwrap(), 201);
     assert_eq!(api.post(DEPLOYMENTS, &object).await.unwrap(), 201);
 }
 
 /// Revisions of the objects that the first loop created, and of those that the second created.
-async fn acts(api: &Api) -> (Vec<u64>, Vec<u64>) {
+async fn created_revisions(api: &Api) -> (Vec<u64>, Vec<u64>) {
     let pods = api.list(PODS).await.unwrap().iter().map(revision).collect();
     let sets = api.list(SETS).await.unwrap();
     let made =
@@ -59,11 +59,11 @@ async fn work_until(api: &Api, number: &mut usize, enough: impl Fn(&[u64], &[u64
         loop {
             *number += 1;
             make_work(api, *number).await;
-            let (first, second) = acts(api).await;
+            let (first, second) = created_revisions(api).await;
             if enough(&first, &second) {
                 return;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     tokio::time::timeout(WAIT_MAX, working).await.expect("no loop acts");
@@ -103,16 +103,16 @@ async fn takeover(server: &Server) {
     let (last, taken) = (&versions[at - 1], &versions[at]);
     assert!(versions[at..].iter().all(|lease| holder(lease) == holder(taken)), "it changes once");
     assert_eq!(taken["spec"]["leaseTransitions"], 1);
-    let silence = time(taken, "acquireTime").since(time(last, "renewTime"));
-    assert!(silence > DEADLINE && silence < LEASE + GRACE, "the lease is taken after {silence:?}");
-    let (pods, sets) = acts(&api).await;
+    let unrenewed = time(taken, "acquireTime").since(time(last, "renewTime"));
+    assert!(unrenewed > DEADLINE && unrenewed < LEASE + GRACE, "the lease is taken after {unrenewed:?}");
+    let (pods, sets) = created_revisions(&api).await;
     let taken = revision(taken);
     assert!(pods.iter().all(|pod| *pod < taken), "the first acts after {taken}: {pods:?}");
     assert!(sets.iter().all(|set| *set > taken), "the second acts before {taken}: {sets:?}");
 }
 
 #[test]
-fn next_leader_takes_over_within_the_lease_and_never_do_two_act() {
+fn next_leader_takes_over_within_the_lease_and_two_never_act() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(takeover(&Server::with(ALONE)));
+    runtime.block_on(takeover(&Server::with(WITHOUT_CONTROLLERS)));
 }

@@ -7,13 +7,13 @@ use setpoint_pki::certs::Pki;
 use setpoint_store::log::LogError;
 use setpoint_store::log::disk::files::LogFile;
 
-use super::Arguments;
+use super::UpArgs;
 use crate::clock::{SystemClock, entropy};
 use crate::commands::default_data_dir;
 
 /// Paths of the store, the certificates and the kubeconfig.
 #[derive(Clone)]
-pub struct Places {
+pub struct Paths {
     /// Data directory; `None` if the store is in memory.
     pub data_dir: Option<PathBuf>,
     pub kubeconfig: PathBuf,
@@ -21,15 +21,15 @@ pub struct Places {
     temporary: Option<PathBuf>,
 }
 
-impl Places {
-    /// Returns the paths from the arguments, with defaults.
-    pub fn choose(arguments: &Arguments) -> anyhow::Result<Places> {
-        let data_dir = match (&arguments.data_dir, arguments.ephemeral) {
+impl Paths {
+    /// Returns the paths from the flags, with defaults.
+    pub fn from_args(args: &UpArgs) -> anyhow::Result<Paths> {
+        let data_dir = match (&args.data_dir, args.ephemeral) {
             (_, true) => None,
             (Some(dir), false) => Some(dir.clone()),
             (None, false) => Some(default_data_dir()?),
         };
-        let (kubeconfig, temporary) = match (&arguments.kubeconfig, &data_dir) {
+        let (kubeconfig, temporary) = match (&args.kubeconfig, &data_dir) {
             (Some(path), _) => (path.clone(), None),
             (None, Some(dir)) => (dir.join("kubeconfig"), None),
             (None, None) => {
@@ -38,11 +38,11 @@ impl Places {
                 (dir.join("kubeconfig"), Some(dir))
             }
         };
-        Ok(Places { data_dir, kubeconfig: std::path::absolute(kubeconfig)?, temporary })
+        Ok(Paths { data_dir, kubeconfig: std::path::absolute(kubeconfig)?, temporary })
     }
 
     /// Location of the store, for messages.
-    pub fn shown(&self) -> String {
+    pub fn store_location(&self) -> String {
         match &self.data_dir {
             Some(dir) => format!("in {}", dir.display()),
             None => "in memory".to_owned(),
@@ -63,16 +63,18 @@ impl Places {
     /// certificate. A certificate authority alone is accepted, because an administrator may have provided
     /// it.
     pub fn check_store(&self) -> anyhow::Result<()> {
-        const ISSUED: &str = "pki/apiserver.crt";
-        let Some(dir) = self.data_dir.as_ref().filter(|dir| dir.join(ISSUED).exists()) else { return Ok(()) };
+        const SERVING_CERTIFICATE: &str = "pki/apiserver.crt";
+        let Some(dir) = self.data_dir.as_ref().filter(|dir| dir.join(SERVING_CERTIFICATE).exists()) else {
+            return Ok(());
+        };
         for entry in std::fs::read_dir(dir)? {
             let name = entry?.file_name();
             if name.to_str().and_then(LogFile::parse).is_some() {
                 return Ok(());
             }
         }
-        let lost = LogError::Lost { leftover: ISSUED.to_owned() };
-        anyhow::bail!("{}: {lost}", dir.display())
+        let error = LogError::Lost { remaining_file: SERVING_CERTIFICATE.to_owned() };
+        anyhow::bail!("{}: {error}", dir.display())
     }
 
     /// Returns the certificates, which are stored beside the store.
@@ -85,7 +87,7 @@ impl Places {
     }
 
     /// Removes the directory that was created for this run only.
-    pub fn clean_up(&self) {
+    pub fn remove_temporary(&self) {
         if let Some(dir) = &self.temporary {
             // It holds a key of a server that no longer runs, so leftovers are harmless.
             let _ = std::fs::remove_dir_all(dir);
@@ -100,19 +102,19 @@ mod tests {
     #[test]
     fn certificates_without_a_store_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        let places = Places {
+        let paths = Paths {
             data_dir: Some(dir.path().join("data")),
             kubeconfig: dir.path().join("kubeconfig"),
             temporary: None,
         };
-        places.check_store().unwrap();
+        paths.check_store().unwrap();
         std::fs::create_dir_all(dir.path().join("data/pki")).unwrap();
-        std::fs::write(dir.path().join("data/pki/ca.crt"), "an authority of its owner").unwrap();
-        places.check_store().unwrap();
+        std::fs::write(dir.path().join("data/pki/ca.crt"), "custom authority").unwrap();
+        paths.check_store().unwrap();
         std::fs::write(dir.path().join("data/pki/apiserver.crt"), "issued").unwrap();
-        let error = places.check_store().unwrap_err().to_string();
-        assert!(error.contains("pki/apiserver.crt is, so there was a store"), "{error}");
+        let error = paths.check_store().unwrap_err().to_string();
+        assert!(error.contains("has pki/apiserver.crt but no segment-*"), "{error}");
         std::fs::write(dir.path().join("data/checkpoint-00000000000000000000.log"), "").unwrap();
-        places.check_store().unwrap();
+        paths.check_store().unwrap();
     }
 }

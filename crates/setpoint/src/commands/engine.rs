@@ -1,4 +1,4 @@
-//! Construction of the loop: chosen controllers and the scheduler.
+//! Construction of the engine from flags: selected controllers and the scheduler.
 
 use anyhow::{Context, bail};
 use setpoint_api::names::ip;
@@ -22,92 +22,95 @@ pub const SCHEDULER: &str = "scheduler";
 
 /// Set of controllers to run, as in `*,-replicaset`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    rest: bool,
+pub struct ControllerSelection {
+    /// `true` if controllers that are not named run.
+    selects_rest: bool,
+    /// Names, with `false` for disabled ones.
     named: Vec<(String, bool)>,
 }
 
 /// Parses `--controllers`: names of controllers, `-NAME` to disable one, `*` for all that are not named.
-pub fn choice(text: &str) -> anyhow::Result<Choice> {
-    let mut choice = Choice { rest: false, named: Vec::new() };
+pub fn parse_controllers(text: &str) -> anyhow::Result<ControllerSelection> {
+    let mut selection = ControllerSelection { selects_rest: false, named: Vec::new() };
     let mut known: Vec<&str> =
-        setpoint_controllers::all(&everything()).iter().map(|controller| controller.name()).collect();
+        setpoint_controllers::all(&full_settings()).iter().map(|controller| controller.name()).collect();
     known.push(SCHEDULER);
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         if word == "*" {
-            choice.rest = true;
+            selection.selects_rest = true;
             continue;
         }
-        let (name, on) = word.strip_prefix('-').map_or((word, true), |name| (name, false));
-        if !known.iter().any(|known| is(known, name)) {
-            bail!("there is no controller {name:?}: there are {}", known.join(", "));
+        let (name, is_enabled) = word.strip_prefix('-').map_or((word, true), |name| (name, false));
+        if !known.iter().any(|known| is_name_of(known, name)) {
+            bail!("{name:?} is not in the list of known controllers: {}", known.join(", "));
         }
-        choice.named.push((name.to_owned(), on));
+        selection.named.push((name.to_owned(), is_enabled));
     }
-    Ok(choice)
+    Ok(selection)
 }
 
-impl Choice {
+impl ControllerSelection {
     /// `true` if nodes get pod CIDRs.
-    pub fn gives_addresses(&self) -> bool {
-        self.takes(NodeIpam::NAME)
+    pub fn assigns_pod_cidrs(&self) -> bool {
+        self.selects(NodeIpam::NAME)
     }
 
-    /// Returns whether a controller of this name runs; `None` if `--controllers` does not apply to it, as to
-    /// those of nodes.
-    pub fn decides(&self, controller: &str) -> Option<bool> {
-        let all = setpoint_controllers::all(&everything());
+    /// `true` if the controller of this name is selected; `None` if `--controllers` does not apply to it, as
+    /// to those of nodes.
+    pub fn is_selected(&self, controller: &str) -> Option<bool> {
+        let all = setpoint_controllers::all(&full_settings());
         let is_known = controller == SCHEDULER || all.iter().any(|known| known.name() == controller);
-        is_known.then(|| self.takes(controller))
+        is_known.then(|| self.selects(controller))
     }
 
-    fn takes(&self, controller: &str) -> bool {
-        let named = self.named.iter().find(|(name, _)| is(controller, name));
-        named.map_or(self.rest, |(_, on)| *on)
+    fn selects(&self, controller: &str) -> bool {
+        let named = self.named.iter().find(|(name, _)| is_name_of(controller, name));
+        named.map_or(self.selects_rest, |(_, is_enabled)| *is_enabled)
     }
 
-    /// Returns the loop with the chosen controllers, which takes part in leader election.
+    /// Returns the engine with the selected controllers, for a process that takes part in leader election.
     pub fn engine(&self, settings: &Settings) -> Engine {
         Engine::new(self.controllers(settings), world_config(setpoint_controllers::indexes::all()))
     }
 
-    /// Returns the loop with the chosen controllers, the scheduler, the simulated nodes, and the tasks of
-    /// every server. It leads because it has the store. If no controller is chosen, another process can
-    /// lead.
-    pub fn engine_of_store(
+    /// Returns the engine with the selected controllers, the scheduler, the simulated nodes, and the tasks of
+    /// every server. It holds the Leases without an election because it has the store. If no controller is
+    /// selected, another process can lead.
+    pub fn server_engine(
         &self,
         settings: &Settings,
         nodes: Fleet,
         profiles: Option<&SchedulerConfig>,
     ) -> Engine {
-        let mut chosen = self.controllers(settings);
-        let lead = |lease| -> Box<dyn Controller> { Box::new(Holder { lease, identity: identity() }) };
-        if !chosen.is_empty() {
-            chosen.push(lead(LEASE));
+        let mut controllers = self.controllers(settings);
+        let lease_holder =
+            |lease| -> Box<dyn Controller> { Box::new(Holder { lease, identity: identity() }) };
+        if !controllers.is_empty() {
+            controllers.push(lease_holder(LEASE));
         }
-        if self.takes(SCHEDULER) {
-            chosen.push(Box::new(scheduler(profiles)));
-            chosen.push(lead(setpoint_scheduler::planner::LEASE));
+        if self.selects(SCHEDULER) {
+            controllers.push(Box::new(scheduler(profiles)));
+            controllers.push(lease_holder(setpoint_scheduler::planner::LEASE));
         }
-        let mut own = flow_control::own();
-        own.push(Box::new(MetricsService { has_nodes: nodes.count > 0 }));
+        let mut server_controllers = flow_control::own();
+        server_controllers.push(Box::new(MetricsService { has_nodes: nodes.count > 0 }));
         if nodes.count > 0 {
-            chosen.extend(setpoint_node::planners(nodes));
+            controllers.extend(setpoint_node::planners(nodes));
         }
-        if chosen.is_empty() {
-            return Engine::new(own, world_config([])).with_watched_resources_only();
+        if controllers.is_empty() {
+            return Engine::new(server_controllers, world_config([])).with_watched_resources_only();
         }
         let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
-        Engine::new(chosen.into_iter().chain(own).collect(), world_config(indexes))
+        Engine::new(controllers.into_iter().chain(server_controllers).collect(), world_config(indexes))
     }
 
-    /// Components that run in a serving process with this choice.
+    /// Components that run in a serving process with this selection.
     pub fn components(&self, settings: &Settings) -> Vec<&'static str> {
         let mut components = vec!["kube-apiserver"];
         if !self.controllers(settings).is_empty() {
             components.push(LEASE);
         }
-        if self.takes(SCHEDULER) {
+        if self.selects(SCHEDULER) {
             components.push(setpoint_scheduler::planner::LEASE);
         }
         components
@@ -115,7 +118,7 @@ impl Choice {
 
     /// First log lines of each component in a serving process.
     pub fn start_lines(&self, settings: &Settings) -> Vec<(&'static str, String)> {
-        let leads = |lease| (lease, format!("became the leader: holds the lease kube-system/{lease}"));
+        let leads = |lease| (lease, format!("became leader, holding lease kube-system/{lease}"));
         let names: Vec<&str> =
             self.controllers(settings).iter().map(|controller| controller.name()).collect();
         let mut start_lines = Vec::new();
@@ -123,7 +126,7 @@ impl Choice {
             start_lines.push(leads(LEASE));
             start_lines.push((LEASE, format!("started {} controllers: {}", names.len(), names.join(", "))));
         }
-        if self.takes(SCHEDULER) {
+        if self.selects(SCHEDULER) {
             start_lines.push(leads(setpoint_scheduler::planner::LEASE));
         }
         start_lines
@@ -131,7 +134,7 @@ impl Choice {
 
     fn controllers(&self, settings: &Settings) -> Vec<Box<dyn Controller>> {
         let all = setpoint_controllers::all(settings).into_iter();
-        all.filter(|controller| self.takes(controller.name())).collect()
+        all.filter(|controller| self.selects(controller.name())).collect()
     }
 }
 
@@ -140,7 +143,7 @@ impl Choice {
 pub struct SchedulerConfig(Vec<Profile>);
 
 /// Reads a KubeSchedulerConfiguration, in YAML or JSON.
-pub fn scheduler_config(path: &str) -> anyhow::Result<SchedulerConfig> {
+pub fn read_scheduler_config(path: &str) -> anyhow::Result<SchedulerConfig> {
     let text = std::fs::read(path).with_context(|| format!("cannot read {path}"))?;
     Ok(SchedulerConfig(config::read(&yaml::parse_strict(&text)?.0)?))
 }
@@ -149,16 +152,16 @@ fn scheduler(config: Option<&SchedulerConfig>) -> Scheduler {
     config.map_or_else(Scheduler::default, |config| Scheduler::new(config.0.clone()))
 }
 
-/// Returns the loop with only the scheduler.
-pub fn scheduler_alone(config: Option<&SchedulerConfig>) -> Engine {
+/// Returns the engine with only the scheduler.
+pub fn scheduler_engine(config: Option<&SchedulerConfig>) -> Engine {
     Engine::new(vec![Box::new(scheduler(config))], world_config([]))
 }
 
 /// Network flags of the controllers, with kube-controller-manager's names.
 #[derive(Debug, clap::Args)]
-pub struct NetworkArguments {
+pub struct NetworkArgs {
     /// CIDR range for pods
-    #[arg(long, value_name = "CIDR", default_value = POD_NETWORK, value_parser = cidr)]
+    #[arg(long, value_name = "CIDR", default_value = DEFAULT_CLUSTER_CIDR, value_parser = parse_cidr)]
     cluster_cidr: Cidr,
     /// Prefix length of the pod CIDR of each node
     #[arg(long, value_name = "BITS", default_value_t = 24)]
@@ -166,43 +169,43 @@ pub struct NetworkArguments {
 }
 
 /// Default CIDR range for pods: enough for 32,768 nodes.
-const POD_NETWORK: &str = "10.128.0.0/9";
+const DEFAULT_CLUSTER_CIDR: &str = "10.128.0.0/9";
 
-impl NetworkArguments {
+impl NetworkArgs {
     /// Returns the settings of the controllers. `root_ca` is the certificate that pods trust.
     pub fn settings(&self, root_ca: String, service_cidrs: Vec<Cidr>) -> anyhow::Result<Settings> {
-        let pod_ranges = vec![self.range()?];
+        let pod_ranges = vec![self.pod_range()?];
         Ok(Settings { root_ca, pod_ranges, service_cidrs, ..Settings::default() })
     }
 
     /// Rejects a range that cannot be split by the prefix length, or that overlaps with a Service range,
     /// because an address would be ambiguous.
     pub fn check<'a>(&self, services: impl IntoIterator<Item = &'a ip::Cidr>) -> anyhow::Result<()> {
-        self.range()?;
+        self.pod_range()?;
         let pods = self.cluster_cidr;
         for services in services {
             if pods.overlaps(services.to_string().parse()?) {
                 bail!(
-                    "the addresses of pods, {pods}, and those of Services, {services}, overlap: choose another \
-                     --cluster-cidr, or for a new cluster another --service-cluster-ip-range"
+                    "pod CIDR {pods} overlaps with Service CIDR {services}: choose another --cluster-cidr, or for a new \
+                     cluster another --service-cluster-ip-range"
                 );
             }
         }
         Ok(())
     }
 
-    fn range(&self) -> anyhow::Result<Range> {
+    fn pod_range(&self) -> anyhow::Result<Range> {
         Ok(Range::new(self.cluster_cidr, self.node_cidr_mask_size)?)
     }
 }
 
-fn cidr(text: &str) -> anyhow::Result<Cidr> {
+fn parse_cidr(text: &str) -> anyhow::Result<Cidr> {
     Ok(text.parse()?)
 }
 
-/// Settings with which every controller runs, to list their names.
-fn everything() -> Settings {
-    let range = POD_NETWORK.parse::<Cidr>().and_then(|all| Range::new(all, 24));
+/// Settings with which every controller runs, used to list their names.
+fn full_settings() -> Settings {
+    let range = DEFAULT_CLUSTER_CIDR.parse::<Cidr>().and_then(|all| Range::new(all, 24));
     let pod_ranges = range.into_iter().collect();
     Settings { root_ca: "any".to_owned(), pod_ranges, ..Settings::default() }
 }
@@ -214,7 +217,7 @@ pub fn identity() -> String {
 }
 
 /// `true` if `name` is the name of a controller, or that name without its last word.
-fn is(controller: &str, name: &str) -> bool {
+fn is_name_of(controller: &str, name: &str) -> bool {
     controller == name || controller.strip_suffix("-controller") == Some(name)
 }
 
@@ -227,31 +230,34 @@ mod tests {
 
     #[test]
     fn controllers_are_selected_by_name() {
-        let all = choice("*").unwrap();
-        assert!(all.takes("replicaset-controller"));
+        let all = parse_controllers("*").unwrap();
+        assert!(all.selects("replicaset-controller"));
         for off in ["*,-replicaset", "*,-replicaset-controller", ""] {
-            assert!(!choice(off).unwrap().takes("replicaset-controller"), "{off}");
+            assert!(!parse_controllers(off).unwrap().selects("replicaset-controller"), "{off}");
         }
-        let one = choice("replicaset").unwrap();
-        assert!(one.takes("replicaset-controller") && !one.takes("deployment-controller"));
-        assert!(all.takes("scheduler") && !choice("*,-scheduler").unwrap().takes("scheduler"));
-        assert!(choice("*,-replicasets").unwrap_err().to_string().contains("replicaset-controller"));
+        let one = parse_controllers("replicaset").unwrap();
+        assert!(one.selects("replicaset-controller") && !one.selects("deployment-controller"));
+        assert!(all.selects("scheduler") && !parse_controllers("*,-scheduler").unwrap().selects("scheduler"));
+        assert!(
+            parse_controllers("*,-replicasets").unwrap_err().to_string().contains("replicaset-controller")
+        );
     }
 
     #[test]
-    fn metrics_service_is_reconciled_with_any_choice_of_controllers() {
-        for chosen in ["", "scheduler", "replicaset", "*"] {
+    fn metrics_service_is_reconciled_with_any_selection_of_controllers() {
+        for controllers in ["", "scheduler", "replicaset", "*"] {
             for count in [0, 1] {
                 let fleet = Fleet { count, ..Fleet::default() };
-                let engine = choice(chosen).unwrap().engine_of_store(&everything(), fleet, None);
-                assert!(engine.stats().any(|(name, ..)| name == "autoregister"), "{chosen:?}");
+                let engine =
+                    parse_controllers(controllers).unwrap().server_engine(&full_settings(), fleet, None);
+                assert!(engine.stats().any(|(name, ..)| name == "autoregister"), "{controllers:?}");
                 for watched in ["nodes", "apiservices.apiregistration.k8s.io"] {
-                    assert!(engine.follows(&Resource::new(watched).unwrap()), "{chosen:?} {watched}");
+                    assert!(engine.follows(&Resource::new(watched).unwrap()), "{controllers:?} {watched}");
                 }
                 // Nodes in the server's own process do not delay its readiness.
                 let gaps = engine.gaps(Time::EPOCH, Seed(1));
                 let is_wanted = gaps.iter().any(|(_, key, _)| key.name() == "v1beta1.metrics.k8s.io");
-                assert_eq!(is_wanted, count > 0, "{chosen:?}");
+                assert_eq!(is_wanted, count > 0, "{controllers:?}");
             }
         }
     }
