@@ -3,9 +3,9 @@
 use super::*;
 
 fn small() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
-    let mut fleet = Fleet { count: 2, pod_start: Duration::ZERO, ..Fleet::default() };
-    fleet.set("pods", "3");
-    fleet.set("memory", "1Gi");
+    let mut fleet = Fleet { count: 2, pod_start_delay: Duration::ZERO, ..Fleet::default() };
+    fleet.set_capacity("pods", "3");
+    fleet.set_capacity("memory", "1Gi");
     planners_of(fleet)
 }
 
@@ -24,9 +24,9 @@ fn asking(requests: &str) -> String {
 #[test]
 fn pod_without_enough_resources_is_rejected() {
     let mut cluster = cluster(small);
-    pod(&mut cluster, "fits", &asking(r#"{"cpu":"10","memory":"512Mi"}"#));
-    pod(&mut cluster, "slow", &asking(r#"{"cpu":"6500m"}"#));
-    pod(&mut cluster, "big", &asking(r#"{"memory":"513Mi"}"#));
+    create_pod(&mut cluster, "fits", &asking(r#"{"cpu":"10","memory":"512Mi"}"#));
+    create_pod(&mut cluster, "slow", &asking(r#"{"cpu":"6500m"}"#));
+    create_pod(&mut cluster, "big", &asking(r#"{"memory":"513Mi"}"#));
     assert_eq!(fate(&cluster, "fits"), "Running");
     let cpu = "Node didn't have enough resource: cpu, requested: 6500, used: 10000, capacity: 16000";
     assert_eq!(fate(&cluster, "slow"), format!("Failed OutOfcpu: Pod was rejected: {cpu}"));
@@ -40,7 +40,7 @@ fn pod_without_enough_resources_is_rejected() {
     let spec = format!(
         r#"{{"containers":[{{"name":"c","image":"i","resources":{{"limits":{rare},"requests":{rest}}}}}]}}"#
     );
-    pod(&mut cluster, "again", &spec);
+    create_pod(&mut cluster, "again", &spec);
     assert_eq!(fate(&cluster, "again"), "Running");
     cluster.assert_quiet();
 }
@@ -63,13 +63,17 @@ fn pod_limit_holds_for_pods_that_arrive_together() {
 #[test]
 fn node_affinity_or_host_port_mismatch_is_rejected() {
     let mut cluster = cluster(small);
-    pod(&mut cluster, "choosy", r#"{"nodeSelector":{"disk":"ssd"},"containers":[{"name":"c","image":"i"}]}"#);
+    create_pod(
+        &mut cluster,
+        "choosy",
+        r#"{"nodeSelector":{"disk":"ssd"},"containers":[{"name":"c","image":"i"}]}"#,
+    );
     let why = "Failed NodeAffinity: Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node \
                affinity/selector";
     assert_eq!(fate(&cluster, "choosy"), why);
     let port = r#"{"containers":[{"name":"c","image":"i","ports":[{"containerPort":80,"hostPort":8080}]}]}"#;
-    pod(&mut cluster, "first", port);
-    pod(&mut cluster, "second", port);
+    create_pod(&mut cluster, "first", port);
+    create_pod(&mut cluster, "second", port);
     assert_eq!(fate(&cluster, "first"), "Running");
     let why = "Failed NodePorts: Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the \
                requested pod ports";
@@ -83,28 +87,28 @@ fn pod_that_does_not_tolerate_a_taint_is_rejected() {
     let taint = value!({"key": "k", "effect": "NoExecute"});
     cluster.patch("nodes", "node-0", "", value!({"spec": {"taints": [(taint)]}})).unwrap();
     cluster.settle();
-    pod(&mut cluster, "shy", r#"{"containers":[{"name":"c","image":"i"}]}"#);
+    create_pod(&mut cluster, "shy", r#"{"containers":[{"name":"c","image":"i"}]}"#);
     assert!(fate(&cluster, "shy").starts_with("Failed TaintToleration: "), "{}", fate(&cluster, "shy"));
     let bold = r#"{"tolerations":[{"operator":"Exists"}],"containers":[{"name":"c","image":"i"}]}"#;
-    pod(&mut cluster, "bold", bold);
+    create_pod(&mut cluster, "bold", bold);
     assert_eq!(fate(&cluster, "bold"), "Running");
 }
 
 #[test]
 fn pod_without_a_free_ip_emits_an_event_and_waits() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let range = value!({"podCIDR": "10.9.0.0/30", "podCIDRs": ["10.9.0.0/30"]});
     cluster.patch("nodes", "node-0", "", value!({"spec": (range)})).unwrap();
     let spec = r#"{"containers":[{"name":"c","image":"i"}]}"#;
-    pod(&mut cluster, "first", spec);
-    pod(&mut cluster, "second", spec);
+    create_pod(&mut cluster, "first", spec);
+    create_pod(&mut cluster, "second", spec);
     assert_eq!((fate(&cluster, "first").as_str(), fate(&cluster, "second").as_str()), ("Running", "Pending"));
     let why = events(&cluster, "FailedCreatePodSandBox");
     assert!(
         why.len() == 1 && why[0].ends_with("no IP addresses available in range set: 10.9.0.0/30"),
         "{why:?}"
     );
-    seconds(&mut cluster, 60);
+    run_seconds(&mut cluster, 60);
     cluster.assert_quiet();
     cluster.delete("pods", "default/first", &value!({})).unwrap();
     cluster.settle();
@@ -118,7 +122,7 @@ fn pod_with_too_many_containers_is_rejected() {
     let containers: Vec<String> = (0..513)
         .map(|i| format!(r#"{{"name":"c{i}","image":"i","imagePullPolicy":"IfNotPresent"}}"#))
         .collect();
-    pod(&mut cluster, "many", &format!(r#"{{"containers":[{}]}}"#, containers.join(",")));
+    create_pod(&mut cluster, "many", &format!(r#"{{"containers":[{}]}}"#, containers.join(",")));
     let why = "pod has 513 containers, a simulated node runs at most 512 of a pod";
     assert_eq!(fate(&cluster, "many"), format!("Failed UnexpectedAdmissionError: Pod was rejected: {why}"));
 }

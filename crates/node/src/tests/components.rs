@@ -8,7 +8,7 @@ use super::*;
 use crate::control_plane::{COMPONENTS, Components};
 
 fn fleet(names: &[&'static str], since: i64) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
-    let components = Components { names: names.to_vec(), since: Time::from_seconds(since) };
+    let components = Components { names: names.to_vec(), started_at: Time::from_seconds(since) };
     planners_of(Fleet { count: 2, components, ..Fleet::default() })
 }
 
@@ -32,7 +32,7 @@ fn begin() -> Cluster {
     cluster
 }
 
-fn shown(cluster: &Cluster) -> Vec<(String, String)> {
+fn summary(cluster: &Cluster) -> Vec<(String, String)> {
     let pods = cluster.list("pods");
     let one = |pod: &Value| (pod.str_at(&["metadata", "name"]).to_owned(), condition(pod, "Ready"));
     pods.iter().map(one).collect()
@@ -47,7 +47,7 @@ fn uid(cluster: &Cluster, component: &str) -> String {
 fn every_component_has_a_ready_mirror_pod_on_the_first_node() {
     let mut cluster = begin();
     let expected = COMPONENTS.map(|component| (format!("{component}-node-0"), "True".to_owned()));
-    assert_eq!(shown(&cluster), expected);
+    assert_eq!(summary(&cluster), expected);
     let pod = cluster.get("pods", "kube-system/kube-scheduler-node-0").unwrap();
     let labels = pod.at(&["metadata", "labels"]).unwrap();
     assert_eq!(
@@ -70,7 +70,7 @@ fn deleted_mirror_pod_is_recreated() {
     cluster.delete("pods", "kube-system/kube-apiserver-node-0", &value!({})).unwrap();
     cluster.run(Duration::from_secs(3));
     assert_ne!(uid(&cluster, "kube-apiserver"), before);
-    assert!(shown(&cluster).iter().all(|(_, ready)| ready == "True"), "{:?}", shown(&cluster));
+    assert!(summary(&cluster).iter().all(|(_, ready)| ready == "True"), "{:?}", summary(&cluster));
     cluster.assert_quiet();
 }
 
@@ -82,6 +82,6 @@ fn new_process_replaces_mirror_pods_and_removes_stale_ones() {
     cluster.crash();
     cluster.run(Duration::from_secs(15));
     assert_ne!(uid(&cluster, "kube-apiserver"), first);
-    assert_eq!(shown(&cluster).len(), 2);
+    assert_eq!(summary(&cluster).len(), 2);
     cluster.assert_quiet();
 }

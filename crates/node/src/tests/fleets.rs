@@ -3,17 +3,17 @@
 use setpoint_sim::cluster::Parked;
 
 use super::*;
-use crate::fleet::FLEET;
+use crate::fleet::FLEET_ANNOTATION;
 
 /// Planners of the fleet in the server process.
 fn first() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
-    at_once()
+    without_start_delay()
 }
 
 /// Planners of another fleet, with other capacity.
 fn second() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let mut fleet = Fleet { count: 3, owner: "setpoint-nodes-node".to_owned(), ..Fleet::default() };
-    fleet.set("cpu", "2");
+    fleet.set_capacity("cpu", "2");
     (planners(fleet), indexes())
 }
 
@@ -21,7 +21,7 @@ fn second() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
 fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
     for _ in 0..span / 4 {
         for _ in 0..2 {
-            seconds(cluster, 2);
+            run_seconds(cluster, 2);
             cluster.swap(other);
         }
     }
@@ -31,7 +31,7 @@ fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
 fn whose(cluster: &Cluster, node: &str) -> String {
     let node = cluster.get("nodes", node).unwrap();
     let capacity = node.str_at(&["status", "capacity", "cpu"]);
-    format!("{} {capacity}", node.str_at(&["metadata", "annotations", FLEET]))
+    format!("{} {capacity}", node.str_at(&["metadata", "annotations", FLEET_ANNOTATION]))
 }
 
 /// Returns a cluster with the first fleet, and the second one just started.
@@ -53,26 +53,26 @@ fn fleets_with_the_same_node_names_never_write_the_same_node() {
     assert_eq!(whose(&cluster, "node-2"), "setpoint-nodes-node 2");
     let writes = cluster.history.iter().filter(|line| line.contains("patch nodes/node-0")).count();
     assert!(writes <= 1, "an unchanged node is written for its heartbeat only: {writes}");
-    let told = events(&cluster, "NodeOfAnotherFleet");
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("leaves this one to fleet setpoint-up"), "{told:?}");
+    let emitted = events(&cluster, "NodeOfAnotherFleet");
+    assert_eq!(emitted.len(), 2, "{emitted:?}");
+    assert!(emitted[0].contains("leaves this one to fleet setpoint-up"), "{emitted:?}");
 }
 
 #[test]
 fn nodes_with_expired_leases_are_claimed_and_not_returned() {
     let (mut cluster, mut other) = begin();
-    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let sleeps =
         r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"b","command":["sleep","60"]}]}"#;
-    pod(&mut cluster, "b", sleeps);
+    create_pod(&mut cluster, "b", sleeps);
     cluster.swap(&mut other);
-    seconds(&mut cluster, 39);
+    run_seconds(&mut cluster, 39);
     assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16", "its Lease may still be renewed");
-    seconds(&mut cluster, 60);
+    run_seconds(&mut cluster, 60);
     assert_eq!(whose(&cluster, "node-0"), "setpoint-nodes-node 2");
     assert_eq!(condition(&cluster.get("nodes", "node-0").unwrap(), "Ready"), "True KubeletReady");
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
-    assert_eq!(shown(&cluster, "b"), "Succeeded | Completed 0", "the new fleet syncs the pod");
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
+    assert_eq!(summary(&cluster, "b"), "Succeeded | Completed 0", "the new fleet syncs the pod");
     // The first fleet returns, with its memos or without.
     for starts_anew in [false, true] {
         cluster.swap(&mut other);
@@ -102,7 +102,7 @@ fn node_without_owner_is_claimed_unless_a_real_kubelet_runs_it() {
         let status = value!({"nodeInfo": {"containerRuntimeVersion": (runtime)}});
         cluster.create("nodes", "", value!({"metadata": {"name": (name)}, "status": (status)}));
     }
-    seconds(&mut cluster, 30);
+    run_seconds(&mut cluster, 30);
     assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16");
     assert_eq!(whose(&cluster, "node-1").trim(), "");
     let labels = cluster.get("nodes", "node-0").unwrap();
@@ -113,9 +113,9 @@ fn node_without_owner_is_claimed_unless_a_real_kubelet_runs_it() {
 #[test]
 fn rules_of_a_remote_fleet_are_published() {
     let controllers: setpoint_sim::cluster::Controllers = || {
-        let published = Some("rules:\n- log: [hello]\n".to_owned());
+        let published_rules = Some("rules:\n- log: [hello]\n".to_owned());
         let owner = "setpoint-nodes-sim".to_owned();
-        planners_of(Fleet { owner, published, ..Fleet::default() })
+        planners_of(Fleet { owner, published_rules, ..Fleet::default() })
     };
     let mut cluster = Cluster::new(controllers, 1);
     cluster.create("namespaces", "", value!({"metadata": {"name": "kube-system"}}));

@@ -27,17 +27,17 @@ fn give_up(cluster: &mut Cluster) {
 
 #[test]
 fn powered_off_node_becomes_unreachable_and_loses_its_containers() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    let mut cluster = cluster(without_start_delay);
+    create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let boot = cluster.get("nodes", "node-0").unwrap().str_at(&["status", "nodeInfo", "bootID"]).to_owned();
     set(&mut cluster, "off", false);
-    seconds(&mut cluster, 90);
+    run_seconds(&mut cluster, 90);
     assert_eq!(ready(&cluster), "Unknown NodeStatusUnknown");
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False");
     set(&mut cluster, "on", true);
-    seconds(&mut cluster, 5);
+    run_seconds(&mut cluster, 5);
     assert_eq!(ready(&cluster), "True KubeletReady");
-    assert_eq!(shown(&cluster, "a"), "Running | ready x1");
+    assert_eq!(summary(&cluster, "a"), "Running | ready x1");
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "True");
     let after = cluster.get("nodes", "node-0").unwrap().str_at(&["status", "nodeInfo", "bootID"]).to_owned();
     assert_ne!(boot, after);
@@ -47,60 +47,60 @@ fn powered_off_node_becomes_unreachable_and_loses_its_containers() {
 
 #[test]
 fn partitioned_node_keeps_running_and_reports_later() {
-    let mut cluster = cluster(at_once);
-    pod(
+    let mut cluster = cluster(without_start_delay);
+    create_pod(
         &mut cluster,
         "a",
         r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"b","command":["sleep","100"]}]}"#,
     );
-    pod(&mut cluster, "b", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    create_pod(&mut cluster, "b", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     set(&mut cluster, "partitioned", false);
     cluster.delete("pods", "default/b", &value!({})).unwrap();
-    seconds(&mut cluster, 200);
+    run_seconds(&mut cluster, 200);
     assert_eq!(ready(&cluster), "Unknown NodeStatusUnknown");
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
     assert!(cluster.get("pods", "default/b").is_some(), "nobody knows whether it still runs");
     set(&mut cluster, "on", false);
-    seconds(&mut cluster, 5);
-    assert_eq!(shown(&cluster, "a"), "Succeeded | Completed 0");
+    run_seconds(&mut cluster, 5);
+    assert_eq!(summary(&cluster, "a"), "Succeeded | Completed 0");
     assert!(cluster.get("pods", "default/b").is_none());
     cluster.assert_quiet();
 }
 
 #[test]
 fn pod_restarts_in_a_new_sandbox_after_a_reboot() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let first = r#"[{"name":"one","image":"b","command":["sleep","3"]},{"name":"two","image":"b","command":["sleep","3"]}]"#;
     let spec = |policy: &str| {
         format!(
             r#"{{"restartPolicy":"{policy}","initContainers":{first},"containers":[{{"name":"c","image":"nginx"}}]}}"#
         )
     };
-    pod(&mut cluster, "a", &spec("Always"));
-    pod(&mut cluster, "b", &spec("Never"));
-    seconds(&mut cluster, 20);
-    assert_eq!(shown(&cluster, "a"), "Running | Completed 0, Completed 0, ready");
+    create_pod(&mut cluster, "a", &spec("Always"));
+    create_pod(&mut cluster, "b", &spec("Never"));
+    run_seconds(&mut cluster, 20);
+    assert_eq!(summary(&cluster, "a"), "Running | Completed 0, Completed 0, ready");
     set(&mut cluster, "on", true);
-    assert_eq!(shown(&cluster, "a"), "Running | running x1, Completed 0, PodInitializing");
+    assert_eq!(summary(&cluster, "a"), "Running | running x1, Completed 0, PodInitializing");
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False ContainersNotReady");
-    assert_eq!(shown(&cluster, "b"), "Failed | Completed 0, Completed 0, Unknown 255");
-    let told = events(&cluster, "SandboxChanged");
-    assert_eq!(told, ["Pod sandbox changed, it will be killed and re-created."]);
-    seconds(&mut cluster, 4);
-    assert_eq!(shown(&cluster, "a"), "Running | Completed 0 x1, running x1, PodInitializing");
-    seconds(&mut cluster, 4);
-    assert_eq!(shown(&cluster, "a"), "Running | Completed 0 x1, Completed 0 x1, ready x1");
-    assert_eq!(events(&cluster, "SandboxChanged"), told);
+    assert_eq!(summary(&cluster, "b"), "Failed | Completed 0, Completed 0, Unknown 255");
+    let emitted = events(&cluster, "SandboxChanged");
+    assert_eq!(emitted, ["Pod sandbox changed, it will be killed and re-created."]);
+    run_seconds(&mut cluster, 4);
+    assert_eq!(summary(&cluster, "a"), "Running | Completed 0 x1, running x1, PodInitializing");
+    run_seconds(&mut cluster, 4);
+    assert_eq!(summary(&cluster, "a"), "Running | Completed 0 x1, Completed 0 x1, ready x1");
+    assert_eq!(events(&cluster, "SandboxChanged"), emitted);
     cluster.assert_quiet();
 }
 
 #[test]
 fn returning_node_is_ready_before_its_pods_which_become_ready_once() {
     for booted in [true, false] {
-        let mut cluster = cluster(at_once);
-        pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+        let mut cluster = cluster(without_start_delay);
+        create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
         set(&mut cluster, if booted { "off" } else { "partitioned" }, false);
-        seconds(&mut cluster, 90);
+        run_seconds(&mut cluster, 90);
         assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False");
         cluster.history.clear();
         set(&mut cluster, "on", booted);
@@ -109,10 +109,10 @@ fn returning_node_is_ready_before_its_pods_which_become_ready_once() {
         let writes = cluster.history.iter().filter(|line| line.contains("patch pods/default/a")).count();
         assert_eq!(writes, 1, "{:#?}", cluster.history);
         assert_eq!(condition(&get(&cluster, "a"), "Ready"), "True");
-        let told = cluster.list("events").into_iter().filter(|event| {
+        let emitted = cluster.list("events").into_iter().filter(|event| {
             event.str_at(&["reason"]) == "NodeNotReady" && event.str_at(&["involvedObject", "kind"]) == "Pod"
         });
-        let counts: Vec<_> = told.map(|event| event.get("count").and_then(Value::as_i64)).collect();
+        let counts: Vec<_> = emitted.map(|event| event.get("count").and_then(Value::as_i64)).collect();
         assert_eq!(counts, [Some(1)]);
         cluster.assert_quiet();
     }
@@ -120,13 +120,13 @@ fn returning_node_is_ready_before_its_pods_which_become_ready_once() {
 
 #[test]
 fn suspended_process_resumes_its_pods() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    let mut cluster = cluster(without_start_delay);
+    create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let mut other = Cluster::another(only_watchers, &[]);
     cluster.swap(&mut other);
     cluster.crash();
     give_up(&mut cluster);
-    seconds(&mut cluster, 20);
+    run_seconds(&mut cluster, 20);
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False", "the node was marked unreachable");
     cluster.swap(&mut other);
     cluster.settle();
@@ -139,8 +139,8 @@ fn suspended_process_resumes_its_pods() {
 
 #[test]
 fn deleted_unreachable_node_terminates_its_pods_at_once() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    let mut cluster = cluster(without_start_delay);
+    create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     // A finalizer keeps the deleted node.
     let kept = value!({"metadata": {"finalizers": ["example.com/kept"]}});
     cluster.patch("nodes", "node-0", "", kept).unwrap();
@@ -156,7 +156,7 @@ fn deleted_unreachable_node_terminates_its_pods_at_once() {
     }
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False");
     cluster.delete("nodes", "node-0", &value!({})).unwrap();
-    seconds(&mut cluster, 5);
+    run_seconds(&mut cluster, 5);
     assert_eq!(ready(&cluster), "Unknown NodeStatusUnknown");
     assert!(cluster.get("pods", "default/a").is_none(), "{:#?}", cluster.history);
 }

@@ -149,7 +149,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Validate all flags before creating the data directory.
     let fleet = arguments.fleet.fleet(arguments.nodes, DEFAULT_PREFIX)?;
     if fleet.count > 0 {
-        arguments.patience.check(fleet.renewal())?;
+        arguments.patience.check(fleet.lease_renewal_interval())?;
     }
     arguments.check_networks(arguments.service_ranges())?;
     let places = Places::choose(arguments)?;
@@ -333,8 +333,8 @@ fn reconcile(
     let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
     let settings = arguments.patience.complete(Settings { volumes: places.volumes(), ..settings });
     // This process serves the queries about its own nodes, so their rules need not be published.
-    nodes.published = None;
-    nodes.components = Components { names: arguments.controllers.components(&settings), since: begun };
+    nodes.published_rules = None;
+    nodes.components = Components { names: arguments.controllers.components(&settings), started_at: begun };
     nodes.components.names.iter().for_each(|component| rings.begin(component));
     arguments
         .controllers

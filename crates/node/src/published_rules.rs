@@ -8,25 +8,25 @@ use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::views::config_map::ConfigMap;
 use setpoint_reconcile::{Object, Plan, Planner, Role, Seed, Seen, Watch, World, Write};
 
+use crate::behavior::rules_file::{self, BehaviorRule};
 use crate::fleet::{Fleet, KUBELET};
-use crate::rules::file::{self, Rule};
 
 /// Namespace of the ConfigMap.
 pub const NAMESPACE: &str = "kube-system";
 /// Key in the ConfigMap.
-const ENTRY: &str = "rules.yaml";
+const RULES_KEY: &str = "rules.yaml";
 
 /// Decodes the rules of a ConfigMap; `None` if it holds none.
 #[must_use]
-pub fn rules(object: &Object) -> Option<Vec<Rule>> {
+pub fn decode_rules(object: &Object) -> Option<Vec<BehaviorRule>> {
     let map: ConfigMap = object.decode()?;
-    file::read(map.data.get(ENTRY)?.as_bytes()).ok()
+    rules_file::parse_rules(map.data.get(RULES_KEY)?.as_bytes()).ok()
 }
 
 /// Planner that publishes the rules of a fleet.
-pub struct Published(pub Arc<Fleet>);
+pub struct RulesPublisher(pub Arc<Fleet>);
 
-impl Planner for Published {
+impl Planner for RulesPublisher {
     type Memo = ();
 
     fn name(&self) -> &'static str {
@@ -48,7 +48,7 @@ impl Planner for Published {
 
     fn plan(&self, key: &Key, world: &World, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
-        let Some(text) = self.0.published.as_deref() else { return plan };
+        let Some(text) = self.0.published_rules.as_deref() else { return plan };
         let is_ours = key.name() == self.0.owner && key.namespace() == Some(NAMESPACE);
         if !is_ours || world.find("namespaces", "", NAMESPACE).is_none() {
             return plan;
@@ -59,7 +59,7 @@ impl Planner for Published {
                 let wanted = value!({"metadata": {"name": (key.name())}, "data": (data)});
                 plan.act(Write::create("configmaps", NAMESPACE, wanted));
             }
-            Some((object, map)) if map.data.get(ENTRY) != Some(text) => {
+            Some((object, map)) if map.data.get(RULES_KEY) != Some(text) => {
                 plan.act(Write::merge(object, "", value!({"data": (data)})));
             }
             Some(_) => {}

@@ -19,7 +19,7 @@ fn with_sidecars(cluster: &mut Cluster, main: Value, hooks: [u64; 2]) {
         value!({"c.simulate.setpoint.dev/stop-takes": "10s", "two.simulate.setpoint.dev/stop-takes": "4s"});
     let metadata = value!({"name": "a", "annotations": (stops), "finalizers": ["x.y/z"]});
     cluster.create("pods", "default", value!({"metadata": (metadata), "spec": (spec)}));
-    seconds(cluster, 1);
+    run_seconds(cluster, 1);
 }
 
 /// Returns the end times of containers in seconds since a time, init containers first.
@@ -36,12 +36,12 @@ fn ends(cluster: &Cluster, since: setpoint_api::Time) -> Vec<u64> {
 #[test]
 fn sidecar_pre_stop_hooks_run_in_parallel_and_sidecars_terminate_last() {
     for (hooks, expected) in [([5, 6], [14, 14, 10]), ([20, 12], [21, 17, 10])] {
-        let mut cluster = cluster(at_once);
+        let mut cluster = cluster(without_start_delay);
         with_sidecars(&mut cluster, value!({"name": "c", "image": "i"}), hooks);
-        assert_eq!(shown(&cluster, "a"), "Running | ready, ready, ready");
-        let since = crate::lifecycle::whole(cluster.now);
+        assert_eq!(summary(&cluster, "a"), "Running | ready, ready, ready");
+        let since = crate::lifecycle::truncate_to_seconds(cluster.now);
         cluster.delete("pods", "default/a", &value!({})).unwrap();
-        seconds(&mut cluster, 40);
+        run_seconds(&mut cluster, 40);
         assert_eq!(ends(&cluster, since), expected, "{hooks:?}");
         cluster.assert_quiet();
     }
@@ -49,27 +49,27 @@ fn sidecar_pre_stop_hooks_run_in_parallel_and_sidecars_terminate_last() {
 
 #[test]
 fn sidecars_of_a_finished_pod_start_to_stop_together() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let main = value!({"name": "c", "image": "i", "command": ["sleep", "10"]});
-    let since = crate::lifecycle::whole(cluster.now);
+    let since = crate::lifecycle::truncate_to_seconds(cluster.now);
     with_sidecars(&mut cluster, main, [9, 3]);
-    seconds(&mut cluster, 11);
+    run_seconds(&mut cluster, 11);
     let killing = ["Stopping container one", "Stopping container two"];
-    let told = |cluster: &Cluster| {
-        let mut told = events(cluster, "Killing");
-        told.sort();
-        told
+    let emitted = |cluster: &Cluster| {
+        let mut emitted = events(cluster, "Killing");
+        emitted.sort();
+        emitted
     };
-    assert_eq!(told(&cluster), killing, "Events are emitted when the stop begins");
-    seconds(&mut cluster, 30);
+    assert_eq!(emitted(&cluster), killing, "Events are emitted when the stop begins");
+    run_seconds(&mut cluster, 30);
     assert_eq!(ends(&cluster, since), [20, 18, 10]);
-    assert_eq!(told(&cluster), killing);
+    assert_eq!(emitted(&cluster), killing);
     cluster.assert_quiet();
 }
 
 #[test]
 fn pre_stop_hook_gets_its_full_duration() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let hook = |name: &str, seconds: i64, hook: &str| {
         format!(
             r#"{{"terminationGracePeriodSeconds":{seconds},"containers":[{{"name":"{name}","image":"i","lifecycle":{{"preStop":{hook}}}}}]}}"#
@@ -78,20 +78,20 @@ fn pre_stop_hook_gets_its_full_duration() {
     let script = r#"{"exec":{"command":["sleep","5"]}}"#;
     let hooks = [("sleep", 30, r#"{"sleep":{"seconds":5}}"#), ("script", 30, script), ("brief", 2, script)];
     for (name, grace, what) in hooks {
-        pod(&mut cluster, name, &hook(name, grace, what));
+        create_pod(&mut cluster, name, &hook(name, grace, what));
     }
     // The stop begins late within a second.
-    cluster.now = crate::lifecycle::whole(cluster.now).after(Duration::from_millis(1990));
+    cluster.now = crate::lifecycle::truncate_to_seconds(cluster.now).after(Duration::from_millis(1990));
     for (name, ..) in hooks {
         cluster.delete("pods", &format!("default/{name}"), &value!({})).unwrap();
     }
-    seconds(&mut cluster, 2);
+    run_seconds(&mut cluster, 2);
     assert!(cluster.get("pods", "default/brief").is_none(), "it gets no more time than there is");
     cluster.run(Duration::from_millis(2950));
     for name in ["sleep", "script"] {
-        assert_eq!(shown(&cluster, name), "Running | ready");
+        assert_eq!(summary(&cluster, name), "Running | ready");
     }
-    seconds(&mut cluster, 1);
+    run_seconds(&mut cluster, 1);
     assert!(hooks.iter().all(|(name, ..)| cluster.get("pods", &format!("default/{name}")).is_none()));
     cluster.assert_quiet();
 }

@@ -2,31 +2,31 @@
 
 /// Expands escape sequences. Returns `true` if a `\c` ended the output.
 pub(super) fn unescape(text: &str) -> (String, bool) {
-    let mut plain = String::with_capacity(text.len());
+    let mut expanded = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     while let Some(next) = rest.next() {
         if next != '\\' {
-            plain.push(next);
+            expanded.push(next);
             continue;
         }
         match rest.next() {
-            Some('n') => plain.push('\n'),
-            Some('t') => plain.push('\t'),
-            Some('r') => plain.push('\r'),
-            Some('a') => plain.push('\u{7}'),
-            Some('b') => plain.push('\u{8}'),
-            Some('e') => plain.push('\u{1b}'),
-            Some('f') => plain.push('\u{c}'),
-            Some('v') => plain.push('\u{b}'),
-            Some('\\') => plain.push('\\'),
-            Some('c') => return (plain, true),
-            Some('x') => plain.push(code(&mut rest, 16, 2)),
-            Some('0') => plain.push(code(&mut rest, 8, 3)),
-            Some(other) => plain.extend(['\\', other]),
-            None => plain.push('\\'),
+            Some('n') => expanded.push('\n'),
+            Some('t') => expanded.push('\t'),
+            Some('r') => expanded.push('\r'),
+            Some('a') => expanded.push('\u{7}'),
+            Some('b') => expanded.push('\u{8}'),
+            Some('e') => expanded.push('\u{1b}'),
+            Some('f') => expanded.push('\u{c}'),
+            Some('v') => expanded.push('\u{b}'),
+            Some('\\') => expanded.push('\\'),
+            Some('c') => return (expanded, true),
+            Some('x') => expanded.push(code(&mut rest, 16, 2)),
+            Some('0') => expanded.push(code(&mut rest, 8, 3)),
+            Some(other) => expanded.extend(['\\', other]),
+            None => expanded.push('\\'),
         }
     }
-    (plain, false)
+    (expanded, false)
 }
 
 /// Parses a character code of at most `digits` digits.
@@ -44,32 +44,32 @@ fn code(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, base: u32, digits: 
 /// format is not supported or the output far exceeds `bytes_max`.
 pub(super) fn printf(words: &[&str], bytes_max: usize) -> Option<String> {
     let (format, mut arguments) = words.split_first()?;
-    let mut said = String::new();
+    let mut output = String::new();
     loop {
         let before = arguments.len();
-        let is_over = once(format, &mut arguments, &mut said)?;
-        if is_over || arguments.is_empty() || arguments.len() == before {
-            return Some(said);
+        let ends_output = format_once(format, &mut arguments, &mut output)?;
+        if ends_output || arguments.is_empty() || arguments.len() == before {
+            return Some(output);
         }
-        if said.len() > bytes_max {
+        if output.len() > bytes_max {
             return None;
         }
     }
 }
 
 /// Formats once. Returns `true` if a `\c` ended the output; `None` if the format is not supported.
-fn once(format: &str, arguments: &mut &[&str], said: &mut String) -> Option<bool> {
+fn format_once(format: &str, arguments: &mut &[&str], output: &mut String) -> Option<bool> {
     let mut rest = format;
     while let Some(at) = rest.find('%') {
-        let (text, is_over) = unescape(&rest[..at]);
-        said.push_str(&text);
-        if is_over {
+        let (text, ends_output) = unescape(&rest[..at]);
+        output.push_str(&text);
+        if ends_output {
             return Some(true);
         }
-        let sort = rest[at + 1..].chars().next()?;
-        rest = &rest[at + 1 + sort.len_utf8()..];
-        if sort == '%' {
-            said.push('%');
+        let specifier = rest[at + 1..].chars().next()?;
+        rest = &rest[at + 1 + specifier.len_utf8()..];
+        if specifier == '%' {
+            output.push('%');
             continue;
         }
         let argument = match arguments.split_first() {
@@ -79,17 +79,17 @@ fn once(format: &str, arguments: &mut &[&str], said: &mut String) -> Option<bool
             }
             None => "",
         };
-        match sort {
-            's' => said.push_str(argument),
-            'b' => said.push_str(&unescape(argument).0),
-            'd' | 'i' | 'u' if argument.is_empty() => said.push('0'),
-            'd' | 'i' | 'u' => said.push_str(&argument.trim().parse::<i64>().ok()?.to_string()),
+        match specifier {
+            's' => output.push_str(argument),
+            'b' => output.push_str(&unescape(argument).0),
+            'd' | 'i' | 'u' if argument.is_empty() => output.push('0'),
+            'd' | 'i' | 'u' => output.push_str(&argument.trim().parse::<i64>().ok()?.to_string()),
             _ => return None,
         }
     }
-    let (text, is_over) = unescape(rest);
-    said.push_str(&text);
-    Some(is_over)
+    let (text, ends_output) = unescape(rest);
+    output.push_str(&text);
+    Some(ends_output)
 }
 
 #[cfg(test)]

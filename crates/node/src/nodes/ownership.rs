@@ -13,20 +13,20 @@ use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::views::node::SIMULATED;
 use setpoint_reconcile::{Jump, Object, Plan, World, Write};
 
-use super::{LEASE, LEASES};
-use crate::fleet::{FLEET, Fleet};
+use super::{LEASE_NAMESPACE, LEASE_RESOURCE};
+use crate::fleet::{FLEET_ANNOTATION, Fleet};
 use crate::simulated::SCHEME;
 
 /// Memo of a node that another fleet owns.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Rival {
+pub struct OtherOwner {
     /// Revision of the node's Lease at the last plan.
-    lease: Option<Revision>,
+    lease_revision: Option<Revision>,
     /// Time at which that revision was first seen.
     since: Time,
 }
 
-impl Rival {
+impl OtherOwner {
     /// Shifts the time by a clock jump.
     pub(super) fn clock_jumped(&mut self, jump: Jump) {
         self.since = jump.shift(self.since);
@@ -34,33 +34,33 @@ impl Rival {
 }
 
 /// Returns the owner annotation of a fleet's nodes.
-pub fn mark(fleet: &Fleet) -> Map {
+pub fn owner_annotations(fleet: &Fleet) -> Map {
     let mut annotations = Map::new();
-    annotations.insert(FLEET, fleet.owner.as_str());
+    annotations.insert(FLEET_ANNOTATION, fleet.owner.as_str());
     annotations
 }
 
 /// Handles a node that this fleet does not own: claims it, or returns the memo of its owner.
-pub fn contend<M>(
+pub fn claim_or_wait<M>(
     fleet: &Fleet,
     node: &Object,
     world: &World,
-    known: Option<&Rival>,
+    known: Option<&OtherOwner>,
     now: Time,
     plan: &mut Plan<M>,
-) -> Option<Rival> {
-    let Some(owner) = node.meta().annotations.get(FLEET) else {
-        if is_nobodys(node) {
-            plan.act(claim(fleet, node));
+) -> Option<OtherOwner> {
+    let Some(owner) = node.meta().annotations.get(FLEET_ANNOTATION) else {
+        if can_be_claimed(node) {
+            plan.act(claim_write(fleet, node));
         }
         return None;
     };
-    let lease = world.find(LEASE, LEASES, node.key().name());
-    let seen = lease.map(Object::revision);
-    let since = known.filter(|known| known.lease == seen).map_or(now, |known| known.since);
-    let ends = since.after(patience(fleet, lease));
-    if ends <= now {
-        plan.act(claim(fleet, node));
+    let lease = world.find(LEASE_RESOURCE, LEASE_NAMESPACE, node.key().name());
+    let revision = lease.map(Object::revision);
+    let since = known.filter(|known| known.lease_revision == revision).map_or(now, |known| known.since);
+    let expires_at = since.after(lease_timeout(fleet, lease));
+    if expires_at <= now {
+        plan.act(claim_write(fleet, node));
         return None;
     }
     if known.is_none() {
@@ -71,22 +71,26 @@ pub fn contend<M>(
         );
         plan.notes.push(Subject::of(node, "v1", "Node").warning("NodeOfAnotherFleet", message));
     }
-    plan.look_again_at(ends);
-    Some(Rival { lease: seen, since })
+    plan.look_again_at(expires_at);
+    Some(OtherOwner { lease_revision: revision, since })
 }
 
 /// Returns the write that claims a node, conditional on its revision.
-fn claim(fleet: &Fleet, node: &Object) -> Write {
+fn claim_write(fleet: &Fleet, node: &Object) -> Write {
     let mut labels = Map::new();
     labels.insert(SIMULATED, "");
-    Write::merge(node, "", value!({"metadata": {"annotations": (mark(fleet)), "labels": (labels)}}))
+    Write::merge(
+        node,
+        "",
+        value!({"metadata": {"annotations": (owner_annotations(fleet)), "labels": (labels)}}),
+    )
 }
 
 /// `true` if a node without an owner annotation can be claimed: no real kubelet runs it.
-fn is_nobodys(node: &Object) -> bool {
+fn can_be_claimed(node: &Object) -> bool {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
-    struct Part {
+    struct NodeFields {
         status: Status,
     }
     #[derive(Default, Deserialize)]
@@ -99,21 +103,23 @@ fn is_nobodys(node: &Object) -> bool {
     struct Info {
         container_runtime_version: String,
     }
-    let runtime =
-        node.decode::<Part>().map(|part| part.status.node_info.container_runtime_version).unwrap_or_default();
+    let runtime = node
+        .decode::<NodeFields>()
+        .map(|part| part.status.node_info.container_runtime_version)
+        .unwrap_or_default();
     runtime.is_empty() || runtime.starts_with(SCHEME)
 }
 
 /// Time without renewal after which a Lease counts as expired.
-fn patience(fleet: &Fleet, lease: Option<&Object>) -> Duration {
-    lease.map(span).unwrap_or_default().max(fleet.lease)
+fn lease_timeout(fleet: &Fleet, lease: Option<&Object>) -> Duration {
+    lease.map(lease_duration).unwrap_or_default().max(fleet.lease_duration)
 }
 
 /// Returns `leaseDurationSeconds`.
-fn span(lease: &Object) -> Duration {
+fn lease_duration(lease: &Object) -> Duration {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Part {
+    struct NodeFields {
         spec: Spec,
     }
     #[derive(Default, Deserialize)]
@@ -121,12 +127,12 @@ fn span(lease: &Object) -> Duration {
     struct Spec {
         lease_duration_seconds: u64,
     }
-    let part = lease.decode::<Part>().unwrap_or_default();
+    let part = lease.decode::<NodeFields>().unwrap_or_default();
     Duration::from_secs(part.spec.lease_duration_seconds)
 }
 
 /// `true` if the Lease has not expired since its last write.
 #[must_use]
-pub fn is_held(lease: &Object, now: Time) -> bool {
-    now < lease.committed().after(span(lease))
+pub fn is_lease_valid(lease: &Object, now: Time) -> bool {
+    now < lease.committed().after(lease_duration(lease))
 }

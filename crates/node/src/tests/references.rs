@@ -19,74 +19,78 @@ fn waiting(cluster: &Cluster, name: &str) -> String {
 
 #[test]
 fn missing_environment_source_delays_the_container() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let from = |from: &str| format!(r#"{{"containers":[{{"name":"c","image":"i",{from}}}]}}"#);
-    pod(&mut cluster, "whole", &from(r#""envFrom":[{"configMapRef":{"name":"missing"}}]"#));
+    create_pod(&mut cluster, "whole", &from(r#""envFrom":[{"configMapRef":{"name":"missing"}}]"#));
     let key = |sort: &str, rest: &str| {
         from(&format!(
             r#""env":[{{"name":"A","valueFrom":{{"{sort}":{{"name":"missing","key":"k"{rest}}}}}}}]"#
         ))
     };
-    pod(&mut cluster, "key", &key("secretKeyRef", ""));
-    pod(&mut cluster, "any", &key("configMapKeyRef", r#","optional":true"#));
+    create_pod(&mut cluster, "key", &key("secretKeyRef", ""));
+    create_pod(&mut cluster, "any", &key("configMapKeyRef", r#","optional":true"#));
     let error = |why: &str| format!("CreateContainerConfigError: {why}");
     assert_eq!(waiting(&cluster, "whole"), error("configmap \"missing\" not found"));
     assert_eq!(waiting(&cluster, "key"), error("secret \"missing\" not found"));
-    assert_eq!(shown(&cluster, "any"), "Running | ready", "the reference is optional");
-    let told = events(&cluster, "Failed");
-    assert!(told.contains(&"Error: configmap \"missing\" not found".to_owned()), "{told:?}");
+    assert_eq!(summary(&cluster, "any"), "Running | ready", "the reference is optional");
+    let emitted = events(&cluster, "Failed");
+    assert!(emitted.contains(&"Error: configmap \"missing\" not found".to_owned()), "{emitted:?}");
     cluster.assert_quiet();
     make(&mut cluster, "configmaps", "other", value!({}));
     assert_eq!(waiting(&cluster, "whole"), error("configmap \"missing\" not found"));
     make(&mut cluster, "configmaps", "missing", value!({}));
-    assert_eq!(shown(&cluster, "whole"), "Running | ready");
+    assert_eq!(summary(&cluster, "whole"), "Running | ready");
     make(&mut cluster, "secrets", "missing", value!({"other": "YQ=="}));
     assert_eq!(waiting(&cluster, "key"), error("couldn't find key k in Secret default/missing"));
     cluster.patch("secrets", "default/missing", "", value!({"data": {"k": "YQ=="}})).unwrap();
     cluster.settle();
-    assert_eq!(shown(&cluster, "key"), "Running | ready");
+    assert_eq!(summary(&cluster, "key"), "Running | ready");
     cluster.assert_quiet();
 }
 
 #[test]
 fn missing_volume_source_delays_the_pod() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let volume = |source: &str| {
         format!(r#"{{"volumes":[{{"name":"v",{source}}}],"containers":[{{"name":"c","image":"i"}}]}}"#)
     };
-    pod(&mut cluster, "map", &volume(r#""configMap":{"name":"missing"}"#));
-    pod(&mut cluster, "some", &volume(r#""projected":{"sources":[{"secret":{"name":"missing"}}]}"#));
-    pod(&mut cluster, "any", &volume(r#""secret":{"secretName":"missing","optional":true}"#));
-    pod(&mut cluster, "item", &volume(r#""configMap":{"name":"missing","items":[{"key":"k","path":"k"}]}"#));
+    create_pod(&mut cluster, "map", &volume(r#""configMap":{"name":"missing"}"#));
+    create_pod(&mut cluster, "some", &volume(r#""projected":{"sources":[{"secret":{"name":"missing"}}]}"#));
+    create_pod(&mut cluster, "any", &volume(r#""secret":{"secretName":"missing","optional":true}"#));
+    create_pod(
+        &mut cluster,
+        "item",
+        &volume(r#""configMap":{"name":"missing","items":[{"key":"k","path":"k"}]}"#),
+    );
     for name in ["map", "some", "item"] {
-        assert_eq!(shown(&cluster, name), "Pending | ContainerCreating", "{name}");
+        assert_eq!(summary(&cluster, name), "Pending | ContainerCreating", "{name}");
         assert_eq!(condition(&get(&cluster, name), "PodReadyToStartContainers"), "False", "{name}");
     }
-    assert_eq!(shown(&cluster, "any"), "Running | ready");
-    let told = events(&cluster, "FailedMount");
+    assert_eq!(summary(&cluster, "any"), "Running | ready");
+    let emitted = events(&cluster, "FailedMount");
     let why = "MountVolume.SetUp failed for volume \"v\" : configmap \"missing\" not found";
-    assert!(told.contains(&why.to_owned()), "{told:?}");
+    assert!(emitted.contains(&why.to_owned()), "{emitted:?}");
     cluster.assert_quiet();
     make(&mut cluster, "configmaps", "missing", value!({}));
-    assert_eq!(shown(&cluster, "map"), "Running | ready");
+    assert_eq!(summary(&cluster, "map"), "Running | ready");
     assert_eq!(condition(&get(&cluster, "map"), "PodReadyToStartContainers"), "True");
-    assert_eq!(shown(&cluster, "item"), "Pending | ContainerCreating", "the ConfigMap has no such key yet");
+    assert_eq!(summary(&cluster, "item"), "Pending | ContainerCreating", "the ConfigMap has no such key yet");
     make(&mut cluster, "secrets", "missing", value!({}));
-    assert_eq!(shown(&cluster, "some"), "Running | ready");
+    assert_eq!(summary(&cluster, "some"), "Running | ready");
     cluster.patch("configmaps", "default/missing", "", value!({"data": {"k": ""}})).unwrap();
     cluster.settle();
-    assert_eq!(shown(&cluster, "item"), "Running | ready");
+    assert_eq!(summary(&cluster, "item"), "Running | ready");
     cluster.assert_quiet();
     // A running pod is not affected by the deletion.
     cluster.delete("configmaps", "default/missing", &value!({})).unwrap();
     cluster.settle();
-    assert_eq!(shown(&cluster, "map"), "Running | ready");
+    assert_eq!(summary(&cluster, "map"), "Running | ready");
     cluster.assert_quiet();
 }
 
 #[test]
 fn pod_has_no_ip_before_its_volumes_are_mounted() {
-    for controllers in [at_once, slowly] {
+    for controllers in [without_start_delay, with_start_delay] {
         let mut cluster = cluster(controllers);
         let spec = |host: bool| {
             format!(
@@ -96,24 +100,24 @@ fn pod_has_no_ip_before_its_volumes_are_mounted() {
         };
         let address =
             |cluster: &Cluster, name: &str| get(cluster, name).str_at(&["status", "podIP"]).to_owned();
-        pod(&mut cluster, "own", &spec(false));
-        pod(&mut cluster, "host", &spec(true));
+        create_pod(&mut cluster, "own", &spec(false));
+        create_pod(&mut cluster, "host", &spec(true));
         assert_eq!((&*address(&cluster, "own"), &*address(&cluster, "host")), ("", "172.18.0.2"));
-        seconds(&mut cluster, 5);
+        run_seconds(&mut cluster, 5);
         assert_eq!(address(&cluster, "own"), "");
         assert_eq!(events(&cluster, "FailedMount").len(), 2);
         cluster.assert_quiet();
         cluster.crash();
-        seconds(&mut cluster, 5);
-        assert_eq!(shown(&cluster, "own"), "Pending | ContainerCreating");
+        run_seconds(&mut cluster, 5);
+        assert_eq!(summary(&cluster, "own"), "Pending | ContainerCreating");
         make(&mut cluster, "secrets", "missing", value!({}));
-        assert_eq!(shown(&cluster, "own"), "Running | ready");
+        assert_eq!(summary(&cluster, "own"), "Running | ready");
         let own = address(&cluster, "own");
         assert!(own.starts_with("100.64.0."), "{own}");
         cluster.assert_quiet();
-        pod(&mut cluster, "gone", &spec(false).replace("missing", "other"));
+        create_pod(&mut cluster, "gone", &spec(false).replace("missing", "other"));
         cluster.delete("pods", "default/gone", &value!({})).unwrap();
-        seconds(&mut cluster, 5);
+        run_seconds(&mut cluster, 5);
         assert!(cluster.get("pods", "default/gone").is_none());
         cluster.assert_quiet();
     }

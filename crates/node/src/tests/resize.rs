@@ -31,13 +31,13 @@ fn state(cluster: &Cluster, name: &str) -> String {
 
 #[test]
 fn resize_that_fits_is_granted_at_once() {
-    let mut cluster = cluster(slowly);
-    pod(&mut cluster, "a", &asking("1", "NotRequired"));
-    seconds(&mut cluster, 5);
+    let mut cluster = cluster(with_start_delay);
+    create_pod(&mut cluster, "a", &asking("1", "NotRequired"));
+    run_seconds(&mut cluster, 5);
     assert_eq!(state(&cluster, "a"), "1 / 1 |  | ");
     resize(&mut cluster, "a", "2");
     assert_eq!(state(&cluster, "a"), "2 / 2 |  | ");
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
     let summary = r#"{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}],"generation":2}"#;
     assert_eq!(events(&cluster, "ResizeStarted"), [format!("Pod resize started: {summary}")]);
     assert_eq!(events(&cluster, "ResizeCompleted"), [format!("Pod resize completed: {summary}")]);
@@ -46,19 +46,19 @@ fn resize_that_fits_is_granted_at_once() {
 
 #[test]
 fn resize_beyond_node_capacity_is_infeasible() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", &asking("1", "NotRequired"));
+    let mut cluster = cluster(without_start_delay);
+    create_pod(&mut cluster, "a", &asking("1", "NotRequired"));
     resize(&mut cluster, "a", "100");
     assert_eq!(state(&cluster, "a"), "1 / 1 | True Infeasible | ");
-    let told = events(&cluster, "ResizeInfeasible");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("Pod resize Infeasible: {\"containers\":["), "{told:?}");
+    let emitted = events(&cluster, "ResizeInfeasible");
+    assert_eq!(emitted.len(), 1, "{emitted:?}");
+    assert!(emitted[0].starts_with("Pod resize Infeasible: {\"containers\":["), "{emitted:?}");
     let why = "Node didn't have enough capacity: cpu, requested: 100000, capacity: 16000";
-    assert!(told[0].ends_with(&format!("\"generation\":2,\"error\":\"{why}\"}}")), "{told:?}");
+    assert!(emitted[0].ends_with(&format!("\"generation\":2,\"error\":\"{why}\"}}")), "{emitted:?}");
     cluster.assert_quiet();
     // Another pod uses the free resources.
-    pod(&mut cluster, "b", &asking("15", "NotRequired"));
-    assert_eq!(shown(&cluster, "b"), "Running | ready");
+    create_pod(&mut cluster, "b", &asking("15", "NotRequired"));
+    assert_eq!(summary(&cluster, "b"), "Running | ready");
     resize(&mut cluster, "a", "1");
     assert_eq!(state(&cluster, "a"), "1 / 1 |  | ");
     cluster.assert_quiet();
@@ -66,15 +66,15 @@ fn resize_beyond_node_capacity_is_infeasible() {
 
 #[test]
 fn deferred_resize_is_granted_when_another_pod_ends_or_shrinks() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     for (name, cpu) in [("a", "4"), ("b", "6"), ("c", "6")] {
-        pod(&mut cluster, name, &asking(cpu, "NotRequired"));
+        create_pod(&mut cluster, name, &asking(cpu, "NotRequired"));
     }
     resize(&mut cluster, "a", "8");
     assert_eq!(state(&cluster, "a"), "4 / 4 | True Deferred | ");
-    let told = events(&cluster, "ResizeDeferred");
+    let emitted = events(&cluster, "ResizeDeferred");
     let why = "Node didn't have enough resource: cpu, requested: 8000, used: 12000, capacity: 16000";
-    assert!(told.len() == 1 && told[0].contains(why), "{told:?}");
+    assert!(emitted.len() == 1 && emitted[0].contains(why), "{emitted:?}");
     cluster.assert_quiet();
     cluster.crash();
     cluster.settle();
@@ -93,9 +93,9 @@ fn deferred_resize_is_granted_when_another_pod_ends_or_shrinks() {
 
 #[test]
 fn two_deferred_resizes_do_not_get_the_same_resources() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     for (name, cpu) in [("a", "4"), ("b", "4"), ("c", "8")] {
-        pod(&mut cluster, name, &asking(cpu, "NotRequired"));
+        create_pod(&mut cluster, name, &asking(cpu, "NotRequired"));
     }
     resize(&mut cluster, "a", "12");
     resize(&mut cluster, "b", "12");
@@ -108,17 +108,17 @@ fn two_deferred_resizes_do_not_get_the_same_resources() {
 
 #[test]
 fn resize_policy_restart_container_restarts_the_container() {
-    let mut cluster = cluster(slowly);
-    pod(&mut cluster, "a", &asking("1", "RestartContainer"));
-    seconds(&mut cluster, 5);
+    let mut cluster = cluster(with_start_delay);
+    create_pod(&mut cluster, "a", &asking("1", "RestartContainer"));
+    run_seconds(&mut cluster, 5);
     resize(&mut cluster, "a", "2");
     assert_eq!(state(&cluster, "a"), "2 / 1 |  | True");
-    assert_eq!(shown(&cluster, "a"), "Running | ready", "it stops");
+    assert_eq!(summary(&cluster, "a"), "Running | ready", "it stops");
     assert_eq!(events(&cluster, "Killing"), ["Container c resize requires restart"]);
     assert_eq!((events(&cluster, "ResizeStarted").len(), events(&cluster, "ResizeCompleted").len()), (1, 0));
-    seconds(&mut cluster, 4);
+    run_seconds(&mut cluster, 4);
     assert_eq!(state(&cluster, "a"), "2 / 2 |  | ");
-    assert_eq!(shown(&cluster, "a"), "Running | ready x1");
+    assert_eq!(summary(&cluster, "a"), "Running | ready x1");
     assert_eq!((events(&cluster, "Killing").len(), events(&cluster, "ResizeCompleted").len()), (1, 1));
     cluster.assert_quiet();
 }

@@ -1,12 +1,12 @@
 //! Behavior of simulated containers.
 //!
-//! A [`Script`] describes one container. It is derived from the command ([`shell`]), the first matching rule
+//! A [`ContainerBehavior`] describes one container. It is derived from the command ([`shell`]), the first matching rule
 //! ([`file`](mod@file)) and annotations of the pod, each overriding the previous one. Rules do not depend on
 //! the pod's owner or name.
 
 pub mod env;
-pub mod file;
-pub mod memo;
+pub mod rules_file;
+pub mod script_cache;
 pub mod shell;
 
 use std::collections::BTreeMap;
@@ -20,29 +20,29 @@ use thiserror::Error;
 use crate::images;
 use crate::pod::{Container, Pod};
 use env::Env;
-use file::Rule;
-use memo::{Runs, ScriptMemo};
-use shell::Course;
+use rules_file::BehaviorRule;
+use script_cache::{ScriptCache, ScriptRuns};
+use shell::Timeline;
 use shell::budget::Budget;
 
 /// Prefix of simulation annotations. `NAME.` before it selects one container.
-pub const PREFIX: &str = "simulate.setpoint.dev/";
+pub const ANNOTATION_PREFIX: &str = "simulate.setpoint.dev/";
 
 /// Exit code of a container whose command cannot be started.
-pub const CANNOT_RUN: i64 = 128;
+pub const EXIT_CANNOT_RUN: i64 = 128;
 /// Run time of a container that exceeds its memory limit.
 const OOM_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum characters of an invalid value in an error message.
-const SHOWN_MAX: usize = 100;
+const SHOWN_VALUE_CHARS_MAX: usize = 100;
 
 /// Behavior of one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Script {
+pub struct ContainerBehavior {
     /// Course of the command.
-    pub course: Arc<Course>,
+    pub timeline: Arc<Timeline>,
     /// Overrides by rules and annotations.
-    pub said: Said,
+    pub overrides: BehaviorOverrides,
     /// Environment variables.
     pub env: Env,
     /// Error if the command cannot be started.
@@ -50,12 +50,12 @@ pub struct Script {
     /// Budget of each other script that runs in it.
     pub(crate) budget: Budget,
     /// Memo of courses.
-    pub(crate) memo: ScriptMemo,
+    pub(crate) cache: ScriptCache,
 }
 
 /// Overrides that rules and annotations can set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct BehaviorOverrides {
     /// Duration of an image pull.
     pub pull_takes: Option<Duration>,
     /// Error of a failing image pull.
@@ -67,7 +67,7 @@ pub struct Said {
     /// Time until it becomes ready.
     pub ready_after: Option<Duration>,
     /// Time until it becomes unhealthy.
-    pub unwell_after: Option<Duration>,
+    pub unhealthy_after: Option<Duration>,
     /// Time until it exits.
     pub exit_after: Option<Duration>,
     /// Exit code.
@@ -90,99 +90,105 @@ pub struct Said {
 
 /// Invalid setting of a rule or annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{what}: {problem}")]
-pub struct Unclear {
+#[error("{setting}: {problem}")]
+pub struct InvalidSetting {
     /// Setting and value.
-    pub what: String,
+    pub setting: String,
     /// Problem with the value.
     pub problem: String,
 }
 
 /// Termination of a container by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct ContainerExit {
     /// Time since the start.
     pub after: Duration,
     /// Exit code.
-    pub code: i64,
+    pub exit_code: i64,
     /// Termination reason.
     pub reason: &'static str,
 }
 
-impl Script {
+impl ContainerBehavior {
     /// Returns the termination by itself; `None` if it runs until it is stopped.
     #[must_use]
-    pub fn end(&self) -> Option<End> {
+    pub fn exit(&self) -> Option<ContainerExit> {
         if self.start_error.is_some() {
-            return Some(End { after: Duration::ZERO, code: CANNOT_RUN, reason: "StartError" });
+            return Some(ContainerExit {
+                after: Duration::ZERO,
+                exit_code: EXIT_CANNOT_RUN,
+                reason: "StartError",
+            });
         }
-        let said = &self.said;
-        let oom = said.oom_after.map(|after| End { after, code: 137, reason: "OOMKilled" });
-        let told = said.exit_after.or(said.exit_code.and(self.course.end.map(|(after, _)| after)));
-        let exit = match (told, self.course.end) {
-            (Some(after), _) => Some((after, said.exit_code.unwrap_or(0))),
-            (None, course) => course,
+        let overrides = &self.overrides;
+        let oom =
+            overrides.oom_after.map(|after| ContainerExit { after, exit_code: 137, reason: "OOMKilled" });
+        let exit_after =
+            overrides.exit_after.or(overrides.exit_code.and(self.timeline.exit.map(|(after, _)| after)));
+        let exit = match (exit_after, self.timeline.exit) {
+            (Some(after), _) => Some((after, overrides.exit_code.unwrap_or(0))),
+            (None, timeline) => timeline,
         };
         let exit = exit.map(|(after, code)| {
             let reason = if code == 0 { "Completed" } else { "Error" };
-            End { after, code, reason }
+            ContainerExit { after, exit_code: code, reason }
         });
-        oom.into_iter().chain(exit).min_by_key(|end| end.after)
+        oom.into_iter().chain(exit).min_by_key(|exit| exit.after)
     }
 
     /// Returns the lines logged by a time, and the time of the next line.
     #[must_use]
-    pub fn log(&self, time: Duration) -> (Vec<(Duration, &str)>, Option<Duration>) {
-        let first = self.said.log.iter().map(|line| (Duration::ZERO, line.as_str()));
-        let (rest, next) = self.course.said_by(time);
+    pub fn log_until(&self, time: Duration) -> (Vec<(Duration, &str)>, Option<Duration>) {
+        let first = self.overrides.log.iter().map(|line| (Duration::ZERO, line.as_str()));
+        let (rest, next) = self.timeline.log_until(time);
         (first.chain(rest).collect(), next)
     }
 }
 
-/// Returns the script of a container with the given restart count, one of `scripts` scripts of the pod.
+/// Returns the script of a container with the given restart count, one of `script_count` scripts of the pod.
 /// Invalid annotations are ignored.
 #[must_use]
-pub fn script(
-    (rules, memo): (&[Rule], &ScriptMemo),
+pub fn container_behavior(
+    (rules, cache): (&[BehaviorRule], &ScriptCache),
     container: &Container,
     restarts: i64,
     pod: &Pod,
     meta: &Meta,
-    scripts: usize,
-) -> Script {
+    script_count: usize,
+) -> ContainerBehavior {
     let mut words: Vec<String> = container.command.iter().chain(&container.args).cloned().collect();
     let mut env = Env::default();
     if !words.is_empty() || !container.env.is_empty() {
-        let mut room = Budget::room(scripts, env::ROOM);
-        env = Env::of(container, pod, meta, room);
+        let mut bytes_left = Budget::argument_bytes(script_count, env::ARGUMENT_BYTES_MAX);
+        env = Env::new(container, pod, meta, bytes_left);
         for word in words.iter_mut().filter(|word| word.contains('$')) {
-            *word = env.expand(word, room);
-            room = room.saturating_sub(word.len());
+            *word = env.expand(word, bytes_left);
+            bytes_left = bytes_left.saturating_sub(word.len());
         }
     }
-    let budget = Budget::share(scripts);
-    let course = course(memo, container, &words, restarts, (&env, budget));
-    let rule = rules.iter().find(|rule| rule.selects(container, &words, &meta.labels));
-    let mut said = rule.map(|rule| rule.said.clone()).unwrap_or_default();
-    for own in [false, true] {
-        for (whose, name, value) in said_of(&meta.annotations) {
-            if whose == own.then_some(container.name.as_str()) {
-                let _ = said.say(name, value);
+    let budget = Budget::per_script(script_count);
+    let timeline = timeline(cache, container, &words, restarts, (&env, budget));
+    let rule = rules.iter().find(|rule| rule.matches(container, &words, &meta.labels));
+    let mut overrides = rule.map(|rule| rule.overrides.clone()).unwrap_or_default();
+    for is_own in [false, true] {
+        for (container_name, name, value) in simulation_annotations(&meta.annotations) {
+            if container_name == is_own.then_some(container.name.as_str()) {
+                let _ = overrides.set(name, value);
             }
         }
     }
-    if exceeds_memory(&said, container) {
-        said.oom_after = said.oom_after.or(Some(OOM_AFTER));
+    if exceeds_memory(&overrides, container) {
+        overrides.oom_after = overrides.oom_after.or(Some(OOM_AFTER));
     }
     let start_error = words.first().and_then(|program| start_error(program));
-    Script { course, said, env, start_error, budget, memo: memo.share() }
+    ContainerBehavior { timeline, overrides, env, start_error, budget, cache: cache.handle() }
 }
 
 /// `true` if a container uses more memory than its limit.
-fn exceeds_memory(said: &Said, container: &Container) -> bool {
+fn exceeds_memory(overrides: &BehaviorOverrides, container: &Container) -> bool {
     let limit = container.resources.limits.get("memory");
     let limit = limit.and_then(|text| setpoint_api::quantity::Quantity::parse(text).ok());
-    said.memory.zip(limit).is_some_and(|(used, limit)| used > limit.value())
+    overrides.memory.zip(limit).is_some_and(|(used, limit)| used > limit.value())
 }
 
 /// Returns the start error of a program whose name marks it as missing, with the message of containerd and
@@ -203,33 +209,36 @@ fn start_error(program: &str) -> Option<String> {
 }
 
 /// Parses simulation annotations into container (`None` for all), setting and value.
-fn said_of(annotations: &Pairs) -> impl Iterator<Item = (Option<&str>, &str, &str)> {
+fn simulation_annotations(annotations: &Pairs) -> impl Iterator<Item = (Option<&str>, &str, &str)> {
     annotations.iter().filter_map(|(name, value)| {
-        let (whose, what) = name.split_once(PREFIX)?;
-        if whose.is_empty() {
+        let (container_name, what) = name.split_once(ANNOTATION_PREFIX)?;
+        if container_name.is_empty() {
             return Some((None, what, value));
         }
-        Some((Some(whose.strip_suffix('.')?), what, value))
+        Some((Some(container_name.strip_suffix('.')?), what, value))
     })
 }
 
 /// Returns a message for each invalid simulation annotation of a pod.
 #[must_use]
-pub fn faults(pod: &Pod, annotations: &Pairs) -> Vec<String> {
-    let fault = |(whose, name, value): (Option<&str>, &str, &str)| {
-        let unknown = |whose: &&str| pod.spec.all().all(|container| container.name != **whose);
-        let problem = match whose.filter(unknown) {
-            Some(whose) => format!("there is no container {whose:?}"),
-            None => Said::default().say(name, value).err()?.to_string(),
+pub fn invalid_annotations(pod: &Pod, annotations: &Pairs) -> Vec<String> {
+    let error = |(container_name, name, value): (Option<&str>, &str, &str)| {
+        let unknown = |container_name: &&str| {
+            pod.spec.all_containers().all(|container| container.name != **container_name)
         };
-        let whose = whose.map(|whose| format!("{whose}.")).unwrap_or_default();
-        Some(format!("Annotation {whose}{PREFIX}{name} is left out: {problem}"))
+        let problem = match container_name.filter(unknown) {
+            Some(container_name) => format!("there is no container {container_name:?}"),
+            None => BehaviorOverrides::default().set(name, value).err()?.to_string(),
+        };
+        let container_name =
+            container_name.map(|container_name| format!("{container_name}.")).unwrap_or_default();
+        Some(format!("Annotation {container_name}{ANNOTATION_PREFIX}{name} is ignored: {problem}"))
     };
-    said_of(annotations).filter_map(fault).collect()
+    simulation_annotations(annotations).filter_map(error).collect()
 }
 
 /// Images whose default command is a shell. It exits at once without stdin.
-const SHELLS: [&str; 6] = ["alpine", "bash", "busybox", "debian", "fedora", "ubuntu"];
+const SHELL_IMAGES: [&str; 6] = ["alpine", "bash", "busybox", "debian", "fedora", "ubuntu"];
 
 /// Returns the number of scripts of a pod: of its containers, probes and hooks.
 #[must_use]
@@ -241,61 +250,64 @@ pub fn count_scripts(pod: &Pod) -> usize {
         let hooks = hooks.into_iter().flatten().filter(|hook| hook.exec.is_some()).count();
         1 + probes + hooks
     };
-    pod.spec.all().map(of).sum()
+    pod.spec.all_containers().map(of).sum()
 }
 
 /// Returns the course of a container's command in one of its runs.
-fn course(
-    memo: &ScriptMemo,
+fn timeline(
+    cache: &ScriptCache,
     container: &Container,
     words: &[String],
     restarts: i64,
     (env, budget): (&Env, Budget),
-) -> Arc<Course> {
+) -> Arc<Timeline> {
     if words.is_empty() {
         // The default command of other images is unknown and taken to run until it is stopped.
-        let ends = SHELLS.contains(&images::short_name(&container.image)) && !container.stdin;
-        return Arc::new(Course { end: ends.then_some((Duration::ZERO, 0)), ..Course::default() });
+        let ends = SHELL_IMAGES.contains(&images::short_name(&container.image)) && !container.stdin;
+        return Arc::new(Timeline { exit: ends.then_some((Duration::ZERO, 0)), ..Timeline::default() });
     }
     let mounts: Vec<String> = container.volume_mounts.iter().map(|mount| mount.mount_path.clone()).collect();
     // Only files on volumes outlive a run, so without volumes all runs are equal.
     let restarts = if mounts.is_empty() { 0 } else { restarts.max(0) };
     let files = BTreeMap::new();
-    memo.follow(Runs { words: words.to_vec(), env: env.clone(), files, mounts, restarts, budget }).0
+    cache.evaluate(ScriptRuns { words: words.to_vec(), env: env.clone(), files, mounts, restarts, budget }).0
 }
 
 /// Follows a probe or hook script in a container with the given files, and deducts its cost from the budget.
-pub(crate) fn read(
+pub(crate) fn evaluate_script(
     words: &[String],
     files: BTreeMap<String, String>,
-    script: &Script,
+    behavior: &ContainerBehavior,
     budget: &mut Budget,
-) -> Arc<Course> {
-    let (words, env, mounts) = (words.to_vec(), script.env.clone(), Vec::new());
-    let (course, left) = script.memo.follow(Runs { words, env, files, mounts, restarts: 0, budget: *budget });
+) -> Arc<Timeline> {
+    let (words, env, mounts) = (words.to_vec(), behavior.env.clone(), Vec::new());
+    let (timeline, left) =
+        behavior.cache.evaluate(ScriptRuns { words, env, files, mounts, restarts: 0, budget: *budget });
     *budget = left;
-    course
+    timeline
 }
 
-impl Said {
+impl BehaviorOverrides {
     /// Sets one override by its annotation name.
     ///
     /// # Errors
     /// If the name is unknown or the value is invalid.
-    pub fn say(&mut self, name: &str, value: &str) -> Result<(), Unclear> {
-        let shown = || value.chars().take(SHOWN_MAX).collect::<String>();
-        let unclear =
-            |problem: &str| Unclear { what: format!("{name}: {:?}", shown()), problem: problem.to_owned() };
-        let time = || duration(value).ok_or_else(|| unclear("is no duration such as 10s or 1m30s"));
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), InvalidSetting> {
+        let shown = || value.chars().take(SHOWN_VALUE_CHARS_MAX).collect::<String>();
+        let invalid = |problem: &str| InvalidSetting {
+            setting: format!("{name}: {:?}", shown()),
+            problem: problem.to_owned(),
+        };
+        let time = || parse_duration(value).ok_or_else(|| invalid("is not a duration such as 10s or 1m30s"));
         let code = || match value.parse::<i64>() {
             Ok(code) if (0..256).contains(&code) => Ok(code),
-            _ => Err(unclear("is no exit code from 0 to 255")),
+            _ => Err(invalid("is not an exit code from 0 to 255")),
         };
         let amount = |milli: bool| {
             let quantity = setpoint_api::quantity::Quantity::parse(value);
-            let quantity = quantity.map_err(|_| unclear("is no quantity such as 100m or 64Mi"))?;
+            let quantity = quantity.map_err(|_| invalid("is not a quantity such as 100m or 64Mi"))?;
             if quantity.sign() < 0 {
-                return Err(unclear("is less than nothing"));
+                return Err(invalid("must not be negative"));
             }
             Ok(if milli { quantity.milli_value() } else { quantity.value() })
         };
@@ -304,20 +316,20 @@ impl Said {
             "pull-fails" => self.pull_fails = Some(value.to_owned()),
             "pull-recovers-after" => self.pull_recovers = Some(time()?),
             "image-present" => {
-                self.image_present = Some(value.parse().map_err(|_| unclear("is neither true nor false"))?);
+                self.image_present = Some(value.parse().map_err(|_| invalid("must be true or false"))?);
             }
             "ready-after" => self.ready_after = Some(time()?),
-            "unwell-after" => self.unwell_after = Some(time()?),
+            "unwell-after" => self.unhealthy_after = Some(time()?),
             "exit-after" => self.exit_after = Some(time()?),
             "exit-code" => self.exit_code = Some(code()?),
             "oom-after" => self.oom_after = Some(time()?),
             "stop-takes" => self.stop_takes = Some(time()?),
             "stop-code" => self.stop_code = Some(code()?),
-            "hangs" => self.hangs = Some(value.parse().map_err(|_| unclear("is neither true nor false"))?),
+            "hangs" => self.hangs = Some(value.parse().map_err(|_| invalid("must be true or false"))?),
             "cpu" => self.cpu = Some(amount(true)?),
             "memory" => self.memory = Some(amount(false)?),
             "log" => self.log = value.lines().map(str::to_owned).collect(),
-            _ => return Err(unclear("nothing of that name can be said")),
+            _ => return Err(invalid("unknown setting")),
         }
         Ok(())
     }
@@ -325,7 +337,7 @@ impl Said {
 
 /// Parses a duration: `10s`, `1m30s`, `250ms`, or a number of seconds.
 #[must_use]
-pub fn duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
     }
@@ -367,7 +379,7 @@ mod tests {
 
     #[test]
     fn durations_are_parsed() {
-        let read = |text: &str| duration(text).map(|time| time.as_millis());
+        let read = |text: &str| parse_duration(text).map(|time| time.as_millis());
         assert_eq!(
             (read("10s"), read("1m30s"), read("250ms"), read("7")),
             (Some(10_000), Some(90_000), Some(250), Some(7_000))
@@ -380,12 +392,20 @@ mod tests {
 
     #[test]
     fn annotations_override_rules_and_rules_override_the_command() {
-        let rules = file::read(b"rules:\n- match: {image: x}\n  exit-after: 5s\n  exit-code: 3\n").unwrap();
+        let rules =
+            rules_file::parse_rules(b"rules:\n- match: {image: x}\n  exit-after: 5s\n  exit-code: 3\n")
+                .unwrap();
         let sleeping = container("a", &["sleep", "1"]);
-        let end = |rules: &[Rule], annotations: &str| {
-            let script =
-                script((rules, &ScriptMemo::default()), &sleeping, 0, &Pod::default(), &meta(annotations), 1);
-            script.end().map(|end| (end.after.as_secs(), end.code, end.reason))
+        let end = |rules: &[BehaviorRule], annotations: &str| {
+            let behavior = container_behavior(
+                (rules, &ScriptCache::default()),
+                &sleeping,
+                0,
+                &Pod::default(),
+                &meta(annotations),
+                1,
+            );
+            behavior.exit().map(|exit| (exit.after.as_secs(), exit.exit_code, exit.reason))
         };
         assert_eq!(end(&[], "{}"), Some((1, 0, "Completed")));
         assert_eq!(end(&rules, "{}"), Some((5, 3, "Error")));
@@ -399,9 +419,16 @@ mod tests {
     fn shell_image_without_a_command_exits_at_once() {
         let end = |image: &str, stdin: bool| {
             let container = Container { image: image.to_owned(), stdin, ..Container::default() };
-            script((&[], &ScriptMemo::default()), &container, 0, &Pod::default(), &Meta::default(), 1)
-                .end()
-                .map(|end| end.code)
+            container_behavior(
+                (&[], &ScriptCache::default()),
+                &container,
+                0,
+                &Pod::default(),
+                &Meta::default(),
+                1,
+            )
+            .exit()
+            .map(|exit| exit.exit_code)
         };
         assert_eq!(
             (end("busybox", false), end("quay.io/a/busybox:1.37@sha256:0", false)),
@@ -418,15 +445,15 @@ mod tests {
         let text = "if [[ -r /data/foo ]]\n then exit 0\n else touch /data/foo\n exit 1\n fi";
         let mut container = container("a", &["sh", "-c", text]);
         let code = |container: &Container, restarts| {
-            let script = script(
-                (&[], &ScriptMemo::default()),
+            let behavior = container_behavior(
+                (&[], &ScriptCache::default()),
                 container,
                 restarts,
                 &Pod::default(),
                 &Meta::default(),
                 1,
             );
-            script.end().map(|end| end.code)
+            behavior.exit().map(|exit| exit.exit_code)
         };
         assert_eq!(
             (code(&container, 0), code(&container, 1)),
@@ -434,7 +461,7 @@ mod tests {
             "files outside of volumes do not outlive a run"
         );
         container.volume_mounts =
-            vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }];
+            vec![crate::pod::VolumeMount { mount_path: "/data".to_owned(), ..Default::default() }];
         assert_eq!(
             [0, 1, 2, 9].map(|restarts| code(&container, restarts)),
             [Some(1), Some(0), Some(0), Some(0)],
@@ -445,19 +472,22 @@ mod tests {
     #[test]
     fn run_with_a_high_restart_count_is_found_quickly() {
         let of = |text: &str| Container {
-            volume_mounts: vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }],
+            volume_mounts: vec![crate::pod::VolumeMount {
+                mount_path: "/data".to_owned(),
+                ..Default::default()
+            }],
             ..container("a", &["sh", "-c", text])
         };
         let code = |container: &Container, restarts| {
-            let script = script(
-                (&[], &ScriptMemo::default()),
+            let behavior = container_behavior(
+                (&[], &ScriptCache::default()),
                 container,
                 restarts,
                 &Pod::default(),
                 &Meta::default(),
                 1,
             );
-            script.end().map(|end| end.code)
+            behavior.exit().map(|exit| exit.exit_code)
         };
         // The first script has a period of two runs; the second never repeats.
         let toggles = of("if [ -f /data/a ]; then rm /data/a; exit 1; fi; touch /data/a; exit 2");
@@ -475,18 +505,24 @@ mod tests {
         let words = (0..40).map(|i| i.to_string()).collect::<Vec<_>>().join(" ");
         let text = format!("for i in {words}; do for j in {words}; do a=$i$j; done; done; exit 3");
         let long = container("a", &["sh", "-c", &text]);
-        let end = |scripts: usize, name: &str| {
+        let end = |script_count: usize, name: &str| {
             let meta = Meta { name: name.into(), ..Meta::default() };
-            script((&[], &ScriptMemo::default()), &long, 0, &Pod::default(), &meta, scripts)
-                .end()
-                .map(|end| end.code)
+            container_behavior((&[], &ScriptCache::default()), &long, 0, &Pod::default(), &meta, script_count)
+                .exit()
+                .map(|exit| exit.exit_code)
         };
         assert_eq!((end(1, "a"), end(5, "a")), (Some(3), Some(3)), "1,600 commands are few for a small pod");
         assert_eq!(end(300, "a"), None, "each of many scripts gets a small share");
         let short = container("a", &["sh", "-c", "echo a; sleep 1; exit 4"]);
-        let short =
-            script((&[], &ScriptMemo::default()), &short, 0, &Pod::default(), &Meta::default(), 1_000);
-        assert_eq!(short.end().map(|end| end.code), Some(4));
+        let short = container_behavior(
+            (&[], &ScriptCache::default()),
+            &short,
+            0,
+            &Pod::default(),
+            &Meta::default(),
+            1_000,
+        );
+        assert_eq!(short.exit().map(|exit| exit.exit_code), Some(4));
     }
 
     #[test]
@@ -495,49 +531,49 @@ mod tests {
         let text = format!("echo x >> /data/a; for i in {words}; do a=$i; done; exit 3");
         let mut grows = container("a", &["sh", "-c", &text]);
         grows.volume_mounts =
-            vec![crate::pod::Mount { mount_path: "/data".to_owned(), ..Default::default() }];
-        let lines = |scripts: usize| {
-            let script = script(
-                (&[], &ScriptMemo::default()),
+            vec![crate::pod::VolumeMount { mount_path: "/data".to_owned(), ..Default::default() }];
+        let lines = |script_count: usize| {
+            let behavior = container_behavior(
+                (&[], &ScriptCache::default()),
                 &grows,
                 100,
                 &Pod::default(),
                 &Meta::default(),
-                scripts,
+                script_count,
             );
-            assert_eq!(script.end().map(|end| end.code), Some(3));
-            script.course.files_at(Duration::ZERO)["/data/a"].lines().count()
+            assert_eq!(behavior.exit().map(|exit| exit.exit_code), Some(3));
+            behavior.timeline.files_at(Duration::ZERO)["/data/a"].lines().count()
         };
         assert_eq!((lines(1), lines(300)), (33, 3));
     }
 
     #[test]
     fn invalid_settings_are_rejected_by_name() {
-        let mut said = Said::default();
-        assert!(said.say("exit-code", "999").unwrap_err().to_string().contains("exit-code"));
-        assert!(said.say("exits", "1").unwrap_err().to_string().contains("nothing of that name"));
+        let mut overrides = BehaviorOverrides::default();
+        assert!(overrides.set("exit-code", "999").unwrap_err().to_string().contains("exit-code"));
+        assert!(overrides.set("exits", "1").unwrap_err().to_string().contains("unknown setting"));
         for (name, value) in [("cpu", "-1"), ("memory", "-1Mi"), ("exit-after", "-1s"), ("cpu", "nonsense")] {
-            assert!(said.say(name, value).is_err(), "{name} {value}");
+            assert!(overrides.set(name, value).is_err(), "{name} {value}");
         }
-        assert_eq!(said, Said::default());
-        said.say("cpu", "100m").unwrap();
-        said.say("memory", "64Mi").unwrap();
-        assert_eq!((said.cpu, said.memory), (Some(100), Some(64 << 20)));
+        assert_eq!(overrides, BehaviorOverrides::default());
+        overrides.set("cpu", "100m").unwrap();
+        overrides.set("memory", "64Mi").unwrap();
+        assert_eq!((overrides.cpu, overrides.memory), (Some(100), Some(64 << 20)));
     }
 
     #[test]
     fn invalid_annotations_are_reported() {
         let pod: Pod = serde_json::from_str(r#"{"spec":{"containers":[{"name":"a"}]}}"#).unwrap();
-        let said = meta(
+        let overrides = meta(
             r#"{"simulate.setpoint.dev/exit-after":"soon","a.simulate.setpoint.dev/exits":"1","x/y":"z",
                 "b.simulate.setpoint.dev/cpu":"1","a.simulate.setpoint.dev/cpu":"1"}"#,
         );
         assert_eq!(
-            faults(&pod, &said.annotations),
+            invalid_annotations(&pod, &overrides.annotations),
             [
-                r#"Annotation a.simulate.setpoint.dev/exits is left out: exits: "1": nothing of that name can be said"#,
-                r#"Annotation b.simulate.setpoint.dev/cpu is left out: there is no container "b""#,
-                r#"Annotation simulate.setpoint.dev/exit-after is left out: exit-after: "soon": is no duration such as 10s or 1m30s"#,
+                r#"Annotation a.simulate.setpoint.dev/exits is ignored: exits: "1": unknown setting"#,
+                r#"Annotation b.simulate.setpoint.dev/cpu is ignored: there is no container "b""#,
+                r#"Annotation simulate.setpoint.dev/exit-after is ignored: exit-after: "soon": is not a duration such as 10s or 1m30s"#,
             ]
         );
     }
@@ -549,14 +585,14 @@ mod tests {
             r#"[{"name":"N","value":"4"},{"name":"CODE","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['code']"}}}]"#,
         )
         .unwrap();
-        let script = script(
-            (&[], &ScriptMemo::default()),
+        let behavior = container_behavior(
+            (&[], &ScriptCache::default()),
             &container,
             0,
             &Pod::default(),
             &meta(r#"{"code":"3"}"#),
             1,
         );
-        assert_eq!(script.end().map(|end| (end.after.as_secs(), end.code)), Some((4, 3)));
+        assert_eq!(behavior.exit().map(|exit| (exit.after.as_secs(), exit.exit_code)), Some((4, 3)));
     }
 }

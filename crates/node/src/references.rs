@@ -14,50 +14,51 @@ use setpoint_reconcile::views::pod::{ContainerStatus, Pod as PodView};
 use setpoint_reconcile::{Index, Object, View, World};
 
 use crate::host_paths;
-use crate::pod::{Container, KeyRef, Source, Spec, Volume};
+use crate::pod::{ConfigSource, Container, KeySelector, PodSpec, Volume};
 
 /// Waiting reason of a container with a missing reference.
 pub const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
 /// Pods that wait for a missing reference, by namespace.
-pub const HELD_BY_NAMESPACE: Index = Index {
+pub const WAITING_FOR_REFERENCES_BY_NAMESPACE: Index = Index {
     name: "pods held back by namespace",
     resource: PodView::RESOURCE,
     values: |object, found| {
-        if object.view::<PodView>().is_some_and(is_held) {
+        if object.view::<PodView>().is_some_and(is_waiting_for_reference) {
             found(&object.meta().namespace);
         }
     },
 };
 
 /// `true` if the pod's status shows a missing reference.
-fn is_held(pod: &PodView) -> bool {
+fn is_waiting_for_reference(pod: &PodView) -> bool {
     let status = &pod.status;
-    let is_unmounted = || {
+    let has_mount_error = || {
         status.phase == "Pending"
             && condition(&status.conditions, "PodReadyToStartContainers").is_some_and(|one| !one.is_true())
     };
-    let lacks = |one: &ContainerStatus| {
+    let volume_error = |one: &ContainerStatus| {
         one.state.waiting.as_ref().is_some_and(|waiting| waiting.reason == CONFIG_ERROR)
     };
     status.start_time.is_some()
         && !pod.is_finished()
-        && (is_unmounted()
-            || status.container_statuses.iter().chain(&status.init_container_statuses).any(lacks))
+        && (has_mount_error()
+            || status.container_statuses.iter().chain(&status.init_container_statuses).any(volume_error))
 }
 
 /// Kind of object that a pod references: ConfigMap or Secret.
 #[derive(Clone, Copy)]
-struct Sort {
+struct ReferenceKind {
     resource: &'static str,
-    word: &'static str,
+    noun: &'static str,
     kind: &'static str,
-    entry: &'static str,
+    key_noun: &'static str,
 }
 
-const CONFIG_MAP: Sort =
-    Sort { resource: "configmaps", word: "configmap", kind: "ConfigMap", entry: "config" };
-const SECRET: Sort = Sort { resource: "secrets", word: "secret", kind: "Secret", entry: "secret" };
+const CONFIG_MAP: ReferenceKind =
+    ReferenceKind { resource: "configmaps", noun: "configmap", kind: "ConfigMap", key_noun: "config" };
+const SECRET: ReferenceKind =
+    ReferenceKind { resource: "secrets", noun: "secret", kind: "Secret", key_noun: "secret" };
 
 /// Keys of a ConfigMap or Secret.
 #[derive(Default, Deserialize)]
@@ -68,11 +69,11 @@ struct Entries {
 }
 
 impl Entries {
-    fn of(object: &Object) -> Entries {
+    fn decode(object: &Object) -> Entries {
         object.decode().unwrap_or_default()
     }
 
-    fn has(&self, key: &str, binary: bool) -> bool {
+    fn has_key(&self, key: &str, binary: bool) -> bool {
         let holds = |map: &Option<BTreeMap<String, IgnoredAny>>| {
             map.as_ref().is_some_and(|map| map.contains_key(key))
         };
@@ -81,91 +82,91 @@ impl Entries {
 }
 
 /// Resolver for the references of pods in a namespace.
-pub struct Needs<'a> {
+pub struct ReferenceResolver<'a> {
     /// Objects of the cluster.
     pub world: &'a World,
     /// Namespace of the pod.
     pub namespace: &'a str,
 }
 
-impl Needs<'_> {
+impl ReferenceResolver<'_> {
     /// Returns the error that keeps the volumes of a pod from being mounted.
     #[must_use]
-    pub fn unmounted(&self, spec: &Spec) -> Option<String> {
+    pub fn mount_error(&self, spec: &PodSpec) -> Option<String> {
         spec.volumes.iter().find_map(|volume| {
-            let why = self.lacks(volume)?;
-            Some(format!("MountVolume.SetUp failed for volume {:?} : {why}", volume.name))
+            let error = self.volume_error(volume)?;
+            Some(format!("MountVolume.SetUp failed for volume {:?} : {error}", volume.name))
         })
     }
 
-    fn lacks(&self, volume: &Volume) -> Option<String> {
+    fn volume_error(&self, volume: &Volume) -> Option<String> {
         if let Some(source) = &volume.config_map {
-            return self.source(CONFIG_MAP, &source.name, source);
+            return self.source_error(CONFIG_MAP, &source.name, source);
         }
         if let Some(source) = &volume.secret {
-            return self.source(SECRET, &source.secret_name, source);
+            return self.source_error(SECRET, &source.secret_name, source);
         }
         if let Some(path) = &volume.host_path {
-            return host_paths::fault(path);
+            return host_paths::mount_error(path);
         }
         let sources = &volume.projected.as_ref()?.sources;
         if sources.iter().any(|source| source.service_account_token.is_some()) {
             return None;
         }
         sources.iter().find_map(|source| match (&source.config_map, &source.secret) {
-            (Some(map), _) => self.source(CONFIG_MAP, &map.name, map),
-            (None, Some(secret)) => self.source(SECRET, &secret.name, secret),
+            (Some(map), _) => self.source_error(CONFIG_MAP, &map.name, map),
+            (None, Some(secret)) => self.source_error(SECRET, &secret.name, secret),
             (None, None) => None,
         })
     }
 
-    fn source(&self, sort: Sort, name: &str, source: &Source) -> Option<String> {
+    fn source_error(&self, kind: ReferenceKind, name: &str, source: &ConfigSource) -> Option<String> {
         if source.optional == Some(true) {
             return None;
         }
-        let Some(object) = self.world.find(sort.resource, self.namespace, name) else {
-            return Some(not_found(sort, name));
+        let Some(object) = self.world.find(kind.resource, self.namespace, name) else {
+            return Some(not_found(kind, name));
         };
         if source.items.is_empty() {
             return None;
         }
-        let entries = Entries::of(object);
-        let missing = source.items.iter().find(|item| !entries.has(&item.key, true))?;
-        Some(format!("references non-existent {} key: {}", sort.entry, missing.key))
+        let entries = Entries::decode(object);
+        let missing = source.items.iter().find(|item| !entries.has_key(&item.key, true))?;
+        Some(format!("references non-existent {} key: {}", kind.key_noun, missing.key))
     }
 
     /// Returns the error that keeps the environment of a container from being built.
     #[must_use]
-    pub fn unset(&self, container: &Container) -> Option<String> {
+    pub fn env_error(&self, container: &Container) -> Option<String> {
         let whole =
             container.env_from.iter().find_map(|from| match (&from.config_map_ref, &from.secret_ref) {
-                (Some(map), _) => self.source(CONFIG_MAP, &map.name, map),
-                (None, Some(secret)) => self.source(SECRET, &secret.name, secret),
+                (Some(map), _) => self.source_error(CONFIG_MAP, &map.name, map),
+                (None, Some(secret)) => self.source_error(SECRET, &secret.name, secret),
                 (None, None) => None,
             });
         let from = container.env.iter().filter_map(|one| one.value_from.as_ref());
         whole.or_else(|| {
             from.into_iter().find_map(|from| match (&from.config_map_key_ref, &from.secret_key_ref) {
-                (Some(key), _) => self.key(CONFIG_MAP, key),
-                (None, Some(key)) => self.key(SECRET, key),
+                (Some(key), _) => self.key_error(CONFIG_MAP, key),
+                (None, Some(key)) => self.key_error(SECRET, key),
                 (None, None) => None,
             })
         })
     }
 
-    fn key(&self, sort: Sort, wanted: &KeyRef) -> Option<String> {
-        let KeyRef { name, key, optional } = wanted;
+    fn key_error(&self, kind: ReferenceKind, wanted: &KeySelector) -> Option<String> {
+        let KeySelector { name, key, optional } = wanted;
         if *optional == Some(true) {
             return None;
         }
-        match self.world.find(sort.resource, self.namespace, name) {
-            None => Some(not_found(sort, name)),
-            Some(object) if Entries::of(object).has(key, false) => None,
-            Some(_) => Some(format!("couldn't find key {key} in {} {}/{name}", sort.kind, self.namespace)),
+        match self.world.find(kind.resource, self.namespace, name) {
+            None => Some(not_found(kind, name)),
+            Some(object) if Entries::decode(object).has_key(key, false) => None,
+            Some(_) => Some(format!("couldn't find key {key} in {} {}/{name}", kind.kind, self.namespace)),
         }
     }
 }
 
-fn not_found(sort: Sort, name: &str) -> String {
-    format!("{} {name:?} not found", sort.word)
+fn not_found(kind: ReferenceKind, name: &str) -> String {
+    format!("{} {name:?} not found", kind.noun)
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::env::Env;
 use super::shell::budget::Budget;
-use super::shell::{Course, read_within};
+use super::shell::{Timeline, evaluate_within};
 
 /// Maximum number of earlier runs that are simulated. Each is a whole script, and their number comes from a
 /// status that any client may write. If volumes still change after that many, further runs are taken to equal
@@ -21,36 +21,36 @@ const RUNS_MAX: u32 = 32;
 /// Estimated bytes of scripts, variables and courses in the memo.
 const BYTES_MAX: usize = 64 << 20;
 /// Bytes of an entry besides its texts.
-const ENTRY: usize = 512;
+const ENTRY_OVERHEAD_BYTES: usize = 512;
 
 /// Courses of scripts that were followed. A copy is empty, so that no two fleets share one.
 #[derive(Default)]
-pub struct ScriptMemo(Arc<Mutex<Memo>>);
+pub struct ScriptCache(Arc<Mutex<Generations>>);
 
-impl ScriptMemo {
+impl ScriptCache {
     /// Returns another handle of the same memo, for use within the fleet.
     #[must_use]
-    pub(crate) fn share(&self) -> ScriptMemo {
-        ScriptMemo(Arc::clone(&self.0))
+    pub(crate) fn handle(&self) -> ScriptCache {
+        ScriptCache(Arc::clone(&self.0))
     }
 }
 
-impl Clone for ScriptMemo {
-    fn clone(&self) -> ScriptMemo {
-        ScriptMemo::default()
+impl Clone for ScriptCache {
+    fn clone(&self) -> ScriptCache {
+        ScriptCache::default()
     }
 }
 
 /// All memos are equal: their content does not affect the behavior of scripts.
-impl PartialEq for ScriptMemo {
-    fn eq(&self, _: &ScriptMemo) -> bool {
+impl PartialEq for ScriptCache {
+    fn eq(&self, _: &ScriptCache) -> bool {
         true
     }
 }
 
-impl Eq for ScriptMemo {}
+impl Eq for ScriptCache {}
 
-impl fmt::Debug for ScriptMemo {
+impl fmt::Debug for ScriptCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ScriptMemo")
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for ScriptMemo {
 
 /// Consecutive runs of a script; its course is that of the last one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Runs {
+pub(super) struct ScriptRuns {
     pub restarts: i64,
     /// Budget of all runs together.
     pub budget: Budget,
@@ -71,25 +71,25 @@ pub(super) struct Runs {
 }
 
 #[derive(Clone)]
-struct Entry {
-    course: Arc<Course>,
+struct CacheEntry {
+    timeline: Arc<Timeline>,
     /// Remaining budget.
-    left: Budget,
+    budget_left: Budget,
     bytes: usize,
 }
 
 /// Entries in two generations: once the newer one is full, the older one is dropped. Used entries move to the
 /// newer one.
 #[derive(Default)]
-struct Memo {
-    new: BTreeMap<Runs, Entry>,
-    old: BTreeMap<Runs, Entry>,
+struct Generations {
+    new: BTreeMap<ScriptRuns, CacheEntry>,
+    old: BTreeMap<ScriptRuns, CacheEntry>,
     /// Bytes of the newer generation.
     bytes: usize,
 }
 
-impl Memo {
-    fn find(&mut self, runs: &Runs) -> Option<Entry> {
+impl Generations {
+    fn find(&mut self, runs: &ScriptRuns) -> Option<CacheEntry> {
         if let Some(entry) = self.new.get(runs) {
             return Some(entry.clone());
         }
@@ -98,7 +98,7 @@ impl Memo {
         Some(entry)
     }
 
-    fn insert(&mut self, runs: Runs, entry: Entry) {
+    fn insert(&mut self, runs: ScriptRuns, entry: CacheEntry) {
         self.bytes += entry.bytes;
         if let Some(before) = self.new.insert(runs, entry) {
             self.bytes -= before.bytes;
@@ -109,24 +109,24 @@ impl Memo {
     }
 }
 
-impl ScriptMemo {
+impl ScriptCache {
     /// Returns the course of the last run, and the remaining budget.
-    pub(super) fn follow(&self, runs: Runs) -> (Arc<Course>, Budget) {
+    pub(super) fn evaluate(&self, runs: ScriptRuns) -> (Arc<Timeline>, Budget) {
         let known = self.0.lock().find(&runs);
         if let Some(known) = known {
-            return (known.course, known.left);
+            return (known.timeline, known.budget_left);
         }
-        let (course, left) = runs.follow();
-        let course = Arc::new(course);
-        let bytes = runs.size() + course.size() + ENTRY;
+        let (timeline, budget_left) = runs.evaluate();
+        let timeline = Arc::new(timeline);
+        let bytes = runs.size() + timeline.size_bytes() + ENTRY_OVERHEAD_BYTES;
         if bytes <= BYTES_MAX / 4 {
-            self.0.lock().insert(runs, Entry { course: Arc::clone(&course), left, bytes });
+            self.0.lock().insert(runs, CacheEntry { timeline: Arc::clone(&timeline), budget_left, bytes });
         }
-        (course, left)
+        (timeline, budget_left)
     }
 }
 
-impl Runs {
+impl ScriptRuns {
     fn size(&self) -> usize {
         let files = self.files.iter().map(|(name, text)| name.len() + text.len()).sum::<usize>();
         let words = self.words.iter().chain(&self.mounts).map(String::len).sum::<usize>();
@@ -134,50 +134,50 @@ impl Runs {
     }
 
     /// Follows the runs in order.
-    fn follow(&self) -> (Course, Budget) {
-        let (mut files, mut left) = (self.files.clone(), self.budget);
-        let read = |files: &BTreeMap<String, String>, left: &mut Budget| {
-            let given = left.limit();
-            let (course, rest) = read_within(given, &self.words, files.clone(), &self.env);
-            left.spend(given, rest);
+    fn evaluate(&self) -> (Timeline, Budget) {
+        let (mut files, mut budget_left) = (self.files.clone(), self.budget);
+        let run = |files: &BTreeMap<String, String>, budget_left: &mut Budget| {
+            let limit = budget_left.per_evaluation();
+            let (timeline, rest) = evaluate_within(limit, &self.words, files.clone(), &self.env);
+            budget_left.charge_evaluation(limit, rest);
             // A run that is cut short only because earlier runs used up the budget is ignored.
-            (rest.is_spent() && given != self.budget.limit(), course)
+            (rest.is_exhausted() && limit != self.budget.per_evaluation(), timeline)
         };
-        let (_, mut course) = read(&files, &mut left);
+        let (_, mut timeline) = run(&files, &mut budget_left);
         // Files that an earlier run found, the number of runs since, and the number of runs to come.
-        let (mut earlier, mut ago, mut rest) = (files.clone(), 0, self.restarts);
-        for run in 1..=RUNS_MAX {
+        let (mut reference_files, mut runs_since, mut rest) = (files.clone(), 0, self.restarts);
+        for number in 1..=RUNS_MAX {
             if rest <= 0 {
                 break;
             }
             // If a run leaves the volumes unchanged, all further runs are equal.
-            let mut kept = course.files_from(files.clone(), Duration::MAX);
-            kept.retain(|file, _| self.mounts.iter().any(|mount| is_in(file, mount)));
-            if kept == files {
+            let mut kept_files = timeline.files_after(files.clone(), Duration::MAX);
+            kept_files.retain(|file, _| self.mounts.iter().any(|mount| is_inside(file, mount)));
+            if kept_files == files {
                 break;
             }
-            (ago, rest) = (ago + 1, rest - 1);
-            // The files repeat with a period of `ago` runs, so whole periods are skipped.
-            if kept == earlier {
-                rest %= ago;
-            } else if run.is_power_of_two() {
+            (runs_since, rest) = (runs_since + 1, rest - 1);
+            // The files repeat with a period of `runs_since` runs, so whole periods are skipped.
+            if kept_files == reference_files {
+                rest %= runs_since;
+            } else if number.is_power_of_two() {
                 // Cycle detection after Brent: moving the reference at powers of two finds periods of any
                 // length.
-                (earlier, ago) = (kept.clone(), 0);
+                (reference_files, runs_since) = (kept_files.clone(), 0);
             }
-            files = kept;
-            let (is_cut, next) = read(&files, &mut left);
-            if is_cut {
+            files = kept_files;
+            let (is_cut_short, next) = run(&files, &mut budget_left);
+            if is_cut_short {
                 break;
             }
-            course = next;
+            timeline = next;
         }
-        (course, left)
+        (timeline, budget_left)
     }
 }
 
 /// `true` if the file is in the directory, at any depth.
-fn is_in(file: &str, directory: &str) -> bool {
+fn is_inside(file: &str, directory: &str) -> bool {
     file.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
 }
 
@@ -185,38 +185,38 @@ fn is_in(file: &str, directory: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn entry(bytes: usize) -> Entry {
-        Entry { course: Arc::default(), left: Budget::default(), bytes }
+    fn entry(bytes: usize) -> CacheEntry {
+        CacheEntry { timeline: Arc::default(), budget_left: Budget::default(), bytes }
     }
 
-    fn runs(restarts: i64) -> Runs {
+    fn runs(restarts: i64) -> ScriptRuns {
         let (words, env, files) = (Vec::new(), Env::default(), BTreeMap::new());
-        Runs { restarts, budget: Budget::default(), words, env, files, mounts: Vec::new() }
+        ScriptRuns { restarts, budget: Budget::default(), words, env, files, mounts: Vec::new() }
     }
 
     #[test]
     fn memo_keeps_used_entries_within_its_bound() {
-        let mut memo = Memo::default();
+        let mut cache = Generations::default();
         for at in 0..1_000 {
-            memo.insert(runs(at), entry(1 << 20));
-            assert!(memo.find(&runs(0)).is_some(), "after {at}");
-            let held: usize = memo.new.values().chain(memo.old.values()).map(|entry| entry.bytes).sum();
-            assert!(held <= BYTES_MAX + (2 << 20), "{held}");
+            cache.insert(runs(at), entry(1 << 20));
+            assert!(cache.find(&runs(0)).is_some(), "after {at}");
+            let cached: usize = cache.new.values().chain(cache.old.values()).map(|entry| entry.bytes).sum();
+            assert!(cached <= BYTES_MAX + (2 << 20), "{cached}");
         }
-        assert!(memo.find(&runs(500)).is_none() && memo.find(&runs(999)).is_some());
+        assert!(cache.find(&runs(500)).is_none() && cache.find(&runs(999)).is_some());
     }
 
     #[test]
     fn script_is_followed_once() {
         let text = "for i in 1 2 3; do echo $i; done; exit 7";
-        let once = Runs { words: ["sh", "-c", text].map(str::to_owned).to_vec(), ..runs(0) };
-        let memo = ScriptMemo::default();
-        let (first, left) = memo.follow(once.clone());
-        let (second, same) = memo.share().follow(once.clone());
-        assert!(Arc::ptr_eq(&first, &second) && left == same && left != once.budget);
-        assert_eq!((first.end, first.log.len()), (Some((Duration::ZERO, 7)), 3));
-        assert_eq!(once.follow(), ((*first).clone(), left), "the memo does not change the course");
-        let (other, _) = memo.clone().follow(once);
+        let once = ScriptRuns { words: ["sh", "-c", text].map(str::to_owned).to_vec(), ..runs(0) };
+        let cache = ScriptCache::default();
+        let (first, budget_left) = cache.evaluate(once.clone());
+        let (second, same) = cache.handle().evaluate(once.clone());
+        assert!(Arc::ptr_eq(&first, &second) && budget_left == same && budget_left != once.budget);
+        assert_eq!((first.exit, first.log.len()), (Some((Duration::ZERO, 7)), 3));
+        assert_eq!(once.evaluate(), ((*first).clone(), budget_left), "the memo does not change the course");
+        let (other, _) = cache.clone().evaluate(once);
         assert!(!Arc::ptr_eq(&first, &other), "fleets do not share a memo");
     }
 }

@@ -1,18 +1,18 @@
 //! Tokenizer of shell scripts, up to the first unsupported token.
 
-use super::words::After;
+use super::parser::RunCondition;
 
 /// Word: texts and variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
-    pub parts: Vec<Part>,
+    pub parts: Vec<WordPart>,
     /// `true` if a part is quoted: then the word exists even if it is empty.
-    pub quoted: bool,
+    pub is_quoted: bool,
 }
 
 /// Part of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum WordPart {
     /// Literal text.
     Text(String),
     /// Variable expansion.
@@ -21,23 +21,23 @@ pub(super) enum Part {
         /// Default value, and `true` if it also replaces an empty value.
         fallback: Option<(String, bool)>,
         /// `true` if it is quoted, and thus not split.
-        quoted: bool,
+        is_quoted: bool,
     },
 }
 
 impl Word {
     /// Returns its text, if it has neither quotes nor variables.
-    pub fn plain(&self) -> Option<&str> {
+    pub fn literal(&self) -> Option<&str> {
         match self.parts.as_slice() {
-            [Part::Text(text)] if !self.quoted => Some(text),
+            [WordPart::Text(text)] if !self.is_quoted => Some(text),
             _ => None,
         }
     }
 
     fn push(&mut self, character: char) {
         match self.parts.last_mut() {
-            Some(Part::Text(text)) => text.push(character),
-            _ => self.parts.push(Part::Text(character.into())),
+            Some(WordPart::Text(text)) => text.push(character),
+            _ => self.parts.push(WordPart::Text(character.into())),
         }
     }
 }
@@ -45,18 +45,18 @@ impl Word {
 #[derive(Debug)]
 pub(super) enum Token {
     Word(Word),
-    Into(Word, bool),
-    Next(After),
+    Redirect(Word, bool),
+    Separator(RunCondition),
     /// `&`: the preceding command runs in the background.
-    Beside,
+    Background,
     /// Token without effect here.
-    Nothing,
+    Ignored,
     /// Unsupported token, always the last one.
-    Unknown,
+    Unsupported,
 }
 
 /// Returns the tokens of a script, up to the first unsupported one.
-pub(super) fn tokens(text: &str) -> Vec<Token> {
+pub(super) fn tokenize(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = text.chars().peekable();
     while let Some(&next) = rest.peek() {
@@ -66,10 +66,10 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
             }
             '#' => while rest.next_if(|next| *next != '\n').is_some() {},
             _ => match token(next, &mut rest) {
-                Some(Token::Nothing) => {}
+                Some(Token::Ignored) => {}
                 Some(token) => tokens.push(token),
                 None => {
-                    tokens.push(Token::Unknown);
+                    tokens.push(Token::Unsupported);
                     break;
                 }
             },
@@ -85,29 +85,33 @@ fn token(first: char, rest: &mut Rest<'_>) -> Option<Token> {
     Some(match first {
         '\n' | ';' => {
             rest.next();
-            Token::Next(After::Any)
+            Token::Separator(RunCondition::Always)
         }
         '&' => {
             rest.next();
-            if rest.next_if_eq(&'&').is_some() { Token::Next(After::Success) } else { Token::Beside }
+            if rest.next_if_eq(&'&').is_some() {
+                Token::Separator(RunCondition::OnSuccess)
+            } else {
+                Token::Background
+            }
         }
         '|' => {
             rest.next();
             // Pipes are not supported.
             rest.next_if_eq(&'|')?;
-            Token::Next(After::Failure)
+            Token::Separator(RunCondition::OnFailure)
         }
-        '>' => into(rest)?,
+        '>' => redirect(rest)?,
         '(' | ')' | '<' | '`' => return None,
         _ => {
             let word = word(rest)?;
-            let number = word.plain().filter(|word| matches!(*word, "1" | "2"));
+            let number = word.literal().filter(|word| matches!(*word, "1" | "2"));
             match (number, rest.peek()) {
-                (Some("1"), Some('>')) => into(rest)?,
+                (Some("1"), Some('>')) => redirect(rest)?,
                 // Redirections of stderr are ignored: stdout and stderr are one stream here.
                 (Some(_), Some('>')) => {
-                    into(rest)?;
-                    Token::Nothing
+                    redirect(rest)?;
+                    Token::Ignored
                 }
                 _ => Token::Word(word),
             }
@@ -116,16 +120,16 @@ fn token(first: char, rest: &mut Rest<'_>) -> Option<Token> {
 }
 
 /// Parses an output redirection, from `>` on.
-fn into(rest: &mut Rest<'_>) -> Option<Token> {
+fn redirect(rest: &mut Rest<'_>) -> Option<Token> {
     rest.next();
-    let appends = rest.next_if_eq(&'>').is_some();
+    let is_append = rest.next_if_eq(&'>').is_some();
     if rest.next_if_eq(&'&').is_some() {
         // `>&1` and `>&2` have no effect, since both are one stream.
         let to = word(rest)?;
-        return matches!(to.plain(), Some("1" | "2")).then_some(Token::Nothing);
+        return matches!(to.literal(), Some("1" | "2")).then_some(Token::Ignored);
     }
     while rest.next_if_eq(&' ').is_some() {}
-    Some(Token::Into(word(rest)?, appends))
+    Some(Token::Redirect(word(rest)?, is_append))
 }
 
 fn word(rest: &mut Rest<'_>) -> Option<Word> {
@@ -133,7 +137,7 @@ fn word(rest: &mut Rest<'_>) -> Option<Word> {
     while let Some(next) = rest.next_if(|next| !" \t\n;&|<>()".contains(*next)) {
         match next {
             '\'' => {
-                word.quoted = true;
+                word.is_quoted = true;
                 loop {
                     match rest.next()? {
                         '\'' => break,
@@ -141,13 +145,13 @@ fn word(rest: &mut Rest<'_>) -> Option<Word> {
                     }
                 }
             }
-            '"' => in_quotes(&mut word, rest)?,
+            '"' => double_quoted(&mut word, rest)?,
             '\\' => match rest.next()? {
                 // Line continuation.
                 '\n' => {}
                 other => {
                     word.push(other);
-                    word.quoted = true;
+                    word.is_quoted = true;
                 }
             },
             '`' => return None,
@@ -159,8 +163,8 @@ fn word(rest: &mut Rest<'_>) -> Option<Word> {
 }
 
 /// Parses a double-quoted string, after the opening quote.
-fn in_quotes(word: &mut Word, rest: &mut Rest<'_>) -> Option<()> {
-    word.quoted = true;
+fn double_quoted(word: &mut Word, rest: &mut Rest<'_>) -> Option<()> {
+    word.is_quoted = true;
     loop {
         match rest.next()? {
             '"' => return Some(()),
@@ -180,7 +184,7 @@ fn in_quotes(word: &mut Word, rest: &mut Rest<'_>) -> Option<()> {
 }
 
 /// Parses a variable after a dollar sign; `None` if it is not supported.
-fn variable(word: &mut Word, rest: &mut Rest<'_>, quoted: bool) -> Option<()> {
+fn variable(word: &mut Word, rest: &mut Rest<'_>, is_quoted: bool) -> Option<()> {
     let is_name = |next: &char| next.is_ascii_alphanumeric() || *next == '_';
     let mut name = String::new();
     let mut fallback = None;
@@ -221,7 +225,7 @@ fn variable(word: &mut Word, rest: &mut Rest<'_>, quoted: bool) -> Option<()> {
         // A dollar sign without a name is literal.
         word.push('$');
     } else {
-        word.parts.push(Part::Variable { name, fallback, quoted });
+        word.parts.push(WordPart::Variable { name, fallback, is_quoted });
     }
     Some(())
 }

@@ -7,23 +7,23 @@
 use setpoint_api::Time;
 use setpoint_reconcile::views::{Condition, condition};
 
-use super::conditions::names;
-use super::{Case, whole};
-use crate::pod::{Container, ContainerStatus, Spec, Status};
+use super::conditions::join_names;
+use super::{SyncInput, truncate_to_seconds};
+use crate::pod::{Container, ContainerStatus, PodSpec, PodStatus};
 
 /// Condition of a pod with containers that are being stopped because of an image change.
-pub const CHANGING: &str = "setpoint.dev/ContainersChanging";
+pub const CONTAINERS_CHANGING: &str = "setpoint.dev/ContainersChanging";
 
 /// `true` if an image change restarts the container. Init containers that are not sidecars ignore it.
 #[must_use]
-pub fn is_followed(spec: &Spec, container: &Container) -> bool {
+pub fn restarts_container(spec: &PodSpec, container: &Container) -> bool {
     container.is_sidecar() || spec.init_containers.iter().all(|one| one.name != container.name)
 }
 
 /// Returns the reported start of a container's stop; `None` if there is none.
 #[must_use]
-pub fn begun(case: &Case<'_>, container: &Container) -> Option<Time> {
-    let known = condition(&case.pod.status.conditions, CHANGING)?;
+pub fn kill_started_at(input: &SyncInput<'_>, container: &Container) -> Option<Time> {
+    let known = condition(&input.pod.status.conditions, CONTAINERS_CHANGING)?;
     known.last_transition_time.filter(|_| is_named(known, container))
 }
 
@@ -35,19 +35,24 @@ fn is_named(known: &Condition, container: &Container) -> bool {
 /// and those in `replaced`. A container that still waits for its turn is not included, since its grace period
 /// has not begun.
 #[must_use]
-pub fn condition_of(case: &Case<'_>, status: &Status, replaced: &[&Container]) -> Option<Condition> {
+pub fn changing_condition(
+    input: &SyncInput<'_>,
+    status: &PodStatus,
+    replaced: &[&Container],
+) -> Option<Condition> {
     let still_stops = |one: &Container| {
         let runs = |own: &ContainerStatus| own.state.running.is_some() && own.image != one.image;
-        begun(case, one).is_some() && status.of(&one.name).is_some_and(runs)
+        kill_started_at(input, one).is_some() && status.container_status(&one.name).is_some_and(runs)
     };
     let is_stopping =
         |one: &&Container| still_stops(one) || replaced.iter().any(|other| other.name == one.name);
-    let stopping: Vec<&Container> = case.pod.spec.all().filter(is_stopping).collect();
-    if stopping.is_empty() || status.is_final() || case.meta.is_deleted() {
+    let stopping: Vec<&Container> = input.pod.spec.all_containers().filter(is_stopping).collect();
+    if stopping.is_empty() || status.is_terminal() || input.meta.is_deleted() {
         return None;
     }
-    let since = stopping.iter().find_map(|one| begun(case, one)).unwrap_or(whole(case.now));
-    let mut new = Condition::new(CHANGING, "True", "ImageChanged", &names(&stopping), since);
+    let since =
+        stopping.iter().find_map(|one| kill_started_at(input, one)).unwrap_or(truncate_to_seconds(input.now));
+    let mut new = Condition::new(CONTAINERS_CHANGING, "True", "ImageChanged", &join_names(&stopping), since);
     new.observed_generation = status.observed_generation;
     Some(new)
 }

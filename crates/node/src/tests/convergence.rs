@@ -5,9 +5,9 @@ use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_reconcile::Object;
 
 use super::*;
-use crate::lifecycle::{Case, look, whole};
-use crate::pod::{Pod, Status};
-use crate::simulated::{Host, Simulated};
+use crate::lifecycle::{SyncInput, compute_pod_actions, truncate_to_seconds};
+use crate::pod::{Pod, PodStatus};
+use crate::simulated::{NodeState, SimulatedRuntime};
 
 fn object(pod: &Value) -> Object {
     let key = Key::from_path(&Resource::new("pods").unwrap(), "default/p").unwrap();
@@ -99,47 +99,48 @@ fn any_pod() -> impl Strategy<Value = Value> {
 }
 
 /// Syncs a pod once, and applies all results at that time.
-fn step(object: &Object, pod: &Pod, now: Time) -> (Status, Option<Time>, bool) {
+fn sync_once(object: &Object, pod: &Pod, now: Time) -> (PodStatus, Option<Time>, bool) {
     let none = |_: &str| false;
-    let (booted, written) = (Time::EPOCH, Time::EPOCH);
-    let host = Host {
+    let (boot_time, last_write) = (Time::EPOCH, Time::EPOCH);
+    let state = NodeState {
         rules: &[],
-        memo: &crate::rules::memo::ScriptMemo::default(),
-        booted,
-        written,
-        pause: Duration::ZERO,
+        cache: &crate::behavior::script_cache::ScriptCache::default(),
+        boot_time,
+        last_write,
+        default_delay: Duration::ZERO,
         has_image: &none,
     };
-    let mut runtime = Simulated::new(host, pod, object.meta(), now);
+    let mut runtime = SimulatedRuntime::new(state, pod, object.meta(), now);
     let ips = ["10.0.0.2".to_owned()];
-    let case = Case {
+    let input = SyncInput {
         pod,
         meta: object.meta(),
         host_ips: &ips,
         pod_ips: &ips,
-        taken_up: pod.status.start_time.unwrap_or(whole(now)),
-        begin: Time::EPOCH,
-        written: Time::EPOCH,
-        resize: crate::lifecycle::resize::Resize::default(),
-        unmounted: &|| None,
-        unset: &|_| None,
+        start_time: pod.status.start_time.unwrap_or(truncate_to_seconds(now)),
+        earliest_start: Time::EPOCH,
+        last_write: Time::EPOCH,
+        resize: crate::lifecycle::resize::ResizeState::default(),
+        mount_error: &|| None,
+        env_error: &|_| None,
         now,
     };
     for _ in 0..20 {
-        let outlook = look(&case, &runtime);
+        let result = compute_pod_actions(&input, &runtime);
         let mut started = std::collections::BTreeSet::new();
-        for deed in &outlook.deeds {
-            if let crate::runtime::Deed::Start { container, .. } = deed {
+        for action in &result.actions {
+            if let crate::runtime::RuntimeAction::StartContainer { container, .. } = action {
                 assert!(started.insert(container.clone()), "{container} is started twice");
-                let running = pod.spec.all().find(|one| one.name == *container);
-                let running = running.and_then(|one| crate::runtime::Runtime::run(&runtime, one));
+                let running = pod.spec.all_containers().find(|one| one.name == *container);
+                let running =
+                    running.and_then(|one| crate::runtime::ContainerRuntime::latest_run(&runtime, one));
                 assert!(running.is_none_or(|run| !run.is_running()), "{container} runs already");
             }
         }
-        let changed: Vec<bool> = outlook.deeds.iter().map(|deed| runtime.perform(deed)).collect();
+        let changed: Vec<bool> = result.actions.iter().map(|action| runtime.perform(action)).collect();
         if !changed.contains(&true) {
-            let again = outlook.again.into_iter().chain(runtime.until()).min();
-            return (outlook.status, again, outlook.is_over);
+            let requeue_at = result.requeue_at.into_iter().chain(runtime.next_termination()).min();
+            return (result.status, requeue_at, result.is_terminated);
         }
     }
     panic!("sync does not converge: {pod:?}");
@@ -149,34 +150,34 @@ proptest! {
     #[test]
     fn any_status_converges_and_loses_no_restart(value in any_pod()) {
         let object = object(&value);
-        let mut pod = Pod::read(&object).unwrap();
+        let mut pod = Pod::decode(&object).unwrap();
         let mut now = Time::from_seconds(2600);
         for _ in 0..60 {
-            let (status, again, is_over) = step(&object, &pod, now);
+            let (status, requeue_at, is_terminated) = sync_once(&object, &pod, now);
             for new in status.init_container_statuses.iter().chain(&status.container_statuses) {
-                let old = pod.status.of(&new.name).map_or(0, |old| old.restart_count);
-                let ran = pod.status.of(&new.name).is_some_and(|old| {
+                let old = pod.status.container_status(&new.name).map_or(0, |old| old.restart_count);
+                let ran = pod.status.container_status(&new.name).is_some_and(|old| {
                     old.state.running.is_some() || old.state.terminated.is_some() || old.last_state.terminated.is_some()
                 });
                 prop_assert!(!ran || new.restart_count >= old, "{} lost restarts", new.name);
                 let states = [new.state.waiting.is_some(), new.state.running.is_some(), new.state.terminated.is_some()];
                 prop_assert_eq!(states.iter().filter(|is| **is).count(), 1);
             }
-            prop_assert!(!pod.status.is_final() || status.phase == pod.status.phase, "a final phase changed");
-            let ends = status.is_final();
+            prop_assert!(!pod.status.is_terminal() || status.phase == pod.status.phase, "a terminal phase changed");
+            let is_terminal = status.is_terminal();
             pod.status = status.clone();
             // After a round trip through JSON, nothing more is to be done at this time.
             let mut written = setpoint_reconcile::plan::value_of(&pod.status);
             written.make_map().retain(|_, value| !value.is_null());
             pod.status = serde_json::from_slice(&setpoint_api::json::to_vec(&written)).unwrap();
-            let (same, _, _) = step(&object, &pod, now);
+            let (same, _, _) = sync_once(&object, &pod, now);
             prop_assert_eq!(&same, &pod.status, "the second sync changed the status");
-            prop_assert!(again.is_none_or(|again| again > now), "requeue time is in the past");
-            if is_over {
-                prop_assert!(ends, "over, but not ended: {:?}", pod.status);
+            prop_assert!(requeue_at.is_none_or(|requeue_at| requeue_at > now), "requeue time is in the past");
+            if is_terminated {
+                prop_assert!(is_terminal, "terminated, but the phase is not terminal: {:?}", pod.status);
             }
-            match again {
-                Some(again) => now = again,
+            match requeue_at {
+                Some(requeue_at) => now = requeue_at,
                 None => return Ok(()),
             }
         }

@@ -8,161 +8,163 @@ use std::collections::BTreeMap;
 
 use setpoint_reconcile::Meta;
 
-use crate::pod::{Container, Pod, Variable};
+use crate::pod::{Container, EnvVar, Pod};
 
 /// Value of a variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Value {
+pub struct EnvValue {
     /// Text to show where it is used.
     pub text: String,
     /// `true` if the text is the actual value.
-    pub sure: bool,
+    pub is_known: bool,
 }
 
-impl Value {
+impl EnvValue {
     /// Returns a known value.
     #[must_use]
-    pub fn sure(text: &str) -> Value {
-        Value { text: text.to_owned(), sure: true }
+    pub fn known(text: &str) -> EnvValue {
+        EnvValue { text: text.to_owned(), is_known: true }
     }
 
     /// Returns an unknown value with a text to show in its place.
     #[must_use]
-    pub fn unsure(text: String) -> Value {
-        Value { text, sure: false }
+    pub fn unknown(text: String) -> EnvValue {
+        EnvValue { text, is_known: false }
     }
 
     /// Returns the unknown value of a variable, shown as its name.
-    fn elsewhere(name: &str) -> Value {
-        Value::unsure(format!("${name}"))
+    fn placeholder(name: &str) -> EnvValue {
+        EnvValue::unknown(format!("${name}"))
     }
 }
 
 /// Set of variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Env {
-    known: BTreeMap<String, Value>,
+    variables: BTreeMap<String, EnvValue>,
     /// `true` if other variables may exist.
-    is_open: bool,
+    may_have_others: bool,
 }
 
 /// Maximum bytes of a container's variables and arguments, as limited by the operating system.
-pub const ROOM: usize = 2 << 20;
+pub const ARGUMENT_BYTES_MAX: usize = 2 << 20;
 
 /// Suffixes of service variables.
-const SERVICE: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
+const SERVICE_SUFFIXES: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
 
 impl Env {
-    /// Returns the variables of a container, bounded to `room` bytes.
+    /// Returns the variables of a container, bounded to `bytes_left` bytes.
     #[must_use]
-    pub fn of(container: &Container, pod: &Pod, meta: &Meta, mut room: usize) -> Env {
-        let mut env = Env { known: BTreeMap::new(), is_open: !container.env_from.is_empty() };
+    pub fn new(container: &Container, pod: &Pod, meta: &Meta, mut bytes_left: usize) -> Env {
+        let mut env = Env { variables: BTreeMap::new(), may_have_others: !container.env_from.is_empty() };
         for (name, text) in
             [("HOME", "/root"), ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")]
         {
-            env.set(name, Value::unsure(text.to_owned()));
+            env.set(name, EnvValue::unknown(text.to_owned()));
         }
         let host = match (pod.spec.host_network, pod.spec.hostname.as_str()) {
             (true, _) => &pod.spec.node_name,
             (false, "") => &*meta.name,
             (false, name) => name,
         };
-        env.set("HOSTNAME", Value::sure(host));
+        env.set("HOSTNAME", EnvValue::known(host));
         for variable in &container.env {
-            let mut value = env.value(variable, pod, meta, room);
-            match room.checked_sub(value.text.len()) {
-                Some(left) => room = left,
-                None => value = Value::elsewhere(&variable.name),
+            let mut value = env.resolve(variable, pod, meta, bytes_left);
+            match bytes_left.checked_sub(value.text.len()) {
+                Some(left) => bytes_left = left,
+                None => value = EnvValue::placeholder(&variable.name),
             }
             env.set(&variable.name, value);
         }
         env
     }
 
-    /// Returns the value of a variable, given the earlier ones, bounded to `room` bytes.
-    fn value(&self, variable: &Variable, pod: &Pod, meta: &Meta, room: usize) -> Value {
-        let elsewhere = || Value::elsewhere(&variable.name);
+    /// Returns the value of a variable, given the earlier ones, bounded to `bytes_left` bytes.
+    fn resolve(&self, variable: &EnvVar, pod: &Pod, meta: &Meta, bytes_left: usize) -> EnvValue {
+        let placeholder = || EnvValue::placeholder(&variable.name);
         let Some(source) = &variable.value_from else {
-            return Value::sure(&self.expand(&variable.value, room));
+            return EnvValue::known(&self.expand(&variable.value, bytes_left));
         };
-        let Some(field) = &source.field_ref else { return elsewhere() };
+        let Some(field) = &source.field_ref else { return placeholder() };
         let path = field.field_path.as_str();
         let keyed = |prefix: &str| path.strip_prefix(prefix)?.strip_prefix("['")?.strip_suffix("']");
         match path {
-            "metadata.name" => Value::sure(&meta.name),
-            "metadata.namespace" => Value::sure(&meta.namespace),
-            "metadata.uid" => Value::sure(&meta.uid),
-            "spec.nodeName" => Value::sure(&pod.spec.node_name),
+            "metadata.name" => EnvValue::known(&meta.name),
+            "metadata.namespace" => EnvValue::known(&meta.namespace),
+            "metadata.uid" => EnvValue::known(&meta.uid),
+            "spec.nodeName" => EnvValue::known(&pod.spec.node_name),
             // IPs are assigned later, so nothing may depend on them.
-            "status.podIP" => Value::unsure(pod.status.pod_ip.clone()),
-            "status.hostIP" => Value::unsure(pod.status.host_ip.clone()),
+            "status.podIP" => EnvValue::unknown(pod.status.pod_ip.clone()),
+            "status.hostIP" => EnvValue::unknown(pod.status.host_ip.clone()),
             _ => {
                 let label = keyed("metadata.labels").map(|name| meta.labels.get(name));
                 let annotation = || keyed("metadata.annotations").map(|name| meta.annotations.get(name));
                 let found = label.or_else(annotation);
-                found.map_or_else(elsewhere, |value| Value::sure(value.unwrap_or_default()))
+                found.map_or_else(placeholder, |value| EnvValue::known(value.unwrap_or_default()))
             }
         }
     }
 
     /// Sets a variable.
-    pub fn set(&mut self, name: &str, value: Value) {
-        self.known.insert(name.to_owned(), value);
+    pub fn set(&mut self, name: &str, value: EnvValue) {
+        self.variables.insert(name.to_owned(), value);
     }
 
     /// Returns the value of a variable; `None` if it is not set.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<Value> {
-        let tells_of_service = SERVICE.iter().any(|end| name.ends_with(end));
-        self.known.get(name).cloned().or_else(|| {
+    pub fn find(&self, name: &str) -> Option<EnvValue> {
+        let is_service_variable = SERVICE_SUFFIXES.iter().any(|end| name.ends_with(end));
+        self.variables.get(name).cloned().or_else(|| {
             // The variables of the API server's Service exist in every pod.
-            let is_set = tells_of_service && name.starts_with("KUBERNETES_");
-            let may_be = || (self.is_open || tells_of_service).then(|| Value::unsure(String::new()));
-            if is_set { Some(Value::elsewhere(name)) } else { may_be() }
+            let is_set = is_service_variable && name.starts_with("KUBERNETES_");
+            let possible =
+                || (self.may_have_others || is_service_variable).then(|| EnvValue::unknown(String::new()));
+            if is_set { Some(EnvValue::placeholder(name)) } else { possible() }
         })
     }
 
     /// Returns the value of a variable as a shell expands it: empty if it is not set.
     #[must_use]
-    pub fn get(&self, name: &str) -> Value {
-        self.find(name).unwrap_or_else(|| Value::sure(""))
+    pub fn get(&self, name: &str) -> EnvValue {
+        self.find(name).unwrap_or_else(|| EnvValue::known(""))
     }
 
     /// Estimates its size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.known.iter().map(|(name, value)| name.len() + value.text.len()).sum()
+        self.variables.iter().map(|(name, value)| name.len() + value.text.len()).sum()
     }
 
     /// Expands `$(NAME)` in commands and arguments as a kubelet does: `$$` is a plain dollar sign. References
-    /// to unknown variables, and to values that would exceed `room` bytes, stay as they are.
+    /// to unknown variables, and to values that would exceed `bytes_left` bytes, stay as they are.
     #[must_use]
-    pub fn expand(&self, text: &str, room: usize) -> String {
-        let mut whole = String::with_capacity(text.len());
+    pub fn expand(&self, text: &str, bytes_left: usize) -> String {
+        let mut expanded = String::with_capacity(text.len());
         let mut rest = text;
         let last_close = text.rfind(')').unwrap_or(0);
         while let Some(at) = rest.find('$') {
-            whole.push_str(&rest[..at]);
+            expanded.push_str(&rest[..at]);
             rest = &rest[at + 1..];
             if let Some(after) = rest.strip_prefix('$') {
-                whole.push('$');
+                expanded.push('$');
                 rest = after;
             } else if text.len() - rest.len() < last_close
                 && let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')'))
             {
-                let known = self.known.get(name).filter(|value| value.sure || !value.text.starts_with('$'));
-                let known = known.filter(|value| whole.len() + value.text.len() <= room);
+                let known =
+                    self.variables.get(name).filter(|value| value.is_known || !value.text.starts_with('$'));
+                let known = known.filter(|value| expanded.len() + value.text.len() <= bytes_left);
                 match known.filter(|_| !name.is_empty()) {
-                    Some(value) => whole.push_str(&value.text),
-                    None => whole.extend(["$(", name, ")"]),
+                    Some(value) => expanded.push_str(&value.text),
+                    None => expanded.extend(["$(", name, ")"]),
                 }
                 rest = after;
             } else {
-                whole.push('$');
+                expanded.push('$');
             }
         }
-        whole.push_str(rest);
-        whole
+        expanded.push_str(rest);
+        expanded
     }
 }
 
@@ -175,7 +177,7 @@ mod tests {
         let meta: Meta =
             serde_json::from_str(r#"{"name":"web-0","namespace":"shop","labels":{"app":"web"}}"#).unwrap();
         let pod: Pod = serde_json::from_str(r#"{"spec":{"nodeName":"node-3"}}"#).unwrap();
-        Env::of(&container, &pod, &meta, ROOM)
+        Env::new(&container, &pod, &meta, ARGUMENT_BYTES_MAX)
     }
 
     #[test]
@@ -191,7 +193,7 @@ mod tests {
             ("a$", "a$"),
             ("$()", "$()"),
         ] {
-            assert_eq!(env.expand(text, ROOM), expected, "{text}");
+            assert_eq!(env.expand(text, ARGUMENT_BYTES_MAX), expected, "{text}");
         }
     }
 
@@ -214,8 +216,8 @@ mod tests {
             ["N", "L", "H", "HOSTNAME"].map(|name| env.get(name).text),
             ["web-0", "web", "node-3", "web-0"]
         );
-        assert!(env.get("N").sure && !env.get("I").sure && !env.get("OTHER").sure);
-        assert_eq!(Env::default().get("OTHER"), Value::sure(""));
+        assert!(env.get("N").is_known && !env.get("I").is_known && !env.get("OTHER").is_known);
+        assert_eq!(Env::default().get("OTHER"), EnvValue::known(""));
         let names = ["OTHER", "WEB_SERVICE_HOST", "KUBERNETES_SERVICE_HOST"];
         assert_eq!(names.map(|name| env.get(name).text), ["", "", "$KUBERNETES_SERVICE_HOST"]);
     }
@@ -228,9 +230,9 @@ mod tests {
             [r#"{"name":"V0","value":"0123456789"}"#.to_owned()].into_iter().chain(doubling).collect();
         let env = env(&format!(r#"{{"env":[{}]}}"#, all.join(",")));
         assert_eq!(env.get("V3").text.len(), 80);
-        assert!(env.size() < ROOM + 10_000, "{}", env.size());
+        assert!(env.size() < ARGUMENT_BYTES_MAX + 10_000, "{}", env.size());
         assert!(env.expand(&"$(V13)".repeat(100_000), 500_000).len() < 500_000 + 600_000);
         assert_eq!(env.expand(&"$(".repeat(500_000), 1), "$(".repeat(500_000), "unterminated references");
-        assert_eq!(env.expand("$(V0)$($$", ROOM), "0123456789$($");
+        assert_eq!(env.expand("$(V0)$($$", ARGUMENT_BYTES_MAX), "0123456789$($");
     }
 }

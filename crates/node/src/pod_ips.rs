@@ -11,15 +11,15 @@ use setpoint_reconcile::views::pod::Pod as PodView;
 use setpoint_reconcile::{Index, Object, View};
 
 /// Reserved addresses of a range: network, gateway, and broadcast.
-const KEPT: u128 = 3;
+const RESERVED: u128 = 3;
 
 /// Admitted pods without an IP, by node.
-pub const WITHOUT_ADDRESS_BY_NODE: Index = Index {
+pub const WITHOUT_IP_BY_NODE: Index = Index {
     name: "pods without address by node",
     resource: PodView::RESOURCE,
     values: |object, found| {
         if let Some(pod) = object.view::<PodView>()
-            && is_without(object, pod)
+            && is_waiting_for_ip(object, pod)
         {
             found(&pod.spec.node_name);
         }
@@ -28,21 +28,21 @@ pub const WITHOUT_ADDRESS_BY_NODE: Index = Index {
 
 /// `true` if the pod is admitted and has no IP yet.
 #[must_use]
-pub fn is_without(object: &Object, pod: &PodView) -> bool {
+pub fn is_waiting_for_ip(object: &Object, pod: &PodView) -> bool {
     let (spec, status) = (&pod.spec, &pod.status);
-    let is_taken_up = !spec.node_name.is_empty() && status.start_time.is_some() && status.phase == "Pending";
-    is_taken_up && status.pod_ip.is_empty() && !spec.host_network && !object.meta().is_deleted()
+    let is_admitted = !spec.node_name.is_empty() && status.start_time.is_some() && status.phase == "Pending";
+    is_admitted && status.pod_ip.is_empty() && !spec.host_network && !object.meta().is_deleted()
 }
 
 /// IP range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
+struct IpRange {
     first: u128,
     size: u128,
     is_v4: bool,
 }
 
-fn range(text: &str) -> Option<Range> {
+fn parse_cidr(text: &str) -> Option<IpRange> {
     let (address, prefix) = text.split_once('/')?;
     let prefix: u32 = prefix.parse().ok()?;
     let (number, bits, is_v4): (u128, u32, bool) = match address.parse().ok()? {
@@ -50,11 +50,11 @@ fn range(text: &str) -> Option<Range> {
         IpAddr::V6(address) => (u128::from(address), 128, false),
     };
     let size = 1_u128.checked_shl(bits.checked_sub(prefix)?)?;
-    Some(Range { first: number & !(size - 1), size, is_v4 })
+    Some(IpRange { first: number & !(size - 1), size, is_v4 })
 }
 
-impl Range {
-    fn at(self, offset: u128) -> String {
+impl IpRange {
+    fn address_at(self, offset: u128) -> String {
         let number = self.first | offset;
         if self.is_v4 {
             IpAddr::from(Ipv4Addr::from(u32::try_from(number).unwrap_or(0))).to_string()
@@ -65,14 +65,14 @@ impl Range {
 }
 
 /// Returns one free IP per range, at the same offset in each; `None` if there is none. The search starts at
-/// `chance`, so that a released IP is not reused at once.
+/// `seed`, so that a released IP is not reused at once.
 #[must_use]
-pub fn free(ranges: &[String], taken: &BTreeSet<Cow<'_, str>>, chance: u64) -> Option<Vec<String>> {
-    let ranges: Vec<Range> = ranges.iter().filter_map(|text| range(text)).collect();
-    let size = ranges.iter().map(|range| range.size).min()?.checked_sub(KEPT).filter(|size| *size > 0)?;
-    let offsets = (0..size.min(1 << 20)).map(|step| 2 + (u128::from(chance) + step) % size);
+pub fn allocate_ips(ranges: &[String], taken: &BTreeSet<Cow<'_, str>>, seed: u64) -> Option<Vec<String>> {
+    let ranges: Vec<IpRange> = ranges.iter().filter_map(|text| parse_cidr(text)).collect();
+    let size = ranges.iter().map(|range| range.size).min()?.checked_sub(RESERVED).filter(|size| *size > 0)?;
+    let offsets = (0..size.min(1 << 20)).map(|step| 2 + (u128::from(seed) + step) % size);
     let mut candidates =
-        offsets.map(|offset| ranges.iter().map(|range| range.at(offset)).collect::<Vec<String>>());
+        offsets.map(|offset| ranges.iter().map(|range| range.address_at(offset)).collect::<Vec<String>>());
     candidates.find(|addresses| addresses.iter().all(|address| !taken.contains(address.as_str())))
 }
 
@@ -84,14 +84,14 @@ mod tests {
     fn addresses_are_not_reused_before_the_range_is_exhausted() {
         let ranges = ["10.1.2.0/28".to_owned(), "fd00::/64".to_owned()];
         let mut taken = BTreeSet::new();
-        for chance in 0..13 {
-            let addresses = free(&ranges, &taken, chance * 7).unwrap();
+        for seed in 0..13 {
+            let addresses = allocate_ips(&ranges, &taken, seed * 7).unwrap();
             assert!(addresses[0].starts_with("10.1.2.") && addresses[1].starts_with("fd00::"));
             assert!(!["10.1.2.0", "10.1.2.1", "10.1.2.15"].contains(&addresses[0].as_str()));
             assert!(addresses.into_iter().all(|address| taken.insert(address.into())));
         }
-        assert_eq!(free(&ranges, &taken, 0), None);
-        assert_eq!(free(&[], &taken, 0), None);
-        assert_eq!(free(&["nonsense".to_owned()], &taken, 0), None);
+        assert_eq!(allocate_ips(&ranges, &taken, 0), None);
+        assert_eq!(allocate_ips(&[], &taken, 0), None);
+        assert_eq!(allocate_ips(&["nonsense".to_owned()], &taken, 0), None);
     }
 }

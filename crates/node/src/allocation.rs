@@ -10,12 +10,12 @@ use setpoint_reconcile::{Index, Object, View};
 use setpoint_requirements::request::ResourceAmounts;
 
 /// Pods with a pending resize, by node.
-pub const RESIZES_BY_NODE: Index = Index {
+pub const PENDING_RESIZES_BY_NODE: Index = Index {
     name: "pods to be resized by node",
     resource: Pod::RESOURCE,
     values: |object, found| {
         if let Some(pod) = object.view::<Pod>()
-            && is_asking(object, pod)
+            && has_pending_resize(object, pod)
         {
             found(&pod.spec.node_name);
         }
@@ -24,11 +24,11 @@ pub const RESIZES_BY_NODE: Index = Index {
 
 /// Result of a resize request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ResizeDecision {
     /// The resize is granted.
     Granted,
     /// The resize is refused.
-    Refused {
+    Rejected {
         /// `Infeasible` if the node can never satisfy it, `Deferred` if there is not enough room now.
         reason: &'static str,
         /// Human-readable message.
@@ -38,23 +38,23 @@ pub enum Verdict {
 
 /// `true` if the pod's requests differ from its allocated resources.
 #[must_use]
-pub fn is_asking(object: &Object, pod: &Pod) -> bool {
+pub fn has_pending_resize(object: &Object, pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty()
         && pod.status.start_time.is_some()
         && !object.meta().is_deleted()
         && !pod.is_finished()
-        && given(pod).any(|(container, status)| {
-            !are_same(container.resources.requests.iter(), status.allocated_resources.iter())
+        && allocated_containers(pod).any(|(container, status)| {
+            !are_quantities_equal(container.resources.requests.iter(), status.allocated_resources.iter())
         })
 }
 
 /// Returns the resizable containers that have an allocation or run, with their statuses. Empty if no
 /// container has an allocation: the pod has no requests, or its node does not report allocations.
-fn given(pod: &Pod) -> impl Iterator<Item = (&Container, &ContainerStatus)> {
+fn allocated_containers(pod: &Pod) -> impl Iterator<Item = (&Container, &ContainerStatus)> {
     let reported = || pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
-    let is_said = reported().any(|status| !status.allocated_resources.is_empty());
+    let has_allocation = reported().any(|status| !status.allocated_resources.is_empty());
     let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
-    let all = pod.spec.containers.iter().chain(sidecars).filter(move |_| is_said);
+    let all = pod.spec.containers.iter().chain(sidecars).filter(move |_| has_allocation);
     all.filter_map(move |container| {
         let status = reported().find(|status| status.name == container.name)?;
         let has_any = !status.allocated_resources.is_empty() || status.state.is_running();
@@ -63,7 +63,7 @@ fn given(pod: &Pod) -> impl Iterator<Item = (&Container, &ContainerStatus)> {
 }
 
 /// `true` if two lists of quantities, both sorted by name, are equal.
-pub fn are_same<'a>(
+pub fn are_quantities_equal<'a>(
     mut one: impl Iterator<Item = (&'a str, &'a str)>,
     mut other: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> bool {
@@ -83,35 +83,35 @@ pub fn are_same<'a>(
 
 /// Returns the resources that the node has allocated to a pod.
 #[must_use]
-pub fn held_by(object: &Object, pod: &Pod) -> ResourceAmounts {
-    if !is_asking(object, pod) {
+pub fn allocated_resources_of(object: &Object, pod: &Pod) -> ResourceAmounts {
+    if !has_pending_resize(object, pod) {
         return ResourceAmounts::requested_by(pod);
     }
-    let mut held = pod.clone();
-    for (container, status) in given(pod) {
-        let spec = &mut *held.spec;
+    let mut allocated = pod.clone();
+    for (container, status) in allocated_containers(pod) {
+        let spec = &mut *allocated.spec;
         let mut all = spec.containers.iter_mut().chain(&mut spec.init_containers);
         if let Some(own) = all.find(|one| one.name == container.name) {
             own.resources.requests = status.allocated_resources.clone();
         }
     }
-    ResourceAmounts::requested_by(&held)
+    ResourceAmounts::requested_by(&allocated)
 }
 
 /// Returns the requests of a pod's spec, ignoring the result of earlier resizes.
 #[must_use]
-pub fn wanted_by(pod: &Pod) -> ResourceAmounts {
-    let mut wanted = pod.clone();
-    wanted.status.conditions.clear();
-    ResourceAmounts::requested_by(&wanted)
+pub fn requested_resources_of(pod: &Pod) -> ResourceAmounts {
+    let mut requested = pod.clone();
+    requested.status.conditions.clear();
+    ResourceAmounts::requested_by(&requested)
 }
 
 /// `true` if the allocation of a container changed, which may release resources.
 #[must_use]
-pub fn was_resized(before: &Pod, after: &Pod) -> bool {
+pub fn has_changed_allocation(before: &Pod, after: &Pod) -> bool {
     let all = before.status.container_statuses.iter().zip(&after.status.container_statuses);
-    let mut moved = all.filter(|(before, after)| before.allocated_resources != after.allocated_resources);
-    moved.any(|(before, _)| !before.allocated_resources.is_empty())
+    let mut changed = all.filter(|(before, after)| before.allocated_resources != after.allocated_resources);
+    changed.any(|(before, _)| !before.allocated_resources.is_empty())
 }
 
 #[cfg(test)]
@@ -135,20 +135,20 @@ mod tests {
 
     #[test]
     fn resize_is_pending_when_requests_differ_from_the_allocation() {
-        let asks = |allocated: &str| {
+        let pending = |allocated: &str| {
             let object = object(allocated);
             let pod = object.view::<Pod>().unwrap();
-            (is_asking(&object, pod), held_by(&object, pod).milli_cpu)
+            (has_pending_resize(&object, pod), allocated_resources_of(&object, pod).milli_cpu)
         };
-        assert_eq!(asks(r#"{"cpu":"1"}"#), (true, 1000));
-        assert_eq!(asks(r#"{"cpu":"2000m"}"#), (false, 2000));
-        assert_eq!(asks("{}"), (false, 2000), "no allocation is reported");
+        assert_eq!(pending(r#"{"cpu":"1"}"#), (true, 1000));
+        assert_eq!(pending(r#"{"cpu":"2000m"}"#), (false, 2000));
+        assert_eq!(pending("{}"), (false, 2000), "no allocation is reported");
     }
 
     #[test]
     fn quantities_compare_by_value() {
         let same = |one: &[(&'static str, &'static str)], other: &[(&'static str, &'static str)]| {
-            are_same(one.iter().copied(), other.iter().copied())
+            are_quantities_equal(one.iter().copied(), other.iter().copied())
         };
         assert!(same(&[("cpu", "1000m"), ("memory", "1Gi")], &[("cpu", "1"), ("memory", "1024Mi")]));
         assert!(!same(&[("cpu", "1")], &[("cpu", "2")]));

@@ -19,10 +19,10 @@ fn counted(cluster: &Cluster, reason: &str) -> i64 {
 
 /// Returns the distinct states of a pod, sampled each tenth of a second.
 fn seen(cluster: &mut Cluster, name: &str, tenths: u32) -> Vec<String> {
-    let mut seen = vec![shown(cluster, name)];
+    let mut seen = vec![summary(cluster, name)];
     for _ in 0..tenths {
         cluster.run(Duration::from_millis(100));
-        let now = shown(cluster, name);
+        let now = summary(cluster, name);
         if seen.last() != Some(&now) {
             seen.push(now);
         }
@@ -32,11 +32,11 @@ fn seen(cluster: &mut Cluster, name: &str, tenths: u32) -> Vec<String> {
 
 #[test]
 fn pod_writes_do_not_restart_a_failing_pull() {
-    let mut cluster = cluster(slowly);
+    let mut cluster = cluster(with_start_delay);
     for part in [10, 310, 990] {
         cluster.run(Duration::from_millis(part));
         let name = format!("p{part}");
-        pod(&mut cluster, &name, r#"{"containers":[{"name":"c","image":"web:404"}]}"#);
+        create_pod(&mut cluster, &name, r#"{"containers":[{"name":"c","image":"web:404"}]}"#);
         cluster.run(Duration::from_millis(300));
         let patch = value!({"metadata": {"labels": {"a": "b"}}});
         cluster.patch("pods", &format!("default/{name}"), "", patch).unwrap();
@@ -48,7 +48,7 @@ fn pod_writes_do_not_restart_a_failing_pull() {
 
 #[test]
 fn killing_event_is_emitted_once_when_the_stop_begins() {
-    let mut cluster = cluster(slowly);
+    let mut cluster = cluster(with_start_delay);
     let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":5,"failureThreshold":1}"#;
     annotated(
         &mut cluster,
@@ -58,32 +58,32 @@ fn killing_event_is_emitted_once_when_the_stop_begins() {
             r#"{{"terminationGracePeriodSeconds":20,"containers":[{{"name":"c","image":"i","livenessProbe":{probe}}}]}}"#
         ),
     );
-    seconds(&mut cluster, 20);
-    assert_eq!(shown(&cluster, "a"), "Running | ready", "it hangs");
+    run_seconds(&mut cluster, 20);
+    assert_eq!(summary(&cluster, "a"), "Running | ready", "it hangs");
     let killing = ["Container c failed liveness probe, will be restarted"];
     assert_eq!(events(&cluster, "Killing"), killing);
     assert_eq!(events(&cluster, "Unhealthy"), ["Liveness probe failed: simulated"]);
-    seconds(&mut cluster, 20);
-    assert_eq!(shown(&cluster, "a"), "Running | ready x1");
+    run_seconds(&mut cluster, 20);
+    assert_eq!(summary(&cluster, "a"), "Running | ready x1");
     assert_eq!(counted(&cluster, "Killing"), 1, "Event already emitted");
 }
 
 #[test]
 fn exceeded_deadline_emits_an_event() {
-    let mut cluster = cluster(slowly);
+    let mut cluster = cluster(with_start_delay);
     annotated(
         &mut cluster,
         "a",
         value!({"simulate.setpoint.dev/hangs": "true"}),
         r#"{"activeDeadlineSeconds":8,"terminationGracePeriodSeconds":20,"containers":[{"name":"c","image":"i"}]}"#,
     );
-    seconds(&mut cluster, 10);
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    run_seconds(&mut cluster, 10);
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
     let why = "Pod was active on the node longer than the specified deadline";
     assert_eq!(events(&cluster, "DeadlineExceeded"), [why]);
     assert_eq!(events(&cluster, "Killing"), ["Stopping container c"]);
-    seconds(&mut cluster, 20);
-    assert_eq!(shown(&cluster, "a"), "Failed | Error 137");
+    run_seconds(&mut cluster, 20);
+    assert_eq!(summary(&cluster, "a"), "Failed | Error 137");
     assert_eq!((counted(&cluster, "DeadlineExceeded"), counted(&cluster, "Killing")), (1, 1));
 }
 
@@ -107,9 +107,9 @@ fn set_images(cluster: &mut Cluster, name: &str, of: &str, numbers: std::ops::Ra
 
 #[test]
 fn image_change_restarts_the_container() {
-    let mut cluster = cluster(slowly);
-    pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"web:1"}]}"#);
-    seconds(&mut cluster, 5);
+    let mut cluster = cluster(with_start_delay);
+    create_pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"web:1"}]}"#);
+    run_seconds(&mut cluster, 5);
     let image = |cluster: &Cluster| {
         let pod = get(cluster, "a");
         let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
@@ -117,21 +117,21 @@ fn image_change_restarts_the_container() {
     };
     set_image(&mut cluster, "a", "web:2");
     assert_eq!(
-        (shown(&cluster, "a").as_str(), image(&cluster).as_str()),
+        (summary(&cluster, "a").as_str(), image(&cluster).as_str()),
         ("Running | ready", "web:1"),
         "it stops"
     );
     assert_eq!(events(&cluster, "Killing"), ["Container c definition changed, will be restarted"]);
-    seconds(&mut cluster, 3);
-    assert_eq!((shown(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x1", "web:2"));
+    run_seconds(&mut cluster, 3);
+    assert_eq!((summary(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x1", "web:2"));
     assert_eq!(counted(&cluster, "Killing"), 1);
     cluster.assert_quiet();
     set_image(&mut cluster, "a", "web:404");
-    seconds(&mut cluster, 3);
-    assert_eq!(shown(&cluster, "a"), "Running | ErrImagePull x1");
+    run_seconds(&mut cluster, 3);
+    assert_eq!(summary(&cluster, "a"), "Running | ErrImagePull x1");
     set_image(&mut cluster, "a", "web:3");
-    seconds(&mut cluster, 3);
-    assert_eq!((shown(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x2", "web:3"));
+    run_seconds(&mut cluster, 3);
+    assert_eq!((summary(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x2", "web:3"));
     assert!(events(&cluster, "Failed").contains(&"Error: ErrImagePull".to_owned()));
     cluster.assert_quiet();
 }
@@ -143,55 +143,55 @@ fn slow_to_stop(cluster: &mut Cluster, containers: Value) {
         "spec": {"nodeName": "node-0", "containers": (containers)},
     });
     cluster.create("pods", "default", object);
-    seconds(cluster, 5);
+    run_seconds(cluster, 5);
 }
 
 #[test]
 fn pod_writes_do_not_extend_the_stop_of_a_changed_container() {
-    let mut cluster = cluster(slowly);
+    let mut cluster = cluster(with_start_delay);
     slow_to_stop(&mut cluster, value!([{"name": "c", "image": "web:1"}]));
     set_image(&mut cluster, "a", "web:2");
     let changing = |cluster: &Cluster| condition(&get(cluster, "a"), "setpoint.dev/ContainersChanging");
     for number in ["1", "2", "3"] {
         assert_eq!(
-            (shown(&cluster, "a").as_str(), &*changing(&cluster)),
+            (summary(&cluster, "a").as_str(), &*changing(&cluster)),
             ("Running | ready", "True ImageChanged")
         );
-        seconds(&mut cluster, 8);
+        run_seconds(&mut cluster, 8);
         let patch = value!({"metadata": {"annotations": {"note": (number)}}});
         cluster.patch("pods", "default/a", "", patch).unwrap();
         cluster.settle();
     }
     cluster.crash();
-    seconds(&mut cluster, 3);
-    assert_eq!((shown(&cluster, "a").as_str(), &*changing(&cluster)), ("Running | ready x1", ""));
+    run_seconds(&mut cluster, 3);
+    assert_eq!((summary(&cluster, "a").as_str(), &*changing(&cluster)), ("Running | ready x1", ""));
     assert_eq!(counted(&cluster, "Killing"), 1);
     cluster.assert_quiet();
 }
 
 #[test]
 fn container_changed_during_another_stop_gets_its_full_grace_period() {
-    let mut cluster = cluster(slowly);
+    let mut cluster = cluster(with_start_delay);
     slow_to_stop(&mut cluster, value!([{"name": "c", "image": "web:1"}, {"name": "d", "image": "web:1"}]));
     set_image_of(&mut cluster, "a", 0, "web:2");
-    seconds(&mut cluster, 20);
+    run_seconds(&mut cluster, 20);
     set_image_of(&mut cluster, "a", 1, "web:2");
-    assert_eq!(shown(&cluster, "a"), "Running | ready, ready");
+    assert_eq!(summary(&cluster, "a"), "Running | ready, ready");
     assert_eq!(counted(&cluster, "Killing"), 1);
-    seconds(&mut cluster, 7);
-    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready");
+    run_seconds(&mut cluster, 7);
+    assert_eq!(summary(&cluster, "a"), "Running | ready x1, ready");
     assert_eq!(counted(&cluster, "Killing"), 2);
-    seconds(&mut cluster, 20);
-    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready", "it gets its full stop duration");
-    seconds(&mut cluster, 7);
-    assert_eq!(shown(&cluster, "a"), "Running | ready x1, ready x1");
+    run_seconds(&mut cluster, 20);
+    assert_eq!(summary(&cluster, "a"), "Running | ready x1, ready", "it gets its full stop duration");
+    run_seconds(&mut cluster, 7);
+    assert_eq!(summary(&cluster, "a"), "Running | ready x1, ready x1");
     assert_eq!(counted(&cluster, "Killing"), 2);
     cluster.assert_quiet();
 }
 
 #[test]
 fn sidecars_changed_together_get_their_full_grace_periods() {
-    let mut cluster = cluster(slowly);
+    let mut cluster = cluster(with_start_delay);
     let sidecar = |name: &str| format!(r#"{{"name":"{name}","image":"web:1","restartPolicy":"Always"}}"#);
     let spec = format!(
         r#"{{"initContainers":[{},{},{{"name":"i","image":"b","command":["sleep","600"]}}],"containers":[{{"name":"c","image":"b"}}]}}"#,
@@ -199,53 +199,54 @@ fn sidecars_changed_together_get_their_full_grace_periods() {
         sidecar("two")
     );
     annotated(&mut cluster, "a", value!({"simulate.setpoint.dev/stop-takes": "25s"}), &spec);
-    seconds(&mut cluster, 5);
+    run_seconds(&mut cluster, 5);
     let named = |cluster: &Cluster| {
         let pod = get(cluster, "a");
         let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list).unwrap().to_vec();
-        let changing =
-            conditions.iter().find(|one| one.str_at(&["type"]) == crate::lifecycle::change::CHANGING);
+        let changing = conditions
+            .iter()
+            .find(|one| one.str_at(&["type"]) == crate::lifecycle::image_change::CONTAINERS_CHANGING);
         changing.map_or(String::new(), |one| one.str_at(&["message"]).to_owned())
     };
     set_images(&mut cluster, "a", "initContainers", 0..2, "web:2");
     assert_eq!(named(&cluster), "[one]");
-    seconds(&mut cluster, 27);
-    assert_eq!(shown(&cluster, "a"), "Pending | ready x1, ready, running, PodInitializing");
+    run_seconds(&mut cluster, 27);
+    assert_eq!(summary(&cluster, "a"), "Pending | ready x1, ready, running, PodInitializing");
     assert_eq!(named(&cluster), "[two]");
-    seconds(&mut cluster, 27);
-    assert_eq!(shown(&cluster, "a"), "Pending | ready x1, ready x1, running, PodInitializing");
+    run_seconds(&mut cluster, 27);
+    assert_eq!(summary(&cluster, "a"), "Pending | ready x1, ready x1, running, PodInitializing");
     assert_eq!((&*named(&cluster), counted(&cluster, "Killing")), ("", 2));
     cluster.assert_quiet();
 }
 
 #[test]
 fn pod_that_fails_before_its_start_has_no_waiting_container() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let finalizers = value!(["x.y/z"]);
     let spec = value!({
         "nodeName": "node-0", "activeDeadlineSeconds": 5, "containers": [{"name": "c", "image": "web:404"}],
     });
     let metadata = value!({"name": "a", "finalizers": (finalizers)});
     cluster.create("pods", "default", value!({"metadata": (metadata), "spec": (spec)}));
-    seconds(&mut cluster, 10);
-    assert_eq!(shown(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
+    run_seconds(&mut cluster, 10);
+    assert_eq!(summary(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
     assert_eq!(counted(&cluster, "DeadlineExceeded"), 1);
     cluster.delete("pods", "default/a", &value!({})).unwrap();
     cluster.settle();
-    assert_eq!(shown(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
+    assert_eq!(summary(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
     cluster.assert_quiet();
 }
 
 #[test]
 fn annotations_of_a_running_container_do_not_change_its_past() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"nginx"}]}"#);
-    seconds(&mut cluster, 100);
+    let mut cluster = cluster(without_start_delay);
+    create_pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"nginx"}]}"#);
+    run_seconds(&mut cluster, 100);
     let said = value!({"metadata": {"annotations": {"simulate.setpoint.dev/exit-after": "5s"}}});
     cluster.patch("pods", "default/a", "", said).unwrap();
-    let now = crate::lifecycle::whole(cluster.now);
+    let now = crate::lifecycle::truncate_to_seconds(cluster.now);
     cluster.settle();
-    assert_eq!(shown(&cluster, "a"), "Succeeded | Completed 0");
+    assert_eq!(summary(&cluster, "a"), "Succeeded | Completed 0");
     let pod = get(&cluster, "a");
     let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
     let expected = setpoint_api::rfc3339::Seconds(now).to_string();
@@ -254,21 +255,21 @@ fn annotations_of_a_running_container_do_not_change_its_past() {
 
 #[test]
 fn every_back_off_emits_an_event() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"b","command":["false"]}]}"#);
-    seconds(&mut cluster, 120);
-    assert_eq!(shown(&cluster, "a"), "Running | CrashLoopBackOff x4");
+    let mut cluster = cluster(without_start_delay);
+    create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"b","command":["false"]}]}"#);
+    run_seconds(&mut cluster, 120);
+    assert_eq!(summary(&cluster, "a"), "Running | CrashLoopBackOff x4");
     assert_eq!(counted(&cluster, "BackOff"), 4);
 }
 
 #[test]
 fn ephemeral_container_terminates_with_a_reason() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    let mut cluster = cluster(without_start_delay);
+    create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let mut spec = get(&cluster, "a").get("spec").cloned().unwrap();
     spec.make_map().insert("ephemeralContainers", value!([{"name": "look", "image": "busybox"}]));
     cluster.patch("pods", "default/a", "ephemeralcontainers", value!({"spec": (spec)})).unwrap();
-    let now = setpoint_api::rfc3339::Seconds(crate::lifecycle::whole(cluster.now)).to_string();
+    let now = setpoint_api::rfc3339::Seconds(crate::lifecycle::truncate_to_seconds(cluster.now)).to_string();
     cluster.settle();
     let end = |cluster: &Cluster| {
         let statuses = get(cluster, "a").at(&["status", "ephemeralContainerStatuses"]).cloned().unwrap();
@@ -278,10 +279,10 @@ fn ephemeral_container_terminates_with_a_reason() {
     assert_eq!(first.str_at(&["reason"]), "ContainerCannotRun");
     assert!(first.str_at(&["message"]).contains("simulated"));
     assert_eq!((first.str_at(&["startedAt"]), first.str_at(&["finishedAt"])), (&*now, &*now));
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
     cluster.assert_quiet();
     // Later changes of the pod do not change this end time.
-    seconds(&mut cluster, 60);
+    run_seconds(&mut cluster, 60);
     cluster.patch("pods", "default/a", "", value!({"metadata": {"labels": {"seen": "later"}}})).unwrap();
     cluster.settle();
     assert_eq!(end(&cluster), first);
@@ -290,7 +291,7 @@ fn ephemeral_container_terminates_with_a_reason() {
 
 #[test]
 fn lost_readiness_emits_an_event() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":2,"failureThreshold":2}"#;
     annotated(
         &mut cluster,
@@ -298,13 +299,13 @@ fn lost_readiness_emits_an_event() {
         value!({"simulate.setpoint.dev/ready-after": "5s", "simulate.setpoint.dev/unwell-after": "19s"}),
         &format!(r#"{{"containers":[{{"name":"c","image":"i","readinessProbe":{probe}}}]}}"#),
     );
-    assert_eq!(shown(&cluster, "a"), "Running | running");
+    assert_eq!(summary(&cluster, "a"), "Running | running");
     assert_eq!(counted(&cluster, "Unhealthy"), 1);
-    seconds(&mut cluster, 15);
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    run_seconds(&mut cluster, 15);
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
     assert_eq!(counted(&cluster, "Unhealthy"), 1);
-    seconds(&mut cluster, 60);
-    assert_eq!(shown(&cluster, "a"), "Running | running");
+    run_seconds(&mut cluster, 60);
+    assert_eq!(summary(&cluster, "a"), "Running | running");
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False ContainersNotReady");
     assert_eq!(counted(&cluster, "Unhealthy"), 2);
     assert_eq!(events(&cluster, "Unhealthy"), ["Readiness probe failed: simulated"]);
@@ -313,19 +314,19 @@ fn lost_readiness_emits_an_event() {
 
 #[test]
 fn post_start_hook_delays_or_kills_the_container() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let spec = |hook: &str| {
         format!(r#"{{"containers":[{{"name":"c","image":"i","lifecycle":{{"postStart":{hook}}}}}]}}"#)
     };
-    pod(&mut cluster, "slow", &spec(r#"{"sleep":{"seconds":5}}"#));
-    assert_eq!(shown(&cluster, "slow"), "Running | running");
-    seconds(&mut cluster, 6);
-    assert_eq!(shown(&cluster, "slow"), "Running | ready");
+    create_pod(&mut cluster, "slow", &spec(r#"{"sleep":{"seconds":5}}"#));
+    assert_eq!(summary(&cluster, "slow"), "Running | running");
+    run_seconds(&mut cluster, 6);
+    assert_eq!(summary(&cluster, "slow"), "Running | ready");
     cluster.assert_quiet();
-    pod(&mut cluster, "fine", &spec(r#"{"exec":{"command":["true"]}}"#));
-    assert_eq!(shown(&cluster, "fine"), "Running | ready");
-    pod(&mut cluster, "bad", &spec(r#"{"exec":{"command":["false"]}}"#));
-    assert_eq!(shown(&cluster, "bad"), "Running | CrashLoopBackOff x1");
+    create_pod(&mut cluster, "fine", &spec(r#"{"exec":{"command":["true"]}}"#));
+    assert_eq!(summary(&cluster, "fine"), "Running | ready");
+    create_pod(&mut cluster, "bad", &spec(r#"{"exec":{"command":["false"]}}"#));
+    assert_eq!(summary(&cluster, "bad"), "Running | CrashLoopBackOff x1");
     assert_eq!(events(&cluster, "FailedPostStartHook"), ["PostStartHook failed"]);
     assert_eq!(events(&cluster, "Killing"), ["FailedPostStartHook"]);
     assert_eq!(counted(&cluster, "Killing"), 2);
@@ -334,86 +335,86 @@ fn post_start_hook_delays_or_kills_the_container() {
 
 #[test]
 fn slow_pull_emits_an_event_at_its_start_and_happens_once() {
-    for controllers in [at_once, slowly] {
+    for controllers in [without_start_delay, with_start_delay] {
         let mut cluster = cluster(controllers);
         let slow = value!({"simulate.setpoint.dev/pull-takes": "95s"});
         let spec = r#"{"containers":[{"name":"c","image":"large:1"}]}"#;
         annotated(&mut cluster, "a", slow.clone(), spec);
-        seconds(&mut cluster, 5);
-        assert_eq!(shown(&cluster, "a"), "Pending | ContainerCreating");
+        run_seconds(&mut cluster, 5);
+        assert_eq!(summary(&cluster, "a"), "Pending | ContainerCreating");
         assert_eq!(events(&cluster, "Pulling"), ["Pulling image \"large:1\""]);
-        seconds(&mut cluster, 95);
-        assert_eq!(shown(&cluster, "a"), "Running | ready");
+        run_seconds(&mut cluster, 95);
+        assert_eq!(summary(&cluster, "a"), "Running | ready");
         assert_eq!(counted(&cluster, "Pulling"), 1);
         let pulled = "Successfully pulled image \"large:1\" in 1m35s (1m35s including waiting).";
         assert!(events(&cluster, "Pulled")[0].starts_with(pulled), "{:?}", events(&cluster, "Pulled"));
         annotated(&mut cluster, "b", slow, spec);
-        seconds(&mut cluster, 5);
-        assert_eq!(shown(&cluster, "b"), "Running | ready", "the image is present");
+        run_seconds(&mut cluster, 5);
+        assert_eq!(summary(&cluster, "b"), "Running | ready", "the image is present");
         assert_eq!(counted(&cluster, "Pulling"), 1);
     }
 }
 
 #[test]
 fn pull_policy_always_pulls_at_every_start() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let spec = |policy: &str| {
         format!(
             r#"{{"containers":[{{"name":"c","image":"b","imagePullPolicy":"{policy}","command":["sleep","700"]}}]}}"#
         )
     };
-    pod(&mut cluster, "once", &spec("IfNotPresent"));
+    create_pod(&mut cluster, "once", &spec("IfNotPresent"));
     let before = counted(&cluster, "Pulling");
-    pod(&mut cluster, "always", &spec("Always"));
-    seconds(&mut cluster, 1500);
-    assert_eq!(shown(&cluster, "once"), "Running | ready x2");
-    assert_eq!(shown(&cluster, "always"), "Running | ready x2");
+    create_pod(&mut cluster, "always", &spec("Always"));
+    run_seconds(&mut cluster, 1500);
+    assert_eq!(summary(&cluster, "once"), "Running | ready x2");
+    assert_eq!(summary(&cluster, "always"), "Running | ready x2");
     assert_eq!(counted(&cluster, "Pulling") - before, 3);
 }
 
 #[test]
 fn container_that_violates_run_as_non_root_never_starts() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let spec = |own: &str| {
         format!(
             r#"{{"securityContext":{{"runAsNonRoot":true,"runAsUser":0}},"containers":[{{"name":"c","image":"i"{own}}}]}}"#
         )
     };
-    pod(&mut cluster, "root", &spec(""));
-    assert_eq!(shown(&cluster, "root"), "Pending | CreateContainerConfigError");
+    create_pod(&mut cluster, "root", &spec(""));
+    assert_eq!(summary(&cluster, "root"), "Pending | CreateContainerConfigError");
     let uid = get(&cluster, "root").str_at(&["metadata", "uid"]).to_owned();
     let why = "Error: container's runAsUser breaks non-root policy (pod: \"root_default(";
     assert_eq!(events(&cluster, "Failed"), [format!("{why}{uid})\", container: c)")]);
-    pod(&mut cluster, "user", &spec(r#","securityContext":{"runAsUser":7}"#));
-    assert_eq!(shown(&cluster, "user"), "Running | ready");
+    create_pod(&mut cluster, "user", &spec(r#","securityContext":{"runAsUser":7}"#));
+    assert_eq!(summary(&cluster, "user"), "Running | ready");
     cluster.assert_quiet();
 }
 
 #[test]
 fn pull_policy_never_requires_the_image_on_the_node() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let never = r#"{"containers":[{"name":"c","image":"local:1","imagePullPolicy":"Never"}]}"#;
-    pod(&mut cluster, "a", never);
-    assert_eq!(shown(&cluster, "a"), "Pending | ErrImageNeverPull");
-    let told = "Container image \"local:1\" is not present with pull policy of Never";
-    assert_eq!(events(&cluster, "ErrImageNeverPull"), [told]);
+    create_pod(&mut cluster, "a", never);
+    assert_eq!(summary(&cluster, "a"), "Pending | ErrImageNeverPull");
+    let emitted = "Container image \"local:1\" is not present with pull policy of Never";
+    assert_eq!(events(&cluster, "ErrImageNeverPull"), [emitted]);
     annotated(&mut cluster, "b", value!({"simulate.setpoint.dev/image-present": "true"}), never);
-    assert_eq!(shown(&cluster, "b"), "Running | ready");
+    assert_eq!(summary(&cluster, "b"), "Running | ready");
     // Once a pod of the node runs the image, it is present for others too.
-    pod(&mut cluster, "d", never);
-    assert_eq!(shown(&cluster, "d"), "Running | ready");
-    seconds(&mut cluster, 70);
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    create_pod(&mut cluster, "d", never);
+    assert_eq!(summary(&cluster, "d"), "Running | ready");
+    run_seconds(&mut cluster, 70);
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
 }
 
 #[test]
 fn container_above_its_memory_limit_is_oom_killed() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let limited = r#"{"containers":[{"name":"c","image":"i","resources":{"limits":{"memory":"64Mi"}}}]}"#;
     annotated(&mut cluster, "fits", value!({"simulate.setpoint.dev/memory": "64Mi"}), limited);
     annotated(&mut cluster, "exceeds", value!({"simulate.setpoint.dev/memory": "65Mi"}), limited);
-    seconds(&mut cluster, 5);
-    assert_eq!(shown(&cluster, "fits"), "Running | ready");
+    run_seconds(&mut cluster, 5);
+    assert_eq!(summary(&cluster, "fits"), "Running | ready");
     let pod = get(&cluster, "exceeds");
     let status = pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0].clone();
     let last = status.at(&["lastState", "terminated"]).or(status.at(&["state", "terminated"])).unwrap();
@@ -423,14 +424,14 @@ fn container_above_its_memory_limit_is_oom_killed() {
 
 #[test]
 fn missing_command_is_a_start_error() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let command = |command: &str, policy: &str| {
         format!(
             r#"{{"restartPolicy":"{policy}","containers":[{{"name":"c","image":"i","command":["{command}"]}}]}}"#
         )
     };
-    pod(&mut cluster, "once", &command("/nonexistent", "Never"));
-    pod(&mut cluster, "again", &command("does-not-exist", "Always"));
+    create_pod(&mut cluster, "once", &command("/nonexistent", "Never"));
+    create_pod(&mut cluster, "again", &command("does-not-exist", "Always"));
     let once = get(&cluster, "once");
     assert_eq!(once.str_at(&["status", "phase"]), "Failed");
     let status = once.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0].clone();
@@ -442,8 +443,8 @@ fn missing_command_is_a_start_error() {
         message.ends_with("exec: \"/nonexistent\": stat /nonexistent: no such file or directory"),
         "{message}"
     );
-    let told = events(&cluster, "Failed");
-    assert!(told.contains(&format!("Error: {message}")), "{told:?}");
+    let emitted = events(&cluster, "Failed");
+    assert!(emitted.contains(&format!("Error: {message}")), "{emitted:?}");
     let again = get(&cluster, "again");
     let status = again.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0].clone();
     assert_eq!(status.str_at(&["state", "waiting", "reason"]), "CrashLoopBackOff");
@@ -453,21 +454,21 @@ fn missing_command_is_a_start_error() {
 
 #[test]
 fn host_path_of_wrong_type_keeps_the_pod_pending() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let mounts = |path: &str, kind: &str| {
         format!(
             r#"{{"volumes":[{{"name":"v","hostPath":{{"path":"{path}","type":"{kind}"}}}}],"containers":[{{"name":"c","image":"i"}}]}}"#
         )
     };
-    pod(&mut cluster, "missing", &mounts("/data", "Directory"));
-    pod(&mut cluster, "made", &mounts("/data", "DirectoryOrCreate"));
-    pod(&mut cluster, "usual", &mounts("/var/log", "Directory"));
-    assert_eq!(shown(&cluster, "missing"), "Pending | ContainerCreating");
-    let told =
+    create_pod(&mut cluster, "missing", &mounts("/data", "Directory"));
+    create_pod(&mut cluster, "made", &mounts("/data", "DirectoryOrCreate"));
+    create_pod(&mut cluster, "usual", &mounts("/var/log", "Directory"));
+    assert_eq!(summary(&cluster, "missing"), "Pending | ContainerCreating");
+    let emitted =
         "MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: /data is not a directory";
-    assert_eq!(events(&cluster, "FailedMount"), [told]);
+    assert_eq!(events(&cluster, "FailedMount"), [emitted]);
     assert_eq!(
-        (shown(&cluster, "made"), shown(&cluster, "usual")),
+        (summary(&cluster, "made"), summary(&cluster, "usual")),
         ("Running | ready".into(), "Running | ready".into())
     );
     cluster.assert_quiet();
