@@ -2,7 +2,8 @@
 //!
 //! A container's allocated resources are in its status. If the spec differs from them, the admission key of
 //! the node decides ([`crate::pods::Admission`]), so that no two pods get the same resources. Until then, and
-//! while a resize is refused, the container keeps its allocation. The life cycle applies granted resizes.
+//! while a resize is deferred or infeasible, the container keeps its allocation. The life cycle actuates granted
+//! resizes.
 
 use setpoint_api::quantity::Quantity;
 use setpoint_reconcile::views::pod::{Container, ContainerStatus, Pod};
@@ -11,7 +12,7 @@ use setpoint_requirements::request::ResourceAmounts;
 
 /// Pods with a pending resize, by node.
 pub const PENDING_RESIZES_BY_NODE: Index = Index {
-    name: "pods to be resized by node",
+    name: "pods with a pending resize by node",
     resource: Pod::RESOURCE,
     values: |object, found| {
         if let Some(pod) = object.view::<Pod>()
@@ -22,12 +23,12 @@ pub const PENDING_RESIZES_BY_NODE: Index = Index {
     },
 };
 
-/// Result of a resize request.
+/// Decision on a pending resize.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResizeDecision {
     /// The resize is granted.
     Granted,
-    /// The resize is refused.
+    /// The resize is infeasible or deferred.
     Rejected {
         /// `Infeasible` if the node can never satisfy it, `Deferred` if there is not enough room now.
         reason: &'static str,
@@ -71,8 +72,8 @@ pub fn are_quantities_equal<'a>(
         match (one.next(), other.next()) {
             (None, None) => return true,
             (Some((name, text)), Some((other, amount))) if name == other => {
-                let read = || Quantity::parse(text).ok().zip(Quantity::parse(amount).ok());
-                if text != amount && read().is_none_or(|(a, b)| a != b) {
+                let parsed = || Quantity::parse(text).ok().zip(Quantity::parse(amount).ok());
+                if text != amount && parsed().is_none_or(|(a, b)| a != b) {
                     return false;
                 }
             }

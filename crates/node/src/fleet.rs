@@ -56,7 +56,7 @@ pub struct Fleet {
     pub owner: String,
     /// Text of the rules, if they are published for other processes.
     pub published_rules: Option<String>,
-    /// Memo of container scripts.
+    /// Cache of evaluated scripts.
     pub script_cache: ScriptCache,
 }
 

@@ -4,14 +4,15 @@
 //! - [`lifecycle`]: pod life cycle, a pure function of the pod, the state of the runtime, and the time. It
 //!   works with any runtime.
 //! - [`runtime`]: container runtime interface of the life cycle.
-//! - [`simulated`]: runtime that starts no processes. [`rules`]: behavior of its containers. [`images`]:
-//!   image names. [`logs`]: container logs and usage. [`ticks`]: periodic times.
-//! - [`fleet`]: configuration of simulated nodes. [`nodes`], [`pods`], [`sync_pod`]: their planners.
-//!   [`admission`]: kubelet admission of pods. [`resizing`]: in-place resize. [`needs`]: ConfigMaps and
-//!   Secrets that pods reference. [`control_plane`]: mirror pods of in-process components. [`published`]:
-//!   rules of a fleet that runs in another process.
+//! - [`simulated`]: runtime that starts no processes. [`behavior`]: behavior of its containers, comparable to
+//!   the Stages of kwok. [`images`]: image names. [`logs`]: container logs and usage. [`ticks`]: periodic
+//!   times.
+//! - [`fleet`]: configuration of simulated nodes. [`nodes`], [`pods`]: their planners. [`pod_sync`]: sync of
+//!   one pod. [`admission`]: kubelet admission. [`allocation`]: in-place resize. [`pod_ips`]: pod IPs.
+//!   [`references`]: ConfigMaps, Secrets and host paths of pods. [`control_plane`]: mirror pods of in-process
+//!   components. [`published_rules`]: behavior rules of a fleet that runs in another process.
 //!
-//! Start with [`lifecycle::compute_pod_actions`], then [`mod@sync_pod`].
+//! Start with [`lifecycle::compute_pod_actions`], then [`pod_sync::sync_pod`].
 
 pub mod admission;
 pub mod allocation;

@@ -7,9 +7,11 @@
 
 pub mod conditions;
 pub mod image_change;
+mod kill;
 pub mod phase;
 pub mod resize;
 pub mod restart;
+mod status;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +19,7 @@ use std::time::Duration;
 use setpoint_api::Time;
 use setpoint_reconcile::{Meta, int32};
 
-use crate::pod::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus, Ip, Pod,
-    PodStatus, VolumeMount,
-};
+use crate::pod::{Container, ContainerState, Pod, PodStatus};
 use crate::references::CONFIG_ERROR;
 use crate::runtime::{ContainerRun, ContainerRuntime, ImageState, POST_START, RuntimeAction};
 
@@ -84,13 +83,6 @@ pub struct SyncResult {
     pub newly_pulling: Vec<String>,
 }
 
-/// Termination of the whole pod: start, grace period, and the reason if it was not deleted.
-struct PodTermination {
-    since: Time,
-    grace_period: Duration,
-    reason: Option<(&'static str, &'static str)>,
-}
-
 /// Computes the actions, status and next sync time of a pod.
 pub fn compute_pod_actions(input: &SyncInput<'_>, runtime: &impl ContainerRuntime) -> SyncResult {
     let mut pod_actions = PodActions {
@@ -105,7 +97,7 @@ pub fn compute_pod_actions(input: &SyncInput<'_>, runtime: &impl ContainerRuntim
         replaced: Vec::new(),
     };
     let termination = pod_actions.pod_termination();
-    let done = match &termination {
+    let is_finished = match &termination {
         Some(termination) => {
             let is_first_request =
                 termination.reason.is_some() && pod_actions.is_event_pending(termination.since);
@@ -114,7 +106,7 @@ pub fn compute_pod_actions(input: &SyncInput<'_>, runtime: &impl ContainerRuntim
         }
         None => pod_actions.sync_containers(),
     };
-    let is_terminated = done && !pod_actions.has_running_container();
+    let is_terminated = is_finished && !pod_actions.has_running_container();
     let status = pod_actions.generate_status(termination.as_ref(), is_terminated);
     let deadline_exceeded = termination.and_then(|termination| {
         termination.reason.filter(|_| pod_actions.is_event_pending(termination.since))
@@ -191,90 +183,9 @@ impl<'a, R: ContainerRuntime> PodActions<'a, R> {
         )
     }
 
-    fn pod_termination(&mut self) -> Option<PodTermination> {
-        let SyncInput { pod, meta, now, .. } = self.input;
-        if let Some(deleted) = meta.deletion_timestamp {
-            let grace_period = seconds_to_duration(meta.deletion_grace_period_seconds.unwrap_or(0));
-            return Some(PodTermination { since: deleted.before(grace_period), grace_period, reason: None });
-        }
-        if pod.status.is_terminal() {
-            return Some(PodTermination { since: *now, grace_period: Duration::ZERO, reason: None });
-        }
-        let end = self.input.start_time.after(seconds_to_duration(pod.spec.active_deadline_seconds?));
-        if end > *now {
-            self.requeue_at(end);
-            return None;
-        }
-        Some(PodTermination {
-            since: end,
-            grace_period: self.grace_period(),
-            reason: Some(DEADLINE_EXCEEDED),
-        })
-    }
-
     /// `true` if a transition at `since` has not emitted its Event yet.
     fn is_event_pending(&self, since: Time) -> bool {
         self.input.last_write < since && self.input.now.since(since) < EVENT_WINDOW
-    }
-
-    /// `true` if one of the containers has just terminated and its status does not show it.
-    fn has_just_terminated(&self, mut containers: impl Iterator<Item = &'a Container>) -> bool {
-        containers.any(|one| {
-            let is_reported = |name: &str| {
-                self.input.pod.status.container_status(name).is_some_and(|old| old.state.terminated.is_some())
-            };
-            let end = self.latest_run(one).and_then(|run| run.termination.as_ref()?.finished_at);
-            end.is_some_and(|end| self.input.now.since(end) < EVENT_WINDOW) && !is_reported(&one.name)
-        })
-    }
-
-    /// Stops all running containers. Their preStop hooks start at once. A sidecar gets its SIGTERM only after
-    /// all other containers and all later sidecars have terminated.
-    fn kill_pod(&mut self, since: Time, grace_period: Duration, is_first_request: bool) {
-        let spec = &self.input.pod.spec;
-        let action = |container: &Container, sigterm_at: Option<Time>| {
-            let message = format!("Stopping container {}", container.name);
-            RuntimeAction::KillContainer {
-                container: container.name.clone(),
-                since,
-                grace_period,
-                sigterm_at,
-                message,
-                is_first_request,
-            }
-        };
-        let first = spec.containers.iter().chain(spec.init_containers.iter().filter(|one| !one.is_sidecar()));
-        let first = first.filter(|one| self.is_running(one));
-        let mut actions: Vec<RuntimeAction> = first.map(|one| action(one, Some(since))).collect();
-        let ended = spec
-            .all_containers()
-            .filter_map(|one| self.latest_run(one)?.termination.as_ref()?.finished_at)
-            .max();
-        let mut sigterm_at =
-            Some(ended.map_or(since, |ended| ended.max(since))).filter(|_| actions.is_empty());
-        let sidecars =
-            spec.init_containers.iter().rev().filter(|one| one.is_sidecar() && self.is_running(one));
-        actions.extend(sidecars.map(|one| action(one, sigterm_at.take())));
-        self.actions.append(&mut actions);
-    }
-
-    fn kill_container(
-        &mut self,
-        container: &Container,
-        since: Time,
-        grace_period: Duration,
-        message: String,
-        is_first_request: bool,
-    ) {
-        let sigterm_at = Some(since);
-        self.actions.push(RuntimeAction::KillContainer {
-            container: container.name.clone(),
-            since,
-            grace_period,
-            sigterm_at,
-            message,
-            is_first_request,
-        });
     }
 
     /// Starts the containers that should run. Returns `true` if the pod is finished.
@@ -312,14 +223,6 @@ impl<'a, R: ContainerRuntime> PodActions<'a, R> {
             self.kill_sidecars(&spec.containers);
         }
         !is_active
-    }
-
-    /// Stops the sidecars, starting when the last of `ended` terminated: sidecars do not keep a pod running.
-    fn kill_sidecars(&mut self, ended: &'a [Container]) {
-        let ended = || ended.iter().filter(|one| !one.is_sidecar());
-        let since = ended().filter_map(|one| self.latest_run(one)?.termination.as_ref()?.finished_at).max();
-        let is_first_request = self.has_just_terminated(ended());
-        self.kill_pod(since.unwrap_or(self.input.now), self.grace_period(), is_first_request);
     }
 
     /// Runs the init containers in order.
@@ -380,34 +283,7 @@ impl<'a, R: ContainerRuntime> PodActions<'a, R> {
         !run.uses_image_of(container) && image_change::restarts_container(&self.input.pod.spec, container)
     }
 
-    /// Stops a container whose image changed, after the containers that are already being stopped for that
-    /// reason.
-    fn kill_changed_container(&mut self, container: &'a Container) {
-        let begun = image_change::kill_started_at(self.input, container);
-        let mut before = self
-            .input
-            .pod
-            .spec
-            .all_containers()
-            .filter(|one| image_change::kill_started_at(self.input, one).is_some());
-        let still_stops =
-            |run: &ContainerRun, one: &Container| run.is_running() && self.has_changed_image(one, run);
-        if begun.is_none() && before.any(|one| self.latest_run(one).is_some_and(|run| still_stops(run, one)))
-        {
-            return;
-        }
-        self.replaced.push(container);
-        let message = format!("Container {} definition changed, will be restarted", container.name);
-        self.kill_container(
-            container,
-            begun.unwrap_or(self.input.now),
-            self.grace_period(),
-            message,
-            begun.is_none(),
-        );
-    }
-
-    /// Checks a running container, and stops it if its image or resources require a restart or a probe
+    /// Checks a running container, and kills it if its image or resources require a restart or a probe
     /// failed. Returns `true` if it keeps running.
     fn check_running_container(&mut self, container: &'a Container, run: &ContainerRun) -> bool {
         if self.has_changed_image(container, run) {
@@ -415,15 +291,15 @@ impl<'a, R: ContainerRuntime> PodActions<'a, R> {
             return false;
         }
         if resize::needs_restart(self.input, container, run) {
-            let begun =
-                resize::in_progress_condition(self.input).and_then(|begun| begun.last_transition_time);
+            let kill_started_at = resize::in_progress_condition(self.input)
+                .and_then(|kill_started_at| kill_started_at.last_transition_time);
             let message = format!("Container {} resize requires restart", container.name);
             self.kill_container(
                 container,
-                begun.unwrap_or(self.input.now),
+                kill_started_at.unwrap_or(self.input.now),
                 self.grace_period(),
                 message,
-                begun.is_none(),
+                kill_started_at.is_none(),
             );
             return false;
         }
@@ -462,14 +338,14 @@ impl<'a, R: ContainerRuntime> PodActions<'a, R> {
     /// Starts a container once its back-off has expired and its image is on the node.
     fn ensure_started(&mut self, container: &'a Container, earliest_start: Time) {
         let (now, run) = (self.input.now, self.latest_run(container));
-        let due = run.and_then(|run| match &run.termination {
+        let start_at = run.and_then(|run| match &run.termination {
             // No back-off: the new image has not failed yet.
             Some(end) if self.has_changed_image(container, run) => end.finished_at,
             // No back-off: nothing has failed in the new sandbox yet.
             Some(_) if !self.is_in_sandbox(run) => None,
             _ => restart::restart_time(run, now),
         });
-        let due = due.unwrap_or(earliest_start);
+        let start_at = start_at.unwrap_or(earliest_start);
         // Volumes stay mounted after the first start, and the sandbox keeps its address.
         if run.is_none() && self.input.pod.spec.all_containers().all(|one| self.latest_run(one).is_none()) {
             self.mount_error = (self.input.mount_error)();
@@ -477,8 +353,8 @@ impl<'a, R: ContainerRuntime> PodActions<'a, R> {
                 return;
             }
         }
-        if due > now {
-            self.requeue_at(due);
+        if start_at > now {
+            self.requeue_at(start_at);
             if let Some(run) = run {
                 let message = restart::back_off_message(
                     restart::back_off(run),
@@ -489,7 +365,7 @@ impl<'a, R: ContainerRuntime> PodActions<'a, R> {
             }
             return;
         }
-        match self.runtime.image_state(container, due) {
+        match self.runtime.image_state(container, start_at) {
             ImageState::Present { pull_duration } => {
                 if let Some(error) =
                     (self.input.env_error)(container).or_else(|| self.run_as_non_root_error(container))
@@ -527,141 +403,6 @@ impl<'a, R: ContainerRuntime> PodActions<'a, R> {
             format!("container's runAsUser breaks non-root policy (pod: {pod:?}, container: {name})")
         })
     }
-
-    fn generate_status(&self, termination: Option<&PodTermination>, is_terminated: bool) -> PodStatus {
-        let SyncInput { pod, meta, .. } = self.input;
-        let (spec, old) = (&pod.spec, &pod.status);
-        let statuses = |of: &'a [Container], first: bool| -> Vec<ContainerStatus> {
-            of.iter().map(|container| self.container_status(container, first)).collect()
-        };
-        // Host-network pods report the node's IPs before their volumes are mounted.
-        let has_ips = self.mount_error.is_none() || spec.host_network;
-        let pod_ips = if has_ips { self.input.pod_ips } else { &[] };
-        let ips = |ips: &[String]| ips.iter().map(|ip| Ip { ip: ip.clone() }).collect::<Vec<Ip>>();
-        let mut status = PodStatus {
-            observed_generation: Some(meta.generation).filter(|generation| *generation > 0),
-            host_ip: self.input.host_ips.first().cloned().unwrap_or_default(),
-            host_ips: ips(self.input.host_ips),
-            pod_ip: pod_ips.first().cloned().unwrap_or_default(),
-            pod_ips: ips(pod_ips),
-            start_time: Some(self.input.start_time),
-            init_container_statuses: statuses(&spec.init_containers, true),
-            container_statuses: statuses(&spec.containers, false),
-            ephemeral_container_statuses: self.ephemeral_statuses(),
-            ..PodStatus::default()
-        };
-        let is_done =
-            |one: &ContainerStatus| one.state.terminated.as_ref().is_some_and(|end| end.exit_code == 0);
-        let first = spec.init_containers.iter().filter(|one| !one.is_sidecar());
-        if is_terminated
-            && first.map(|one| status.container_status(&one.name)).all(|one| one.is_some_and(is_done))
-        {
-            status.container_statuses.iter_mut().for_each(mark_never_started);
-        }
-        // The kubelet sorts container statuses by name.
-        status.container_statuses.sort_by(|a, b| a.name.cmp(&b.name));
-        let phase = if old.is_terminal() {
-            old.phase.clone()
-        } else if is_terminated && termination.is_some_and(|termination| termination.reason.is_some()) {
-            "Failed".to_owned()
-        } else {
-            phase::phase(spec, &status, is_terminated).to_owned()
-        };
-        // A pod with containers that may still run is not reported as finished.
-        let is_early =
-            matches!(phase.as_str(), "Succeeded" | "Failed") && !old.is_terminal() && !is_terminated;
-        status.phase = if is_early { old.phase.clone() } else { phase };
-        if status.phase == old.phase {
-            (status.reason, status.message) = (old.reason.clone(), old.message.clone());
-        }
-        if let Some((reason, message)) =
-            termination.and_then(|termination| termination.reason).filter(|_| is_terminated)
-        {
-            (status.reason, status.message) = (reason.to_owned(), message.to_owned());
-        }
-        let has_sandbox = !is_terminated && self.mount_error.is_none();
-        status.conditions = conditions::conditions(self.input, &status, has_sandbox, &self.replaced);
-        status
-    }
-
-    fn ephemeral_statuses(&self) -> Vec<ContainerStatus> {
-        let Pod { spec, status: old, .. } = self.input.pod;
-        let added = spec.ephemeral_containers.iter();
-        // Ephemeral containers never restart.
-        let ended = |container: &Container| {
-            let mut known = old.ephemeral_container_statuses.iter();
-            let known = known.find(|known| known.name == container.name)?;
-            known.state.terminated.is_some().then(|| known.state.clone())
-        };
-        let status = |container: &Container| ContainerStatus {
-            name: container.name.clone(),
-            image: container.image.clone(),
-            state: ended(container).unwrap_or_else(|| self.runtime.ephemeral_container_state(container)),
-            ..ContainerStatus::default()
-        };
-        added.map(status).collect()
-    }
-
-    /// Returns the status of a container; `first` is `true` for init containers.
-    fn container_status(&self, container: &'a Container, first: bool) -> ContainerStatus {
-        let run = self.latest_run(container);
-        let (state, last) = match (run, self.waiting.get(container.name.as_str())) {
-            (run, Some(waiting)) => (waiting.clone(), run.and_then(|run| run.termination.clone())),
-            (Some(run), None) => {
-                let running = || ContainerState {
-                    running: Some(ContainerStateRunning { started_at: Some(run.started_at) }),
-                    ..ContainerState::default()
-                };
-                (
-                    run.termination.clone().map_or_else(running, ContainerState::terminated),
-                    run.last_termination.clone(),
-                )
-            }
-            (None, None) => {
-                let has_init = !self.input.pod.spec.init_containers.is_empty();
-                let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
-                (ContainerState::waiting(reason, ""), None)
-            }
-        };
-        let results =
-            run.filter(|run| run.is_running()).map(|run| self.runtime.probe_results(container, run));
-        let succeeded = state.terminated.as_ref().is_some_and(|end| end.exit_code == 0);
-        let is_ready = if first && !container.is_sidecar() {
-            succeeded
-        } else {
-            results.as_ref().is_some_and(|results| results.started && results.ready)
-        };
-        let image = run.map(|run| &run.image).filter(|image| !image.is_empty()).unwrap_or(&container.image);
-        let mut status = ContainerStatus {
-            name: container.name.clone(),
-            ready: is_ready,
-            started: Some(results.is_some_and(|results| results.started)),
-            state,
-            last_state: last.map(ContainerState::terminated).unwrap_or_default(),
-            restart_count: run.map_or(0, |run| run.restart_count),
-            image: image.clone(),
-            image_id: run.map(|_| self.runtime.image_id(image)).unwrap_or_default(),
-            container_id: run.map(|run| run.container_id.clone()).unwrap_or_default(),
-            volume_mounts: container.volume_mounts.iter().map(mount_status).collect(),
-            ..ContainerStatus::default()
-        };
-        if let Some(run) = run {
-            resize::set_resources(self.input, container, run, &mut status);
-        }
-        status
-    }
-}
-
-/// Marks a container that never ran and never will as terminated.
-fn mark_never_started(status: &mut ContainerStatus) {
-    if status.state.waiting.is_some() && status.last_state.terminated.is_none() {
-        status.state = ContainerState::terminated(ContainerStateTerminated {
-            exit_code: 137,
-            reason: CONTAINER_STATUS_UNKNOWN.to_owned(),
-            message: "The container could not be located when the pod was terminated".to_owned(),
-            ..ContainerStateTerminated::default()
-        });
-    }
 }
 
 /// Progress of the init containers.
@@ -672,11 +413,6 @@ enum InitProgress {
     Pending,
     /// One failed and does not restart.
     Failed,
-}
-
-fn mount_status(mount: &VolumeMount) -> VolumeMount {
-    let mode = mount.read_only.then(|| "Disabled".to_owned());
-    VolumeMount { recursive_read_only: mode, ..mount.clone() }
 }
 
 impl SyncInput<'_> {

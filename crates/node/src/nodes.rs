@@ -225,9 +225,9 @@ impl Nodes {
 }
 
 /// Event of a cordon or uncordon since the last plan.
-fn cordon_event(node: &NodeRef<'_>, was_closed: Option<bool>) -> Option<Note> {
+fn cordon_event(node: &NodeRef<'_>, was_unschedulable: Option<bool>) -> Option<Note> {
     let is_unschedulable = node.view.spec.unschedulable;
-    was_closed.filter(|was_closed| *was_closed != is_unschedulable)?;
+    was_unschedulable.filter(|before| *before != is_unschedulable)?;
     let reason = if is_unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
     let message = format!("Node {} status is now: {reason}", node.object.key().name());
     Some(Subject::of(node.object, "v1", "Node").normal(reason, message))

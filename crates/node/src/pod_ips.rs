@@ -15,7 +15,7 @@ const RESERVED: u128 = 3;
 
 /// Admitted pods without an IP, by node.
 pub const WITHOUT_IP_BY_NODE: Index = Index {
-    name: "pods without address by node",
+    name: "pods without IP by node",
     resource: PodView::RESOURCE,
     values: |object, found| {
         if let Some(pod) = object.view::<PodView>()

@@ -61,7 +61,7 @@ pub fn sync_pod<M>(
         host_ips: &host_ips,
         pod_ips: &pod_ips,
         start_time,
-        // `startTime` has a precision of one second. Later writes of the pod must not move `begin`, so it
+        // `startTime` has a precision of one second. Later writes of the pod must not move the start, so it
         // counts from the middle of that second: the start delay is exact to half a second.
         earliest_start: start_time.after(start_delay.min(Duration::from_secs(1)) / 2).after(start_delay),
         last_write: object.committed(),
@@ -88,24 +88,24 @@ pub fn sync_pod<M>(
     };
     let mut runtime = SimulatedRuntime::new(state, &pod, object.meta(), now);
     let subject = Subject::of(object, "v1", "Pod");
-    let (result, action_notes) = sync_until_stable(&input, &mut runtime, &subject);
-    let mut notes = if is_in_process {
+    let (result, action_events) = sync_until_stable(&input, &mut runtime, &subject);
+    let mut events = if is_in_process {
         Vec::new()
     } else {
-        pod_events(&input, &runtime, &result, action_notes, &subject)
+        pod_events(&input, &runtime, &result, action_events, &subject)
     };
     if pod.status.start_time.is_none() && !is_in_process {
         let errors = behavior::invalid_annotations(&pod, &object.meta().annotations).into_iter();
-        notes.extend(errors.map(|error| subject.warning("InvalidSimulation", error)));
+        events.extend(errors.map(|error| subject.warning("InvalidSimulation", error)));
     }
     for time in result.requeue_at.into_iter().chain(runtime.next_termination()) {
         plan.look_again_at(time);
     }
     if result.status == pod.status {
-        plan.notes.extend(notes);
+        plan.notes.extend(events);
     } else {
         let mut act = Act::from(Write::status(object, value_of(&result.status)));
-        act.done = notes;
+        act.done = events;
         plan.act(act);
     }
     // A pod with grace period 0 waits for finalizers only; its node has already removed it.
@@ -121,7 +121,7 @@ fn sync_until_stable(
     runtime: &mut SimulatedRuntime<'_>,
     subject: &Subject,
 ) -> (SyncResult, Vec<Note>) {
-    let (mut notes, mut being_killed) = (Vec::new(), Vec::new());
+    let (mut events, mut being_killed) = (Vec::new(), Vec::new());
     // Each round starts or terminates a container, and none starts more than twice at one time.
     let rounds = 4 * input.pod.spec.all_containers().count() + 4;
     for _ in 0..rounds {
@@ -129,7 +129,7 @@ fn sync_until_stable(
         let mut has_changed = false;
         for action in &result.actions {
             has_changed |= runtime.perform(action);
-            // A stop that takes time is requested again in every round.
+            // A kill that takes time is requested again in every round.
             let is_new = match action {
                 RuntimeAction::StartContainer { .. } => true,
                 RuntimeAction::KillContainer { container, is_first_request, .. } => {
@@ -137,7 +137,7 @@ fn sync_until_stable(
                 }
             };
             if is_new {
-                notes.extend(action_events(action, input.pod, runtime, subject));
+                events.extend(action_events(action, input.pod, runtime, subject));
             }
             match action {
                 RuntimeAction::StartContainer { container, .. } => {
@@ -147,19 +147,20 @@ fn sync_until_stable(
             }
         }
         if !has_changed {
-            return (result, notes);
+            return (result, events);
         }
     }
-    (compute_pod_actions(input, runtime), notes)
+    (compute_pod_actions(input, runtime), events)
 }
 
 /// `true` if another pod on the node has already run the image.
 fn is_image_on_node(world: &World, node: &NodeRef<'_>, pod: &Object, image: &str) -> bool {
     world.indexed(BY_NODE.name, node.object.key().name()).any(|other| {
-        let ran = |view: &PodView| !view.status.pod_ip.is_empty() && view.status.phase != "Pending";
-        let runs_it = |view: &PodView| {
+        let has_run = |view: &PodView| !view.status.pod_ip.is_empty() && view.status.phase != "Pending";
+        let uses_image = |view: &PodView| {
             view.spec.containers.iter().chain(&view.spec.init_containers).any(|one| one.image == image)
         };
-        other.key() != pod.key() && other.view::<PodView>().is_some_and(|view| ran(view) && runs_it(view))
+        other.key() != pod.key()
+            && other.view::<PodView>().is_some_and(|view| has_run(view) && uses_image(view))
     })
 }

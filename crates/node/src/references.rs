@@ -1,7 +1,7 @@
 //! ConfigMaps, Secrets and host paths that a pod requires before its containers can start.
 //!
 //! Volumes are checked before the first container starts, the environment of a container before each start. A
-//! pod with a missing reference waits with a message, and is enqueued again when a ConfigMap or Secret of its
+//! pod with a missing reference waits with a message, and is requeued when a ConfigMap or Secret of its
 //! namespace changes. Volumes with the service account token are not checked: their content is created with
 //! the namespace.
 
@@ -21,7 +21,7 @@ pub const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
 /// Pods that wait for a missing reference, by namespace.
 pub const WAITING_FOR_REFERENCES_BY_NAMESPACE: Index = Index {
-    name: "pods held back by namespace",
+    name: "pods waiting for references by namespace",
     resource: PodView::RESOURCE,
     values: |object, found| {
         if object.view::<PodView>().is_some_and(is_waiting_for_reference) {

@@ -15,7 +15,7 @@ pub trait ContainerRuntime {
     /// Returns the latest run of a container; `None` if it never ran.
     fn latest_run(&self, container: &Container) -> Option<&ContainerRun>;
 
-    /// Returns the state of a container's image that is needed since `needed_since`.
+    /// Returns the state of a container's image, which is needed since a time.
     fn image_state(&self, container: &Container, needed_since: Time) -> ImageState;
 
     /// Returns the probe results of a running container.

@@ -1,5 +1,5 @@
 //! Simulated container runtime: the state of a container is a function of its last reported status, its
-//! script, and the time.
+//! behavior, and the time.
 //!
 //! No state is kept besides the pod statuses, so a restarted process finds every container as it was.
 
@@ -44,7 +44,7 @@ const STOP_DURATION_MAX: Duration = Duration::from_secs(1);
 pub struct NodeState<'a> {
     /// Rules for the behavior of containers.
     pub rules: &'a [BehaviorRule],
-    /// Memo of container scripts.
+    /// Cache of evaluated scripts.
     pub cache: &'a ScriptCache,
     /// Boot time of the node. Containers that started before are gone.
     pub boot_time: Time,
@@ -64,7 +64,7 @@ pub struct SimulatedRuntime<'a> {
     now: Time,
     runs: BTreeMap<String, ContainerRun>,
     behaviors: BTreeMap<String, ContainerBehavior>,
-    /// Earliest end of a container that is being stopped.
+    /// Earliest termination of a container that is being killed.
     next_kill: Option<Time>,
     /// Number of scripts of the pod, which share one budget.
     script_count: usize,
@@ -88,12 +88,12 @@ impl<'a> SimulatedRuntime<'a> {
         simulated
     }
 
-    /// Computes the script of a container for one of its runs.
-    fn set_behavior(&mut self, container: &Container, restarts: i64) {
+    /// Computes the behavior of a container for one of its runs.
+    fn set_behavior(&mut self, container: &Container, restart_count: i64) {
         let behavior = container_behavior(
             (self.state.rules, self.state.cache),
             container,
-            restarts,
+            restart_count,
             self.pod,
             self.meta,
             self.script_count,
@@ -159,25 +159,28 @@ impl<'a> SimulatedRuntime<'a> {
         grace_period: Duration,
         sigterm_at: Time,
     ) -> (Time, i64) {
-        let killed = since.after(grace_period);
+        let sigkill_at = since.after(grace_period);
         let overrides = &self.behavior(container).overrides;
         let hook = container.lifecycle.pre_stop.as_ref();
-        let (before, _) = hook.map(|hook| hook_result(hook, self.behavior(container))).unwrap_or_default();
-        let done = since.after(before);
+        let (hook_duration, _) =
+            hook.map(|hook| hook_result(hook, self.behavior(container))).unwrap_or_default();
+        let hook_end = since.after(hook_duration);
         // Reported times have a precision of one second. The preStop hook gets at least its full duration,
         // however late in that second it began, but never exceeds the grace period.
-        let late = if before.is_zero() { Duration::ZERO } else { TIME_PRECISION };
-        let sigterm = done.max(done.after(late).min(killed)).max(sigterm_at);
+        let precision = if hook_duration.is_zero() { Duration::ZERO } else { TIME_PRECISION };
+        let sent_at = hook_end.max(hook_end.after(precision).min(sigkill_at)).max(sigterm_at);
         // The stop takes some time, so that it is visible to clients.
         let default_duration = self.state.default_delay.min(STOP_DURATION_MAX) * 2;
-        let next_kill = match overrides.stop_takes {
-            Some(takes) => sigterm.after(takes),
-            None => done.max(sigterm_at).after(default_duration).max(sigterm).min(killed.max(sigterm)),
+        let terminated_at = match overrides.stop_takes {
+            Some(takes) => sent_at.after(takes),
+            None => {
+                hook_end.max(sigterm_at).after(default_duration).max(sent_at).min(sigkill_at.max(sent_at))
+            }
         };
-        if overrides.hangs == Some(true) || next_kill > killed {
-            (killed, EXIT_SIGKILL)
+        if overrides.hangs == Some(true) || terminated_at > sigkill_at {
+            (sigkill_at, EXIT_SIGKILL)
         } else {
-            (next_kill, overrides.stop_code.unwrap_or(EXIT_SIGTERM))
+            (terminated_at, overrides.stop_code.unwrap_or(EXIT_SIGTERM))
         }
     }
 
@@ -194,12 +197,12 @@ impl<'a> SimulatedRuntime<'a> {
         self.behaviors.get(name)?.start_error.as_deref()
     }
 
-    /// Returns the script of a container.
+    /// Returns the behavior of a container.
     pub(crate) fn behavior(&self, container: &Container) -> &ContainerBehavior {
-        self.behaviors.get(&container.name).expect("every container has a script")
+        self.behaviors.get(&container.name).expect("every container has a behavior")
     }
 
-    /// Terminates a container whose script has ended or whose node has rebooted.
+    /// Terminates a container whose command has exited or whose node has rebooted.
     fn advance(&mut self, container: &Container) {
         let Some(run) = self.runs.get(&container.name).filter(|run| run.is_running()) else { return };
         let started = run.started_at;
@@ -245,33 +248,33 @@ impl<'a> SimulatedRuntime<'a> {
             return error.clone();
         }
         let age = self.runs.get(&container.name).map_or(Duration::ZERO, |run| at.since(run.started_at));
-        if let Some(words) = behavior.timeline.files_at(age).remove(&container.termination_message_path)
-            && !words.is_empty()
+        if let Some(message) = behavior.timeline.files_at(age).remove(&container.termination_message_path)
+            && !message.is_empty()
         {
-            return words;
+            return message;
         }
         if code == 0 || container.termination_message_policy != "FallbackToLogsOnError" {
             return String::new();
         }
         let (lines, _) = behavior.log_until(age);
-        let overrides: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
-        let mut from = overrides.len().saturating_sub(MESSAGE_BYTES_MAX);
-        while !overrides.is_char_boundary(from) {
+        let log: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+        let mut from = log.len().saturating_sub(MESSAGE_BYTES_MAX);
+        while !log.is_char_boundary(from) {
             from += 1;
         }
-        overrides[from..].to_owned()
+        log[from..].to_owned()
     }
 }
 
 /// Returns the duration and exit code of a hook. An unknown command succeeds at once.
 fn hook_result(handler: &LifecycleHandler, behavior: &ContainerBehavior) -> (Duration, i64) {
     let mut budget = behavior.budget;
-    let slept = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
+    let sleep_seconds = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
     let run = |words: &[String]| evaluate_script(words, BTreeMap::new(), behavior, &mut budget).exit;
-    let ran = handler.exec.as_ref().map(|exec| exec.command.as_slice()).and_then(run);
-    match (slept, ran) {
+    let exec_result = handler.exec.as_ref().map(|exec| exec.command.as_slice()).and_then(run);
+    match (sleep_seconds, exec_result) {
         (Some(seconds), _) => (Duration::from_secs(seconds), 0),
-        (None, ran) => ran.unwrap_or_default(),
+        (None, exec_result) => exec_result.unwrap_or_default(),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Memo of simulated scripts: the course of a script is a pure function of its words, variables and files,
-//! and every plan, log read and usage query of a pod needs it.
+//! Cache of evaluated scripts. The timeline of a script is a pure function of its words, variables and files,
+//! and every sync, log request and usage query of a pod needs it.
 //!
-//! Losing an entry costs time only. Each fleet has a memo of its own, bounded by [`BYTES_MAX`].
+//! Losing an entry costs time only. Each fleet has a cache of its own, bounded by [`BYTES_MAX`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,17 +18,17 @@ use super::shell::{Timeline, evaluate_within};
 /// status that any client may write. If volumes still change after that many, further runs are taken to equal
 /// the last.
 const RUNS_MAX: u32 = 32;
-/// Estimated bytes of scripts, variables and courses in the memo.
+/// Maximum estimated bytes of scripts, variables and timelines in the cache.
 const BYTES_MAX: usize = 64 << 20;
 /// Bytes of an entry besides its texts.
 const ENTRY_OVERHEAD_BYTES: usize = 512;
 
-/// Courses of scripts that were followed. A copy is empty, so that no two fleets share one.
+/// Timelines of evaluated scripts. A clone is empty, so that no two fleets share one.
 #[derive(Default)]
 pub struct ScriptCache(Arc<Mutex<Generations>>);
 
 impl ScriptCache {
-    /// Returns another handle of the same memo, for use within the fleet.
+    /// Returns another handle of the same cache, for use within the fleet.
     #[must_use]
     pub(crate) fn handle(&self) -> ScriptCache {
         ScriptCache(Arc::clone(&self.0))
@@ -41,7 +41,7 @@ impl Clone for ScriptCache {
     }
 }
 
-/// All memos are equal: their content does not affect the behavior of scripts.
+/// All caches are equal: their content does not affect the behavior of scripts.
 impl PartialEq for ScriptCache {
     fn eq(&self, _: &ScriptCache) -> bool {
         true
@@ -52,14 +52,14 @@ impl Eq for ScriptCache {}
 
 impl fmt::Debug for ScriptCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ScriptMemo")
+        f.write_str("ScriptCache")
     }
 }
 
-/// Consecutive runs of a script; its course is that of the last one.
+/// Consecutive runs of a script; the timeline is that of the last one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ScriptRuns {
-    pub restarts: i64,
+    pub restart_count: i64,
     /// Budget of all runs together.
     pub budget: Budget,
     pub words: Vec<String>,
@@ -110,7 +110,7 @@ impl Generations {
 }
 
 impl ScriptCache {
-    /// Returns the course of the last run, and the remaining budget.
+    /// Returns the timeline of the last run, and the remaining budget.
     pub(super) fn evaluate(&self, runs: ScriptRuns) -> (Arc<Timeline>, Budget) {
         let known = self.0.lock().find(&runs);
         if let Some(known) = known {
@@ -133,7 +133,7 @@ impl ScriptRuns {
         files + words + self.env.size()
     }
 
-    /// Follows the runs in order.
+    /// Evaluates the runs in order.
     fn evaluate(&self) -> (Timeline, Budget) {
         let (mut files, mut budget_left) = (self.files.clone(), self.budget);
         let run = |files: &BTreeMap<String, String>, budget_left: &mut Budget| {
@@ -145,7 +145,7 @@ impl ScriptRuns {
         };
         let (_, mut timeline) = run(&files, &mut budget_left);
         // Files that an earlier run found, the number of runs since, and the number of runs to come.
-        let (mut reference_files, mut runs_since, mut rest) = (files.clone(), 0, self.restarts);
+        let (mut reference_files, mut runs_since, mut rest) = (files.clone(), 0, self.restart_count);
         for number in 1..=RUNS_MAX {
             if rest <= 0 {
                 break;
@@ -189,13 +189,13 @@ mod tests {
         CacheEntry { timeline: Arc::default(), budget_left: Budget::default(), bytes }
     }
 
-    fn runs(restarts: i64) -> ScriptRuns {
+    fn runs(restart_count: i64) -> ScriptRuns {
         let (words, env, files) = (Vec::new(), Env::default(), BTreeMap::new());
-        ScriptRuns { restarts, budget: Budget::default(), words, env, files, mounts: Vec::new() }
+        ScriptRuns { restart_count, budget: Budget::default(), words, env, files, mounts: Vec::new() }
     }
 
     #[test]
-    fn memo_keeps_used_entries_within_its_bound() {
+    fn cache_keeps_used_entries_within_its_bound() {
         let mut cache = Generations::default();
         for at in 0..1_000 {
             cache.insert(runs(at), entry(1 << 20));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn script_is_followed_once() {
+    fn script_is_evaluated_once() {
         let text = "for i in 1 2 3; do echo $i; done; exit 7";
         let once = ScriptRuns { words: ["sh", "-c", text].map(str::to_owned).to_vec(), ..runs(0) };
         let cache = ScriptCache::default();
@@ -215,8 +215,12 @@ mod tests {
         let (second, same) = cache.handle().evaluate(once.clone());
         assert!(Arc::ptr_eq(&first, &second) && budget_left == same && budget_left != once.budget);
         assert_eq!((first.exit, first.log.len()), (Some((Duration::ZERO, 7)), 3));
-        assert_eq!(once.evaluate(), ((*first).clone(), budget_left), "the memo does not change the course");
+        assert_eq!(
+            once.evaluate(),
+            ((*first).clone(), budget_left),
+            "the cache does not change the timeline"
+        );
         let (other, _) = cache.clone().evaluate(once);
-        assert!(!Arc::ptr_eq(&first, &other), "fleets do not share a memo");
+        assert!(!Arc::ptr_eq(&first, &other), "fleets do not share a cache");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It supports `sleep`, `exit`, `true`, `false`, `echo` and file commands, alone or in `sh -c` with
 //! sequences, variables, `if`, `for`, `while true`, `set -e` and background jobs. Every other command is
-//! taken to run until it is stopped, since a guess could be wrong.
+//! taken to run until it is killed, since a guess could be wrong.
 
 pub(crate) mod budget;
 mod escapes;
@@ -19,10 +19,10 @@ use self::evaluator::{Evaluator, StepResult};
 use super::env::Env;
 use crate::ticks::Ticks;
 
-/// Course of a command: its output, file changes and end over time.
+/// Timeline of a command: its output, file changes and exit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// Run time and exit code; `None` if it runs until it is stopped.
+    /// Run time and exit code; `None` if it runs until it is killed.
     pub exit: Option<(Duration, i64)>,
     /// Output lines with their times.
     pub log: Vec<(Duration, String)>,
@@ -176,7 +176,7 @@ pub fn evaluate(words: &[String], files: BTreeMap<String, String>, env: &Env) ->
     evaluate_within(Budget::new(), words, files, env).0
 }
 
-/// Evaluates a command line with the given files and variables. Returns its course and the remaining budget.
+/// Evaluates a command line with the given files and variables. Returns its timeline and the remaining budget.
 #[must_use]
 pub(crate) fn evaluate_within(
     budget: Budget,

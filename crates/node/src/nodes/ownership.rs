@@ -65,8 +65,7 @@ pub fn claim_or_wait<M>(
     }
     if known.is_none() {
         let message = format!(
-            "Fleet {} has a node of this name too, and leaves this one to fleet {owner} for as long as that renews its \
-             Lease",
+            "Fleet {} has a node of the same name and does not claim this one while fleet {owner} renews its Lease",
             fleet.owner
         );
         plan.notes.push(Subject::of(node, "v1", "Node").warning("NodeOfAnotherFleet", message));

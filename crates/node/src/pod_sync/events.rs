@@ -1,7 +1,7 @@
 //! Events of a pod, with the reasons and messages of a kubelet.
 //!
 //! Events that accompany a status change are emitted with its write. Transitions without a status change are
-//! emitted once, too: see [`crate::lifecycle::SyncInput::written`].
+//! emitted once, too: see [`crate::lifecycle::SyncInput::last_write`].
 
 use setpoint_reconcile::Note;
 use setpoint_reconcile::plan::Subject;
@@ -15,26 +15,26 @@ use crate::references::CONFIG_ERROR;
 use crate::runtime::{ContainerRuntime, RuntimeAction};
 use crate::simulated::SimulatedRuntime;
 
-/// Returns all Events of one sync; `action_notes` are those of performed actions.
+/// Returns all Events of one sync; `events_of_actions` are those of performed actions.
 pub fn pod_events(
     input: &SyncInput<'_>,
     runtime: &SimulatedRuntime<'_>,
     result: &SyncResult,
-    action_notes: Vec<Note>,
+    events_of_actions: Vec<Note>,
     subject: &Subject,
 ) -> Vec<Note> {
-    let mut notes = killing_events(input, subject);
-    notes.extend(sandbox_changed_event(input, runtime, subject));
-    notes.extend(deadline_exceeded_event(result, subject));
-    notes.extend(action_notes);
-    notes.extend(pulling_events(input, result, subject));
-    notes.extend(unhealthy_events(input, result, subject));
+    let mut events = killing_events(input, subject);
+    events.extend(sandbox_changed_event(input, runtime, subject));
+    events.extend(deadline_exceeded_event(result, subject));
+    events.extend(events_of_actions);
+    events.extend(pulling_events(input, result, subject));
+    events.extend(unhealthy_events(input, result, subject));
     if result.status != input.pod.status {
-        notes.extend(waiting_events(input, runtime, &result.status, subject));
-        notes.extend(failed_mount_event(input, result, subject));
-        notes.extend(resize_events(input, &result.status, subject));
+        events.extend(waiting_events(input, runtime, &result.status, subject));
+        events.extend(failed_mount_event(input, result, subject));
+        events.extend(resize_events(input, &result.status, subject));
     }
-    notes
+    events
 }
 
 /// `Killing` Events of a deleted pod. Emitted once: the next status carries the generation of the deletion.
@@ -46,18 +46,18 @@ fn killing_events(input: &SyncInput<'_>, subject: &Subject) -> Vec<Note> {
     let runs = |one: &&Container| {
         pod.status.container_status(&one.name).is_some_and(|status| status.state.running.is_some())
     };
-    let note = |one: &Container| {
+    let event = |one: &Container| {
         let subject = subject.clone().part(field_path(pod, &one.name));
         subject.normal("Killing", format!("Stopping container {}", one.name))
     };
-    pod.spec.all_containers().filter(runs).map(note).collect()
+    pod.spec.all_containers().filter(runs).map(event).collect()
 }
 
 /// `Pulling` Events of pulls that start now.
 fn pulling_events(input: &SyncInput<'_>, result: &SyncResult, subject: &Subject) -> Vec<Note> {
-    let begun = input.pod.spec.all_containers().filter(|one| result.newly_pulling.contains(&one.name));
-    let note = |one: &Container| pulling_event(one, &subject.clone().part(field_path(input.pod, &one.name)));
-    begun.map(note).collect()
+    let started = input.pod.spec.all_containers().filter(|one| result.newly_pulling.contains(&one.name));
+    let event = |one: &Container| pulling_event(one, &subject.clone().part(field_path(input.pod, &one.name)));
+    started.map(event).collect()
 }
 
 fn pulling_event(container: &Container, subject: &Subject) -> Note {
@@ -66,11 +66,11 @@ fn pulling_event(container: &Container, subject: &Subject) -> Note {
 
 /// `Unhealthy` Events of containers whose readiness probe starts to fail.
 fn unhealthy_events(input: &SyncInput<'_>, result: &SyncResult, subject: &Subject) -> Vec<Note> {
-    let note = |name: &String| {
+    let event = |name: &String| {
         let subject = subject.clone().part(field_path(input.pod, name));
         subject.warning("Unhealthy", "Readiness probe failed: simulated")
     };
-    result.newly_unready.iter().map(note).collect()
+    result.newly_unready.iter().map(event).collect()
 }
 
 /// `SandboxChanged` Event of a pod that lost its sandbox.
@@ -94,15 +94,15 @@ fn sandbox_changed_event(
 fn failed_mount_event(input: &SyncInput<'_>, result: &SyncResult, subject: &Subject) -> Option<Note> {
     let reported = condition(&input.pod.status.conditions, "PodReadyToStartContainers");
     let is_new = reported.is_none_or(Condition::is_true);
-    result.mount_error.clone().filter(|_| is_new).map(|why| subject.warning("FailedMount", why))
+    result.mount_error.clone().filter(|_| is_new).map(|error| subject.warning("FailedMount", error))
 }
 
 /// Events of a pod's resize.
 fn resize_events(input: &SyncInput<'_>, status: &PodStatus, subject: &Subject) -> Vec<Note> {
-    let note = |(is_normal, reason, message): (bool, &'static str, String)| {
+    let event = |(is_normal, reason, message): (bool, &'static str, String)| {
         if is_normal { subject.normal(reason, message) } else { subject.warning(reason, message) }
     };
-    resize::events(input, status).into_iter().map(note).collect()
+    resize::events(input, status).into_iter().map(event).collect()
 }
 
 /// `DeadlineExceeded` Event of a pod that exceeds its active deadline.
@@ -130,31 +130,31 @@ pub fn action_events(
     let image = &container.image;
     match action {
         RuntimeAction::StartContainer { pull_duration, .. } => {
-            let mut notes = Vec::with_capacity(4);
+            let mut events = Vec::with_capacity(4);
             match pull_duration {
                 Some(duration) => {
-                    notes.extend(
+                    events.extend(
                         (!runtime.has_visible_pull(name)).then(|| pulling_event(container, &subject)),
                     );
                     let duration = format_duration(*duration);
                     let message = format!(
                         "Successfully pulled image {image:?} in {duration} ({duration} including waiting). Image size: {IMAGE_BYTES} bytes."
                     );
-                    notes.push(subject.normal("Pulled", message));
+                    events.push(subject.normal("Pulled", message));
                 }
                 None => {
                     let message = format!(
                         "Container image {image:?} already present on machine and can be accessed by the pod"
                     );
-                    notes.push(subject.normal("Pulled", message));
+                    events.push(subject.normal("Pulled", message));
                 }
             }
-            notes.push(subject.normal("Created", "Container created"));
-            notes.push(match runtime.start_error(name) {
+            events.push(subject.normal("Created", "Container created"));
+            events.push(match runtime.start_error(name) {
                 Some(error) => subject.warning("Failed", format!("Error: {error}")),
                 None => subject.normal("Started", "Container started"),
             });
-            notes
+            events
         }
         RuntimeAction::KillContainer { message, .. } => {
             let probe =
@@ -176,51 +176,61 @@ fn waiting_events(
     status: &PodStatus,
     subject: &Subject,
 ) -> Vec<Note> {
-    let reason = |status: Option<&ContainerStatus>| {
+    let waiting_reason = |status: Option<&ContainerStatus>| {
         status.and_then(|status| status.state.waiting.as_ref()).map(|waiting| waiting.reason.clone())
     };
-    let mut notes = Vec::new();
+    let mut events = Vec::new();
     for container in input.pod.spec.all_containers() {
         let (new, old) =
             (status.container_status(&container.name), input.pod.status.container_status(&container.name));
-        // A container that crashes at once is waiting in both statuses; its restart count tells them apart.
+        // A container that crashes at once is waiting in both statuses; the restart counts differ.
         let restarts = |status: Option<&ContainerStatus>| status.map_or(0, |status| status.restart_count);
-        let is_new = |why: &String| reason(old).as_ref() != Some(why) || restarts(old) != restarts(new);
-        let Some(why) = reason(new).filter(is_new) else { continue };
+        let is_new =
+            |reason: &String| waiting_reason(old).as_ref() != Some(reason) || restarts(old) != restarts(new);
+        let Some(reason) = waiting_reason(new).filter(is_new) else { continue };
         let message = new.and_then(|new| new.state.waiting.as_ref()).map(|waiting| waiting.message.as_str());
         let subject = subject.clone().part(field_path(input.pod, &container.name));
-        if why == "ErrImagePull" && !runtime.has_visible_pull(&container.name) {
-            notes.push(pulling_event(container, &subject));
+        if reason == "ErrImagePull" && !runtime.has_visible_pull(&container.name) {
+            events.push(pulling_event(container, &subject));
         }
-        notes.extend(waiting_reason_events(container, &why, message.unwrap_or_default(), input, &subject));
+        events.extend(waiting_reason_events(
+            container,
+            &reason,
+            message.unwrap_or_default(),
+            input,
+            &subject,
+        ));
     }
-    notes
+    events
 }
 
 fn waiting_reason_events(
     container: &Container,
-    why: &str,
+    reason: &str,
     message: &str,
     input: &SyncInput<'_>,
     subject: &Subject,
 ) -> Vec<Note> {
     let image = &container.image;
     let failed = |error: &str| subject.warning("Failed", format!("Error: {error}"));
-    match why {
+    match reason {
         "CrashLoopBackOff" => {
             let (name, pod) = (&container.name, input.full_name());
             let message = format!("Back-off restarting failed container {name} in pod {pod}");
             vec![subject.warning("BackOff", message)]
         }
         "ErrImagePull" => {
-            vec![subject.warning("Failed", format!("Failed to pull image {image:?}: {message}")), failed(why)]
+            vec![
+                subject.warning("Failed", format!("Failed to pull image {image:?}: {message}")),
+                failed(reason),
+            ]
         }
         "ImagePullBackOff" => {
-            vec![subject.normal("BackOff", format!("Back-off pulling image {image:?}")), failed(why)]
+            vec![subject.normal("BackOff", format!("Back-off pulling image {image:?}")), failed(reason)]
         }
         CONFIG_ERROR => vec![failed(message)],
-        "InvalidImageName" => vec![subject.warning("InspectFailed", message), failed(why)],
-        "ErrImageNeverPull" => vec![subject.warning("ErrImageNeverPull", message), failed(why)],
+        "InvalidImageName" => vec![subject.warning("InspectFailed", message), failed(reason)],
+        "ErrImageNeverPull" => vec![subject.warning("ErrImageNeverPull", message), failed(reason)],
         _ => Vec::new(),
     }
 }

@@ -19,7 +19,7 @@ const IMAGE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Duration of `ErrImagePull` before `ImagePullBackOff`.
 const PULL_ERROR_DURATION: Duration = Duration::from_secs(2);
 
-/// Returns the state of a container's image that is needed since `needed_since`.
+/// Returns the state of a container's image.
 #[must_use]
 pub fn image_state(
     container: &Container,
@@ -38,24 +38,24 @@ pub fn image_state(
     if overrides.image_present == Some(true) && container.image_pull_policy != "Always" {
         return ImageState::Present { pull_duration: None };
     }
-    let fails = overrides.pull_fails.clone().or_else(|| {
-        let why = match unpullable? {
+    let error = overrides.pull_fails.clone().or_else(|| {
+        let cause = match unpullable? {
             UnpullableReason::NoSuchHost(host) => format!("lookup {host}: no such host"),
             UnpullableReason::NotFound | UnpullableReason::Invalid => format!("{name}: not found"),
         };
-        Some(format!("failed to resolve reference {name:?}: {why}"))
+        Some(format!("failed to resolve reference {name:?}: {cause}"))
     });
     let pull_duration = overrides.pull_takes.unwrap_or_default();
     let is_present = container.image_pull_policy != "Always"
         && overrides.image_present != Some(false)
         && (node.has_image)(name);
-    if container.image_pull_policy == "Never" && !(is_present && fails.is_none()) {
+    if container.image_pull_policy == "Never" && !(is_present && error.is_none()) {
         let message = format!("Container image {name:?} is not present with pull policy of Never");
-        let error = fails.unwrap_or_default();
+        let error = error.unwrap_or_default();
         let until = Some(now.after(IMAGE_CHECK_INTERVAL));
         return ImageState::Failed { reason: "ErrImageNeverPull", message, error, until };
     }
-    let Some(error) = fails else {
+    let Some(error) = error else {
         let pulled_at = needed_since.after(pull_duration);
         return match (is_present, pulled_at > now) {
             (true, _) => ImageState::Present { pull_duration: None },
@@ -102,19 +102,19 @@ fn failing_pull(
     pull_duration: Duration,
     now: Time,
 ) -> ImageState {
-    let (mut begins, mut back_off) = (needed_since, BACK_OFF_MIN);
+    let (mut attempt_start, mut back_off) = (needed_since, BACK_OFF_MIN);
     loop {
-        let ends = begins.after(pull_duration);
-        let succeeds = recovers.is_some_and(|recovers| recovers <= begins);
-        if now < ends {
-            return ImageState::Pulling { since: begins, until: Some(ends) };
+        let attempt_end = attempt_start.after(pull_duration);
+        let succeeds = recovers.is_some_and(|recovers| recovers <= attempt_start);
+        if now < attempt_end {
+            return ImageState::Pulling { since: attempt_start, until: Some(attempt_end) };
         }
         if succeeds {
             return ImageState::Present { pull_duration: Some(pull_duration) };
         }
-        let next = ends.after(back_off);
-        if now < ends.after(PULL_ERROR_DURATION) {
-            let until = Some(ends.after(PULL_ERROR_DURATION));
+        let next = attempt_end.after(back_off);
+        if now < attempt_end.after(PULL_ERROR_DURATION) {
+            let until = Some(attempt_end.after(PULL_ERROR_DURATION));
             return ImageState::Failed { reason: "ErrImagePull", message: error.clone(), error, until };
         }
         if now < next {
@@ -124,13 +124,13 @@ fn failing_pull(
         if back_off == BACK_OFF_MAX {
             // From here on the interval is constant: skip to the last attempt before now, or the first that
             // succeeds.
-            let span = pull_duration + back_off;
+            let interval = pull_duration + back_off;
             let last = recovers.map_or(now, |recovers| recovers.min(now));
-            let whole = last.since(begins).as_micros() / span.as_micros().max(1);
-            let skipped = u32::try_from(whole).unwrap_or(u32::MAX).max(1);
-            begins = begins.after(span.saturating_mul(skipped));
+            let intervals = last.since(attempt_start).as_micros() / interval.as_micros().max(1);
+            let skipped = u32::try_from(intervals).unwrap_or(u32::MAX).max(1);
+            attempt_start = attempt_start.after(interval.saturating_mul(skipped));
         } else {
-            begins = next;
+            attempt_start = next;
         }
         back_off = (back_off * 2).min(BACK_OFF_MAX);
     }

@@ -17,12 +17,12 @@ thread_local! {
     static IS_SECOND: Cell<bool> = const { Cell::new(false) };
 }
 
-fn process() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+fn planners_of_process() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     if IS_SECOND.get() { fleet(&COMPONENTS[..2], 2) } else { fleet(&COMPONENTS, 1) }
 }
 
-fn begin() -> Cluster {
-    let mut cluster = Cluster::new(process, 1);
+fn start_cluster() -> Cluster {
+    let mut cluster = Cluster::new(planners_of_process, 1);
     for namespace in ["kube-node-lease", "kube-system"] {
         cluster.create("namespaces", "", value!({"metadata": {"name": (namespace)}}));
     }
@@ -45,7 +45,7 @@ fn uid(cluster: &Cluster, component: &str) -> String {
 
 #[test]
 fn every_component_has_a_ready_mirror_pod_on_the_first_node() {
-    let mut cluster = begin();
+    let mut cluster = start_cluster();
     let expected = COMPONENTS.map(|component| (format!("{component}-node-0"), "True".to_owned()));
     assert_eq!(summary(&cluster), expected);
     let pod = cluster.get("pods", "kube-system/kube-scheduler-node-0").unwrap();
@@ -65,7 +65,7 @@ fn every_component_has_a_ready_mirror_pod_on_the_first_node() {
 
 #[test]
 fn deleted_mirror_pod_is_recreated() {
-    let mut cluster = begin();
+    let mut cluster = start_cluster();
     let before = uid(&cluster, "kube-apiserver");
     cluster.delete("pods", "kube-system/kube-apiserver-node-0", &value!({})).unwrap();
     cluster.run(Duration::from_secs(3));
@@ -76,7 +76,7 @@ fn deleted_mirror_pod_is_recreated() {
 
 #[test]
 fn new_process_replaces_mirror_pods_and_removes_stale_ones() {
-    let mut cluster = begin();
+    let mut cluster = start_cluster();
     let first = uid(&cluster, "kube-apiserver");
     IS_SECOND.set(true);
     cluster.crash();

@@ -18,7 +18,7 @@ fn second() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
 }
 
 /// Runs both fleets in turn for a number of seconds.
-fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
+fn run_both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
     for _ in 0..span / 4 {
         for _ in 0..2 {
             run_seconds(cluster, 2);
@@ -28,14 +28,14 @@ fn both(cluster: &mut Cluster, other: &mut Parked, span: u64) {
 }
 
 /// Formats a node: `fleet cpu`.
-fn whose(cluster: &Cluster, node: &str) -> String {
+fn owner_and_cpu(cluster: &Cluster, node: &str) -> String {
     let node = cluster.get("nodes", node).unwrap();
     let capacity = node.str_at(&["status", "capacity", "cpu"]);
     format!("{} {capacity}", node.str_at(&["metadata", "annotations", FLEET_ANNOTATION]))
 }
 
 /// Returns a cluster with the first fleet, and the second one just started.
-fn begin() -> (Cluster, Parked) {
+fn start_two_fleets() -> (Cluster, Parked) {
     let mut cluster = cluster(first);
     let mut other = Cluster::another(second, &[]);
     cluster.swap(&mut other);
@@ -46,52 +46,52 @@ fn begin() -> (Cluster, Parked) {
 
 #[test]
 fn fleets_with_the_same_node_names_never_write_the_same_node() {
-    let (mut cluster, mut other) = begin();
+    let (mut cluster, mut other) = start_two_fleets();
     cluster.history.clear();
-    both(&mut cluster, &mut other, 200);
-    assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16");
-    assert_eq!(whose(&cluster, "node-2"), "setpoint-nodes-node 2");
+    run_both(&mut cluster, &mut other, 200);
+    assert_eq!(owner_and_cpu(&cluster, "node-0"), "setpoint-up 16");
+    assert_eq!(owner_and_cpu(&cluster, "node-2"), "setpoint-nodes-node 2");
     let writes = cluster.history.iter().filter(|line| line.contains("patch nodes/node-0")).count();
     assert!(writes <= 1, "an unchanged node is written for its heartbeat only: {writes}");
     let emitted = events(&cluster, "NodeOfAnotherFleet");
     assert_eq!(emitted.len(), 2, "{emitted:?}");
-    assert!(emitted[0].contains("leaves this one to fleet setpoint-up"), "{emitted:?}");
+    assert!(emitted[0].contains("while fleet setpoint-up renews its Lease"), "{emitted:?}");
 }
 
 #[test]
 fn nodes_with_expired_leases_are_claimed_and_not_returned() {
-    let (mut cluster, mut other) = begin();
+    let (mut cluster, mut other) = start_two_fleets();
     create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let sleeps =
         r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"b","command":["sleep","60"]}]}"#;
     create_pod(&mut cluster, "b", sleeps);
     cluster.swap(&mut other);
     run_seconds(&mut cluster, 39);
-    assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16", "its Lease may still be renewed");
+    assert_eq!(owner_and_cpu(&cluster, "node-0"), "setpoint-up 16", "its Lease may still be renewed");
     run_seconds(&mut cluster, 60);
-    assert_eq!(whose(&cluster, "node-0"), "setpoint-nodes-node 2");
+    assert_eq!(owner_and_cpu(&cluster, "node-0"), "setpoint-nodes-node 2");
     assert_eq!(condition(&cluster.get("nodes", "node-0").unwrap(), "Ready"), "True KubeletReady");
     assert_eq!(summary(&cluster, "a"), "Running | ready");
     assert_eq!(summary(&cluster, "b"), "Succeeded | Completed 0", "the new fleet syncs the pod");
     // The first fleet returns, with its memos or without.
-    for starts_anew in [false, true] {
+    for has_restarted in [false, true] {
         cluster.swap(&mut other);
-        if starts_anew {
+        if has_restarted {
             cluster.crash();
         }
-        both(&mut cluster, &mut other, 120);
-        assert_eq!(whose(&cluster, "node-0"), "setpoint-nodes-node 2");
+        run_both(&mut cluster, &mut other, 120);
+        assert_eq!(owner_and_cpu(&cluster, "node-0"), "setpoint-nodes-node 2");
         cluster.swap(&mut other);
     }
 }
 
 #[test]
 fn powered_off_node_is_not_claimed() {
-    let (mut cluster, mut other) = begin();
+    let (mut cluster, mut other) = start_two_fleets();
     let off = value!({"metadata": {"annotations": {"simulate.setpoint.dev/power": "off"}}});
     cluster.patch("nodes", "node-0", "", off).unwrap();
-    both(&mut cluster, &mut other, 200);
-    assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16");
+    run_both(&mut cluster, &mut other, 200);
+    assert_eq!(owner_and_cpu(&cluster, "node-0"), "setpoint-up 16");
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn node_without_owner_is_claimed_unless_a_real_kubelet_runs_it() {
         cluster.create("nodes", "", value!({"metadata": {"name": (name)}, "status": (status)}));
     }
     run_seconds(&mut cluster, 30);
-    assert_eq!(whose(&cluster, "node-0"), "setpoint-up 16");
-    assert_eq!(whose(&cluster, "node-1").trim(), "");
+    assert_eq!(owner_and_cpu(&cluster, "node-0"), "setpoint-up 16");
+    assert_eq!(owner_and_cpu(&cluster, "node-1").trim(), "");
     let labels = cluster.get("nodes", "node-0").unwrap();
     assert!(labels.at(&["metadata", "labels", "node-role.kubernetes.io/simulated"]).is_some());
     cluster.assert_quiet();

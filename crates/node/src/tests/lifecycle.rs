@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn annotated(cluster: &mut Cluster, name: &str, annotations: Value, spec: &str) {
+fn create_annotated_pod(cluster: &mut Cluster, name: &str, annotations: Value, spec: &str) {
     let mut spec = setpoint_sim::cluster::parsed(spec);
     spec.make_map().insert("nodeName", "node-0");
     let metadata = value!({"name": (name), "annotations": (annotations)});
@@ -11,23 +11,23 @@ fn annotated(cluster: &mut Cluster, name: &str, annotations: Value, spec: &str) 
 }
 
 /// Returns the sum of the counts of Events with a reason.
-fn counted(cluster: &Cluster, reason: &str) -> i64 {
+fn event_count(cluster: &Cluster, reason: &str) -> i64 {
     let all = cluster.list("events");
     let about = all.iter().filter(|event| event.str_at(&["reason"]) == reason);
     about.map(|event| event.get("count").and_then(Value::as_i64).unwrap_or(1)).sum()
 }
 
 /// Returns the distinct states of a pod, sampled each tenth of a second.
-fn seen(cluster: &mut Cluster, name: &str, tenths: u32) -> Vec<String> {
-    let mut seen = vec![summary(cluster, name)];
+fn observed_states(cluster: &mut Cluster, name: &str, tenths: u32) -> Vec<String> {
+    let mut observed_states = vec![summary(cluster, name)];
     for _ in 0..tenths {
         cluster.run(Duration::from_millis(100));
         let now = summary(cluster, name);
-        if seen.last() != Some(&now) {
-            seen.push(now);
+        if observed_states.last() != Some(&now) {
+            observed_states.push(now);
         }
     }
-    seen
+    observed_states
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn pod_writes_do_not_restart_a_failing_pull() {
         cluster.run(Duration::from_millis(300));
         let patch = value!({"metadata": {"labels": {"a": "b"}}});
         cluster.patch("pods", &format!("default/{name}"), "", patch).unwrap();
-        let seen = seen(&mut cluster, &name, 60);
+        let observed_states = observed_states(&mut cluster, &name, 60);
         let expected = ["ContainerCreating", "ErrImagePull", "ImagePullBackOff"];
-        assert_eq!(seen, expected.map(|state| format!("Pending | {state}")), "{part}");
+        assert_eq!(observed_states, expected.map(|state| format!("Pending | {state}")), "{part}");
     }
 }
 
@@ -50,7 +50,7 @@ fn pod_writes_do_not_restart_a_failing_pull() {
 fn killing_event_is_emitted_once_when_the_stop_begins() {
     let mut cluster = cluster(with_start_delay);
     let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":5,"failureThreshold":1}"#;
-    annotated(
+    create_annotated_pod(
         &mut cluster,
         "a",
         value!({"simulate.setpoint.dev/hangs": "true", "simulate.setpoint.dev/unwell-after": "12s"}),
@@ -65,13 +65,13 @@ fn killing_event_is_emitted_once_when_the_stop_begins() {
     assert_eq!(events(&cluster, "Unhealthy"), ["Liveness probe failed: simulated"]);
     run_seconds(&mut cluster, 20);
     assert_eq!(summary(&cluster, "a"), "Running | ready x1");
-    assert_eq!(counted(&cluster, "Killing"), 1, "Event already emitted");
+    assert_eq!(event_count(&cluster, "Killing"), 1, "Event already emitted");
 }
 
 #[test]
 fn exceeded_deadline_emits_an_event() {
     let mut cluster = cluster(with_start_delay);
-    annotated(
+    create_annotated_pod(
         &mut cluster,
         "a",
         value!({"simulate.setpoint.dev/hangs": "true"}),
@@ -84,7 +84,7 @@ fn exceeded_deadline_emits_an_event() {
     assert_eq!(events(&cluster, "Killing"), ["Stopping container c"]);
     run_seconds(&mut cluster, 20);
     assert_eq!(summary(&cluster, "a"), "Failed | Error 137");
-    assert_eq!((counted(&cluster, "DeadlineExceeded"), counted(&cluster, "Killing")), (1, 1));
+    assert_eq!((event_count(&cluster, "DeadlineExceeded"), event_count(&cluster, "Killing")), (1, 1));
 }
 
 fn set_image(cluster: &mut Cluster, name: &str, image: &str) {
@@ -124,7 +124,7 @@ fn image_change_restarts_the_container() {
     assert_eq!(events(&cluster, "Killing"), ["Container c definition changed, will be restarted"]);
     run_seconds(&mut cluster, 3);
     assert_eq!((summary(&cluster, "a").as_str(), image(&cluster).as_str()), ("Running | ready x1", "web:2"));
-    assert_eq!(counted(&cluster, "Killing"), 1);
+    assert_eq!(event_count(&cluster, "Killing"), 1);
     cluster.assert_quiet();
     set_image(&mut cluster, "a", "web:404");
     run_seconds(&mut cluster, 3);
@@ -137,7 +137,7 @@ fn image_change_restarts_the_container() {
 }
 
 /// Creates a pod with containers that take 25 s to stop.
-fn slow_to_stop(cluster: &mut Cluster, containers: Value) {
+fn create_slowly_stopping_pod(cluster: &mut Cluster, containers: Value) {
     let object = value!({
         "metadata": {"name": "a", "annotations": {"simulate.setpoint.dev/stop-takes": "25s"}},
         "spec": {"nodeName": "node-0", "containers": (containers)},
@@ -149,7 +149,7 @@ fn slow_to_stop(cluster: &mut Cluster, containers: Value) {
 #[test]
 fn pod_writes_do_not_extend_the_stop_of_a_changed_container() {
     let mut cluster = cluster(with_start_delay);
-    slow_to_stop(&mut cluster, value!([{"name": "c", "image": "web:1"}]));
+    create_slowly_stopping_pod(&mut cluster, value!([{"name": "c", "image": "web:1"}]));
     set_image(&mut cluster, "a", "web:2");
     let changing = |cluster: &Cluster| condition(&get(cluster, "a"), "setpoint.dev/ContainersChanging");
     for number in ["1", "2", "3"] {
@@ -165,27 +165,30 @@ fn pod_writes_do_not_extend_the_stop_of_a_changed_container() {
     cluster.crash();
     run_seconds(&mut cluster, 3);
     assert_eq!((summary(&cluster, "a").as_str(), &*changing(&cluster)), ("Running | ready x1", ""));
-    assert_eq!(counted(&cluster, "Killing"), 1);
+    assert_eq!(event_count(&cluster, "Killing"), 1);
     cluster.assert_quiet();
 }
 
 #[test]
 fn container_changed_during_another_stop_gets_its_full_grace_period() {
     let mut cluster = cluster(with_start_delay);
-    slow_to_stop(&mut cluster, value!([{"name": "c", "image": "web:1"}, {"name": "d", "image": "web:1"}]));
+    create_slowly_stopping_pod(
+        &mut cluster,
+        value!([{"name": "c", "image": "web:1"}, {"name": "d", "image": "web:1"}]),
+    );
     set_image_of(&mut cluster, "a", 0, "web:2");
     run_seconds(&mut cluster, 20);
     set_image_of(&mut cluster, "a", 1, "web:2");
     assert_eq!(summary(&cluster, "a"), "Running | ready, ready");
-    assert_eq!(counted(&cluster, "Killing"), 1);
+    assert_eq!(event_count(&cluster, "Killing"), 1);
     run_seconds(&mut cluster, 7);
     assert_eq!(summary(&cluster, "a"), "Running | ready x1, ready");
-    assert_eq!(counted(&cluster, "Killing"), 2);
+    assert_eq!(event_count(&cluster, "Killing"), 2);
     run_seconds(&mut cluster, 20);
     assert_eq!(summary(&cluster, "a"), "Running | ready x1, ready", "it gets its full stop duration");
     run_seconds(&mut cluster, 7);
     assert_eq!(summary(&cluster, "a"), "Running | ready x1, ready x1");
-    assert_eq!(counted(&cluster, "Killing"), 2);
+    assert_eq!(event_count(&cluster, "Killing"), 2);
     cluster.assert_quiet();
 }
 
@@ -198,7 +201,7 @@ fn sidecars_changed_together_get_their_full_grace_periods() {
         sidecar("one"),
         sidecar("two")
     );
-    annotated(&mut cluster, "a", value!({"simulate.setpoint.dev/stop-takes": "25s"}), &spec);
+    create_annotated_pod(&mut cluster, "a", value!({"simulate.setpoint.dev/stop-takes": "25s"}), &spec);
     run_seconds(&mut cluster, 5);
     let named = |cluster: &Cluster| {
         let pod = get(cluster, "a");
@@ -215,7 +218,7 @@ fn sidecars_changed_together_get_their_full_grace_periods() {
     assert_eq!(named(&cluster), "[two]");
     run_seconds(&mut cluster, 27);
     assert_eq!(summary(&cluster, "a"), "Pending | ready x1, ready x1, running, PodInitializing");
-    assert_eq!((&*named(&cluster), counted(&cluster, "Killing")), ("", 2));
+    assert_eq!((&*named(&cluster), event_count(&cluster, "Killing")), ("", 2));
     cluster.assert_quiet();
 }
 
@@ -230,7 +233,7 @@ fn pod_that_fails_before_its_start_has_no_waiting_container() {
     cluster.create("pods", "default", value!({"metadata": (metadata), "spec": (spec)}));
     run_seconds(&mut cluster, 10);
     assert_eq!(summary(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
-    assert_eq!(counted(&cluster, "DeadlineExceeded"), 1);
+    assert_eq!(event_count(&cluster, "DeadlineExceeded"), 1);
     cluster.delete("pods", "default/a", &value!({})).unwrap();
     cluster.settle();
     assert_eq!(summary(&cluster, "a"), "Failed | ContainerStatusUnknown 137");
@@ -259,7 +262,7 @@ fn every_back_off_emits_an_event() {
     create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"b","command":["false"]}]}"#);
     run_seconds(&mut cluster, 120);
     assert_eq!(summary(&cluster, "a"), "Running | CrashLoopBackOff x4");
-    assert_eq!(counted(&cluster, "BackOff"), 4);
+    assert_eq!(event_count(&cluster, "BackOff"), 4);
 }
 
 #[test]
@@ -293,21 +296,21 @@ fn ephemeral_container_terminates_with_a_reason() {
 fn lost_readiness_emits_an_event() {
     let mut cluster = cluster(without_start_delay);
     let probe = r#"{"tcpSocket":{"port":80},"periodSeconds":2,"failureThreshold":2}"#;
-    annotated(
+    create_annotated_pod(
         &mut cluster,
         "a",
         value!({"simulate.setpoint.dev/ready-after": "5s", "simulate.setpoint.dev/unwell-after": "19s"}),
         &format!(r#"{{"containers":[{{"name":"c","image":"i","readinessProbe":{probe}}}]}}"#),
     );
     assert_eq!(summary(&cluster, "a"), "Running | running");
-    assert_eq!(counted(&cluster, "Unhealthy"), 1);
+    assert_eq!(event_count(&cluster, "Unhealthy"), 1);
     run_seconds(&mut cluster, 15);
     assert_eq!(summary(&cluster, "a"), "Running | ready");
-    assert_eq!(counted(&cluster, "Unhealthy"), 1);
+    assert_eq!(event_count(&cluster, "Unhealthy"), 1);
     run_seconds(&mut cluster, 60);
     assert_eq!(summary(&cluster, "a"), "Running | running");
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False ContainersNotReady");
-    assert_eq!(counted(&cluster, "Unhealthy"), 2);
+    assert_eq!(event_count(&cluster, "Unhealthy"), 2);
     assert_eq!(events(&cluster, "Unhealthy"), ["Readiness probe failed: simulated"]);
     cluster.assert_quiet();
 }
@@ -329,7 +332,7 @@ fn post_start_hook_delays_or_kills_the_container() {
     assert_eq!(summary(&cluster, "bad"), "Running | CrashLoopBackOff x1");
     assert_eq!(events(&cluster, "FailedPostStartHook"), ["PostStartHook failed"]);
     assert_eq!(events(&cluster, "Killing"), ["FailedPostStartHook"]);
-    assert_eq!(counted(&cluster, "Killing"), 2);
+    assert_eq!(event_count(&cluster, "Killing"), 2);
     cluster.assert_quiet();
 }
 
@@ -339,19 +342,19 @@ fn slow_pull_emits_an_event_at_its_start_and_happens_once() {
         let mut cluster = cluster(controllers);
         let slow = value!({"simulate.setpoint.dev/pull-takes": "95s"});
         let spec = r#"{"containers":[{"name":"c","image":"large:1"}]}"#;
-        annotated(&mut cluster, "a", slow.clone(), spec);
+        create_annotated_pod(&mut cluster, "a", slow.clone(), spec);
         run_seconds(&mut cluster, 5);
         assert_eq!(summary(&cluster, "a"), "Pending | ContainerCreating");
         assert_eq!(events(&cluster, "Pulling"), ["Pulling image \"large:1\""]);
         run_seconds(&mut cluster, 95);
         assert_eq!(summary(&cluster, "a"), "Running | ready");
-        assert_eq!(counted(&cluster, "Pulling"), 1);
+        assert_eq!(event_count(&cluster, "Pulling"), 1);
         let pulled = "Successfully pulled image \"large:1\" in 1m35s (1m35s including waiting).";
         assert!(events(&cluster, "Pulled")[0].starts_with(pulled), "{:?}", events(&cluster, "Pulled"));
-        annotated(&mut cluster, "b", slow, spec);
+        create_annotated_pod(&mut cluster, "b", slow, spec);
         run_seconds(&mut cluster, 5);
         assert_eq!(summary(&cluster, "b"), "Running | ready", "the image is present");
-        assert_eq!(counted(&cluster, "Pulling"), 1);
+        assert_eq!(event_count(&cluster, "Pulling"), 1);
     }
 }
 
@@ -364,12 +367,12 @@ fn pull_policy_always_pulls_at_every_start() {
         )
     };
     create_pod(&mut cluster, "once", &spec("IfNotPresent"));
-    let before = counted(&cluster, "Pulling");
+    let before = event_count(&cluster, "Pulling");
     create_pod(&mut cluster, "always", &spec("Always"));
     run_seconds(&mut cluster, 1500);
     assert_eq!(summary(&cluster, "once"), "Running | ready x2");
     assert_eq!(summary(&cluster, "always"), "Running | ready x2");
-    assert_eq!(counted(&cluster, "Pulling") - before, 3);
+    assert_eq!(event_count(&cluster, "Pulling") - before, 3);
 }
 
 #[test]
@@ -398,7 +401,7 @@ fn pull_policy_never_requires_the_image_on_the_node() {
     assert_eq!(summary(&cluster, "a"), "Pending | ErrImageNeverPull");
     let emitted = "Container image \"local:1\" is not present with pull policy of Never";
     assert_eq!(events(&cluster, "ErrImageNeverPull"), [emitted]);
-    annotated(&mut cluster, "b", value!({"simulate.setpoint.dev/image-present": "true"}), never);
+    create_annotated_pod(&mut cluster, "b", value!({"simulate.setpoint.dev/image-present": "true"}), never);
     assert_eq!(summary(&cluster, "b"), "Running | ready");
     // Once a pod of the node runs the image, it is present for others too.
     create_pod(&mut cluster, "d", never);
@@ -411,8 +414,8 @@ fn pull_policy_never_requires_the_image_on_the_node() {
 fn container_above_its_memory_limit_is_oom_killed() {
     let mut cluster = cluster(without_start_delay);
     let limited = r#"{"containers":[{"name":"c","image":"i","resources":{"limits":{"memory":"64Mi"}}}]}"#;
-    annotated(&mut cluster, "fits", value!({"simulate.setpoint.dev/memory": "64Mi"}), limited);
-    annotated(&mut cluster, "exceeds", value!({"simulate.setpoint.dev/memory": "65Mi"}), limited);
+    create_annotated_pod(&mut cluster, "fits", value!({"simulate.setpoint.dev/memory": "64Mi"}), limited);
+    create_annotated_pod(&mut cluster, "exceeds", value!({"simulate.setpoint.dev/memory": "65Mi"}), limited);
     run_seconds(&mut cluster, 5);
     assert_eq!(summary(&cluster, "fits"), "Running | ready");
     let pod = get(&cluster, "exceeds");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn set(cluster: &mut Cluster, power: &str, booted: bool) {
+fn set_power(cluster: &mut Cluster, power: &str, booted: bool) {
     let mut annotations = value!({"simulate.setpoint.dev/power": (power)});
     if booted {
         let now = setpoint_api::rfc3339::Micros(cluster.now).to_string();
@@ -12,12 +12,12 @@ fn set(cluster: &mut Cluster, power: &str, booted: bool) {
     cluster.settle();
 }
 
-fn ready(cluster: &Cluster) -> String {
+fn node_ready(cluster: &Cluster) -> String {
     condition(&cluster.get("nodes", "node-0").unwrap(), "Ready")
 }
 
 /// Marks the node as unreachable, as the node life cycle controller does.
-fn give_up(cluster: &mut Cluster) {
+fn mark_unreachable(cluster: &mut Cluster) {
     let conditions = value!([{
         "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "silent",
         "lastHeartbeatTime": "2027-01-15T08:00:00Z", "lastTransitionTime": "2027-01-15T08:00:00Z",
@@ -30,13 +30,13 @@ fn powered_off_node_becomes_unreachable_and_loses_its_containers() {
     let mut cluster = cluster(without_start_delay);
     create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
     let boot = cluster.get("nodes", "node-0").unwrap().str_at(&["status", "nodeInfo", "bootID"]).to_owned();
-    set(&mut cluster, "off", false);
+    set_power(&mut cluster, "off", false);
     run_seconds(&mut cluster, 90);
-    assert_eq!(ready(&cluster), "Unknown NodeStatusUnknown");
+    assert_eq!(node_ready(&cluster), "Unknown NodeStatusUnknown");
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False");
-    set(&mut cluster, "on", true);
+    set_power(&mut cluster, "on", true);
     run_seconds(&mut cluster, 5);
-    assert_eq!(ready(&cluster), "True KubeletReady");
+    assert_eq!(node_ready(&cluster), "True KubeletReady");
     assert_eq!(summary(&cluster, "a"), "Running | ready x1");
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "True");
     let after = cluster.get("nodes", "node-0").unwrap().str_at(&["status", "nodeInfo", "bootID"]).to_owned();
@@ -54,13 +54,13 @@ fn partitioned_node_keeps_running_and_reports_later() {
         r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"b","command":["sleep","100"]}]}"#,
     );
     create_pod(&mut cluster, "b", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
-    set(&mut cluster, "partitioned", false);
+    set_power(&mut cluster, "partitioned", false);
     cluster.delete("pods", "default/b", &value!({})).unwrap();
     run_seconds(&mut cluster, 200);
-    assert_eq!(ready(&cluster), "Unknown NodeStatusUnknown");
+    assert_eq!(node_ready(&cluster), "Unknown NodeStatusUnknown");
     assert_eq!(summary(&cluster, "a"), "Running | ready");
     assert!(cluster.get("pods", "default/b").is_some(), "nobody knows whether it still runs");
-    set(&mut cluster, "on", false);
+    set_power(&mut cluster, "on", false);
     run_seconds(&mut cluster, 5);
     assert_eq!(summary(&cluster, "a"), "Succeeded | Completed 0");
     assert!(cluster.get("pods", "default/b").is_none());
@@ -80,7 +80,7 @@ fn pod_restarts_in_a_new_sandbox_after_a_reboot() {
     create_pod(&mut cluster, "b", &spec("Never"));
     run_seconds(&mut cluster, 20);
     assert_eq!(summary(&cluster, "a"), "Running | Completed 0, Completed 0, ready");
-    set(&mut cluster, "on", true);
+    set_power(&mut cluster, "on", true);
     assert_eq!(summary(&cluster, "a"), "Running | running x1, Completed 0, PodInitializing");
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False ContainersNotReady");
     assert_eq!(summary(&cluster, "b"), "Failed | Completed 0, Completed 0, Unknown 255");
@@ -99,11 +99,11 @@ fn returning_node_is_ready_before_its_pods_which_become_ready_once() {
     for booted in [true, false] {
         let mut cluster = cluster(without_start_delay);
         create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
-        set(&mut cluster, if booted { "off" } else { "partitioned" }, false);
+        set_power(&mut cluster, if booted { "off" } else { "partitioned" }, false);
         run_seconds(&mut cluster, 90);
         assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False");
         cluster.history.clear();
-        set(&mut cluster, "on", booted);
+        set_power(&mut cluster, "on", booted);
         let place = |what: &str| cluster.history.iter().position(|line| line.contains(what)).unwrap();
         assert!(place("patch nodes/node-0") < place("patch pods/default/a"), "{:#?}", cluster.history);
         let writes = cluster.history.iter().filter(|line| line.contains("patch pods/default/a")).count();
@@ -122,16 +122,16 @@ fn returning_node_is_ready_before_its_pods_which_become_ready_once() {
 fn suspended_process_resumes_its_pods() {
     let mut cluster = cluster(without_start_delay);
     create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
-    let mut other = Cluster::another(only_watchers, &[]);
+    let mut other = Cluster::another(only_node_lifecycle, &[]);
     cluster.swap(&mut other);
     cluster.crash();
-    give_up(&mut cluster);
+    mark_unreachable(&mut cluster);
     run_seconds(&mut cluster, 20);
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False", "the node was marked unreachable");
     cluster.swap(&mut other);
     cluster.settle();
     assert_eq!(
-        (ready(&cluster), condition(&get(&cluster, "a"), "Ready")),
+        (node_ready(&cluster), condition(&get(&cluster, "a"), "Ready")),
         ("True KubeletReady".to_owned(), "True".to_owned())
     );
     cluster.assert_quiet();
@@ -145,7 +145,7 @@ fn deleted_unreachable_node_terminates_its_pods_at_once() {
     let kept = value!({"metadata": {"finalizers": ["example.com/kept"]}});
     cluster.patch("nodes", "node-0", "", kept).unwrap();
     cluster.settle();
-    give_up(&mut cluster);
+    mark_unreachable(&mut cluster);
     cluster.delete("pods", "default/a", &value!({"gracePeriodSeconds": 1})).unwrap();
     // Other controllers are done with the pod, so only its node can enqueue it. The node is deleted before it
     // reports its return; from then on it does not report.
@@ -157,12 +157,12 @@ fn deleted_unreachable_node_terminates_its_pods_at_once() {
     assert_eq!(condition(&get(&cluster, "a"), "Ready"), "False");
     cluster.delete("nodes", "node-0", &value!({})).unwrap();
     run_seconds(&mut cluster, 5);
-    assert_eq!(ready(&cluster), "Unknown NodeStatusUnknown");
+    assert_eq!(node_ready(&cluster), "Unknown NodeStatusUnknown");
     assert!(cluster.get("pods", "default/a").is_none(), "{:#?}", cluster.history);
 }
 
 /// Controllers that watch nodes, without the nodes' own planners.
-fn only_watchers() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+fn only_node_lifecycle() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let watcher = setpoint_controllers::node_lifecycle::NodeLifecycle::default();
     (vec![Box::new(watcher)], setpoint_controllers::indexes::all())
 }

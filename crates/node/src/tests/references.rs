@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn make(cluster: &mut Cluster, resource: &str, name: &str, data: Value) {
+fn create_object(cluster: &mut Cluster, resource: &str, name: &str, data: Value) {
     cluster.create(resource, "default", value!({"metadata": {"name": (name)}, "data": (data)}));
     cluster.settle();
 }
 
-fn waiting(cluster: &Cluster, name: &str) -> String {
+fn waiting_state(cluster: &Cluster, name: &str) -> String {
     let pod = get(cluster, name);
     let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
     format!(
@@ -22,26 +22,26 @@ fn missing_environment_source_delays_the_container() {
     let mut cluster = cluster(without_start_delay);
     let from = |from: &str| format!(r#"{{"containers":[{{"name":"c","image":"i",{from}}}]}}"#);
     create_pod(&mut cluster, "whole", &from(r#""envFrom":[{"configMapRef":{"name":"missing"}}]"#));
-    let key = |sort: &str, rest: &str| {
+    let key = |source: &str, rest: &str| {
         from(&format!(
-            r#""env":[{{"name":"A","valueFrom":{{"{sort}":{{"name":"missing","key":"k"{rest}}}}}}}]"#
+            r#""env":[{{"name":"A","valueFrom":{{"{source}":{{"name":"missing","key":"k"{rest}}}}}}}]"#
         ))
     };
     create_pod(&mut cluster, "key", &key("secretKeyRef", ""));
     create_pod(&mut cluster, "any", &key("configMapKeyRef", r#","optional":true"#));
     let error = |why: &str| format!("CreateContainerConfigError: {why}");
-    assert_eq!(waiting(&cluster, "whole"), error("configmap \"missing\" not found"));
-    assert_eq!(waiting(&cluster, "key"), error("secret \"missing\" not found"));
+    assert_eq!(waiting_state(&cluster, "whole"), error("configmap \"missing\" not found"));
+    assert_eq!(waiting_state(&cluster, "key"), error("secret \"missing\" not found"));
     assert_eq!(summary(&cluster, "any"), "Running | ready", "the reference is optional");
     let emitted = events(&cluster, "Failed");
     assert!(emitted.contains(&"Error: configmap \"missing\" not found".to_owned()), "{emitted:?}");
     cluster.assert_quiet();
-    make(&mut cluster, "configmaps", "other", value!({}));
-    assert_eq!(waiting(&cluster, "whole"), error("configmap \"missing\" not found"));
-    make(&mut cluster, "configmaps", "missing", value!({}));
+    create_object(&mut cluster, "configmaps", "other", value!({}));
+    assert_eq!(waiting_state(&cluster, "whole"), error("configmap \"missing\" not found"));
+    create_object(&mut cluster, "configmaps", "missing", value!({}));
     assert_eq!(summary(&cluster, "whole"), "Running | ready");
-    make(&mut cluster, "secrets", "missing", value!({"other": "YQ=="}));
-    assert_eq!(waiting(&cluster, "key"), error("couldn't find key k in Secret default/missing"));
+    create_object(&mut cluster, "secrets", "missing", value!({"other": "YQ=="}));
+    assert_eq!(waiting_state(&cluster, "key"), error("couldn't find key k in Secret default/missing"));
     cluster.patch("secrets", "default/missing", "", value!({"data": {"k": "YQ=="}})).unwrap();
     cluster.settle();
     assert_eq!(summary(&cluster, "key"), "Running | ready");
@@ -71,11 +71,11 @@ fn missing_volume_source_delays_the_pod() {
     let why = "MountVolume.SetUp failed for volume \"v\" : configmap \"missing\" not found";
     assert!(emitted.contains(&why.to_owned()), "{emitted:?}");
     cluster.assert_quiet();
-    make(&mut cluster, "configmaps", "missing", value!({}));
+    create_object(&mut cluster, "configmaps", "missing", value!({}));
     assert_eq!(summary(&cluster, "map"), "Running | ready");
     assert_eq!(condition(&get(&cluster, "map"), "PodReadyToStartContainers"), "True");
     assert_eq!(summary(&cluster, "item"), "Pending | ContainerCreating", "the ConfigMap has no such key yet");
-    make(&mut cluster, "secrets", "missing", value!({}));
+    create_object(&mut cluster, "secrets", "missing", value!({}));
     assert_eq!(summary(&cluster, "some"), "Running | ready");
     cluster.patch("configmaps", "default/missing", "", value!({"data": {"k": ""}})).unwrap();
     cluster.settle();
@@ -110,7 +110,7 @@ fn pod_has_no_ip_before_its_volumes_are_mounted() {
         cluster.crash();
         run_seconds(&mut cluster, 5);
         assert_eq!(summary(&cluster, "own"), "Pending | ContainerCreating");
-        make(&mut cluster, "secrets", "missing", value!({}));
+        create_object(&mut cluster, "secrets", "missing", value!({}));
         assert_eq!(summary(&cluster, "own"), "Running | ready");
         let own = address(&cluster, "own");
         assert!(own.starts_with("100.64.0."), "{own}");

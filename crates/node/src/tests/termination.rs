@@ -23,7 +23,7 @@ fn with_sidecars(cluster: &mut Cluster, main: Value, hooks: [u64; 2]) {
 }
 
 /// Returns the end times of containers in seconds since a time, init containers first.
-fn ends(cluster: &Cluster, since: setpoint_api::Time) -> Vec<u64> {
+fn finished_after(cluster: &Cluster, since: setpoint_api::Time) -> Vec<u64> {
     let pod = get(cluster, "a");
     let list = |field: &str| pod.at(&["status", field]).and_then(Value::as_list).unwrap_or_default().to_vec();
     let ended = |status: Value| {
@@ -42,7 +42,7 @@ fn sidecar_pre_stop_hooks_run_in_parallel_and_sidecars_terminate_last() {
         let since = crate::lifecycle::truncate_to_seconds(cluster.now);
         cluster.delete("pods", "default/a", &value!({})).unwrap();
         run_seconds(&mut cluster, 40);
-        assert_eq!(ends(&cluster, since), expected, "{hooks:?}");
+        assert_eq!(finished_after(&cluster, since), expected, "{hooks:?}");
         cluster.assert_quiet();
     }
 }
@@ -62,7 +62,7 @@ fn sidecars_of_a_finished_pod_start_to_stop_together() {
     };
     assert_eq!(emitted(&cluster), killing, "Events are emitted when the stop begins");
     run_seconds(&mut cluster, 30);
-    assert_eq!(ends(&cluster, since), [20, 18, 10]);
+    assert_eq!(finished_after(&cluster, since), [20, 18, 10]);
     assert_eq!(emitted(&cluster), killing);
     cluster.assert_quiet();
 }

@@ -1,7 +1,7 @@
 //! Budget of script evaluation. Any client may write a script, and it is evaluated in the process that serves
 //! all clients, so its cost is bounded.
 
-/// Maximum number of commands evaluated. A longer script is taken to run until it is stopped.
+/// Maximum number of commands evaluated. A longer script is taken to run until it is killed.
 const COMMANDS_MAX: u32 = 10_000;
 /// Maximum bytes read and copied.
 const PROCESSED_BYTES_MAX: usize = 8 << 20;
@@ -106,8 +106,8 @@ impl Budget {
         self.result_bytes
     }
 
-    fn exhaust_unless(&mut self, is_afforded: bool) -> bool {
-        if !is_afforded {
+    fn exhaust_unless(&mut self, is_within_budget: bool) -> bool {
+        if !is_within_budget {
             self.processed_bytes = 0;
         }
         !self.is_exhausted()

@@ -1,12 +1,16 @@
 //! Evaluator of shell commands: tracks time, files and output without running anything.
 
+mod builtins;
+mod expansion;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use self::builtins::echo_output;
 use super::budget::{Budget, cost_of};
-use super::escapes::{printf, unescape};
+use super::escapes::printf;
 use super::parser::{Command, CommandKind, RunCondition, parse};
-use super::tokenizer::{Word, WordPart};
+use super::tokenizer::Word;
 use super::{RepeatedOutput, Timeline};
 use crate::behavior::env::{Env, EnvValue};
 
@@ -22,12 +26,13 @@ const SILENT_COMMANDS: [&str; 15] = [
 /// Commands whose exit code does not depend on their arguments.
 const OUTPUT_COMMANDS: [&str; 4] = ["echo", "export", "hostname", "printf"];
 
+/// Result of one command.
 pub(super) enum StepResult {
     /// The command ended with an exit code.
     Completed(i64),
     /// The script ended with an exit code.
     Exit(i64),
-    /// The command is unknown, or runs until it is stopped.
+    /// The command is unknown, or runs until it is killed.
     NeverEnds,
 }
 
@@ -47,6 +52,7 @@ struct ShellState {
     jobs: Vec<Option<(Duration, i64)>>,
 }
 
+/// Evaluator of one script.
 pub(super) struct Evaluator {
     files: BTreeMap<String, String>,
     pub now: Duration,
@@ -135,44 +141,6 @@ impl Evaluator {
         let step = run(self);
         self.depth -= 1;
         step
-    }
-
-    /// Creates or removes files.
-    fn write_files(&mut self, words: &[&str], create: bool) {
-        for file in words.iter().filter(|word| !word.starts_with('-')) {
-            let text = create.then(|| self.files.get(*file).cloned().unwrap_or_default());
-            self.write(file, text);
-            if self.budget.is_exhausted() {
-                break;
-            }
-        }
-    }
-
-    fn exit(&self, words: &[&str]) -> StepResult {
-        match words.first() {
-            None => StepResult::Exit(self.shell.last_exit_code),
-            Some(code) => {
-                code.parse().map_or(StepResult::NeverEnds, |code: i64| StepResult::Exit(code & 0xff))
-            }
-        }
-    }
-
-    fn set(&mut self, words: &[&str]) {
-        let mut at = 0;
-        while let Some(word) = words.get(at).filter(|word| word.starts_with(['-', '+']) && **word != "--") {
-            at += 1;
-            let takes_name = word.ends_with('o');
-            if word.contains('e') || takes_name && words.get(at) == Some(&"errexit") {
-                self.shell.is_errexit = word.starts_with('-');
-            }
-            at += usize::from(takes_name);
-        }
-        // The remaining words are the new positional parameters.
-        if let Some(own) = words.get(at..).filter(|own| !own.is_empty()) {
-            let name = self.shell.positional.first().cloned().unwrap_or_default();
-            let own = own.iter().skip_while(|word| **word == "--").map(|word| (*word).to_owned());
-            self.shell.positional = std::iter::once(name).chain(own).collect();
-        }
     }
 
     fn shell(&mut self, words: &[&str]) -> StepResult {
@@ -310,102 +278,7 @@ impl Evaluator {
         step
     }
 
-    /// Parses an assignment; `None` if the word is not one.
-    fn assignment<'a>(&mut self, word: &'a Word) -> Option<(&'a str, EnvValue)> {
-        let Some((WordPart::Text(first), rest)) = word.parts.split_first() else { return None };
-        let (name, text) = first.split_once('=')?;
-        // The name is scanned and copied like the text.
-        self.budget.charge_bytes(first.len());
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if name.is_empty() || !name.bytes().all(is_name) || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return None;
-        }
-        let rest = self.value_of(rest);
-        Some((name, EnvValue { text: format!("{text}{}", rest.text), is_known: rest.is_known }))
-    }
-
-    /// Expands a word without splitting; the result is truncated once the budget is used up.
-    fn value_of(&mut self, parts: &[WordPart]) -> EnvValue {
-        let mut whole = EnvValue::known("");
-        for part in parts {
-            let value = self.part(part);
-            if self.budget.is_exhausted() {
-                break;
-            }
-            whole.text.push_str(&value.text);
-            whole.is_known &= value.is_known;
-        }
-        whole
-    }
-
-    /// Expands words with splitting. Returns `true` if all values are known; the result is truncated once the
-    /// budget is used up.
-    fn expand(&mut self, words: &[Word]) -> (Vec<String>, bool) {
-        let (mut all, mut are_known) = (Vec::new(), true);
-        for word in words {
-            // An empty quoted word has no parts, but still costs an item.
-            if !self.budget.charge_bytes(0) {
-                return (all, false);
-            }
-            let mut open = word.is_quoted.then(String::new);
-            for part in &word.parts {
-                let value = self.part(part);
-                if self.budget.is_exhausted() {
-                    return (all, false);
-                }
-                are_known &= value.is_known;
-                if !matches!(part, WordPart::Variable { is_quoted: false, .. }) {
-                    open.get_or_insert_default().push_str(&value.text);
-                    continue;
-                }
-                // Unquoted expansions are split at whitespace.
-                for (at, piece) in value.text.split(char::is_whitespace).enumerate() {
-                    if at > 0 && open.is_some() {
-                        self.budget.charge_bytes(0);
-                        all.extend(open.take());
-                    }
-                    if !piece.is_empty() {
-                        open.get_or_insert_default().push_str(piece);
-                    }
-                }
-            }
-            all.extend(open);
-        }
-        (all, are_known)
-    }
-
-    /// Expands a part of a word.
-    fn part(&mut self, part: &WordPart) -> EnvValue {
-        let value = match part {
-            WordPart::Text(text) => EnvValue::known(text),
-            WordPart::Variable { name, fallback, .. } => self.variable(name, fallback.as_ref()),
-        };
-        self.budget.charge_bytes(value.text.len());
-        value
-    }
-
-    fn variable(&self, name: &str, fallback: Option<&(String, bool)>) -> EnvValue {
-        let shell = &self.shell;
-        let number = name.parse::<usize>().ok();
-        let value = match (name, number) {
-            ("?", _) => Some(EnvValue::known(&shell.last_exit_code.to_string())),
-            ("!", _) => Some(EnvValue::known(&pid(shell.jobs.len()))),
-            ("$", _) => Some(EnvValue::known("1")),
-            (_, Some(number)) => shell.positional.get(number).map(|word| EnvValue::known(word)),
-            (name, None) => shell.env.find(name),
-        };
-        match (value, fallback) {
-            (Some(value), Some((_, true))) if value.is_known && value.text.is_empty() => None,
-            // A variable that may be unset is taken as unset.
-            (Some(value), Some((text, _))) if value.text.is_empty() && !value.is_known => {
-                Some(EnvValue::unknown(text.clone()))
-            }
-            (value, _) => value,
-        }
-        .unwrap_or_else(|| EnvValue::known(fallback.map_or("", |(text, _)| text)))
-    }
-
-    /// Returns a copy with an empty course.
+    /// Returns a copy with an empty timeline.
     fn fork(&mut self) -> Evaluator {
         let files = self.files.iter().flat_map(|(name, text)| [name.as_str(), text]);
         let copied = cost_of(files.chain(self.shell.positional.iter().map(String::as_str)));
@@ -415,7 +288,7 @@ impl Evaluator {
         Evaluator { files, now: self.now, timeline, shell, budget: self.budget, depth: self.depth }
     }
 
-    /// Merges the course of another evaluator.
+    /// Merges the timeline of another evaluator.
     fn merge(&mut self, other: Evaluator) {
         self.budget = other.budget;
         self.timeline.log.extend(other.timeline.log);
@@ -467,163 +340,4 @@ impl Evaluator {
         }
         last
     }
-
-    /// Waits for background jobs.
-    fn wait(&mut self, words: &[&str]) -> StepResult {
-        let mut code = 0;
-        let jobs: Vec<Option<(Duration, i64)>> = match words {
-            [] => self.shell.jobs.clone(),
-            words => {
-                let jobs = words.iter().map(|word| self.shell.jobs.get(job(word)?.checked_sub(1)?).copied());
-                let Some(jobs) = jobs.collect() else { return StepResult::NeverEnds };
-                jobs
-            }
-        };
-        for job in jobs {
-            let Some((end, ended)) = job else { return StepResult::NeverEnds };
-            self.now = self.now.max(end);
-            code = if words.is_empty() { 0 } else { ended };
-        }
-        // File changes of the finished jobs become visible.
-        let texts = self.timeline.files.iter().flat_map(|(_, name, text)| [Some(name), text.as_ref()]);
-        if !self.budget.charge_bytes(cost_of(texts.flatten().map(String::as_str))) {
-            return StepResult::NeverEnds;
-        }
-        let mut files = self.timeline.files.clone();
-        files.retain(|(at, _, _)| *at <= self.now);
-        files.sort_by_key(|(at, _, _)| *at);
-        for (_, name, text) in files {
-            match text {
-                Some(text) => self.files.insert(name, text),
-                None => self.files.remove(&name),
-            };
-        }
-        StepResult::Completed(code)
-    }
-
-    fn sleep(&mut self, words: &[&str]) -> StepResult {
-        if words.is_empty() {
-            self.print("sleep: missing operand\n", None);
-            return StepResult::Completed(1);
-        }
-        let mut total = 0.0;
-        for word in words {
-            let (number, unit) = match word.char_indices().last() {
-                Some((at, 's')) => (&word[..at], 1.0),
-                Some((at, 'm')) => (&word[..at], 60.0),
-                Some((at, 'h')) => (&word[..at], 3600.0),
-                Some((at, 'd')) => (&word[..at], 86400.0),
-                _ => (*word, 1.0),
-            };
-            match number.parse::<f64>() {
-                Ok(number) if number.is_finite() && number >= 0.0 => total += number * unit,
-                _ => return StepResult::NeverEnds,
-            }
-        }
-        match Duration::try_from_secs_f64(total) {
-            Ok(pause) => {
-                self.now = self.now.saturating_add(pause);
-                StepResult::Completed(0)
-            }
-            Err(_) => StepResult::NeverEnds,
-        }
-    }
-
-    fn cat(&mut self, words: &[&str], redirection: Redirection<'_>) -> StepResult {
-        let mut code = 0;
-        for file in words {
-            match self.files.get(*file).cloned() {
-                Some(text) => self.print(&text, redirection),
-                None => code = 1,
-            }
-            if self.budget.is_exhausted() {
-                break;
-            }
-        }
-        StepResult::Completed(code)
-    }
-
-    fn test(&self, mut words: &[&str]) -> StepResult {
-        let mut is_negated = false;
-        while let ["!", rest @ ..] = words
-            && !rest.is_empty()
-        {
-            (words, is_negated) = (rest, !is_negated);
-        }
-        let code = |holds: bool| StepResult::Completed(i64::from(holds == is_negated));
-        match words {
-            [] => code(false),
-            ["-e" | "-f" | "-r", file] => code(self.files.contains_key(*file)),
-            ["-s", file] => code(self.files.get(*file).is_some_and(|text| !text.is_empty())),
-            ["-z", text] => code(text.is_empty()),
-            ["-n", text] | [text] => code(!text.is_empty()),
-            [a, "=" | "==", b] => code(a == b),
-            [a, "!=", b] => code(a != b),
-            [a, operator, b] => match (a.parse::<i64>(), b.parse::<i64>()) {
-                (Ok(a), Ok(b)) => match *operator {
-                    "-eq" => code(a == b),
-                    "-ne" => code(a != b),
-                    "-lt" => code(a < b),
-                    "-le" => code(a <= b),
-                    "-gt" => code(a > b),
-                    "-ge" => code(a >= b),
-                    _ => StepResult::NeverEnds,
-                },
-                _ => StepResult::NeverEnds,
-            },
-            _ => StepResult::NeverEnds,
-        }
-    }
-
-    fn print(&mut self, text: &str, redirection: Redirection<'_>) {
-        match redirection {
-            Some(("/dev/null", _)) => {}
-            Some(("/dev/stdout" | "/dev/stderr", _)) | None => {
-                if self.budget.charge_result(cost_of(text.split_inclusive('\n'))) {
-                    self.timeline.append_output(self.now, text);
-                }
-            }
-            Some((file, is_append)) => {
-                let before = self.files.get(file).filter(|_| is_append).cloned().unwrap_or_default();
-                self.write(file, Some(before + text));
-            }
-        }
-    }
-
-    fn write(&mut self, file: &str, text: Option<String>) {
-        if !self.budget.charge_result(file.len() + text.as_ref().map_or(0, String::len)) {
-            return;
-        }
-        match &text {
-            Some(text) => self.files.insert(file.to_owned(), text.clone()),
-            None => self.files.remove(file),
-        };
-        self.timeline.files.push((self.now, file.to_owned(), text));
-    }
-}
-
-/// PID before the first background job.
-const FIRST_PID: usize = 6;
-
-/// Returns the PID of the background job with a 1-based number; empty for 0.
-fn pid(job: usize) -> String {
-    if job == 0 { String::new() } else { (job + FIRST_PID).to_string() }
-}
-
-/// Returns the number of the background job with a PID, if there is one.
-fn job(pid: &str) -> Option<usize> {
-    let job = pid.parse::<usize>().ok()?.checked_sub(FIRST_PID)?;
-    (self::pid(job) == pid).then_some(job)
-}
-
-/// Returns the output of `echo`.
-fn echo_output(words: &[&str]) -> String {
-    let is_option = |word: &&&str| {
-        word.len() > 1 && word.starts_with('-') && word[1..].bytes().all(|b| b"neE".contains(&b))
-    };
-    let options: Vec<&&str> = words.iter().take_while(is_option).collect();
-    let text = words[options.len()..].join(" ");
-    let has = |option: char| options.iter().any(|word| word.contains(option));
-    let (text, ends_output) = if has('e') { unescape(&text) } else { (text, false) };
-    if has('n') || ends_output { text } else { text + "\n" }
 }

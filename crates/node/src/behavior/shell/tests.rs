@@ -37,7 +37,7 @@ fn sequences_run_in_order() {
 }
 
 #[test]
-fn unknown_commands_run_until_stopped() {
+fn unknown_commands_run_until_killed() {
     for script in ["while true; do sleep 1; done", "sleep 1; nginx", "a | b", "exit $(cat x)", "nginx & wait"]
     {
         assert_eq!(exit(&["sh", "-c", script]), None, "{script}");
@@ -258,7 +258,7 @@ fn quoting_and_echo_follow_the_shell() {
 }
 
 #[test]
-fn script_beyond_the_command_budget_runs_until_stopped() {
+fn script_beyond_the_command_budget_runs_until_killed() {
     let digits = "0 1 2 3 4 5 6 7 8 9";
     let (mut open, mut close) = (String::new(), String::new());
     for name in ["a", "b", "c", "d", "e", "f"] {
@@ -306,7 +306,7 @@ fn repeated_negations_of_a_test_are_applied() {
 }
 
 #[test]
-fn script_beyond_the_byte_budget_runs_until_stopped() {
+fn script_beyond_the_byte_budget_runs_until_killed() {
     let doubled = |times: usize| format!("x=aaaaaaaaaaaaaaaa;{}", "x=$x$x;".repeat(times));
     assert_eq!(result_of(&format!("{} echo $x", doubled(10))).1[0].len(), 16 << 10);
     let timeline = timeline(&["sh", "-c", &format!("{} echo $x", doubled(40))]);
