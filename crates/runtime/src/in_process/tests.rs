@@ -147,7 +147,7 @@ fn start(store: &Store, engine: Engine, clock: Arc<dyn Clock>, sleep_max: Durati
         queries: Arc::default(),
         executor: Box::new(NoWrites),
         bell: Arc::default(),
-        pulse: Arc::new(Pulse::new()),
+        watchdog: Arc::new(Watchdog::new()),
         sleep_max,
     };
     Shell::run(engine, thread).unwrap()
@@ -241,7 +241,7 @@ fn sleeping_or_turning_loop_passes_its_check() {
     let engine = Engine::new(Vec::new(), []);
     let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), Duration::from_secs(3600));
     put(&driven.store, "a");
-    assert_eq!(shell.pulse.check(), Ok(()));
+    assert_eq!(shell.watchdog.check(), Ok(()));
 }
 
 /// Plans until the test releases it.

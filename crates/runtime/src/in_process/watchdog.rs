@@ -1,4 +1,4 @@
-//! Pulse of the loop, for `/livez`.
+//! Watchdog of the loop, for `/livez`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,22 +9,22 @@ use tokio::time::Instant;
 /// the whole store.
 pub const LOOP_STALL_MAX: Duration = Duration::from_secs(60);
 
-/// When the loop last turned, and how long it then intended to sleep. Counted on the monotonic clock, which stands
+/// Time by which the loop must turn: the end of its last sleep. Counted on the monotonic clock, which stands
 /// still while the machine is suspended: nothing turns then, and nothing is wrong.
-pub(super) struct Pulse {
+pub(super) struct Watchdog {
     start: Instant,
     /// Milliseconds from `start` to the end of the intended sleep.
-    turns_by_ms: AtomicU64,
+    deadline_ms: AtomicU64,
 }
 
-impl Pulse {
-    pub(super) fn new() -> Pulse {
-        Pulse { start: Instant::now(), turns_by_ms: AtomicU64::new(0) }
+impl Watchdog {
+    pub(super) fn new() -> Watchdog {
+        Watchdog { start: Instant::now(), deadline_ms: AtomicU64::new(0) }
     }
 
-    /// The loop turns now, or sleeps for at most `pause` and turns then.
-    pub(super) fn beat(&self, pause: Duration) {
-        self.beat_at(self.start.elapsed(), pause);
+    /// Records that the loop turns now, or after a sleep of at most `pause`.
+    pub(super) fn reset(&self, pause: Duration) {
+        self.reset_at(self.start.elapsed(), pause);
     }
 
     /// Fails if the loop has not turned for [`LOOP_STALL_MAX`] after the end of its sleep.
@@ -32,12 +32,12 @@ impl Pulse {
         self.check_at(self.start.elapsed())
     }
 
-    fn beat_at(&self, elapsed: Duration, pause: Duration) {
-        self.turns_by_ms.store(millis(elapsed.saturating_add(pause)), Ordering::Relaxed);
+    fn reset_at(&self, elapsed: Duration, pause: Duration) {
+        self.deadline_ms.store(millis(elapsed.saturating_add(pause)), Ordering::Relaxed);
     }
 
     fn check_at(&self, elapsed: Duration) -> Result<(), String> {
-        let late = millis(elapsed).saturating_sub(self.turns_by_ms.load(Ordering::Relaxed));
+        let late = millis(elapsed).saturating_sub(self.deadline_ms.load(Ordering::Relaxed));
         let late = Duration::from_millis(late);
         if late <= LOOP_STALL_MAX {
             return Ok(());
@@ -60,14 +60,14 @@ mod tests {
 
     #[test]
     fn stalled_loop_fails_its_check_and_a_sleeping_one_passes() {
-        let pulse = Pulse::new();
+        let watchdog = Watchdog::new();
         let second = Duration::from_secs(1);
-        pulse.beat_at(Duration::ZERO, Duration::from_secs(3600));
-        assert_eq!(pulse.check_at(Duration::from_secs(3600) + LOOP_STALL_MAX), Ok(()), "it sleeps");
-        let why = pulse.check_at(Duration::from_secs(3600) + LOOP_STALL_MAX + second).unwrap_err();
-        assert_eq!(why, "the reconciliation loop has not turned for 61 s, at most 60 s");
-        pulse.beat_at(Duration::from_secs(3700), Duration::ZERO);
-        assert_eq!(pulse.check_at(Duration::from_secs(3700) + LOOP_STALL_MAX), Ok(()));
-        assert!(pulse.check_at(Duration::from_secs(3700) + LOOP_STALL_MAX + second).is_err());
+        watchdog.reset_at(Duration::ZERO, Duration::from_secs(3600));
+        assert_eq!(watchdog.check_at(Duration::from_secs(3600) + LOOP_STALL_MAX), Ok(()), "it sleeps");
+        let error = watchdog.check_at(Duration::from_secs(3600) + LOOP_STALL_MAX + second).unwrap_err();
+        assert_eq!(error, "the reconciliation loop has not turned for 61 s, at most 60 s");
+        watchdog.reset_at(Duration::from_secs(3700), Duration::ZERO);
+        assert_eq!(watchdog.check_at(Duration::from_secs(3700) + LOOP_STALL_MAX), Ok(()));
+        assert!(watchdog.check_at(Duration::from_secs(3700) + LOOP_STALL_MAX + second).is_err());
     }
 }
