@@ -20,7 +20,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use setpoint_api::{Value, json};
-use setpoint_runtime::client::{Client, ClientError, part};
+use setpoint_runtime::client::{Client, ClientError, next_chunk};
 
 /// How often the directory is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -154,7 +154,7 @@ async fn follow(
         let mut changes = client.send(get(), &watch, None, Default::default()).await?.into_body();
         loop {
             last.iter().for_each(|wanted| reconcile(wanted, directory));
-            match tokio::time::timeout(LOOK, part(&mut changes)).await {
+            match tokio::time::timeout(LOOK, next_chunk(&mut changes)).await {
                 // Nothing new.
                 Err(_) => {}
                 Ok(Ok(Some(_))) => break,

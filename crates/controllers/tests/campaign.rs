@@ -37,8 +37,8 @@ const CONTROL_PLANE: Controllers = || {
 /// Small nodes.
 const NODES: Controllers = || {
     let count = u32::try_from(nodes::NAMES.len()).unwrap();
-    let mut fleet = Fleet { count, pod_start: Duration::ZERO, ..Fleet::default() };
-    fleet.set("cpu", "5");
+    let mut fleet = Fleet { count, pod_start_delay: Duration::ZERO, ..Fleet::default() };
+    fleet.set_capacity("cpu", "5");
     (setpoint_node::planners(fleet), setpoint_node::indexes())
 };
 
@@ -87,10 +87,13 @@ fn same_seed_gives_the_same_history() {
 
 #[test]
 fn node_switches_match_the_product() {
-    assert_eq!((nodes::POWER, nodes::BOOTED), (setpoint_node::fleet::POWER, setpoint_node::fleet::BOOTED));
-    assert_eq!(nodes::EXIT_CODE, format!("{}exit-code", setpoint_node::rules::PREFIX));
+    assert_eq!(
+        (nodes::POWER, nodes::BOOTED),
+        (setpoint_node::fleet::POWER_ANNOTATION, setpoint_node::fleet::BOOT_TIME_ANNOTATION)
+    );
+    assert_eq!(nodes::EXIT_CODE, format!("{}exit-code", setpoint_node::behavior::ANNOTATION_PREFIX));
     let fleet = Fleet::default();
     for (number, name) in (0..).zip(nodes::NAMES) {
-        assert_eq!(fleet.name(number), name);
+        assert_eq!(fleet.node_name(number), name);
     }
 }

@@ -13,17 +13,17 @@ use setpoint_requirements::node_affinity::RequiredNodeAffinity;
 use setpoint_requirements::request::ResourceAmounts;
 use setpoint_views::pod::{Pod as PodView, TolerationsByKey};
 
-use crate::fleet::Seat;
-use crate::lifecycle::whole;
-use crate::pod::{Pod, Status};
-use crate::resizing::{Verdict, held_by, is_asking, wanted_by};
+use crate::allocation::{ResizeDecision, allocated_resources_of, has_pending_resize, requested_resources_of};
+use crate::fleet::NodeRef;
+use crate::lifecycle::truncate_to_seconds;
+use crate::pod::{Pod, PodStatus};
 
 /// Maximum number of containers in a pod.
 const CONTAINERS_MAX: usize = 512;
 
 /// Rejection of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PodRejection {
     /// Reason.
     pub reason: Cow<'static, str>,
     /// Human-readable message.
@@ -31,26 +31,26 @@ pub struct Refusal {
 }
 
 /// Admission state of a node: free resources and admitted pods.
-pub struct Room<'a> {
-    seat: &'a Seat<'a>,
-    offer: ResourceAmounts,
+pub struct AdmissionState<'a> {
+    node: &'a NodeRef<'a>,
+    allocatable: ResourceAmounts,
     pods_max: i64,
     admitted: Vec<(&'a Object, &'a PodView)>,
     /// Sum of the admitted pods' resources; computed on first use.
-    taken: Option<ResourceAmounts>,
+    used: Option<ResourceAmounts>,
     /// Host ports of the admitted pods; computed when a pod first needs one.
     ports: Option<HostPorts>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> AdmissionState<'a> {
     /// Returns the state of a node with the admitted ones among `pods`.
     #[must_use]
-    pub fn of(seat: &'a Seat<'a>, pods: &[(&'a Object, &'a PodView)]) -> Room<'a> {
-        let (offer, pods_max) = ResourceAmounts::parse(seat.node.status.allocatable.iter());
+    pub fn new(node: &'a NodeRef<'a>, pods: &[(&'a Object, &'a PodView)]) -> AdmissionState<'a> {
+        let (allocatable, pods_max) = ResourceAmounts::parse(node.view.status.allocatable.iter());
         let is_admitted =
             |(_, pod): &&(&Object, &PodView)| pod.status.start_time.is_some() && !pod.is_finished();
         let admitted = pods.iter().filter(is_admitted).copied().collect();
-        Room { seat, offer, pods_max, admitted, taken: None, ports: None }
+        AdmissionState { node, allocatable, pods_max, admitted, used: None, ports: None }
     }
 
     /// Admits or rejects a pod.
@@ -58,108 +58,125 @@ impl<'a> Room<'a> {
     /// # Errors
     /// If the node lacks resources or ports for the pod, or does not match its node selector, affinity or
     /// tolerations.
-    pub fn admit(&mut self, object: &'a Object, pod: &'a PodView) -> Result<(), Refusal> {
+    pub fn admit(&mut self, object: &'a Object, pod: &'a PodView) -> Result<(), PodRejection> {
         check_containers(pod)?;
-        let asked = ResourceAmounts::requested_by(pod);
-        self.check_amounts(&asked)?;
+        let requested = ResourceAmounts::requested_by(pod);
+        self.check_resources(&requested)?;
         self.check_node(pod)?;
         self.check_ports(&host_ports(pod))?;
-        if let Some(taken) = &mut self.taken {
-            taken.add(&asked, 1);
+        if let Some(used) = &mut self.used {
+            used.add(&requested, 1);
         }
         self.admitted.push((object, pod));
         Ok(())
     }
 
     /// Grants the resize of an admitted pod if the node has room for it.
-    pub fn resize(&mut self, object: &Object, pod: &PodView) -> Verdict {
-        let (asked, held) = (wanted_by(pod), held_by(object, pod));
-        let (cpu, memory) = (self.offer.milli_cpu, self.offer.memory);
-        let taken = self.taken();
+    pub fn resize(&mut self, object: &Object, pod: &PodView) -> ResizeDecision {
+        let (requested, allocated) = (requested_resources_of(pod), allocated_resources_of(object, pod));
+        let (cpu, memory) = (self.allocatable.milli_cpu, self.allocatable.memory);
+        let used = self.used();
         let own = [
-            ("cpu", asked.milli_cpu, held.milli_cpu, taken.milli_cpu, cpu),
-            ("memory", asked.memory, held.memory, taken.memory, memory),
+            ("cpu", requested.milli_cpu, allocated.milli_cpu, used.milli_cpu, cpu),
+            ("memory", requested.memory, allocated.memory, used.memory, memory),
         ];
         // Shrinking a request always succeeds.
-        let grows = || own.into_iter().filter(|(_, asked, held, _, _)| asked > held);
-        if let Some((name, asked, _, _, offer)) = grows().find(|(_, asked, _, _, offer)| asked > offer) {
-            let message =
-                format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {offer}");
-            return Verdict::Refused { reason: "Infeasible", message };
+        let growing = || own.into_iter().filter(|(_, requested, allocated, _, _)| requested > allocated);
+        if let Some((name, requested, _, _, allocatable)) =
+            growing().find(|(_, requested, _, _, allocatable)| requested > allocatable)
+        {
+            let message = format!(
+                "Node didn't have enough capacity: {name}, requested: {requested}, capacity: {allocatable}"
+            );
+            return ResizeDecision::Rejected { reason: "Infeasible", message };
         }
-        let is_short = |one: &(&str, i64, i64, i64, i64)| one.1 - one.2 > one.4 - one.3;
-        if let Some((name, asked, held, taken, offer)) = grows().find(is_short) {
-            let message = out_of(name, asked, taken - held, offer).message;
-            return Verdict::Refused { reason: "Deferred", message };
+        let exceeds_free = |one: &(&str, i64, i64, i64, i64)| one.1 - one.2 > one.4 - one.3;
+        if let Some((name, requested, allocated, used, allocatable)) = growing().find(exceeds_free) {
+            let message = out_of(name, requested, used - allocated, allocatable).message;
+            return ResizeDecision::Rejected { reason: "Deferred", message };
         }
-        taken.add(&held, -1);
-        taken.add(&asked, 1);
-        Verdict::Granted
+        used.add(&allocated, -1);
+        used.add(&requested, 1);
+        ResizeDecision::Granted
     }
 
     /// Returns the sum of the admitted pods' resources.
-    fn taken(&mut self) -> &mut ResourceAmounts {
+    fn used(&mut self) -> &mut ResourceAmounts {
         let admitted = &self.admitted;
-        self.taken.get_or_insert_with(|| {
+        self.used.get_or_insert_with(|| {
             // Few pods have a pending resize; all others are summed up in one pass.
-            let settled = admitted.iter().filter(|(object, pod)| !is_asking(object, pod));
-            let mut taken = ResourceAmounts::requested_by_all(settled.map(|(_, pod)| *pod));
-            let asking = admitted.iter().filter(|(object, pod)| is_asking(object, pod));
-            asking.for_each(|(object, pod)| taken.add(&held_by(object, pod), 1));
-            taken
+            let unchanged = admitted.iter().filter(|(object, pod)| !has_pending_resize(object, pod));
+            let mut used = ResourceAmounts::requested_by_all(unchanged.map(|(_, pod)| *pod));
+            let resizing = admitted.iter().filter(|(object, pod)| has_pending_resize(object, pod));
+            resizing.for_each(|(object, pod)| used.add(&allocated_resources_of(object, pod), 1));
+            used
         })
     }
 
-    fn check_amounts(&mut self, asked: &ResourceAmounts) -> Result<(), Refusal> {
+    fn check_resources(&mut self, requested: &ResourceAmounts) -> Result<(), PodRejection> {
         let count = i64::try_from(self.admitted.len()).unwrap_or(i64::MAX);
         if count >= self.pods_max {
             return Err(out_of("pods", 1, count, self.pods_max));
         }
-        if asked.is_zero() {
+        if requested.is_zero() {
             return Ok(());
         }
-        self.taken();
-        let (Some(taken), offer) = (&self.taken, &self.offer) else { return Ok(()) };
+        self.used();
+        let (Some(used), allocatable) = (&self.used, &self.allocatable) else { return Ok(()) };
         let own = [
-            ("cpu", asked.milli_cpu, taken.milli_cpu, offer.milli_cpu),
-            ("memory", asked.memory, taken.memory, offer.memory),
-            ("ephemeral-storage", asked.ephemeral_storage, taken.ephemeral_storage, offer.ephemeral_storage),
+            ("cpu", requested.milli_cpu, used.milli_cpu, allocatable.milli_cpu),
+            ("memory", requested.memory, used.memory, allocatable.memory),
+            (
+                "ephemeral-storage",
+                requested.ephemeral_storage,
+                used.ephemeral_storage,
+                allocatable.ephemeral_storage,
+            ),
         ];
         // The node does not report this resource; another component may provide it.
-        let known =
-            asked.scalars.iter().filter(|(name, _)| !name.contains('/') || offer.scalars.contains_key(*name));
-        let others = known.map(|(name, amount)| (&**name, *amount, taken.scalar(name), offer.scalar(name)));
-        for (name, asked, taken, offer) in own.into_iter().chain(others) {
-            if asked > 0 && asked > offer - taken {
-                return Err(out_of(name, asked, taken, offer));
+        let reported = requested
+            .scalars
+            .iter()
+            .filter(|(name, _)| !name.contains('/') || allocatable.scalars.contains_key(*name));
+        let others =
+            reported.map(|(name, amount)| (&**name, *amount, used.scalar(name), allocatable.scalar(name)));
+        for (name, requested, used, allocatable) in own.into_iter().chain(others) {
+            if requested > 0 && requested > allocatable - used {
+                return Err(out_of(name, requested, used, allocatable));
             }
         }
         Ok(())
     }
 
     /// Checks node selector, node affinity and NoExecute taints.
-    fn check_node(&self, pod: &PodView) -> Result<(), Refusal> {
-        let Seat { object: node, node: view, .. } = self.seat;
-        let is_choosy = !pod.spec.node_selector.is_empty() || pod.spec.affinity.is_some();
+    fn check_node(&self, pod: &PodView) -> Result<(), PodRejection> {
+        let NodeRef { object: node, view, .. } = self.node;
+        let has_node_selector = !pod.spec.node_selector.is_empty() || pod.spec.affinity.is_some();
         let labels = &node.meta().labels;
-        if is_choosy
+        if has_node_selector
             && !RequiredNodeAffinity::new(&pod.spec.node_selector, pod.spec.affinity.as_ref())
                 .matches(node.key().name(), labels)
         {
-            return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
+            return Err(predicate_failed(
+                "NodeAffinity",
+                "node(s) didn't match Pod's node affinity/selector",
+            ));
         }
-        let mut driving = view.spec.taints.iter().filter(|taint| taint.effect == "NoExecute").peekable();
-        if driving.peek().is_none() {
+        let mut no_execute = view.spec.taints.iter().filter(|taint| taint.effect == "NoExecute").peekable();
+        if no_execute.peek().is_none() {
             return Ok(());
         }
         let tolerations = TolerationsByKey::of(&pod.spec.tolerations);
-        if driving.any(|taint| tolerations.first(taint).is_none()) {
-            return Err(predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"));
+        if no_execute.any(|taint| tolerations.first(taint).is_none()) {
+            return Err(predicate_failed(
+                "TaintToleration",
+                "node(s) had taints that the pod didn't tolerate",
+            ));
         }
         Ok(())
     }
 
-    fn check_ports(&mut self, wanted: &[HostPort]) -> Result<(), Refusal> {
+    fn check_ports(&mut self, wanted: &[HostPort]) -> Result<(), PodRejection> {
         if wanted.is_empty() {
             return Ok(());
         }
@@ -169,7 +186,7 @@ impl<'a> Room<'a> {
             self.ports.get_or_insert_with(|| admitted.iter().flat_map(|(_, pod)| host_ports(pod)).collect());
         if wanted.has_conflict(ports) {
             let why = "node(s) didn't have free ports for the requested pod ports";
-            return Err(predicate("NodePorts", why));
+            return Err(predicate_failed("NodePorts", why));
         }
         // Ports are the last check, so the pod is admitted.
         ports.add(&wanted);
@@ -178,17 +195,17 @@ impl<'a> Room<'a> {
 }
 
 /// Limits the number of containers: syncing a pod is quadratic in it.
-fn check_containers(pod: &PodView) -> Result<(), Refusal> {
+fn check_containers(pod: &PodView) -> Result<(), PodRejection> {
     let count = pod.spec.containers.len() + pod.spec.init_containers.len();
     if count <= CONTAINERS_MAX {
         return Ok(());
     }
     let message =
         format!("pod has {count} containers, a simulated node runs at most {CONTAINERS_MAX} of a pod");
-    Err(Refusal { reason: "UnexpectedAdmissionError".into(), message })
+    Err(PodRejection { reason: "UnexpectedAdmissionError".into(), message })
 }
 
-fn out_of(resource: &str, requested: i64, used: i64, capacity: i64) -> Refusal {
+fn out_of(resource: &str, requested: i64, used: i64, capacity: i64) -> PodRejection {
     let reason = match resource {
         "cpu" => "OutOfcpu".into(),
         "memory" => "OutOfmemory".into(),
@@ -199,31 +216,31 @@ fn out_of(resource: &str, requested: i64, used: i64, capacity: i64) -> Refusal {
     let message = format!(
         "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
     );
-    Refusal { reason, message }
+    PodRejection { reason, message }
 }
 
-fn predicate(name: &'static str, why: &str) -> Refusal {
-    Refusal { reason: name.into(), message: format!("Predicate {name} failed: {why}") }
+fn predicate_failed(name: &'static str, why: &str) -> PodRejection {
+    PodRejection { reason: name.into(), message: format!("Predicate {name} failed: {why}") }
 }
 
 /// Returns the status write of a rejected pod.
 #[must_use]
-pub fn refuse(object: &Object, refusal: &Refusal, now: Time) -> Option<Action> {
-    let known = Pod::read(object)?.status;
-    let status = Status {
+pub fn reject_pod(object: &Object, rejection: &PodRejection, now: Time) -> Option<Action> {
+    let reported = Pod::decode(object)?.status;
+    let status = PodStatus {
         observed_generation: Some(object.meta().generation).filter(|generation| *generation > 0),
         phase: "Failed".to_owned(),
-        reason: refusal.reason.to_string(),
-        message: format!("Pod was rejected: {}", refusal.message),
-        conditions: known.conditions,
-        start_time: Some(whole(now)),
-        ..Status::default()
+        reason: rejection.reason.to_string(),
+        message: format!("Pod was rejected: {}", rejection.message),
+        conditions: reported.conditions,
+        start_time: Some(truncate_to_seconds(now)),
+        ..PodStatus::default()
     };
     // Event reasons must be constants; the message names the resource.
-    let reason = match &refusal.reason {
+    let reason = match &rejection.reason {
         Cow::Borrowed(reason) => reason,
         Cow::Owned(_) => "UnexpectedAdmissionError",
     };
-    let note = InvolvedObject::new(object, "v1", "Pod").warning(reason, refusal.message.clone());
+    let note = InvolvedObject::new(object, "v1", "Pod").warning(reason, rejection.message.clone());
     Some(Action::from(Write::status(object, value_of(&status))).on_done(note))
 }

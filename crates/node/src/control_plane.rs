@@ -11,8 +11,8 @@ use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{ClientIdentity, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 
-use crate::fleet::{Fleet, KUBELET, Seat};
-use crate::images::hex;
+use crate::fleet::{Fleet, KUBELET, NodeRef};
+use crate::images::hex_digest;
 
 /// Namespace of the pods.
 pub const NAMESPACE: &str = "kube-system";
@@ -29,7 +29,7 @@ pub struct Components {
     /// Component names.
     pub names: Vec<&'static str>,
     /// Start time.
-    pub since: Time,
+    pub started_at: Time,
 }
 
 impl Fleet {
@@ -40,7 +40,7 @@ impl Fleet {
         if &*meta.namespace != NAMESPACE || meta.annotations.get(MIRROR).is_none() {
             return None;
         }
-        let node = self.name(0);
+        let node = self.node_name(0);
         let is_for = |component: &&str| {
             meta.name.strip_prefix(component).and_then(|rest| rest.strip_prefix('-')) == Some(&node)
         };
@@ -69,33 +69,35 @@ impl Planner for ControlPlane {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
             Watch::primary("nodes"),
-            Watch::mapped("pods", of_pod),
-            Watch::mapped("namespaces", of_namespace),
+            Watch::mapped("pods", enqueue_node_of_pod),
+            Watch::mapped("namespaces", enqueue_nodes_of_namespace),
         ];
         &WATCHES
     }
 
     fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
-        key_of("nodes", "", &self.0.name(0)).into_iter().collect()
+        key_of("nodes", "", &self.0.node_name(0)).into_iter().collect()
     }
 
     fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
-        let Some(seat) = self.0.running(key.name(), world).filter(|seat| seat.number == 0) else {
+        let Some(node) = self.0.running_node(key.name(), world).filter(|node| node.number == 0) else {
             return plan;
         };
         if world.find("namespaces", "", NAMESPACE).is_none() {
             return plan;
         }
         for component in COMPONENTS {
-            let is_wanted = self.0.components.names.contains(&component);
+            let is_enabled = self.0.components.names.contains(&component);
             let known = world.find("pods", NAMESPACE, &format!("{component}-{}", key.name()));
             match known {
-                None if is_wanted => {
-                    plan.push(Write::create("pods", NAMESPACE, self.pod(component, &seat)));
+                None if is_enabled => {
+                    plan.push(Write::create("pods", NAMESPACE, self.pod(component, &node)));
                 }
                 // The pod is deleted with grace period 0: it has no container to stop.
-                Some(pod) if !is_wanted || !self.is_current(pod, component) || pod.meta().is_deleted() => {
+                Some(pod)
+                    if !is_enabled || !self.is_of_this_process(pod, component) || pod.meta().is_deleted() =>
+                {
                     plan.push(Write::delete(pod).with_grace_period(0));
                 }
                 _ => {}
@@ -108,19 +110,19 @@ impl Planner for ControlPlane {
 impl ControlPlane {
     /// Returns the value of the mirror annotation, which identifies the process.
     fn identity(&self, component: &str) -> String {
-        let text = format!("{component} {} {}", env!("CARGO_PKG_VERSION"), self.0.components.since.0);
-        hex(&text)[..32].to_owned()
+        let text = format!("{component} {} {}", env!("CARGO_PKG_VERSION"), self.0.components.started_at.0);
+        hex_digest(&text)[..32].to_owned()
     }
 
-    fn is_current(&self, pod: &Object, component: &str) -> bool {
+    fn is_of_this_process(&self, pod: &Object, component: &str) -> bool {
         // A pod of that name with another annotation was created by a user, and is replaced.
         pod.meta().annotations.get(MIRROR) == Some(&self.identity(component))
     }
 
-    fn pod(&self, component: &str, seat: &Seat<'_>) -> Value {
-        let (node, identity) = (seat.object.key().name(), self.identity(component));
+    fn pod(&self, component: &str, node: &NodeRef<'_>) -> Value {
+        let (name, identity) = (node.object.key().name(), self.identity(component));
         let mut annotations = Map::new();
-        let seen = Micros(self.0.components.since).to_string();
+        let seen = Micros(self.0.components.started_at).to_string();
         for (name, text) in [
             ("kubernetes.io/config.hash", identity.as_str()),
             (MIRROR, identity.as_str()),
@@ -131,18 +133,18 @@ impl ControlPlane {
             annotations.insert(name, text);
         }
         let owner = value!({
-            "apiVersion": "v1", "kind": "Node", "name": (node), "uid": (&*seat.object.meta().uid), "controller": true,
+            "apiVersion": "v1", "kind": "Node", "name": (name), "uid": (&*node.object.meta().uid), "controller": true,
         });
         let image = format!("setpoint.dev/in-process/{component}:{}", env!("CARGO_PKG_VERSION"));
         value!({
             "metadata": {
-                "name": (format!("{component}-{node}")),
+                "name": (format!("{component}-{name}")),
                 "labels": {"component": (component), "tier": "control-plane"},
                 "annotations": (annotations),
                 "ownerReferences": [(owner)],
             },
             "spec": {
-                "nodeName": (node),
+                "nodeName": (name),
                 "hostNetwork": true,
                 "priorityClassName": "system-node-critical",
                 "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
@@ -153,7 +155,7 @@ impl ControlPlane {
 }
 
 /// Enqueues the node of a component's pod.
-fn of_pod(pod: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_node_of_pod(pod: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*pod.meta().namespace != NAMESPACE {
         return;
     }
@@ -165,7 +167,7 @@ fn of_pod(pod: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues every node when the namespace of the pods changes.
-fn of_namespace(namespace: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_nodes_of_namespace(namespace: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*namespace.meta().name == NAMESPACE {
         world.all("nodes").for_each(|node| enqueue(node.key().clone()));
     }

@@ -7,28 +7,28 @@ use setpoint_api::{Time, rfc3339};
 use setpoint_reconcile::{ClientIdentity, Object, WorldReader};
 use setpoint_views::node::{Node, Taint};
 
+use crate::behavior::ANNOTATION_PREFIX;
+use crate::behavior::rules_file::BehaviorRule;
+use crate::behavior::script_cache::ScriptCache;
 use crate::control_plane::Components;
-use crate::images::hash;
-use crate::rules::PREFIX;
-use crate::rules::file::Rule;
-use crate::rules::memo::ScriptMemo;
+use crate::images::stable_hash;
 
 /// Identity of all writes of a node.
 pub(crate) const KUBELET: ClientIdentity =
     ClientIdentity { user: "system:nodes", manager: "kubelet", source: "kubelet" };
 
 /// First node IP of the default fleet.
-const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
+const FIRST_NODE_IP: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
 /// First node IP of fleets with another prefix, and the number of /24 ranges among which they are distributed
 /// by a hash of the prefix.
-const FIRST_OTHER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
-const OTHER_SHARES: u64 = 512;
+const FIRST_OTHER_NODE_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+const OTHER_RANGES: u64 = 512;
 /// Default prefix of node names.
 pub const DEFAULT_PREFIX: &str = "node-";
 /// First pod IP range of nodes without a `podCIDR`.
-const OWN_RANGE: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
+const FALLBACK_POD_CIDRS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
 /// Time that a node waits for its `podCIDR`.
-pub const NETWORK_GRACE: Duration = Duration::from_secs(10);
+pub const POD_CIDR_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Configuration of a fleet.
 #[derive(Clone, Debug)]
@@ -46,19 +46,19 @@ pub struct Fleet {
     /// Zones that the nodes are distributed over.
     pub zones: Vec<String>,
     /// Rules for the behavior of containers.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<BehaviorRule>,
     /// Start delay of a pod.
-    pub pod_start: Duration,
+    pub pod_start_delay: Duration,
     /// Lease duration of each node.
-    pub lease: Duration,
+    pub lease_duration: Duration,
     /// Control plane components that run in this process.
     pub components: Components,
-    /// Fleet name, in the annotation [`FLEET`] of its nodes.
+    /// Fleet name, in the annotation [`FLEET_ANNOTATION`] of its nodes.
     pub owner: String,
     /// Text of the rules, if they are published for other processes.
-    pub published: Option<String>,
-    /// Memo of container scripts.
-    pub memo: ScriptMemo,
+    pub published_rules: Option<String>,
+    /// Cache of evaluated scripts.
+    pub script_cache: ScriptCache,
 }
 
 impl Default for Fleet {
@@ -79,19 +79,19 @@ impl Default for Fleet {
             taints: Vec::new(),
             zones: Vec::new(),
             rules: Vec::new(),
-            pod_start: Duration::from_secs(1),
-            lease: Duration::from_secs(40),
+            pod_start_delay: Duration::from_secs(1),
+            lease_duration: Duration::from_secs(40),
             components: Components::default(),
-            owner: BESIDE_SERVER.to_owned(),
-            published: None,
-            memo: ScriptMemo::default(),
+            owner: SERVER_FLEET.to_owned(),
+            published_rules: None,
+            script_cache: ScriptCache::default(),
         }
     }
 }
 
 impl Fleet {
     /// Sets the capacity of each node for a resource.
-    pub fn set(&mut self, resource: &str, amount: &str) {
+    pub fn set_capacity(&mut self, resource: &str, amount: &str) {
         match self.capacity.iter_mut().find(|(name, _)| name == resource) {
             Some((_, known)) => amount.clone_into(known),
             None => self.capacity.push((resource.to_owned(), amount.to_owned())),
@@ -100,19 +100,19 @@ impl Fleet {
 
     /// Returns the renewal interval of Leases.
     #[must_use]
-    pub fn renewal(&self) -> Duration {
-        self.lease / 4
+    pub fn lease_renewal_interval(&self) -> Duration {
+        self.lease_duration / 4
     }
 
     /// Returns the name of a node.
     #[must_use]
-    pub fn name(&self, number: u32) -> String {
+    pub fn node_name(&self, number: u32) -> String {
         format!("{}{number}", self.prefix)
     }
 
     /// Returns the number of a node; `None` if it is not in the fleet.
     #[must_use]
-    pub fn number(&self, name: &str) -> Option<u32> {
+    pub fn node_number(&self, name: &str) -> Option<u32> {
         let digits = name.strip_prefix(&self.prefix)?;
         let number: u32 = digits.parse().ok().filter(|number| *number < self.count)?;
         // Other spellings of the number, such as `01`, name no node.
@@ -121,12 +121,12 @@ impl Fleet {
 
     /// Returns the node IP.
     #[must_use]
-    pub fn address(&self, number: u32) -> String {
+    pub fn node_ip(&self, number: u32) -> String {
         let first = if self.prefix == DEFAULT_PREFIX {
-            u32::from(FIRST_ADDRESS)
+            u32::from(FIRST_NODE_IP)
         } else {
-            let share = u32::try_from(hash(&self.prefix) % OTHER_SHARES).unwrap_or(0);
-            u32::from(FIRST_OTHER_ADDRESS).saturating_add(share << 8)
+            let range = u32::try_from(stable_hash(&self.prefix) % OTHER_RANGES).unwrap_or(0);
+            u32::from(FIRST_OTHER_NODE_IP).saturating_add(range << 8)
         };
         Ipv4Addr::from(first.saturating_add(number)).to_string()
     }
@@ -141,38 +141,38 @@ impl Fleet {
     /// `true` if the node's annotation names this fleet. Only the owner writes a node and its pods.
     #[must_use]
     pub fn owns(&self, node: &Object) -> bool {
-        node.meta().annotations.get(FLEET) == Some(self.owner.as_str())
+        node.meta().annotations.get(FLEET_ANNOTATION) == Some(self.owner.as_str())
     }
 
     /// Returns a registered node of this fleet that is powered on and not marked unreachable. A node that
     /// returns must first renew its status: pod statuses that it wrote before would be overwritten.
     #[must_use]
-    pub fn running<'a>(&self, name: &str, world: &'a WorldReader<'a>) -> Option<Seat<'a>> {
-        let number = self.number(name)?;
-        let (object, node) = world.view::<Node>("", name).filter(|(object, _)| self.owns(object))?;
-        let seat = Seat { object, node, number };
-        (seat.power() == Power::On && is_heard(object)).then_some(seat)
+    pub fn running_node<'a>(&self, name: &str, world: &'a WorldReader<'a>) -> Option<NodeRef<'a>> {
+        let number = self.node_number(name)?;
+        let (object, view) = world.view::<Node>("", name).filter(|(object, _)| self.owns(object))?;
+        let node = NodeRef { object, view, number };
+        (node.power() == PowerState::On && is_reachable(object)).then_some(node)
     }
 
     /// Returns the pod IP ranges of a node: its `podCIDRs`, or a range of its own if it gets none in time.
     #[must_use]
-    pub fn pod_ranges(&self, seat: &Seat<'_>, now: Time) -> Vec<String> {
-        if !seat.node.spec.pod_cidrs.is_empty() {
-            return seat.node.spec.pod_cidrs.clone();
+    pub fn pod_cidrs_of(&self, node: &NodeRef<'_>, now: Time) -> Vec<String> {
+        if !node.view.spec.pod_cidrs.is_empty() {
+            return node.view.spec.pod_cidrs.clone();
         }
         // A creation time in the future was written before the clock was set back; the wait is over.
-        let created = seat.object.meta().created();
-        if created <= now && now < created.after(NETWORK_GRACE) {
+        let created = node.object.meta().created();
+        if created <= now && now < created.after(POD_CIDR_TIMEOUT) {
             return Vec::new();
         }
-        let first = u32::from(OWN_RANGE).saturating_add((seat.number % (1 << 14)) << 8);
+        let first = u32::from(FALLBACK_POD_CIDRS).saturating_add((node.number % (1 << 14)) << 8);
         vec![format!("{}/24", Ipv4Addr::from(first))]
     }
 }
 
 /// Simulated power state of a node, set by an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Power {
+pub enum PowerState {
     /// The node works.
     On,
     /// The node is off.
@@ -181,64 +181,68 @@ pub enum Power {
     Partitioned,
 }
 
-impl Power {
+impl PowerState {
     /// Returns the power state of a node.
     #[must_use]
-    pub fn of(node: &Object) -> Power {
-        match node.meta().annotations.get(POWER) {
-            Some("off") => Power::Off,
-            Some("partitioned") => Power::Partitioned,
-            _ => Power::On,
+    pub fn of(node: &Object) -> PowerState {
+        match node.meta().annotations.get(POWER_ANNOTATION) {
+            Some("off") => PowerState::Off,
+            Some("partitioned") => PowerState::Partitioned,
+            _ => PowerState::On,
         }
     }
 }
 
 /// Annotation with the name of the fleet that owns a node.
-pub const FLEET: &str = "setpoint.dev/fleet";
+pub const FLEET_ANNOTATION: &str = "setpoint.dev/fleet";
 /// Name of the fleet that runs in the server process.
-pub const BESIDE_SERVER: &str = "setpoint-up";
+pub const SERVER_FLEET: &str = "setpoint-up";
 /// Annotation with the power state of a node.
-pub const POWER: &str = "simulate.setpoint.dev/power";
+pub const POWER_ANNOTATION: &str = "simulate.setpoint.dev/power";
 /// Annotation with the time of a node's last boot.
-pub const BOOTED: &str = "simulate.setpoint.dev/booted";
+pub const BOOT_TIME_ANNOTATION: &str = "simulate.setpoint.dev/booted";
 
 /// A registered node of a fleet.
-pub struct Seat<'a> {
+pub struct NodeRef<'a> {
     /// Node object.
     pub object: &'a Object,
     /// Decoded view of the object.
-    pub node: &'a Node,
+    pub view: &'a Node,
     /// Number in the fleet.
     pub number: u32,
 }
 
-impl Seat<'_> {
+impl NodeRef<'_> {
     /// Returns the power state.
     #[must_use]
-    pub fn power(&self) -> Power {
-        Power::of(self.object)
+    pub fn power(&self) -> PowerState {
+        PowerState::of(self.object)
     }
 
     /// Returns the boot time.
     #[must_use]
-    pub fn booted(&self) -> Time {
-        let said =
-            self.object.meta().annotations.get(BOOTED).and_then(|text| rfc3339::parse_micros(text).ok());
-        said.unwrap_or(Time::EPOCH)
+    pub fn boot_time(&self) -> Time {
+        let annotation = self
+            .object
+            .meta()
+            .annotations
+            .get(BOOT_TIME_ANNOTATION)
+            .and_then(|text| rfc3339::parse_micros(text).ok());
+        annotation.unwrap_or(Time::EPOCH)
     }
 }
 
 /// `true` if the node is not marked unreachable. A node under deletion no longer reports, but still
 /// terminates its pods.
 #[must_use]
-pub fn is_heard(node: &Object) -> bool {
+pub fn is_reachable(node: &Object) -> bool {
     node.meta().is_deleted() || !node.view::<Node>().is_some_and(Node::is_silent)
 }
 
 /// `true` if the node has simulation annotations.
 #[must_use]
-pub fn is_played_with(node: &Object) -> bool {
-    node.meta().annotations.iter().any(|(name, _)| name.starts_with(PREFIX))
+pub fn has_simulation_annotations(node: &Object) -> bool {
+    node.meta().annotations.iter().any(|(name, _)| name.starts_with(ANNOTATION_PREFIX))
 }
 
 #[cfg(test)]
@@ -249,17 +253,17 @@ mod tests {
     fn node_names_and_numbers_round_trip() {
         let fleet = Fleet { count: 12, zones: vec!["a".to_owned(), "b".to_owned()], ..Fleet::default() };
         for number in 0..12 {
-            assert_eq!(fleet.number(&fleet.name(number)), Some(number));
+            assert_eq!(fleet.node_number(&fleet.node_name(number)), Some(number));
         }
         for other in ["node-12", "node-01", "node-+1", "node-", "x-1", "node-1a"] {
-            assert_eq!(fleet.number(other), None, "{other}");
+            assert_eq!(fleet.node_number(other), None, "{other}");
         }
         assert_eq!(
-            (fleet.address(0), fleet.address(300)),
+            (fleet.node_ip(0), fleet.node_ip(300)),
             ("172.18.0.2".to_owned(), "172.18.1.46".to_owned())
         );
         let [one, other] = ["sim-", "z-"].map(|prefix| Fleet { prefix: prefix.to_owned(), ..fleet.clone() });
-        assert!(one.address(0) != other.address(0) && one.address(0) != fleet.address(0));
+        assert!(one.node_ip(0) != other.node_ip(0) && one.node_ip(0) != fleet.node_ip(0));
         assert_eq!((fleet.zone(3), Fleet::default().zone(3)), (Some("b"), None));
     }
 }

@@ -1,7 +1,7 @@
 //! Host paths of a simulated node, which has no file system: the usual paths of a node exist, and paths whose
 //! type creates them.
 
-use crate::pod::HostPath;
+use crate::pod::HostPathVolumeSource;
 
 /// Directories that exist on every node.
 const DIRECTORIES: [&str; 41] = [
@@ -77,40 +77,43 @@ const CHAR_DEVICES: [&str; 8] = [
 
 /// Type of a path on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PathType {
     Directory,
     File,
     Socket,
     CharDevice,
 }
 
-fn kind(path: &str) -> Option<Kind> {
+fn path_type(path: &str) -> Option<PathType> {
     let trimmed = path.trim_end_matches('/');
     let path = if trimmed.is_empty() { "/" } else { trimmed };
     let is_kubelet = path.strip_prefix(KUBELET).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     if is_kubelet || DIRECTORIES.contains(&path) {
-        return Some(Kind::Directory);
+        return Some(PathType::Directory);
     }
-    let kinds =
-        [(&FILES[..], Kind::File), (&SOCKETS[..], Kind::Socket), (&CHAR_DEVICES[..], Kind::CharDevice)];
+    let kinds = [
+        (&FILES[..], PathType::File),
+        (&SOCKETS[..], PathType::Socket),
+        (&CHAR_DEVICES[..], PathType::CharDevice),
+    ];
     kinds.into_iter().find(|(paths, _)| paths.contains(&path)).map(|(_, kind)| kind)
 }
 
 /// Returns the kubelet's error if a host path cannot be mounted.
 #[must_use]
-pub fn fault(wanted: &HostPath) -> Option<String> {
-    let there = kind(&wanted.path);
-    let (is_fine, what) = match wanted.kind.as_str() {
-        "Directory" => (there == Some(Kind::Directory), "a directory"),
-        "DirectoryOrCreate" => (there.is_none_or(|kind| kind == Kind::Directory), "a directory"),
-        "File" => (there == Some(Kind::File), "a file"),
-        "FileOrCreate" => (there.is_none_or(|kind| kind == Kind::File), "a file"),
-        "Socket" => (there == Some(Kind::Socket), "a socket file"),
-        "CharDevice" => (there == Some(Kind::CharDevice), "a character device"),
+pub fn mount_error(wanted: &HostPathVolumeSource) -> Option<String> {
+    let actual = path_type(&wanted.path);
+    let (is_allowed, what) = match wanted.kind.as_str() {
+        "Directory" => (actual == Some(PathType::Directory), "a directory"),
+        "DirectoryOrCreate" => (actual.is_none_or(|kind| kind == PathType::Directory), "a directory"),
+        "File" => (actual == Some(PathType::File), "a file"),
+        "FileOrCreate" => (actual.is_none_or(|kind| kind == PathType::File), "a file"),
+        "Socket" => (actual == Some(PathType::Socket), "a socket file"),
+        "CharDevice" => (actual == Some(PathType::CharDevice), "a character device"),
         "BlockDevice" => (false, "a block device"),
         _ => (true, ""),
     };
-    (!is_fine).then(|| format!("hostPath type check failed: {} is not {what}", wanted.path))
+    (!is_allowed).then(|| format!("hostPath type check failed: {} is not {what}", wanted.path))
 }
 
 #[cfg(test)]
@@ -119,8 +122,9 @@ mod tests {
 
     #[test]
     fn host_path_must_match_its_type() {
-        let fault =
-            |path: &str, kind: &str| fault(&HostPath { path: path.to_owned(), kind: kind.to_owned() });
+        let mount_error = |path: &str, kind: &str| {
+            mount_error(&HostPathVolumeSource { path: path.to_owned(), kind: kind.to_owned() })
+        };
         for (path, kind) in [
             ("/nowhere", ""),
             ("/nowhere", "DirectoryOrCreate"),
@@ -132,7 +136,7 @@ mod tests {
             ("/run/containerd/containerd.sock", "Socket"),
             ("/dev/null", "CharDevice"),
         ] {
-            assert_eq!(fault(path, kind), None, "{path} {kind}");
+            assert_eq!(mount_error(path, kind), None, "{path} {kind}");
         }
         for (path, kind, what) in [
             ("/nowhere", "Directory", "a directory"),
@@ -145,7 +149,7 @@ mod tests {
             ("/dev/sda", "BlockDevice", "a block device"),
         ] {
             let expected = format!("hostPath type check failed: {path} is not {what}");
-            assert_eq!(fault(path, kind), Some(expected), "{path} {kind}");
+            assert_eq!(mount_error(path, kind), Some(expected), "{path} {kind}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// Reason why an image can never be pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Impossible {
+pub enum UnpullableReason {
     /// The name is not a valid image reference.
     Invalid,
     /// The registry host is in a reserved domain that never resolves.
@@ -12,28 +12,29 @@ pub enum Impossible {
 }
 
 /// Reserved top-level domains that never resolve (RFC 2606, RFC 6761).
-const NOWHERE: [&str; 3] = [".invalid", ".test", ".example"];
+const RESERVED_DOMAINS: [&str; 3] = [".invalid", ".test", ".example"];
 
 /// Name parts that mark an image or program as missing.
-const MISSING: [&str; 5] = ["nonexistent", "non-existent", "does-not-exist", "doesnotexist", "not-found"];
+const MISSING_MARKERS: [&str; 5] =
+    ["nonexistent", "non-existent", "does-not-exist", "doesnotexist", "not-found"];
 
 /// `true` if the name of an image or program marks it as missing.
 #[must_use]
 pub fn is_named_missing(name: &str) -> bool {
-    MISSING.iter().any(|word| name.contains(word))
+    MISSING_MARKERS.iter().any(|word| name.contains(word))
 }
 
 /// Returns the reason why an image can never be pulled; `None` if it may exist.
 #[must_use]
-pub fn impossible(image: &str) -> Option<Impossible> {
-    let Some((host, path, tag)) = parts(image) else { return Some(Impossible::Invalid) };
+pub fn unpullable_reason(image: &str) -> Option<UnpullableReason> {
+    let Some((host, path, tag)) = parse_reference(image) else { return Some(UnpullableReason::Invalid) };
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    if NOWHERE.iter().any(|end| name.ends_with(end)) {
-        return Some(Impossible::NoSuchHost(name.to_owned()));
+    if RESERVED_DOMAINS.iter().any(|end| name.ends_with(end)) {
+        return Some(UnpullableReason::NoSuchHost(name.to_owned()));
     }
     // The tag `404` marks a missing image, after the status code of a registry.
     let is_missing = tag == "404" || is_named_missing(path) || is_named_missing(tag);
-    is_missing.then_some(Impossible::NotFound)
+    is_missing.then_some(UnpullableReason::NotFound)
 }
 
 /// Returns the last part of an image's path.
@@ -45,7 +46,7 @@ pub fn short_name(image: &str) -> &str {
 }
 
 /// Splits an image name into registry (empty for the default), path and tag; `None` if it is invalid.
-fn parts(image: &str) -> Option<(&str, &str, &str)> {
+fn parse_reference(image: &str) -> Option<(&str, &str, &str)> {
     let (rest, digest) = image.split_once('@').map_or((image, None), |(rest, digest)| (rest, Some(digest)));
     if digest.is_some_and(|digest| !is_digest(digest)) {
         return None;
@@ -55,8 +56,8 @@ fn parts(image: &str) -> Option<(&str, &str, &str)> {
         _ => ("", rest),
     };
     let (path, tag) = path.rsplit_once(':').map_or((path, None), |(path, tag)| (path, Some(tag)));
-    let is_fine = is_host(host) && path.split('/').all(is_part) && tag.is_none_or(is_tag);
-    is_fine.then_some((host, path, tag.unwrap_or_default()))
+    let is_valid = is_host(host) && path.split('/').all(is_path_component) && tag.is_none_or(is_tag);
+    is_valid.then_some((host, path, tag.unwrap_or_default()))
 }
 
 fn is_host(host: &str) -> bool {
@@ -70,7 +71,7 @@ fn is_host(host: &str) -> bool {
 
 /// Path component: lower-case letters and digits, separated by single dots, one or two underscores, or
 /// dashes.
-fn is_part(part: &str) -> bool {
+fn is_path_component(part: &str) -> bool {
     let is_word = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = part.as_bytes();
     let ends_well = bytes.first().is_some_and(is_word) && bytes.last().is_some_and(is_word);
@@ -89,25 +90,27 @@ fn is_tag(tag: &str) -> bool {
 }
 
 fn is_digest(digest: &str) -> bool {
-    digest.split_once(':').is_some_and(|(algorithm, hex)| {
-        !algorithm.is_empty() && hex.len() >= 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+    digest.split_once(':').is_some_and(|(algorithm, hex_digest)| {
+        !algorithm.is_empty()
+            && hex_digest.len() >= 32
+            && hex_digest.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
 }
 
 /// Returns a stable hash of a text.
 #[must_use]
-pub fn hash(text: &str) -> u64 {
+pub fn stable_hash(text: &str) -> u64 {
     // FNV-1a, then a mixing step so that names with different last letters are far apart.
-    let plain = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    let plain = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |stable_hash, byte| {
+        (stable_hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     setpoint_reconcile::Seed(plain).draw(0)
 }
 
 /// Returns 64 hexadecimal digits derived from a text, in place of a digest.
 #[must_use]
-pub fn hex(text: &str) -> String {
-    let seed = setpoint_reconcile::Seed(hash(text));
+pub fn hex_digest(text: &str) -> String {
+    let seed = setpoint_reconcile::Seed(stable_hash(text));
     (0..4).map(|part| format!("{:016x}", seed.draw(part))).collect()
 }
 
@@ -126,7 +129,7 @@ mod tests {
             "localhost/x",
             "quay.io/a/b-c--d@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
         ] {
-            assert_eq!(impossible(image), None, "{image}");
+            assert_eq!(unpullable_reason(image), None, "{image}");
         }
     }
 
@@ -134,21 +137,24 @@ mod tests {
     fn invalid_names_and_reserved_hosts_are_impossible() {
         for image in ["", "Nginx", "a b", "nginx:", "nginx:-x", "a//b", "a@sha256:12", "-a", "a..b", "a___b"]
         {
-            assert_eq!(impossible(image), Some(Impossible::Invalid), "{image}");
+            assert_eq!(unpullable_reason(image), Some(UnpullableReason::Invalid), "{image}");
         }
         for image in ["registry.invalid/x", "a.test:5000/x:1", "b.example/x/y"] {
-            assert!(matches!(impossible(image), Some(Impossible::NoSuchHost(_))), "{image}");
+            assert!(matches!(unpullable_reason(image), Some(UnpullableReason::NoSuchHost(_))), "{image}");
         }
-        assert_eq!(impossible("example/x"), None);
+        assert_eq!(unpullable_reason("example/x"), None);
         for image in ["web:404", "foo:non-existent", "nonexistent", "quay.io/a/does-not-exist:1"] {
-            assert_eq!(impossible(image), Some(Impossible::NotFound), "{image}");
+            assert_eq!(unpullable_reason(image), Some(UnpullableReason::NotFound), "{image}");
         }
-        assert_eq!(impossible("web404:1.404"), None);
+        assert_eq!(unpullable_reason("web404:1.404"), None);
     }
 
     #[test]
     fn hashes_differ() {
-        assert_ne!(hash("node-1"), hash("node-2"));
-        assert_eq!((hex("a").len(), hex("a") == hex("a"), hex("a") == hex("b")), (64, true, false));
+        assert_ne!(stable_hash("node-1"), stable_hash("node-2"));
+        assert_eq!(
+            (hex_digest("a").len(), hex_digest("a") == hex_digest("a"), hex_digest("a") == hex_digest("b")),
+            (64, true, false)
+        );
     }
 }

@@ -4,31 +4,32 @@
 //! - [`lifecycle`]: pod life cycle, a pure function of the pod, the state of the runtime, and the time. It
 //!   works with any runtime.
 //! - [`runtime`]: container runtime interface of the life cycle.
-//! - [`simulated`]: runtime that starts no processes. [`rules`]: behavior of its containers. [`images`]:
-//!   image names. [`logs`]: container logs and usage. [`ticks`]: periodic times.
-//! - [`fleet`]: configuration of simulated nodes. [`nodes`], [`pods`], [`attend`]: their planners.
-//!   [`admission`]: kubelet admission of pods. [`resizing`]: in-place resize. [`needs`]: ConfigMaps and
-//!   Secrets that pods reference. [`control_plane`]: mirror pods of in-process components. [`published`]:
-//!   rules of a fleet that runs in another process.
+//! - [`simulated`]: runtime that starts no processes. [`behavior`]: behavior of its containers, comparable to
+//!   the Stages of kwok. [`images`]: image names. [`logs`]: container logs and usage. [`ticks`]: periodic
+//!   times.
+//! - [`fleet`]: configuration of simulated nodes. [`nodes`], [`pods`]: their planners. [`pod_sync`]: sync of
+//!   one pod. [`admission`]: kubelet admission. [`allocation`]: in-place resize. [`pod_ips`]: pod IPs.
+//!   [`references`]: ConfigMaps, Secrets and host paths of pods. [`control_plane`]: mirror pods of in-process
+//!   components. [`published_rules`]: behavior rules of a fleet that runs in another process.
 //!
-//! Start with [`lifecycle::look`], then [`mod@attend`].
+//! Start with [`lifecycle::compute_pod_actions`], then [`pod_sync::sync_pod`].
 
-pub mod addresses;
 pub mod admission;
-pub mod attend;
+pub mod allocation;
+pub mod behavior;
 pub mod control_plane;
 pub mod fleet;
 pub mod host_paths;
 pub mod images;
 pub mod lifecycle;
 pub mod logs;
-pub mod needs;
 pub mod nodes;
 pub mod pod;
+pub mod pod_ips;
+pub mod pod_sync;
 pub mod pods;
-pub mod published;
-pub mod resizing;
-pub mod rules;
+pub mod published_rules;
+pub mod references;
 pub mod runtime;
 pub mod simulated;
 pub mod ticks;
@@ -52,8 +53,8 @@ pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
     if !fleet.components.names.is_empty() {
         planners.push(Box::new(control_plane::ControlPlane(Arc::clone(&fleet))));
     }
-    if fleet.published.is_some() {
-        planners.push(Box::new(published::Published(Arc::clone(&fleet))));
+    if fleet.published_rules.is_some() {
+        planners.push(Box::new(published_rules::RulesPublisher(Arc::clone(&fleet))));
     }
     planners.push(Box::new(pods::Pods(fleet)));
     planners
@@ -65,8 +66,8 @@ pub fn indexes() -> Vec<Index> {
     vec![
         BY_NODE,
         NEW_BY_NODE,
-        needs::HELD_BY_NAMESPACE,
-        addresses::WITHOUT_ADDRESS_BY_NODE,
-        resizing::RESIZES_BY_NODE,
+        references::WAITING_FOR_REFERENCES_BY_NAMESPACE,
+        pod_ips::WITHOUT_IP_BY_NODE,
+        allocation::PENDING_RESIZES_BY_NODE,
     ]
 }

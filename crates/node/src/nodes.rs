@@ -4,11 +4,11 @@
 //! over the renewal interval in steps, by a hash of the node name: a few nodes write at one time and share a
 //! sync of the log.
 
-mod claim;
+mod ownership;
 mod status;
 
-pub use claim::is_held;
-pub use status::address;
+pub use ownership::is_lease_valid;
+pub use status::internal_ip;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use setpoint_reconcile::{
 };
 use setpoint_views::node::{Node, SIMULATED};
 
-use crate::fleet::{Fleet, KUBELET, Power, Seat};
-use crate::images::hash;
+use crate::fleet::{Fleet, KUBELET, NodeRef, PowerState};
+use crate::images::stable_hash;
 
 /// Namespace of node Leases.
-pub const LEASES: &str = "kube-node-lease";
+pub const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// Resource of Leases.
-pub const LEASE: &str = "leases.coordination.k8s.io";
+pub const LEASE_RESOURCE: &str = "leases.coordination.k8s.io";
 /// Maximum number of steps in a renewal interval.
 const STEPS_MAX: u64 = 100;
 /// Nodes per additional step.
@@ -39,19 +39,19 @@ pub struct Nodes(pub Arc<Fleet>);
 
 /// Memo of a node.
 #[derive(Clone, Default)]
-pub struct Known {
+pub struct NodeMemo {
     /// `true` if the node existed.
-    there: bool,
+    existed: bool,
     /// Revision at which the status was up to date, and the time until which it stays so.
-    told: Option<(Revision, Time)>,
+    reported: Option<(Revision, Time)>,
     /// State of the other fleet that owns the node, if any.
-    rival: Option<claim::Rival>,
+    other_owner: Option<ownership::OtherOwner>,
     /// `spec.unschedulable` at the last plan; `None` since the start of the process.
-    closed: Option<bool>,
+    was_unschedulable: Option<bool>,
 }
 
 impl Planner for Nodes {
-    type Memo = Known;
+    type Memo = NodeMemo;
 
     fn name(&self) -> &'static str {
         "node-status"
@@ -70,55 +70,62 @@ impl Planner for Nodes {
         &WATCHES
     }
 
-    fn clock_jumped(&self, memo: &mut Known, jump: Jump, _: Time) {
+    fn clock_jumped(&self, memo: &mut NodeMemo, jump: Jump, _: Time) {
         // Statuses contain times, so they must be compared again.
-        memo.told = None;
-        if let Some(rival) = &mut memo.rival {
-            rival.clock_jumped(jump);
+        memo.reported = None;
+        if let Some(other_owner) = &mut memo.other_owner {
+            other_owner.clock_jumped(jump);
         }
     }
 
     fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
-        (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.name(number))).collect()
+        (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.node_name(number))).collect()
     }
 
     fn plan(
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        seen: &Seen<'_, Known>,
+        seen: &Seen<'_, NodeMemo>,
         now: Time,
         _: Seed,
-    ) -> Plan<Known> {
-        let memo = Known { there: true, closed: seen.memo.closed, ..Known::default() };
+    ) -> Plan<NodeMemo> {
+        let memo =
+            NodeMemo { existed: true, was_unschedulable: seen.memo.was_unschedulable, ..NodeMemo::default() };
         let mut plan = Plan { memo, ..Plan::default() };
-        let Some(number) = self.0.number(key.name()) else { return Plan::default() };
-        let Some((object, node)) = world.view::<Node>("", key.name()) else {
-            plan.memo = Known { there: seen.memo.there, ..Known::default() };
-            if !seen.memo.there {
+        let Some(number) = self.0.node_number(key.name()) else { return Plan::default() };
+        let Some((object, view)) = world.view::<Node>("", key.name()) else {
+            plan.memo = NodeMemo { existed: seen.memo.existed, ..NodeMemo::default() };
+            if !seen.memo.existed {
                 plan.push(Write::create("nodes", "", self.registration(number, now)));
             }
             return plan;
         };
-        let seat = Seat { object, node, number };
-        if seat.power() != Power::On || object.meta().is_deleted() {
+        let node = NodeRef { object, view, number };
+        if node.power() != PowerState::On || object.meta().is_deleted() {
             return plan;
         }
         if !self.0.owns(object) {
-            plan.memo.rival =
-                claim::contend(&self.0, object, world, seen.memo.rival.as_ref(), now, &mut plan);
+            plan.memo.other_owner = ownership::claim_or_wait(
+                &self.0,
+                object,
+                world,
+                seen.memo.other_owner.as_ref(),
+                now,
+                &mut plan,
+            );
             return plan;
         }
-        plan.events.extend(closing(&seat, seen.memo.closed));
-        plan.memo.closed = Some(node.spec.unschedulable);
-        self.renew(&seat, world, now, &mut plan);
-        plan.memo.told = match seen.memo.told {
+        plan.events.extend(cordon_event(&node, seen.memo.was_unschedulable));
+        plan.memo.was_unschedulable = Some(view.spec.unschedulable);
+        self.renew_lease(&node, world, now, &mut plan);
+        plan.memo.reported = match seen.memo.reported {
             // The status is still up to date.
             Some((revision, until)) if revision == object.revision() && now < until => {
                 plan.requeue_at(until);
-                seen.memo.told
+                seen.memo.reported
             }
-            _ => self.report(&seat, world, now, &mut plan),
+            _ => self.report_status(&node, world, now, &mut plan),
         };
         plan
     }
@@ -128,7 +135,7 @@ impl Nodes {
     /// Returns the Node object to register.
     fn registration(&self, number: u32, now: Time) -> Value {
         let fleet = &self.0;
-        let name = fleet.name(number);
+        let name = fleet.node_name(number);
         let mut labels = Map::new();
         for (label, value) in [
             ("kubernetes.io/hostname", name.as_str()),
@@ -148,10 +155,10 @@ impl Nodes {
         }
         let mut node = value!({
             "metadata": {
-                "name": (name.as_str()), "labels": (labels), "annotations": (claim::mark(fleet)),
+                "name": (name.as_str()), "labels": (labels), "annotations": (ownership::owner_annotations(fleet)),
             },
             "spec": {},
-            "status": (value_of(&status::of_new(fleet, number, now))),
+            "status": (value_of(&status::initial_status(fleet, number, now))),
         });
         if !fleet.taints.is_empty() {
             node.ensure_map("spec").insert("taints", value_of(&fleet.taints));
@@ -160,27 +167,27 @@ impl Nodes {
     }
 
     /// Renews the Lease of a node once per renewal interval, at the node's step.
-    fn renew(&self, seat: &Seat<'_>, world: &WorldReader<'_>, now: Time, plan: &mut Plan<Known>) {
-        let name = seat.object.key().name();
-        if world.find("namespaces", "", LEASES).is_none() {
+    fn renew_lease(&self, node: &NodeRef<'_>, world: &WorldReader<'_>, now: Time, plan: &mut Plan<NodeMemo>) {
+        let name = node.object.key().name();
+        if world.find("namespaces", "", LEASE_NAMESPACE).is_none() {
             return;
         }
-        let (last, next) = step(name, self.0.count, self.0.renewal(), now);
-        let seconds = i64::try_from(self.0.lease.as_secs()).unwrap_or(i64::MAX);
+        let (last, next) = renewal_times(name, self.0.count, self.0.lease_renewal_interval(), now);
+        let seconds = i64::try_from(self.0.lease_duration.as_secs()).unwrap_or(i64::MAX);
         plan.requeue_at(next);
         let spec = value!({
             "holderIdentity": (name),
             "leaseDurationSeconds": (seconds),
             "renewTime": (Micros(now).to_string()),
         });
-        match world.find(LEASE, LEASES, name) {
+        match world.find(LEASE_RESOURCE, LEASE_NAMESPACE, name) {
             None => {
                 let owner = value!({
-                    "apiVersion": "v1", "kind": "Node", "name": (name), "uid": (&*seat.object.meta().uid),
+                    "apiVersion": "v1", "kind": "Node", "name": (name), "uid": (&*node.object.meta().uid),
                 });
                 let lease =
                     value!({"metadata": {"name": (name), "ownerReferences": [(owner)]}, "spec": (spec)});
-                plan.push(Write::create(LEASE, LEASES, lease));
+                plan.push(Write::create(LEASE_RESOURCE, LEASE_NAMESPACE, lease));
             }
             // A Lease from the future was renewed before the clock was set back.
             Some(lease) if lease.committed() < last || lease.committed() > next => {
@@ -192,25 +199,27 @@ impl Nodes {
 
     /// Reports the node status if it changed or the heartbeat is due. Otherwise returns the revision of the
     /// node and the time until which its status is up to date.
-    fn report(
+    fn report_status(
         &self,
-        seat: &Seat<'_>,
+        node: &NodeRef<'_>,
         world: &WorldReader<'_>,
         now: Time,
-        plan: &mut Plan<Known>,
+        plan: &mut Plan<NodeMemo>,
     ) -> Option<(Revision, Time)> {
-        let (known, wanted) = status::compare(&self.0, seat, world, now);
-        plan.requeue_at(wanted.next);
-        let Some(patch) = wanted.patch else { return Some((seat.object.revision(), wanted.next)) };
-        let subject = InvolvedObject::new(seat.object, "v1", "Node");
-        let name = seat.object.key().name();
+        let (reported_boot_id, update) = status::compute_update(&self.0, node, world, now);
+        plan.requeue_at(update.next_report);
+        let Some(patch) = update.patch else { return Some((node.object.revision(), update.next_report)) };
+        let subject = InvolvedObject::new(node.object, "v1", "Node");
+        let name = node.object.key().name();
         let mut act =
-            Action::from(Write::merge(seat.object, "status", value!({"status": (patch)})).strategic());
-        if wanted.becomes_ready {
+            Action::from(Write::merge(node.object, "status", value!({"status": (patch)})).strategic());
+        if update.becomes_ready {
             act = act.on_done(subject.normal("NodeReady", format!("Node {name} status is now: NodeReady")));
         }
-        if let Some(boot) = wanted.boot.filter(|boot| !known.is_empty() && known != *boot) {
-            let message = format!("Node {name} has been rebooted, boot id: {boot}");
+        if let Some(boot_id) =
+            update.boot_id.filter(|boot_id| !reported_boot_id.is_empty() && reported_boot_id != *boot_id)
+        {
+            let message = format!("Node {name} has been rebooted, boot id: {boot_id}");
             act = act.on_done(subject.warning("Rebooted", message));
         }
         plan.push(act);
@@ -219,21 +228,21 @@ impl Nodes {
 }
 
 /// Event of a cordon or uncordon since the last plan.
-fn closing(seat: &Seat<'_>, was_closed: Option<bool>) -> Option<EventRecord> {
-    let is_closed = seat.node.spec.unschedulable;
-    was_closed.filter(|was_closed| *was_closed != is_closed)?;
-    let reason = if is_closed { "NodeNotSchedulable" } else { "NodeSchedulable" };
-    let message = format!("Node {} status is now: {reason}", seat.object.key().name());
-    Some(InvolvedObject::new(seat.object, "v1", "Node").normal(reason, message))
+fn cordon_event(node: &NodeRef<'_>, was_unschedulable: Option<bool>) -> Option<EventRecord> {
+    let is_unschedulable = node.view.spec.unschedulable;
+    was_unschedulable.filter(|before| *before != is_unschedulable)?;
+    let reason = if is_unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
+    let message = format!("Node {} status is now: {reason}", node.object.key().name());
+    Some(InvolvedObject::new(node.object, "v1", "Node").normal(reason, message))
 }
 
 /// Returns the last and the next renewal time of a node.
-fn step(name: &str, count: u32, renewal: Duration, now: Time) -> (Time, Time) {
+fn renewal_times(name: &str, count: u32, interval: Duration, now: Time) -> (Time, Time) {
     let steps = (u64::from(count) / NODES_PER_STEP).clamp(1, STEPS_MAX);
-    let share = u32::try_from(hash(name) % steps).unwrap_or(0);
-    let offset = renewal / u32::try_from(steps).unwrap_or(1) * share;
-    let last = now.before(offset).whole(renewal).after(offset);
-    (last, last.after(renewal))
+    let slot = u32::try_from(stable_hash(name) % steps).unwrap_or(0);
+    let offset = interval / u32::try_from(steps).unwrap_or(1) * slot;
+    let last = now.before(offset).whole(interval).after(offset);
+    (last, last.after(interval))
 }
 
 #[cfg(test)]
@@ -243,15 +252,15 @@ mod tests {
     #[test]
     fn lease_renewals_are_spread_in_steps_once_per_interval() {
         let now = Time::from_seconds(1_800_000_003);
-        let renewal = Fleet::default().renewal();
+        let interval = Fleet::default().lease_renewal_interval();
         let mut steps = std::collections::BTreeSet::new();
         for number in 0..5000 {
-            let (last, next) = step(&format!("node-{number}"), 5000, renewal, now);
-            assert!(last <= now && now < next && next.since(last) == renewal);
+            let (last, next) = renewal_times(&format!("node-{number}"), 5000, interval, now);
+            assert!(last <= now && now < next && next.since(last) == interval);
             steps.insert(next);
         }
         assert_eq!(steps.len(), 100);
-        let together = |name| step(name, 20, renewal, now);
+        let together = |name| renewal_times(name, 20, interval, now);
         assert_eq!(together("node-1"), together("node-2"), "nodes share a step");
     }
 }

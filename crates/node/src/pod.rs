@@ -1,30 +1,36 @@
 //! Pod as its node reads it, and the status that the node writes.
 //!
 //! A pod is decoded from its bytes for each plan and dropped afterwards: keeping the fields that only nodes
-//! read in the shared view would cost memory for every pod. A [`Status`] is written whole, so fields that it
+//! read in the shared view would cost memory for every pod. A [`PodStatus`] is written whole, so fields that it
 //! lacks are removed.
+
+mod status;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize, Serializer};
-use setpoint_api::Time;
+use serde::{Deserialize, Serialize};
 use setpoint_reconcile::Object;
-use setpoint_views::{Condition, or_default, time, unless_empty, write_time};
+use setpoint_views::or_default;
+
+pub use self::status::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    Ip, PodStatus,
+};
 
 /// Pod, as far as a node reads it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
     /// Spec.
-    pub spec: Spec,
+    pub spec: PodSpec,
     /// Last reported status.
-    pub status: Status,
+    pub status: PodStatus,
 }
 
 impl Pod {
     /// Decodes an object; `None` if it is not a pod.
     #[must_use]
-    pub fn read(object: &Object) -> Option<Pod> {
+    pub fn decode(object: &Object) -> Option<Pod> {
         object.decode()
     }
 }
@@ -32,7 +38,7 @@ impl Pod {
 /// Pod spec.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Spec {
+pub struct PodSpec {
     /// Node name.
     pub node_name: String,
     /// Restart policy: `Always`, `OnFailure`, `Never`.
@@ -52,7 +58,7 @@ pub struct Spec {
     /// Ephemeral containers.
     pub ephemeral_containers: Vec<Container>,
     /// Additional conditions required for readiness.
-    pub readiness_gates: Vec<Gate>,
+    pub readiness_gates: Vec<PodReadinessGate>,
     /// Volumes.
     #[serde(deserialize_with = "or_default")]
     pub volumes: Vec<Volume>,
@@ -61,9 +67,9 @@ pub struct Spec {
     pub security_context: SecurityContext,
 }
 
-impl Spec {
+impl PodSpec {
     /// Returns init containers, then regular containers.
-    pub fn all(&self) -> impl Iterator<Item = &Container> {
+    pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
         self.init_containers.iter().chain(&self.containers)
     }
 }
@@ -71,7 +77,7 @@ impl Spec {
 /// Readiness gate.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Gate {
+pub struct PodReadinessGate {
     /// Condition type.
     pub condition_type: String,
 }
@@ -93,14 +99,14 @@ pub struct Container {
     /// `true` if stdin is open.
     pub stdin: bool,
     /// Requests and limits.
-    pub resources: Resources,
+    pub resources: ResourceRequirements,
     /// Resize policy per resource.
     #[serde(deserialize_with = "or_default")]
-    pub resize_policy: Vec<ResizePolicy>,
+    pub resize_policy: Vec<ContainerResizePolicy>,
     /// Restart policy of this container; `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<String>,
     /// Rules that override the restart policy.
-    pub restart_policy_rules: Vec<RestartRule>,
+    pub restart_policy_rules: Vec<ContainerRestartRule>,
     /// Startup probe.
     pub startup_probe: Option<Probe>,
     /// Readiness probe.
@@ -114,13 +120,13 @@ pub struct Container {
     /// Source of the termination message: `File` or `FallbackToLogsOnError`.
     pub termination_message_policy: String,
     /// Volume mounts.
-    pub volume_mounts: Vec<Mount>,
+    pub volume_mounts: Vec<VolumeMount>,
     /// Environment variables.
     #[serde(deserialize_with = "or_default")]
-    pub env: Vec<Variable>,
+    pub env: Vec<EnvVar>,
     /// ConfigMaps and Secrets whose entries become environment variables.
     #[serde(deserialize_with = "or_default")]
-    pub env_from: Vec<Variables>,
+    pub env_from: Vec<EnvFromSource>,
     /// Security context.
     #[serde(deserialize_with = "or_default")]
     pub security_context: SecurityContext,
@@ -146,11 +152,11 @@ pub struct SecurityContext {
 
 impl SecurityContext {
     /// `true` if the container runs as root in violation of `runAsNonRoot`. Unset fields default to the pod's
-    /// (`all`). The user of an image is unknown and accepted.
+    /// (`pod`). The user of an image is unknown and accepted.
     #[must_use]
-    pub fn is_broken(&self, all: &SecurityContext) -> bool {
-        let is_root = self.run_as_user.or(all.run_as_user) == Some(0);
-        is_root && self.run_as_non_root.or(all.run_as_non_root) == Some(true)
+    pub fn violates_run_as_non_root(&self, pod: &SecurityContext) -> bool {
+        let is_root = self.run_as_user.or(pod.run_as_user) == Some(0);
+        is_root && self.run_as_non_root.or(pod.run_as_non_root) == Some(true)
     }
 }
 
@@ -161,19 +167,19 @@ pub struct Volume {
     /// Volume name.
     pub name: String,
     /// ConfigMap source.
-    pub config_map: Option<Source>,
+    pub config_map: Option<ConfigSource>,
     /// Secret source.
-    pub secret: Option<Source>,
+    pub secret: Option<ConfigSource>,
     /// Projected source.
-    pub projected: Option<Projected>,
+    pub projected: Option<ProjectedVolumeSource>,
     /// Host path source.
-    pub host_path: Option<HostPath>,
+    pub host_path: Option<HostPathVolumeSource>,
 }
 
 /// Host path volume source.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct HostPath {
+pub struct HostPathVolumeSource {
     /// Path on the node.
     pub path: String,
     /// Required type; empty for no check.
@@ -184,20 +190,20 @@ pub struct HostPath {
 /// Projected volume source.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Projected {
+pub struct ProjectedVolumeSource {
     /// Projections.
     #[serde(deserialize_with = "or_default")]
-    pub sources: Vec<Projection>,
+    pub sources: Vec<VolumeProjection>,
 }
 
 /// Source of a projected volume.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Projection {
+pub struct VolumeProjection {
     /// ConfigMap source.
-    pub config_map: Option<Source>,
+    pub config_map: Option<ConfigSource>,
     /// Secret source.
-    pub secret: Option<Source>,
+    pub secret: Option<ConfigSource>,
     /// Service account token.
     pub service_account_token: Option<serde::de::IgnoredAny>,
 }
@@ -205,7 +211,7 @@ pub struct Projection {
 /// Reference to a ConfigMap or Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Source {
+pub struct ConfigSource {
     /// Object name.
     pub name: String,
     /// Object name in a Secret volume.
@@ -214,13 +220,13 @@ pub struct Source {
     pub optional: Option<bool>,
     /// Selected keys; empty for all.
     #[serde(deserialize_with = "or_default")]
-    pub items: Vec<Item>,
+    pub items: Vec<KeyToPath>,
 }
 
 /// Selected key of a ConfigMap or Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Item {
+pub struct KeyToPath {
     /// Key.
     pub key: String,
 }
@@ -228,31 +234,31 @@ pub struct Item {
 /// Environment variable.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Variable {
+pub struct EnvVar {
     /// Variable name.
     pub name: String,
     /// Literal value.
     pub value: String,
     /// Source of the value; `None` for a literal.
-    pub value_from: Option<ValueFrom>,
+    pub value_from: Option<EnvVarSource>,
 }
 
 /// Source of a variable's value.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ValueFrom {
+pub struct EnvVarSource {
     /// Pod field.
-    pub field_ref: Option<Field>,
+    pub field_ref: Option<ObjectFieldSelector>,
     /// ConfigMap key.
-    pub config_map_key_ref: Option<KeyRef>,
+    pub config_map_key_ref: Option<KeySelector>,
     /// Secret key.
-    pub secret_key_ref: Option<KeyRef>,
+    pub secret_key_ref: Option<KeySelector>,
 }
 
 /// Reference to a pod field.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Field {
+pub struct ObjectFieldSelector {
     /// Field path.
     pub field_path: String,
 }
@@ -260,7 +266,7 @@ pub struct Field {
 /// Reference to a key of a ConfigMap or Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct KeyRef {
+pub struct KeySelector {
     /// Object name.
     pub name: String,
     /// Key.
@@ -272,17 +278,17 @@ pub struct KeyRef {
 /// Source of several environment variables.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Variables {
+pub struct EnvFromSource {
     /// ConfigMap source.
-    pub config_map_ref: Option<Source>,
+    pub config_map_ref: Option<ConfigSource>,
     /// Secret source.
-    pub secret_ref: Option<Source>,
+    pub secret_ref: Option<ConfigSource>,
 }
 
 /// Resource requirements of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Resources {
+pub struct ResourceRequirements {
     /// Limits.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
     pub limits: BTreeMap<String, String>,
@@ -294,7 +300,7 @@ pub struct Resources {
 /// Resize policy of a resource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ResizePolicy {
+pub struct ContainerResizePolicy {
     /// Resource name.
     pub resource_name: String,
     /// `NotRequired` or `RestartContainer`.
@@ -304,17 +310,17 @@ pub struct ResizePolicy {
 /// Container restart rule, which overrides the restart policy.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RestartRule {
+pub struct ContainerRestartRule {
     /// Action: `Restart`.
     pub action: String,
     /// Exit codes that trigger the action.
-    pub exit_codes: Option<ExitCodes>,
+    pub exit_codes: Option<RestartExitCodes>,
 }
 
 /// Set of exit codes, or its complement.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ExitCodes {
+pub struct RestartExitCodes {
     /// `In` or `NotIn`.
     pub operator: String,
     /// Exit codes.
@@ -334,7 +340,7 @@ pub struct Probe {
     /// Consecutive failures required for failure.
     pub failure_threshold: Option<i64>,
     /// Command of an exec probe.
-    pub exec: Option<Command>,
+    pub exec: Option<ExecAction>,
     /// Termination grace period after a probe failure.
     pub termination_grace_period_seconds: Option<i64>,
 }
@@ -342,7 +348,7 @@ pub struct Probe {
 /// Command of an exec probe or hook.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Command {
+pub struct ExecAction {
     /// Program and arguments.
     pub command: Vec<String>,
 }
@@ -352,25 +358,25 @@ pub struct Command {
 #[serde(rename_all = "camelCase", default)]
 pub struct Lifecycle {
     /// Hook that runs after the start.
-    pub post_start: Option<Handler>,
+    pub post_start: Option<LifecycleHandler>,
     /// Hook that runs before SIGTERM.
-    pub pre_stop: Option<Handler>,
+    pub pre_stop: Option<LifecycleHandler>,
 }
 
 /// Lifecycle hook handler.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Handler {
+pub struct LifecycleHandler {
     /// Sleep handler.
-    pub sleep: Option<Sleep>,
+    pub sleep: Option<SleepAction>,
     /// Exec handler.
-    pub exec: Option<Command>,
+    pub exec: Option<ExecAction>,
 }
 
 /// Sleep handler.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Sleep {
+pub struct SleepAction {
     /// Duration.
     pub seconds: i64,
 }
@@ -378,7 +384,7 @@ pub struct Sleep {
 /// Volume mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Mount {
+pub struct VolumeMount {
     /// Volume name.
     pub name: String,
     /// Path in the container.
@@ -391,189 +397,6 @@ pub struct Mount {
     pub recursive_read_only: Option<String>,
 }
 
-/// Pod status, as its node reports it.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Status {
-    /// Generation of the pod that the status reflects.
-    pub observed_generation: Option<i64>,
-    /// Phase: `Pending`, `Running`, `Succeeded`, `Failed`.
-    pub phase: String,
-    /// Reason of the phase.
-    #[serde(serialize_with = "text")]
-    pub reason: String,
-    /// Human-readable message.
-    #[serde(serialize_with = "text")]
-    pub message: String,
-    /// Conditions, including those of other writers.
-    #[serde(deserialize_with = "or_default")]
-    pub conditions: Vec<Condition>,
-    /// Primary node IP.
-    #[serde(rename = "hostIP", serialize_with = "text")]
-    pub host_ip: String,
-    /// Node IPs.
-    #[serde(rename = "hostIPs", deserialize_with = "or_default", serialize_with = "unless_empty")]
-    pub host_ips: Vec<Ip>,
-    /// Primary pod IP.
-    #[serde(rename = "podIP", serialize_with = "text")]
-    pub pod_ip: String,
-    /// Pod IPs.
-    #[serde(rename = "podIPs", deserialize_with = "or_default", serialize_with = "unless_empty")]
-    pub pod_ips: Vec<Ip>,
-    /// Time of admission.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
-    pub start_time: Option<Time>,
-    /// Statuses of init containers.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
-    pub init_container_statuses: Vec<ContainerStatus>,
-    /// Statuses of regular containers.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
-    pub container_statuses: Vec<ContainerStatus>,
-    /// Statuses of ephemeral containers.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
-    pub ephemeral_container_statuses: Vec<ContainerStatus>,
-}
-
-impl Status {
-    /// `true` if the phase is `Succeeded` or `Failed`.
-    #[must_use]
-    pub fn is_final(&self) -> bool {
-        matches!(self.phase.as_str(), "Succeeded" | "Failed")
-    }
-
-    /// Returns the status of a container by name.
-    #[must_use]
-    pub fn of(&self, container: &str) -> Option<&ContainerStatus> {
-        let mut all = self.init_container_statuses.iter().chain(&self.container_statuses);
-        all.find(|status| status.name == container)
-    }
-}
-
-/// IP address entry.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct Ip {
-    /// IP address.
-    pub ip: String,
-}
-
-/// Container status.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ContainerStatus {
-    /// Container name.
-    pub name: String,
-    /// Current state.
-    pub state: State,
-    /// Termination state of the previous run.
-    pub last_state: State,
-    /// `true` if the container is ready; for an init container, if it succeeded.
-    pub ready: bool,
-    /// Restart count.
-    pub restart_count: i64,
-    /// Image name.
-    pub image: String,
-    /// Image ID.
-    #[serde(rename = "imageID")]
-    pub image_id: String,
-    /// Container ID.
-    #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
-    pub container_id: String,
-    /// `true` once the startup probe has succeeded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started: Option<bool>,
-    /// Resources allocated by the node.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_default")]
-    pub allocated_resources: BTreeMap<String, String>,
-    /// Resources in effect.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resources: Option<Resources>,
-    /// Volume mounts.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
-    pub volume_mounts: Vec<Mount>,
-}
-
-/// Container state: at most one field is set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct State {
-    /// Waiting state.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<Waiting>,
-    /// Running state.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub running: Option<Running>,
-    /// Terminated state.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub terminated: Option<Terminated>,
-}
-
-impl State {
-    /// Returns a waiting state.
-    #[must_use]
-    pub fn waiting(reason: &str, message: impl Into<String>) -> State {
-        State {
-            waiting: Some(Waiting { reason: reason.to_owned(), message: message.into() }),
-            ..State::default()
-        }
-    }
-
-    /// Returns a terminated state.
-    #[must_use]
-    pub fn terminated(end: Terminated) -> State {
-        State { terminated: Some(end), ..State::default() }
-    }
-}
-
-/// Waiting state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct Waiting {
-    /// Reason.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// Human-readable message.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub message: String,
-}
-
-/// Running state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Running {
-    /// Start time.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
-    pub started_at: Option<Time>,
-}
-
-/// Terminated state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Terminated {
-    /// Exit code.
-    pub exit_code: i64,
-    /// Reason.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// Termination message.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// Start time.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
-    pub started_at: Option<Time>,
-    /// End time.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
-    pub finished_at: Option<Time>,
-    /// Container ID.
-    #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
-    pub container_id: String,
-}
-
-/// Serializes a string, and an empty one as null.
-fn text<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    if text.is_empty() { serializer.serialize_none() } else { serializer.serialize_str(text) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -582,7 +405,7 @@ mod tests {
     fn run_as_non_root_rejects_explicit_root_and_containers_override_their_pod() {
         let context = |user, non_root| SecurityContext { run_as_user: user, run_as_non_root: non_root };
         let none = SecurityContext::default();
-        for (own, all, is_broken) in [
+        for (own, all, violates_run_as_non_root) in [
             (context(Some(0), Some(true)), none.clone(), true),
             (none.clone(), context(Some(0), Some(true)), true),
             (context(None, Some(true)), context(Some(0), None), true),
@@ -592,7 +415,7 @@ mod tests {
             (context(None, Some(true)), none.clone(), false),
             (context(Some(0), None), none.clone(), false),
         ] {
-            assert_eq!(own.is_broken(&all), is_broken, "{own:?} in {all:?}");
+            assert_eq!(own.violates_run_as_non_root(&all), violates_run_as_non_root, "{own:?} in {all:?}");
         }
     }
 }

@@ -16,16 +16,16 @@ use setpoint_reconcile::{
 };
 use setpoint_views::pod::{BY_NODE, NEW_BY_NODE, Pod as PodView};
 
-use crate::addresses::{self, WITHOUT_ADDRESS_BY_NODE, is_without};
-use crate::admission::{Room, refuse};
-use crate::attend::{Decided, attend};
-use crate::fleet::{FLEET, Fleet, KUBELET, Seat, is_heard, is_played_with};
-use crate::images::hash;
-use crate::needs::HELD_BY_NAMESPACE;
-use crate::resizing::{RESIZES_BY_NODE, is_asking, was_resized};
+use crate::admission::{AdmissionState, reject_pod};
+use crate::allocation::{PENDING_RESIZES_BY_NODE, has_changed_allocation, has_pending_resize};
+use crate::fleet::{FLEET_ANNOTATION, Fleet, KUBELET, NodeRef, has_simulation_annotations, is_reachable};
+use crate::images::stable_hash;
+use crate::pod_ips::{WITHOUT_IP_BY_NODE, allocate_ips, is_waiting_for_ip};
+use crate::pod_sync::{AdmissionDecision, sync_pod};
+use crate::references::WAITING_FOR_REFERENCES_BY_NAMESPACE;
 
 /// Age of a pod up to which a missing pod IP emits Events: no write marks them as emitted.
-const TELL_WITHIN: Duration = Duration::from_secs(10);
+const EVENT_WINDOW: Duration = Duration::from_secs(10);
 
 /// Admission planner: admits new pods of a node.
 pub struct Admission(pub Arc<Fleet>);
@@ -48,72 +48,72 @@ impl Planner for Admission {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 6] = [
             Watch::primary("nodes"),
-            Watch::mapped("pods", of_new).when(is_new_now),
-            Watch::mapped("pods", of_gone).when(leaves_room),
-            Watch::mapped("pods", of_asking).when(is_asking_now),
-            Watch::mapped("configmaps", of_mountable),
-            Watch::mapped("secrets", of_mountable),
+            Watch::mapped("pods", enqueue_node_of_new_pod).when(is_still_new),
+            Watch::mapped("pods", enqueue_node_of_removed_pod).when(releases_resources),
+            Watch::mapped("pods", enqueue_node_of_resize).when(requests_resize),
+            Watch::mapped("configmaps", enqueue_nodes_of_waiting_pods),
+            Watch::mapped("secrets", enqueue_nodes_of_waiting_pods),
         ];
         &WATCHES
     }
 
     fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
-        let Some(seat) = self.0.running(key.name(), world) else { return plan };
+        let Some(node) = self.0.running_node(key.name(), world) else { return plan };
         let new = world.by_index(NEW_BY_NODE.name, key.name());
         let mut new: Vec<_> = new.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
-        let asking = world.by_index(RESIZES_BY_NODE.name, key.name());
-        let asking: Vec<_> = asking.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
-        let without = world.by_index(WITHOUT_ADDRESS_BY_NODE.name, key.name());
-        new.extend(without.filter_map(|pod| Some((pod, pod.view::<PodView>()?))));
-        if new.is_empty() && asking.is_empty() {
+        let resizing = world.by_index(PENDING_RESIZES_BY_NODE.name, key.name());
+        let resizing: Vec<_> = resizing.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
+        let waiting_for_ip = world.by_index(WITHOUT_IP_BY_NODE.name, key.name());
+        new.extend(waiting_for_ip.filter_map(|pod| Some((pod, pod.view::<PodView>()?))));
+        if new.is_empty() && resizing.is_empty() {
             return plan;
         }
         // Pods are admitted in the order of their creation.
         new.sort_by_key(|(pod, _)| (pod.meta().created(), pod.key()));
         let pods = world.by_index(BY_NODE.name, key.name());
         let pods: Vec<_> = pods.filter_map(|pod| Some((pod, pod.view::<PodView>()?))).collect();
-        let mut room = Room::of(&seat, &pods);
-        self.resize(asking, &seat, world, &mut room, now, &mut plan);
-        let ranges = self.0.pod_ranges(&seat, now);
-        if ranges.is_empty() {
-            plan.requeue_at(seat.object.meta().created().after(crate::fleet::NETWORK_GRACE));
+        let mut state = AdmissionState::new(&node, &pods);
+        self.resize(resizing, &node, world, &mut state, now, &mut plan);
+        let pod_cidrs = self.0.pod_cidrs_of(&node, now);
+        if pod_cidrs.is_empty() {
+            plan.requeue_at(node.object.meta().created().after(crate::fleet::POD_CIDR_TIMEOUT));
         }
-        let mut taken = taken(&pods);
+        let mut used_ips = used_ips(&pods);
         for (pod, view) in new {
             // Components of this process are already running, so they are not subject to admission.
             if is_new(pod)
                 && self.0.component(pod).is_none()
-                && let Err(refusal) = room.admit(pod, view)
+                && let Err(rejection) = state.admit(pod, view)
             {
-                refuse(pod, &refusal, now).into_iter().for_each(|act| plan.push(act));
+                reject_pod(pod, &rejection, now).into_iter().for_each(|act| plan.push(act));
                 continue;
             }
-            let found = if view.spec.host_network {
+            let pod_ips = if view.spec.host_network {
                 Some(Vec::new())
             } else {
-                addresses::free(&ranges, &taken, hash(&pod.meta().uid))
+                allocate_ips(&pod_cidrs, &used_ips, stable_hash(&pod.meta().uid))
             };
-            let Some(found) = found else {
+            let Some(pod_ips) = pod_ips else {
                 // The pod waits until another pod releases its address.
-                if !ranges.is_empty() && now.since(pod.committed()) < TELL_WITHIN {
-                    plan.events.push(no_address(pod, &ranges));
+                if !pod_cidrs.is_empty() && now.since(pod.committed()) < EVENT_WINDOW {
+                    plan.events.push(no_ip_event(pod, &pod_cidrs));
                 }
                 continue;
             };
-            taken.extend(found.iter().cloned().map(Cow::from));
-            let decided = Decided { addresses: Some(found), ..Decided::default() };
-            attend(&self.0, world, &seat, pod, decided, now, &mut plan);
+            used_ips.extend(pod_ips.iter().cloned().map(Cow::from));
+            let decision = AdmissionDecision { pod_ips: Some(pod_ips), ..AdmissionDecision::default() };
+            sync_pod(&self.0, world, &node, pod, decision, now, &mut plan);
         }
         // [`Pods`] requeues the admitted pods itself.
-        if !ranges.is_empty() {
+        if !pod_cidrs.is_empty() {
             plan.requeue_at = None;
         }
         plan
     }
 
     fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
-        (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.name(number))).collect()
+        (0..self.0.count).filter_map(|number| key_of("nodes", "", &self.0.node_name(number))).collect()
     }
 }
 
@@ -121,19 +121,20 @@ impl Admission {
     /// Decides pending resizes, pods of higher priority first.
     fn resize<'a>(
         &self,
-        mut asking: Vec<(&'a Object, &'a PodView)>,
-        seat: &Seat<'_>,
+        mut resizing: Vec<(&'a Object, &'a PodView)>,
+        node: &NodeRef<'_>,
         world: &WorldReader<'_>,
-        room: &mut Room<'_>,
+        state: &mut AdmissionState<'_>,
         now: Time,
         plan: &mut Plan,
     ) {
-        asking.sort_by_key(|(pod, view)| {
+        resizing.sort_by_key(|(pod, view)| {
             (std::cmp::Reverse(view.spec.priority.unwrap_or(0)), pod.meta().created(), pod.key())
         });
-        for (pod, view) in asking {
-            let decided = Decided { resize: Some(room.resize(pod, view)), ..Decided::default() };
-            attend(&self.0, world, seat, pod, decided, now, plan);
+        for (pod, view) in resizing {
+            let decision =
+                AdmissionDecision { resize: Some(state.resize(pod, view)), ..AdmissionDecision::default() };
+            sync_pod(&self.0, world, node, pod, decision, now, plan);
         }
     }
 }
@@ -143,20 +144,20 @@ fn is_new(object: &Object) -> bool {
     !object.meta().is_deleted() && object.view::<PodView>().is_some_and(PodView::is_new)
 }
 
-fn no_address(pod: &Object, ranges: &[String]) -> EventRecord {
+fn no_ip_event(pod: &Object, pod_cidrs: &[String]) -> EventRecord {
     let message = format!(
         "Failed to create pod sandbox: failed to allocate: no IP addresses available in range set: {}",
-        ranges.join(",")
+        pod_cidrs.join(",")
     );
     InvolvedObject::new(pod, "v1", "Pod").warning("FailedCreatePodSandBox", message)
 }
 
 /// A pod that only was new before the change needs no admission.
-fn is_new_now(_: &Object, after: &Object) -> bool {
+fn is_still_new(_: &Object, after: &Object) -> bool {
     is_new(after)
 }
 
-fn of_new(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_node_of_new_pod(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
         && is_new(object)
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
@@ -166,21 +167,23 @@ fn of_new(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
 }
 
 /// `true` if the change of the pod released resources of its node.
-fn leaves_room(before: &Object, after: &Object) -> bool {
+fn releases_resources(before: &Object, after: &Object) -> bool {
     let views = before.view::<PodView>().zip(after.view::<PodView>());
     views.is_some_and(|(before, after)| {
-        after.is_finished() && !before.is_finished() || was_resized(before, after)
+        after.is_finished() && !before.is_finished() || has_changed_allocation(before, after)
     })
 }
 
 /// `true` if the change of the pod requests a resize.
-fn is_asking_now(before: &Object, after: &Object) -> bool {
-    let is_asking = |object: &Object| object.view::<PodView>().is_some_and(|pod| is_asking(object, pod));
-    is_asking(after) && (before.meta().generation != after.meta().generation || !is_asking(before))
+fn requests_resize(before: &Object, after: &Object) -> bool {
+    let has_pending_resize =
+        |object: &Object| object.view::<PodView>().is_some_and(|pod| has_pending_resize(object, pod));
+    has_pending_resize(after)
+        && (before.meta().generation != after.meta().generation || !has_pending_resize(before))
 }
 
-fn of_asking(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    if let Some(pod) = object.view::<PodView>().filter(|pod| is_asking(object, pod))
+fn enqueue_node_of_resize(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    if let Some(pod) = object.view::<PodView>().filter(|pod| has_pending_resize(object, pod))
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         enqueue(key);
@@ -188,9 +191,9 @@ fn of_asking(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key))
 }
 
 /// A removed pod releases its address and resources to pods that wait for them.
-fn of_gone(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_node_of_removed_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if let Some(pod) = object.view::<PodView>().filter(|pod| !pod.spec.node_name.is_empty())
-        && [NEW_BY_NODE.name, RESIZES_BY_NODE.name, WITHOUT_ADDRESS_BY_NODE.name]
+        && [NEW_BY_NODE.name, PENDING_RESIZES_BY_NODE.name, WITHOUT_IP_BY_NODE.name]
             .into_iter()
             .any(|waiting| world.by_index(waiting, &pod.spec.node_name).next().is_some())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
@@ -200,15 +203,18 @@ fn of_gone(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key
 }
 
 /// Enqueues nodes with pods that may only wait for this ConfigMap or Secret before they get an address.
-fn of_mountable(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    for held in world.by_index(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
-        let without = held.view::<PodView>().filter(|pod| is_without(held, pod));
-        without.and_then(|pod| key_of("nodes", "", &pod.spec.node_name)).into_iter().for_each(&mut *enqueue);
+fn enqueue_nodes_of_waiting_pods(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    for waiting in world.by_index(WAITING_FOR_REFERENCES_BY_NAMESPACE.name, &object.meta().namespace) {
+        let waiting_for_ip = waiting.view::<PodView>().filter(|pod| is_waiting_for_ip(waiting, pod));
+        waiting_for_ip
+            .and_then(|pod| key_of("nodes", "", &pod.spec.node_name))
+            .into_iter()
+            .for_each(&mut *enqueue);
     }
 }
 
 /// Returns the IPs of pods that are not finished.
-fn taken<'a>(pods: &[(&'a Object, &'a PodView)]) -> BTreeSet<Cow<'a, str>> {
+fn used_ips<'a>(pods: &[(&'a Object, &'a PodView)]) -> BTreeSet<Cow<'a, str>> {
     let live = pods.iter().map(|(_, pod)| *pod).filter(|pod| !pod.is_finished());
     live.flat_map(|pod| pod.status.pod_ips.iter().map(|ip| Cow::from(ip.ip.as_str()))).collect()
 }
@@ -233,11 +239,11 @@ impl Planner for Pods {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 5] = [
-            Watch::mapped("pods", of_old),
-            Watch::mapped("nodes", of_node),
-            Watch::mapped("nodes", of_returned).when(returns),
-            Watch::mapped("configmaps", of_needed),
-            Watch::mapped("secrets", of_needed),
+            Watch::mapped("pods", enqueue_admitted_pod),
+            Watch::mapped("nodes", enqueue_pods_of_simulated_node),
+            Watch::mapped("nodes", enqueue_pods_of_node).when(becomes_reachable),
+            Watch::mapped("configmaps", enqueue_waiting_pods),
+            Watch::mapped("secrets", enqueue_waiting_pods),
         ];
         &WATCHES
     }
@@ -255,20 +261,20 @@ impl Planner for Pods {
         {
             return plan;
         }
-        if let Some(seat) = self.0.running(&pod.spec.node_name, world) {
-            attend(&self.0, world, &seat, object, Decided::default(), now, &mut plan);
+        if let Some(node) = self.0.running_node(&pod.spec.node_name, world) {
+            sync_pod(&self.0, world, &node, object, AdmissionDecision::default(), now, &mut plan);
         }
         plan
     }
 
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
-        let nodes = (0..self.0.count).map(|number| self.0.name(number));
+        let nodes = (0..self.0.count).map(|number| self.0.node_name(number));
         let pods = nodes.flat_map(|node| world.by_index(BY_NODE.name, &node));
         pods.map(|pod| pod.key().clone()).collect()
     }
 }
 
-fn of_old(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_admitted_pod(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let has_node = |pod: &PodView| !pod.spec.node_name.is_empty();
     if object.view::<PodView>().is_some_and(has_node) && !is_new(object) {
         enqueue(object.key().clone());
@@ -276,15 +282,15 @@ fn of_old(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues pods of the namespace that wait for a ConfigMap or Secret.
-fn of_needed(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    for pod in world.by_index(HELD_BY_NAMESPACE.name, &object.meta().namespace) {
+fn enqueue_waiting_pods(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    for pod in world.by_index(WAITING_FOR_REFERENCES_BY_NAMESPACE.name, &object.meta().namespace) {
         enqueue(pod.key().clone());
     }
 }
 
 /// Enqueues the pods of a changed node that has simulation annotations.
-fn of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    if is_played_with(node) {
+fn enqueue_pods_of_simulated_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    if has_simulation_annotations(node) {
         for pod in world.by_index(BY_NODE.name, &node.meta().name) {
             enqueue(pod.key().clone());
         }
@@ -292,12 +298,12 @@ fn of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key))
 }
 
 /// `true` if the node moved to another fleet, or became reachable again.
-fn returns(before: &Object, after: &Object) -> bool {
-    before.meta().annotations.get(FLEET) != after.meta().annotations.get(FLEET)
-        || !is_heard(before) && is_heard(after)
+fn becomes_reachable(before: &Object, after: &Object) -> bool {
+    before.meta().annotations.get(FLEET_ANNOTATION) != after.meta().annotations.get(FLEET_ANNOTATION)
+        || !is_reachable(before) && is_reachable(after)
 }
 
 /// Enqueues all pods of a node that this fleet just got.
-fn of_returned(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_pods_of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     world.by_index(BY_NODE.name, &node.meta().name).for_each(|pod| enqueue(pod.key().clone()));
 }

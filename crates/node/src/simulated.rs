@@ -1,10 +1,10 @@
 //! Simulated container runtime: the state of a container is a function of its last reported status, its
-//! script, and the time.
+//! behavior, and the time.
 //!
 //! No state is kept besides the pod statuses, so a restarted process finds every container as it was.
 
-pub mod probing;
-pub mod pulling;
+pub mod image_pulls;
+pub mod probes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,69 +12,74 @@ use std::time::Duration;
 use setpoint_api::Time;
 use setpoint_reconcile::Meta;
 
-use crate::images::hex;
-use crate::lifecycle::{NEVER_RAN, restart, whole};
-use crate::pod::{Container, ContainerStatus, Handler, Pod, State, Terminated};
-use crate::rules::file::Rule;
-use crate::rules::memo::ScriptMemo;
-use crate::rules::{CANNOT_RUN, Script, count_scripts, read, script};
-use crate::runtime::{Deed, Image, Probed, Run, Runtime};
+use crate::behavior::rules_file::BehaviorRule;
+use crate::behavior::script_cache::ScriptCache;
+use crate::behavior::{
+    ContainerBehavior, EXIT_CANNOT_RUN, container_behavior, count_scripts, evaluate_script,
+};
+use crate::images::hex_digest;
+use crate::lifecycle::{CONTAINER_STATUS_UNKNOWN, restart, truncate_to_seconds};
+use crate::pod::{
+    Container, ContainerState, ContainerStateTerminated, ContainerStatus, LifecycleHandler, Pod,
+};
+use crate::runtime::{ContainerRun, ContainerRuntime, ImageState, ProbeResults, RuntimeAction};
 
 /// Container ID scheme of this runtime.
 pub const SCHEME: &str = "simulated://";
 /// Exit code of a process that ended on SIGTERM.
-const TERMINATED: i64 = 143;
+const EXIT_SIGTERM: i64 = 143;
 /// Exit code of a process that was killed.
-const KILLED: i64 = 137;
+const EXIT_SIGKILL: i64 = 137;
 /// Exit code of a container whose end was not observed.
-const LOST: i64 = 255;
+const EXIT_UNKNOWN: i64 = 255;
 /// Maximum bytes of log in a termination message.
-const WORDS_MAX: usize = 2048;
+const MESSAGE_BYTES_MAX: usize = 2048;
 
 /// Precision of the reported times of a stop.
-const KNOWN_TO: Duration = Duration::from_secs(1);
+const TIME_PRECISION: Duration = Duration::from_secs(1);
 /// Maximum stop duration (give or take a second) without a rule.
-const STOP_MAX: Duration = Duration::from_secs(1);
+const STOP_DURATION_MAX: Duration = Duration::from_secs(1);
 
 /// Node state that the simulated runtime reads.
-pub struct Host<'a> {
+pub struct NodeState<'a> {
     /// Rules for the behavior of containers.
-    pub rules: &'a [Rule],
-    /// Memo of container scripts.
-    pub memo: &'a ScriptMemo,
+    pub rules: &'a [BehaviorRule],
+    /// Cache of evaluated scripts.
+    pub cache: &'a ScriptCache,
     /// Boot time of the node. Containers that started before are gone.
-    pub booted: Time,
+    pub boot_time: Time,
     /// Time of the last write of the pod: a container reported as running was still running then.
-    pub written: Time,
+    pub last_write: Time,
     /// Duration of pulls and stops without a rule.
-    pub pause: Duration,
+    pub default_delay: Duration,
     /// Returns `true` if the image is on the node.
     pub has_image: &'a dyn Fn(&str) -> bool,
 }
 
 /// Simulated runtime of one pod.
-pub struct Simulated<'a> {
-    host: Host<'a>,
+pub struct SimulatedRuntime<'a> {
+    state: NodeState<'a>,
     pod: &'a Pod,
     meta: &'a Meta,
     now: Time,
-    runs: BTreeMap<String, Run>,
-    scripts: BTreeMap<String, Script>,
-    /// Earliest end of a container that is being stopped.
-    stops: Option<Time>,
+    runs: BTreeMap<String, ContainerRun>,
+    behaviors: BTreeMap<String, ContainerBehavior>,
+    /// Earliest termination of a container that is being killed.
+    next_kill: Option<Time>,
     /// Number of scripts of the pod, which share one budget.
-    count: usize,
+    script_count: usize,
 }
 
-impl<'a> Simulated<'a> {
+impl<'a> SimulatedRuntime<'a> {
     /// Restores the runtime from the status of a pod.
     #[must_use]
-    pub fn new(host: Host<'a>, pod: &'a Pod, meta: &'a Meta, now: Time) -> Simulated<'a> {
-        let (runs, scripts, count) = (BTreeMap::new(), BTreeMap::new(), count_scripts(pod));
-        let mut simulated = Simulated { host, pod, meta, now, runs, scripts, stops: None, count };
-        for container in pod.spec.all() {
-            let run = pod.status.of(&container.name).and_then(reported);
-            simulated.write_script(container, run.as_ref().map_or(0, |run| run.restarts));
+    pub fn new(state: NodeState<'a>, pod: &'a Pod, meta: &'a Meta, now: Time) -> SimulatedRuntime<'a> {
+        let (runs, behaviors, script_count) = (BTreeMap::new(), BTreeMap::new(), count_scripts(pod));
+        let mut simulated =
+            SimulatedRuntime { state, pod, meta, now, runs, behaviors, next_kill: None, script_count };
+        for container in pod.spec.all_containers() {
+            let run = pod.status.container_status(&container.name).and_then(restore_run);
+            simulated.set_behavior(container, run.as_ref().map_or(0, |run| run.restart_count));
             if let Some(run) = run {
                 simulated.runs.insert(container.name.clone(), run);
                 simulated.advance(container);
@@ -83,181 +88,205 @@ impl<'a> Simulated<'a> {
         simulated
     }
 
-    /// Computes the script of a container for one of its runs.
-    fn write_script(&mut self, container: &Container, restarts: i64) {
-        let script =
-            script((self.host.rules, self.host.memo), container, restarts, self.pod, self.meta, self.count);
-        self.scripts.insert(container.name.clone(), script);
+    /// Computes the behavior of a container for one of its runs.
+    fn set_behavior(&mut self, container: &Container, restart_count: i64) {
+        let behavior = container_behavior(
+            (self.state.rules, self.state.cache),
+            container,
+            restart_count,
+            self.pod,
+            self.meta,
+            self.script_count,
+        );
+        self.behaviors.insert(container.name.clone(), behavior);
     }
 
     /// Returns the time of the next container termination.
     #[must_use]
-    pub fn until(&self) -> Option<Time> {
-        let ends = self.pod.spec.all().filter_map(|container| {
+    pub fn next_termination(&self) -> Option<Time> {
+        let ends = self.pod.spec.all_containers().filter_map(|container| {
             let run = self.runs.get(&container.name).filter(|run| run.is_running())?;
-            Some(run.started.after(self.script(container).end()?.after))
+            Some(run.started_at.after(self.behavior(container).exit()?.after))
         });
-        ends.chain(self.stops).min()
+        ends.chain(self.next_kill).min()
     }
 
     /// Performs an action. Returns `true` if it changed anything by now.
-    pub fn perform(&mut self, deed: &Deed) -> bool {
-        let (Deed::Start { container: name, .. } | Deed::Stop { container: name, .. }) = deed;
-        let Some(container) = self.pod.spec.all().find(|one| one.name == *name) else { return false };
-        match deed {
-            Deed::Start { restarts, .. } => {
-                let last = self.runs.get(name).and_then(|run| run.end.clone());
-                let run = Run {
-                    restarts: *restarts,
-                    id: format!("{SCHEME}{}", hex(&format!("{}/{name}/{restarts}", self.meta.uid))),
+    pub fn perform(&mut self, action: &RuntimeAction) -> bool {
+        let (RuntimeAction::StartContainer { container: name, .. }
+        | RuntimeAction::KillContainer { container: name, .. }) = action;
+        let Some(container) = self.pod.spec.all_containers().find(|one| one.name == *name) else {
+            return false;
+        };
+        match action {
+            RuntimeAction::StartContainer { restart_count, .. } => {
+                let last = self.runs.get(name).and_then(|run| run.termination.clone());
+                let run = ContainerRun {
+                    restart_count: *restart_count,
+                    container_id: format!(
+                        "{SCHEME}{}",
+                        hex_digest(&format!("{}/{name}/{restart_count}", self.meta.uid))
+                    ),
                     image: container.image.clone(),
-                    started: whole(self.now),
-                    end: None,
-                    last,
-                    wait: None,
+                    started_at: truncate_to_seconds(self.now),
+                    termination: None,
+                    last_termination: last,
+                    back_off: None,
                 };
                 self.runs.insert(name.clone(), run);
-                self.write_script(container, *restarts);
+                self.set_behavior(container, *restart_count);
                 self.advance(container);
                 true
             }
-            Deed::Stop { turn: None, .. } => false,
-            Deed::Stop { since, grace, turn: Some(turn), .. } => {
-                let (at, code) = self.stopped(container, *since, *grace, *turn);
+            RuntimeAction::KillContainer { sigterm_at: None, .. } => false,
+            RuntimeAction::KillContainer { since, grace_period, sigterm_at: Some(sigterm_at), .. } => {
+                let (at, code) = self.kill_result(container, *since, *grace_period, *sigterm_at);
                 if at > self.now {
-                    self.stops = Some(self.stops.map_or(at, |other| other.min(at)));
+                    self.next_kill = Some(self.next_kill.map_or(at, |other| other.min(at)));
                     return false;
                 }
-                self.finish(container, at, code, if code == 0 { "Completed" } else { "Error" });
+                self.terminate(container, at, code, if code == 0 { "Completed" } else { "Error" });
                 true
             }
         }
     }
 
     /// Returns the termination time and exit code of a container that is being stopped.
-    fn stopped(&self, container: &Container, since: Time, grace: Duration, turn: Time) -> (Time, i64) {
-        let killed = since.after(grace);
-        let said = &self.script(container).said;
+    fn kill_result(
+        &self,
+        container: &Container,
+        since: Time,
+        grace_period: Duration,
+        sigterm_at: Time,
+    ) -> (Time, i64) {
+        let sigkill_at = since.after(grace_period);
+        let overrides = &self.behavior(container).overrides;
         let hook = container.lifecycle.pre_stop.as_ref();
-        let (before, _) = hook.map(|hook| outcome(hook, self.script(container))).unwrap_or_default();
-        let done = since.after(before);
+        let (hook_duration, _) =
+            hook.map(|hook| hook_result(hook, self.behavior(container))).unwrap_or_default();
+        let hook_end = since.after(hook_duration);
         // Reported times have a precision of one second. The preStop hook gets at least its full duration,
         // however late in that second it began, but never exceeds the grace period.
-        let late = if before.is_zero() { Duration::ZERO } else { KNOWN_TO };
-        let asked = done.max(done.after(late).min(killed)).max(turn);
+        let precision = if hook_duration.is_zero() { Duration::ZERO } else { TIME_PRECISION };
+        let sent_at = hook_end.max(hook_end.after(precision).min(sigkill_at)).max(sigterm_at);
         // The stop takes some time, so that it is visible to clients.
-        let some_time = self.host.pause.min(STOP_MAX) * 2;
-        let stops = match said.stop_takes {
-            Some(takes) => asked.after(takes),
-            None => done.max(turn).after(some_time).max(asked).min(killed.max(asked)),
+        let default_duration = self.state.default_delay.min(STOP_DURATION_MAX) * 2;
+        let terminated_at = match overrides.stop_takes {
+            Some(takes) => sent_at.after(takes),
+            None => {
+                hook_end.max(sigterm_at).after(default_duration).max(sent_at).min(sigkill_at.max(sent_at))
+            }
         };
-        if said.hangs == Some(true) || stops > killed {
-            (killed, KILLED)
+        if overrides.hangs == Some(true) || terminated_at > sigkill_at {
+            (sigkill_at, EXIT_SIGKILL)
         } else {
-            (stops, said.stop_code.unwrap_or(TERMINATED))
+            (terminated_at, overrides.stop_code.unwrap_or(EXIT_SIGTERM))
         }
     }
 
     /// `true` if the image pull of a container takes visible time.
     #[must_use]
-    pub fn pulls_slowly(&self, name: &str) -> bool {
-        let takes = self.scripts.get(name).and_then(|script| script.said.pull_takes);
+    pub fn has_visible_pull(&self, name: &str) -> bool {
+        let takes = self.behaviors.get(name).and_then(|behavior| behavior.overrides.pull_takes);
         takes.is_some_and(|takes| !takes.is_zero())
     }
 
     /// Returns the start error of a container's command.
     #[must_use]
     pub fn start_error(&self, name: &str) -> Option<&str> {
-        self.scripts.get(name)?.start_error.as_deref()
+        self.behaviors.get(name)?.start_error.as_deref()
     }
 
-    /// Returns the script of a container.
-    pub(crate) fn script(&self, container: &Container) -> &Script {
-        self.scripts.get(&container.name).expect("every container has a script")
+    /// Returns the behavior of a container.
+    pub(crate) fn behavior(&self, container: &Container) -> &ContainerBehavior {
+        self.behaviors.get(&container.name).expect("every container has a behavior")
     }
 
-    /// Terminates a container whose script has ended or whose node has rebooted.
+    /// Terminates a container whose command has exited or whose node has rebooted.
     fn advance(&mut self, container: &Container) {
         let Some(run) = self.runs.get(&container.name).filter(|run| run.is_running()) else { return };
-        let started = run.started;
-        if started < whole(self.host.booted) {
-            self.finish(container, self.host.booted, LOST, "Unknown");
+        let started = run.started_at;
+        if started < truncate_to_seconds(self.state.boot_time) {
+            self.terminate(container, self.state.boot_time, EXIT_UNKNOWN, "Unknown");
             return;
         }
-        let Some(end) = self.script(container).end() else { return };
-        let at = started.after(end.after);
+        let Some(exit) = self.behavior(container).exit() else { return };
+        let at = started.after(exit.after);
         if at <= self.now {
-            let last_seen = if self.is_reported(container) { self.host.written.min(self.now) } else { at };
-            self.finish(container, at.max(last_seen), end.code, end.reason);
+            let last_seen =
+                if self.is_reported(container) { self.state.last_write.min(self.now) } else { at };
+            self.terminate(container, at.max(last_seen), exit.exit_code, exit.reason);
         }
     }
 
     /// `true` if the current run of a container is in the reported status.
     fn is_reported(&self, container: &Container) -> bool {
-        let (status, run) = (self.pod.status.of(&container.name), self.runs.get(&container.name));
-        status
-            .zip(run)
-            .is_some_and(|(status, run)| status.state.running.is_some() && status.container_id == run.id)
+        let (status, run) =
+            (self.pod.status.container_status(&container.name), self.runs.get(&container.name));
+        status.zip(run).is_some_and(|(status, run)| {
+            status.state.running.is_some() && status.container_id == run.container_id
+        })
     }
 
-    fn finish(&mut self, container: &Container, at: Time, code: i64, reason: &str) {
-        let message = self.last_words(container, at, code);
+    fn terminate(&mut self, container: &Container, at: Time, code: i64, reason: &str) {
+        let message = self.termination_message(container, at, code);
         let Some(run) = self.runs.get_mut(&container.name) else { return };
-        run.end = Some(Terminated {
+        run.termination = Some(ContainerStateTerminated {
             exit_code: code,
             reason: reason.to_owned(),
             message,
-            started_at: Some(run.started),
-            finished_at: Some(whole(at).max(run.started)),
-            container_id: run.id.clone(),
+            started_at: Some(run.started_at),
+            finished_at: Some(truncate_to_seconds(at).max(run.started_at)),
+            container_id: run.container_id.clone(),
         });
     }
 
     /// Returns the termination message of a container.
-    fn last_words(&self, container: &Container, at: Time, code: i64) -> String {
-        let script = self.script(container);
-        if let Some(error) = &script.start_error {
+    fn termination_message(&self, container: &Container, at: Time, code: i64) -> String {
+        let behavior = self.behavior(container);
+        if let Some(error) = &behavior.start_error {
             return error.clone();
         }
-        let age = self.runs.get(&container.name).map_or(Duration::ZERO, |run| at.since(run.started));
-        if let Some(words) = script.course.files_at(age).remove(&container.termination_message_path)
-            && !words.is_empty()
+        let age = self.runs.get(&container.name).map_or(Duration::ZERO, |run| at.since(run.started_at));
+        if let Some(message) = behavior.timeline.files_at(age).remove(&container.termination_message_path)
+            && !message.is_empty()
         {
-            return words;
+            return message;
         }
         if code == 0 || container.termination_message_policy != "FallbackToLogsOnError" {
             return String::new();
         }
-        let (lines, _) = script.log(age);
-        let said: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
-        let mut from = said.len().saturating_sub(WORDS_MAX);
-        while !said.is_char_boundary(from) {
+        let (lines, _) = behavior.log_until(age);
+        let log: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+        let mut from = log.len().saturating_sub(MESSAGE_BYTES_MAX);
+        while !log.is_char_boundary(from) {
             from += 1;
         }
-        said[from..].to_owned()
+        log[from..].to_owned()
     }
 }
 
 /// Returns the duration and exit code of a hook. An unknown command succeeds at once.
-fn outcome(handler: &Handler, script: &Script) -> (Duration, i64) {
-    let mut budget = script.budget;
-    let slept = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
-    let run = |words: &[String]| read(words, BTreeMap::new(), script, &mut budget).end;
-    let ran = handler.exec.as_ref().map(|exec| exec.command.as_slice()).and_then(run);
-    match (slept, ran) {
+fn hook_result(handler: &LifecycleHandler, behavior: &ContainerBehavior) -> (Duration, i64) {
+    let mut budget = behavior.budget;
+    let sleep_seconds = handler.sleep.as_ref().map(|sleep| u64::try_from(sleep.seconds).unwrap_or(0));
+    let run = |words: &[String]| evaluate_script(words, BTreeMap::new(), behavior, &mut budget).exit;
+    let exec_result = handler.exec.as_ref().map(|exec| exec.command.as_slice()).and_then(run);
+    match (sleep_seconds, exec_result) {
         (Some(seconds), _) => (Duration::from_secs(seconds), 0),
-        (None, ran) => ran.unwrap_or_default(),
+        (None, exec_result) => exec_result.unwrap_or_default(),
     }
 }
 
 /// Restores the latest run from a status; `None` if there was none.
-fn reported(status: &ContainerStatus) -> Option<Run> {
+fn restore_run(status: &ContainerStatus) -> Option<ContainerRun> {
     let state = &status.state;
-    if status.container_id.is_empty() && state.terminated.as_ref().is_some_and(|end| end.reason == NEVER_RAN)
+    if status.container_id.is_empty()
+        && state.terminated.as_ref().is_some_and(|end| end.reason == CONTAINER_STATUS_UNKNOWN)
     {
         return None;
     }
-    let waits = state.waiting.as_ref().and_then(|waiting| restart::told(&waiting.message));
+    let back_off = state.waiting.as_ref().and_then(|waiting| restart::parse_back_off(&waiting.message));
     let (end, last) = match (&state.running, &state.terminated) {
         (Some(_), _) => (None, status.last_state.terminated.clone()),
         (None, Some(end)) => (Some(end.clone()), status.last_state.terminated.clone()),
@@ -267,45 +296,67 @@ fn reported(status: &ContainerStatus) -> Option<Run> {
         (Some(running), _) => running.started_at,
         (None, end) => end.as_ref().and_then(|end| end.started_at.or(end.finished_at)),
     };
-    let (restarts, id, image) = (status.restart_count, status.container_id.clone(), status.image.clone());
-    Some(Run { restarts, id, image, started: started.unwrap_or(Time::EPOCH), end, last, wait: waits })
+    Some(ContainerRun {
+        restart_count: status.restart_count,
+        container_id: status.container_id.clone(),
+        image: status.image.clone(),
+        started_at: started.unwrap_or(Time::EPOCH),
+        termination: end,
+        last_termination: last,
+        back_off,
+    })
 }
 
-impl Runtime for Simulated<'_> {
-    fn run(&self, container: &Container) -> Option<&Run> {
+impl ContainerRuntime for SimulatedRuntime<'_> {
+    fn latest_run(&self, container: &Container) -> Option<&ContainerRun> {
         self.runs.get(&container.name)
     }
 
-    fn image(&self, container: &Container, wanted: Time) -> Image {
-        if self.runs.get(&container.name).is_some_and(|run| run.has_image_of(container)) {
-            return pulling::again(container, &self.script(container).said, wanted, self.now);
+    fn image_state(&self, container: &Container, needed_since: Time) -> ImageState {
+        if self.runs.get(&container.name).is_some_and(|run| run.uses_image_of(container)) {
+            return image_pulls::image_state_on_restart(
+                container,
+                &self.behavior(container).overrides,
+                needed_since,
+                self.now,
+            );
         }
-        pulling::image(container, &self.script(container).said, &self.host, wanted, self.now)
+        image_pulls::image_state(
+            container,
+            &self.behavior(container).overrides,
+            &self.state,
+            needed_since,
+            self.now,
+        )
     }
 
-    fn probe(&self, container: &Container, run: &Run) -> Probed {
-        probing::probe(container, self.script(container), run.started, self.now)
+    fn probe_results(&self, container: &Container, run: &ContainerRun) -> ProbeResults {
+        probes::probe_results(container, self.behavior(container), run.started_at, self.now)
     }
 
-    fn sandbox(&self) -> Time {
+    fn sandbox_created_at(&self) -> Time {
         // A pod with restart policy Never gets no new sandbox.
-        if self.pod.spec.restart_policy == "Never" { Time::EPOCH } else { whole(self.host.booted) }
+        if self.pod.spec.restart_policy == "Never" {
+            Time::EPOCH
+        } else {
+            truncate_to_seconds(self.state.boot_time)
+        }
     }
 
     fn image_id(&self, image: &str) -> String {
-        format!("{SCHEME}sha256:{}", hex(image))
+        format!("{SCHEME}sha256:{}", hex_digest(image))
     }
 
-    fn ephemeral(&self, container: &Container) -> State {
+    fn ephemeral_container_state(&self, container: &Container) -> ContainerState {
         let message = format!("a simulated node cannot run the ephemeral container {}", container.name);
         // Terminated at once, so that clients that wait for the container see that it cannot run.
-        State::terminated(Terminated {
-            exit_code: CANNOT_RUN,
+        ContainerState::terminated(ContainerStateTerminated {
+            exit_code: EXIT_CANNOT_RUN,
             reason: "ContainerCannotRun".to_owned(),
             message,
-            started_at: Some(whole(self.now)),
-            finished_at: Some(whole(self.now)),
-            ..Terminated::default()
+            started_at: Some(truncate_to_seconds(self.now)),
+            finished_at: Some(truncate_to_seconds(self.now)),
+            ..ContainerStateTerminated::default()
         })
     }
 }

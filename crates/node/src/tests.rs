@@ -11,13 +11,14 @@ use super::*;
 
 mod admission;
 mod components;
-mod converging;
+mod convergence;
 mod fleets;
-mod life;
-mod needs;
+mod lifecycle;
+mod nodes;
 mod power;
-mod resizing;
-mod stopping;
+mod references;
+mod resize;
+mod termination;
 
 /// Returns the planners of a fleet without start delay, and the controllers that nodes need.
 fn planners_of(fleet: Fleet) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
@@ -26,11 +27,11 @@ fn planners_of(fleet: Fleet) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     (all, setpoint_controllers::indexes::all().into_iter().chain(indexes()).collect())
 }
 
-fn at_once() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
-    planners_of(Fleet { count: 2, pod_start: Duration::ZERO, ..Fleet::default() })
+fn without_start_delay() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+    planners_of(Fleet { count: 2, pod_start_delay: Duration::ZERO, ..Fleet::default() })
 }
 
-fn slowly() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+fn with_start_delay() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     planners_of(Fleet { count: 2, zones: vec!["a".to_owned(), "b".to_owned()], ..Fleet::default() })
 }
 
@@ -43,7 +44,7 @@ fn cluster(controllers: setpoint_sim::cluster::Controllers) -> Cluster {
 }
 
 /// Creates a pod on a node.
-fn pod(cluster: &mut Cluster, name: &str, spec: &str) {
+fn create_pod(cluster: &mut Cluster, name: &str, spec: &str) {
     let mut spec = setpoint_sim::cluster::parsed(spec);
     spec.make_map().insert("nodeName", "node-0");
     cluster.create("pods", "default", value!({"metadata": {"name": (name)}, "spec": (spec)}));
@@ -55,7 +56,7 @@ fn get(cluster: &Cluster, name: &str) -> Value {
 }
 
 /// Formats a pod: `phase | state of each container, init containers first`.
-fn shown(cluster: &Cluster, name: &str) -> String {
+fn summary(cluster: &Cluster, name: &str) -> String {
     let pod = get(cluster, name);
     let list = |field: &str| pod.at(&["status", field]).and_then(Value::as_list).unwrap_or_default().to_vec();
     let states = list("initContainerStatuses").into_iter().chain(list("containerStatuses")).map(|status| {
@@ -93,89 +94,21 @@ fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
     about.map(|event| event.str_at(&["message"]).to_owned()).collect()
 }
 
-fn seconds(cluster: &mut Cluster, seconds: u64) {
+fn run_seconds(cluster: &mut Cluster, seconds: u64) {
     cluster.run(Duration::from_secs(seconds));
 }
 
 #[test]
-fn nodes_register_as_simulated() {
-    let mut cluster = cluster(slowly);
-    let nodes = cluster.list("nodes");
-    assert_eq!(nodes.len(), 2);
-    let node = &nodes[1];
-    assert_eq!(condition(node, "Ready"), "True KubeletReady");
-    assert_eq!(condition(node, "DiskPressure"), "False KubeletHasNoDiskPressure");
-    assert!(node.str_at(&["status", "nodeInfo", "containerRuntimeVersion"]).starts_with("simulated://"));
-    assert_eq!(node.str_at(&["metadata", "labels", "topology.kubernetes.io/zone"]), "b");
-    assert_eq!(node.str_at(&["status", "allocatable", "pods"]), "110");
-    assert!(node.at(&["spec", "taints"]).is_none(), "{node:?}");
-    let lease = cluster.get("leases.coordination.k8s.io", "kube-node-lease/node-1").unwrap();
-    assert_eq!(lease.str_at(&["spec", "holderIdentity"]), "node-1");
-    assert!(lease.at(&["metadata", "ownerReferences"]).is_some());
-    assert_eq!(events(&cluster, "NodeReady").len(), 2);
-    cluster.assert_quiet();
-}
-
-#[test]
-fn leases_are_renewed_every_ten_seconds_and_statuses_every_five_minutes() {
-    let mut cluster = cluster(slowly);
-    cluster.history.clear();
-    seconds(&mut cluster, 600);
-    let count = |what: &str| cluster.history.iter().filter(|line| line.contains(what)).count();
-    assert_eq!(count("patch leases.coordination.k8s.io/kube-node-lease/node-0"), 60);
-    assert_eq!(count("patch nodes/node-0"), 2);
-    assert_eq!(condition(&cluster.list("nodes")[0], "Ready"), "True KubeletReady");
-}
-
-#[test]
-fn deleted_node_stays_deleted_until_the_next_start() {
-    let mut cluster = cluster(slowly);
-    cluster.delete("nodes", "node-1", &value!({})).unwrap();
-    seconds(&mut cluster, 60);
-    assert_eq!(cluster.list("nodes").len(), 1);
-    cluster.crash();
-    seconds(&mut cluster, 5);
-    assert_eq!(cluster.list("nodes").len(), 2);
-}
-
-#[test]
-fn cordon_and_uncordon_emit_one_event_each() {
-    let mut cluster = cluster(slowly);
-    let told = |cluster: &Cluster| {
-        ["NodeNotSchedulable", "NodeSchedulable"].map(|reason| events(cluster, reason).join(", "))
-    };
-    let message = |reason: &str| format!("Node node-1 status is now: {reason}");
-    let set = |cluster: &mut Cluster, closed: bool| {
-        cluster.patch("nodes", "node-1", "", value!({"spec": {"unschedulable": (closed)}})).unwrap();
-        seconds(cluster, 5);
-    };
-    assert_eq!(told(&cluster), ["", ""]);
-    set(&mut cluster, true);
-    let closed = message("NodeNotSchedulable");
-    assert_eq!(told(&cluster), [&*closed, ""]);
-    cluster.assert_quiet();
-    cluster.crash();
-    seconds(&mut cluster, 600);
-    assert_eq!(told(&cluster), [&*closed, ""], "no change, no Event");
-    set(&mut cluster, false);
-    assert_eq!(told(&cluster), [&*closed, &*message("NodeSchedulable")]);
-    let counts: Vec<i64> =
-        cluster.list("events").iter().filter_map(|event| event.get("count")?.as_i64()).collect();
-    assert!(counts.iter().all(|count| *count == 1), "{counts:?}");
-    cluster.assert_quiet();
-}
-
-#[test]
 fn pod_is_creating_for_a_second_and_then_runs() {
-    let mut cluster = cluster(slowly);
-    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
-    assert_eq!(shown(&cluster, "a"), "Pending | ContainerCreating");
+    let mut cluster = cluster(with_start_delay);
+    create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
+    assert_eq!(summary(&cluster, "a"), "Pending | ContainerCreating");
     let made = get(&cluster, "a");
     assert!(!made.str_at(&["status", "startTime"]).is_empty());
     assert_eq!(condition(&made, "Ready"), "False ContainersNotReady");
     assert_eq!(condition(&made, "PodScheduled"), "True");
-    seconds(&mut cluster, 2);
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
+    run_seconds(&mut cluster, 2);
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
     let running = get(&cluster, "a");
     for kind in ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"] {
         assert_eq!(condition(&running, kind), "True", "{kind}");
@@ -196,7 +129,7 @@ fn pod_is_creating_for_a_second_and_then_runs() {
 
 #[test]
 fn pods_of_a_node_have_distinct_ips() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     for number in 0..60 {
         let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]});
         let pod = value!({"metadata": {"name": (format!("p{number}"))}, "spec": (spec)});
@@ -212,59 +145,40 @@ fn pods_of_a_node_have_distinct_ips() {
 }
 
 #[test]
-fn patched_capacity_is_allocatable_until_it_is_removed() {
-    let mut cluster = cluster(at_once);
-    let amount = |cluster: &Cluster, sort: &str| {
-        let node = cluster.get("nodes", "node-0").unwrap();
-        node.at(&["status", sort, "example.com/gpu"]).and_then(Value::as_str).map(str::to_owned)
-    };
-    let two = value!({"status": {"capacity": {"example.com/gpu": "2"}}});
-    cluster.patch("nodes", "node-0", "status", two).unwrap();
-    seconds(&mut cluster, 20);
-    assert_eq!(amount(&cluster, "allocatable").as_deref(), Some("2"));
-    cluster.assert_quiet();
-    let none = value!({"status": {"capacity": {"example.com/gpu": null}}});
-    cluster.patch("nodes", "node-0", "status", none).unwrap();
-    seconds(&mut cluster, 20);
-    assert_eq!((amount(&cluster, "capacity"), amount(&cluster, "allocatable")), (None, None));
-    cluster.assert_quiet();
-}
-
-#[test]
 fn terminated_container_makes_a_pod_succeed_fail_or_crash_loop() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let spec = |policy: &str, script: &str| {
         format!(
             r#"{{"restartPolicy":"{policy}","containers":[{{"name":"c","image":"b","command":["sh","-c","{script}"]}}]}}"#
         )
     };
-    pod(&mut cluster, "good", &spec("Never", "sleep 5; exit 0"));
-    pod(&mut cluster, "bad", &spec("OnFailure", "sleep 5; exit 3"));
-    pod(&mut cluster, "loop", &spec("Always", "exit 1"));
-    assert_eq!(shown(&cluster, "good"), "Running | ready");
-    assert_eq!(shown(&cluster, "loop"), "Running | CrashLoopBackOff x1");
-    seconds(&mut cluster, 6);
-    assert_eq!(shown(&cluster, "good"), "Succeeded | Completed 0");
+    create_pod(&mut cluster, "good", &spec("Never", "sleep 5; exit 0"));
+    create_pod(&mut cluster, "bad", &spec("OnFailure", "sleep 5; exit 3"));
+    create_pod(&mut cluster, "loop", &spec("Always", "exit 1"));
+    assert_eq!(summary(&cluster, "good"), "Running | ready");
+    assert_eq!(summary(&cluster, "loop"), "Running | CrashLoopBackOff x1");
+    run_seconds(&mut cluster, 6);
+    assert_eq!(summary(&cluster, "good"), "Succeeded | Completed 0");
     assert_eq!(condition(&get(&cluster, "good"), "Ready"), "False PodCompleted");
     assert_eq!(condition(&get(&cluster, "good"), "PodReadyToStartContainers"), "False");
-    assert_eq!(shown(&cluster, "bad"), "Running | ready x1");
-    seconds(&mut cluster, 5);
-    assert_eq!(shown(&cluster, "bad"), "Running | CrashLoopBackOff x1");
-    assert_eq!(shown(&cluster, "loop"), "Running | CrashLoopBackOff x2");
+    assert_eq!(summary(&cluster, "bad"), "Running | ready x1");
+    run_seconds(&mut cluster, 5);
+    assert_eq!(summary(&cluster, "bad"), "Running | CrashLoopBackOff x1");
+    assert_eq!(summary(&cluster, "loop"), "Running | CrashLoopBackOff x2");
     let pod = get(&cluster, "loop");
     let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
     let message = status.str_at(&["state", "waiting", "message"]);
     assert!(message.starts_with("back-off 20s restarting failed container=c pod=loop_default("), "{message}");
     assert_eq!(status.at(&["lastState", "terminated", "exitCode"]).and_then(Value::as_i64), Some(1));
     assert!(events(&cluster, "BackOff")[0].starts_with("Back-off restarting failed container c in pod"));
-    seconds(&mut cluster, 20 + 40 + 80 + 160 + 300);
-    assert_eq!(shown(&cluster, "loop"), "Running | CrashLoopBackOff x7");
+    run_seconds(&mut cluster, 20 + 40 + 80 + 160 + 300);
+    assert_eq!(summary(&cluster, "loop"), "Running | CrashLoopBackOff x7");
 }
 
 #[test]
 fn init_containers_run_in_order_and_sidecars_keep_running() {
-    let mut cluster = cluster(at_once);
-    pod(
+    let mut cluster = cluster(without_start_delay);
+    create_pod(
         &mut cluster,
         "a",
         r#"{"restartPolicy":"Never","initContainers":[
@@ -274,51 +188,54 @@ fn init_containers_run_in_order_and_sidecars_keep_running() {
           "containers":[{"name":"c","image":"b","command":["sleep","5"]}]}"#,
     );
     let initialized = |cluster: &Cluster| condition(&get(cluster, "a"), "Initialized");
-    assert_eq!(shown(&cluster, "a"), "Pending | running, PodInitializing, PodInitializing, PodInitializing");
+    assert_eq!(
+        summary(&cluster, "a"),
+        "Pending | running, PodInitializing, PodInitializing, PodInitializing"
+    );
     assert_eq!(initialized(&cluster), "False ContainersNotInitialized");
-    seconds(&mut cluster, 3);
-    assert_eq!(shown(&cluster, "a"), "Pending | Completed 0, running, PodInitializing, PodInitializing");
-    seconds(&mut cluster, 4);
-    assert_eq!(shown(&cluster, "a"), "Pending | Completed 0, ready, running, PodInitializing");
-    seconds(&mut cluster, 3);
-    assert_eq!(shown(&cluster, "a"), "Running | Completed 0, ready, Completed 0, ready");
+    run_seconds(&mut cluster, 3);
+    assert_eq!(summary(&cluster, "a"), "Pending | Completed 0, running, PodInitializing, PodInitializing");
+    run_seconds(&mut cluster, 4);
+    assert_eq!(summary(&cluster, "a"), "Pending | Completed 0, ready, running, PodInitializing");
+    run_seconds(&mut cluster, 3);
+    assert_eq!(summary(&cluster, "a"), "Running | Completed 0, ready, Completed 0, ready");
     assert_eq!(initialized(&cluster), "True");
-    seconds(&mut cluster, 5);
-    assert_eq!(shown(&cluster, "a"), "Succeeded | Completed 0, Error 143, Completed 0, Completed 0");
+    run_seconds(&mut cluster, 5);
+    assert_eq!(summary(&cluster, "a"), "Succeeded | Completed 0, Error 143, Completed 0, Completed 0");
     cluster.assert_quiet();
 }
 
 #[test]
 fn permanently_failed_init_container_fails_the_pod() {
-    let mut cluster = cluster(at_once);
-    pod(
+    let mut cluster = cluster(without_start_delay);
+    create_pod(
         &mut cluster,
         "a",
         r#"{"restartPolicy":"Never","initContainers":[{"name":"i","image":"b","command":["false"]}],
           "containers":[{"name":"c","image":"b"}]}"#,
     );
-    assert_eq!(shown(&cluster, "a"), "Failed | Error 1, PodInitializing");
-    pod(
+    assert_eq!(summary(&cluster, "a"), "Failed | Error 1, PodInitializing");
+    create_pod(
         &mut cluster,
         "b",
         r#"{"initContainers":[{"name":"i","image":"b","command":["false"]}],"containers":[{"name":"c","image":"b"}]}"#,
     );
-    assert_eq!(shown(&cluster, "b"), "Pending | CrashLoopBackOff x1, PodInitializing");
+    assert_eq!(summary(&cluster, "b"), "Pending | CrashLoopBackOff x1, PodInitializing");
     cluster.assert_quiet();
 }
 
 #[test]
 fn impossible_image_is_never_pulled() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"registry.invalid/x:1"}]}"#);
-    assert_eq!(shown(&cluster, "a"), "Pending | ErrImagePull");
-    seconds(&mut cluster, 5);
-    assert_eq!(shown(&cluster, "a"), "Pending | ImagePullBackOff");
+    let mut cluster = cluster(without_start_delay);
+    create_pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"registry.invalid/x:1"}]}"#);
+    assert_eq!(summary(&cluster, "a"), "Pending | ErrImagePull");
+    run_seconds(&mut cluster, 5);
+    assert_eq!(summary(&cluster, "a"), "Pending | ImagePullBackOff");
     assert_eq!(events(&cluster, "Failed").len(), 3);
-    seconds(&mut cluster, 600);
-    assert_eq!(shown(&cluster, "a"), "Pending | ImagePullBackOff");
-    pod(&mut cluster, "b", r#"{"containers":[{"name":"c","image":"NotAnImage"}]}"#);
-    assert_eq!(shown(&cluster, "b"), "Pending | InvalidImageName");
+    run_seconds(&mut cluster, 600);
+    assert_eq!(summary(&cluster, "a"), "Pending | ImagePullBackOff");
+    create_pod(&mut cluster, "b", r#"{"containers":[{"name":"c","image":"NotAnImage"}]}"#);
+    assert_eq!(summary(&cluster, "b"), "Pending | InvalidImageName");
     cluster.delete("pods", "default/a", &value!({})).unwrap();
     cluster.settle();
     assert!(cluster.get("pods", "default/a").is_none());
@@ -326,7 +243,7 @@ fn impossible_image_is_never_pulled() {
 
 #[test]
 fn deleted_pod_terminates_and_is_removed() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let hangs = value!({"simulate.setpoint.dev/hangs": "true"});
     for (name, annotations, grace) in [("quick", value!({}), 30), ("slow", hangs, 20)] {
         let spec = value!({
@@ -340,12 +257,12 @@ fn deleted_pod_terminates_and_is_removed() {
     }
     cluster.settle();
     assert!(cluster.get("pods", "default/quick").is_none());
-    assert_eq!(shown(&cluster, "slow"), "Running | ready");
+    assert_eq!(summary(&cluster, "slow"), "Running | ready");
     let killing = events(&cluster, "Killing");
     assert_eq!(killing, ["Stopping container c"; 2], "Events are emitted when the stop begins");
-    seconds(&mut cluster, 19);
-    assert_eq!(shown(&cluster, "slow"), "Running | ready");
-    seconds(&mut cluster, 2);
+    run_seconds(&mut cluster, 19);
+    assert_eq!(summary(&cluster, "slow"), "Running | ready");
+    run_seconds(&mut cluster, 2);
     assert!(cluster.get("pods", "default/slow").is_none());
     assert_eq!(events(&cluster, "Killing"), killing, "no Event at the end of the stop");
     cluster.assert_quiet();
@@ -353,40 +270,40 @@ fn deleted_pod_terminates_and_is_removed() {
 
 #[test]
 fn termination_is_visible_to_clients() {
-    let mut cluster = cluster(slowly);
+    let mut cluster = cluster(with_start_delay);
     let grace = |seconds: i64| {
         format!(
             r#"{{"terminationGracePeriodSeconds":{seconds},"containers":[{{"name":"c","image":"nginx"}}]}}"#
         )
     };
-    pod(&mut cluster, "slow", &grace(60));
-    pod(&mut cluster, "hasty", &grace(1));
-    seconds(&mut cluster, 5);
+    create_pod(&mut cluster, "slow", &grace(60));
+    create_pod(&mut cluster, "hasty", &grace(1));
+    run_seconds(&mut cluster, 5);
     // The stop is requested late within a second.
     cluster.now = cluster.now.after(Duration::from_millis(990));
     for name in ["slow", "hasty"] {
-        assert_eq!(shown(&cluster, name), "Running | ready");
+        assert_eq!(summary(&cluster, name), "Running | ready");
         cluster.delete("pods", &format!("default/{name}"), &value!({})).unwrap();
     }
     cluster.settle();
     cluster.run(Duration::from_millis(900));
     assert!(cluster.get("pods", "default/slow").is_some(), "the stop takes its time");
     assert!(cluster.get("pods", "default/hasty").is_none(), "the grace period bounds the stop");
-    seconds(&mut cluster, 2);
+    run_seconds(&mut cluster, 2);
     assert!(cluster.get("pods", "default/slow").is_none());
     cluster.assert_quiet();
 }
 
 #[test]
 fn deleted_pod_with_finalizers_reports_its_termination() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let spec = value!({"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]});
     let pod = value!({"metadata": {"name": "a", "finalizers": ["x.y/z"]}, "spec": (spec)});
     cluster.create("pods", "default", pod);
     cluster.settle();
     cluster.delete("pods", "default/a", &value!({})).unwrap();
     cluster.settle();
-    assert_eq!(shown(&cluster, "a"), "Failed | Error 143");
+    assert_eq!(summary(&cluster, "a"), "Failed | Error 143");
     cluster.assert_quiet();
     cluster.patch("pods", "default/a", "", value!({"metadata": {"finalizers": null}})).unwrap();
     cluster.settle();
@@ -395,11 +312,15 @@ fn deleted_pod_with_finalizers_reports_its_termination() {
 
 #[test]
 fn active_deadline_terminates_a_pod() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", r#"{"activeDeadlineSeconds":5,"containers":[{"name":"c","image":"nginx"}]}"#);
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
-    seconds(&mut cluster, 6);
-    assert_eq!(shown(&cluster, "a"), "Failed | Error 143");
+    let mut cluster = cluster(without_start_delay);
+    create_pod(
+        &mut cluster,
+        "a",
+        r#"{"activeDeadlineSeconds":5,"containers":[{"name":"c","image":"nginx"}]}"#,
+    );
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
+    run_seconds(&mut cluster, 6);
+    assert_eq!(summary(&cluster, "a"), "Failed | Error 143");
     let status = get(&cluster, "a");
     assert_eq!(status.str_at(&["status", "reason"]), "DeadlineExceeded");
     cluster.assert_quiet();
@@ -407,19 +328,19 @@ fn active_deadline_terminates_a_pod() {
 
 #[test]
 fn liveness_restarts_and_readiness_gates_delay_readiness() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let script = "echo ok >/tmp/health; sleep 10; rm -rf /tmp/health; sleep 600";
     let spec = format!(
         r#"{{"containers":[{{"name":"c","image":"b","command":["sh","-c","{script}"],"livenessProbe":
         {{"exec":{{"command":["cat","/tmp/health"]}},"initialDelaySeconds":15,"failureThreshold":1}}}}]}}"#
     );
-    pod(&mut cluster, "live", &spec);
-    seconds(&mut cluster, 14);
-    assert_eq!(shown(&cluster, "live"), "Running | ready");
-    seconds(&mut cluster, 2);
-    assert_eq!(shown(&cluster, "live"), "Running | ready x1");
+    create_pod(&mut cluster, "live", &spec);
+    run_seconds(&mut cluster, 14);
+    assert_eq!(summary(&cluster, "live"), "Running | ready");
+    run_seconds(&mut cluster, 2);
+    assert_eq!(summary(&cluster, "live"), "Running | ready x1");
     assert_eq!(events(&cluster, "Killing"), ["Container c failed liveness probe, will be restarted"]);
-    pod(
+    create_pod(
         &mut cluster,
         "gated",
         r#"{"readinessGates":[{"conditionType":"x.y/open"}],"containers":[{"name":"c","image":"b"}]}"#,
@@ -438,14 +359,14 @@ fn liveness_restarts_and_readiness_gates_delay_readiness() {
 
 #[test]
 fn termination_message_and_host_ips_are_reported() {
-    let mut cluster = cluster(at_once);
-    pod(
+    let mut cluster = cluster(without_start_delay);
+    create_pod(
         &mut cluster,
         "a",
         r#"{"restartPolicy":"Never","hostNetwork":true,"containers":[{"name":"c","image":"b",
           "command":["sh","-c","echo -n DONE > /dev/termination-log; exit 2"]}]}"#,
     );
-    assert_eq!(shown(&cluster, "a"), "Failed | Error 2");
+    assert_eq!(summary(&cluster, "a"), "Failed | Error 2");
     let pod = get(&cluster, "a");
     let status = &pod.at(&["status", "containerStatuses"]).and_then(Value::as_list).unwrap()[0];
     assert_eq!(status.str_at(&["state", "terminated", "message"]), "DONE");
@@ -454,61 +375,51 @@ fn termination_message_and_host_ips_are_reported() {
 }
 
 #[test]
-fn nodes_write_with_their_own_identity() {
-    let mut cluster = cluster(at_once);
-    pod(&mut cluster, "a", r#"{"containers":[{"name":"c","image":"nginx"}]}"#);
-    let events = cluster.list("events");
-    let started = events.iter().find(|event| event.str_at(&["reason"]) == "Started").unwrap();
-    assert_eq!(started.str_at(&["source", "host"]), "node-0");
-    assert_eq!(started.str_at(&["involvedObject", "fieldPath"]), "spec.containers{c}");
-    cluster.delete("pods", "default/a", &value!({})).unwrap();
-    cluster.observe();
-    cluster.plan();
-    let write = cluster.next_write().unwrap();
-    assert_eq!((&*write.user, write.manager), ("system:node:node-0", "kubelet"));
-}
-
-#[test]
 fn logs_follow_container_scripts() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let script = "echo one; sleep 5; echo two; exit 1";
-    pod(
+    create_pod(
         &mut cluster,
         "a",
         &format!(r#"{{"containers":[{{"name":"c","image":"b","command":["sh","-c","{script}"]}}]}}"#),
     );
-    let said = |cluster: &Cluster, previous: bool| {
+    let read_log = |cluster: &Cluster, previous: bool| {
         let world = cluster.engine.world();
         let pod = world.reader().find("pods", "default", "a").unwrap();
-        let said =
-            logs::said((&[], &crate::rules::memo::ScriptMemo::default()), pod, "c", previous, cluster.now)?;
-        Ok::<_, String>((said.lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), said.goes_on))
+        let log = logs::container_log(
+            (&[], &crate::behavior::script_cache::ScriptCache::default()),
+            pod,
+            "c",
+            previous,
+            cluster.now,
+        )?;
+        Ok::<_, String>((log.lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), log.is_running))
     };
-    assert_eq!(said(&cluster, false), Ok((vec!["one".to_owned()], true)));
+    assert_eq!(read_log(&cluster, false), Ok((vec!["one".to_owned()], true)));
     let message = "previous terminated container \"c\" in pod \"a\" not found";
-    assert_eq!(said(&cluster, true), Err(message.to_owned()));
-    seconds(&mut cluster, 6);
-    assert_eq!(said(&cluster, false).unwrap().0, ["one"]);
-    assert_eq!(said(&cluster, true), Ok((vec!["one".to_owned(), "two".to_owned()], false)));
-    seconds(&mut cluster, 5);
-    assert_eq!(said(&cluster, false), Ok((vec!["one".to_owned(), "two".to_owned()], false)), "it waits");
+    assert_eq!(read_log(&cluster, true), Err(message.to_owned()));
+    run_seconds(&mut cluster, 6);
+    assert_eq!(read_log(&cluster, false).unwrap().0, ["one"]);
+    assert_eq!(read_log(&cluster, true), Ok((vec!["one".to_owned(), "two".to_owned()], false)));
+    run_seconds(&mut cluster, 5);
+    assert_eq!(read_log(&cluster, false), Ok((vec!["one".to_owned(), "two".to_owned()], false)), "it waits");
 }
 
 #[test]
 fn invalid_annotation_emits_one_event() {
-    let mut cluster = cluster(at_once);
+    let mut cluster = cluster(without_start_delay);
     let object = value!({
         "metadata": {"name": "a", "annotations": {"simulate.setpoint.dev/exit-after": "soon"}},
         "spec": {"nodeName": "node-0", "containers": [{"name": "c", "image": "nginx"}]},
     });
     cluster.create("pods", "default", object);
-    seconds(&mut cluster, 30);
-    assert_eq!(shown(&cluster, "a"), "Running | ready");
-    let told = events(&cluster, "InvalidSimulation");
-    assert_eq!(told.len(), 1, "{told:?}");
+    run_seconds(&mut cluster, 30);
+    assert_eq!(summary(&cluster, "a"), "Running | ready");
+    let emitted = events(&cluster, "InvalidSimulation");
+    assert_eq!(emitted.len(), 1, "{emitted:?}");
     assert!(
-        told[0].contains("simulate.setpoint.dev/exit-after") && told[0].contains("is no duration"),
-        "{told:?}"
+        emitted[0].contains("simulate.setpoint.dev/exit-after") && emitted[0].contains("is not a duration"),
+        "{emitted:?}"
     );
     cluster.assert_quiet();
 }

@@ -36,9 +36,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Start of 2023. A clock before it is wrong: this program is younger.
 const CLOCK_MIN: i64 = 1_672_531_200;
 /// Validity of the CA.
-const CA_LIFE_DAYS: u32 = 3650;
+const CA_VALIDITY_DAYS: u32 = 3650;
 /// Validity of other certificates.
-const LEAF_LIFE_DAYS: u32 = 365;
+const LEAF_VALIDITY_DAYS: u32 = 365;
 /// Tolerance for clients whose clock is behind.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);
 /// The common name of the authority.
@@ -171,12 +171,12 @@ fn read(dir: &Path, name: &str) -> Result<Option<String>, CertError> {
 /// Loads the CA in `dir`; `None` if there is neither a CA nor a certificate signed by one.
 fn load_authority(dir: &Path, now: Time) -> Result<Option<CertifiedKey>, CertError> {
     let unusable = |name: &str, problem: String, remedy: &str| {
-        let anew = format!(
+        let replace_ca_hint = format!(
             "{remedy}, or remove {} to have a new authority made (all kubeconfigs and client certificates then stop \
              working)",
             dir.display()
         );
-        CertError::Authority { path: dir.join(name), problem, remedy: anew }
+        CertError::Authority { path: dir.join(name), problem, remedy: replace_ca_hint }
     };
     const RESTORE: &str = "restore it from a backup";
     let (certificate, key) = match (read(dir, "ca.crt")?, read(dir, "ca.key")?) {
@@ -193,14 +193,14 @@ fn load_authority(dir: &Path, now: Time) -> Result<Option<CertifiedKey>, CertErr
             return Err(unusable(missing, format!("is missing, but {there}"), RESTORE));
         }
     };
-    let Some((begin, end)) = inspect(&certificate, life) else {
+    let Some((begin, end)) = inspect(&certificate, validity_of) else {
         return Err(unusable("ca.crt", "does not hold a certificate".to_owned(), RESTORE));
     };
     if KeyPair::from_pem(&key).is_err() {
         return Err(unusable("ca.key", "does not hold a private key".to_owned(), RESTORE));
     }
     let pair = CertifiedKey { certificate, key, begin, renew_at: renew_at(begin, end) };
-    if !pair.fits_together() {
+    if !pair.matches_key() {
         return Err(unusable("ca.key", "is not the key of ca.crt".to_owned(), RESTORE));
     }
     let clock = "set the clock of this machine right";
@@ -221,19 +221,19 @@ fn load_leaf(dir: &Path, stem: &str, ca: Option<&CertifiedKey>) -> Result<Option
     let certificate = read(dir, &format!("{stem}.crt"))?;
     let key = read(dir, &format!("{stem}.key"))?;
     let (Some(ca), Some(certificate), Some(key)) = (ca, certificate, key) else { return Ok(None) };
-    let Some((begin, end)) = inspect(&certificate, life) else { return Ok(None) };
+    let Some((begin, end)) = inspect(&certificate, validity_of) else { return Ok(None) };
     let pair = CertifiedKey { certificate, key, begin, renew_at: renew_at(begin, end) };
-    Ok(Some(pair).filter(|pair| pair.fits_together() && pair.is_signed_by(ca)))
+    Ok(Some(pair).filter(|pair| pair.matches_key() && pair.is_signed_by(ca)))
 }
 
 impl CertifiedKey {
     /// `true` if the certificate was issued for the key.
-    fn fits_together(&self) -> bool {
+    fn matches_key(&self) -> bool {
         let key = KeyPair::from_pem(&self.key).ok();
-        let fits = inspect(&self.certificate, |parsed| {
+        let is_matching = inspect(&self.certificate, |parsed| {
             key.is_some_and(|key| parsed.public_key().subject_public_key.data == key.public_key_raw())
         });
-        fits == Some(true)
+        is_matching == Some(true)
     }
 
     fn is_signed_by(&self, ca: &CertifiedKey) -> bool {
@@ -259,7 +259,7 @@ fn inspect<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> Option
     Some(look(&pem.parse_x509().ok()?))
 }
 
-fn life(certificate: &X509Certificate<'_>) -> (Time, Time) {
+fn validity_of(certificate: &X509Certificate<'_>) -> (Time, Time) {
     let validity = certificate.validity();
     (Time::from_seconds(validity.not_before.timestamp()), Time::from_seconds(validity.not_after.timestamp()))
 }
@@ -288,7 +288,7 @@ impl CertificateIssuer<'_> {
             None => self.authority(KeyPair::generate()?, None)?,
         };
         let issuer = Issuer::from_ca_cert_pem(&ca.certificate, KeyPair::from_pem(&ca.key)?)?;
-        let server = server.filter(|server| self.is_fresh(server) && self.names_all(server));
+        let server = server.filter(|server| self.is_fresh(server) && self.has_all_names(server));
         let server = server.map_or_else(|| self.server(&issuer), Ok)?;
         let admin = admin.filter(|admin| self.is_fresh(admin));
         let admin = admin.map_or_else(|| self.admin(&issuer), Ok)?;
@@ -300,7 +300,7 @@ impl CertificateIssuer<'_> {
         pair.begin <= self.now && self.now < pair.renew_at
     }
 
-    fn names_all(&self, server: &CertifiedKey) -> bool {
+    fn has_all_names(&self, server: &CertifiedKey) -> bool {
         let has = |parsed: &X509Certificate<'_>, wanted: &str| {
             let address = wanted.parse::<std::net::IpAddr>().ok();
             let names = parsed.subject_alternative_name().ok().flatten();
@@ -324,7 +324,7 @@ impl CertificateIssuer<'_> {
     }
 
     fn authority(&mut self, key: KeyPair, begin: Option<Time>) -> Result<CertifiedKey, CertError> {
-        let mut params = self.params(CA_NAME, None, CA_LIFE_DAYS);
+        let mut params = self.params(CA_NAME, None, CA_VALIDITY_DAYS);
         if let Some(begin) = begin {
             params.not_before = date(begin);
         }
@@ -335,13 +335,13 @@ impl CertificateIssuer<'_> {
     }
 
     fn server(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<CertifiedKey, CertError> {
-        let mut params = self.params(SERVER_NAME, None, LEAF_LIFE_DAYS);
+        let mut params = self.params(SERVER_NAME, None, LEAF_VALIDITY_DAYS);
         params.subject_alt_names = CertificateParams::new(self.names)?.subject_alt_names;
         sign(params, ExtendedKeyUsagePurpose::ServerAuth, issuer)
     }
 
     fn admin(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<CertifiedKey, CertError> {
-        let params = self.params(ADMIN_NAME, Some(ADMIN_GROUP), LEAF_LIFE_DAYS);
+        let params = self.params(ADMIN_NAME, Some(ADMIN_GROUP), LEAF_VALIDITY_DAYS);
         sign(params, ExtendedKeyUsagePurpose::ClientAuth, issuer)
     }
 

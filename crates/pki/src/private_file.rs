@@ -18,11 +18,11 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
 /// # Errors
 /// If the system fails to write; the old file stays.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let aside = aside(path);
-    let replaced = write_new(&aside, bytes).and_then(|()| std::fs::rename(&aside, path));
+    let temporary_path = temporary_path(path);
+    let replaced = write_new(&temporary_path, bytes).and_then(|()| std::fs::rename(&temporary_path, path));
     if replaced.is_err() {
         // The write failed: remove the partial file, and return the first error.
-        let _ = std::fs::remove_file(&aside);
+        let _ = std::fs::remove_file(&temporary_path);
     }
     replaced
 }
@@ -35,12 +35,12 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The file that could not be written, and the system's error.
 pub fn write_all(files: &[(PathBuf, &[u8])]) -> Result<(), (PathBuf, io::Error)> {
-    let asides: Vec<PathBuf> = files.iter().map(|(path, _)| aside(path)).collect();
+    let temporary_paths: Vec<PathBuf> = files.iter().map(|(path, _)| temporary_path(path)).collect();
     let written = std::thread::scope(|scope| {
         let writes: Vec<_> = files
             .iter()
-            .zip(&asides)
-            .map(|((path, bytes), aside)| (path, scope.spawn(|| write_new(aside, bytes))))
+            .zip(&temporary_paths)
+            .map(|((path, bytes), temporary_path)| (path, scope.spawn(|| write_new(temporary_path, bytes))))
             .collect();
         writes.into_iter().try_for_each(|(path, write)| {
             let written =
@@ -49,13 +49,13 @@ pub fn write_all(files: &[(PathBuf, &[u8])]) -> Result<(), (PathBuf, io::Error)>
         })
     });
     let replaced = written.and_then(|()| {
-        files.iter().zip(&asides).try_for_each(|((path, _), aside)| {
-            std::fs::rename(aside, path).map_err(|error| (path.clone(), error))
+        files.iter().zip(&temporary_paths).try_for_each(|((path, _), temporary_path)| {
+            std::fs::rename(temporary_path, path).map_err(|error| (path.clone(), error))
         })
     });
     if replaced.is_err() {
         // A write failed: remove the partial files, and return the first error.
-        asides.iter().for_each(|aside| drop(std::fs::remove_file(aside)));
+        temporary_paths.iter().for_each(|temporary_path| drop(std::fs::remove_file(temporary_path)));
         return replaced;
     }
     let Some((first, _)) = files.first() else { return Ok(()) };
@@ -68,7 +68,7 @@ fn dir_of(path: &Path) -> &Path {
 }
 
 /// Path of the temporary file.
-fn aside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     dir_of(path).join(format!(".{name}.{}.new", std::process::id()))
 }

@@ -147,7 +147,7 @@ fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), ParseX5
     let curve = info.subject_pki.algorithm.parameters.as_ref();
     let curve = curve.and_then(|curve| curve.as_oid().ok()).map(|curve| curve.to_id_string());
     // Key sizes and curves that the parsing library does not support.
-    let ours: Option<&'static dyn VerificationAlgorithm> = match (algorithm.as_str(), curve.as_deref()) {
+    let supported: Option<&'static dyn VerificationAlgorithm> = match (algorithm.as_str(), curve.as_deref()) {
         ("1.2.840.113549.1.1.11", _) => Some(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY),
         ("1.2.840.113549.1.1.13", _) => Some(&RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY),
         ("1.2.840.10045.4.3.2", Some(P521)) => Some(&ECDSA_P521_SHA256_ASN1),
@@ -155,9 +155,9 @@ fn check_signature(request: &X509CertificationRequest<'_>) -> Result<(), ParseX5
         ("1.2.840.10045.4.3.4", Some(P521)) => Some(&ECDSA_P521_SHA512_ASN1),
         _ => None,
     };
-    let checked = match ours {
-        Some(ours) => {
-            let key = UnparsedPublicKey::new(ours, &info.subject_pki.subject_public_key.data);
+    let checked = match supported {
+        Some(supported) => {
+            let key = UnparsedPublicKey::new(supported, &info.subject_pki.subject_public_key.data);
             let verified = key.verify(info.raw, &request.signature_value.data);
             verified.map_err(|_| X509Error::SignatureVerificationError)
         }
@@ -194,8 +194,8 @@ fn names(request: &X509CertificationRequest<'_>) -> Result<SubjectAltNames, Pars
 }
 
 fn ascii(name: &str) -> Result<String, ParseX509Error> {
-    let fault = || ParseX509Error::Form("a name that is not ASCII".to_owned());
-    name.is_ascii().then(|| name.to_owned()).ok_or_else(fault)
+    let error = || ParseX509Error::Form("a name that is not ASCII".to_owned());
+    name.is_ascii().then(|| name.to_owned()).ok_or_else(error)
 }
 
 fn address(bytes: &[u8]) -> Result<std::net::IpAddr, ParseX509Error> {
@@ -244,7 +244,7 @@ pub fn is_valid_at((begin, end): (Time, Time), now: Time) -> bool {
 
 /// Error of the first invalid certificate in base64 of PEM, as API objects hold it.
 #[must_use]
-pub fn certificates_fault(text: &str) -> Option<String> {
+pub fn invalid_certificate_error(text: &str) -> Option<String> {
     let text = STANDARD.decode(text).ok()?;
     let mut rest = &text[..];
     while let Some((block, after)) = pem::next_block(rest) {
@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    fn made(key: &KeyPair) -> Vec<u8> {
+    fn request_der(key: &KeyPair) -> Vec<u8> {
         let mut params = CertificateParams::new(["a.example".to_owned(), "10.0.0.1".to_owned()]).unwrap();
         params.subject_alt_names.push(SanType::URI("spiffe://x".try_into().unwrap()));
         params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
@@ -276,7 +276,7 @@ mod tests {
     fn request_is_parsed_with_all_its_names() {
         for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
             let key = KeyPair::generate_for(algorithm).unwrap();
-            let request = CertificateRequest::from_der(&made(&key)).unwrap();
+            let request = CertificateRequest::from_der(&request_der(&key)).unwrap();
             assert_eq!(request.common_name, "system:node:n");
             assert_eq!(request.organizations, ["system:nodes"]);
             assert_eq!(request.names.dns, ["a.example"]);
@@ -317,12 +317,12 @@ mod tests {
     #[test]
     fn tampered_request_is_rejected() {
         let key = KeyPair::generate().unwrap();
-        let der = made(&key);
+        let der = request_der(&key);
         let at = der.windows(6).position(|word| word == b"system").unwrap();
         let mut other = der.clone();
         other[at] = b'S';
-        let fault = CertificateRequest::from_der(&other).unwrap_err();
-        assert_eq!(fault.to_string(), "x509: ECDSA verification failure");
+        let error = CertificateRequest::from_der(&other).unwrap_err();
+        assert_eq!(error.to_string(), "x509: ECDSA verification failure");
         let mut longer = der.clone();
         longer.push(0);
         assert_eq!(CertificateRequest::from_der(&longer).unwrap_err(), ParseX509Error::Trailing);
@@ -335,12 +335,12 @@ mod tests {
         #[test]
         fn every_tampered_byte_is_detected(at in 0..300usize, flip in 1..=255u8) {
             let key = KeyPair::generate().unwrap();
-            let mut der = made(&key);
+            let mut der = request_der(&key);
             let at = at % der.len();
             der[at] ^= flip;
             // A signature has more than one encoding, so only the decoded content must match.
             if let Ok(read) = CertificateRequest::from_der(&der) {
-                assert_eq!(read, CertificateRequest::from_der(&made(&key)).unwrap());
+                assert_eq!(read, CertificateRequest::from_der(&request_der(&key)).unwrap());
             }
         }
     }

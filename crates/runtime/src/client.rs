@@ -26,9 +26,9 @@ use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 
 /// Time to connect.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of pings on an open connection, and the time for a reply.
-const PING: Duration = Duration::from_secs(10);
+const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Failure of a request.
 #[derive(Debug, Error)]
@@ -86,7 +86,7 @@ impl Client {
             _ => (address, format!("{address}:443")),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let name = ServerName::try_from(host).map_err(|_| bad("names a server that cannot be one"))?;
+        let name = ServerName::try_from(host).map_err(|_| bad("has an invalid server name"))?;
         let token = match user.str_at(&["token"]) {
             "" => None,
             token => Some(
@@ -105,7 +105,7 @@ impl Client {
     /// If the kubeconfig is malformed or has none.
     pub fn authority(text: &[u8]) -> Result<String, ClientError> {
         let (cluster, _) = context(text)?;
-        let missing = || ClientError::Kubeconfig("names no certificate-authority".to_owned());
+        let missing = || ClientError::Kubeconfig("has no certificate-authority".to_owned());
         let pem = pem(&cluster, "certificate-authority")?.ok_or_else(missing)?;
         String::from_utf8(pem).map_err(|_| missing())
     }
@@ -152,15 +152,15 @@ impl Client {
         let status = response.status();
         let mut body = response.into_body();
         let mut bytes = Vec::new();
-        while let Some(part) = part(&mut body).await? {
+        while let Some(part) = next_chunk(&mut body).await? {
             bytes.extend_from_slice(&part);
         }
         Ok((status, bytes))
     }
 
     async fn sender(&self) -> Result<Sender, ClientError> {
-        let mut kept = self.sender.lock().await;
-        if let Some(sender) = kept.as_ref().filter(|sender| !sender.is_closed()) {
+        let mut connection_slot = self.sender.lock().await;
+        if let Some(sender) = connection_slot.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
         }
         let failed = |source| ClientError::Connect { address: self.address.clone(), source };
@@ -170,18 +170,18 @@ impl Client {
             self.connector.connect(self.name.clone(), stream).await
         };
         // Other requests wait for the same connection.
-        let stream = tokio::time::timeout(CONNECT, connecting).await;
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let stream = stream.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())).map_err(failed)?;
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .keep_alive_interval(PING)
-            .keep_alive_timeout(PING)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_INTERVAL)
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream))
             .await?;
         // The task ends with the connection; pending requests get its error.
         tokio::spawn(connection);
-        *kept = Some(sender.clone());
+        *connection_slot = Some(sender.clone());
         Ok(sender)
     }
 }
@@ -190,7 +190,7 @@ impl Client {
 ///
 /// # Errors
 /// If the connection breaks.
-pub async fn part(body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
+pub async fn next_chunk(body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
     loop {
         let frame = std::future::poll_fn(|context| std::pin::Pin::new(&mut *body).poll_frame(context)).await;
         match frame.transpose()?.map(http_body::Frame::into_data) {
@@ -204,7 +204,7 @@ pub async fn part(body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
 
 /// Returns the cluster and the user of a kubeconfig's current context.
 fn context(text: &[u8]) -> Result<(Value, Value), ClientError> {
-    let bad = |error| ClientError::Kubeconfig(format!("is no YAML: {error}"));
+    let bad = |error| ClientError::Kubeconfig(format!("is not valid YAML: {error}"));
     let (config, _) = yaml::parse_strict(text).map_err(bad)?;
     let named = |list: &str, name: &str, part: &str| {
         let list = config.get(list).and_then(Value::as_list).unwrap_or_default();
@@ -236,7 +236,7 @@ fn tls(cluster: &Value, user: &Value) -> Result<rustls::ClientConfig, ClientErro
     let certificates = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let mut roots = rustls::RootCertStore::empty();
     let authority = pem(cluster, "certificate-authority")?
-        .ok_or_else(|| bad("names no certificate-authority".to_owned()))?;
+        .ok_or_else(|| bad("has no certificate-authority".to_owned()))?;
     for certificate in certificates(&authority).map_err(unreadable)? {
         roots.add(certificate)?;
     }

@@ -5,8 +5,8 @@
 
 mod doorbell;
 mod feed;
-mod pulse;
 mod resource_feed;
+mod watchdog;
 /// Primitives of `doorbell`, which a model checker replaces.
 mod sync {
     pub(super) use parking_lot::{Condvar, Mutex};
@@ -26,13 +26,13 @@ use thiserror::Error;
 
 use self::doorbell::Doorbell;
 use self::feed::Feed;
-use self::pulse::Pulse;
+use self::watchdog::Watchdog;
 use crate::queries::QueryHandler;
 
-pub use pulse::LOOP_STALL_MAX;
+pub use watchdog::LOOP_STALL_MAX;
 
-/// Time during which changes gather before they are taken in together.
-const GATHER: Duration = Duration::from_millis(1);
+/// Delay before a turn, in which further changes arrive and join the batch.
+const BATCH_DELAY: Duration = Duration::from_millis(1);
 
 /// The longest sleep of the loop. A step of the wall clock is noticed when the sleep ends.
 pub const SLEEP_MAX: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub struct Shell {
     engine: Arc<Mutex<Engine>>,
     stop: Arc<AtomicBool>,
     bell: Arc<Doorbell>,
-    pulse: Arc<Pulse>,
+    watchdog: Arc<Watchdog>,
     /// Disconnected when the thread ends.
     ended: Receiver<()>,
 }
@@ -71,7 +71,7 @@ impl Shell {
     ) -> Result<Shell, ShellError> {
         let time = LoopTime::new(clock.now(), clock.uptime());
         let (feed, bell) = (Feed::open(&engine), Arc::new(Doorbell::default()));
-        let pulse = Arc::new(Pulse::new(Arc::clone(&clock)));
+        let watchdog = Arc::new(Watchdog::new(Arc::clone(&clock)));
         let thread = LoopThread {
             store,
             feed,
@@ -81,25 +81,25 @@ impl Shell {
             queries,
             executor,
             bell: Arc::clone(&bell),
-            pulse: Arc::clone(&pulse),
+            watchdog: Arc::clone(&watchdog),
             sleep_max: SLEEP_MAX,
         };
         Shell::run(engine, thread)
     }
 
     /// Runs the loop in a thread of its own.
-    fn run(engine: Engine, looping: LoopThread) -> Result<Shell, ShellError> {
+    fn run(engine: Engine, loop_thread: LoopThread) -> Result<Shell, ShellError> {
         let stop = Arc::new(AtomicBool::new(false));
         let engine = Arc::new(Mutex::new(engine));
-        let (bell, pulse) = (Arc::clone(&looping.bell), Arc::clone(&looping.pulse));
+        let (bell, watchdog) = (Arc::clone(&loop_thread.bell), Arc::clone(&loop_thread.watchdog));
         let (stopped, run) = (Arc::clone(&stop), Arc::clone(&engine));
         let (ending, ended) = sync_channel(0);
         let thread = std::thread::Builder::new().name("loop".to_owned());
         thread.spawn(move || {
             let _ending: SyncSender<()> = ending;
-            looping.run(&run, &stopped);
+            loop_thread.run(&run, &stopped);
         })?;
-        Ok(Shell { engine, stop, bell, pulse, ended })
+        Ok(Shell { engine, stop, bell, watchdog, ended })
     }
 
     /// The engine, for reports. The loop is blocked while the lock is held.
@@ -126,8 +126,8 @@ impl Shell {
 
     /// Returns a health check that fails when the loop has not turned for [`LOOP_STALL_MAX`].
     pub fn check(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
-        let pulse = Arc::clone(&self.pulse);
-        move || pulse.check()
+        let watchdog = Arc::clone(&self.watchdog);
+        move || watchdog.check()
     }
 }
 
@@ -157,7 +157,7 @@ struct LoopThread {
     queries: Arc<QueryHandler>,
     executor: Box<dyn WriteExecutor>,
     bell: Arc<Doorbell>,
-    pulse: Arc<Pulse>,
+    watchdog: Arc<Watchdog>,
     /// [`SLEEP_MAX`], but for tests in which no sleep may end by itself.
     sleep_max: Duration,
 }
@@ -167,18 +167,18 @@ impl LoopThread {
         let waker = Waker::from(Arc::clone(&self.bell));
         let mut context = Context::from_waker(&waker);
         while !stop.load(Ordering::Acquire) {
-            self.pulse.beat(Duration::ZERO);
+            self.watchdog.reset(Duration::ZERO);
             let pause = self.turn(&mut engine.lock(), &mut context);
             if pause.is_zero() {
                 continue;
             }
-            self.pulse.beat(pause);
+            self.watchdog.reset(pause);
             self.bell.wait(pause);
             // The loop goes on at once when its own writes are done. Otherwise it waits for more changes: one turn
             // per change costs many times what a batch does. The next turn clears the bell and drains every feed, so
             // no change is lost.
             if self.executor.is_idle() {
-                std::thread::park_timeout(GATHER);
+                std::thread::park_timeout(BATCH_DELAY);
             }
         }
     }

@@ -84,8 +84,10 @@ impl QueryHandler {
                 let review = self.access.as_ref().ok_or("this process does not review access")?;
                 Ok(value!({"allowed": (review(question))}))
             }
-            "certificate-request" => request(question).map(|request| request.facts()),
-            "hmac-sha256" => Ok(Value::from(code(question.str_at(&["key"]), question.str_at(&["text"])))),
+            "certificate-request" => parse_request(question).map(|request| request.facts()),
+            "hmac-sha256" => {
+                Ok(Value::from(hmac_sha256(question.str_at(&["key"]), question.str_at(&["text"]))))
+            }
             "metrics" => usage::answer(question, &*self.usage),
             "sha256" => Ok(Value::from(sha256(question.str_at(&["text"])))),
             "sign" => self.sign(question, now, entropy),
@@ -94,22 +96,22 @@ impl QueryHandler {
     }
 
     fn sign(&self, question: &Value, now: Time, entropy: &Entropy) -> Result<Value, String> {
-        let request = request(question)?;
+        let request = parse_request(question)?;
         let usages = question.get("usages").and_then(Value::as_list).unwrap_or_default();
         let usages: Vec<&str> = usages.iter().filter_map(Value::as_str).collect();
         let seconds = question.get("expirationSeconds").and_then(Value::as_i64);
-        let life = seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+        let lifetime = seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
         let signer = self.signer.read();
         let signer = signer.as_ref().ok_or("this process has no key to sign certificates with")?;
-        let wanted = SigningRequest { request: &request, usages: &usages, life };
-        let certificate = signer.sign(&wanted, now, [entropy(), entropy()]);
+        let signing_request = SigningRequest { request: &request, usages: &usages, lifetime };
+        let certificate = signer.sign(&signing_request, now, [entropy(), entropy()]);
         let certificate = certificate.map_err(|error| format!("error auto signing csr: {error}"))?;
         Ok(Value::from(STANDARD.encode(certificate)))
     }
 }
 
-fn request(question: &Value) -> Result<CertificateRequest, String> {
-    CertificateRequest::from_base64(question.str_at(&["request"])).map_err(|fault| fault.to_string())
+fn parse_request(question: &Value) -> Result<CertificateRequest, String> {
+    CertificateRequest::from_base64(question.str_at(&["request"])).map_err(|error| error.to_string())
 }
 
 /// Returns the SHA-256 digest of a text, in hexadecimal digits.
@@ -119,7 +121,7 @@ fn sha256(text: &str) -> String {
 }
 
 /// Returns the HMAC-SHA256 code of a text, in base64 for URLs.
-fn code(key: &str, text: &str) -> String {
+fn hmac_sha256(key: &str, text: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     URL_SAFE_NO_PAD.encode(hmac::sign(&key, text.as_bytes()))
 }
@@ -165,7 +167,7 @@ mod tests {
     #[test]
     fn access_is_reviewed_by_the_given_function() {
         let handler = handler().with_access_review(|spec| spec.str_at(&["user"]) == "admin");
-        for (user, allowed) in [("admin", true), ("somebody", false)] {
+        for (user, allowed) in [("admin", true), ("viewer", false)] {
             let answer = answer(&handler, "access", value!({"user": (user)})).unwrap();
             assert_eq!(answer.get("allowed"), Some(&Value::from(allowed)), "{user}");
         }
@@ -178,8 +180,8 @@ mod tests {
         let request = include_str!("../../pki/tests/request.b64").trim();
         let facts = answer(&handler(), "certificate-request", value!({"request": (request)})).unwrap();
         assert_eq!(facts.str_at(&["commonName"]), "someone");
-        let fault = answer(&handler(), "certificate-request", value!({"request": "AAAA"})).unwrap_err();
-        assert_eq!(fault, "PEM block type must be CERTIFICATE REQUEST");
+        let error = answer(&handler(), "certificate-request", value!({"request": "AAAA"})).unwrap_err();
+        assert_eq!(error, "PEM block type must be CERTIFICATE REQUEST");
         let question = value!({"request": (request), "usages": ["client auth"], "expirationSeconds": 3600});
         let handler = handler();
         let none = answer(&handler, "sign", question.clone()).unwrap_err();
@@ -189,12 +191,12 @@ mod tests {
         let signed = answer(&handler, "sign", question).unwrap();
         let pem = STANDARD.decode(signed.as_str().unwrap()).unwrap();
         assert!(pem.starts_with(b"-----BEGIN CERTIFICATE-----\n"), "{}", json::to_text(&signed));
-        assert_eq!(setpoint_pki::x509::certificates_fault(signed.as_str().unwrap()), None);
+        assert_eq!(setpoint_pki::x509::invalid_certificate_error(signed.as_str().unwrap()), None);
     }
 
     #[test]
     fn query_without_handler_fails() {
-        let error = answer(&handler(), "oracle of delphi", Value::Null).unwrap_err();
-        assert_eq!(error, "no handler for queries to oracle of delphi");
+        let error = answer(&handler(), "unknown", Value::Null).unwrap_err();
+        assert_eq!(error, "no handler for queries to unknown");
     }
 }

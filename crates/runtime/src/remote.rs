@@ -124,15 +124,15 @@ impl Remote {
     async fn acquire(&self, elector: &mut LeaderElector, clock: &mut LoopClock) {
         let mut logged = None;
         loop {
-            let why = self.try_acquire_or_renew(elector, clock).await.err();
+            let reason = self.try_acquire_or_renew(elector, clock).await.err();
             clock.follow(elector);
             if elector.is_leader(clock.now()) {
                 return;
             }
-            if why.is_some() && why != logged {
-                let why = why.as_deref().unwrap_or_default();
-                tracing::info!(lease = self.lease, holder = %self.identity, why, "waiting for the lease");
-                logged = Some(why.to_owned());
+            if reason.is_some() && reason != logged {
+                let reason = reason.as_deref().unwrap_or_default();
+                tracing::info!(lease = self.lease, holder = %self.identity, reason, "waiting for the lease");
+                logged = Some(reason.to_owned());
             }
             tokio::time::sleep(elector.retry_at().since(clock.now()).min(SLEEP_MAX)).await;
         }
@@ -222,7 +222,7 @@ impl Remote {
                 if let Report::Listed { resource, .. } = &report {
                     unlisted.remove(resource);
                 }
-                take(report, &mut engine, &mut state, clock.now(), &mut turn);
+                apply_report(report, &mut engine, &mut state, clock.now(), &mut turn);
                 next = inbox.try_recv().ok();
             }
             if clock.now() >= elector.retry_at() {
@@ -265,7 +265,7 @@ impl Remote {
     }
 }
 
-fn take(report: Report, engine: &mut Engine, state: &mut LeaderState, now: Time, turn: &mut Turn) {
+fn apply_report(report: Report, engine: &mut Engine, state: &mut LeaderState, now: Time, turn: &mut Turn) {
     let own_writes = &mut state.own_writes;
     match report {
         Report::Listed { resource, objects, revision } => {

@@ -24,7 +24,7 @@ pub fn planners() -> Vec<Box<dyn Controller>> {
     all.push(Box::new(MetricsService { has_nodes: true }));
     all.extend(flow_control::own());
     let components = Components { names: COMPONENTS.to_vec(), ..Components::default() };
-    let fleet = Fleet { components, published: Some("rules: []".to_owned()), ..Fleet::default() };
+    let fleet = Fleet { components, published_rules: Some("rules: []".to_owned()), ..Fleet::default() };
     all.extend(setpoint_node::planners(fleet));
     all
 }

@@ -6,10 +6,10 @@
 use serde::Serialize;
 use setpoint_views::{Condition, condition};
 
-use super::{Case, whole};
-use crate::pod::{Container, ContainerStatus, Resources, Status};
-use crate::resizing::{Verdict, are_same};
-use crate::runtime::Run;
+use super::{SyncInput, truncate_to_seconds};
+use crate::allocation::{ResizeDecision, are_quantities_equal};
+use crate::pod::{Container, ContainerStatus, PodStatus, ResourceRequirements};
+use crate::runtime::ContainerRun;
 
 /// Condition of a pod whose resize is infeasible or deferred.
 pub const PENDING: &str = "PodResizePending";
@@ -18,94 +18,109 @@ pub const IN_PROGRESS: &str = "PodResizeInProgress";
 
 /// Resize state of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resize {
+pub struct ResizeState {
     /// `true` if the spec differs from the allocated resources.
-    pub is_asking: bool,
+    pub is_requested: bool,
     /// Result of the resize request, if it was decided.
-    pub verdict: Option<Verdict>,
+    pub decision: Option<ResizeDecision>,
 }
 
-impl Resize {
+impl ResizeState {
     /// `true` if containers keep their allocated resources.
     #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.is_asking && self.verdict != Some(Verdict::Granted)
+    pub fn keeps_allocation(&self) -> bool {
+        self.is_requested && self.decision != Some(ResizeDecision::Granted)
     }
 }
 
 /// `true` if both have the same requests and limits.
-fn is_same(one: &Resources, other: &Resources) -> bool {
+fn is_equal(one: &ResourceRequirements, other: &ResourceRequirements) -> bool {
     fn pairs(map: &std::collections::BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
         map.iter().map(|(name, amount)| (name.as_str(), amount.as_str()))
     }
     one == other
-        || are_same(pairs(&one.requests), pairs(&other.requests))
-            && are_same(pairs(&one.limits), pairs(&other.limits))
+        || are_quantities_equal(pairs(&one.requests), pairs(&other.requests))
+            && are_quantities_equal(pairs(&one.limits), pairs(&other.limits))
 }
 
 /// Returns the last reported resources of a run, if they differ from the spec.
-fn had<'a>(case: &'a Case<'_>, container: &Container, run: &Run) -> Option<&'a Resources> {
-    let old = case.pod.status.of(&container.name).filter(|old| old.container_id == run.id)?;
-    old.resources.as_ref().filter(|had| !is_same(had, &container.resources))
+fn outdated_resources<'a>(
+    input: &'a SyncInput<'_>,
+    container: &Container,
+    run: &ContainerRun,
+) -> Option<&'a ResourceRequirements> {
+    let old = input
+        .pod
+        .status
+        .container_status(&container.name)
+        .filter(|old| old.container_id == run.container_id)?;
+    old.resources.as_ref().filter(|outdated_resources| !is_equal(outdated_resources, &container.resources))
 }
 
 /// `true` if a running container must restart to get the granted resources.
 #[must_use]
-pub fn needs_restart(case: &Case<'_>, container: &Container, run: &Run) -> bool {
-    if container.resize_policy.is_empty() || case.resize.is_held() {
+pub fn needs_restart(input: &SyncInput<'_>, container: &Container, run: &ContainerRun) -> bool {
+    if container.resize_policy.is_empty() || input.resize.keeps_allocation() {
         return false;
     }
-    let Some(had) = had(case, container, run) else { return false };
+    let Some(outdated_resources) = outdated_resources(input, container, run) else { return false };
     let wanted = &container.resources;
     container.resize_policy.iter().filter(|policy| policy.restart_policy == "RestartContainer").any(
         |policy| {
             let name = &policy.resource_name;
-            had.requests.get(name) != wanted.requests.get(name)
-                || had.limits.get(name) != wanted.limits.get(name)
+            outdated_resources.requests.get(name) != wanted.requests.get(name)
+                || outdated_resources.limits.get(name) != wanted.limits.get(name)
         },
     )
 }
 
 /// Returns the in-progress condition of a resize; `None` if it was not reported.
-pub fn begun<'a>(case: &'a Case<'_>) -> Option<&'a Condition> {
-    condition(&case.pod.status.conditions, IN_PROGRESS)
+pub fn in_progress_condition<'a>(input: &'a SyncInput<'_>) -> Option<&'a Condition> {
+    condition(&input.pod.status.conditions, IN_PROGRESS)
 }
 
 /// Sets the allocated and actual resources in a container's status.
-pub fn report(case: &Case<'_>, container: &Container, run: &Run, status: &mut ContainerStatus) {
-    let old = case.pod.status.of(&container.name);
-    if let Some(old) = old.filter(|old| case.resize.is_held() && old.resources.is_some()) {
+pub fn set_resources(
+    input: &SyncInput<'_>,
+    container: &Container,
+    run: &ContainerRun,
+    status: &mut ContainerStatus,
+) {
+    let old = input.pod.status.container_status(&container.name);
+    if let Some(old) = old.filter(|old| input.resize.keeps_allocation() && old.resources.is_some()) {
         status.allocated_resources.clone_from(&old.allocated_resources);
         status.resources.clone_from(&old.resources);
         return;
     }
     status.allocated_resources.clone_from(&container.resources.requests);
-    let still = had(case, container, run).filter(|_| run.is_running() && needs_restart(case, container, run));
-    status.resources = Some(still.unwrap_or(&container.resources).clone());
+    let current = outdated_resources(input, container, run)
+        .filter(|_| run.is_running() && needs_restart(input, container, run));
+    status.resources = Some(current.unwrap_or(&container.resources).clone());
 }
 
 /// `true` if a container does not have the granted resources yet.
-fn is_under_way(case: &Case<'_>, status: &Status) -> bool {
-    !case.resize.is_held()
-        && case.pod.spec.all().any(|container| {
-            let own = status.of(&container.name).and_then(|status| status.resources.as_ref());
-            own.is_some_and(|own| !is_same(own, &container.resources))
+fn is_in_progress(input: &SyncInput<'_>, status: &PodStatus) -> bool {
+    !input.resize.keeps_allocation()
+        && input.pod.spec.all_containers().any(|container| {
+            let own = status.container_status(&container.name).and_then(|status| status.resources.as_ref());
+            own.is_some_and(|own| !is_equal(own, &container.resources))
         })
 }
 
 /// Returns the resize conditions.
 #[must_use]
-pub fn conditions(case: &Case<'_>, status: &Status) -> Vec<Condition> {
-    let old = &case.pod.status.conditions;
-    if status.is_final() || case.meta.is_deleted() {
+pub fn conditions(input: &SyncInput<'_>, status: &PodStatus) -> Vec<Condition> {
+    let old = &input.pod.status.conditions;
+    if status.is_terminal() || input.meta.is_deleted() {
         return Vec::new();
     }
     let mut all = Vec::new();
-    if case.resize.is_held() {
+    if input.resize.keeps_allocation() {
         let known = condition(old, PENDING);
-        match &case.resize.verdict {
-            Some(Verdict::Refused { reason, message }) => {
-                let mut new = Condition::new(PENDING, "True", reason, message, whole(case.now));
+        match &input.resize.decision {
+            Some(ResizeDecision::Rejected { reason, message }) => {
+                let mut new =
+                    Condition::new(PENDING, "True", reason, message, truncate_to_seconds(input.now));
                 new.observed_generation = status.observed_generation;
                 if let Some(known) = known.filter(|known| known.reason == new.reason) {
                     new.last_transition_time = known.last_transition_time;
@@ -120,9 +135,9 @@ pub fn conditions(case: &Case<'_>, status: &Status) -> Vec<Condition> {
             _ => all.extend(known.cloned()),
         }
     }
-    if is_under_way(case, status) {
+    if is_in_progress(input, status) {
         let new = || {
-            let mut new = Condition::new(IN_PROGRESS, "True", "", "", whole(case.now));
+            let mut new = Condition::new(IN_PROGRESS, "True", "", "", truncate_to_seconds(input.now));
             new.observed_generation = status.observed_generation;
             new
         };
@@ -133,63 +148,76 @@ pub fn conditions(case: &Case<'_>, status: &Status) -> Vec<Condition> {
 
 /// Returns the Events of a resize: `true` for Normal, the reason, and the message.
 #[must_use]
-pub fn told(case: &Case<'_>, status: &Status) -> Vec<(bool, &'static str, String)> {
-    let old = &case.pod.status;
-    let mut told = Vec::new();
-    if let Some(Verdict::Refused { reason, message }) = &case.resize.verdict {
+pub fn events(input: &SyncInput<'_>, status: &PodStatus) -> Vec<(bool, &'static str, String)> {
+    let old = &input.pod.status;
+    let mut events = Vec::new();
+    if let Some(ResizeDecision::Rejected { reason, message }) = &input.resize.decision {
         let is_known = condition(&old.conditions, PENDING).is_some_and(|known| {
             known.reason == *reason && known.observed_generation == status.observed_generation
         });
         if !is_known {
-            let word = if *reason == "Infeasible" { "ResizeInfeasible" } else { "ResizeDeferred" };
-            told.push((false, word, summary(case, &format!("Pod resize {reason}"), message)));
+            let reason_of_event = if *reason == "Infeasible" { "ResizeInfeasible" } else { "ResizeDeferred" };
+            events.push((
+                false,
+                reason_of_event,
+                event_message(input, &format!("Pod resize {reason}"), message),
+            ));
         }
     }
-    let moves = |container: &Container| {
-        let (old, new) = (old.of(&container.name), status.of(&container.name));
-        let had = old.zip(new).filter(|(old, new)| old.container_id == new.container_id);
-        let had = had.and_then(|(old, _)| old.resources.as_ref());
-        had.is_some_and(|had| !is_same(had, &container.resources))
+    let changes = |container: &Container| {
+        let (old, new) = (old.container_status(&container.name), status.container_status(&container.name));
+        let outdated_resources = old.zip(new).filter(|(old, new)| old.container_id == new.container_id);
+        let outdated_resources = outdated_resources.and_then(|(old, _)| old.resources.as_ref());
+        outdated_resources
+            .is_some_and(|outdated_resources| !is_equal(outdated_resources, &container.resources))
     };
-    let was_under_way = begun(case).is_some();
-    let starts = !case.resize.is_held() && !was_under_way && case.pod.spec.all().any(moves);
+    let was_in_progress = in_progress_condition(input).is_some();
+    let starts =
+        !input.resize.keeps_allocation() && !was_in_progress && input.pod.spec.all_containers().any(changes);
     if starts {
-        told.push((true, "ResizeStarted", summary(case, "Pod resize started", "")));
+        events.push((true, "ResizeStarted", event_message(input, "Pod resize started", "")));
     }
-    let is_under_way = condition(&status.conditions, IN_PROGRESS).is_some();
-    if (starts || was_under_way) && !is_under_way && !case.resize.is_held() && !status.is_final() {
-        told.push((true, "ResizeCompleted", summary(case, "Pod resize completed", "")));
+    let is_in_progress = condition(&status.conditions, IN_PROGRESS).is_some();
+    if (starts || was_in_progress)
+        && !is_in_progress
+        && !input.resize.keeps_allocation()
+        && !status.is_terminal()
+    {
+        events.push((true, "ResizeCompleted", event_message(input, "Pod resize completed", "")));
     }
-    told
+    events
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
+struct ContainerResources<'a> {
     name: &'a str,
-    resources: &'a Resources,
+    resources: &'a ResourceRequirements,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Summary<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    init_containers: Vec<Part<'a>>,
+    init_containers: Vec<ContainerResources<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    containers: Vec<Part<'a>>,
+    containers: Vec<ContainerResources<'a>>,
     generation: i64,
     #[serde(skip_serializing_if = "str::is_empty")]
     error: &'a str,
 }
 
 /// Formats the requested resources for Events.
-fn summary(case: &Case<'_>, what: &str, error: &str) -> String {
-    fn parts(containers: &[Container]) -> Vec<Part<'_>> {
-        containers.iter().map(|one| Part { name: &one.name, resources: &one.resources }).collect()
+fn event_message(input: &SyncInput<'_>, what: &str, error: &str) -> String {
+    fn resources_of(containers: &[Container]) -> Vec<ContainerResources<'_>> {
+        containers
+            .iter()
+            .map(|one| ContainerResources { name: &one.name, resources: &one.resources })
+            .collect()
     }
     let summary = Summary {
-        init_containers: parts(&case.pod.spec.init_containers),
-        containers: parts(&case.pod.spec.containers),
-        generation: case.meta.generation,
+        init_containers: resources_of(&input.pod.spec.init_containers),
+        containers: resources_of(&input.pod.spec.containers),
+        generation: input.meta.generation,
         error,
     };
     format!("{what}: {}", serde_json::to_string(&summary).unwrap_or_default())

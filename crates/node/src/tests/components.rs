@@ -8,7 +8,7 @@ use super::*;
 use crate::control_plane::{COMPONENTS, Components};
 
 fn fleet(names: &[&'static str], since: i64) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
-    let components = Components { names: names.to_vec(), since: Time::from_seconds(since) };
+    let components = Components { names: names.to_vec(), started_at: Time::from_seconds(since) };
     planners_of(Fleet { count: 2, components, ..Fleet::default() })
 }
 
@@ -17,12 +17,12 @@ thread_local! {
     static IS_SECOND: Cell<bool> = const { Cell::new(false) };
 }
 
-fn process() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+fn planners_of_process() -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     if IS_SECOND.get() { fleet(&COMPONENTS[..2], 2) } else { fleet(&COMPONENTS, 1) }
 }
 
-fn begin() -> Cluster {
-    let mut cluster = Cluster::new(process, 1);
+fn start_cluster() -> Cluster {
+    let mut cluster = Cluster::new(planners_of_process, 1);
     for namespace in ["kube-node-lease", "kube-system"] {
         cluster.create("namespaces", "", value!({"metadata": {"name": (namespace)}}));
     }
@@ -32,7 +32,7 @@ fn begin() -> Cluster {
     cluster
 }
 
-fn shown(cluster: &Cluster) -> Vec<(String, String)> {
+fn summary(cluster: &Cluster) -> Vec<(String, String)> {
     let pods = cluster.list("pods");
     let one = |pod: &Value| (pod.str_at(&["metadata", "name"]).to_owned(), condition(pod, "Ready"));
     pods.iter().map(one).collect()
@@ -45,9 +45,9 @@ fn uid(cluster: &Cluster, component: &str) -> String {
 
 #[test]
 fn every_component_has_a_ready_mirror_pod_on_the_first_node() {
-    let mut cluster = begin();
+    let mut cluster = start_cluster();
     let expected = COMPONENTS.map(|component| (format!("{component}-node-0"), "True".to_owned()));
-    assert_eq!(shown(&cluster), expected);
+    assert_eq!(summary(&cluster), expected);
     let pod = cluster.get("pods", "kube-system/kube-scheduler-node-0").unwrap();
     let labels = pod.at(&["metadata", "labels"]).unwrap();
     assert_eq!(
@@ -65,23 +65,23 @@ fn every_component_has_a_ready_mirror_pod_on_the_first_node() {
 
 #[test]
 fn deleted_mirror_pod_is_recreated() {
-    let mut cluster = begin();
+    let mut cluster = start_cluster();
     let before = uid(&cluster, "kube-apiserver");
     cluster.delete("pods", "kube-system/kube-apiserver-node-0", &value!({})).unwrap();
     cluster.run(Duration::from_secs(3));
     assert_ne!(uid(&cluster, "kube-apiserver"), before);
-    assert!(shown(&cluster).iter().all(|(_, ready)| ready == "True"), "{:?}", shown(&cluster));
+    assert!(summary(&cluster).iter().all(|(_, ready)| ready == "True"), "{:?}", summary(&cluster));
     cluster.assert_quiet();
 }
 
 #[test]
 fn new_process_replaces_mirror_pods_and_removes_stale_ones() {
-    let mut cluster = begin();
+    let mut cluster = start_cluster();
     let first = uid(&cluster, "kube-apiserver");
     IS_SECOND.set(true);
     cluster.crash();
     cluster.run(Duration::from_secs(15));
     assert_ne!(uid(&cluster, "kube-apiserver"), first);
-    assert_eq!(shown(&cluster).len(), 2);
+    assert_eq!(summary(&cluster).len(), 2);
     cluster.assert_quiet();
 }

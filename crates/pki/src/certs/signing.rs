@@ -17,15 +17,15 @@ use x509_parser::extensions::ParsedExtension;
 use yasna::models::{GeneralizedTime, ObjectIdentifier, UTCTime};
 use yasna::{DERWriter, DERWriterSeq, Tag, construct_der};
 
-use super::{BACKDATE, CertifiedKey, date, inspect, life};
+use super::{BACKDATE, CertifiedKey, date, inspect, validity_of};
 use crate::x509::{CertificateRequest, SubjectAltNames};
 
 /// Default and maximum lifetime of a certificate.
-pub const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+pub const LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Minimum lifetime of a certificate.
-const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
+const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
 /// Certificates with a shorter lifetime expire at the requested time although they are backdated.
-const SHORT: Duration = Duration::from_secs(8 * 60 * 60);
+const SHORT_LIFETIME: Duration = Duration::from_secs(8 * 60 * 60);
 /// Last year that UTCTime can encode.
 const SHORT_FORM_YEAR_MAX: i32 = 2049;
 
@@ -91,8 +91,8 @@ pub struct SigningRequest<'a> {
     pub request: &'a CertificateRequest,
     /// Key usages, by their API names.
     pub usages: &'a [&'a str],
-    /// Requested lifetime; at most [`LIFE_MAX`].
-    pub life: Option<Duration>,
+    /// Requested lifetime; at most [`LIFETIME_MAX`].
+    pub lifetime: Option<Duration>,
 }
 
 impl Signer {
@@ -120,7 +120,7 @@ impl Signer {
                 ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0.to_vec()),
                 _ => None,
             });
-            (parsed.subject().as_raw().to_vec(), life(parsed).1, identifier)
+            (parsed.subject().as_raw().to_vec(), validity_of(parsed).1, identifier)
         });
         let (issuer, end, identifier) = authority.ok_or(SignError::Authority)?;
         if now >= end {
@@ -128,8 +128,12 @@ impl Signer {
         }
         let uses = KeyUsages::of(wanted.usages)?;
         let algorithm = algorithm(self.key.algorithm())?;
-        let life = wanted.life.unwrap_or(LIFE_MAX).clamp(LIFE_MIN, LIFE_MAX);
-        let last = if life < SHORT { now.after(life) } else { now.after(life).before(BACKDATE) };
+        let lifetime = wanted.lifetime.unwrap_or(LIFETIME_MAX).clamp(LIFETIME_MIN, LIFETIME_MAX);
+        let last = if lifetime < SHORT_LIFETIME {
+            now.after(lifetime)
+        } else {
+            now.after(lifetime).before(BACKDATE)
+        };
         let body = construct_der(|writer| {
             writer.write_sequence(|body| {
                 body.next().write_tagged(Tag::context(0), |writer| writer.write_u8(2));

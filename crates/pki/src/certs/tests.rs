@@ -49,8 +49,8 @@ fn extended_ca_keeps_all_credentials_valid() {
     }
     let subject = |pair: &CertifiedKey| inspect(&pair.certificate, |parsed| parsed.subject().to_string());
     assert_eq!(subject(&first.ca), subject(&second.ca));
-    let end = |pair: &CertifiedKey| inspect(&pair.certificate, |parsed| life(parsed).1).unwrap();
-    assert!(end(&second.ca) > later(6000), "it has a new life");
+    let end = |pair: &CertifiedKey| inspect(&pair.certificate, |parsed| validity_of(parsed).1).unwrap();
+    assert!(end(&second.ca) > later(6000), "its validity is extended");
     let third = Pki::load_or_create(dir.path(), &names(&[]), NOW, 3).unwrap();
     assert!(third.ca == second.ca, "the clock was ahead for a while");
     assert!(third.server != second.server && third.server.is_signed_by(&first.ca));
@@ -157,7 +157,7 @@ fn no_ca_is_created_with_a_wrong_clock() {
 fn start_after_a_crash_of_the_first_start_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("ca.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
-    assert!(Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap().ca.fits_together());
+    assert!(Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap().ca.matches_key());
 }
 
 #[test]

@@ -13,13 +13,13 @@ use crate::objects::{object, observed};
 
 /// The changes of every resource that the engine follows.
 pub(super) struct Feed {
-    resources: Vec<Followed>,
+    resources: Vec<FollowedResource>,
 }
 
-struct Followed {
+struct FollowedResource {
     resource: Resource,
     /// `None` until the resource is listed.
-    lane: Option<ResourceFeed<Cursor>>,
+    feed: Option<ResourceFeed<Cursor>>,
 }
 
 impl Changes for Cursor {
@@ -40,7 +40,9 @@ impl Feed {
         let stored = resource_types::stored().map(|stored| &stored.resource);
         let followed = stored.filter(|resource| engine.follows(resource));
         Feed {
-            resources: followed.map(|resource| Followed { resource: resource.clone(), lane: None }).collect(),
+            resources: followed
+                .map(|resource| FollowedResource { resource: resource.clone(), feed: None })
+                .collect(),
         }
     }
 
@@ -63,7 +65,7 @@ impl Feed {
     }
 }
 
-impl Followed {
+impl FollowedResource {
     fn drain(
         &mut self,
         store: &Store,
@@ -73,11 +75,11 @@ impl Followed {
         context: &mut Context<'_>,
     ) -> bool {
         loop {
-            let Some(lane) = &mut self.lane else {
+            let Some(feed) = &mut self.feed else {
                 self.list(store, engine, now);
                 continue;
             };
-            let drained = lane.drain(newest, context, |event| {
+            let drained = feed.drain(newest, context, |event| {
                 let key = event.after.key(&self.resource);
                 if let Some(observed) = observed(key, &event) {
                     engine.observe(observed, now);
@@ -87,7 +89,7 @@ impl Followed {
                 Drained::Armed => return true,
                 Drained::Ahead => return false,
                 // Too far behind: list again.
-                Drained::Lost => self.lane = None,
+                Drained::Lost => self.feed = None,
             }
         }
     }
@@ -100,6 +102,6 @@ impl Followed {
             object(key, record)
         });
         engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);
-        self.lane = Some(ResourceFeed::new(cursor));
+        self.feed = Some(ResourceFeed::new(cursor));
     }
 }

@@ -143,7 +143,7 @@ fn start(store: &Store, engine: Engine, clock: Arc<dyn Clock>, sleep_max: Durati
         store: store.clone(),
         feed: Feed::open(&engine),
         time: LoopTime::new(clock.now(), clock.uptime()),
-        pulse: Arc::new(Pulse::new(Arc::clone(&clock))),
+        watchdog: Arc::new(Watchdog::new(Arc::clone(&clock))),
         clock,
         entropy: Arc::new(|| 7),
         queries: Arc::default(),
@@ -246,7 +246,7 @@ fn sleeping_or_turning_loop_passes_its_check() {
     let engine = Engine::new(Vec::new(), setpoint_reconcile::WorldConfig::default());
     let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), Duration::from_secs(3600));
     put(&driven.store, "a");
-    assert_eq!(shell.pulse.check(), Ok(()));
+    assert_eq!(shell.watchdog.check(), Ok(()));
 }
 
 /// Plans until the test releases it.

@@ -38,13 +38,13 @@ pub trait UsageSource: Send + Sync {
     ///
     /// # Errors
     /// If there is no source: the error that a server returns.
-    fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
+    fn pods(&self, selector: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
 
     /// Usage of nodes, each under an empty container name, without those that have no sample.
     ///
     /// # Errors
     /// If there is no source: the error that a server returns.
-    fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
+    fn nodes(&self, selector: UsageSelector<'_>) -> Result<Vec<UsageSample>, String>;
 }
 
 /// Usage by container and resource, in thousandths.
@@ -89,18 +89,18 @@ impl UsageSource for NoUsageSource {
 /// # Errors
 /// If the metric has no source or no sample.
 pub fn answer(question: &Value, source: &dyn UsageSource) -> Result<Value, String> {
-    if let Some(error) = without_source(question) {
+    if let Some(error) = missing_source_error(question) {
         return Err(error);
     }
     let labels = Selector::parse(question.str_at(&["selector"])).map_err(|error| error.to_string())?;
-    let which = UsageSelector { namespace: question.str_at(&["namespace"]), name: "", labels: &labels };
-    let used = source.pods(which).map_err(|error| unfetched(&error))?;
-    to_answer(question, &used)
+    let selector = UsageSelector { namespace: question.str_at(&["namespace"]), name: "", labels: &labels };
+    let samples = source.pods(selector).map_err(|error| fetch_error(&error))?;
+    to_answer(question, &samples)
 }
 
 /// Error for a metric without a source; `None` for resource metrics.
 #[must_use]
-pub fn without_source(question: &Value) -> Option<String> {
+pub fn missing_source_error(question: &Value) -> Option<String> {
     Some(match question.str_at(&["type"]) {
         "Resource" | "ContainerResource" => return None,
         "External" => {
@@ -120,7 +120,7 @@ pub fn without_source(question: &Value) -> Option<String> {
 
 /// Error for resource metrics that could not be fetched.
 #[must_use]
-pub fn unfetched(error: &str) -> String {
+pub fn fetch_error(error: &str) -> String {
     format!("unable to fetch metrics from resource metrics API: {error}")
 }
 
@@ -128,26 +128,26 @@ pub fn unfetched(error: &str) -> String {
 ///
 /// # Errors
 /// If there is no sample.
-pub fn to_answer(question: &Value, used: &[UsageSample]) -> Result<Value, String> {
-    if used.is_empty() {
+pub fn to_answer(question: &Value, samples: &[UsageSample]) -> Result<Value, String> {
+    if samples.is_empty() {
         return Err("no metrics returned from resource metrics API".to_owned());
     }
     let (resource, container) = (question.str_at(&["name"]), question.str_at(&["container"]));
     let mut pods = Value::map();
-    for used in used {
+    for sample in samples {
         // A pod with a container that has no sample is left out.
         let parts: Option<Vec<i64>> = if container.is_empty() {
-            used.parts.values().map(|usage| usage.get(resource).copied()).collect()
+            sample.parts.values().map(|usage| usage.get(resource).copied()).collect()
         } else {
-            used.parts.get(container).and_then(|usage| usage.get(resource)).map(|value| vec![*value])
+            sample.parts.get(container).and_then(|usage| usage.get(resource)).map(|value| vec![*value])
         };
         let Some(parts) = parts.filter(|parts| !parts.is_empty()) else { continue };
         let sum = parts.into_iter().fold(0i64, i64::saturating_add);
-        let window = i64::try_from(used.window.as_secs()).unwrap_or(i64::MAX);
-        let sample = value!({
-            "value": (sum), "timestamp": (Seconds(used.at).to_string()), "windowSeconds": (window),
+        let window = i64::try_from(sample.window.as_secs()).unwrap_or(i64::MAX);
+        let encoded = value!({
+            "value": (sum), "timestamp": (Seconds(sample.at).to_string()), "windowSeconds": (window),
         });
-        pods.make_map().insert(used.name.as_str(), sample);
+        pods.make_map().insert(sample.name.as_str(), encoded);
     }
     Ok(value!({"pods": (pods)}))
 }
@@ -175,12 +175,12 @@ fn from_pod(item: &Value) -> UsageSample {
         labels: BTreeMap::new(),
         parts: containers.iter().map(usage).collect(),
         at: rfc3339::parse(item.str_at(&["timestamp"])).unwrap_or(Time::EPOCH),
-        window: window(item.str_at(&["window"])),
+        window: parse_go_duration(item.str_at(&["window"])),
     }
 }
 
 /// Parses a Go duration such as `1m30.5s`; zero if it is malformed.
-fn window(text: &str) -> Duration {
+fn parse_go_duration(text: &str) -> Duration {
     let mut sum = 0.0;
     let mut rest = text;
     while !rest.is_empty() {
@@ -209,20 +209,20 @@ mod tests {
     use super::*;
 
     /// Source with one pod of two containers.
-    struct One;
+    struct OnePod;
 
-    impl UsageSource for One {
+    impl UsageSource for OnePod {
         fn is_served(&self) -> bool {
             true
         }
 
-        fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
-            assert_eq!((which.namespace, which.labels.to_string().as_str()), ("default", "app=web"));
+        fn pods(&self, selector: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+            assert_eq!((selector.namespace, selector.labels.to_string().as_str()), ("default", "app=web"));
             Ok(from_list(&list()))
         }
 
-        fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
-            NoUsageSource.nodes(which)
+        fn nodes(&self, selector: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+            NoUsageSource.nodes(selector)
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn pod_usage_is_the_sum_of_its_containers() {
-        let answer = answer(&query("Resource", "cpu", ""), &One).unwrap();
+        let answer = answer(&query("Resource", "cpu", ""), &OnePod).unwrap();
         let expected =
             r#"{"pods":{"web-1":{"value":1250,"timestamp":"2027-01-15T08:00:00Z","windowSeconds":90}}}"#;
         assert_eq!(json::to_text(&answer), expected);
@@ -255,9 +255,12 @@ mod tests {
     #[test]
     fn pod_with_an_unmeasured_container_is_left_out() {
         let of = |name: &str, container: &str| {
-            json::to_text(&answer(&query("ContainerResource", name, container), &One).unwrap())
+            json::to_text(&answer(&query("ContainerResource", name, container), &OnePod).unwrap())
         };
-        assert_eq!(json::to_text(&answer(&query("Resource", "memory", ""), &One).unwrap()), r#"{"pods":{}}"#);
+        assert_eq!(
+            json::to_text(&answer(&query("Resource", "memory", ""), &OnePod).unwrap()),
+            r#"{"pods":{}}"#
+        );
         assert!(of("memory", "a").contains(r#""value":1024000"#));
         assert_eq!(of("memory", "b"), r#"{"pods":{}}"#);
         assert_eq!(of("cpu", "c"), r#"{"pods":{}}"#);
@@ -265,26 +268,26 @@ mod tests {
 
     #[test]
     fn missing_metrics_have_upstreams_errors() {
-        let unserved = |kind| answer(&query(kind, "cpu", ""), &NoUsageSource).unwrap_err();
+        let error_of = |kind| answer(&query(kind, "cpu", ""), &NoUsageSource).unwrap_err();
         assert_eq!(
-            unserved("Resource"),
+            error_of("Resource"),
             "unable to fetch metrics from resource metrics API: the server could not find the requested resource \
              (get pods.metrics.k8s.io)"
         );
-        assert!(unserved("Pods").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
-        assert!(unserved("Object").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
-        assert!(unserved("External").ends_with("(get cpu.external.metrics.k8s.io)"));
-        let silent = to_answer(&query("Resource", "cpu", ""), &[]).unwrap_err();
-        assert_eq!(silent, "no metrics returned from resource metrics API");
+        assert!(error_of("Pods").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
+        assert!(error_of("Object").ends_with("no custom metrics API (custom.metrics.k8s.io) registered"));
+        assert!(error_of("External").ends_with("(get cpu.external.metrics.k8s.io)"));
+        let no_samples = to_answer(&query("Resource", "cpu", ""), &[]).unwrap_err();
+        assert_eq!(no_samples, "no metrics returned from resource metrics API");
     }
 
     #[test]
     fn go_durations_are_parsed() {
         for (text, millis) in [("15s", 15_000), ("1m0s", 60_000), ("1h2m3.5s", 3_723_500), ("10ms", 10)] {
-            assert_eq!(window(text).as_millis(), millis, "{text}");
+            assert_eq!(parse_go_duration(text).as_millis(), millis, "{text}");
         }
         for text in ["", "x", "1", "5y", "..s"] {
-            assert_eq!(window(text), Duration::ZERO, "{text}");
+            assert_eq!(parse_go_duration(text), Duration::ZERO, "{text}");
         }
     }
 }

@@ -60,14 +60,14 @@ impl RemoteQueries {
     }
 
     async fn metrics(&self, question: &Value) -> Result<Value, String> {
-        if let Some(error) = usage::without_source(question) {
+        if let Some(error) = usage::missing_source_error(question) {
             return Err(error);
         }
         let (namespace, selector) = (question.str_at(&["namespace"]), question.str_at(&["selector"]));
         let path =
             format!("{METRICS}/namespaces/{namespace}/pods?labelSelector={}", percent_encode(selector));
         let list = self.ask(Method::GET, &path, Bytes::new()).await;
-        let list = list.map_err(|error| usage::unfetched(&error))?;
+        let list = list.map_err(|error| usage::fetch_error(&error))?;
         usage::to_answer(question, &usage::from_list(&list))
     }
 

@@ -13,19 +13,19 @@ use setpoint_reconcile::{Object, ObservedChange};
 use tokio::sync::mpsc;
 
 use super::{Report, arrived, meta};
-use crate::client::{Client, ClientError, part};
+use crate::client::{Client, ClientError, next_chunk};
 
 /// Pause before a list is retried.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Time without a watch event after which the watch is restarted. Bookmarks come every minute.
-const SILENCE_MAX: Duration = Duration::from_secs(180);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// End of a watch.
-enum Ended {
+enum WatchEnd {
     /// The connection or the watch ended: it can be resumed at the last revision.
-    Paused,
+    Interrupted,
     /// The revision is too old to resume from: the resource has to be listed again.
-    Lost,
+    Expired,
 }
 
 /// Reflector of one resource: lists it, watches it, and reports changes to the loop.
@@ -42,7 +42,7 @@ impl ResourceWatch {
     #[expect(clippy::disallowed_methods, reason = "pauses between requests to a server that fails")]
     pub async fn follow(self, resource: &'static Resource) {
         let Some(resource_type) = resource_types::storage_type(resource) else { return };
-        let path = collection(resource_type);
+        let path = collection_path(resource_type);
         while !self.reports.is_closed() {
             if let Some((objects, revision)) = self.list(&path, resource_type).await {
                 let mut after = revision;
@@ -51,15 +51,15 @@ impl ResourceWatch {
                 if self.reports.send(listed).await.is_err() {
                     return;
                 }
-                while let Ok(Ended::Paused) = self.watch(&path, resource_type, &mut after).await {
-                    tokio::time::sleep(PAUSE).await;
+                while let Ok(WatchEnd::Interrupted) = self.watch(&path, resource_type, &mut after).await {
+                    tokio::time::sleep(RETRY_PAUSE).await;
                     if self.reports.is_closed() {
                         return;
                     }
                 }
             }
             // Pause between failed attempts.
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -82,20 +82,20 @@ impl ResourceWatch {
         path: &str,
         resource_type: &ResourceType,
         after: &mut u64,
-    ) -> Result<Ended, ClientError> {
+    ) -> Result<WatchEnd, ClientError> {
         let path = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={after}");
         let sent_request = self.client.send(Method::GET, &path, None, Bytes::new());
         let Ok(Ok(response)) = tokio::time::timeout(self.timeout, sent_request).await else {
-            return Ok(Ended::Paused);
+            return Ok(WatchEnd::Interrupted);
         };
         if response.status().as_u16() == 410 || !response.status().is_success() {
-            return Ok(Ended::Lost);
+            return Ok(WatchEnd::Expired);
         }
         let mut body = response.into_body();
         let mut line = Vec::new();
         loop {
-            let Ok(Ok(Some(bytes))) = tokio::time::timeout(SILENCE_MAX, part(&mut body)).await else {
-                return Ok(Ended::Paused);
+            let Ok(Ok(Some(bytes))) = tokio::time::timeout(IDLE_TIMEOUT, next_chunk(&mut body)).await else {
+                return Ok(WatchEnd::Interrupted);
             };
             for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
                 line.extend_from_slice(piece);
@@ -107,14 +107,14 @@ impl ResourceWatch {
                 let item = event.get("object").cloned().unwrap_or_default();
                 let kind = event.str_at(&["type"]);
                 if kind == "ERROR" {
-                    return Ok(Ended::Lost);
+                    return Ok(WatchEnd::Expired);
                 }
                 let Ok(revision) = meta(&item, "resourceVersion").parse() else { continue };
                 *after = revision;
                 let report = report(kind, resource_type, &item, Revision(revision), &*self.clock);
                 let Some(report) = report else { continue };
                 if self.reports.send(report).await.is_err() {
-                    return Ok(Ended::Lost);
+                    return Ok(WatchEnd::Expired);
                 }
             }
         }
@@ -122,7 +122,7 @@ impl ResourceWatch {
 }
 
 /// Path of a resource's collection.
-fn collection(resource_type: &ResourceType) -> String {
+fn collection_path(resource_type: &ResourceType) -> String {
     let (group, version, plural) =
         (resource_type.info.group, resource_type.info.version, resource_type.info.plural);
     if group.is_empty() {

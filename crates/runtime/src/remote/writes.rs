@@ -25,14 +25,14 @@ pub(super) async fn write(
 ) {
     let outcome = match tokio::time::timeout(timeout, perform(&client, &sent)).await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) | Err(_) => Outcome::Lost { by: newest(&client, timeout).await },
+        Ok(Err(_)) | Err(_) => Outcome::Lost { by: newest_revision(&client, timeout).await },
     };
     // The loop may have ended.
     let _ = reports.send(Report::Answered { ticket: sent.id, outcome, by: sent.reconciler }).await;
 }
 
 async fn perform(client: &Client, sent: &WriteRequest) -> Result<Outcome, ClientError> {
-    let sent_request = match whole(client, &sent.write).await {
+    let sent_request = match put_of_patch(client, &sent.write).await {
         Some(sent_request) => Some(sent_request),
         None => request(sent),
     };
@@ -48,7 +48,7 @@ async fn perform(client: &Client, sent: &WriteRequest) -> Result<Outcome, Client
 
 /// Requests the server's newest revision until it answers.
 #[expect(clippy::disallowed_methods, reason = "pauses between requests to a server that fails")]
-async fn newest(client: &Client, timeout: Duration) -> Revision {
+async fn newest_revision(client: &Client, timeout: Duration) -> Revision {
     loop {
         let sent_request = client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new());
         let sent_request = tokio::time::timeout(timeout, sent_request).await;
@@ -68,14 +68,14 @@ type HttpRequest = (Method, String, &'static str, Value);
 /// Turns a patch of a subresource that only supports PUT into a PUT: reads the object, patches it, and sends it back
 /// with its revision. `None` for every other write, and if the object is gone or was replaced; the server then
 /// rejects the original patch.
-async fn whole(client: &Client, write: &Write) -> Option<HttpRequest> {
+async fn put_of_patch(client: &Client, write: &Write) -> Option<HttpRequest> {
     let Write::Patch { key, subresource: part, patch_type, patch, uid, .. } = write else { return None };
     let resource_type = resource_types::storage_type(key.resource())?;
     if part.is_empty() || resource_type.info.subresource(part)?.verbs.contains(Verb::Patch) {
         return None;
     }
     let namespace = key.namespace().unwrap_or_default();
-    let path = place(resource_type, namespace, Some(key.name()), "");
+    let path = object_path(resource_type, namespace, Some(key.name()), "");
     let (_, body) = client.ask(Method::GET, &path, None, Bytes::new()).await.ok()?;
     let live = json::parse(&body).ok()?;
     if uid.as_deref().is_some_and(|uid| uid != meta(&live, "uid")) {
@@ -86,7 +86,12 @@ async fn whole(client: &Client, write: &Write) -> Option<HttpRequest> {
         MergePatchType::Strategic => PatchType::Strategic,
     };
     let patched = patch_type.apply(patch, live, resource_type.stored_schema).ok()?;
-    Some((Method::PUT, place(resource_type, namespace, Some(key.name()), part), "application/json", patched))
+    Some((
+        Method::PUT,
+        object_path(resource_type, namespace, Some(key.name()), part),
+        "application/json",
+        patched,
+    ))
 }
 
 fn request(sent: &WriteRequest) -> Option<HttpRequest> {
@@ -94,15 +99,16 @@ fn request(sent: &WriteRequest) -> Option<HttpRequest> {
     let manager = format!("?fieldManager={}", sent.manager);
     Some(match &sent.write {
         Write::Create { namespace, object, .. } => {
-            let path = format!("{}{manager}", place(resource_type, namespace, None, ""));
-            (Method::POST, path, "application/json", typed(resource_type, object.clone()))
+            let path = format!("{}{manager}", object_path(resource_type, namespace, None, ""));
+            (Method::POST, path, "application/json", with_type(resource_type, object.clone()))
         }
         Write::CreateEvent(new_event) => {
-            let path = format!("{}{manager}", place(resource_type, new_event.namespace(), None, ""));
-            (Method::POST, path, "application/json", typed(resource_type, new_event.to_value()))
+            let path = format!("{}{manager}", object_path(resource_type, new_event.namespace(), None, ""));
+            (Method::POST, path, "application/json", with_type(resource_type, new_event.to_value()))
         }
         Write::Patch { key, subresource: part, patch_type, patch, uid, revision } => {
-            let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            let path =
+                object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
             let mut patch = patch.clone();
             let metadata = patch.ensure_map("metadata");
             if let Some(uid) = uid {
@@ -118,13 +124,14 @@ fn request(sent: &WriteRequest) -> Option<HttpRequest> {
             (Method::PATCH, format!("{path}{manager}"), kind, patch)
         }
         Write::Apply { key, subresource: part, config, uid } => {
-            let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
-            let mut config = typed(resource_type, config.clone());
+            let path =
+                object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            let mut config = with_type(resource_type, config.clone());
             config.ensure_map("metadata").insert("uid", &**uid);
             (Method::PATCH, format!("{path}{manager}&force=true"), "application/apply-patch+yaml", config)
         }
         Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
-            let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), "");
+            let path = object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), "");
             let mut preconditions = Map::new();
             if let Some(uid) = uid {
                 preconditions.insert("uid", &**uid);
@@ -145,19 +152,20 @@ fn request(sent: &WriteRequest) -> Option<HttpRequest> {
             (Method::DELETE, path, "application/json", Value::Map(options))
         }
         Write::Post { key, subresource: part, object } => {
-            let path = place(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
+            let path =
+                object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
             (Method::POST, format!("{path}{manager}"), "application/json", object.clone())
         }
     })
 }
 
-fn typed(resource_type: &ResourceType, mut object: Value) -> Value {
+fn with_type(resource_type: &ResourceType, mut object: Value) -> Value {
     resource_type.set_type(&mut object);
     object
 }
 
 /// Path of an object, of its subresource, or of a collection.
-fn place(resource_type: &ResourceType, namespace: &str, name: Option<&str>, part: &str) -> String {
+fn object_path(resource_type: &ResourceType, namespace: &str, name: Option<&str>, part: &str) -> String {
     let info = resource_type.info;
     let mut path = if info.group.is_empty() {
         format!("/api/{}", info.version)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use setpoint_api::names;
 use setpoint_api::quantity::Quantity;
-use setpoint_node::{Fleet, rules};
+use setpoint_node::{Fleet, behavior};
 use setpoint_views::node::Taint;
 
 pub use self::kubelets::Kubelets;
@@ -49,9 +49,9 @@ impl FleetArgs {
     /// Returns a fleet of `count` nodes whose names begin with `prefix`.
     pub fn fleet(&self, count: u32, prefix: &str) -> anyhow::Result<Fleet> {
         let mut fleet =
-            Fleet { count, prefix: prefix.to_owned(), pod_start: self.pod_start, ..Fleet::default() };
+            Fleet { count, prefix: prefix.to_owned(), pod_start_delay: self.pod_start, ..Fleet::default() };
         // The last name is the longest, so if it is valid, all are.
-        let last = fleet.name(count.saturating_sub(1));
+        let last = fleet.node_name(count.saturating_sub(1));
         reject_invalid(
             &format!("--prefix {prefix:?}: invalid node name {last:?}"),
             names::dns::subdomain(&last),
@@ -60,17 +60,18 @@ impl FleetArgs {
             &format!("--prefix {prefix:?}: invalid hostname label {last:?}"),
             names::key::label_value(&last),
         )?;
-        fleet.lease = self.node_lease_duration;
-        fleet.set("cpu", &self.node_cpu);
-        fleet.set("memory", &self.node_memory);
-        fleet.set("pods", &self.node_pods.to_string());
+        fleet.lease_duration = self.node_lease_duration;
+        fleet.set_capacity("cpu", &self.node_cpu);
+        fleet.set_capacity("memory", &self.node_memory);
+        fleet.set_capacity("pods", &self.node_pods.to_string());
         fleet.labels.clone_from(&self.node_labels);
         fleet.taints.clone_from(&self.node_taints);
         fleet.zones.clone_from(&self.node_zones);
         if let Some(path) = &self.simulate {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            fleet.rules = rules::file::read(&text).with_context(|| format!("in {}", path.display()))?;
-            fleet.published = String::from_utf8(text).ok();
+            fleet.rules =
+                behavior::rules_file::parse_rules(&text).with_context(|| format!("in {}", path.display()))?;
+            fleet.published_rules = String::from_utf8(text).ok();
         }
         Ok(fleet)
     }
@@ -122,7 +123,7 @@ fn parse_taint(text: &str) -> anyhow::Result<Taint> {
 
 /// Parses a duration.
 pub fn parse_duration(text: &str) -> anyhow::Result<Duration> {
-    rules::duration(text).with_context(|| format!("{text:?} is not a duration such as 1s or 500ms"))
+    behavior::parse_duration(text).with_context(|| format!("{text:?} is not a duration such as 1s or 500ms"))
 }
 
 fn parse_lease_duration(text: &str) -> anyhow::Result<Duration> {

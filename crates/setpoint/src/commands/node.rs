@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Clock, Time, Value, json, rfc3339, value};
 use setpoint_node::Fleet;
-use setpoint_node::fleet::{BOOTED, FLEET, POWER};
+use setpoint_node::fleet::{BOOT_TIME_ANNOTATION, FLEET_ANNOTATION, POWER_ANNOTATION};
 use setpoint_node::simulated::SCHEME;
 use setpoint_reconcile::Engine;
 use setpoint_reconcile::election::LeaderElectionRecord;
@@ -104,7 +104,7 @@ async fn simulate(args: &SimulateArgs) -> anyhow::Result<()> {
     let lease = format!("setpoint-nodes-{}", args.prefix);
     let lease = lease.trim_end_matches(['-', '.']).to_owned();
     fleet.owner.clone_from(&lease);
-    fleet.published.get_or_insert_with(|| "rules: []".to_owned());
+    fleet.published_rules.get_or_insert_with(|| "rules: []".to_owned());
     let client_for_checks = client()?;
     check_names(&client_for_checks, &fleet).await?;
     let nodes = counted(args.count as usize, "node");
@@ -159,8 +159,8 @@ async fn check_names(client: &Client, fleet: &Fleet) -> anyhow::Result<()> {
     let items = nodes.get("items").and_then(Value::as_list).unwrap_or_default();
     let name = |node: &Value| node.str_at(&["metadata", "name"]).to_owned();
     let mut others = Vec::new();
-    for node in items.iter().filter(|node| fleet.number(&name(node)).is_some()) {
-        match node.str_at(&["metadata", "annotations", FLEET]) {
+    for node in items.iter().filter(|node| fleet.node_number(&name(node)).is_some()) {
+        match node.str_at(&["metadata", "annotations", FLEET_ANNOTATION]) {
             "" if is_simulated(node) => {}
             "" => {
                 bail!("node {} already exists and is not simulated: choose another --prefix", name(node))
@@ -226,11 +226,11 @@ async fn set_power(node: &TargetArgs, change: impl Fn(&str) -> PowerChange) -> a
             "node {name} is not simulated: only simulated nodes can be started, stopped, partitioned or rebooted"
         );
     }
-    let PowerChange { power, boots } = change(before.str_at(&["metadata", "annotations", POWER]));
+    let PowerChange { power, boots } = change(before.str_at(&["metadata", "annotations", POWER_ANNOTATION]));
     let mut annotations = Value::map();
-    annotations.make_map().insert(POWER, power);
+    annotations.make_map().insert(POWER_ANNOTATION, power);
     if boots {
-        annotations.make_map().insert(BOOTED, Micros(SystemClock.now()).to_string());
+        annotations.make_map().insert(BOOT_TIME_ANNOTATION, Micros(SystemClock.now()).to_string());
     }
     let body = json::to_vec(&value!({"metadata": {"annotations": (annotations)}}));
     let content_type = Some("application/merge-patch+json");

@@ -149,7 +149,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
     // Validate all flags before creating the data directory.
     let fleet = args.fleet.fleet(args.nodes, DEFAULT_PREFIX)?;
     if fleet.count > 0 {
-        args.controller_args.validate(fleet.renewal())?;
+        args.controller_args.validate(fleet.lease_renewal_interval())?;
     }
     args.validate_networks(args.service_ranges())?;
     let paths = Paths::from_args(args)?;
@@ -337,8 +337,8 @@ fn reconcile(
     let settings = args.network.settings(pki.ca.certificate.clone(), services)?;
     let settings = args.controller_args.apply_to(Settings { volumes: paths.volumes(), ..settings });
     // This process serves the queries about its own nodes, so their rules need not be published.
-    nodes.published = None;
-    nodes.components = Components { names: args.controllers.components(&settings), since: started_at };
+    nodes.published_rules = None;
+    nodes.components = Components { names: args.controllers.components(&settings), started_at: started_at };
     nodes.components.names.iter().for_each(|component| component_logs.log_start(component));
     args.controllers
         .start_lines(&settings)

@@ -1,7 +1,7 @@
 //! Concise API client for tests.
 
 use serde_json::{Value, json};
-use setpoint_runtime::client::{Client, ClientError, part};
+use setpoint_runtime::client::{Client, ClientError, next_chunk};
 
 use crate::server::Server;
 
@@ -65,7 +65,7 @@ impl Api {
         let mut body = self.0.send(method, path, None, Vec::new().into()).await.unwrap().into_body();
         let (mut text, mut events) = (Vec::new(), Vec::new());
         loop {
-            text.extend_from_slice(&part(&mut body).await.unwrap().expect("the watch goes on"));
+            text.extend_from_slice(&next_chunk(&mut body).await.unwrap().expect("the watch goes on"));
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
                 let mut event: Value = serde_json::from_slice(&line).unwrap();

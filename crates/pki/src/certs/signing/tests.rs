@@ -23,8 +23,8 @@ fn pki() -> Pki {
     Pki::ephemeral(&["localhost".to_owned()], NOW, 1).unwrap()
 }
 
-fn signed(usages: &[&str], life: Option<u64>, now: Time) -> Result<String, SignError> {
-    let wanted = SigningRequest { request: &request(), usages, life: life.map(Duration::from_secs) };
+fn signed(usages: &[&str], lifetime: Option<u64>, now: Time) -> Result<String, SignError> {
+    let wanted = SigningRequest { request: &request(), usages, lifetime: lifetime.map(Duration::from_secs) };
     Signer::new(&pki().ca).unwrap().sign(&wanted, now, [3, 4])
 }
 
@@ -37,7 +37,7 @@ fn signed_certificate_chains_to_the_ca_and_has_all_groups() {
     let pki = pki();
     let request = request();
     let wanted =
-        SigningRequest { request: &request, usages: &["client auth", "digital signature"], life: None };
+        SigningRequest { request: &request, usages: &["client auth", "digital signature"], lifetime: None };
     let pem = Signer::new(&pki.ca).unwrap().sign(&wanted, NOW, [3, 4]).unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes()).unwrap()).unwrap();
@@ -47,7 +47,7 @@ fn signed_certificate_chains_to_the_ca_and_has_all_groups() {
     let at = |time: Time| UnixTime::since_unix_epoch(time.since(Time::EPOCH));
     verifier.verify_client_cert(&own, &[], at(NOW)).unwrap();
     verifier.verify_client_cert(&own, &[], at(NOW.before(BACKDATE))).unwrap();
-    assert!(verifier.verify_client_cert(&own, &[], at(NOW.after(LIFE_MAX))).is_err(), "for ever");
+    assert!(verifier.verify_client_cert(&own, &[], at(NOW.after(LIFETIME_MAX))).is_err(), "for ever");
     with(&pem, |parsed| {
         assert_eq!(parsed.subject().to_string(), "O=a, O=b, CN=ann");
         assert_eq!(parsed.issuer().to_string(), "CN=kubernetes");
@@ -64,24 +64,24 @@ fn signed_certificate_chains_to_the_ca_and_has_all_groups() {
 
 #[test]
 fn lifetimes_are_upstreams() {
-    let life = |seconds: Option<u64>| {
+    let lifetime = |seconds: Option<u64>| {
         let pem = signed(&["client auth"], seconds, NOW).unwrap();
-        let (begin, end) = with(&pem, life);
+        let (begin, end) = with(&pem, validity_of);
         assert_eq!(begin, NOW.before(BACKDATE));
         end.since(NOW).as_secs()
     };
-    assert_eq!(life(None), 365 * 86400 - 300, "the end moves with the beginning");
-    assert_eq!(life(Some(3600)), 3600, "but not of a short life");
-    assert_eq!(life(Some(8 * 3600)), 8 * 3600 - 300);
-    assert_eq!(life(Some(1)), 600);
-    assert_eq!(life(Some(u64::from(u32::MAX))), 365 * 86400 - 300);
+    assert_eq!(lifetime(None), 365 * 86400 - 300, "the end moves with the beginning");
+    assert_eq!(lifetime(Some(3600)), 3600, "but not of a short life");
+    assert_eq!(lifetime(Some(8 * 3600)), 8 * 3600 - 300);
+    assert_eq!(lifetime(Some(1)), 600);
+    assert_eq!(lifetime(Some(u64::from(u32::MAX))), 365 * 86400 - 300);
 }
 
 #[test]
 fn certificate_never_outlives_the_ca() {
-    let end = with(&pki().ca.certificate, life).1;
+    let end = with(&pki().ca.certificate, validity_of).1;
     let pem = signed(&["client auth"], None, end.before(DAY)).unwrap();
-    assert_eq!(with(&pem, life).1, end);
+    assert_eq!(with(&pem, validity_of).1, end);
     let error = signed(&["client auth"], None, end).unwrap_err().to_string();
     assert!(error.ends_with(&Seconds(end).to_string()), "{error}");
 }
@@ -107,7 +107,7 @@ fn every_usage_has_its_key_usage_bit_or_extended_usage() {
 #[test]
 fn serial_numbers_are_positive_for_any_entropy() {
     for entropy in [[0, 0], [u64::MAX, u64::MAX], [1 << 63, 0]] {
-        let wanted = SigningRequest { request: &request(), usages: &["client auth"], life: None };
+        let wanted = SigningRequest { request: &request(), usages: &["client auth"], lifetime: None };
         let pem = Signer::new(&pki().ca).unwrap().sign(&wanted, NOW, entropy).unwrap();
         with(&pem, |parsed| {
             assert!(parsed.raw_serial()[0] & 0x80 == 0 && parsed.raw_serial().iter().any(|byte| *byte != 0));

@@ -4,7 +4,7 @@
 use setpoint_api::Value;
 use setpoint_api::field_error::{BadValue, ErrorList, FieldError, Path};
 
-use setpoint_pki::x509::{CertificateRequest, ParseX509Error, certificates_fault};
+use setpoint_pki::x509::{CertificateRequest, ParseX509Error, invalid_certificate_error};
 
 /// Signer of client certificates.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -24,8 +24,8 @@ pub fn inspect(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let certificate = object.str_at(&["status", "certificate"]);
     let kept = old.map(|old| old.str_at(&["status", "certificate"])).unwrap_or_default();
     if certificate != kept
-        && certificates_fault(kept).is_none()
-        && let Some(fault) = certificates_fault(certificate)
+        && invalid_certificate_error(kept).is_none()
+        && let Some(fault) = invalid_certificate_error(certificate)
     {
         let status = Path::root("status");
         errors.push(FieldError::invalid(&status.child("certificate"), "<certificate data>", fault));

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use setpoint_api::labels::Selector;
 use setpoint_api::status::Status;
 use setpoint_api::{Clock, Key, Resource, Revision, Time};
-use setpoint_node::fleet::{FLEET, Power};
-use setpoint_node::rules::file::Rule;
-use setpoint_node::{Fleet, logs, nodes, published};
+use setpoint_node::behavior::rules_file::BehaviorRule;
+use setpoint_node::fleet::{FLEET_ANNOTATION, PowerState};
+use setpoint_node::{Fleet, logs, nodes, published_rules};
 use setpoint_reconcile::Object;
 use setpoint_runtime::objects;
 use setpoint_runtime::queries::usage::{
@@ -32,12 +32,12 @@ const WINDOW: Duration = Duration::from_secs(15);
 const PORT: u16 = 10250;
 
 /// Rules, and the revision of the ConfigMap they were read from.
-type PublishedRules = (Revision, Arc<[Rule]>);
+type PublishedRules = (Revision, Arc<[BehaviorRule]>);
 
 /// Source of logs and usage for simulated nodes.
 pub struct Kubelets {
     fleet: Fleet,
-    own_rules: Arc<[Rule]>,
+    own_rules: Arc<[BehaviorRule]>,
     store: Store,
     component_logs: ComponentLogs,
     /// Rules of other fleets, as last published.
@@ -68,30 +68,31 @@ impl Kubelets {
     }
 
     /// Returns the rules for the containers on a node.
-    fn rules(&self, snapshot: &Snapshot, node: &str, now: Time) -> Result<Arc<[Rule]>, Unavailable> {
+    fn rules(&self, snapshot: &Snapshot, node: &str, now: Time) -> Result<Arc<[BehaviorRule]>, Unavailable> {
         let object = find(snapshot, "nodes", node).ok_or(Unavailable::Missing)?;
-        match Power::of(&object) {
-            Power::On => {}
-            Power::Off => return Err(Unavailable::Unreachable("connect: no route to host")),
-            Power::Partitioned => return Err(Unavailable::Unreachable("i/o timeout")),
+        match PowerState::of(&object) {
+            PowerState::On => {}
+            PowerState::Off => return Err(Unavailable::Unreachable("connect: no route to host")),
+            PowerState::Partitioned => return Err(Unavailable::Unreachable("i/o timeout")),
         }
-        if self.fleet.owns(&object) && self.fleet.number(node).is_some() {
+        if self.fleet.owns(&object) && self.fleet.node_number(node).is_some() {
             return Ok(Arc::clone(&self.own_rules));
         }
-        let fleet = object.meta().annotations.get(FLEET).ok_or(Unavailable::Unpublished)?;
-        let lease = find(snapshot, nodes::LEASE, &format!("{}/{node}", nodes::LEASES));
-        if self.fleet.owns(&object) || !lease.is_some_and(|lease| nodes::is_held(&lease, now)) {
+        let fleet = object.meta().annotations.get(FLEET_ANNOTATION).ok_or(Unavailable::Unpublished)?;
+        let lease = find(snapshot, nodes::LEASE_RESOURCE, &format!("{}/{node}", nodes::LEASE_NAMESPACE));
+        if self.fleet.owns(&object) || !lease.is_some_and(|lease| nodes::is_lease_valid(&lease, now)) {
             return Err(Unavailable::Unreachable(
                 "connect: connection refused (no fleet runs this simulated node)",
             ));
         }
-        let path = format!("{}/{fleet}", published::NAMESPACE);
+        let path = format!("{}/{fleet}", published_rules::NAMESPACE);
         let map = find(snapshot, "configmaps", &path).ok_or(Unavailable::Unpublished)?;
         let mut other_rules = self.other_rules.lock();
         if let Some((_, known)) = other_rules.get(fleet).filter(|(revision, _)| *revision == map.revision()) {
             return Ok(Arc::clone(known));
         }
-        let rules: Arc<[Rule]> = published::rules(&map).ok_or(Unavailable::Unpublished)?.into();
+        let rules: Arc<[BehaviorRule]> =
+            published_rules::decode_rules(&map).ok_or(Unavailable::Unpublished)?.into();
         other_rules.insert(fleet.to_owned(), (map.revision(), Arc::clone(&rules)));
         Ok(rules)
     }
@@ -119,7 +120,7 @@ impl Kubelets {
             Unavailable::Unreachable(error) => {
                 let object = find(snapshot, "nodes", node);
                 let address =
-                    object.and_then(|object| nodes::address(&object)).unwrap_or_else(|| node.to_owned());
+                    object.and_then(|object| nodes::internal_ip(&object)).unwrap_or_else(|| node.to_owned());
                 let (meta, host) = (pod.meta(), format!("{address}:{PORT}"));
                 let (namespace, name) = (&meta.namespace, &meta.name);
                 Status::unclassified(
@@ -158,12 +159,12 @@ impl LogSource for Kubelets {
             };
         }
         let snapshot = self.store.snapshot();
-        let node = logs::node(pod).unwrap_or_default();
+        let node = logs::node_name(pod).unwrap_or_default();
         let rules = self.rules(&snapshot, &node, now);
         let rules = rules.map_err(|reason| self.log_error(&snapshot, pod, container, &node, reason))?;
-        let said = logs::said((&rules, &self.fleet.memo), pod, container, previous, now);
-        let logs::Said { lines, dropped, goes_on, next } = said.map_err(Status::bad_request)?;
-        Ok(ContainerLog { lines, dropped, is_running: goes_on, next })
+        let said = logs::container_log((&rules, &self.fleet.script_cache), pod, container, previous, now);
+        let logs::ContainerLog { lines, dropped, is_running, next } = said.map_err(Status::bad_request)?;
+        Ok(ContainerLog { lines, dropped, is_running, next })
     }
 }
 
@@ -280,11 +281,11 @@ struct RulesCache<'a> {
     kubelets: &'a Kubelets,
     snapshot: &'a Snapshot,
     now: Time,
-    known: BTreeMap<String, Option<Arc<[Rule]>>>,
+    known: BTreeMap<String, Option<Arc<[BehaviorRule]>>>,
 }
 
 impl RulesCache<'_> {
-    fn rules(&mut self, node: &str) -> Option<Arc<[Rule]>> {
+    fn rules(&mut self, node: &str) -> Option<Arc<[BehaviorRule]>> {
         if let Some(known) = self.known.get(node) {
             return known.clone();
         }
@@ -298,6 +299,6 @@ impl RulesCache<'_> {
     fn usage(&mut self, pod: &Record) -> Option<ContainerUsage> {
         let rules = self.rules(pod.attributes().field("spec.nodeName")?)?;
         let pod = object("pods", pod).filter(|pod| self.kubelets.fleet.component(pod).is_none())?;
-        logs::used((&rules, &self.kubelets.fleet.memo), &pod, self.now)
+        logs::pod_usage((&rules, &self.kubelets.fleet.script_cache), &pod, self.now)
     }
 }
