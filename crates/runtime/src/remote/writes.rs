@@ -80,10 +80,7 @@ async fn whole(client: &Client, write: &Write) -> Option<HttpRequest> {
     if uid.as_deref().is_some_and(|uid| uid != meta(&live, "uid")) {
         return None;
     }
-    let patch_type = match patch_type {
-        MergePatchType::Merge => PatchType::Merge,
-        MergePatchType::Strategic => PatchType::Strategic,
-    };
+    let patch_type = PatchType::from(*patch_type);
     let patched = patch_type.apply(patch, live, resource_type.stored_schema).ok()?;
     Some((Method::PUT, place(resource_type, namespace, Some(key.name()), part), "application/json", patched))
 }
