@@ -1,9 +1,9 @@
 //! Loop time: the wall clock as the loop follows it.
 //!
 //! Between two calls of [`LoopTime::follow`] loop time advances with the monotonic clock, so that every wait and every
-//! age is one of the monotonic clock. A step of the wall clock moves loop time only there, and the [`Jump`] tells the
-//! engine and the elector what to plan again. A suspended machine is a jump too: the monotonic clock stands still
-//! meanwhile, and the wall clock is ahead afterwards.
+//! age is one of the monotonic clock. A step of the wall clock moves loop time only there, and returns a [`Jump`] for the
+//! engine and the leader elector. The end of a suspension is a jump too: the monotonic clock stood still meanwhile, and
+//! the wall clock is ahead.
 
 use std::time::Duration;
 
@@ -90,13 +90,13 @@ mod tests {
         let mut time = LoopTime::new(noon, secs(100));
         assert_eq!(time.now(secs(160)), noon.after(secs(60)));
         assert_eq!(time.follow(noon.after(secs(60)), secs(160)), None);
-        // Set back by an hour: nothing moves before the step is followed.
+        // Set back by an hour: loop time does not change before it follows.
         let back = noon.after(secs(70)).before(secs(3600));
         assert_eq!(time.now(secs(170)), noon.after(secs(70)));
         let jump = time.follow(back, secs(170)).unwrap();
         assert_eq!((jump.is_forward(), jump.size()), (false, secs(3600)));
         assert_eq!(time.now(secs(170)), back);
-        assert_eq!(jump.shift(noon), noon.before(secs(3600)), "ages stay what they were");
+        assert_eq!(jump.shift(noon), noon.before(secs(3600)), "ages do not change");
         // A suspended machine: the wall clock went on, the monotonic clock did not.
         let jump = time.follow(back.after(secs(501)), secs(171)).unwrap();
         assert_eq!((jump.is_forward(), jump.size()), (true, secs(500)));

@@ -1,11 +1,12 @@
-//! Who acts, when several could: leader election on a Lease, as client-go does it.
+//! Leader election on a Lease, as in client-go.
 //!
-//! A candidate that finds the Lease free, or unchanged for as long as it was given out, writes its own name into
-//! it; the precondition on the revision lets only one succeed. The leader renews, and stops acting when it has not
-//! managed to for [`LeaderElectionConfig::renew_deadline`], which ends before anyone can take the Lease. Clocks of candidates are never
-//! compared: each counts from when it saw the Lease change.
+//! - A candidate acquires the Lease if it has no holder, or if it has not changed for its duration. The precondition on
+//!   the revision lets only one candidate succeed.
+//! - The leader renews the Lease. It stops if it could not renew it for [`LeaderElectionConfig::renew_deadline`], which
+//!   ends before another candidate can acquire the Lease. So there is at most one leader at a time.
+//! - Clocks of candidates are never compared: each measures time from its own observation of the last change.
 //!
-//! [`LeaderElector`] is a state machine without I/O, so that a simulator can hold it to its promise.
+//! [`LeaderElector`] is a state machine without I/O, so that a simulator can test these guarantees.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use setpoint_api::{Revision, Time, Value, value};
 use crate::clock::Jump;
 use crate::int32;
 
-/// How a candidate counts the time.
+/// Durations of the leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaderElectionConfig {
-    /// For how long a Lease is given out.
+    /// Time without a change after which other candidates may acquire the Lease.
     pub lease_duration: Duration,
-    /// How long a leader acts without having renewed. It is shorter, so that nobody acts beside it.
+    /// Time without a renewal after which the leader stops. Shorter than the lease duration.
     pub renew_deadline: Duration,
-    /// How often a candidate looks, and a leader renews.
+    /// Interval at which a candidate checks the Lease and a leader renews it.
     pub retry_period: Duration,
 }
 
@@ -36,20 +37,20 @@ impl Default for LeaderElectionConfig {
     }
 }
 
-/// The Lease as it was read.
+/// State of the Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderElectionRecord {
-    /// Who holds it; empty for nobody.
+    /// Identity of the holder; empty if there is none.
     pub holder: String,
-    /// When it was renewed, in the words of the holder: only ever compared for being another.
+    /// Renew time as written by the holder. Only compared for equality.
     pub renewed: String,
-    /// When the holder got it, in the words of the holder.
+    /// Acquire time as written by the holder.
     pub acquired: String,
-    /// How often it changed hands.
+    /// Number of changes of the holder.
     pub transitions: i64,
-    /// For how many seconds it was given out.
+    /// Lease duration in seconds.
     pub seconds: i64,
-    /// Its revision, for the precondition.
+    /// Revision of the Lease, for the precondition.
     pub revision: Revision,
 }
 
@@ -69,69 +70,63 @@ impl LeaderElectionRecord {
     }
 }
 
-/// What a candidate does next.
+/// Next action of a candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeaseAction {
-    /// Nothing, until then.
+    /// Do nothing until this time.
     Wait(Time),
-    /// Make the Lease, with this `spec`.
+    /// Create the Lease with this `spec`.
     Create(Value),
-    /// Write this `spec`, if the Lease is still at this revision.
+    /// Update the Lease to this `spec`, with the revision as a precondition.
     Update(Value, Revision),
 }
 
-/// A candidate.
+/// Candidate of a leader election.
 #[derive(Debug)]
 pub struct LeaderElector {
     identity: String,
     config: LeaderElectionConfig,
-    /// The Lease as it was last seen to change, and when.
+    /// State of the Lease, and the local time at which it was first observed.
     observed: Option<(LeaderElectionRecord, Time)>,
-    /// Until when it may act; the beginning of time while it does not lead.
+    /// End of the leadership unless it is renewed; the epoch while it is not the leader.
     leader_until: Time,
     retry_at: Time,
 }
 
 impl LeaderElector {
-    /// A candidate of this name, as `host_id`.
+    /// Creates a candidate with this identity, as `host_id`.
     #[must_use]
     pub fn new(identity: String) -> LeaderElector {
         let config = LeaderElectionConfig::default();
         LeaderElector { identity, config, observed: None, leader_until: Time::EPOCH, retry_at: Time::EPOCH }
     }
 
-    /// The same, with its own way to count the time.
+    /// Sets the durations.
     #[must_use]
     pub fn with_config(self, config: LeaderElectionConfig) -> LeaderElector {
         LeaderElector { config, ..self }
     }
 
-    /// Whether it may act.
+    /// `true` if it is the leader.
     #[must_use]
     pub fn is_leader(&self, now: Time) -> bool {
         now < self.leader_until
     }
 
-    /// When it wants to look at the Lease next.
+    /// Time of the next attempt.
     #[must_use]
     pub fn retry_at(&self) -> Time {
         self.retry_at
     }
 
-    /// Until when it may act at the most, if it does not manage to renew.
-    #[must_use]
-    pub fn leader_until(&self) -> Time {
-        self.leader_until
-    }
-
-    /// It is about to look at the Lease: whatever comes of that, the next time is a while from now.
+    /// Starts an attempt. The next one is a retry period later, whatever comes of this one.
     pub fn start_attempt(&mut self, now: Time) {
         self.retry_at = now.after(self.config.retry_period);
     }
 
-    /// Takes in that the clock was set, or that the machine slept. A Lease that was seen to change so long ago still was:
-    /// a candidate whose clock was set forward takes nothing. A leader keeps the rest of its time when the clock goes
-    /// back; when it goes forward, that time may really have passed, and the leader stops unless it renews.
+    /// Takes in a step of the clock, or the end of a suspension. The age of the observed change stays the same, so a
+    /// candidate whose clock was set forward does not acquire the Lease early. A leader keeps its remaining time if the
+    /// clock was set back. If it was set forward, that time may really have passed, so the leader stops unless it renews.
     pub fn clock_jumped(&mut self, jump: Jump) {
         if let Some((_, since)) = &mut self.observed {
             *since = jump.shift(*since);
@@ -142,30 +137,33 @@ impl LeaderElector {
         self.retry_at = Time::EPOCH;
     }
 
-    /// Takes in the Lease as it is (none if there is none), and says what to do.
-    pub fn try_acquire_or_renew(&mut self, held: Option<LeaderElectionRecord>, now: Time) -> LeaseAction {
+    /// Returns the action for the current Lease; `None` if it does not exist.
+    pub fn try_acquire_or_renew(&mut self, record: Option<LeaderElectionRecord>, now: Time) -> LeaseAction {
         self.start_attempt(now);
-        let Some(held) = held else {
+        let Some(record) = record else {
             self.observed = None;
             return LeaseAction::Create(self.spec(&now, &Micros(now).to_string(), 0));
         };
-        let same = self.observed.as_ref().filter(|(seen, _)| *seen == held).map(|(_, at)| *at);
+        let same = self.observed.as_ref().filter(|(seen, _)| *seen == record).map(|(_, at)| *at);
         let since = same.unwrap_or(now);
-        self.observed = Some((held.clone(), since));
-        if held.holder == self.identity {
-            return LeaseAction::Update(self.spec(&now, &held.acquired, held.transitions), held.revision);
+        self.observed = Some((record.clone(), since));
+        if record.holder == self.identity {
+            return LeaseAction::Update(
+                self.spec(&now, &record.acquired, record.transitions),
+                record.revision,
+            );
         }
-        let given = Duration::from_secs(held.seconds.max(0).unsigned_abs());
-        if !held.holder.is_empty() && now.since(since) < given {
-            // Somebody else leads, whatever we thought.
+        let lease_duration = Duration::from_secs(record.seconds.max(0).unsigned_abs());
+        if !record.holder.is_empty() && now.since(since) < lease_duration {
+            // Another candidate is the leader now.
             self.leader_until = Time::EPOCH;
             return LeaseAction::Wait(self.retry_at);
         }
-        let transitions = int32::count_on(held.transitions);
-        LeaseAction::Update(self.spec(&now, &Micros(now).to_string(), transitions), held.revision)
+        let transitions = int32::count_on(record.transitions);
+        LeaseAction::Update(self.spec(&now, &Micros(now).to_string(), transitions), record.revision)
     }
 
-    /// The write of the last step was committed; it was sent at `sent`.
+    /// Takes in that the last action was committed; it was sent at `sent`.
     pub fn lease_written(&mut self, sent: Time) {
         self.leader_until = sent.after(self.config.renew_deadline);
     }
@@ -187,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// A Lease that candidates read and write, with preconditions.
+    /// Lease that candidates read and write, with preconditions.
     #[derive(Default)]
     struct Shared {
         lease: Option<Value>,
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_waits_until_the_lease_runs_out_and_then_takes_it() {
+    fn candidate_acquires_the_lease_when_it_expires() {
         let mut shared = Shared::default();
         let (mut a, mut b) = (LeaderElector::new("a".into()), LeaderElector::new("b".into()));
         let at = Time::from_seconds;
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_that_is_set_neither_prolongs_a_leadership_nor_takes_the_lease_early() {
+    fn clock_step_neither_prolongs_leadership_nor_acquires_the_lease_early() {
         let (hour, at) = (3600_i64, |seconds: i64| Time::from_seconds(1_800_000_000 + seconds));
         for step in [hour, -hour] {
             let mut shared = Shared::default();
@@ -247,43 +245,43 @@ mod tests {
             a.clock_jumped(jump);
             b.clock_jumped(jump);
             assert_eq!(a.is_leader(at(3 + step)), step < 0, "an hour may really have passed");
-            assert!(!a.is_leader(at(11 + step)), "a leadership is not prolonged");
-            assert!(a.retry_at() <= at(2 + step) && b.retry_at() <= at(2 + step), "they look at once");
+            assert!(!a.is_leader(at(11 + step)), "leadership is not prolonged");
+            assert!(a.retry_at() <= at(2 + step) && b.retry_at() <= at(2 + step), "both retry at once");
             assert!(
                 matches!(b.try_acquire_or_renew(shared.held(), at(15 + step)), LeaseAction::Wait(_)),
-                "the Lease was not taken early"
+                "the Lease was acquired early"
             );
             assert!(
                 matches!(b.try_acquire_or_renew(shared.held(), at(16 + step)), LeaseAction::Update(..)),
-                "nor late"
+                "the Lease was acquired late"
             );
         }
     }
 
     proptest! {
-        /// Candidates stall, their writes are delayed and lost, and at no moment do two act.
+        /// Candidates stall, and their writes are delayed and lost.
         #[test]
-        fn never_do_two_act(steps in proptest::collection::vec((0usize..3, 0i64..6000, 0u8..4), 1..200)) {
+        fn there_is_at_most_one_leader(steps in proptest::collection::vec((0usize..3, 0i64..6000, 0u8..4), 1..200)) {
             let mut shared = Shared::default();
             let mut electors: Vec<LeaderElector> = ["a", "b", "c"].map(|name| LeaderElector::new(name.into())).into();
-            let mut under_way: Vec<Option<(LeaseAction, Time)>> = vec![None, None, None];
+            let mut in_flight: Vec<Option<(LeaseAction, Time)>> = vec![None, None, None];
             let mut now = Time::from_seconds(1_800_000_000);
-            for (who, millis, luck) in steps {
+            for (candidate, millis, luck) in steps {
                 now = now.after(Duration::from_millis(millis.unsigned_abs()));
-                match under_way[who].take() {
-                    // A write that was sent long ago may still arrive.
+                match in_flight[candidate].take() {
+                    // A delayed write may still arrive.
                     Some((step, sent)) => {
                         if shared.write(step) && luck > 0 {
-                            electors[who].lease_written(sent);
+                            electors[candidate].lease_written(sent);
                         }
                     }
-                    None => match electors[who].try_acquire_or_renew(shared.held(), now) {
+                    None => match electors[candidate].try_acquire_or_renew(shared.held(), now) {
                         LeaseAction::Wait(_) => {}
-                        step => under_way[who] = Some((step, now)),
+                        step => in_flight[candidate] = Some((step, now)),
                     },
                 }
-                let acting = electors.iter().filter(|elector| elector.is_leader(now)).count();
-                prop_assert!(acting <= 1, "{acting} act at once");
+                let leaders = electors.iter().filter(|elector| elector.is_leader(now)).count();
+                prop_assert!(leaders <= 1, "{leaders} leaders at once");
             }
         }
     }

@@ -25,19 +25,19 @@ use aggregate::Aggregate;
 use logged_event::LoggedEvent;
 
 /// Number of logged Events above which the least recent half is evicted.
-pub const LOGGED_EVENTS_MAX: usize = 4096;
+const LOGGED_EVENTS_MAX: usize = 4096;
 /// Number of different messages of one reason from which on they are aggregated.
-pub const AGGREGATE_MIN_MESSAGES: u32 = 10;
+const AGGREGATE_MIN_MESSAGES: u32 = 10;
 /// Time without an Event after which an aggregate starts over.
-pub const AGGREGATE_INTERVAL: Duration = Duration::from_secs(600);
+const AGGREGATE_INTERVAL: Duration = Duration::from_secs(600);
 /// Size of the token bucket: number of Events that a source may write on one object at once.
-pub const SPAM_BURST: u32 = 25;
+const SPAM_BURST: u32 = 25;
 /// Time in which the token bucket gains one token.
-pub const SPAM_REFILL_INTERVAL: Duration = Duration::from_secs(300);
+const SPAM_REFILL_INTERVAL: Duration = Duration::from_secs(300);
 /// Time after its last write for which an Event can still exist.
-pub const EVENT_TTL: Duration = Duration::from_secs(3600);
+const EVENT_TTL: Duration = Duration::from_secs(3600);
 /// Maximum number of retries of a write with an unknown outcome.
-pub const RETRIES_MAX: u32 = 2;
+const RETRIES_MAX: u32 = 2;
 
 /// Reporter of an Event.
 #[derive(Clone, Copy)]

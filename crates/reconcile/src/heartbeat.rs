@@ -1,28 +1,26 @@
-//! Heartbeats: writes that only renew a timestamp, as nodes and holders of Leases do.
+//! Heartbeats: writes that only renew a timestamp, as those of nodes and Leases do.
 //!
-//! They are most of what is written in a quiet cluster, and no plan of another object depends on them: whoever waits
-//! for one is woken by it. So they are no reason to look at all keys that have ever read a node (see
-//! `World::has_changed`).
+//! They are most of the writes in a quiet cluster, and no plan of another object depends on them: a controller that needs
+//! them watches them. So they do not cause a resync of the keys that have read a node (see `World::has_changed`).
 
 use crate::object::Object;
 
-/// Fields that change with every write, as JSON names them: of the metadata, and of its managed fields.
+/// Fields of the metadata and of its managed fields that change with every write.
 const ALWAYS: [&str; 2] = ["resourceVersion", "time"];
 
-/// `true` if two versions of an object differ by a heartbeat, which renews `field`, at most.
-#[must_use]
+/// `true` if two versions of an object differ at most by a heartbeat, which renews `field`.
 pub(crate) fn is_heartbeat(before: &Object, after: &Object, field: &str) -> bool {
     before.meta().uid == after.meta().uid && is_same_but(&before.bytes(), &after.bytes(), field)
 }
 
-/// `true` if two texts of JSON are the same but for the times in some fields.
+/// `true` if two JSON texts are equal except for the times in `field` and [`ALWAYS`].
 fn is_same_but(mut before: &[u8], mut after: &[u8], field: &str) -> bool {
     loop {
         let same = before.iter().zip(after).take_while(|(a, b)| a == b).count();
         if same == before.len() && same == after.len() {
             return true;
         }
-        // The difference must lie within the text of such a field, which then is left out of both.
+        // The first difference must lie within the value of such a field, which is then skipped in both texts.
         let Some(value) = before[..same].iter().rposition(|byte| *byte == b'"').map(|quote| quote + 1) else {
             return false;
         };
@@ -36,19 +34,19 @@ fn is_same_but(mut before: &[u8], mut after: &[u8], field: &str) -> bool {
     }
 }
 
-/// The name that a text ends with, which stands in quotes.
+/// Returns the quoted name at the end of a text.
 fn last_name(text: &[u8]) -> Option<&[u8]> {
     let text = text.strip_suffix(b"\"")?;
     let quote = text.iter().rposition(|byte| *byte == b'"')?;
     Some(&text[quote + 1..])
 }
 
-/// The text up to the next quote.
+/// Returns the text up to the next quote.
 fn text(rest: &[u8]) -> Option<&[u8]> {
     rest.iter().position(|byte| *byte == b'"').map(|end| &rest[..end])
 }
 
-/// `true` if a text is a time or a revision: digits, and what stands between those of a time.
+/// `true` if a text is a time or a revision: digits, and the separators of a time.
 fn is_stamp(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_digit() || b"-:.TZ+".contains(byte))
 }
@@ -58,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_times_of_heartbeats_may_differ() {
+    fn heartbeat_differs_only_in_its_times() {
         let node = |revision: u32, beat: &str, ready: &str| {
             format!(
                 r#"{{"metadata":{{"name":"n","resourceVersion":"{revision}","managedFields":[{{"time":"{beat}"}}]}},"status":{{"conditions":[{{"lastHeartbeatTime":"{beat}","status":"{ready}"}},{{"lastHeartbeatTime":"{beat}"}}]}}}}"#

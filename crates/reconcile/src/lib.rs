@@ -1,30 +1,31 @@
-//! How a gap is closed: observe the world, compare it with what is wanted, act, repeat for ever.
+//! Reconciliation loop: observes changes, plans keys, sends writes.
 //!
-//! - [`world`]: an immutable picture of everything at one revision, made of [`object`]s, with the indexes that
-//!   planners ask.
-//! - [`plan`]: what a planner answers: stages of writes, each with its precondition and its reason, what to tell
-//!   people, what to remember, when to look again.
-//! - [`planner`]: the one shape of every controller, a pure function from key and world to plan, with a
-//!   declaration of which changes concern which keys.
-//! - [`engine`]: the loop. It decides when which key is planned, sends the writes out and takes the answers in.
-//!   It does no I/O of its own: a shell hands it changes, answers and the time, and performs what it says, so
-//!   that a server, a process of its own and a simulator run the same loop.
-//! - [`election`]: who acts, when several could.
-//! - [`clock`]: the time of the loop, and steps of the wall clock.
-//! - [`heartbeat`]: writes that are no reason to look at other objects again.
-//! - [`queue`]: which keys wait for what. [`events`]: what people see in `kubectl describe`, handed on as [`new_event`].
+//! - [`planner`]: the [`Planner`] trait. A controller is a pure function from a key and the world to a plan, with
+//!   watches that map changes to keys.
+//! - [`world`]: immutable view of all [`object`]s at one revision, with the indexes that planners read. The crate
+//!   `setpoint_views` has the typed fields of each kind.
+//! - [`plan`]: result of a planner: stages of writes with preconditions, Events, queries, a memo, a time to requeue.
+//! - [`engine`]: the loop as a state machine without I/O. A shell reports changes, outcomes and the time, and sends the
+//!   writes, so that a server, a process of its own and a simulator run the same loop.
+//! - `queue`: work queue of a controller, with backoff. [`stats`]: its counters.
+//! - `events`: event correlator. [`new_event`]: Events that it creates.
+//! - [`election`]: leader election. [`clock`]: loop time and steps of the wall clock.
+//! - `heartbeat`: writes that do not cause a resync.
+//! - [`write_executor`]: trait of the component that commits the writes in the process of the store.
+//!
+//! Start at [`planner`] to write a controller, and at [`engine`] to follow the loop.
 
 pub mod clock;
 pub mod election;
 pub mod engine;
-pub mod events;
-pub mod heartbeat;
+mod events;
+mod heartbeat;
 pub mod int32;
 pub mod new_event;
 pub mod object;
 pub mod plan;
 pub mod planner;
-pub mod queue;
+mod queue;
 pub mod stats;
 mod to_value;
 pub mod world;

@@ -1,8 +1,9 @@
-//! The one shape of every controller.
+//! Planners: controllers as pure functions from a key and the [`WorldReader`] to a [`Plan`].
 //!
-//! A [`Planner`] is a pure function from a key and the world to a [`Plan`]. It does no I/O, takes no lock,
-//! reads no clock, draws no random number and keeps no memory: what it is told is all there is, so the same
-//! question gets the same answer, in a server, in a simulator and in a fork.
+//! A [`Planner`] does no I/O, takes no lock, reads no clock, draws no random number and has no state of its own: its
+//! arguments are its only inputs. Equal arguments give equal plans, in a server, in a simulator and in a fork.
+//!
+//! Start at [`Planner::plan`] and [`Watch`].
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -16,29 +17,29 @@ use crate::object::Object;
 use crate::plan::Plan;
 use crate::world::WorldReader;
 
-/// In whose name several planners write and speak.
+/// Identity that several planners share.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientIdentity {
-    /// Who writes, where no node does ([`Planner::node`]).
+    /// User of writes that no node does ([`Planner::node`]).
     pub user: &'static str,
-    /// Under which name fields are owned.
+    /// Field manager.
     pub manager: &'static str,
-    /// Who speaks in Events.
+    /// Reporting component of Events.
     pub source: &'static str,
 }
 
 /// A controller.
 pub trait Planner: Send + Sync + 'static {
-    /// What it may remember from one plan to the next. Losing it may cost time, never safety.
+    /// State between plans of one key. Losing it may cost time, never safety.
     type Memo: Clone + Default + Send + Sync + 'static;
 
-    /// Its name, as upstream calls it: `replicaset-controller`.
+    /// Name in upstream: `replicaset-controller`.
     fn name(&self) -> &'static str;
 
-    /// Which changes concern which keys.
+    /// Watched resources, and the keys that their changes concern.
     fn watches(&self) -> &'static [Watch];
 
-    /// What to do about a key. Level-triggered: it sees the world as it is, never the event that woke it.
+    /// Plans a key. Level-triggered: the input is the current world, never the change that enqueued the key.
     fn plan(
         &self,
         key: &Key,
@@ -48,7 +49,7 @@ pub trait Planner: Send + Sync + 'static {
         seed: Seed,
     ) -> Plan<Self::Memo>;
 
-    /// As [`Planner::plan`], for a planner whose memo is too large to be copied: it gets it for its own.
+    /// Like [`Planner::plan`], with an owned memo, for memos that are too large to be copied.
     fn plan_owning(
         &self,
         key: &Key,
@@ -60,16 +61,16 @@ pub trait Planner: Send + Sync + 'static {
         self.plan(key, world, &seen, now, seed)
     }
 
-    /// Corrects the times in a memo after the clock was set, or the machine slept: `now` is the time afterwards. Only a
-    /// planner that remembers when it observed something has to; see [`Jump::shift`].
+    /// Corrects the times in a memo after a step of the clock or a suspension; `now` is the time after it. Only needed for
+    /// times of local observations; see [`Jump::shift`].
     fn clock_jumped(&self, _memo: &mut Self::Memo, _jump: Jump, _now: Time) {}
 
-    /// In whose name it writes and speaks, if it is one of several that do so in the same.
+    /// Identity that it shares with other planners; `None` if it has its own.
     fn identity(&self) -> Option<ClientIdentity> {
         None
     }
 
-    /// Who writes. By default the service account that upstream gives the controller.
+    /// User of its writes. By default the controller's service account in upstream.
     fn user(&self) -> String {
         match self.identity() {
             Some(identity) => identity.user.to_owned(),
@@ -77,44 +78,44 @@ pub trait Planner: Send + Sync + 'static {
         }
     }
 
-    /// The node in whose name it acts for a key, as that node's own account; nothing if it acts as [`Planner::user`].
+    /// Node whose user does the writes of a key; `None` for [`Planner::user`].
     fn node(&self, _: &Key, _: &WorldReader<'_>) -> Option<String> {
         None
     }
 
-    /// Under which name fields are owned.
+    /// Field manager of its writes.
     fn manager(&self) -> &'static str {
         self.identity().map_or("kube-controller-manager", |identity| identity.manager)
     }
 
-    /// Who speaks in its Events. By default the controller by its name.
+    /// Reporting component of its Events. By default its name.
     fn source(&self) -> &'static str {
         self.identity().map_or(self.name(), |identity| identity.source)
     }
 
-    /// All keys there are to look at, for the resync: by default every object of the resources that it watches for
-    /// their own sake.
+    /// All keys, for the resync. By default every object of its primary resources.
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let own = self.watches().iter().filter(|watch| watch.is_primary);
         own.flat_map(|watch| world.all(watch.resource)).map(|object| object.key().clone()).collect()
     }
 }
 
-/// A change of this resource concerns these keys.
+/// Watch of a resource, with the keys that a change concerns.
 #[derive(Clone, Copy)]
 pub struct Watch {
-    /// The resource; `*` for every one.
+    /// Resource; `*` for all.
     pub resource: &'static str,
-    /// Whether the objects are themselves the keys.
+    /// `true` if the objects themselves are the keys.
     pub is_primary: bool,
-    /// The keys that an object concerns: asked of what it was and of what it became.
+    /// Enqueues the keys that an object concerns. Called with the old and with the new state of a changed object.
     pub mapper: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)),
-    /// Whether it predicate that an object is no longer what it was. That one comes or goes always predicate.
+    /// `true` if the difference between the old and the new state matters. Not called for creations and deletions, which
+    /// always matter.
     pub predicate: fn(&Object, &Object) -> bool,
 }
 
 impl Watch {
-    /// The objects of the resource are the keys.
+    /// Watches the resource whose objects are the keys.
     #[must_use]
     pub const fn primary(resource: &'static str) -> Watch {
         let mapper: fn(&Object, &WorldReader<'_>, &mut dyn FnMut(Key)) =
@@ -122,7 +123,7 @@ impl Watch {
         Watch { resource, is_primary: true, mapper, predicate: |_, _| true }
     }
 
-    /// Changes of the resource concern other keys.
+    /// Watches a resource whose changes concern other keys.
     #[must_use]
     pub const fn mapped(
         resource: &'static str,
@@ -131,14 +132,14 @@ impl Watch {
         Watch { resource, is_primary: false, mapper, predicate: |_, _| true }
     }
 
-    /// The same, but only for changes that matter.
+    /// Restricts the watch to updates that fulfill a predicate.
     #[must_use]
     pub const fn when(self, predicate: fn(&Object, &Object) -> bool) -> Watch {
         Watch { predicate, ..self }
     }
 }
 
-/// Wakes the owner that manages an object, if it is of a kind: for [`Watch::mapped`].
+/// Enqueues the controller owner of an object if it is of a kind; for [`Watch::mapped`].
 pub fn enqueue_owner(object: &Object, kind: &str, resource: &str, enqueue: &mut dyn FnMut(Key)) {
     if let Some(owner) = object.meta().controller()
         && &*owner.kind == kind
@@ -148,7 +149,7 @@ pub fn enqueue_owner(object: &Object, kind: &str, resource: &str, enqueue: &mut 
     }
 }
 
-/// The key of an object of a resource; nothing if the names cannot be any.
+/// Returns the key of an object; `None` if a name is invalid. An empty namespace means cluster-scoped.
 #[must_use]
 pub fn key_of(resource: &str, namespace: &str, name: &str) -> Option<Key> {
     let resource = Resource::new(resource).ok()?;
@@ -160,49 +161,49 @@ pub fn key_of(resource: &str, namespace: &str, name: &str) -> Option<Key> {
     key.ok()
 }
 
-/// What a planner is told beside the world: soft state, which may be lost at any time.
+/// Input of a planner besides the world: soft state, which may be lost at any time.
 pub struct Seen<'a, M> {
-    /// What the last plan wanted to be reminded of.
+    /// Memo of the last plan.
     pub memo: M,
-    /// What the last plans asked for, by the id of the question.
+    /// Answers of the queries of earlier plans, by query id.
     pub answers: &'a BTreeMap<String, QueryAnswer>,
-    /// ReconcileReason the last plan could not be carried out; nothing if it was.
+    /// Failure of the last plan; `None` if it was carried out.
     pub failure: Option<&'a Failure>,
 }
 
-/// An answer from outside, and when it came.
+/// Answer of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryAnswer {
-    /// The answer, or why there is none.
+    /// The answer, or the error of the query handler.
     pub answer: Result<Value, String>,
-    /// When it came.
+    /// Time of arrival.
     pub at: Time,
 }
 
-/// A write of the last plan that was refused.
+/// Failed write of the last plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What it was: `create`, `patch`, `delete`.
+    /// Verb: `create`, `patch`, `delete`; `plan` if the planner panicked.
     pub verb: &'static str,
-    /// Of which resource.
+    /// Resource.
     pub resource: Resource,
-    /// The reason, as a word of the API: `Forbidden`.
+    /// Reason of the API status: `Forbidden`.
     pub reason: String,
-    /// The message.
+    /// Message of the API status.
     pub message: String,
-    /// When.
+    /// Time of the outcome.
     pub at: Time,
 }
 
-/// Chance as an argument: the same for the same plan.
+/// Seed of the random numbers of one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The `n`th number drawn from it, evenly spread.
+    /// Returns the `n`th random number, uniformly distributed.
     #[must_use]
     pub const fn draw(self, n: u64) -> u64 {
-        // SplitMix64: one multiplication chain per number, no state to keep.
+        // SplitMix64: one chain of multiplications per number, and no state.
         let mut z = self.0.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -212,7 +213,7 @@ impl Seed {
 
 pub(crate) type Memo = Option<Arc<dyn Any + Send + Sync>>;
 
-/// What the loop knows of a key from earlier plans, with the type of the memo forgotten.
+/// State of a key from earlier plans, with an erased memo. May be lost at any time.
 #[derive(Default)]
 pub(crate) struct SoftState {
     pub memo: Memo,
@@ -222,14 +223,14 @@ pub(crate) struct SoftState {
 }
 
 impl SoftState {
-    /// Forgets what was asked and answered, when it is of no use to anybody any more.
+    /// Drops all queries and answers, when the object of the key is gone or the clock was set.
     pub fn clear_queries(&mut self) {
         self.answers.clear();
         self.query_limiter = QueryLimiter::default();
     }
 }
 
-/// A planner of any type, as the loop holds it.
+/// Planner with an erased memo type, as the loop holds it.
 pub trait Controller: Send + Sync {
     /// See [`Planner::name`].
     fn name(&self) -> &'static str;
@@ -260,10 +261,10 @@ pub trait Controller: Send + Sync {
     ) -> Plan<ErasedMemo>;
 }
 
-/// SoftStateMut state on its way to a planner, which takes the memo out of it: a plan that panics loses it.
+/// Soft state of a key during its plan, which takes the memo out: a plan that panics loses it.
 pub struct SoftStateMut<'a>(pub(crate) &'a mut SoftState);
 
-/// Plans of one key without a loop, with what the loop would keep of it. For tests: nothing is sent.
+/// Plans one key without a loop, and keeps its memo and answers as the loop does. Sends nothing; for tests.
 #[derive(Default)]
 pub struct PlannerHarness(SoftState);
 
@@ -288,13 +289,13 @@ impl PlannerHarness {
         self.0.memo.is_some()
     }
 
-    /// Answers a question of the last plan.
+    /// Answers a query of the last plan.
     pub fn answer(&mut self, id: &str, answer: Value, at: Time) {
         self.0.answers.insert(id.to_owned(), QueryAnswer { answer: Ok(answer), at });
     }
 }
 
-/// A memo on its way back.
+/// Memo of a plan whose type is erased.
 #[derive(Clone, Default)]
 pub struct ErasedMemo(pub(crate) Memo);
 
@@ -348,7 +349,7 @@ impl<P: Planner> Controller for P {
         let seen = Seen { memo, answers, failure: failure.as_ref() };
         let mut plan = self.plan_owning(key, world, seen, now, seed);
         let memo = std::mem::take(&mut plan.memo);
-        // Most planners remember nothing, and then nothing is kept.
+        // Most planners have no memo; nothing is allocated for these.
         let kept: Memo = (size_of::<P::Memo>() > 0).then(|| Arc::new(memo) as Arc<dyn Any + Send + Sync>);
         plan.with_memo(ErasedMemo(kept))
     }

@@ -1,8 +1,11 @@
-//! Which keys of a controller wait for what.
+//! Work queue of a controller: keys that are ready, busy, or wait for a time.
 //!
-//! A key is in the queue once and is never planned twice at a time. A key whose plan failed waits out its
-//! backoff, unless somebody else changes its world; what its own plans change never cuts the backoff short. A
-//! key is not planned before the world shows its own last writes.
+//! - A key is queued once, and is never planned twice at a time. A key that is enqueued while it is busy is planned again
+//!   afterwards.
+//! - A key is not planned before the world shows its own last writes.
+//! - A key whose plan failed waits for its backoff. Changes by other clients end the backoff early; changes by its own
+//!   plans, and resyncs, do not.
+//! - Ready keys are first in, first out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -13,16 +16,15 @@ use crate::planner::SoftState;
 use crate::stats::KeyState;
 use crate::world::World;
 
-/// The first wait after a failure.
-pub const BACKOFF_MIN: Duration = Duration::from_millis(5);
-/// The longest.
-pub const BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// How many conflicts in a row are met by planning at once; the next one backs off.
-pub const CONFLICTS_MAX: u32 = 5;
+/// Backoff after the first failure.
+const BACKOFF_MIN: Duration = Duration::from_millis(5);
+/// Maximum backoff.
+const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// Maximum number of conflicts in a row after which the key is planned again at once; the next one backs off.
+const CONFLICTS_MAX: u32 = 5;
 
-/// How long to wait after so many failures in a row.
-#[must_use]
-pub fn backoff(failures: u32) -> Duration {
+/// Backoff after this number of failures in a row.
+fn backoff(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(20);
     (BACKOFF_MIN * (1 << doublings)).min(BACKOFF_MAX)
 }
@@ -31,32 +33,38 @@ pub fn backoff(failures: u32) -> Duration {
 enum State {
     /// Nothing to do, or waiting for a time.
     Idle,
-    /// In the line.
+    /// Queued.
     Ready,
-    /// Planned; its writes are on their way.
+    /// Planned; its writes are in flight.
     Busy,
 }
 
-/// ReconcileReason a key is enqueued_at.
+/// Reason to plan a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReconcileReason {
-    /// Its world changed by its own hand.
+    /// A change that a plan of the key caused, or the answer of its query.
     OwnChange,
-    /// Its world changed by someone else's.
+    /// A change by another client.
     OtherChange,
-    /// Nothing is known to have changed.
+    /// A resync: no known change.
     Resync,
 }
 
 pub(crate) struct Entry {
     state: State,
-    again: Option<ReconcileReason>,
+    /// Strongest reason since the key became busy.
+    requeue: Option<ReconcileReason>,
     enqueued_at: Time,
+    /// Time of its timer.
     due: Option<Time>,
-    backing_off: bool,
+    is_backing_off: bool,
+    /// Number of failures in a row.
     pub failures: u32,
-    pub conflicts: u32,
+    /// Number of conflicts in a row.
+    conflicts: u32,
+    /// `true` if nothing but resyncs enqueued the key.
     is_resync_only: bool,
+    /// Latest own write of each resource that the world does not show yet.
     own_writes: Vec<(Resource, Revision)>,
     pub soft: SoftState,
 }
@@ -65,10 +73,10 @@ impl Entry {
     fn new() -> Entry {
         Entry {
             state: State::Idle,
-            again: None,
+            requeue: None,
             enqueued_at: Time::EPOCH,
             due: None,
-            backing_off: false,
+            is_backing_off: false,
             failures: 0,
             conflicts: 0,
             is_resync_only: false,
@@ -77,7 +85,7 @@ impl Entry {
         }
     }
 
-    /// Whether forgetting it would lose nothing.
+    /// `true` if dropping the entry loses nothing.
     fn is_blank(&self) -> bool {
         self.state == State::Idle
             && self.due.is_none()
@@ -89,7 +97,7 @@ impl Entry {
             && self.soft.failure.is_none()
     }
 
-    fn sees_own_writes(&mut self, world: &World) -> bool {
+    fn observes_own_writes(&mut self, world: &World) -> bool {
         self.own_writes.retain(|(resource, revision)| world.revision_of(resource) < *revision);
         self.own_writes.is_empty()
     }
@@ -102,7 +110,7 @@ impl Entry {
     }
 }
 
-/// How a plan ended.
+/// Result of carrying out a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlanResult {
     Done,
@@ -110,20 +118,20 @@ pub(crate) enum PlanResult {
     Failed,
 }
 
-/// A key to be planned now.
+/// Key to plan now.
 pub(crate) struct QueuedKey {
     pub key: Key,
     pub enqueued_at: Time,
     pub is_resync_only: bool,
 }
 
-/// The keys of one controller.
+/// Keys of one controller.
 #[derive(Default)]
 pub(crate) struct Queue {
     entries: BTreeMap<Key, Entry>,
     ready: VecDeque<Key>,
-    /// Keys in the line whose own writes the world does not show yet.
-    held: Vec<Key>,
+    /// Ready keys whose own writes the world does not show yet.
+    blocked: Vec<Key>,
     timers: BTreeSet<(Time, Key)>,
 }
 
@@ -133,7 +141,7 @@ impl Queue {
         match entry.state {
             State::Ready => entry.is_resync_only &= reason == ReconcileReason::Resync,
             State::Busy => {
-                let is_stronger = match entry.again {
+                let is_stronger = match entry.requeue {
                     None => true,
                     Some(ReconcileReason::OtherChange) => false,
                     Some(ReconcileReason::OwnChange | ReconcileReason::Resync) => {
@@ -141,12 +149,12 @@ impl Queue {
                     }
                 };
                 if is_stronger {
-                    entry.again = Some(reason);
+                    entry.requeue = Some(reason);
                 }
             }
-            State::Idle if entry.backing_off && reason != ReconcileReason::OtherChange => {}
+            State::Idle if entry.is_backing_off && reason != ReconcileReason::OtherChange => {}
             State::Idle => {
-                // Its own timer would have enqueued_at it at this moment.
+                // If its timer is due as well, the resync did not find a gap.
                 let is_due = entry.due.is_some_and(|due| due <= now);
                 entry.is_resync_only = reason == ReconcileReason::Resync && !is_due;
                 self.push_ready(key, now);
@@ -160,12 +168,12 @@ impl Queue {
             self.timers.remove(&(due, key.clone()));
         }
         entry.state = State::Ready;
-        entry.backing_off = false;
+        entry.is_backing_off = false;
         entry.enqueued_at = now;
         self.ready.push_back(key);
     }
 
-    /// Puts into the line what is due, and what may see its own writes by now.
+    /// Makes the keys ready whose timers are due, and checks blocked keys again.
     pub fn promote_due(&mut self, now: Time) {
         while let Some((due, _)) = self.timers.first()
             && *due <= now
@@ -177,15 +185,15 @@ impl Queue {
             }
             self.push_ready(key, due);
         }
-        self.ready.extend(self.held.drain(..));
+        self.ready.extend(self.blocked.drain(..));
     }
 
-    /// The next key to plan.
+    /// Returns the next key to plan, which becomes busy.
     pub fn pop(&mut self, world: &World) -> Option<QueuedKey> {
         while let Some(key) = self.ready.pop_front() {
             let Some(entry) = self.entries.get_mut(&key) else { continue };
-            if !entry.sees_own_writes(world) {
-                self.held.push(key);
+            if !entry.observes_own_writes(world) {
+                self.blocked.push(key);
                 continue;
             }
             entry.state = State::Busy;
@@ -198,7 +206,7 @@ impl Queue {
         None
     }
 
-    /// Whether there is anything to say about a key.
+    /// `true` if the key has any state.
     pub fn has(&self, key: &Key) -> bool {
         self.entries.contains_key(key)
     }
@@ -207,49 +215,49 @@ impl Queue {
         self.entries.entry(key.clone()).or_insert_with(Entry::new)
     }
 
-    /// Takes the end of a plan: back into the line, onto a timer, or out of sight. Says whether conflicts have
-    /// become contention.
-    pub fn finish(&mut self, key: &Key, end: PlanResult, requeue_at: Option<Time>, now: Time) -> bool {
+    /// Finishes a plan: requeues the key, sets its timer, or drops its entry. Returns `true` if there were more than
+    /// [`CONFLICTS_MAX`] conflicts in a row.
+    pub fn finish(&mut self, key: &Key, result: PlanResult, requeue_at: Option<Time>, now: Time) -> bool {
         let entry = self.entry(key);
         entry.state = State::Idle;
-        let again = entry.again.take();
-        let mut contention = false;
-        match end {
+        let requeue = entry.requeue.take();
+        let mut is_contended = false;
+        match result {
             PlanResult::Done => {
                 entry.failures = 0;
                 entry.conflicts = 0;
             }
             PlanResult::Conflict => {
                 entry.conflicts += 1;
-                contention = entry.conflicts > CONFLICTS_MAX;
+                is_contended = entry.conflicts > CONFLICTS_MAX;
             }
             PlanResult::Failed => {}
         }
-        let failed = contention || end == PlanResult::Failed;
-        if failed {
+        let has_failed = is_contended || result == PlanResult::Failed;
+        if has_failed {
             entry.conflicts = 0;
             entry.failures += 1;
         }
-        if failed && again != Some(ReconcileReason::OtherChange) {
+        if has_failed && requeue != Some(ReconcileReason::OtherChange) {
             let due = now.after(backoff(entry.failures));
-            entry.backing_off = true;
+            entry.is_backing_off = true;
             self.set_timer(key, due);
-        } else if again.is_some() || end == PlanResult::Conflict {
-            // What the plan itself wanted to be looked at by now, its timer would have enqueued_at.
+        } else if requeue.is_some() || result == PlanResult::Conflict {
+            // If the plan is to be requeued by now anyway, the resync did not find a gap.
             let is_due = requeue_at.is_some_and(|due| due <= now);
             entry.is_resync_only =
-                again == Some(ReconcileReason::Resync) && end != PlanResult::Conflict && !is_due;
+                requeue == Some(ReconcileReason::Resync) && result != PlanResult::Conflict && !is_due;
             self.push_ready(key.clone(), now);
         } else if let Some(due) = requeue_at {
             self.set_timer(key, due);
         } else if entry.is_blank() {
             self.entries.remove(key);
         }
-        contention
+        is_contended
     }
 
-    /// Plans every key anew that waits for a time, and forgets when questions may be repeated: the times were those of
-    /// another clock. A key whose plan is under way is planned again after it.
+    /// Enqueues every key that waits for a time, and drops queries and answers: their times are those of the clock before
+    /// the step. A busy key is planned again afterwards.
     pub fn clock_jumped(&mut self, now: Time) {
         self.timers.clear();
         let mut due = Vec::new();
@@ -259,7 +267,7 @@ impl Queue {
                 State::Idle if entry.due.take().is_some() => due.push(key.clone()),
                 State::Idle => {}
                 State::Ready => entry.enqueued_at = now,
-                State::Busy => entry.again = Some(ReconcileReason::OtherChange),
+                State::Busy => entry.requeue = Some(ReconcileReason::OtherChange),
             }
             entry.is_resync_only = false;
         }
@@ -268,45 +276,45 @@ impl Queue {
         }
     }
 
-    /// The keys about which anything is remembered, with that.
+    /// Soft states of all keys.
     pub fn soft_states(&mut self) -> impl Iterator<Item = &mut SoftState> {
         self.entries.values_mut().map(|entry| &mut entry.soft)
     }
 
-    /// Looks at a key again at a time, if nothing wakes it before.
+    /// Enqueues a key at a time, unless it is enqueued before.
     fn set_timer(&mut self, key: &Key, due: Time) {
         self.entry(key).due = Some(due);
         self.timers.insert((due, key.clone()));
     }
 
-    /// When the next key is due.
+    /// Time of the first timer.
     pub fn next_due(&self) -> Option<Time> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// Whether keys are in the line that can be planned.
+    /// `true` if a key can be planned now.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// How many keys are in the line.
+    /// Number of ready keys, including those that wait for their own writes.
     pub fn depth(&self) -> usize {
-        self.ready.len() + self.held.len()
+        self.ready.len() + self.blocked.len()
     }
 
-    /// How many keys have not come to rest: in the line, planned, or waiting out a failure.
+    /// Number of keys that are ready, busy or backing off.
     pub fn unsettled(&self) -> usize {
-        self.entries.values().filter(|entry| entry.state != State::Idle || entry.backing_off).count()
+        self.entries.values().filter(|entry| entry.state != State::Idle || entry.is_backing_off).count()
     }
 
-    /// Forgets all soft state, as a crash does.
+    /// Drops all soft state, as a crash does.
     pub fn drop_soft_state(&mut self) {
         for entry in self.entries.values_mut() {
             entry.soft = SoftState::default();
         }
     }
 
-    /// How the keys stand about which there is anything to say.
+    /// States of all keys that have any.
     pub fn states(&self) -> impl Iterator<Item = KeyState> {
         self.entries.iter().map(|(key, entry)| KeyState {
             key: key.clone(),
@@ -340,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_timer_a_conflict_or_an_own_change_wakes_is_no_gap_that_a_resync_found() {
+    fn resync_of_a_key_with_another_reason_is_not_a_gap() {
         let (mut queue, world) = (Queue::default(), World::default());
         let is_gap = |queue: &mut Queue| queue.pop(&world).unwrap().is_resync_only;
         queue.enqueue(key("a"), ReconcileReason::Resync, at(0));
@@ -351,20 +359,20 @@ mod tests {
         queue.enqueue(key("a"), ReconcileReason::OwnChange, at(6));
         queue.enqueue(key("a"), ReconcileReason::Resync, at(6));
         queue.finish(&key("a"), PlanResult::Done, None, at(7));
-        assert!(!is_gap(&mut queue), "its own write woke it");
+        assert!(!is_gap(&mut queue), "its own write enqueued it");
         queue.enqueue(key("a"), ReconcileReason::Resync, at(8));
         queue.finish(&key("a"), PlanResult::Conflict, None, at(9));
-        assert!(!is_gap(&mut queue), "the conflict woke it");
+        assert!(!is_gap(&mut queue), "the conflict requeued it");
         queue.enqueue(key("a"), ReconcileReason::Resync, at(10));
         queue.finish(&key("a"), PlanResult::Done, Some(at(10)), at(10));
-        assert!(!is_gap(&mut queue), "its plan wanted to look again at once");
+        assert!(!is_gap(&mut queue), "its plan requeued it at once");
         queue.enqueue(key("a"), ReconcileReason::Resync, at(11));
         queue.finish(&key("a"), PlanResult::Done, Some(at(20)), at(11));
-        assert!(is_gap(&mut queue), "its plan wanted to look again only later");
+        assert!(is_gap(&mut queue), "its plan requeues it only later");
     }
 
     #[test]
-    fn a_key_is_in_the_line_once_and_is_never_planned_twice_at_a_time() {
+    fn key_is_queued_once_and_never_planned_twice_at_a_time() {
         let (mut queue, world) = (Queue::default(), World::default());
         queue.enqueue(key("a"), ReconcileReason::OtherChange, at(0));
         queue.enqueue(key("a"), ReconcileReason::OtherChange, at(1));
@@ -380,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn only_somebody_elses_change_cuts_the_backoff_short() {
+    fn only_changes_by_other_clients_end_a_backoff_early() {
         let (mut queue, world) = (Queue::default(), World::default());
         queue.enqueue(key("a"), ReconcileReason::OtherChange, at(0));
         queue.pop(&world).unwrap();
@@ -390,15 +398,15 @@ mod tests {
         queue.promote_due(at(4));
         assert!(queue.pop(&world).is_none());
         queue.enqueue(key("a"), ReconcileReason::OtherChange, at(4));
-        queue.pop(&world).expect("someone else's change");
+        queue.pop(&world).expect("change by another client");
         queue.finish(&key("a"), PlanResult::Failed, None, at(4));
-        assert_eq!(queue.next_due(), Some(at(14)), "the second failure waits twice as long");
+        assert_eq!(queue.next_due(), Some(at(14)), "the backoff doubles");
         queue.promote_due(at(14));
         assert!(queue.pop(&world).is_some());
     }
 
     #[test]
-    fn conflicts_are_planned_at_once_five_times_and_then_back_off() {
+    fn key_backs_off_after_more_than_five_conflicts_in_a_row() {
         let (mut queue, world) = (Queue::default(), World::default());
         queue.enqueue(key("a"), ReconcileReason::OtherChange, at(0));
         for _ in 0..CONFLICTS_MAX {
@@ -412,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_jump_plans_every_waiting_key_once() {
+    fn clock_jump_enqueues_every_waiting_key_once() {
         let (mut queue, world) = (Queue::default(), World::default());
         for name in ["failed", "scheduled", "busy"] {
             queue.enqueue(key(name), ReconcileReason::OtherChange, at(0));
@@ -429,11 +437,11 @@ mod tests {
         queue.finish(&key("busy"), PlanResult::Done, Some(at(3_600_000)), at(-7_200_000));
         assert_eq!(queue.pop(&world).map(|popped| popped.key), Some(key("busy")));
         queue.finish(&key("failed"), PlanResult::Failed, None, at(-7_200_000));
-        assert_eq!(queue.next_due(), Some(at(-7_200_000 + 10)), "the backoff goes on growing");
+        assert_eq!(queue.next_due(), Some(at(-7_200_000 + 10)), "the backoff keeps growing");
     }
 
     #[test]
-    fn a_key_waits_until_the_world_shows_its_own_writes() {
+    fn key_waits_until_the_world_shows_its_own_writes() {
         let (mut queue, mut world) = (Queue::default(), World::default());
         queue.enqueue(key("a"), ReconcileReason::OtherChange, at(0));
         queue.pop(&world).unwrap();

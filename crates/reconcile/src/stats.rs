@@ -1,10 +1,10 @@
-//! What can be known about the loop while it runs.
+//! Statistics of controllers and states of keys.
 
 use std::time::Duration;
 
 use setpoint_api::{Key, Time};
 
-/// Upper bounds of the classes in which the lag from change to plan is counted.
+/// Upper bounds of the histogram buckets of the lag from change to plan.
 pub const LAG_BOUNDS: [Duration; 8] = [
     Duration::from_millis(1),
     Duration::from_millis(3),
@@ -16,45 +16,45 @@ pub const LAG_BOUNDS: [Duration; 8] = [
     Duration::from_secs(10),
 ];
 
-/// What a controller has done since the start. All of it only ever rises.
+/// Counters of a controller since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllerStats {
-    /// How many keys waited at once, at the most: a line is gone before anybody could look at it.
+    /// Maximum queue depth. Bursts are too short to be seen by sampling the depth.
     pub peak_queue_depth: usize,
-    /// How many keys were planned.
+    /// Plans.
     pub plans: u64,
-    /// How many of the plans were quiet.
+    /// Quiet plans.
     pub quiet: u64,
-    /// How many writes were committed.
+    /// Committed writes.
     pub writes: u64,
-    /// How many writes met a world that had moved.
+    /// Writes with a failed precondition.
     pub conflicts: u64,
-    /// How often conflicts came five times in a row.
+    /// Keys that backed off because of too many conflicts in a row.
     pub contentions: u64,
-    /// How many writes were refused.
+    /// Rejected writes, and writes with an unknown outcome.
     pub failures: u64,
-    /// How often a key was tried again after a failure.
+    /// Plans of keys whose last plan failed.
     pub retries: u64,
-    /// How many plans panicked.
+    /// Plans that panicked.
     pub panics: u64,
-    /// Plans that deferred acts to the next plan, because of their bound.
+    /// Plans that left actions for the next plan because of their bound.
     pub truncated_plans: u64,
-    /// How many gaps only the resync found.
+    /// Gaps that only the resync found.
     pub resync_gaps: u64,
-    /// How long keys waited from the change that woke them to their plan, in classes; the last has no bound.
+    /// Histogram of the lag from the change that enqueued a key to its plan; the last bucket has no bound.
     pub lag: [u64; LAG_BOUNDS.len() + 1],
-    /// How long they waited in all.
+    /// Sum of the lags.
     pub lag_sum: Duration,
 }
 
 impl ControllerStats {
     pub(crate) fn record_lag(&mut self, lag: Duration) {
-        let class = LAG_BOUNDS.iter().position(|bound| lag <= *bound).unwrap_or(LAG_BOUNDS.len());
-        self.lag[class] += 1;
+        let bucket = LAG_BOUNDS.iter().position(|bound| lag <= *bound).unwrap_or(LAG_BOUNDS.len());
+        self.lag[bucket] += 1;
         self.lag_sum += lag;
     }
 
-    /// An upper bound of the lag that a share of the plans stayed within; nothing if it has none.
+    /// Returns an upper bound of the lag of a share of the plans; `None` if it is in the last bucket.
     #[must_use]
     pub fn lag_quantile(&self, share: f64) -> Option<Duration> {
         let total: u64 = self.lag.iter().sum();
@@ -70,19 +70,19 @@ impl ControllerStats {
     }
 }
 
-/// How a key stands with its controller.
+/// State of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyState {
     /// The key.
     pub key: Key,
-    /// How many times in a row its plan failed.
+    /// Number of failures in a row.
     pub failures: u32,
-    /// When it is tried or looked at again; nothing if only a change will do.
+    /// Time of the next plan; `None` if only a change enqueues the key.
     pub next: Option<Time>,
-    /// ReconcileReason the last plan could not be carried out.
+    /// Error of the last plan.
     pub last_error: Option<String>,
-    /// How many of its writes wait for their turn.
+    /// Number of writes of the current plan that are not sent yet.
     pub waiting_writes: usize,
-    /// Lower bound of the number of writes that are left for its next plan.
+    /// Lower bound of the number of writes that are left for the next plan.
     pub deferred_writes: u64,
 }

@@ -14,7 +14,6 @@ use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
-use setpoint_reconcile::plan::MergePatchType;
 use setpoint_reconcile::{Outcome, Write, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, CommitResponse, Proposal, Record, RejectReason};
 
@@ -95,10 +94,7 @@ fn decide(sent: &WriteRequest, context: &RequestContext<'_>) -> Result<Step, Sta
             {
                 return Err(changed(resource_type, key));
             }
-            let patch_type = match patch_type {
-                MergePatchType::Merge => PatchType::Merge,
-                MergePatchType::Strategic => PatchType::Strategic,
-            };
+            let patch_type = PatchType::from(*patch_type);
             let patched = patch_type
                 .apply(patch, live.clone(), resource_type.stored_schema)
                 .map_err(|error| error.to_status())?;

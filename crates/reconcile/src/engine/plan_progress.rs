@@ -8,7 +8,7 @@ use crate::plan::Action;
 use crate::queue::PlanResult;
 
 /// Maximum number of in-flight writes of one plan.
-pub const BATCH_MAX: usize = 500;
+const BATCH_MAX: usize = 500;
 
 /// A plan that is being carried out.
 ///

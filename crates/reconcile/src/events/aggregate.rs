@@ -10,9 +10,9 @@ use crate::plan::EventRecord;
 /// Logged Events of one source, object, field path and reason.
 ///
 /// Example with [`AGGREGATE_MIN_MESSAGES`] = 10: the messages `try 0` to `try 8` are logged as nine Events. `try 9` and
-/// all later ones are counted in a tenth Event with the message `(combined from similar events): try 9`, while `try 3`
-/// still increments its own Event. After [`AGGREGATE_INTERVAL`] without any, a new round begins and nine more messages
-/// are logged as Events of their own.
+/// later ones are counted in a tenth, combined Event, whose message is `(combined from similar events): ` and the latest
+/// one. `try 3` still increments its own Event. After [`AGGREGATE_INTERVAL`] without an Event a new round begins, in
+/// which nine more messages get an Event of their own.
 pub(super) struct Aggregate {
     field_path: Box<str>,
     reason: &'static str,

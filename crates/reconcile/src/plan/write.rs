@@ -1,5 +1,6 @@
 //! Writes to the API, each with its preconditions.
 
+use setpoint_api::patch::PatchType;
 use setpoint_api::{Key, Resource, Revision, Value};
 
 use crate::new_event::NewEvent;
@@ -76,6 +77,15 @@ pub enum MergePatchType {
     Merge,
     /// Strategic merge patch: lists merge by their keys.
     Strategic,
+}
+
+impl From<MergePatchType> for PatchType {
+    fn from(patch_type: MergePatchType) -> PatchType {
+        match patch_type {
+            MergePatchType::Merge => PatchType::Merge,
+            MergePatchType::Strategic => PatchType::Strategic,
+        }
+    }
 }
 
 impl Write {

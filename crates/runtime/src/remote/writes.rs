@@ -81,10 +81,7 @@ async fn put_of_patch(client: &Client, write: &Write) -> Option<HttpRequest> {
     if uid.as_deref().is_some_and(|uid| uid != meta(&live, "uid")) {
         return None;
     }
-    let patch_type = match patch_type {
-        MergePatchType::Merge => PatchType::Merge,
-        MergePatchType::Strategic => PatchType::Strategic,
-    };
+    let patch_type = PatchType::from(*patch_type);
     let patched = patch_type.apply(patch, live, resource_type.stored_schema).ok()?;
     Some((
         Method::PUT,
