@@ -15,12 +15,12 @@ use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
 
 /// Time after which an approved or denied request is deleted.
-pub const DECIDED: Duration = Duration::from_secs(60 * 60);
+pub const DECIDED_TTL: Duration = Duration::from_secs(60 * 60);
 /// Time after which a pending request is deleted.
-pub const PENDING: Duration = Duration::from_secs(24 * 60 * 60);
+pub const PENDING_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Signer of kubelet client certificates.
-const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const KUBELET_CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
 const WATCHES: [Watch; 1] = [Watch::itself(CertificateSigningRequest::RESOURCE)];
 const USER: &str = "system:serviceaccount:kube-system:certificate-controller";
@@ -47,7 +47,7 @@ impl Planner for RequestCleaner {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| !object.meta().is_deleted()) else { return plan };
         let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
-        match ends_at(object, request) {
+        match expires_at(object, request) {
             Some(end) if now > end => plan.stage([Write::delete(object).into()]),
             Some(end) => plan.look_again_at(end.after(Duration::from_micros(1))),
             None => {}
@@ -57,18 +57,18 @@ impl Planner for RequestCleaner {
 }
 
 /// Time at which a request is deleted.
-fn ends_at(object: &Object, request: &CertificateSigningRequest) -> Option<Time> {
+fn expires_at(object: &Object, request: &CertificateSigningRequest) -> Option<Time> {
     let status = &request.status;
     if status.conditions.is_empty() {
-        return Some(object.meta().created().after(PENDING));
+        return Some(object.meta().created().after(PENDING_TTL));
     }
-    let stay = |kind: &str| match kind {
-        "Denied" | "Failed" => Some(DECIDED),
-        "Approved" if status.certificate.is_empty() => Some(PENDING),
-        "Approved" => Some(DECIDED),
+    let ttl = |kind: &str| match kind {
+        "Denied" | "Failed" => Some(DECIDED_TTL),
+        "Approved" if status.certificate.is_empty() => Some(PENDING_TTL),
+        "Approved" => Some(DECIDED_TTL),
         _ => None,
     };
-    let ends = status.conditions.iter().filter_map(|one| Some(one.last_update_time?.after(stay(&one.kind)?)));
+    let ends = status.conditions.iter().filter_map(|one| Some(one.last_update_time?.after(ttl(&one.kind)?)));
     ends.min()
 }
 
@@ -102,22 +102,22 @@ impl Planner for RequestApprover {
         let Some(object) = world.get(key) else { return plan };
         let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
         let decided = |kind: &str| condition(&request.status.conditions, kind).is_some();
-        let is_open = request.status.certificate.is_empty() && !decided("Approved") && !decided("Denied");
-        if !is_open || request.spec.signer_name != KUBELET {
+        let is_pending = request.status.certificate.is_empty() && !decided("Approved") && !decided("Denied");
+        if !is_pending || request.spec.signer_name != KUBELET_CLIENT_SIGNER {
             return plan;
         }
-        let id = |what: &str| about(object, what);
-        let Some(read) = facts(object, request, seen, &mut plan) else { return plan };
-        if rules::kubelet_client(read, &request.spec.usages).is_err() {
+        let id = |what: &str| query_id(object, what);
+        let Some(csr) = decoded_csr(object, request, seen, &mut plan) else { return plan };
+        if rules::validate_kubelet_client(csr, &request.spec.usages).is_err() {
             return plan;
         }
-        let is_own = read.str_at(&["commonName"]) == request.spec.username;
-        for (_, part, message) in RECOGNIZED.into_iter().filter(|(own, _, _)| is_own || !own) {
-            match seen.answers.get(&id(part)).map(|answered| &answered.answer) {
+        let is_self = csr.str_at(&["commonName"]) == request.spec.username;
+        for (_, subresource, message) in RECOGNIZED.into_iter().filter(|(own, _, _)| is_self || !own) {
+            match seen.answers.get(&id(subresource)).map(|answered| &answered.answer) {
                 // A failed query is repeated after its backoff.
                 None | Some(Err(_)) => {
-                    let question = access(request, part);
-                    plan.asks.push(Ask { whom: "access", id: id(part), question });
+                    let question = access_review(request, subresource);
+                    plan.asks.push(Ask { whom: "access", id: id(subresource), question });
                     return plan;
                 }
                 Some(Ok(answer)) if answer.get("allowed") == Some(&Value::from(true)) => {
@@ -137,30 +137,30 @@ impl Planner for RequestApprover {
 }
 
 /// ID of a query about a request: a recreated request of the same name has another one.
-fn about(object: &Object, what: &str) -> String {
+fn query_id(object: &Object, what: &str) -> String {
     format!("{what} {}", object.meta().uid)
 }
 
 /// Decoded content of a request; `None` if the query is pending, or the request cannot be decoded.
-fn facts<'a>(
+fn decoded_csr<'a>(
     object: &Object,
     request: &CertificateSigningRequest,
     seen: &Seen<'a, ()>,
     plan: &mut Plan,
 ) -> Option<&'a Value> {
-    match seen.answers.get(&about(object, "request")) {
+    match seen.answers.get(&query_id(object, "request")) {
         // Invalid bytes stay invalid.
-        Some(read) => read.answer.as_ref().ok(),
+        Some(csr) => csr.answer.as_ref().ok(),
         None => {
             let question = value!({"request": (request.spec.request.as_str())});
-            plan.asks.push(Ask { whom: "certificate-request", id: about(object, "request"), question });
+            plan.asks.push(Ask { whom: "certificate-request", id: query_id(object, "request"), question });
             None
         }
     }
 }
 
 /// Access review of the requester.
-fn access(request: &CertificateSigningRequest, part: &str) -> Value {
+fn access_review(request: &CertificateSigningRequest, subresource: &str) -> Value {
     let spec = &request.spec;
     value!({
         "user": (spec.username.as_str()),
@@ -169,7 +169,7 @@ fn access(request: &CertificateSigningRequest, part: &str) -> Value {
         "extra": (spec.extra.clone()),
         "resourceAttributes": {
             "group": "certificates.k8s.io", "resource": "certificatesigningrequests", "verb": "create",
-            "subresource": (part), "version": "*",
+            "subresource": (subresource), "version": "*",
         },
     })
 }
@@ -191,16 +191,16 @@ mod tests {
         Cluster::new(controllers, 7)
     }
 
-    fn ask(cluster: &mut Cluster, name: &str) {
+    fn create_request(cluster: &mut Cluster, name: &str) {
         let spec = value!({
-            "signerName": (KUBELET), "request": (testing::REQUEST), "usages": ["digital signature", "client auth"],
+            "signerName": (KUBELET_CLIENT_SIGNER), "request": (testing::REQUEST), "usages": ["digital signature", "client auth"],
         });
         cluster.create(REQUESTS, "", value!({"metadata": {"name": (name)}, "spec": (spec)}));
     }
 
     /// Answers all pending queries, and returns their number.
-    fn answer(cluster: &mut Cluster, common_name: &str, allowed: bool) -> usize {
-        let mut asked = 0;
+    fn answer_queries(cluster: &mut Cluster, common_name: &str, allowed: bool) -> usize {
+        let mut queries = 0;
         cluster.settle();
         loop {
             let now = cluster.reply(|ask| match ask.whom {
@@ -208,14 +208,14 @@ mod tests {
                 _ => Ok(value!({"commonName": (common_name), "organizations": ["system:nodes"]})),
             });
             if now == 0 {
-                return asked;
+                return queries;
             }
-            asked += now;
+            queries += now;
             cluster.settle();
         }
     }
 
-    fn approved(cluster: &Cluster, name: &str) -> bool {
+    fn is_approved(cluster: &Cluster, name: &str) -> bool {
         let request = cluster.get(REQUESTS, name).unwrap();
         let conditions = request.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
         conditions.iter().any(|one| one.str_at(&["reason"]) == "AutoApproved")
@@ -224,24 +224,24 @@ mod tests {
     #[test]
     fn node_requests_are_approved_if_access_is_allowed() {
         let mut cluster = cluster();
-        ask(&mut cluster, "r");
-        assert_eq!(answer(&mut cluster, "system:node:n", true), 2);
-        assert!(approved(&cluster, "r"));
+        create_request(&mut cluster, "r");
+        assert_eq!(answer_queries(&mut cluster, "system:node:n", true), 2);
+        assert!(is_approved(&cluster, "r"));
         cluster.assert_quiet();
         let mut cluster = self::cluster();
-        ask(&mut cluster, "r");
-        answer(&mut cluster, "system:node:n", false);
-        assert!(!approved(&cluster, "r"), "denied access is not approved");
+        create_request(&mut cluster, "r");
+        answer_queries(&mut cluster, "system:node:n", false);
+        assert!(!is_approved(&cluster, "r"), "denied access is not approved");
         let mut cluster = self::cluster();
-        ask(&mut cluster, "r");
-        assert_eq!(answer(&mut cluster, "admin", true), 1, "no node");
-        assert!(!approved(&cluster, "r"));
+        create_request(&mut cluster, "r");
+        assert_eq!(answer_queries(&mut cluster, "admin", true), 1, "no node");
+        assert!(!is_approved(&cluster, "r"));
     }
 
     #[test]
     fn pending_requests_are_deleted_after_a_day() {
         let mut cluster = cluster();
-        ask(&mut cluster, "r");
+        create_request(&mut cluster, "r");
         cluster.settle();
         for (hours, left) in [(23, 1), (2, 0)] {
             cluster.now = cluster.now.after(Duration::from_secs(hours * 60 * 60));
@@ -263,11 +263,11 @@ mod tests {
             condition.last_update_time = Some(at);
             request.status.conditions.push(condition);
             certificate.clone_into(&mut request.status.certificate);
-            ends_at(&object, &request)
+            expires_at(&object, &request)
         };
-        assert_eq!(ends_at(&object, &CertificateSigningRequest::default()), Some(at.after(PENDING)));
-        assert_eq!(with("Denied", ""), Some(at.after(DECIDED)));
-        assert_eq!(with("Approved", ""), Some(at.after(PENDING)));
-        assert_eq!(with("Approved", "c"), Some(at.after(DECIDED)));
+        assert_eq!(expires_at(&object, &CertificateSigningRequest::default()), Some(at.after(PENDING_TTL)));
+        assert_eq!(with("Denied", ""), Some(at.after(DECIDED_TTL)));
+        assert_eq!(with("Approved", ""), Some(at.after(PENDING_TTL)));
+        assert_eq!(with("Approved", "c"), Some(at.after(DECIDED_TTL)));
     }
 }

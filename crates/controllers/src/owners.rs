@@ -46,7 +46,7 @@ pub(crate) const ACTS_MAX: usize = PLAN_ACTIONS_MAX + 1;
 /// namespace, that match and are adopted. Controlled objects that no longer match are released. An owner that
 /// is being deleted neither adopts nor releases. The acts are the adoptions and releases.
 #[must_use]
-pub fn claim<'a>(
+pub fn claim_objects<'a>(
     world: &'a World,
     owner: &Owner<'a>,
     resource: &'static str,
@@ -92,18 +92,18 @@ fn release(object: &Object, uid: &str) -> Act {
 
 /// Enqueues the owner of a kind that controls an object, or every owner of that kind that selects an orphan.
 /// `selector` reads the selector of an owner.
-pub fn wake(
-    member: &Object,
+pub fn enqueue_owners(
+    object: &Object,
     world: &World,
     (kind, resource): (&str, &str),
     selector: impl Fn(&Object) -> Option<&Selector>,
     wake: &mut dyn FnMut(Key),
 ) {
-    let meta = member.meta();
+    let meta = object.meta();
     if meta.controller().is_some() {
-        return wake_controller(member, kind, resource, wake);
+        return wake_controller(object, kind, resource, wake);
     }
-    let Some(namespace) = member.key().namespace() else { return };
+    let Some(namespace) = object.key().namespace() else { return };
     for owner in world.in_namespace(resource, namespace) {
         if selector(owner).is_some_and(|selector| selector.matches(|name| meta.labels.get(name))) {
             wake(owner.key().clone());

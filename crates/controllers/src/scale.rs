@@ -23,7 +23,7 @@ pub struct Scale<'a> {
 /// # Errors
 /// A message for the user, if the kind does not exist or has no scale.
 pub fn resource_of<'a>(world: &'a World, api_version: &str, kind: &'a str) -> Result<&'a str, String> {
-    let found = kinds::of(world, api_version, kind);
+    let found = kinds::find_resource(world, api_version, kind);
     let resource =
         found.ok_or_else(|| format!("no matches for kind \"{kind}\" in version \"{api_version}\""))?.resource;
     // Custom kinds are not in the table; their objects are read by their fields.

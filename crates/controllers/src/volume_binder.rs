@@ -17,7 +17,7 @@ use setpoint_reconcile::views::persistent_volume::PersistentVolume;
 use setpoint_reconcile::views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
-use crate::indexes::{self, CLAIMS_BY_VOLUME, WAITING_CLAIMS};
+use crate::indexes::{self, CLAIMS_BY_VOLUME, PENDING_CLAIMS};
 use crate::migrated_plugins;
 
 pub(crate) use matching::storage;
@@ -65,10 +65,10 @@ impl Planner for VolumeBinder {
         const WATCHES: [Watch; 6] = [
             Watch::itself("persistentvolumeclaims"),
             Watch::itself("persistentvolumes"),
-            Watch::via("persistentvolumeclaims", of_claim),
-            Watch::via("persistentvolumes", of_volume),
-            Watch::via("storageclasses.storage.k8s.io", of_class),
-            Watch::via("pods", indexes::wake_claims),
+            Watch::via("persistentvolumeclaims", enqueue_for_claim),
+            Watch::via("persistentvolumes", enqueue_for_volume),
+            Watch::via("storageclasses.storage.k8s.io", enqueue_for_class),
+            Watch::via("pods", indexes::enqueue_claims),
         ];
         &WATCHES
     }
@@ -76,11 +76,12 @@ impl Planner for VolumeBinder {
     fn plan(&self, key: &Key, world: &World, seen: &Seen<'_, String>, now: Time, _: Seed) -> Plan<String> {
         let Some(object) = world.get(key) else { return Plan::default() };
         if let Some(claim) = object.view::<PersistentVolumeClaim>() {
-            return claim::Desk { object, claim, world, directory: &self.directory, now }.plan(&seen.memo);
+            return claim::ClaimSync { object, claim, world, directory: &self.directory, now }
+                .plan(&seen.memo);
         }
         match object.view::<PersistentVolume>() {
             Some(volume) => {
-                volume::Desk { object, volume, world, directory: &self.directory, now }.plan(&seen.memo)
+                volume::VolumeSync { object, volume, world, directory: &self.directory, now }.plan(&seen.memo)
             }
             None => Plan::default(),
         }
@@ -88,7 +89,7 @@ impl Planner for VolumeBinder {
 }
 
 /// Enqueues the volumes that refer to a claim, and the one that it names.
-fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn enqueue_for_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     for volume in world.indexed(indexes::VOLUMES_BY_CLAIM, &indexes::path(&meta.namespace, &meta.name)) {
         wake(volume.key().clone());
@@ -102,7 +103,7 @@ fn of_claim(claim: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
 
 /// Enqueues the claim of a volume, the claims that name it, and for an available volume those that wait for
 /// one.
-fn of_volume(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn enqueue_for_volume(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     let Some(volume) = object.view::<PersistentVolume>() else { return };
     for claim in world.indexed(CLAIMS_BY_VOLUME, &object.meta().name) {
         wake(claim.key().clone());
@@ -113,37 +114,37 @@ fn of_volume(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
                 wake(key);
             }
         }
-        None => wake_waiting(world, volume.class(object), wake),
+        None => enqueue_pending_claims(world, volume.class(object), wake),
     }
 }
 
 /// Enqueues the claims that wait for a volume of a class, or for a default class.
-fn of_class(class: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
-    wake_waiting(world, &class.meta().name, wake);
-    wake_waiting(world, "", wake);
+fn enqueue_for_class(class: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+    enqueue_pending_claims(world, &class.meta().name, wake);
+    enqueue_pending_claims(world, "", wake);
 }
 
-fn wake_waiting(world: &World, class: &str, wake: &mut dyn FnMut(Key)) {
-    for claim in world.indexed(WAITING_CLAIMS, class) {
+fn enqueue_pending_claims(world: &World, class: &str, wake: &mut dyn FnMut(Key)) {
+    for claim in world.indexed(PENDING_CLAIMS, class) {
         wake(claim.key().clone());
     }
 }
 
 /// Sets the migration annotation of an object, or removes a stale one.
-fn migration(object: &Object, made_by: Option<&str>) -> Option<Act> {
-    let driver = migrated_plugins::named(made_by?).map(|plugin| plugin.driver);
+fn sync_migrated_to(object: &Object, provisioner: Option<&str>) -> Option<Act> {
+    let driver = migrated_plugins::find_by_name(provisioner?).map(|plugin| plugin.driver);
     let known = object.meta().annotations.get(MIGRATED_TO).filter(|known| !known.is_empty());
     let patch = value!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": (driver)}}});
     (known != driver).then(|| Write::merge(object, "", patch).into())
 }
 
 /// Emits an Event, unless it was the last one.
-pub(crate) fn tell(plan: &mut Plan<String>, said: &str, note: Note) {
-    let words = format!("{}: {}", note.reason, note.message);
-    if words != said {
+pub(crate) fn record_once(plan: &mut Plan<String>, last_event: &str, note: Note) {
+    let text = format!("{}: {}", note.reason, note.message);
+    if text != last_event {
         plan.notes.push(note);
     }
-    plan.memo = words;
+    plan.memo = text;
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
 use super::*;
-use crate::testing::{names, was_told};
+use crate::testing::{has_event, names};
 use crate::volume_binder::VolumeBinder;
 
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
@@ -143,7 +143,7 @@ fn volume_is_attached_for_its_pod_and_detached_after_it() {
     cluster.assert_quiet();
     drive(&mut cluster);
     assert_eq!(reported(&cluster, "n"), [NAME]);
-    assert!(was_told(&cluster, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume \"v\" "));
+    assert!(has_event(&cluster, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume \"v\" "));
     cluster.assert_quiet();
     hold(&mut cluster, "n", &[NAME]);
     remove(&mut cluster, "p");
@@ -171,12 +171,12 @@ fn single_node_volume_waits_for_its_detachment() {
     cluster.settle();
     assert_eq!(asked(&cluster), ["n"]);
     let message = "Waiting for detach for volume \"v\" Volume is already used by pod(s) p";
-    assert!(was_told(&cluster, "FailedAttachVolume", message));
+    assert!(has_event(&cluster, "FailedAttachVolume", message));
     cluster.assert_quiet();
     remove(&mut cluster, "p");
     let message = "Waiting for detach for volume \"v\" Volume is already exclusively attached to one node, waiting on \
                    detach before it can be attached to another node";
-    assert!(was_told(&cluster, "FailedAttachVolume", message));
+    assert!(has_event(&cluster, "FailedAttachVolume", message));
     hold(&mut cluster, "n", &[]);
     assert_eq!(asked(&cluster), ["-n"], "the detachment is in progress");
     drive(&mut cluster);
@@ -277,7 +277,7 @@ fn attach_failure_is_one_event_of_the_pod() {
     cluster.patch(ATTACHMENTS, &name, "status", failed).unwrap();
     cluster.settle();
     let message = "AttachVolume.Attach failed for volume \"v\" : no luck";
-    assert!(was_told(&cluster, "FailedAttachVolume", message));
+    assert!(has_event(&cluster, "FailedAttachVolume", message));
     let events = cluster.list("events").len();
     cluster.run(Duration::from_secs(600));
     assert_eq!(cluster.list("events").len(), events);

@@ -114,7 +114,10 @@ fn due_job_is_created_from_the_template() {
     let job = &jobs[0];
     let minutes = cluster.now.0 / 60_000_000;
     assert_eq!(job.str_at(&["metadata", "name"]), format!("tick-{minutes}"));
-    assert_eq!(job.str_at(&["metadata", "annotations", super::SCHEDULED]), "2027-03-21T01:20:00+01:00");
+    assert_eq!(
+        job.str_at(&["metadata", "annotations", super::SCHEDULED_TIME_ANNOTATION]),
+        "2027-03-21T01:20:00+01:00"
+    );
     assert_eq!(job.str_at(&["metadata", "annotations", "note"]), "kept");
     assert_eq!(job.str_at(&["metadata", "labels", "cron"]), "tick");
     assert_eq!(active(&cluster), 1);
@@ -247,7 +250,7 @@ fn thirty_days_start_the_expected_jobs() {
         .list("jobs.batch")
         .iter()
         .filter(|job| job.str_at(&["metadata", "labels", "cron"]) == "morning")
-        .map(|job| job.str_at(&["metadata", "annotations", super::SCHEDULED]).to_owned())
+        .map(|job| job.str_at(&["metadata", "annotations", super::SCHEDULED_TIME_ANNOTATION]).to_owned())
         .collect();
     assert_eq!(times.first().unwrap(), "2027-03-22T07:30:00+01:00");
     assert_eq!(times.last().unwrap(), "2027-04-19T07:30:00+02:00");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use setpoint_api::{Value, json, value};
 use setpoint_sim::cluster::Cluster;
 
-use crate::testing::{is_going, is_ready, names, number, template, was_told};
+use crate::testing::{has_event, is_ready, is_terminating, names, number, template};
 
 const D: &str = "daemonsets.apps";
 const REVISIONS: &str = "controllerrevisions.apps";
@@ -67,7 +67,7 @@ fn node_of(pod: &Value) -> String {
 /// Scheduler: binds every pod to the node in its affinity.
 fn bind(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {
-        if pod.str_at(&["spec", "nodeName"]).is_empty() && !is_going(&pod) {
+        if pod.str_at(&["spec", "nodeName"]).is_empty() && !is_terminating(&pod) {
             let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
             let _ = cluster.bind(&path, &node_of(&pod));
         }
@@ -136,7 +136,7 @@ fn every_node_runs_one_pod_and_new_nodes_get_one() {
     );
     assert_eq!(pod.str_at(&["metadata", "labels", "pod-template-generation"]), "1");
     let name = pod.str_at(&["metadata", "name"]);
-    assert!(was_told(&cluster, "SuccessfulCreate", &format!("Created pod: {name}")));
+    assert!(has_event(&cluster, "SuccessfulCreate", &format!("Created pod: {name}")));
 
     add_node(&mut cluster, "n2");
     settle(&mut cluster);
@@ -193,7 +193,7 @@ fn roll(seed: u64, strategy: Value, most_per_node: usize, least_ready: usize) {
         assert!(ready >= least_ready, "{ready} ready");
         for node in 0..5 {
             let name = format!("n{node}");
-            let there = pods.iter().filter(|pod| node_of(pod) == name && !is_going(pod)).count();
+            let there = pods.iter().filter(|pod| node_of(pod) == name && !is_terminating(pod)).count();
             assert!(there <= most_per_node);
         }
         let chosen = cluster.rng.usize(..pods.len());
@@ -247,7 +247,7 @@ fn failed_pod_is_replaced_with_exponential_backoff() {
     let first = fail(&mut cluster);
     assert_ne!(names(&cluster, "pods"), std::slice::from_ref(&first));
     let message = format!("Found failed daemon pod default/{first} on node n0, will try to kill it");
-    assert!(was_told(&cluster, "FailedDaemonPod", &message));
+    assert!(has_event(&cluster, "FailedDaemonPod", &message));
     let second = fail(&mut cluster);
     assert_eq!(names(&cluster, "pods"), std::slice::from_ref(&second), "it waits for a second");
     cluster.run(Duration::from_secs(1));

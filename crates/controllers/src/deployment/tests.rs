@@ -6,7 +6,7 @@ use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
 use crate::replica_set::ReplicaSetController;
-use crate::testing::{bind_all, condition, is_going, is_ready, names, number, template, was_told};
+use crate::testing::{bind_all, condition, has_event, is_ready, is_terminating, names, number, template};
 
 const D: &str = "deployments.apps";
 const RS: &str = "replicasets.apps";
@@ -92,7 +92,7 @@ fn rollout_creates_scales_and_completes() {
         (note(&set, "revision"), note(&set, "desired-replicas"), note(&set, "max-replicas")),
         ("1", "3", "4")
     );
-    assert!(was_told(&cluster, "ScalingReplicaSet", &format!("Scaled up replica set {name} from 0 to 3")));
+    assert!(has_event(&cluster, "ScalingReplicaSet", &format!("Scaled up replica set {name} from 0 to 3")));
 
     cluster.patch(D, WEB, "", image("v2")).unwrap();
     cluster.settle_with_pods();
@@ -183,7 +183,7 @@ fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, le
             }
         }
         let pods = cluster.list("pods");
-        let staying = pods.iter().filter(|pod| !is_going(pod)).count();
+        let staying = pods.iter().filter(|pod| !is_terminating(pod)).count();
         let ready = pods.iter().filter(|pod| is_ready(pod)).count();
         assert!(staying <= most && ready >= least, "seed {seed}: {staying} pods, {ready} ready");
     }
@@ -348,12 +348,12 @@ fn deprecated_annotation_rolls_back() {
     cluster.patch(D, WEB, "", wish("0")).unwrap();
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v1", 1);
-    assert!(was_told(&cluster, "DeploymentRollback", "Rolled back deployment \"web\" to revision 1"));
+    assert!(has_event(&cluster, "DeploymentRollback", "Rolled back deployment \"web\" to revision 1"));
     cluster.patch(D, WEB, "", wish("77")).unwrap();
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v1", 1);
     let message = "Unable to find the revision to rollback to.";
-    assert!(was_told(&cluster, "DeploymentRollbackRevisionNotFound", message));
+    assert!(has_event(&cluster, "DeploymentRollbackRevisionNotFound", message));
 }
 
 #[test]
@@ -438,8 +438,8 @@ fn meddle(cluster: &mut Cluster) {
             Some(path) => {
                 let mut patch = Value::map();
                 let notes = patch.ensure_map("metadata").ensure_map("annotations");
-                notes.insert(super::sets::DESIRED, number.to_string());
-                notes.insert(super::sets::REVISION, number.to_string());
+                notes.insert(super::replica_sets::DESIRED_REPLICAS, number.to_string());
+                notes.insert(super::replica_sets::REVISION, number.to_string());
                 cluster.patch(RS, &path, "", patch)
             }
             None => return,

@@ -6,7 +6,7 @@ use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
 use super::*;
-use crate::testing::{condition, was_told};
+use crate::testing::{condition, has_event};
 
 const CLAIMS: &str = "resourceclaims.resource.k8s.io";
 const RULES: &str = "devicetaintrules.resource.k8s.io";
@@ -104,7 +104,7 @@ fn pods_are_evicted_when_the_tolerations_of_their_claims_end() {
     assert_eq!(running(&cluster).len(), 3, "who is there may stay");
     publish(&mut cluster, "s", 1, bad());
     assert_eq!(running(&cluster), ["for-ever", "patient"]);
-    assert!(was_told(&cluster, "DeviceTaintManagerEviction", "Marking for deletion"));
+    assert!(has_event(&cluster, "DeviceTaintManagerEviction", "Marking for deletion"));
     let why = condition(&cluster, "pods", "default/at-once", "DisruptionTarget");
     assert_eq!(
         why,
@@ -123,7 +123,7 @@ fn removed_taint_cancels_eviction_and_old_slices_are_ignored() {
     publish(&mut cluster, "s", 1, bad());
     cluster.run(Duration::from_secs(50));
     publish(&mut cluster, "s2", 2, value!([]));
-    assert!(was_told(&cluster, "DeviceTaintManagerEviction", "Cancelling deletion"));
+    assert!(has_event(&cluster, "DeviceTaintManagerEviction", "Cancelling deletion"));
     cluster.run(Duration::from_secs(300));
     assert_eq!(running(&cluster), ["for-ever", "patient"]);
     cluster.assert_quiet();

@@ -6,7 +6,7 @@ use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
 use super::*;
-use crate::testing::{condition as told, was_told};
+use crate::testing::{condition as told, has_event};
 use crate::volume_binder::VolumeBinder;
 use crate::volume_binder::host_path::{DIRECTORY, DefaultStorageClass};
 
@@ -69,9 +69,9 @@ fn claim_of_the_built_in_provisioner_grows() {
     cluster.settle();
     is_grown(&cluster, "2Gi");
     let claim = cluster.get("persistentvolumeclaims", "default/c").unwrap();
-    assert_eq!(claim.str_at(&["metadata", "annotations", RESIZER]), "kubernetes.io/host-path");
+    assert_eq!(claim.str_at(&["metadata", "annotations", RESIZER_ANNOTATION]), "kubernetes.io/host-path");
     assert_eq!(claim.str_at(&["status", "allocatedResources", "storage"]), "2Gi");
-    assert!(was_told(&cluster, "VolumeResizeSuccessful", "ExpandVolume succeeded for volume default/c"));
+    assert!(has_event(&cluster, "VolumeResizeSuccessful", "ExpandVolume succeeded for volume default/c"));
     cluster.assert_quiet();
     let class = cluster.get("storageclasses.storage.k8s.io", "standard").unwrap();
     assert_eq!(class.at(&["allowVolumeExpansion"]), Some(&Value::Bool(true)));
@@ -132,13 +132,13 @@ fn claim_of_a_csi_volume_waits_for_the_external_resizer() {
         assert_eq!(sizes(&cluster).0, "1Gi");
         ask(&mut cluster, "2Gi");
         cluster.settle();
-        assert!(was_told(&cluster, "ExternalExpanding", message), "{field}");
+        assert!(has_event(&cluster, "ExternalExpanding", message), "{field}");
         let events = cluster.list("events");
         let event = events.iter().find(|event| event.str_at(&["reason"]) == "ExternalExpanding").unwrap();
         assert_eq!(event.str_at(&["type"]) == "Warning", field == "nfs", "{field}");
         let found = cluster.get("persistentvolumeclaims", "default/c").unwrap();
         let resizer = if field == "awsElasticBlockStore" { "ebs.csi.aws.com" } else { "" };
-        assert_eq!(found.str_at(&["metadata", "annotations", RESIZER]), resizer);
+        assert_eq!(found.str_at(&["metadata", "annotations", RESIZER_ANNOTATION]), resizer);
         cluster.run(Duration::from_secs(600));
         assert_eq!(cluster.list("events").len(), events.len(), "one Event");
         assert_eq!(sizes(&cluster), ("1Gi".to_owned(), "1Gi".to_owned(), String::new()));

@@ -62,14 +62,14 @@ fn path(pod: &Value) -> String {
     format!("default/{}", pod.str_at(&["metadata", "name"]))
 }
 
-fn is_going(pod: &Value) -> bool {
+fn is_terminating(pod: &Value) -> bool {
     matches!(pod.str_at(&["status", "phase"]), "Pending" | "Running")
         && pod.at(&["metadata", "deletionTimestamp"]).is_none()
 }
 
 /// Pods that are pending or running.
 fn going(cluster: &Cluster) -> Vec<Value> {
-    cluster.list("pods").into_iter().filter(is_going).collect()
+    cluster.list("pods").into_iter().filter(is_terminating).collect()
 }
 
 fn index_of(pod: &Value) -> &str {
@@ -112,7 +112,7 @@ fn job_completes_after_enough_successes() {
     let mut cluster = start(&value!({"completions": 3, "parallelism": 2}));
     assert_eq!((going(&cluster).len(), number(&cluster, "active")), (2, 2));
     let pod = &going(&cluster)[0];
-    assert_eq!(pod.at(&["metadata", "finalizers"]), Some(&value!([(super::TRACKING)])));
+    assert_eq!(pod.at(&["metadata", "finalizers"]), Some(&value!([(super::TRACKING_FINALIZER)])));
     assert!(pod.str_at(&["metadata", "generateName"]) == "work-");
     end_all(&mut cluster, 0);
     assert_eq!((going(&cluster).len(), number(&cluster, "succeeded")), (1, 2), "no more than are missing");

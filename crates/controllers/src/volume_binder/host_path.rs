@@ -87,9 +87,9 @@ impl Planner for DefaultStorageClass {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::via("storageclasses.storage.k8s.io", |_, _, wake| wake_class(wake)),
+            Watch::via("storageclasses.storage.k8s.io", |_, _, wake| enqueue_class(wake)),
             // The first namespace exists before any claim.
-            Watch::via("namespaces", |_, _, wake| wake_class(wake)),
+            Watch::via("namespaces", |_, _, wake| enqueue_class(wake)),
         ];
         &WATCHES
     }
@@ -119,7 +119,7 @@ impl Planner for DefaultStorageClass {
     }
 }
 
-fn wake_class(wake: &mut dyn FnMut(Key)) {
+fn enqueue_class(wake: &mut dyn FnMut(Key)) {
     if let Some(key) = key_of("storageclasses.storage.k8s.io", "", CLASS) {
         wake(key);
     }

@@ -4,8 +4,8 @@ use anyhow::{Context, bail};
 use setpoint_api::names::ip;
 use setpoint_api::yaml;
 use setpoint_controllers::api_services::MetricsService;
-use setpoint_controllers::holder::Holder;
-use setpoint_controllers::node_ipam::{Cidr, NodeIpam, Range};
+use setpoint_controllers::lease_holder::LeaseHolder;
+use setpoint_controllers::node_ipam::{Cidr, ClusterCidr, NodeIpam};
 use setpoint_controllers::{Settings, flow_control};
 use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
@@ -80,7 +80,7 @@ impl Choice {
         profiles: Option<&SchedulerConfig>,
     ) -> Engine {
         let mut chosen = self.controllers(settings);
-        let lead = |lease| -> Box<dyn Controller> { Box::new(Holder { lease, identity: identity() }) };
+        let lead = |lease| -> Box<dyn Controller> { Box::new(LeaseHolder { lease, identity: identity() }) };
         if !chosen.is_empty() {
             chosen.push(lead(LEASE));
         }
@@ -88,7 +88,7 @@ impl Choice {
             chosen.push(Box::new(scheduler(profiles)));
             chosen.push(lead(setpoint_scheduler::planner::LEASE));
         }
-        let mut own = flow_control::own();
+        let mut own = flow_control::server_controllers();
         own.push(Box::new(MetricsService { has_nodes: nodes.count > 0 }));
         if nodes.count > 0 {
             chosen.extend(setpoint_node::planners(nodes));
@@ -170,8 +170,8 @@ const POD_NETWORK: &str = "10.128.0.0/9";
 impl NetworkArguments {
     /// Returns the settings of the controllers. `root_ca` is the certificate that pods trust.
     pub fn settings(&self, root_ca: String, service_cidrs: Vec<Cidr>) -> anyhow::Result<Settings> {
-        let pod_ranges = vec![self.range()?];
-        Ok(Settings { root_ca, pod_ranges, service_cidrs, ..Settings::default() })
+        let cluster_cidrs = vec![self.range()?];
+        Ok(Settings { root_ca, cluster_cidrs, service_cidrs, ..Settings::default() })
     }
 
     /// Rejects a range that cannot be split by the prefix length, or that overlaps with a Service range,
@@ -190,8 +190,8 @@ impl NetworkArguments {
         Ok(())
     }
 
-    fn range(&self) -> anyhow::Result<Range> {
-        Ok(Range::new(self.cluster_cidr, self.node_cidr_mask_size)?)
+    fn range(&self) -> anyhow::Result<ClusterCidr> {
+        Ok(ClusterCidr::new(self.cluster_cidr, self.node_cidr_mask_size)?)
     }
 }
 
@@ -201,9 +201,9 @@ fn cidr(text: &str) -> anyhow::Result<Cidr> {
 
 /// Settings with which every controller runs, to list their names.
 fn everything() -> Settings {
-    let range = POD_NETWORK.parse::<Cidr>().and_then(|all| Range::new(all, 24));
-    let pod_ranges = range.into_iter().collect();
-    Settings { root_ca: "any".to_owned(), pod_ranges, ..Settings::default() }
+    let range = POD_NETWORK.parse::<Cidr>().and_then(|all| ClusterCidr::new(all, 24));
+    let cluster_cidrs = range.into_iter().collect();
+    Settings { root_ca: "any".to_owned(), cluster_cidrs, ..Settings::default() }
 }
 
 /// Identity of this process in leader election, as `host_id`.

@@ -331,7 +331,8 @@ fn reconcile(
     let services =
         ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
     let settings = arguments.network.settings(pki.ca.certificate.clone(), services)?;
-    let settings = arguments.patience.complete(Settings { volumes: places.volumes(), ..settings });
+    let settings =
+        arguments.patience.complete(Settings { host_path_directory: places.volumes(), ..settings });
     // This process serves the queries about its own nodes, so their rules need not be published.
     nodes.published = None;
     nodes.components = Components { names: arguments.controllers.components(&settings), since: begun };

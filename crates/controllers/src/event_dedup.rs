@@ -10,10 +10,10 @@ use setpoint_reconcile::Note;
 
 /// Events of `all` that are not in `before`.
 #[must_use]
-pub fn news(all: &[Note], before: &[Note]) -> Vec<Note> {
+pub fn new_events(all: &[Note], before: &[Note]) -> Vec<Note> {
     fn identity(note: &Note) -> (&Key, &str, &str) {
         (&note.about.key, note.reason, &note.message)
     }
-    let said: BTreeSet<_> = before.iter().map(identity).collect();
-    all.iter().filter(|note| !said.contains(&identity(note))).cloned().collect()
+    let known: BTreeSet<_> = before.iter().map(identity).collect();
+    all.iter().filter(|note| !known.contains(&identity(note))).cloned().collect()
 }

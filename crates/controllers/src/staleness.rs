@@ -9,19 +9,19 @@ use setpoint_api::Time;
 use setpoint_reconcile::{Object, World};
 
 /// Delay before a plan that needs a more recent world is repeated.
-pub const SOON: Duration = Duration::from_millis(100);
+pub const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Maximum age of an object whose plan waits for a more recent world, so no object waits for ever.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// `true` if an object was written so recently that the world may not be as recent.
 #[must_use]
 pub fn is_recent(object: &Object, now: Time) -> bool {
-    now.since(object.committed()) <= PATIENCE
+    now.since(object.committed()) <= WAIT_MAX
 }
 
 /// `true` if the world shows all objects of a resource that existed when an object was written.
 #[must_use]
-pub fn reaches(world: &World, resource: &str, object: &Object, now: Time) -> bool {
+pub fn has_observed(world: &World, resource: &str, object: &Object, now: Time) -> bool {
     let known = world.resources().find(|known| known.as_str() == resource);
     let revision = known.map_or(world.revision(), |known| world.revision_of(known));
     revision >= object.revision() || !is_recent(object, now)
@@ -44,11 +44,11 @@ mod tests {
         let mut world = World::default();
         world.put(object("pods", 5));
         let (soon, late) = (Time::from_seconds(1001), Time::from_seconds(1031));
-        assert!(reaches(&world, "pods", &object("claims", 5), soon));
-        assert!(!reaches(&world, "pods", &object("claims", 6), soon));
-        assert!(!reaches(&world, "nodes", &object("claims", 1), soon), "no node is known");
-        assert!(reaches(&world, "pods", &object("claims", 6), late));
+        assert!(has_observed(&world, "pods", &object("claims", 5), soon));
+        assert!(!has_observed(&world, "pods", &object("claims", 6), soon));
+        assert!(!has_observed(&world, "nodes", &object("claims", 1), soon), "no node is known");
+        assert!(has_observed(&world, "pods", &object("claims", 6), late));
         world.reach(Revision(6));
-        assert!(reaches(&world, "nodes", &object("claims", 6), soon));
+        assert!(has_observed(&world, "nodes", &object("claims", 6), soon));
     }
 }

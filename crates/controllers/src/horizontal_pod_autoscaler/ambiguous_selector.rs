@@ -19,8 +19,8 @@ const COMPARISONS_MAX: usize = 200_000;
 
 /// Returns the autoscalers, as `namespace/name`, that control any of the pods that `selector` selects. As in
 /// upstream, pods with equal labels are compared once, and autoscalers of targets without pods control none.
-pub(super) fn controlling(world: &World, namespace: &str, selector: &Selector) -> Vec<String> {
-    let pods = pods::selected(world, namespace, selector);
+pub(super) fn controlling_autoscalers(world: &World, namespace: &str, selector: &Selector) -> Vec<String> {
+    let pods = pods::select_pods(world, namespace, selector);
     let labels: BTreeSet<BTreeMap<&str, &str>> =
         pods.iter().map(|(pod, _)| pod.meta().labels.iter().collect()).collect();
     let mut found = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn controlling(world: &World, namespace: &str, selector: &Selector) -
             });
             affordable.into_iter().any(|labels| selector.matches(|name| labels.get(name).copied()))
         };
-        if is_any(world, namespace, &autoscaler.spec.scale_target_ref, &controls) {
+        if is_target_selector(world, namespace, &autoscaler.spec.scale_target_ref, &controls) {
             found.push(format!("{namespace}/{}", object.meta().name));
         }
     }
@@ -64,7 +64,12 @@ fn required(one: &Requirement) -> Option<(&str, &str)> {
 
 /// Applies a predicate to the selector of a target; `false` if the target is missing or has no pods. The
 /// views of built-in kinds are decoded once per commit, so many autoscalers in a namespace cost little.
-fn is_any(world: &World, namespace: &str, target: &TargetReference, is: &dyn Fn(&Selector) -> bool) -> bool {
+fn is_target_selector(
+    world: &World,
+    namespace: &str,
+    target: &TargetReference,
+    is: &dyn Fn(&Selector) -> bool,
+) -> bool {
     let name = &*target.name;
     match (&*target.api_version, &*target.kind) {
         ("apps/v1", "Deployment") => world

@@ -12,14 +12,14 @@ use setpoint_reconcile::{Act, Plan, Planner, Seed, Seen, Watch, World, Write, in
 const NAMESPACE: &str = "kube-system";
 
 /// Maintains a Lease in the name of this process.
-pub struct Holder {
+pub struct LeaseHolder {
     /// Name of the Lease, and of the component.
     pub lease: &'static str,
     /// Holder identity, as `host_id`.
     pub identity: String,
 }
 
-impl Planner for Holder {
+impl Planner for LeaseHolder {
     type Memo = ();
 
     fn name(&self) -> &'static str {
@@ -36,8 +36,10 @@ impl Planner for Holder {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] =
-            [Watch::via("namespaces", of_namespace), Watch::via("leases.coordination.k8s.io", of_lease)];
+        const WATCHES: [Watch; 2] = [
+            Watch::via("namespaces", enqueue_for_namespace),
+            Watch::via("leases.coordination.k8s.io", enqueue_for_lease),
+        ];
         &WATCHES
     }
 
@@ -85,7 +87,7 @@ impl Planner for Holder {
 }
 
 /// Enqueues all Leases of the namespace.
-fn of_namespace(namespace: &setpoint_reconcile::Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn enqueue_for_namespace(namespace: &setpoint_reconcile::Object, _: &World, wake: &mut dyn FnMut(Key)) {
     if &*namespace.meta().name == NAMESPACE {
         let leases = ["kube-controller-manager", "kube-scheduler"];
         leases
@@ -95,7 +97,7 @@ fn of_namespace(namespace: &setpoint_reconcile::Object, _: &World, wake: &mut dy
     }
 }
 
-fn of_lease(lease: &setpoint_reconcile::Object, _: &World, wake: &mut dyn FnMut(Key)) {
+fn enqueue_for_lease(lease: &setpoint_reconcile::Object, _: &World, wake: &mut dyn FnMut(Key)) {
     if &*lease.meta().namespace == NAMESPACE {
         wake(lease.key().clone());
     }
@@ -111,7 +113,7 @@ mod tests {
 
     fn cluster() -> Cluster {
         let controllers = || {
-            let holder = Holder { lease: "kube-controller-manager", identity: "me_1".to_owned() };
+            let holder = LeaseHolder { lease: "kube-controller-manager", identity: "me_1".to_owned() };
             (vec![Box::new(holder) as Box<dyn setpoint_reconcile::Controller>], crate::indexes::all())
         };
         let mut cluster = Cluster::new(controllers, 1);
