@@ -11,8 +11,10 @@ use std::time::Duration;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::views::certificate_signing_request::CertificateSigningRequest;
-use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::views::condition;
 use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, View, Watch, World, Write};
+
+use crate::conditions::new_updated_condition;
 
 /// Time after which an approved or denied request is deleted.
 pub const DECIDED_TTL: Duration = Duration::from_secs(60 * 60);
@@ -122,9 +124,7 @@ impl Planner for RequestApprover {
                 }
                 Some(Ok(answer)) if answer.get("allowed") == Some(&Value::from(true)) => {
                     let mut conditions = request.status.conditions.clone();
-                    let mut approved = Condition::new("Approved", "True", "AutoApproved", message, now);
-                    approved.last_update_time = Some(now);
-                    conditions.push(approved);
+                    conditions.push(new_updated_condition("Approved", "True", "AutoApproved", message, now));
                     let patch = value!({"status": {"conditions": (value_of(&conditions))}});
                     plan.stage([Write::merge(object, "approval", patch).into()]);
                     return plan;
@@ -259,9 +259,7 @@ mod tests {
         let object = Object::read(key, setpoint_api::Revision(1), at, text.as_bytes().to_vec()).unwrap();
         let with = |kind: &str, certificate: &str| {
             let mut request = CertificateSigningRequest::default();
-            let mut condition = Condition::new(kind, "True", "r", "m", at);
-            condition.last_update_time = Some(at);
-            request.status.conditions.push(condition);
+            request.status.conditions.push(new_updated_condition(kind, "True", "r", "m", at));
             certificate.clone_into(&mut request.status.certificate);
             expires_at(&object, &request)
         };

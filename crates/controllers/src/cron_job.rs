@@ -277,8 +277,8 @@ impl<'a> CronJobSync<'a> {
                 let start = job.status.start_time;
                 (start.is_none(), start, object.meta().name.clone())
             });
-            let cleanup_finished_jobs = ended.len().saturating_sub(limit);
-            let to_delete = ended[..cleanup_finished_jobs].iter().filter(|(job, _)| !job.meta().is_deleted());
+            let excess = ended.len().saturating_sub(limit);
+            let to_delete = ended[..excess].iter().filter(|(job, _)| !job.meta().is_deleted());
             acts.extend(to_delete.map(|(job, _)| self.delete(job)));
         }
         acts

@@ -61,8 +61,8 @@ impl Planner for DaemonSetController {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 4] = [
             Watch::itself(DAEMON_SETS),
-            Watch::via("pods", enqueue_for_member),
-            Watch::via("controllerrevisions.apps", enqueue_for_member),
+            Watch::via("pods", enqueue_for_dependent),
+            Watch::via("controllerrevisions.apps", enqueue_for_dependent),
             Watch::via("nodes", enqueue_for_node),
         ];
         &WATCHES
@@ -209,9 +209,9 @@ impl PodChanges<'_> {
     }
 }
 
-fn enqueue_for_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn enqueue_for_dependent(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     owners::enqueue_owners(
-        member,
+        object,
         world,
         ("DaemonSet", DAEMON_SETS),
         |object| object.view::<DaemonSet>().map(|set| &set.spec.selector),

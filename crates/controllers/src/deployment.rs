@@ -1,10 +1,10 @@
 //! Deployment controller: rolls pods from one template to the next, within bounds.
 //!
 //! Each template has a ReplicaSet, named by the template's hash and annotated with its revision. A plan
-//! decides the size of each set: [`replica_sets`] finds the sets, [`scaling`] computes their sizes, [`status`] the
-//! status, [`rollback`] handles the deprecated annotation. Sizes are computed from the desired sizes of the
-//! sets, and a set never counts as available with more pods than that, so a stale status cannot cause the
-//! deletion of too many pods.
+//! decides the size of each set: [`replica_sets`] finds the sets, [`scaling`] computes their sizes,
+//! [`status`] the status, [`rollback`] handles the deprecated annotation. Sizes are computed from the desired
+//! sizes of the sets, and a set never counts as available with more pods than that, so a stale status cannot
+//! cause the deletion of too many pods.
 
 mod replica_sets;
 mod rollback;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use setpoint_api::{Key, Time, Value, rfc3339, value};
+use setpoint_api::{Key, Time, Value, format_label_selector, rfc3339, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::pod_disruption_budget::{PodDisruptionBudget, PodDisruptionBudgetStatus};
@@ -232,12 +232,12 @@ impl<'a> BudgetSync<'a> {
 
     fn expected_pods(&self) -> Result<ExpectedPods, String> {
         let spec = &self.budget.spec;
-        let resolve = |resolve: &IntOrString, total: i64| {
-            let text = || match resolve {
+        let resolve = |bound: &IntOrString, total: i64| {
+            let text = || match bound {
                 IntOrString::Text(text) => text.clone(),
                 IntOrString::Int(number) => number.to_string(),
             };
-            resolve.scaled(total, true).ok_or_else(|| format!("invalid value for IntOrString: {}", text()))
+            bound.scaled(total, true).ok_or_else(|| format!("invalid value for IntOrString: {}", text()))
         };
         if let Some(max) = &spec.max_unavailable {
             let (expected, has_unmanaged) = self.expected_scale()?;
@@ -296,7 +296,8 @@ impl<'a> BudgetSync<'a> {
         }
     }
 
-    /// Pods whose eviction was granted and that still exist. Pods past [`DELETION_TIMEOUT`] are healthy again.
+    /// Pods whose eviction was granted and that still exist. Pods past [`DELETION_TIMEOUT`] are healthy
+    /// again.
     fn disrupted(&mut self) -> BTreeMap<String, String> {
         let known = &self.budget.status.disrupted_pods;
         let mut disrupted = BTreeMap::new();
@@ -318,13 +319,9 @@ impl<'a> BudgetSync<'a> {
 
     fn unmanaged_message(&self) -> String {
         let budget = self.object.value();
-        let labels = budget.at(&["spec", "selector", "matchLabels"]).and_then(Value::as_map);
-        let labels = labels.into_iter().flat_map(|labels| labels.iter());
-        let labels: String =
-            labels.map(|(name, value)| format!("{name}: {},", value.as_str().unwrap_or_default())).collect();
+        let selector = format_label_selector(budget.at(&["spec", "selector"]).unwrap_or(&Value::Null));
         format!(
-            "Pods selected by this PodDisruptionBudget (selector: &LabelSelector{{MatchLabels:map[string]string\
-             {{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{}},}}) were found to be unmanaged. As a \
+            "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a \
              result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. \
              To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
         )

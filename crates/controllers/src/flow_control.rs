@@ -13,6 +13,8 @@ use setpoint_reconcile::views::flow_control::{FlowSchema, PRIORITY_LEVELS};
 use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Controller, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
+use crate::conditions::is_same;
+
 const DANGLING: &str = "Dangling";
 const USER: &str = "system:apiserver";
 
@@ -148,11 +150,10 @@ impl Planner for ConfigConsumer {
         };
         let message =
             format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {end}");
-        let is_current = condition(&schema.status.conditions, DANGLING).is_some_and(|annotated| {
-            annotated.status == status && annotated.reason == reason && *annotated.message == *message
-        });
-        if !is_current {
-            let condition = value_of(&Condition::new(DANGLING, status, reason, &message, now));
+        let new = Condition::new(DANGLING, status, reason, &message, now);
+        let existing = condition(&schema.status.conditions, DANGLING);
+        if !existing.is_some_and(|existing| is_same(existing, &new)) {
+            let condition = value_of(&new);
             let config = value!({"status": {"conditions": [(condition)]}});
             plan.act(Write::apply(object, "status", config));
         }

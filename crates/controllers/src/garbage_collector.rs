@@ -148,8 +148,8 @@ enum OwnerState {
     Solid,
     /// The owner exists and is in foreground deletion, waiting for the object.
     WaitingForDependents,
-    /// The owner does not exist. `in_other_namespace`: an object with its UID is in another namespace, which is worth
-    /// an Event.
+    /// The owner does not exist. `in_other_namespace`: an object with its UID is in another namespace, which
+    /// is worth an Event.
     Dangling { in_other_namespace: bool },
     /// Cannot be resolved: the kind is not served.
     UnknownKind,
@@ -196,23 +196,22 @@ fn attempt_to_delete(object: &Object, world: &World, now: Time, plan: &mut Plan)
     let owners = &object.meta().owner_references;
     let owner_states: Vec<OwnerState> =
         owners.iter().map(|owner| owner_state(object, owner, world, now)).collect();
-    let is_unresolvable = |owner_state: &OwnerState| {
-        matches!(owner_state, OwnerState::UnknownKind | OwnerState::Impossible { .. })
-    };
+    let is_unresolvable =
+        |state: &OwnerState| matches!(state, OwnerState::UnknownKind | OwnerState::Impossible { .. });
     if owner_states.contains(&OwnerState::NotObserved) {
         plan.look_again_at(now.after(RETRY_DELAY));
         return;
     }
     // Unresolvable references are left alone. One Event is enough, because nothing changes.
     let is_event_window_over = now.since(object.committed()) > EVENT_WINDOW;
-    if owner_states.iter().all(|owner_state| *owner_state == OwnerState::Solid)
+    if owner_states.iter().all(|state| *state == OwnerState::Solid)
         || owner_states.iter().any(is_unresolvable) && is_event_window_over
     {
         return;
     }
-    for (owner, owner_state) in owners.iter().zip(&owner_states) {
+    for (owner, state) in owners.iter().zip(&owner_states) {
         if matches!(
-            owner_state,
+            state,
             OwnerState::Dangling { in_other_namespace: true }
                 | OwnerState::Impossible { in_other_namespace: true }
         ) {
@@ -225,8 +224,7 @@ fn attempt_to_delete(object: &Object, world: &World, now: Time, plan: &mut Plan)
     let solid = owner_states.contains(&OwnerState::Solid);
     let waiting = owner_states.contains(&OwnerState::WaitingForDependents);
     if solid {
-        let dangling =
-            owners.iter().zip(&owner_states).filter(|(_, owner_state)| **owner_state != OwnerState::Solid);
+        let dangling = owners.iter().zip(&owner_states).filter(|(_, state)| **state != OwnerState::Solid);
         let dangling: Vec<&str> = dangling.map(|(owner, _)| &*owner.uid).collect();
         plan.stage([remove_owner_references(object, &dangling)]);
         return;

@@ -284,11 +284,11 @@ impl<'a> AutoscalerSync<'a> {
         let all = all?;
         self.memo.evaluated = Some(self.now.max(queried));
         let calculator = self.replica_calculator(target);
-        let recommendations = spec.metrics.iter().zip(all).map(|(metric, answered)| {
+        let proposals = spec.metrics.iter().zip(all).map(|(metric, answered)| {
             metrics::compute_proposal(metric, answered, &calculator, target.current)
         });
-        let recommendations: Vec<Result<MetricProposal, MetricError>> = recommendations.collect();
-        Some(self.combine_proposals(recommendations, target.replicas))
+        let proposals: Vec<Result<MetricProposal, MetricError>> = proposals.collect();
+        Some(self.combine_proposals(proposals, target.replicas))
     }
 
     /// Returns `true` if other autoscalers control pods of the target too, and sets the condition.
@@ -333,13 +333,13 @@ impl<'a> AutoscalerSync<'a> {
     /// Takes the highest proposal. If some metrics are unknown, the target may only be scaled up.
     fn combine_proposals(
         &mut self,
-        recommendations: Vec<Result<MetricProposal, MetricError>>,
+        proposals: Vec<Result<MetricProposal, MetricError>>,
         current: i64,
     ) -> MetricsResult {
-        let count = recommendations.len();
+        let count = proposals.len();
         let mut result = MetricsResult { replicas: None, name: String::new(), statuses: Vec::new() };
         let mut errors = Vec::new();
-        for proposal in recommendations {
+        for proposal in proposals {
             match proposal {
                 Ok(MetricProposal { replicas, name, status }) => {
                     result.statuses.push(status);

@@ -15,6 +15,7 @@ use setpoint_reconcile::views::namespace::{Namespace, NamespaceStatus};
 use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
+use crate::conditions::set_condition;
 use crate::indexes::DELETED_NAMESPACES;
 
 /// Finalizer of namespaces that this controller removes.
@@ -236,19 +237,6 @@ fn set_conditions(
             None => Condition::new(kind, "False", good_reason, good_message, now),
         };
         set_condition(&mut status.conditions, new);
-    }
-}
-
-/// Sets a condition. One that does not change keeps its transition time.
-fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
-    match conditions.iter_mut().find(|condition| condition.kind == new.kind) {
-        Some(old) => {
-            if old.status == new.status {
-                new.last_transition_time = old.last_transition_time;
-            }
-            *old = new;
-        }
-        None => conditions.push(new),
     }
 }
 

@@ -39,8 +39,8 @@ impl Cidr {
 
     /// Last address.
     fn last(self) -> u128 {
-        let free_blocks = self.bits() - self.prefix;
-        self.first | 1_u128.checked_shl(free_blocks).map_or(u128::MAX, |size| size - 1)
+        let host_bits = self.bits() - self.prefix;
+        self.first | 1_u128.checked_shl(host_bits).map_or(u128::MAX, |size| size - 1)
     }
 
     /// `true` if the networks overlap.
@@ -62,9 +62,8 @@ impl FromStr for Cidr {
             IpAddr::V4(address) => (u128::from(u32::from(address)), true),
             IpAddr::V6(address) => (u128::from(address), false),
         };
-        let free_blocks = if is_v4 { 32_u32 } else { 128 }.checked_sub(prefix).ok_or_else(invalid)?;
-        let first =
-            number.checked_shr(free_blocks).and_then(|kept| kept.checked_shl(free_blocks)).unwrap_or(0);
+        let host_bits = if is_v4 { 32_u32 } else { 128 }.checked_sub(prefix).ok_or_else(invalid)?;
+        let first = number.checked_shr(host_bits).and_then(|kept| kept.checked_shl(host_bits)).unwrap_or(0);
         Ok(Cidr { first, prefix, is_v4 })
     }
 }

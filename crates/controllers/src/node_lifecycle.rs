@@ -102,7 +102,7 @@ impl Planner for NodeLifecycle {
         // Silence counts only while the loop observes, and commits before the jump are dated by the wrong
         // clock.
         memo.since = memo.since.map(|_| now);
-        memo.last_status = memo.last_status.map(|heard| jump.shift(heard));
+        memo.last_status = memo.last_status.map(|heartbeat_time| jump.shift(heartbeat_time));
         memo.lease = memo.lease.map(|(revision, seen)| (revision, jump.shift(seen)));
     }
 
@@ -132,8 +132,8 @@ impl Planner for NodeLifecycle {
             let message = format!("Registered Node {} in Controller", key.name());
             plan.notes.push(subject.normal("RegisteredNode", message));
         }
-        let (heard, grace) = self.last_heartbeat(object, node, &plan.memo, lease);
-        let deadline = heard.after(grace);
+        let (heartbeat_time, grace) = self.last_heartbeat(object, node, &plan.memo, lease);
+        let deadline = heartbeat_time.after(grace);
         let unknown = if now > deadline { unknown_conditions(object, node, now) } else { Vec::new() };
         if !unknown.is_empty() {
             let status = value!({"status": {"conditions": (value_of(&unknown))}});
@@ -229,8 +229,8 @@ impl NodeLifecycle {
             let created = health.since.map_or(created, |since| created.min(since));
             return (lease.map_or(created, |renewed| renewed.max(created)), self.0.startup_grace);
         }
-        let heard = [lease, health.last_status, health.since].into_iter().flatten().max();
-        (heard.unwrap_or(Time::EPOCH), self.0.monitor_grace)
+        let heartbeat_time = [lease, health.last_status, health.since].into_iter().flatten().max();
+        (heartbeat_time.unwrap_or(Time::EPOCH), self.0.monitor_grace)
     }
 }
 

@@ -21,7 +21,7 @@ pub const TERMINATED_THRESHOLD: usize = 12_500;
 /// Taint of a node that is out of service.
 pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Name in the key for all terminated pods.
-const TERMINATED_KEY: &str = "ended";
+const TERMINATED_KEY: &str = "terminated";
 
 /// The pod garbage collector.
 pub struct PodGcController {

@@ -45,8 +45,8 @@ pub fn claim_pods_where<'a>(
     ClaimedPods { pods: objects.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect(), acts }
 }
 
-/// Like [`claim_pods`], for an owner with a finalizer on its pods: adoption adds it and release removes it. Such
-/// an owner counts finished pods, so it adopts them too.
+/// Like [`claim_pods`], for an owner with a finalizer on its pods: adoption adds it and release removes it.
+/// Such an owner counts finished pods, so it adopts them too.
 #[must_use]
 pub fn claim_tracked_pods<'a>(
     world: &'a World,
@@ -191,8 +191,8 @@ pub fn requeue_when_available<M>(plan: &mut Plan<M>, pods: &[PodRef<'_>], min_re
     }
 }
 
-/// Sort key of surplus pods: the pod whose deletion costs least comes first. `related_on_node` is the number of
-/// related pods on the pod's node.
+/// Sort key of surplus pods: the pod whose deletion costs least comes first. `related_on_node` is the number
+/// of related pods on the pod's node.
 #[must_use]
 pub fn deletion_order<'a>((object, pod): &PodRef<'a>, related_on_node: usize) -> impl Ord + use<'a> {
     let phase = match pod.status.phase.as_str() {

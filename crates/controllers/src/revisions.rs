@@ -148,6 +148,6 @@ pub fn truncate_history(
     let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };
     let unused = history.all.iter().filter(|(object, _)| !used.contains(&*object.meta().name));
     let unused: Vec<&RevisionRef<'_>> = unused.collect();
-    let truncate_history = &unused[..unused.len().saturating_sub(limit)];
-    truncate_history.iter().take(owners::ACTS_MAX).map(|(object, _)| Write::delete(object).into()).collect()
+    let excess = &unused[..unused.len().saturating_sub(limit)];
+    excess.iter().take(owners::ACTS_MAX).map(|(object, _)| Write::delete(object).into()).collect()
 }

@@ -8,13 +8,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use setpoint_api::names::ip::Cidr;
-use setpoint_api::{Key, Time};
+use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::views::ip_address::IpAddress;
 use setpoint_reconcile::views::service_cidr::ServiceCidr;
 use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Act, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
+use crate::conditions::{is_same, with_condition};
 use crate::finalizers;
 
 /// Finalizer of a range.
@@ -81,15 +82,11 @@ fn enqueue_deleted(world: &World, wake: &mut dyn FnMut(Key)) {
 
 /// Sets a condition, unless it is equal to the current one.
 fn set_ready_condition(object: &Object, range: &ServiceCidr, new: Condition) -> Option<Act> {
-    let is_equal = |known: &Condition| {
-        (&known.status, &known.reason, &known.message) == (&new.status, &new.reason, &new.message)
-    };
-    if condition(&range.status.conditions, READY).is_some_and(is_equal) {
+    if condition(&range.status.conditions, READY).is_some_and(|existing| is_same(existing, &new)) {
         return None;
     }
-    let others = range.status.conditions.iter().filter(|one| one.kind != READY);
-    let all: Vec<_> = others.map(value_of).chain([value_of(&new)]).collect();
-    let status = setpoint_api::value!({"conditions": (all)});
+    let conditions = with_condition(&range.status.conditions, new);
+    let status = value!({"conditions": (value_of(&conditions))});
     // This plan may just have written the finalizer.
     Some(Write::status(object, status).at_any_revision().into())
 }

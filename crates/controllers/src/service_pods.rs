@@ -80,8 +80,8 @@ impl<'s, T: Clone> TargetPorts<'s, T> {
     /// pod does not have are omitted.
     pub fn resolve(&mut self, pod: &Pod, compute: impl FnOnce(&[(&'s ServicePort, i64)]) -> T) -> T {
         let named = self.named_ports(pod);
-        if let Some(results) = self.results.get(&named) {
-            return results.clone();
+        if let Some(result) = self.results.get(&named) {
+            return result.clone();
         }
         let ports = self.service.spec.ports.iter().filter_map(|port| match port.target_port.as_ref()? {
             IntOrString::Int(number) => Some((port, *number)),
@@ -89,9 +89,9 @@ impl<'s, T: Clone> TargetPorts<'s, T> {
                 Some((port, *named.get(&(name.as_str().into(), port.protocol.as_str().into()))?))
             }
         });
-        let results = compute(&ports.collect::<Vec<_>>());
-        self.results.insert(named, results.clone());
-        results
+        let result = compute(&ports.collect::<Vec<_>>());
+        self.results.insert(named, result.clone());
+        result
     }
 
     /// Named target ports of a pod by name and protocol; the first of equal ones counts.

@@ -212,8 +212,8 @@ fn write(
     current: Option<(&Object, &EndpointSlice)>,
 ) -> Option<Act> {
     let meta = object.meta();
-    let subset_groups = meta.labels.iter().filter(|(name, _)| ![SERVICE_NAME, MANAGED_BY].contains(name));
-    let labels: Pairs = subset_groups.chain([(SERVICE_NAME, &*meta.name), (MANAGED_BY, MANAGER)]).collect();
+    let own_labels = meta.labels.iter().filter(|(name, _)| ![SERVICE_NAME, MANAGED_BY].contains(name));
+    let labels: Pairs = own_labels.chain([(SERVICE_NAME, &*meta.name), (MANAGED_BY, MANAGER)]).collect();
     let annotations: Pairs =
         meta.annotations.iter().filter(|(name, _)| !UNMIRRORED_ANNOTATIONS.contains(name)).collect();
     let owner = Owner { object, api_version: "v1", kind: "Endpoints" };

@@ -1,8 +1,8 @@
 //! StatefulSet controller: pods with stable names and claims, created and updated in order.
 //!
 //! The name of a pod is that of the set and an ordinal. It is reused by its replacement, so there are never
-//! two pods of one ordinal. [`ordinal_pods`] are the pods by ordinal, [`claims`] their PersistentVolumeClaims,
-//! [`rolling_update`] chooses the pods of an old revision to delete.
+//! two pods of one ordinal. [`ordinal_pods`] are the pods by ordinal, [`claims`] their
+//! PersistentVolumeClaims, [`rolling_update`] chooses the pods of an old revision to delete.
 
 mod claims;
 mod ordinal_pods;
@@ -37,8 +37,8 @@ impl Planner for StatefulSetController {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 4] = [
             Watch::itself(STATEFUL_SETS),
-            Watch::via("pods", enqueue_for_member),
-            Watch::via("controllerrevisions.apps", enqueue_for_member),
+            Watch::via("pods", enqueue_for_dependent),
+            Watch::via("controllerrevisions.apps", enqueue_for_dependent),
             Watch::via("persistentvolumeclaims", enqueue_for_claim),
         ];
         &WATCHES
@@ -50,7 +50,7 @@ impl Planner for StatefulSetController {
         let Some(set) = object.view::<StatefulSet>() else { return plan };
         let owner = Owner { object, api_version: "apps/v1", kind: "StatefulSet" };
         let history = RevisionHistory::of(world, &owner, &set.spec.selector);
-        let claimed = ordinal_pods::claim(world, &owner, &set.spec.selector);
+        let claimed = ordinal_pods::claim_pods(world, &owner, &set.spec.selector);
         if !history.acts.is_empty() || !claimed.acts.is_empty() {
             // The next plan starts from the adoptions and releases.
             plan.stage(history.acts);
@@ -177,9 +177,9 @@ struct PlannedWrites {
     deferred: usize,
 }
 
-fn enqueue_for_member(member: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
+fn enqueue_for_dependent(object: &Object, world: &World, wake: &mut dyn FnMut(Key)) {
     owners::enqueue_owners(
-        member,
+        object,
         world,
         ("StatefulSet", STATEFUL_SETS),
         |object| object.view::<StatefulSet>().map(|set| &set.spec.selector),

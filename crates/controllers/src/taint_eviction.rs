@@ -15,6 +15,7 @@ use setpoint_reconcile::views::pod::{Pod, TolerationsByKey};
 use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Act, Jump, Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
+use crate::conditions::is_same;
 use crate::indexes::PODS_BY_NODE;
 
 /// Reason and message of the condition `DisruptionTarget`.
@@ -145,12 +146,10 @@ pub(crate) fn set_disruption_target(
 ) -> Option<Act> {
     let kind = "DisruptionTarget";
     let existing = condition(&pod.status.conditions, kind);
-    if existing.is_some_and(|existing| {
-        existing.is_true() && existing.reason == reason && &*existing.message == message
-    }) {
+    let mut new = Condition::new(kind, "True", reason, message, now);
+    if existing.is_some_and(|existing| is_same(existing, &new)) {
         return None;
     }
-    let mut new = Condition::new(kind, "True", reason, message, now);
     if let Some(existing) = existing.filter(|existing| existing.is_true()) {
         new.last_transition_time = existing.last_transition_time;
     }

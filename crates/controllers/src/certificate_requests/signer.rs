@@ -3,10 +3,11 @@
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::views::certificate_signing_request::CertificateSigningRequest;
-use setpoint_reconcile::views::{Condition, condition};
+use setpoint_reconcile::views::condition;
 use setpoint_reconcile::{Ask, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 use super::{KUBELET_CLIENT_SIGNER, USER, WATCHES, decoded_csr, query_id, rules};
+use crate::conditions::new_updated_condition;
 
 /// Signer of client certificates.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -49,9 +50,13 @@ impl Planner for RequestSigner {
         let Some(csr) = decoded_csr(object, request, seen, &mut plan) else { return plan };
         if let Err(message) = validate(request, csr) {
             let mut conditions = status.conditions.clone();
-            let mut failed = Condition::new("Failed", "True", "SignerValidationFailure", &message, now);
-            failed.last_update_time = Some(now);
-            conditions.push(failed);
+            conditions.push(new_updated_condition(
+                "Failed",
+                "True",
+                "SignerValidationFailure",
+                &message,
+                now,
+            ));
             plan.stage([Write::status(object, value!({"conditions": (value_of(&conditions))})).into()]);
             return plan;
         }

@@ -8,7 +8,7 @@ use crate::pods::PodRef;
 
 /// Resolved `maxSurge`: number of nodes that may run a second pod during the update.
 pub(super) fn max_surge(rollout: &Rollout<'_>, nodes: i64) -> i64 {
-    resolve_bound(rollout, nodes, |rolling_update| rolling_update.max_surge.as_ref())
+    resolve_bound(rollout, nodes, |rolling| rolling.max_surge.as_ref())
 }
 
 fn resolve_bound(
@@ -17,8 +17,8 @@ fn resolve_bound(
     which: fn(&RollingUpdate) -> Option<&IntOrString>,
 ) -> i64 {
     let strategy = &rollout.set.spec.update_strategy;
-    let rolling_update = strategy.rolling_update.as_ref().filter(|_| strategy.kind == "RollingUpdate");
-    rolling_update.and_then(which).and_then(|bound| bound.scaled(nodes, true)).unwrap_or(0)
+    let rolling = strategy.rolling_update.as_ref().filter(|_| strategy.kind == "RollingUpdate");
+    rolling.and_then(which).and_then(|bound| bound.scaled(nodes, true)).unwrap_or(0)
 }
 
 /// Deletes old pods, or creates new ones beside them, within the bounds.
@@ -35,8 +35,7 @@ pub(super) fn rolling_update<'a>(rollout: &'a Rollout<'a>, changes: &mut PodChan
         return replace_by_surge(rollout, desired, surge, changes);
     }
     // With both bounds zero the update could not proceed.
-    let allowed =
-        resolve_bound(rollout, desired, |rolling_update| rolling_update.max_unavailable.as_ref()).max(1);
+    let allowed = resolve_bound(rollout, desired, |rolling| rolling.max_unavailable.as_ref()).max(1);
     let (mut unavailable, mut candidates) = (0, Vec::new());
     for node_pods in rollout.nodes.by_node.values().filter(|node_pods| is_counted(node_pods)) {
         match find_new_and_old_pod(rollout, node_pods) {

@@ -8,6 +8,7 @@ use setpoint_reconcile::views::deployment::{Deployment, DeploymentStatus};
 use setpoint_reconcile::views::{Condition, condition};
 
 use super::replica_sets::{OwnedReplicaSet, ReplicaSets};
+use crate::conditions::{new_updated_condition, remove_condition, set_condition_by_reason};
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
@@ -52,7 +53,10 @@ pub(super) fn calculate_status(
     } else {
         ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     };
-    set_condition(&mut status.conditions, new_condition(AVAILABLE, status_value, reason, message, now));
+    set_condition_by_reason(
+        &mut status.conditions,
+        new_updated_condition(AVAILABLE, status_value, reason, message, now),
+    );
     status
 }
 
@@ -80,27 +84,31 @@ pub(super) fn sync_rollout_status(
         RolloutStep::Scale => {}
         RolloutStep::CreateReplicaSet { set: name, failure } => {
             let new = match failure {
-                None => {
-                    new_condition(PROGRESSING, "True", "NewReplicaSetCreated", &created_message(name), now)
-                }
+                None => new_updated_condition(
+                    PROGRESSING,
+                    "True",
+                    "NewReplicaSetCreated",
+                    &created_message(name),
+                    now,
+                ),
                 Some(error) => {
                     let message = format!("Failed to create new replica set \"{name}\": {error}");
-                    new_condition(PROGRESSING, "False", "ReplicaSetCreateError", &message, now)
+                    new_updated_condition(PROGRESSING, "False", "ReplicaSetCreateError", &message, now)
                 }
             };
             if has_deadline {
-                set_condition(&mut status.conditions, new);
+                set_condition_by_reason(&mut status.conditions, new);
             }
         }
         RolloutStep::Roll => {
             if has_deadline {
                 sync_progressing_condition(&mut status, sets, now);
             } else {
-                status.conditions.retain(|condition| condition.kind != PROGRESSING);
+                remove_condition(&mut status.conditions, PROGRESSING);
             }
             match replica_failure(sets) {
-                Some(failure) => set_condition(&mut status.conditions, failure),
-                None => status.conditions.retain(|condition| condition.kind != REPLICA_FAILURE),
+                Some(failure) => set_condition_by_reason(&mut status.conditions, failure),
+                None => remove_condition(&mut status.conditions, REPLICA_FAILURE),
             }
         }
     }
@@ -128,7 +136,7 @@ fn set_paused_condition(conditions: &mut Vec<Condition>, paused: bool, now: Time
     } else {
         ("DeploymentResumed", "Deployment is resumed")
     };
-    set_condition(conditions, new_condition(PROGRESSING, "Unknown", reason, message, now));
+    set_condition_by_reason(conditions, new_updated_condition(PROGRESSING, "Unknown", reason, message, now));
 }
 
 /// Sets the condition to progressing, complete or timed out.
@@ -145,7 +153,7 @@ fn sync_progressing_condition(status: &mut DeploymentStatus, sets: &ReplicaSets<
         return;
     }
     let condition = if is_complete(sets.deployment, status, sets.owner.object.meta().generation) {
-        new_condition(
+        new_updated_condition(
             PROGRESSING,
             "True",
             NEW_REPLICA_SET_AVAILABLE,
@@ -153,29 +161,35 @@ fn sync_progressing_condition(status: &mut DeploymentStatus, sets: &ReplicaSets<
             now,
         )
     } else if is_progressing(&sets.deployment.status, status) {
-        new_condition(PROGRESSING, "True", "ReplicaSetUpdated", &format!("{what} is progressing."), now)
+        new_updated_condition(
+            PROGRESSING,
+            "True",
+            "ReplicaSetUpdated",
+            &format!("{what} is progressing."),
+            now,
+        )
     } else if let Some(name) = name
         && (current.is_none() || (was_complete && !is_about_new_set))
     {
         // The set exists although its creation was not recorded; the condition is about another set.
         let message = format!("Found new replica set \"{name}\"");
-        new_condition(PROGRESSING, "True", "FoundNewReplicaSet", &message, now)
+        new_updated_condition(PROGRESSING, "True", "FoundNewReplicaSet", &message, now)
     } else if !was_complete
         && current.as_ref().and_then(|it| times_out_at(sets.deployment, it)).is_some_and(|at| at < now)
     {
-        let timed_out = new_condition(
+        let timed_out = new_updated_condition(
             PROGRESSING,
             "False",
             TIMED_OUT,
             &format!("{what} has timed out progressing."),
             now,
         );
-        return set_condition(&mut status.conditions, timed_out);
+        return set_condition_by_reason(&mut status.conditions, timed_out);
     } else {
         return;
     };
     // Unlike other conditions, this one is updated for an unchanged reason: each step is progress.
-    status.conditions.retain(|condition| condition.kind != PROGRESSING);
+    remove_condition(&mut status.conditions, PROGRESSING);
     let since = current.filter(Condition::is_true).and_then(|current| current.last_transition_time);
     status
         .conditions
@@ -226,23 +240,4 @@ fn replica_failure(sets: &ReplicaSets<'_>) -> Option<Condition> {
     let of = |set: &OwnedReplicaSet<'_>| condition(&set.set.status.conditions, REPLICA_FAILURE).cloned();
     let failure = sets.new.iter().chain(&sets.old).find_map(of)?;
     Some(Condition { last_update_time: failure.last_transition_time, ..failure })
-}
-
-/// Condition with `lastUpdateTime`, as Deployments have it.
-fn new_condition(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Condition {
-    Condition { last_update_time: Some(now), ..Condition::new(kind, status, reason, message, now) }
-}
-
-/// Sets a condition. If status and reason are equal, the existing one stays.
-fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
-    if let Some(known) = condition(conditions, &new.kind)
-        && known.status == new.status
-    {
-        if known.reason == new.reason {
-            return;
-        }
-        new.last_transition_time = known.last_transition_time;
-    }
-    conditions.retain(|condition| condition.kind != new.kind);
-    conditions.push(new);
 }

@@ -13,6 +13,7 @@ use setpoint_reconcile::views::{Condition, condition};
 use setpoint_reconcile::{Act, Object, Plan, World, Write};
 
 use super::{DISRUPTION_TARGET, DeviceTaintEvictionMemo, DeviceTaints, NO_EXECUTE, current_slices, eviction};
+use crate::conditions::{is_same, with_condition};
 
 const EVICTION_IN_PROGRESS: &str = "EvictionInProgress";
 /// Minimum time between two status writes of one rule.
@@ -52,18 +53,14 @@ pub(super) fn plan(
     plan.memo.progress = Some(progress);
     let due =
         current.and_then(|current| current.last_transition_time).map(|since| since.after(STATUS_INTERVAL));
-    let is_same = current.is_some_and(|known| {
-        (&known.status, &known.reason, &known.message) == (&new.status, &new.reason, &new.message)
-    });
+    let is_unchanged = current.is_some_and(|existing| is_same(existing, &new));
     match due {
-        _ if is_same => {}
+        _ if is_unchanged => {}
         Some(due) if due > now => plan.look_again_at(due),
         _ => {
             let new =
                 Condition { observed_generation: Some(generation), last_transition_time: Some(now), ..new };
-            let others =
-                rule.status.conditions.iter().filter(|one| one.kind != EVICTION_IN_PROGRESS).cloned();
-            let conditions: Vec<Condition> = others.chain([new]).collect();
+            let conditions = with_condition(&rule.status.conditions, new);
             let status = value!({"conditions": (value_of(&conditions))});
             plan.stage([Act::from(Write::status(object, status))]);
         }

@@ -49,7 +49,7 @@ pub(super) fn controlling_autoscalers(world: &World, namespace: &str, selector: 
             });
             affordable.into_iter().any(|labels| selector.matches(|name| labels.get(name).copied()))
         };
-        if is_target_selector(world, namespace, &autoscaler.spec.scale_target_ref, &controls) {
+        if target_selector_matches(world, namespace, &autoscaler.spec.scale_target_ref, &controls) {
             found.push(format!("{namespace}/{}", object.meta().name));
         }
     }
@@ -64,26 +64,26 @@ fn required(one: &Requirement) -> Option<(&str, &str)> {
 
 /// Applies a predicate to the selector of a target; `false` if the target is missing or has no pods. The
 /// views of built-in kinds are decoded once per commit, so many autoscalers in a namespace cost little.
-fn is_target_selector(
+fn target_selector_matches(
     world: &World,
     namespace: &str,
     target: &TargetReference,
-    is: &dyn Fn(&Selector) -> bool,
+    matches: &dyn Fn(&Selector) -> bool,
 ) -> bool {
     let name = &*target.name;
     match (&*target.api_version, &*target.kind) {
         ("apps/v1", "Deployment") => world
             .view::<Deployment>(namespace, name)
-            .is_some_and(|(_, it)| it.spec.replicas != 0 && is(&it.spec.selector)),
+            .is_some_and(|(_, it)| it.spec.replicas != 0 && matches(&it.spec.selector)),
         ("apps/v1", "ReplicaSet") => world
             .view::<ReplicaSet>(namespace, name)
-            .is_some_and(|(_, it)| it.spec.replicas != 0 && is(&it.spec.selector)),
+            .is_some_and(|(_, it)| it.spec.replicas != 0 && matches(&it.spec.selector)),
         ("apps/v1", "StatefulSet") => world
             .view::<StatefulSet>(namespace, name)
-            .is_some_and(|(_, it)| it.spec.replicas != 0 && is(&it.spec.selector)),
+            .is_some_and(|(_, it)| it.spec.replicas != 0 && matches(&it.spec.selector)),
         (api_version, kind) => {
             let found = scale::find(world, api_version, kind, namespace, name).ok().flatten();
-            found.is_some_and(|it| it.replicas != 0 && it.selector.as_ref().is_some_and(is))
+            found.is_some_and(|it| it.replicas != 0 && it.selector.as_ref().is_some_and(matches))
         }
     }
 }

@@ -241,11 +241,11 @@ fn external_name(source: &Source) -> String {
 }
 
 fn metric_identifier(source: &Source) -> Value {
-    let mut metric_identifier = value!({"name": (source.metric.name.as_str())});
+    let mut identifier = value!({"name": (source.metric.name.as_str())});
     if let Some(selector) = &source.metric.selector {
-        metric_identifier.make_map().insert("selector", selector.clone());
+        identifier.make_map().insert("selector", selector.clone());
     }
-    metric_identifier
+    identifier
 }
 
 fn decimal(milli: i64) -> String {

@@ -61,8 +61,8 @@ pub(super) fn match_failure_policy(
 /// First container that terminated with one of the exit codes.
 fn find_matching_exit<'a>(status: &'a PodStatus, codes: &ExitCodes) -> Option<(&'a ContainerStatus, i64)> {
     let all = status.container_statuses.iter().chain(&status.init_container_statuses);
-    let uids = all.filter(|one| codes.container_name.as_ref().is_none_or(|name| *name == one.name));
-    let ended = uids.filter_map(|one| {
+    let named = all.filter(|one| codes.container_name.as_ref().is_none_or(|name| *name == one.name));
+    let ended = named.filter_map(|one| {
         let end = one.state.terminated.as_ref()?;
         Some((one, end.exit_code.unwrap_or(0)))
     });

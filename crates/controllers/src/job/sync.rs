@@ -55,7 +55,7 @@ impl TerminalState {
         TerminalState { is_success: false, reason: reason.to_owned(), message: message.to_owned() }
     }
 
-    fn match_success_policy(reason: &str, message: &str) -> TerminalState {
+    fn success(reason: &str, message: &str) -> TerminalState {
         TerminalState { is_success: true, reason: reason.to_owned(), message: message.to_owned() }
     }
 
@@ -231,7 +231,7 @@ impl<'a> Sync<'a> {
         };
         if terminal_state.is_none() && self.is_complete(&changes) {
             let message = "Reached expected number of succeeded pods";
-            terminal_state = Some(TerminalState::match_success_policy("CompletionsReached", message));
+            terminal_state = Some(TerminalState::success("CompletionsReached", message));
         }
         let tracked = self.track_status(terminal_state.as_ref());
         plan.notes.extend(tracked.notes);
@@ -299,7 +299,7 @@ impl<'a> Sync<'a> {
         }
         let policy = self.spec().success_policy.as_ref();
         let message = policy::match_success_policy(policy, state.completions, &state.succeeded)?;
-        Some(TerminalState::match_success_policy("SuccessPolicy", &message))
+        Some(TerminalState::success("SuccessPolicy", &message))
     }
 
     /// `true` if container restarts have reached `backoffLimit`, for `restartPolicy: OnFailure`.

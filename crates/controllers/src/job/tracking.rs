@@ -10,6 +10,7 @@ use setpoint_reconcile::{Act, Note, int32};
 use super::policy::PodFailureAction;
 use super::sync::{Sync, TerminalState};
 use super::{TRACKING_FINALIZER, TrackedPod, UNCOUNTED_MAX};
+use crate::conditions::ensure_condition;
 use crate::owners::ACTS_MAX;
 use crate::pods;
 
@@ -79,14 +80,19 @@ impl Sync<'_> {
     fn set_suspended(&self, status: &mut JobStatus) -> Option<Note> {
         let subject = self.owner.subject();
         if self.job.spec.suspend {
-            let changed =
-                ensure_condition(status, "Suspended", "True", "JobSuspended", "Job suspended", self.now);
+            let changed = ensure_condition(
+                &mut status.conditions,
+                job_condition("Suspended", "True", "JobSuspended", "Job suspended", self.now),
+            );
             return changed.then(|| {
                 status.start_time = None;
                 subject.normal("Suspended", "Job suspended")
             });
         }
-        let changed = ensure_condition(status, "Suspended", "False", "JobResumed", "Job resumed", self.now);
+        let changed = ensure_condition(
+            &mut status.conditions,
+            job_condition("Suspended", "False", "JobResumed", "Job resumed", self.now),
+        );
         changed.then(|| {
             status.start_time = Some(self.now);
             subject.normal("Resumed", "Job resumed")
@@ -143,8 +149,8 @@ impl Sync<'_> {
             {
                 uncounted.failed.push(pod.uid().into());
             }
-            let uids = new_indexes + uncounted.succeeded.len() + uncounted.failed.len();
-            if uids >= UNCOUNTED_MAX || counted.len() >= ACTS_MAX {
+            let listed = new_indexes + uncounted.succeeded.len() + uncounted.failed.len();
+            if listed >= UNCOUNTED_MAX || counted.len() >= ACTS_MAX {
                 return (counted, false);
             }
         }
@@ -182,13 +188,16 @@ impl Sync<'_> {
         };
         let TerminalState { reason, message, .. } = terminal_state;
         if !condition(&status.conditions, interim).is_some_and(Condition::is_true) {
-            ensure_condition(status, interim, "True", reason, message, self.now);
+            ensure_condition(
+                &mut status.conditions,
+                job_condition(interim, "True", reason, message, self.now),
+            );
             return None;
         }
         if !is_final {
             return None;
         }
-        ensure_condition(status, last, "True", reason, message, self.now);
+        ensure_condition(&mut status.conditions, job_condition(last, "True", reason, message, self.now));
         let subject = self.owner.subject();
         if !terminal_state.is_success {
             return Some(subject.warning(known_reason(reason), message.clone()));
@@ -204,28 +213,9 @@ impl Sync<'_> {
     }
 }
 
-/// Sets a condition, and returns `true` if it changes. A condition with status `False` is not added.
-fn ensure_condition(
-    status: &mut JobStatus,
-    kind: &str,
-    is: &str,
-    reason: &str,
-    message: &str,
-    now: Time,
-) -> bool {
-    let new = Condition { last_probe_time: Some(now), ..Condition::new(kind, is, reason, message, now) };
-    match status.conditions.iter_mut().find(|condition| condition.kind == kind) {
-        Some(old) if old.status == is && old.reason == reason && &*old.message == message => false,
-        Some(old) => {
-            *old = new;
-            true
-        }
-        None if is == "False" => false,
-        None => {
-            status.conditions.push(new);
-            true
-        }
-    }
+/// Condition of a Job, with `lastProbeTime`.
+fn job_condition(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Condition {
+    Condition { last_probe_time: Some(now), ..Condition::new(kind, status, reason, message, now) }
 }
 
 /// Static string of a failure reason.

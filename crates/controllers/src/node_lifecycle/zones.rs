@@ -42,7 +42,7 @@ const EXCLUDE_DISRUPTION_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 
 /// Values of the index [`NODES_BY_STATE`].
 const DOWN: &str = "down";
-const HEALTHY: &str = "well";
+const HEALTHY: &str = "healthy";
 
 /// Key of the `NoExecute` taint that a node should have now, if any.
 pub(super) fn desired_no_execute_taint(

@@ -37,7 +37,7 @@ pub(super) fn ordinal(set: &str, pod: &str) -> Option<i64> {
 }
 
 /// Claims the pods of a set, by name and selector.
-pub(super) fn claim<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> ClaimedPods<'a> {
+pub(super) fn claim_pods<'a>(world: &'a World, owner: &Owner<'a>, selector: &Selector) -> ClaimedPods<'a> {
     let selects = |pod: &Object| {
         ordinal(&owner.object.meta().name, &pod.meta().name).is_some()
             && selector.matches(|name| pod.meta().labels.get(name))

@@ -32,8 +32,8 @@ pub(super) fn rolling_update(
             continue;
         }
         // With parallel pod management an unavailable pod is no further loss.
-        let is_free = !rollout.is_ordered() && is_unavailable(rollout, pod);
-        if !is_free && remaining == 0 {
+        let is_already_unavailable = !rollout.is_ordered() && is_unavailable(rollout, pod);
+        if !is_already_unavailable && remaining == 0 {
             continue;
         }
         if deleted == BURST_REPLICAS {
@@ -41,7 +41,7 @@ pub(super) fn rolling_update(
             continue;
         }
         deleted += 1;
-        remaining -= i64::from(!is_free);
+        remaining -= i64::from(!is_already_unavailable);
         writes.pods.push(rollout.delete(object));
     }
 }

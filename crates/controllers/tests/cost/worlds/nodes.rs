@@ -84,7 +84,7 @@ pub const CASES: &[Case] = &[
     Case::new("taint-eviction-controller", "taints and tolerations", "nodes node-0", |len| {
         on_node(1, tainted(len, "NoExecute"), |_| with(pod("node-0"), "tolerations", tolerating(len)))
     }),
-    Case::new("pod-garbage-collector", "pods that ended", "pods ended", |len| {
+    Case::new("pod-garbage-collector", "terminated pods", "pods terminated", |len| {
         many(len, "pods", "default/p", |_| saying(pod("n0"), "phase", "Failed")).collect()
     }),
     Case::new("pod-garbage-collector", "pods of a node that is gone", "pods default/p000000", |len| {
