@@ -155,15 +155,15 @@ impl Planner for BootstrapSigner {
     }
 }
 
-/// Changes that leave exactly the wanted signatures.
-fn signature_patch(map: &ConfigMap, wanted: Map) -> Map {
+/// Changes that leave exactly the desired signatures.
+fn signature_patch(map: &ConfigMap, desired: Map) -> Map {
     let mut patch = Map::new();
     for (entry, _) in map.data.iter().filter(|(entry, _)| entry.starts_with(SIGNATURE_KEY_PREFIX)) {
-        if wanted.get(entry).is_none() {
+        if desired.get(entry).is_none() {
             patch.insert(entry, Value::Null);
         }
     }
-    for (entry, signature) in wanted.iter() {
+    for (entry, signature) in desired.iter() {
         if map.data.get(entry) != signature.as_str() {
             patch.insert(entry, signature.clone());
         }

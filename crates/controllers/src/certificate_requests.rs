@@ -17,9 +17,9 @@ use setpoint_reconcile::{Ask, Object, Plan, Planner, Seed, Seen, View, Watch, Wo
 use crate::conditions::new_updated_condition;
 
 /// Time after which an approved or denied request is deleted.
-pub const DECIDED_TTL: Duration = Duration::from_secs(60 * 60);
+const DECIDED_TTL: Duration = Duration::from_secs(60 * 60);
 /// Time after which a pending request is deleted.
-pub const PENDING_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+const PENDING_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Signer of kubelet client certificates.
 const KUBELET_CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";

@@ -88,13 +88,13 @@ impl Planner for DaemonSetController {
         let collisions = set.status.collision_count.unwrap_or(0);
         let latest = history.latest(world, &owner, &set.spec.template.0, HASH, collisions);
         let nodes = Nodes::of(world, set, &claimed.pods);
-        let rollout = Rollout { owner: &owner, set, history: &history, latest: &latest, nodes, now };
+        let rollout = DaemonSetRollout { owner: &owner, set, history: &history, latest: &latest, nodes, now };
         rollout.plan(&claimed.pods, seen.memo.clone())
     }
 }
 
 /// Inputs of a plan of one set.
-struct Rollout<'a> {
+struct DaemonSetRollout<'a> {
     owner: &'a Owner<'a>,
     set: &'a DaemonSet,
     history: &'a RevisionHistory<'a>,
@@ -103,7 +103,7 @@ struct Rollout<'a> {
     now: Time,
 }
 
-impl Rollout<'_> {
+impl DaemonSetRollout<'_> {
     fn plan(&self, pods: &[pods::PodRef<'_>], mut memo: Memo) -> Plan<Memo> {
         let mut plan = Plan::default();
         plan.stage(self.latest.act.clone());
@@ -113,7 +113,7 @@ impl Rollout<'_> {
         }
         pods::requeue_when_available(&mut plan, pods, self.set.spec.min_ready_seconds, self.now);
         memo.retain(|_, (at, _)| self.now.since(*at) < BACKOFF_MAX * 2);
-        let mut changes = PodChanges::default();
+        let mut changes = DaemonPodChanges::default();
         nodes::manage(self, &mut changes, &mut memo, &mut plan);
         if changes.is_empty() && self.set.spec.update_strategy.kind == "RollingUpdate" {
             // Counts are valid only when every node has its pod.
@@ -196,14 +196,14 @@ impl Rollout<'_> {
 
 /// Creations and deletions of a plan.
 #[derive(Default)]
-struct PodChanges<'a> {
+struct DaemonPodChanges<'a> {
     /// Nodes that get a pod.
     nodes_needing_pods: Vec<&'a str>,
     /// Pods to delete.
     pods_to_delete: Vec<&'a Object>,
 }
 
-impl PodChanges<'_> {
+impl DaemonPodChanges<'_> {
     fn is_empty(&self) -> bool {
         self.nodes_needing_pods.is_empty() && self.pods_to_delete.is_empty()
     }

@@ -161,9 +161,10 @@ impl<'a> DeviceTaints<'a> {
         let mut rules: BTreeMap<SelectorKey<'a>, Vec<DeviceTaint<'a>>> = BTreeMap::new();
         for (object, rule) in world.views::<DeviceTaintRule>() {
             let is_dry_run = dry_run.is_some_and(|dry_run| dry_run.key() == object.key());
-            let Some(wanted) = &rule.spec.device_selector else { continue };
+            let Some(selector) = &rule.spec.device_selector else { continue };
             if rule.spec.taint.effect == NO_EXECUTE || is_dry_run {
-                let selected = (wanted.driver.as_deref(), wanted.pool.as_deref(), wanted.device.as_deref());
+                let selected =
+                    (selector.driver.as_deref(), selector.pool.as_deref(), selector.device.as_deref());
                 rules.entry(selected).or_default().push((&rule.spec.taint, Some(&object.meta().uid)));
             }
         }

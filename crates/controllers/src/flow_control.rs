@@ -62,8 +62,8 @@ impl Planner for ConfigProducer {
         let mut plan = Plan::default();
         let resource = key.resource().as_str();
         let (name, is_level) = (key.name(), resource == PRIORITY_LEVELS);
-        let wanted = if is_level { builtin::level_spec(name) } else { builtin::schema_spec(name) };
-        match (world.get(key), wanted) {
+        let desired = if is_level { builtin::level_spec(name) } else { builtin::schema_spec(name) };
+        match (world.get(key), desired) {
             (Some(object), _) if object.meta().is_deleted() => {}
             (None, Some(spec)) => {
                 let metadata =
@@ -94,7 +94,7 @@ fn auto_update(object: &Object) -> Option<bool> {
 }
 
 /// Update of a bootstrap object; `None` if it is up to date.
-fn bootstrap_patch(object: &Object, mut wanted: Value, is_level: bool) -> Option<Value> {
+fn bootstrap_patch(object: &Object, mut desired: Value, is_level: bool) -> Option<Value> {
     let annotated = auto_update(object);
     let is_unmodified = object.meta().generation == 1;
     let is_auto_updated = builtin::is_mandatory(object.key().name()) || annotated.unwrap_or(is_unmodified);
@@ -106,9 +106,9 @@ fn bootstrap_patch(object: &Object, mut wanted: Value, is_level: bool) -> Option
     let spec = value.get("spec");
     // Users can tune the exempt priority level.
     let is_tuned = is_level && object.key().name() == "exempt" && value.at(&["spec", "exempt"]).is_some();
-    if is_auto_updated && !is_tuned && spec != Some(&wanted) {
-        wanted.make_map().insert("$patch", "replace");
-        patch.make_map().insert("spec", wanted);
+    if is_auto_updated && !is_tuned && spec != Some(&desired) {
+        desired.make_map().insert("$patch", "replace");
+        patch.make_map().insert("spec", desired);
     }
     patch.as_map().is_some_and(|patch| !patch.is_empty()).then_some(patch)
 }

@@ -395,8 +395,8 @@ impl<'a> AutoscalerSync<'a> {
         let limited = self.memo.history.limit(stable.replicas, bounds, behavior, self.now);
         let is_limited = if limited.replicas == stable.replicas { "False" } else { "True" };
         self.set_condition("ScalingLimited", is_limited, limited.reason, limited.message);
-        let wanted = if current == 0 { limited.replicas.max(min) } else { limited.replicas };
-        if wanted == current {
+        let desired = if current == 0 { limited.replicas.max(min) } else { limited.replicas };
+        if desired == current {
             self.set_replica_status(current, current, result.statuses);
             return None;
         }
@@ -405,21 +405,21 @@ impl<'a> AutoscalerSync<'a> {
             std::cmp::Ordering::Less => "All metrics below target".to_owned(),
             std::cmp::Ordering::Equal => String::new(),
         };
-        self.set_rescaled(current, wanted, min, result.statuses);
-        Some((target.object.clone(), Rescale { replicas: wanted, reason }))
+        self.set_rescaled(current, desired, min, result.statuses);
+        Some((target.object.clone(), Rescale { replicas: desired, reason }))
     }
 
     /// Sets the status and Event of a rescale.
-    fn set_rescaled(&mut self, current: i64, wanted: i64, min: i64, statuses: Vec<Value>) {
+    fn set_rescaled(&mut self, current: i64, desired: i64, min: i64, statuses: Vec<Value>) {
         self.memo.history.record_scale_event(
             current,
-            wanted,
+            desired,
             self.autoscaler.spec.behavior.as_ref(),
             self.now,
         );
-        let message = format!("the HPA controller was able to update the target scale to {wanted}");
+        let message = format!("the HPA controller was able to update the target scale to {desired}");
         self.set_able_to_scale("SucceededRescale", &message);
-        if current > 0 && wanted == 0 && min == 0 && self.has_object_or_external_metric() {
+        if current > 0 && desired == 0 && min == 0 && self.has_object_or_external_metric() {
             let message = "the HPA controller scaled the workload to zero";
             self.set_condition("ScaledToZero", "True", "ScaledToZero", message);
         } else {
@@ -427,7 +427,7 @@ impl<'a> AutoscalerSync<'a> {
             self.set_condition("ScaledToZero", "False", "NotScaledToZero", message);
         }
         self.status.last_scale_time = Some(self.now);
-        self.set_replica_status(current, wanted, statuses);
+        self.set_replica_status(current, desired, statuses);
     }
 
     /// Sets the observed and the desired number of pods.

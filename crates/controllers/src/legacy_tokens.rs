@@ -14,7 +14,7 @@ use setpoint_reconcile::views::service_account::ServiceAccount;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, World, Write};
 
 /// Time without use after which a token is marked, and again after which it is deleted.
-pub const UNUSED_MAX: Duration = Duration::from_secs(365 * DAY);
+const UNUSED_MAX: Duration = Duration::from_secs(365 * DAY);
 const DAY: u64 = 24 * 60 * 60;
 
 /// Type of Secrets that are tokens.

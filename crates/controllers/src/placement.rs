@@ -37,8 +37,8 @@ impl<'a> Placement<'a> {
     /// `true` if a node is allowed.
     #[must_use]
     pub fn allows(&self, node: &Object) -> bool {
-        let selects = self.selector.is_none_or(|wanted| {
-            wanted.iter().all(|(name, value)| node.meta().labels.get(name) == value.as_str())
+        let selects = self.selector.is_none_or(|selector| {
+            selector.iter().all(|(name, value)| node.meta().labels.get(name) == value.as_str())
         });
         selects && self.terms.as_ref().is_none_or(|terms| terms.matches_node(node))
     }

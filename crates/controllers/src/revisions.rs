@@ -120,8 +120,7 @@ fn patch_data(template: &Value) -> Value {
 }
 
 /// `true` if a revision holds a template.
-#[must_use]
-pub fn has_template(revision: &ControllerRevision, template: &Value) -> bool {
+fn has_template(revision: &ControllerRevision, template: &Value) -> bool {
     let stored = revision.data.at(&["spec", "template"]).and_then(Value::as_map);
     let (Some(stored), Some(template)) = (stored, template.as_map()) else { return false };
     // One field more than the template: `$patch`.

@@ -59,14 +59,15 @@ impl Planner for StatefulSetController {
         }
         let collisions = set.status.collision_count.unwrap_or(0);
         let latest = history.latest(world, &owner, &set.spec.template.0, REVISION_HASH_LABEL, collisions);
-        let rollout = Rollout { world, owner: &owner, set, history: &history, latest: &latest, now };
+        let rollout =
+            StatefulSetRollout { world, owner: &owner, set, history: &history, latest: &latest, now };
         rollout.plan(&mut plan, &claimed.pods);
         plan
     }
 }
 
 /// Inputs of a plan of one set.
-struct Rollout<'a> {
+struct StatefulSetRollout<'a> {
     world: &'a World,
     owner: &'a Owner<'a>,
     set: &'a StatefulSet,
@@ -75,7 +76,7 @@ struct Rollout<'a> {
     now: Time,
 }
 
-impl Rollout<'_> {
+impl StatefulSetRollout<'_> {
     fn plan(&self, plan: &mut Plan, pods: &[pods::PodRef<'_>]) {
         let is_deleted = self.owner.object.meta().is_deleted();
         if !is_deleted {
@@ -131,8 +132,8 @@ impl Rollout<'_> {
             collision_count: Some(self.latest.collisions),
             conditions: self.set.status.conditions.clone(),
         };
-        let wanted = self.set.spec.replicas;
-        if [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3] {
+        let desired = self.set.spec.replicas;
+        if [status.updated_replicas, status.ready_replicas, status.replicas] == [desired; 3] {
             status.current_replicas = status.updated_replicas;
             status.current_revision.clone_from(&status.update_revision);
         }

@@ -180,11 +180,12 @@ struct ResourceError {
 }
 
 /// Resolves the resource, if its objects can be listed and updated.
-fn resolve_resource(wanted: &GroupResource) -> Result<Resource, ResourceError> {
+fn resolve_resource(group_resource: &GroupResource) -> Result<Resource, ResourceError> {
     let unknown =
         || ResourceError { message: "resource does not exist in discovery".to_owned(), is_transient: true };
     let mut known = resources::all().iter();
-    let info = known.find(|info| info.group == wanted.group && info.plural == wanted.resource);
+    let info =
+        known.find(|info| info.group == group_resource.group && info.plural == group_resource.resource);
     let info = info.ok_or_else(unknown)?;
     if ![Verb::Update, Verb::Patch, Verb::List].into_iter().all(|verb| info.verbs.contains(verb)) {
         let message = format!(

@@ -76,9 +76,9 @@ fn require_usages(usages: &[String], purpose: &str, all: [&str; 3]) -> Result<()
     usages.sort_unstable();
     usages.dedup();
     usages.retain(|usage| *usage != "key encipherment");
-    let mut wanted = [purpose, "digital signature"];
-    wanted.sort_unstable();
-    let matches = usages == wanted;
+    let mut desired = [purpose, "digital signature"];
+    desired.sort_unstable();
+    let matches = usages == desired;
     matches.then_some(()).ok_or_else(|| format!("usages did not match [{}]", all.join(" ")))
 }
 

@@ -8,7 +8,7 @@ use setpoint_reconcile::views::daemon_set::DaemonSet;
 use setpoint_reconcile::views::node::Node;
 use setpoint_reconcile::{Object, World};
 
-use super::{BACKOFF_MAX, BACKOFF_MIN, Memo, PodChanges, Rollout};
+use super::{BACKOFF_MAX, BACKOFF_MIN, DaemonPodChanges, DaemonSetRollout, Memo};
 use crate::placement::{self, Placement, Tolerations};
 use crate::pods::PodRef;
 
@@ -150,8 +150,8 @@ fn target_node<'a>((_, pod): &PodRef<'a>) -> Option<&'a str> {
 
 /// Plans creations and deletions: one pod on each eligible node, none elsewhere.
 pub(super) fn manage<'a>(
-    rollout: &'a Rollout<'a>,
-    changes: &mut PodChanges<'a>,
+    rollout: &'a DaemonSetRollout<'a>,
+    changes: &mut DaemonPodChanges<'a>,
     memo: &mut Memo,
     plan: &mut Plan<Memo>,
 ) {
@@ -180,10 +180,10 @@ pub(super) fn manage<'a>(
 
 /// Deletes the finished pods of a node, and returns the others.
 fn delete_finished_pods<'a>(
-    rollout: &Rollout<'a>,
+    rollout: &DaemonSetRollout<'a>,
     node: &str,
     node_pods: &NodePods<'a>,
-    changes: &mut PodChanges<'a>,
+    changes: &mut DaemonPodChanges<'a>,
     memo: &mut Memo,
     plan: &mut Plan<Memo>,
 ) -> Vec<PodRef<'a>> {
@@ -216,11 +216,11 @@ fn delete_finished_pods<'a>(
 
 /// Keeps one pod on a node; during a surge, one of each template.
 fn keep_one_pod<'a>(
-    rollout: &Rollout<'a>,
+    rollout: &DaemonSetRollout<'a>,
     node: &'a str,
     lacks_pod: bool,
     running: &[PodRef<'a>],
-    changes: &mut PodChanges<'a>,
+    changes: &mut DaemonPodChanges<'a>,
 ) {
     if super::rolling_update::max_surge(rollout, 1) == 0 {
         changes.pods_to_delete.extend(running.iter().skip(1).map(|(pod, _)| *pod));

@@ -3,16 +3,16 @@
 use setpoint_reconcile::views::{IntOrString, RollingUpdate};
 
 use super::nodes::{NodeEligibility, NodePods};
-use super::{PodChanges, Rollout};
+use super::{DaemonPodChanges, DaemonSetRollout};
 use crate::pods::PodRef;
 
 /// Resolved `maxSurge`: number of nodes that may run a second pod during the update.
-pub(super) fn max_surge(rollout: &Rollout<'_>, nodes: i64) -> i64 {
+pub(super) fn max_surge(rollout: &DaemonSetRollout<'_>, nodes: i64) -> i64 {
     resolve_bound(rollout, nodes, |rolling| rolling.max_surge.as_ref())
 }
 
 fn resolve_bound(
-    rollout: &Rollout<'_>,
+    rollout: &DaemonSetRollout<'_>,
     nodes: i64,
     which: fn(&RollingUpdate) -> Option<&IntOrString>,
 ) -> i64 {
@@ -22,7 +22,7 @@ fn resolve_bound(
 }
 
 /// Deletes old pods, or creates new ones beside them, within the bounds.
-pub(super) fn rolling_update<'a>(rollout: &'a Rollout<'a>, changes: &mut PodChanges<'a>) {
+pub(super) fn rolling_update<'a>(rollout: &'a DaemonSetRollout<'a>, changes: &mut DaemonPodChanges<'a>) {
     let by_node = rollout.nodes.by_node.values();
     let desired = by_node
         .filter(|node_pods| {
@@ -61,7 +61,7 @@ fn is_counted(node_pods: &NodePods<'_>) -> bool {
 
 /// New and old pod of a node that are not being deleted; `None` if there are more.
 fn find_new_and_old_pod<'p, 'a>(
-    rollout: &Rollout<'_>,
+    rollout: &DaemonSetRollout<'_>,
     node_pods: &'p NodePods<'a>,
 ) -> Option<(Option<&'p PodRef<'a>>, Option<&'p PodRef<'a>>)> {
     let (mut new, mut old) = (None, None);
@@ -74,7 +74,12 @@ fn find_new_and_old_pod<'p, 'a>(
     Some((new, old))
 }
 
-fn replace_by_surge<'a>(rollout: &'a Rollout<'a>, desired: i64, surge: i64, changes: &mut PodChanges<'a>) {
+fn replace_by_surge<'a>(
+    rollout: &'a DaemonSetRollout<'a>,
+    desired: i64,
+    surge: i64,
+    changes: &mut DaemonPodChanges<'a>,
+) {
     let (mut surging, mut available) = (0, 0);
     let (mut candidates, mut unwanted) = (Vec::new(), Vec::new());
     for (name, node_pods) in rollout.nodes.by_node.iter().filter(|(_, node_pods)| is_counted(node_pods)) {

@@ -92,10 +92,10 @@ fn nodes(cluster: &Cluster) -> Vec<String> {
     nodes
 }
 
-fn assert_at_rest(cluster: &mut Cluster, version: &str, wanted: &[&str]) {
-    assert_eq!(nodes(cluster), wanted);
+fn assert_at_rest(cluster: &mut Cluster, version: &str, expected: &[&str]) {
+    assert_eq!(nodes(cluster), expected);
     assert!(cluster.list("pods").iter().all(|pod| image_of(pod) == version));
-    let count = i64::try_from(wanted.len()).unwrap();
+    let count = i64::try_from(expected.len()).unwrap();
     for field in ["desiredNumberScheduled", "currentNumberScheduled", "numberReady", "numberAvailable"] {
         assert_eq!(number(cluster, D, LOG, field), count, "{field}");
     }
@@ -178,7 +178,7 @@ fn pending_pod_of_a_deleted_node_is_deleted() {
     assert_at_rest(&mut cluster, "v1", &["n1"]);
 }
 
-fn roll(seed: u64, strategy: Value, most_per_node: usize, least_ready: usize) {
+fn roll(seed: u64, strategy: Value, max_per_node: usize, min_ready: usize) {
     let mut cluster = cluster(seed, 5);
     let mut log = set();
     log.ensure_map("spec").insert("updateStrategy", strategy);
@@ -190,11 +190,11 @@ fn roll(seed: u64, strategy: Value, most_per_node: usize, least_ready: usize) {
         bind(&mut cluster);
         let pods = cluster.list("pods");
         let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-        assert!(ready >= least_ready, "{ready} ready");
+        assert!(ready >= min_ready, "{ready} ready");
         for node in 0..5 {
             let name = format!("n{node}");
             let there = pods.iter().filter(|pod| node_of(pod) == name && !is_terminating(pod)).count();
-            assert!(there <= most_per_node);
+            assert!(there <= max_per_node);
         }
         let chosen = cluster.rng.usize(..pods.len());
         cluster.run_pod(&pods[chosen]);

@@ -28,7 +28,7 @@ const HISTORY_BYTES_MAX: usize = 2000;
 /// Maximum length of a set's name.
 const NAME_BYTES_MAX: usize = 253;
 /// Annotations that are copied neither from a Deployment to its sets nor back.
-pub(super) const NOT_COPIED: [&str; 6] = [
+const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
     REVISION_HISTORY,

@@ -52,9 +52,9 @@ impl RolloutBounds {
 /// proportion before the rollout continues. Only rolling updates have a proportion to keep.
 pub(super) fn is_scaling_event(sets: &ReplicaSets<'_>) -> bool {
     let active = || sets.all().filter(|owned| owned.replicas > 0);
-    let wanted = sets.bounds.replicas;
+    let replicas = sets.bounds.replicas;
     let scaled = active()
-        .any(|owned| owned.annotation_number(DESIRED_REPLICAS).is_some_and(|desired| desired != wanted));
+        .any(|owned| owned.annotation_number(DESIRED_REPLICAS).is_some_and(|desired| desired != replicas));
     scaled && (sets.bounds.is_rolling || active().count() == 1)
 }
 
@@ -83,9 +83,11 @@ pub(super) fn scale(sets: &mut ReplicaSets<'_>) {
 
 /// `true` if a set has all desired pods available, and was scaled to the current `spec.replicas`.
 fn is_saturated(set: &OwnedReplicaSet<'_>, bounds: &RolloutBounds) -> bool {
-    let wanted = bounds.replicas;
+    let desired = bounds.replicas;
     let available = set.set.status.available_replicas.unwrap_or(0);
-    set.replicas == wanted && set.annotation_number(DESIRED_REPLICAS) == Some(wanted) && available == wanted
+    set.replicas == desired
+        && set.annotation_number(DESIRED_REPLICAS) == Some(desired)
+        && available == desired
 }
 
 fn scale_proportionally(

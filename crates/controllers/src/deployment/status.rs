@@ -198,10 +198,10 @@ fn sync_progressing_condition(status: &mut DeploymentStatus, sets: &ReplicaSets<
 
 /// `true` if all desired pods, and no others, are updated and available.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus, generation: i64) -> bool {
-    let wanted = deployment.spec.replicas;
-    status.updated_replicas == wanted
-        && status.replicas == wanted
-        && status.available_replicas == wanted
+    let desired = deployment.spec.replicas;
+    status.updated_replicas == desired
+        && status.replicas == desired
+        && status.available_replicas == desired
         && status.observed_generation >= generation
 }
 

@@ -158,7 +158,13 @@ fn revision_history_limit_is_enforced() {
 }
 
 /// Runs one random write, pod or step at a time, and checks the bounds after each.
-fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, least: usize) {
+fn assert_bounds_in_random_rollout(
+    seed: u64,
+    surge: &Value,
+    unavailable: &Value,
+    max_pods: usize,
+    min_available: usize,
+) {
     let mut cluster = cluster(seed);
     let mut web = deployment(10, "v1");
     let rolling =
@@ -185,7 +191,7 @@ fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, le
         let pods = cluster.list("pods");
         let staying = pods.iter().filter(|pod| !is_terminating(pod)).count();
         let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-        assert!(staying <= most && ready >= least, "seed {seed}: {staying} pods, {ready} ready");
+        assert!(staying <= max_pods && ready >= min_available, "seed {seed}: {staying} pods, {ready} ready");
     }
     cluster.run(Duration::from_secs(60));
     cluster.settle_with_pods();
@@ -195,10 +201,10 @@ fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, le
 #[test]
 fn rollout_stays_within_its_bounds() {
     for seed in 0..3 {
-        roll_by_chance(seed, &value!("25%"), &value!("25%"), 13, 8);
-        roll_by_chance(seed, &value!(0), &value!(3), 10, 7);
-        roll_by_chance(seed, &value!(2), &value!(0), 12, 10);
-        roll_by_chance(seed, &value!("0%"), &value!("1%"), 10, 9);
+        assert_bounds_in_random_rollout(seed, &value!("25%"), &value!("25%"), 13, 8);
+        assert_bounds_in_random_rollout(seed, &value!(0), &value!(3), 10, 7);
+        assert_bounds_in_random_rollout(seed, &value!(2), &value!(0), 12, 10);
+        assert_bounds_in_random_rollout(seed, &value!("0%"), &value!("1%"), 10, 9);
     }
 }
 
@@ -340,16 +346,16 @@ fn deprecated_annotation_rolls_back() {
     cluster.settle_with_pods();
     cluster.patch(D, WEB, "", image("v2")).unwrap();
     cluster.settle_with_pods();
-    let wish = |revision: &str| {
+    let rollback_to = |revision: &str| {
         let mut patch = Value::map();
         patch.ensure_map("metadata").ensure_map("annotations").insert(super::rollback::ANNOTATION, revision);
         patch
     };
-    cluster.patch(D, WEB, "", wish("0")).unwrap();
+    cluster.patch(D, WEB, "", rollback_to("0")).unwrap();
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v1", 1);
     assert!(has_event(&cluster, "DeploymentRollback", "Rolled back deployment \"web\" to revision 1"));
-    cluster.patch(D, WEB, "", wish("77")).unwrap();
+    cluster.patch(D, WEB, "", rollback_to("77")).unwrap();
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v1", 1);
     let message = "Unable to find the revision to rollback to.";
@@ -407,7 +413,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
 }
 
 /// Random edit by a user.
-fn meddle(cluster: &mut Cluster) {
+fn edit_randomly(cluster: &mut Cluster) {
     let sets = cluster.list(RS);
     let chosen = |cluster: &mut Cluster| {
         let at = cluster.rng.usize(..sets.len().max(1));
@@ -458,7 +464,7 @@ fn random_states_converge_to_the_spec() {
         cluster.create(D, "default", deployment(3, "v0"));
         for _ in 0..150 {
             match cluster.rng.u8(..12) {
-                0 | 1 => meddle(&mut cluster),
+                0 | 1 => edit_randomly(&mut cluster),
                 2 => cluster.lose_write(),
                 3 | 4 => cluster.observe(),
                 5 | 6 => {

@@ -118,7 +118,7 @@ impl ScaleHistory {
     /// Limits a number by the range and the scaling policies.
     pub(super) fn limit(
         &self,
-        wanted: i64,
+        desired: i64,
         bounds: ReplicaBounds,
         behavior: Option<&Behavior>,
         now: Time,
@@ -127,26 +127,26 @@ impl ScaleHistory {
         let Some(behavior) = behavior else {
             let rate_limit = (2 * current).max(4);
             let (upper, reason) = if max > rate_limit { (rate_limit, UP_TOO_FAST) } else { (max, TOO_MANY) };
-            return match wanted {
-                _ if wanted < min => limited(min, TOO_FEW),
-                _ if wanted > upper => limited(upper, reason),
-                _ => limited(wanted, WITHIN_RANGE),
+            return match desired {
+                _ if desired < min => limited(min, TOO_FEW),
+                _ if desired > upper => limited(upper, reason),
+                _ => limited(desired, WITHIN_RANGE),
             };
         };
-        if wanted > current {
+        if desired > current {
             let rate_limit = self.rate_limit(current, behavior.scale_up.as_ref(), true, now).max(current);
             let (upper, reason) = if max > rate_limit { (rate_limit, UP_TOO_FAST) } else { (max, TOO_MANY) };
-            if wanted > upper {
+            if desired > upper {
                 return limited(upper, reason);
             }
-        } else if wanted < current {
+        } else if desired < current {
             let rate_limit = self.rate_limit(current, behavior.scale_down.as_ref(), false, now).min(current);
             let (lower, reason) = if min < rate_limit { (rate_limit, DOWN_TOO_FAST) } else { (min, TOO_FEW) };
-            if wanted < lower {
+            if desired < lower {
                 return limited(lower, reason);
             }
         }
-        limited(wanted, WITHIN_RANGE)
+        limited(desired, WITHIN_RANGE)
     }
 
     /// Maximum number of pods that the policies allow when scaling up, minimum when scaling down.

@@ -229,9 +229,9 @@ fn external_metric(
 /// Number of pods at which each has the target average, and the current average.
 fn replicas_per_average(used: i64, target: i64, pods: i64, calculator: &ReplicaCalculator<'_>) -> (i64, i64) {
     let ratio = used as f64 / (target as f64 * pods as f64);
-    let wanted = (used as f64 / target as f64).ceil() as i64;
+    let desired = (used as f64 / target as f64).ceil() as i64;
     let replicas =
-        if calculator.tolerances.is_within(ratio) { pods } else { wanted.min(i64::from(i32::MAX)) };
+        if calculator.tolerances.is_within(ratio) { pods } else { desired.min(i64::from(i32::MAX)) };
     (replicas, (used as f64 / pods as f64).ceil() as i64)
 }
 

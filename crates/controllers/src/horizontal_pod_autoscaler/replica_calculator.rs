@@ -138,8 +138,8 @@ impl ReplicaCalculator<'_> {
         let usage = measure(&samples)?;
         let scales_up_with_unready = !groups.unready.is_empty() && usage.ratio > 1.0;
         if !scales_up_with_unready && groups.missing.is_empty() {
-            let wanted = (usage.ratio * groups.ready as f64).ceil() as i64;
-            return Ok((if self.tolerances.is_within(usage.ratio) { self.current } else { wanted }, usage));
+            let desired = (usage.ratio * groups.ready as f64).ceil() as i64;
+            return Ok((if self.tolerances.is_within(usage.ratio) { self.current } else { desired }, usage));
         }
         let assumed = |value: i64| Sample { value, at: self.now, window: Duration::ZERO };
         for name in &groups.missing {
@@ -158,10 +158,10 @@ impl ReplicaCalculator<'_> {
         if self.tolerances.is_within(adjusted_ratio) || changes_direction {
             return Ok((self.current, usage));
         }
-        let wanted = (adjusted_ratio * samples.len() as f64).ceil() as i64;
+        let desired = (adjusted_ratio * samples.len() as f64).ceil() as i64;
         let is_against =
-            adjusted_ratio < 1.0 && wanted > self.current || adjusted_ratio > 1.0 && wanted < self.current;
-        Ok((if is_against { self.current } else { wanted }, usage))
+            adjusted_ratio < 1.0 && desired > self.current || adjusted_ratio > 1.0 && desired < self.current;
+        Ok((if is_against { self.current } else { desired }, usage))
     }
 
     /// Number of pods for a metric of another object, given as its ratio to the target.

@@ -7,7 +7,7 @@ use setpoint_api::{Value, value};
 use super::backoff::{backoff, finished_at};
 use super::indexes::IndexSet;
 use super::policy::PodFailureAction;
-use super::sync::{IndexState, PodChanges, Sync};
+use super::sync::{IndexState, JobPodChanges, Sync};
 use super::{
     COMPLETION_INDEX, INDEX_FAILURES, INDEX_IGNORED_FAILURES, PODS_PER_PLAN_MAX, TRACKING_FINALIZER,
     TrackedPod,
@@ -21,7 +21,7 @@ const PREFIX_MAX: usize = 58;
 
 impl<'a> Sync<'a> {
     /// Scales the active pods to the desired number. One plan deletes or creates pods, not both.
-    pub fn manage(&self) -> PodChanges {
+    pub fn manage(&self) -> JobPodChanges {
         let spec = &self.job.spec;
         let active: Vec<TrackedPod<'a>> = self.active().copied().collect();
         let count = size(active.len());
@@ -38,24 +38,24 @@ impl<'a> Sync<'a> {
         removed.truncate(PODS_PER_PLAN_MAX);
         if !removed.is_empty() {
             let tracked = removed.iter().filter(|pod| pod.is_tracked);
-            return PodChanges {
+            return JobPodChanges {
                 deferred,
                 // A pod that has finished meanwhile must be counted, so the write conflicts.
                 removals: tracked
                     .map(|pod| pods::remove_finalizer_unchanged(pod.object, TRACKING_FINALIZER))
                     .collect(),
                 deletions: removed.iter().map(|pod| pods::delete(pod.object, &self.owner)).collect(),
-                ..PodChanges::default()
+                ..JobPodChanges::default()
             };
         }
         let terminating = self.pods.iter().filter(|pod| pod.is_terminating()).count();
         let terminating = if spec.replaces_only_failed() { size(terminating) } else { 0 };
         let missing = usize::try_from(desired - terminating - count).unwrap_or(0);
         if missing == 0 {
-            return PodChanges::default();
+            return JobPodChanges::default();
         }
         let now = missing.min(PODS_PER_PLAN_MAX);
-        PodChanges { deferred: missing - now, ..self.create_pods(now) }
+        JobPodChanges { deferred: missing - now, ..self.create_pods(now) }
     }
 
     /// Pods to delete: those without a valid or unique index, and as many more as are surplus.
@@ -86,19 +86,19 @@ impl<'a> Sync<'a> {
     }
 
     /// Creates pods, unless they are backing off after failures.
-    fn create_pods(&self, count: usize) -> PodChanges {
+    fn create_pods(&self, count: usize) -> JobPodChanges {
         let is_by_index = self.job.spec.backoff_limit_per_index.is_some();
         let backoff_until = self.failures.backoff_until().filter(|until| !is_by_index && *until > self.now);
         if backoff_until.is_some() {
-            return PodChanges { backoff_until, ..PodChanges::default() };
+            return JobPodChanges { backoff_until, ..JobPodChanges::default() };
         }
         let template = self.template();
         let create = |pod: Value| pods::create(pod, &self.owner);
         let Some(state) = &self.indexes else {
             let creations = std::iter::repeat_n(create(template), count).collect();
-            return PodChanges { creations, ..PodChanges::default() };
+            return JobPodChanges { creations, ..JobPodChanges::default() };
         };
-        let mut changes = PodChanges::default();
+        let mut changes = JobPodChanges::default();
         for index in self.indexes_without_need(state).first_missing(count, state.completions) {
             let replaced = state.last_failed.get(&index).map(|at| &self.pods[*at]);
             let until = replaced.map(|pod| {

@@ -70,7 +70,7 @@ impl TerminalState {
 
 /// Pods to create and to delete.
 #[derive(Default)]
-pub(super) struct PodChanges {
+pub(super) struct JobPodChanges {
     /// Pods that are removed without being counted: the finalizer is removed before the pod is deleted.
     pub removals: Vec<Act>,
     pub deletions: Vec<Act>,
@@ -217,16 +217,16 @@ impl<'a> Sync<'a> {
         let is_deleted = self.object.meta().is_deleted();
         let mut terminal_state = self.terminal_state();
         let changes = match &terminal_state {
-            Some(_) => PodChanges {
+            Some(_) => JobPodChanges {
                 deletions: self
                     .active()
                     .take(PODS_PER_PLAN_MAX)
                     .map(|pod| pods::delete(pod.object, &self.owner))
                     .collect(),
                 deferred: self.active().count().saturating_sub(PODS_PER_PLAN_MAX),
-                ..PodChanges::default()
+                ..JobPodChanges::default()
             },
-            None if is_deleted => PodChanges::default(),
+            None if is_deleted => JobPodChanges::default(),
             None => self.manage(),
         };
         if terminal_state.is_none() && self.is_complete(&changes) {
@@ -316,7 +316,7 @@ impl<'a> Sync<'a> {
     }
 
     /// `true` if enough pods have succeeded and none is active, once the work is done.
-    fn is_complete(&self, changes: &PodChanges) -> bool {
+    fn is_complete(&self, changes: &JobPodChanges) -> bool {
         let is_enough = match self.spec().completions {
             Some(completions) => self.succeeded >= completions,
             None => self.succeeded > 0,

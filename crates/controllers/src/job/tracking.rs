@@ -205,7 +205,7 @@ impl Sync<'_> {
         // A start in the future is from before the clock was set back. Validation rejects a completion before
         // the start.
         status.completion_time = Some(status.start_time.map_or(self.now, |start| start.max(self.now)));
-        if self.job.spec.completions.is_some_and(|wanted| status.succeeded.unwrap_or(0) > wanted) {
+        if self.job.spec.completions.is_some_and(|completions| status.succeeded.unwrap_or(0) > completions) {
             let message = "Too many succeeded pods running after completion count reached";
             notes.push(subject.warning("TooManySucceededPods", message));
         }

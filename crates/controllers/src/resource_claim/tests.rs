@@ -263,12 +263,12 @@ fn random_edits_converge_and_no_finished_pod_holds_devices() {
             let at = format!("default/{name}");
             match rng.u8(..12) {
                 0..3 => {
-                    let wish = if rng.bool() {
+                    let claim_ref = if rng.bool() {
                         by_template()
                     } else {
                         value!({"name": "dev", "resourceClaimName": "shared"})
                     };
-                    drop(cluster.try_create("pods", "default", pod(&name, &[wish])));
+                    drop(cluster.try_create("pods", "default", pod(&name, &[claim_ref])));
                 }
                 3 => drop(cluster.try_create(CLAIM_TEMPLATES, "default", template("t"))),
                 4 => drop(cluster.delete("pods", &at, &value!({"gracePeriodSeconds": 0}))),

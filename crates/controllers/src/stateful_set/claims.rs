@@ -6,13 +6,16 @@ use setpoint_api::{Value, value};
 use setpoint_reconcile::object::Owner as Reference;
 use setpoint_reconcile::{Act, Object, Write};
 
-use super::Rollout;
+use super::StatefulSetRollout;
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const DELETE: &str = "Delete";
 
 /// Volume and claim names of an ordinal.
-pub(super) fn names(rollout: &Rollout<'_>, ordinal: i64) -> impl Iterator<Item = (String, String)> {
+pub(super) fn names(
+    rollout: &StatefulSetRollout<'_>,
+    ordinal: i64,
+) -> impl Iterator<Item = (String, String)> {
     let set = &rollout.owner.object.meta().name;
     rollout.set.spec.volume_claim_templates.iter().map(move |template| {
         let volume = template.str_at(&["metadata", "name"]);
@@ -20,12 +23,12 @@ pub(super) fn names(rollout: &Rollout<'_>, ordinal: i64) -> impl Iterator<Item =
     })
 }
 
-fn find<'a>(rollout: &Rollout<'a>, name: &str) -> Option<&'a Object> {
+fn find<'a>(rollout: &StatefulSetRollout<'a>, name: &str) -> Option<&'a Object> {
     rollout.world.find(CLAIMS, &rollout.owner.object.meta().namespace, name)
 }
 
 /// `true` if a claim of this ordinal is being deleted, or will be collected with a pod that is gone.
-pub(super) fn are_terminating(rollout: &Rollout<'_>, ordinal: i64) -> bool {
+pub(super) fn are_terminating(rollout: &StatefulSetRollout<'_>, ordinal: i64) -> bool {
     let pod = format!("{}-{ordinal}", rollout.owner.object.meta().name);
     let is_stale = |reference: &Reference| {
         rollout.set.spec.retention.when_scaled == DELETE && is_pod(reference) && *reference.name == pod
@@ -36,7 +39,7 @@ pub(super) fn are_terminating(rollout: &Rollout<'_>, ordinal: i64) -> bool {
 }
 
 /// Creates the missing claims of an ordinal.
-pub(super) fn create_missing(rollout: &Rollout<'_>, ordinal: i64) -> Vec<Act> {
+pub(super) fn create_missing(rollout: &StatefulSetRollout<'_>, ordinal: i64) -> Vec<Act> {
     let missing = names(rollout, ordinal).zip(&rollout.set.spec.volume_claim_templates);
     let missing = missing.filter(|((_, name), _)| find(rollout, name).is_none());
     let missing: Vec<_> = missing.map(|((_, name), template)| (name, template)).collect();
@@ -77,7 +80,7 @@ pub(super) fn create_missing(rollout: &Rollout<'_>, ordinal: i64) -> Vec<Act> {
 }
 
 /// Sets the owners of a pod's claims according to the retention policy.
-pub(super) fn sync_retention(rollout: &Rollout<'_>, ordinal: i64, pod: &Object) -> Vec<Act> {
+pub(super) fn sync_retention(rollout: &StatefulSetRollout<'_>, ordinal: i64, pod: &Object) -> Vec<Act> {
     let claims = names(rollout, ordinal).filter_map(|(_, name)| find(rollout, &name));
     claims.filter_map(|claim| sync_claim_owner(rollout, ordinal, pod, claim)).collect()
 }
@@ -90,7 +93,12 @@ enum ClaimOwner {
     Pod,
 }
 
-fn sync_claim_owner(rollout: &Rollout<'_>, ordinal: i64, pod: &Object, claim: &Object) -> Option<Act> {
+fn sync_claim_owner(
+    rollout: &StatefulSetRollout<'_>,
+    ordinal: i64,
+    pod: &Object,
+    claim: &Object,
+) -> Option<Act> {
     let (policy, set) = (&rollout.set.spec.retention, rollout.owner.object);
     let start = rollout.set.spec.ordinals.start;
     let is_in_range = (0..rollout.set.spec.replicas).contains(&ordinal.saturating_sub(start));

@@ -12,7 +12,7 @@ use setpoint_reconcile::views::pod::Pod;
 use setpoint_reconcile::views::stateful_set::StatefulSet;
 use setpoint_reconcile::{Act, Object, World, Write};
 
-use super::{PlannedWrites, Rollout, claims};
+use super::{PlannedWrites, StatefulSetRollout, claims};
 use crate::owners::Owner;
 use crate::pods::{self, ClaimedPods, PodRef};
 use crate::revisions;
@@ -110,7 +110,7 @@ impl<'a> OrdinalPods<'a> {
     }
 
     /// First unavailable pod: it may be deleted although others wait for all to be healthy.
-    fn first_unavailable(&self, rollout: &Rollout<'_>) -> Option<i64> {
+    fn first_unavailable(&self, rollout: &StatefulSetRollout<'_>) -> Option<i64> {
         let surplus = self.surplus.iter().rev().map(|(ordinal, pod)| (*ordinal, Some(*pod)));
         let mut all = self.in_order(1).chain(surplus);
         all.find(|(_, pod)| pod.is_none_or(|pod| is_unavailable(rollout, &pod))).map(|(ordinal, _)| ordinal)
@@ -118,13 +118,13 @@ impl<'a> OrdinalPods<'a> {
 }
 
 /// `true` if a pod does not count as available.
-pub(super) fn is_unavailable(rollout: &Rollout<'_>, (object, pod): &PodRef<'_>) -> bool {
+pub(super) fn is_unavailable(rollout: &StatefulSetRollout<'_>, (object, pod): &PodRef<'_>) -> bool {
     object.meta().is_deleted() || !pod.is_available(rollout.set.spec.min_ready_seconds, rollout.now)
 }
 
 /// Maximum number of pods that one plan creates: [`BURST_REPLICAS`], or fewer if their claims would fill half
 /// of the plan.
-fn max_creations(rollout: &Rollout<'_>) -> usize {
+fn max_creations(rollout: &StatefulSetRollout<'_>) -> usize {
     let claims = rollout.set.spec.volume_claim_templates.len().max(1);
     (PLAN_ACTIONS_MAX / 2 / claims).clamp(1, BURST_REPLICAS)
 }
@@ -132,7 +132,7 @@ fn max_creations(rollout: &Rollout<'_>) -> usize {
 /// Creates missing pods and deletes surplus ones, at most [`BURST_REPLICAS`] of either. Returns `true` if
 /// pods of an old revision can be replaced.
 pub(super) fn manage(
-    rollout: &Rollout<'_>,
+    rollout: &StatefulSetRollout<'_>,
     ordinal_pods: &OrdinalPods<'_>,
     writes: &mut PlannedWrites,
 ) -> bool {
@@ -180,7 +180,12 @@ pub(super) fn manage(
 }
 
 /// Plans an existing pod. Returns `true` if the next pod need not wait for it.
-fn manage_pod(rollout: &Rollout<'_>, ordinal: i64, pod: &PodRef<'_>, writes: &mut PlannedWrites) -> bool {
+fn manage_pod(
+    rollout: &StatefulSetRollout<'_>,
+    ordinal: i64,
+    pod: &PodRef<'_>,
+    writes: &mut PlannedWrites,
+) -> bool {
     let (object, view) = pod;
     if view.is_finished() {
         if !object.meta().is_deleted() {
@@ -200,7 +205,7 @@ fn manage_pod(rollout: &Rollout<'_>, ordinal: i64, pod: &PodRef<'_>, writes: &mu
 }
 
 /// Sets the identity labels of a pod, if they are missing.
-fn set_identity_labels(rollout: &Rollout<'_>, ordinal: i64, pod: &Object) -> Option<Act> {
+fn set_identity_labels(rollout: &StatefulSetRollout<'_>, ordinal: i64, pod: &Object) -> Option<Act> {
     let name = &*pod.meta().name;
     if pod.meta().labels.get(POD_NAME) == Some(name) {
         return None;
@@ -214,7 +219,7 @@ fn set_identity_labels(rollout: &Rollout<'_>, ordinal: i64, pod: &Object) -> Opt
 }
 
 /// Creates a pod, after its claims. It waits for claims of its name that are being deleted.
-fn create_pod(rollout: &Rollout<'_>, ordinal: i64, writes: &mut PlannedWrites) {
+fn create_pod(rollout: &StatefulSetRollout<'_>, ordinal: i64, writes: &mut PlannedWrites) {
     if claims::are_terminating(rollout, ordinal) {
         return;
     }
@@ -225,7 +230,7 @@ fn create_pod(rollout: &Rollout<'_>, ordinal: i64, writes: &mut PlannedWrites) {
 }
 
 /// New pod, of the revision of its ordinal.
-fn new_pod(rollout: &Rollout<'_>, ordinal: i64, name: &str) -> Value {
+fn new_pod(rollout: &StatefulSetRollout<'_>, ordinal: i64, name: &str) -> Value {
     let spec = &rollout.set.spec;
     let rolling = spec.update_strategy.rolling_update.as_ref();
     let is_at_current_revision = match rolling {

@@ -2,11 +2,11 @@
 //! `maxUnavailable`.
 
 use super::ordinal_pods::{BURST_REPLICAS, OrdinalPods, REVISION, is_unavailable};
-use super::{PlannedWrites, Rollout};
+use super::{PlannedWrites, StatefulSetRollout};
 
 /// Deletes pods of an old revision, as many as allowed now; they are recreated at the new one.
 pub(super) fn rolling_update(
-    rollout: &Rollout<'_>,
+    rollout: &StatefulSetRollout<'_>,
     ordinal_pods: &OrdinalPods<'_>,
     writes: &mut PlannedWrites,
 ) {
