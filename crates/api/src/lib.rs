@@ -45,6 +45,7 @@ pub mod yaml;
 
 pub use clock::{Clock, ManualClock};
 pub use entropy::Entropy;
+pub use go_format::format_label_selector;
 pub use key::{Key, KeyError, Resource};
 pub use resource_types::ResourceType;
 pub use revision::Revision;

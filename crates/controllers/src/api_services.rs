@@ -13,9 +13,9 @@ use setpoint_views::node::SIMULATED;
 
 const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
 /// Group version of resource metrics.
-const METRICS: &str = "v1beta1.metrics.k8s.io";
+const METRICS_GROUP_VERSION: &str = "v1beta1.metrics.k8s.io";
 /// Label of APIServices that the server maintains.
-const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+const AUTOMANAGED_LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Maintains the APIService of resource metrics.
 pub struct MetricsService {
@@ -40,18 +40,20 @@ impl Planner for MetricsService {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] =
-            [Watch::primary(API_SERVICES), Watch::mapped("nodes", of_node).when(is_other_now)];
+        const WATCHES: [Watch; 2] = [
+            Watch::primary(API_SERVICES),
+            Watch::mapped("nodes", enqueue_for_node).when(has_simulated_label_changed),
+        ];
         &WATCHES
     }
 
     fn keys(&self, _: &WorldReader<'_>) -> Vec<Key> {
-        key_of(API_SERVICES, "", METRICS).into_iter().collect()
+        key_of(API_SERVICES, "", METRICS_GROUP_VERSION).into_iter().collect()
     }
 
     fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
-        if key.name() != METRICS {
+        if key.name() != METRICS_GROUP_VERSION {
             return plan;
         }
         match (world.get(key), self.has_nodes || world.all("nodes").any(is_simulated)) {
@@ -60,11 +62,11 @@ impl Planner for MetricsService {
                     "group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
                 });
                 let mut labels = Map::new();
-                labels.insert(MANAGED, "true");
-                let metadata = value!({"name": (METRICS), "labels": (labels)});
+                labels.insert(AUTOMANAGED_LABEL, "true");
+                let metadata = value!({"name": (METRICS_GROUP_VERSION), "labels": (labels)});
                 plan.push(Write::create(API_SERVICES, "", value!({"metadata": (metadata), "spec": (spec)})));
             }
-            (Some(object), _) if !is_ours(object) || object.meta().is_deleted() => {}
+            (Some(object), _) if !is_automanaged(object) || object.meta().is_deleted() => {}
             (Some(object), true) if !is_available(object) => {
                 let condition = value!({
                     "type": "Available", "status": "True", "reason": "Local",
@@ -85,20 +87,20 @@ fn is_simulated(node: &Object) -> bool {
     node.meta().labels.get(SIMULATED).is_some()
 }
 
-fn is_other_now(before: &Object, after: &Object) -> bool {
+fn has_simulated_label_changed(before: &Object, after: &Object) -> bool {
     is_simulated(before) != is_simulated(after)
 }
 
-fn of_node(node: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_node(node: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if is_simulated(node)
-        && let Some(key) = key_of(API_SERVICES, "", METRICS)
+        && let Some(key) = key_of(API_SERVICES, "", METRICS_GROUP_VERSION)
     {
         enqueue(key);
     }
 }
 
-fn is_ours(object: &Object) -> bool {
-    object.meta().labels.get(MANAGED).is_some()
+fn is_automanaged(object: &Object) -> bool {
+    object.meta().labels.get(AUTOMANAGED_LABEL).is_some()
 }
 
 fn is_available(object: &Object) -> bool {
@@ -129,7 +131,7 @@ mod tests {
         let mut labels = Map::new();
         labels.insert(label, "true");
         value!({
-            "metadata": {"name": (METRICS), "labels": (labels)},
+            "metadata": {"name": (METRICS_GROUP_VERSION), "labels": (labels)},
             "spec": {
                 "group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100,
             },
@@ -140,17 +142,17 @@ mod tests {
     fn served_metrics_group_has_an_available_api_service() {
         let mut served = cluster(true);
         served.settle();
-        let found = served.get(API_SERVICES, METRICS).unwrap();
+        let found = served.get(API_SERVICES, METRICS_GROUP_VERSION).unwrap();
         let conditions = found.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
         assert_eq!(conditions[0].str_at(&["reason"]), "Local");
         served.assert_quiet();
         served.delete("nodes", "n", &value!({})).unwrap();
         served.settle();
-        assert!(served.get(API_SERVICES, METRICS).is_none());
+        assert!(served.get(API_SERVICES, METRICS_GROUP_VERSION).is_none());
         let mut unserved = cluster(false);
-        unserved.create(API_SERVICES, "", service(MANAGED));
+        unserved.create(API_SERVICES, "", service(AUTOMANAGED_LABEL));
         unserved.settle();
-        assert!(unserved.get(API_SERVICES, METRICS).is_none());
+        assert!(unserved.get(API_SERVICES, METRICS_GROUP_VERSION).is_none());
     }
 
     #[test]
@@ -161,7 +163,7 @@ mod tests {
         let mut cluster = Cluster::new(own, 1);
         cluster.settle();
         let uid = |cluster: &Cluster| {
-            let found = cluster.get(API_SERVICES, METRICS).unwrap();
+            let found = cluster.get(API_SERVICES, METRICS_GROUP_VERSION).unwrap();
             found.str_at(&["metadata", "uid"]).to_owned()
         };
         let first = uid(&cluster);
@@ -181,7 +183,7 @@ mod tests {
             let mut cluster = cluster(is_served);
             cluster.create(API_SERVICES, "", service("installed-by-hand"));
             cluster.settle();
-            let found = cluster.get(API_SERVICES, METRICS).unwrap();
+            let found = cluster.get(API_SERVICES, METRICS_GROUP_VERSION).unwrap();
             assert!(found.at(&["status", "conditions"]).is_none(), "{is_served}");
         }
     }

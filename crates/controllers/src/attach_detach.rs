@@ -23,45 +23,45 @@ use setpoint_views::pod::Pod;
 use setpoint_views::volume_attachment::VolumeAttachment;
 
 use crate::indexes::{
-    ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME, PODS_BY_CLAIM, VOLUMES_BY_HANDLE, path, pod_claims,
+    ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME, PODS_BY_CLAIM, VOLUMES_BY_HANDLE, for_each_pod_claim, path,
 };
 use crate::sha256;
-use crate::volume_protection::{is_terminated, uses};
+use crate::volume_protection::{is_terminated, uses_claim};
 
 /// Prefix of CSI volumes in the status of a node.
-const PLUGIN: &str = "kubernetes.io/csi/";
+const CSI_NAME_PREFIX: &str = "kubernetes.io/csi/";
 
 /// The attach/detach controller.
 pub struct AttachDetach;
 
 /// Memo of a volume or a node.
 #[derive(Clone, Default)]
-pub struct Memory {
+pub struct AttachDetachMemo {
     /// Start of the wait for a node to unmount, by name of the attachment.
-    unwanted: BTreeMap<Box<str>, Time>,
+    detach_requested: BTreeMap<Box<str>, Time>,
     /// Events emitted by the last plan, so they are not repeated.
-    said: Vec<EventRecord>,
+    emitted: Vec<EventRecord>,
 }
 
 impl Planner for AttachDetach {
-    type Memo = Memory;
+    type Memo = AttachDetachMemo;
 
     fn name(&self) -> &'static str {
         "attachdetach-controller"
     }
 
-    fn clock_jumped(&self, memo: &mut Memory, jump: Jump, _: Time) {
-        memo.unwanted.values_mut().for_each(|since| *since = jump.shift(*since));
+    fn clock_jumped(&self, memo: &mut AttachDetachMemo, jump: Jump, _: Time) {
+        memo.detach_requested.values_mut().for_each(|since| *since = jump.shift(*since));
     }
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 6] = [
             Watch::primary("nodes"),
-            Watch::mapped(PersistentVolume::RESOURCE, of_volume),
-            Watch::mapped(VolumeAttachment::RESOURCE, of_attachment),
-            Watch::mapped(PersistentVolumeClaim::RESOURCE, of_claim),
-            Watch::mapped(Pod::RESOURCE, of_pod),
-            Watch::mapped(CsiDriver::RESOURCE, of_driver),
+            Watch::mapped(PersistentVolume::RESOURCE, enqueue_for_volume),
+            Watch::mapped(VolumeAttachment::RESOURCE, enqueue_for_attachment),
+            Watch::mapped(PersistentVolumeClaim::RESOURCE, enqueue_for_claim),
+            Watch::mapped(Pod::RESOURCE, enqueue_for_pod),
+            Watch::mapped(CsiDriver::RESOURCE, enqueue_for_driver),
         ];
         &WATCHES
     }
@@ -81,10 +81,10 @@ impl Planner for AttachDetach {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        seen: &Seen<'_, Memory>,
+        seen: &Seen<'_, AttachDetachMemo>,
         now: Time,
         _: Seed,
-    ) -> Plan<Memory> {
+    ) -> Plan<AttachDetachMemo> {
         if key.resource().as_str() == "nodes" {
             return detach::plan(key, world, &seen.memo, now);
         }
@@ -120,18 +120,18 @@ fn is_attachable(driver: &str, world: &WorldReader<'_>) -> bool {
 }
 
 /// Pod that uses a volume.
-struct User<'a> {
+struct VolumeUser<'a> {
     pod: &'a Object,
     /// Node of the pod.
     node: &'a str,
     /// PersistentVolume through which the pod uses the volume.
     volume: &'a Object,
     /// `true` if the volume can be attached to several nodes.
-    shares: bool,
+    is_multi_attach: bool,
 }
 
 /// Pods with a node that use a volume, oldest first.
-fn users<'a>(csi: &Csi, world: &'a WorldReader<'a>) -> Vec<User<'a>> {
+fn users<'a>(csi: &Csi, world: &'a WorldReader<'a>) -> Vec<VolumeUser<'a>> {
     let mut users = Vec::new();
     if !is_attachable(&csi.driver, world) {
         return users;
@@ -150,8 +150,13 @@ fn users<'a>(csi: &Csi, world: &'a WorldReader<'a>) -> Vec<User<'a>> {
             let Some(seen) = pod.view::<Pod>().filter(|seen| !seen.spec.node_name.is_empty()) else {
                 continue;
             };
-            if !is_terminated(pod, seen) && uses(pod, seen, claim) {
-                users.push(User { pod, node: &seen.spec.node_name, volume, shares: shares(view) });
+            if !is_terminated(pod, seen) && uses_claim(pod, seen, claim) {
+                users.push(VolumeUser {
+                    pod,
+                    node: &seen.spec.node_name,
+                    volume,
+                    is_multi_attach: is_multi_attach_allowed(view),
+                });
             }
         }
     }
@@ -160,31 +165,31 @@ fn users<'a>(csi: &Csi, world: &'a WorldReader<'a>) -> Vec<User<'a>> {
 }
 
 /// `true` if the access modes allow a volume on several nodes.
-fn shares(volume: &PersistentVolume) -> bool {
+fn is_multi_attach_allowed(volume: &PersistentVolume) -> bool {
     let modes = &volume.spec.access_modes;
     modes.is_empty() || modes.iter().any(|mode| mode == "ReadWriteMany" || mode == "ReadOnlyMany")
 }
 
 /// Enqueues the key that plans a volume, and the nodes that the volume is attached to.
-fn of_volume(volume: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_volume(volume: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(csi) = volume.view::<PersistentVolume>().and_then(|volume| volume.spec.csi.as_ref()) else {
         return;
     };
-    for twin in world.by_index(VOLUMES_BY_HANDLE, &handle(csi)) {
-        enqueue(twin.key().clone());
+    for sibling in world.by_index(VOLUMES_BY_HANDLE, &handle(csi)) {
+        enqueue(sibling.key().clone());
     }
     for attachment in world.by_index(ATTACHMENTS_BY_VOLUME, &volume.meta().name) {
         enqueue_node(attachment, enqueue);
     }
 }
 
-fn of_attachment(attachment: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_attachment(attachment: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     enqueue_node(attachment, enqueue);
     let name = attachment
         .view::<VolumeAttachment>()
         .and_then(|view| view.spec.source.persistent_volume_name.as_deref());
     if let Some(volume) = name.and_then(|name| world.find(PersistentVolume::RESOURCE, "", name)) {
-        of_volume(volume, world, enqueue);
+        enqueue_for_volume(volume, world, enqueue);
     }
 }
 
@@ -193,25 +198,25 @@ fn enqueue_node(attachment: &Object, enqueue: &mut dyn FnMut(Key)) {
     view.and_then(|view| key_of("nodes", "", &view.spec.node_name)).into_iter().for_each(enqueue);
 }
 
-fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let name = claim.view::<PersistentVolumeClaim>().map(|claim| claim.spec.volume_name.as_str());
     if let Some(volume) = name.and_then(|name| world.find(PersistentVolume::RESOURCE, "", name)) {
-        of_volume(volume, world, enqueue);
+        enqueue_for_volume(volume, world, enqueue);
     }
 }
 
-fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    pod_claims(pod, &mut |name| {
+fn enqueue_for_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    for_each_pod_claim(pod, &mut |name| {
         if let Some(claim) = world.find(PersistentVolumeClaim::RESOURCE, &pod.meta().namespace, name) {
-            of_claim(claim, world, enqueue);
+            enqueue_for_claim(claim, world, enqueue);
         }
     });
 }
 
-fn of_driver(driver: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_driver(driver: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for (volume, view) in world.views::<PersistentVolume>() {
         if view.spec.csi.as_ref().is_some_and(|csi| csi.driver == *driver.meta().name) {
-            of_volume(volume, world, enqueue);
+            enqueue_for_volume(volume, world, enqueue);
         }
     }
 }

@@ -13,26 +13,26 @@ use setpoint_views::config_map::ConfigMap;
 use setpoint_views::secret::Secret;
 
 /// Namespace of tokens.
-const TOKENS: &str = "kube-system";
+const TOKEN_NAMESPACE: &str = "kube-system";
 /// Type of Secrets that are tokens.
-const TOKEN: &str = "bootstrap.kubernetes.io/token";
+const TOKEN_TYPE: &str = "bootstrap.kubernetes.io/token";
 /// Prefix of the names of tokens.
-const PREFIX: &str = "bootstrap-token-";
+const TOKEN_NAME_PREFIX: &str = "bootstrap-token-";
 /// Namespace and name of the signed ConfigMap.
-const SIGNED: (&str, &str) = ("kube-public", "cluster-info");
+const CLUSTER_INFO: (&str, &str) = ("kube-public", "cluster-info");
 /// Signed entry.
-const CONTENT: &str = "kubeconfig";
+const KUBECONFIG_KEY: &str = "kubeconfig";
 /// Prefix of entries with signatures.
-const SIGNATURE: &str = "jws-kubeconfig-";
+const SIGNATURE_KEY_PREFIX: &str = "jws-kubeconfig-";
 
 /// The Secret as a token; `None` if it is none.
-fn token(object: &Object) -> Option<&Secret> {
+fn as_token(object: &Object) -> Option<&Secret> {
     let secret = object.view::<Secret>()?;
-    (&*object.meta().namespace == TOKENS && secret.kind == TOKEN).then_some(secret)
+    (&*object.meta().namespace == TOKEN_NAMESPACE && secret.kind == TOKEN_TYPE).then_some(secret)
 }
 
 /// Expiration of a token; `None` if it does not expire. A token with an invalid expiration is expired.
-fn ends_at(token: &Secret) -> Option<Time> {
+fn expiration(token: &Secret) -> Option<Time> {
     let text = token.text("expiration");
     (!text.is_empty()).then(|| rfc3339::parse(&text).unwrap_or(Time::EPOCH))
 }
@@ -53,7 +53,7 @@ impl Planner for TokenCleaner {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 1] = [Watch::mapped("secrets", |object, _, enqueue| {
-            if token(object).is_some() {
+            if as_token(object).is_some() {
                 enqueue(object.key().clone());
             }
         })];
@@ -61,14 +61,15 @@ impl Planner for TokenCleaner {
     }
 
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
-        let tokens = world.in_namespace("secrets", TOKENS).filter(|object| token(object).is_some());
+        let tokens =
+            world.in_namespace("secrets", TOKEN_NAMESPACE).filter(|object| as_token(object).is_some());
         tokens.map(|object| object.key().clone()).collect()
     }
 
     fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
-        match token(object).and_then(ends_at) {
+        match as_token(object).and_then(expiration) {
             Some(end) if end > now => plan.requeue_at(end),
             Some(_) if !object.meta().is_deleted() => plan.stage([Write::delete(object).into()]),
             _ => {}
@@ -94,13 +95,13 @@ impl Planner for BootstrapSigner {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
             Watch::mapped("configmaps", |object, _, enqueue| {
-                if (&*object.meta().namespace, &*object.meta().name) == SIGNED {
+                if (&*object.meta().namespace, &*object.meta().name) == CLUSTER_INFO {
                     enqueue(object.key().clone());
                 }
             }),
             Watch::mapped("secrets", |object, _, enqueue| {
-                if token(object).is_some() {
-                    key_of("configmaps", SIGNED.0, SIGNED.1).into_iter().for_each(enqueue);
+                if as_token(object).is_some() {
+                    key_of("configmaps", CLUSTER_INFO.0, CLUSTER_INFO.1).into_iter().for_each(enqueue);
                 }
             }),
         ];
@@ -108,7 +109,11 @@ impl Planner for BootstrapSigner {
     }
 
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
-        world.find("configmaps", SIGNED.0, SIGNED.1).map(|map| map.key().clone()).into_iter().collect()
+        world
+            .find("configmaps", CLUSTER_INFO.0, CLUSTER_INFO.1)
+            .map(|map| map.key().clone())
+            .into_iter()
+            .collect()
     }
 
     fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
@@ -118,7 +123,7 @@ impl Planner for BootstrapSigner {
         else {
             return plan;
         };
-        let Some(content) = map.data.get(CONTENT) else { return plan };
+        let Some(content) = map.data.get(KUBECONFIG_KEY) else { return plan };
         let mut signatures = Map::new();
         for (id, secret, end) in signing_tokens(world, now) {
             if let Some(end) = end {
@@ -130,7 +135,7 @@ impl Planner for BootstrapSigner {
                 Some(Ok(answer)) => {
                     let signature = answer.as_str().unwrap_or_default();
                     let jws = format!("{}..{signature}", URL_SAFE_NO_PAD.encode(header(&id)));
-                    signatures.insert(format!("{SIGNATURE}{id}"), jws);
+                    signatures.insert(format!("{SIGNATURE_KEY_PREFIX}{id}"), jws);
                 }
                 _ => plan.queries.push(Query {
                     target: "hmac-sha256",
@@ -141,7 +146,7 @@ impl Planner for BootstrapSigner {
         }
         // Signatures are written together, so a pending one is not removed as stale.
         if plan.queries.is_empty() {
-            let patch = changed_signatures(map, signatures);
+            let patch = signature_patch(map, signatures);
             if !patch.is_empty() {
                 plan.stage([Write::merge(object, "", value!({"data": (patch)})).into()]);
             }
@@ -150,15 +155,15 @@ impl Planner for BootstrapSigner {
     }
 }
 
-/// Changes that leave exactly the wanted signatures.
-fn changed_signatures(map: &ConfigMap, wanted: Map) -> Map {
+/// Changes that leave exactly the desired signatures.
+fn signature_patch(map: &ConfigMap, desired: Map) -> Map {
     let mut patch = Map::new();
-    for (entry, _) in map.data.iter().filter(|(entry, _)| entry.starts_with(SIGNATURE)) {
-        if wanted.get(entry).is_none() {
+    for (entry, _) in map.data.iter().filter(|(entry, _)| entry.starts_with(SIGNATURE_KEY_PREFIX)) {
+        if desired.get(entry).is_none() {
             patch.insert(entry, Value::Null);
         }
     }
-    for (entry, signature) in wanted.iter() {
+    for (entry, signature) in desired.iter() {
         if map.data.get(entry) != signature.as_str() {
             patch.insert(entry, signature.clone());
         }
@@ -169,14 +174,14 @@ fn changed_signatures(map: &ConfigMap, wanted: Map) -> Map {
 /// ID, secret and expiration of the tokens that can sign.
 fn signing_tokens(world: &WorldReader<'_>, now: Time) -> Vec<(String, String, Option<Time>)> {
     let mut tokens: Vec<(String, String, Option<Time>)> = Vec::new();
-    for object in world.in_namespace("secrets", TOKENS) {
-        let Some(secret) = token(object) else { continue };
-        let (id, key, end) = (secret.text("token-id"), secret.text("token-secret"), ends_at(secret));
-        let is_named = object.meta().name.strip_prefix(PREFIX) == Some(&id);
-        let is_id =
+    for object in world.in_namespace("secrets", TOKEN_NAMESPACE) {
+        let Some(secret) = as_token(object) else { continue };
+        let (id, key, end) = (secret.text("token-id"), secret.text("token-secret"), expiration(secret));
+        let is_named = object.meta().name.strip_prefix(TOKEN_NAME_PREFIX) == Some(&id);
+        let is_valid_id =
             id.len() == 6 && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        let may_sign = secret.text("usage-bootstrap-signing") == "true";
-        if is_named && is_id && may_sign && !key.is_empty() && end.is_none_or(|end| end > now) {
+        let can_sign = secret.text("usage-bootstrap-signing") == "true";
+        if is_named && is_valid_id && can_sign && !key.is_empty() && end.is_none_or(|end| end > now) {
             tokens.push((id, key, end));
         }
     }
@@ -214,30 +219,30 @@ mod tests {
         cluster
     }
 
-    fn make_token(cluster: &mut Cluster, id: &str, expiration: &str) {
+    fn create_token(cluster: &mut Cluster, id: &str, expiration: &str) {
         let data = value!({
             "token-id": (id), "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true",
             "expiration": (expiration),
         });
-        let name = format!("{PREFIX}{id}");
-        let token = value!({"metadata": {"name": (name)}, "type": (TOKEN), "stringData": (data)});
-        cluster.create("secrets", TOKENS, token);
+        let name = format!("{TOKEN_NAME_PREFIX}{id}");
+        let token = value!({"metadata": {"name": (name)}, "type": (TOKEN_TYPE), "stringData": (data)});
+        cluster.create("secrets", TOKEN_NAMESPACE, token);
     }
 
     /// Answers all pending queries, and returns their number.
-    fn answer(cluster: &mut Cluster) -> usize {
+    fn answer_queries(cluster: &mut Cluster) -> usize {
         cluster.settle();
-        let asked = cluster.reply(|_| Ok(Value::from("signed")));
+        let queries = cluster.reply(|_| Ok(Value::from("signed")));
         cluster.settle();
-        asked
+        queries
     }
 
     #[test]
     fn expired_tokens_are_deleted() {
         let mut cluster = cluster();
         let end = rfc3339::Seconds(cluster.now.after(Duration::from_secs(60))).to_string();
-        make_token(&mut cluster, "aaaaaa", &end);
-        make_token(&mut cluster, "bbbbbb", "");
+        create_token(&mut cluster, "aaaaaa", &end);
+        create_token(&mut cluster, "bbbbbb", "");
         cluster.run(Duration::from_secs(50));
         assert_eq!(cluster.list("secrets").len(), 2);
         cluster.run(Duration::from_secs(20));
@@ -252,13 +257,13 @@ mod tests {
             "data": {"kubeconfig": "k", "jws-kubeconfig-gone00": "x"},
         });
         cluster.create("configmaps", "kube-public", info);
-        make_token(&mut cluster, "aaaaaa", "");
-        assert_eq!(answer(&mut cluster), 1);
+        create_token(&mut cluster, "aaaaaa", "");
+        assert_eq!(answer_queries(&mut cluster), 1);
         let map = cluster.get("configmaps", "kube-public/cluster-info").unwrap();
         let signature = map.str_at(&["data", "jws-kubeconfig-aaaaaa"]);
         assert_eq!(signature, "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFhYWFhYSJ9..signed");
         assert!(map.at(&["data", "jws-kubeconfig-gone00"]).is_none());
-        assert_eq!(answer(&mut cluster), 0, "answered queries are not repeated");
+        assert_eq!(answer_queries(&mut cluster), 0, "answered queries are not repeated");
         cluster.delete("secrets", "kube-system/bootstrap-token-aaaaaa", &value!({})).unwrap();
         cluster.settle();
         let map = cluster.get("configmaps", "kube-public/cluster-info").unwrap();

@@ -12,15 +12,17 @@ use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::{Object, Plan, Planner, Query, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::certificate_signing_request::CertificateSigningRequest;
-use setpoint_views::{Condition, condition};
+use setpoint_views::condition;
+
+use crate::conditions::new_updated_condition;
 
 /// Time after which an approved or denied request is deleted.
-pub const DECIDED: Duration = Duration::from_secs(60 * 60);
+const DECIDED_TTL: Duration = Duration::from_secs(60 * 60);
 /// Time after which a pending request is deleted.
-pub const PENDING: Duration = Duration::from_secs(24 * 60 * 60);
+const PENDING_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Signer of kubelet client certificates.
-const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const KUBELET_CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
 const WATCHES: [Watch; 1] = [Watch::primary(CertificateSigningRequest::RESOURCE)];
 const USER: &str = "system:serviceaccount:kube-system:certificate-controller";
@@ -47,7 +49,7 @@ impl Planner for RequestCleaner {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| !object.meta().is_deleted()) else { return plan };
         let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
-        match ends_at(object, request) {
+        match expires_at(object, request) {
             Some(end) if now > end => plan.stage([Write::delete(object).into()]),
             Some(end) => plan.requeue_at(end.after(Duration::from_micros(1))),
             None => {}
@@ -57,18 +59,18 @@ impl Planner for RequestCleaner {
 }
 
 /// Time at which a request is deleted.
-fn ends_at(object: &Object, request: &CertificateSigningRequest) -> Option<Time> {
+fn expires_at(object: &Object, request: &CertificateSigningRequest) -> Option<Time> {
     let status = &request.status;
     if status.conditions.is_empty() {
-        return Some(object.meta().created().after(PENDING));
+        return Some(object.meta().created().after(PENDING_TTL));
     }
-    let stay = |kind: &str| match kind {
-        "Denied" | "Failed" => Some(DECIDED),
-        "Approved" if status.certificate.is_empty() => Some(PENDING),
-        "Approved" => Some(DECIDED),
+    let ttl = |kind: &str| match kind {
+        "Denied" | "Failed" => Some(DECIDED_TTL),
+        "Approved" if status.certificate.is_empty() => Some(PENDING_TTL),
+        "Approved" => Some(DECIDED_TTL),
         _ => None,
     };
-    let ends = status.conditions.iter().filter_map(|one| Some(one.last_update_time?.after(stay(&one.kind)?)));
+    let ends = status.conditions.iter().filter_map(|one| Some(one.last_update_time?.after(ttl(&one.kind)?)));
     ends.min()
 }
 
@@ -102,29 +104,27 @@ impl Planner for RequestApprover {
         let Some(object) = world.get(key) else { return plan };
         let Some(request) = object.view::<CertificateSigningRequest>() else { return plan };
         let decided = |kind: &str| condition(&request.status.conditions, kind).is_some();
-        let is_open = request.status.certificate.is_empty() && !decided("Approved") && !decided("Denied");
-        if !is_open || request.spec.signer_name != KUBELET {
+        let is_pending = request.status.certificate.is_empty() && !decided("Approved") && !decided("Denied");
+        if !is_pending || request.spec.signer_name != KUBELET_CLIENT_SIGNER {
             return plan;
         }
-        let id = |what: &str| about(object, what);
-        let Some(read) = facts(object, request, seen, &mut plan) else { return plan };
-        if rules::kubelet_client(read, &request.spec.usages).is_err() {
+        let id = |what: &str| query_id(object, what);
+        let Some(csr) = decoded_csr(object, request, seen, &mut plan) else { return plan };
+        if rules::validate_kubelet_client(csr, &request.spec.usages).is_err() {
             return plan;
         }
-        let is_own = read.str_at(&["commonName"]) == request.spec.username;
-        for (_, part, message) in RECOGNIZED.into_iter().filter(|(own, _, _)| is_own || !own) {
-            match seen.answers.get(&id(part)).map(|answered| &answered.answer) {
+        let is_self = csr.str_at(&["commonName"]) == request.spec.username;
+        for (_, subresource, message) in RECOGNIZED.into_iter().filter(|(own, _, _)| is_self || !own) {
+            match seen.answers.get(&id(subresource)).map(|answered| &answered.answer) {
                 // A failed query is repeated after its backoff.
                 None | Some(Err(_)) => {
-                    let question = access(request, part);
-                    plan.queries.push(Query { target: "access", id: id(part), question });
+                    let question = access_review(request, subresource);
+                    plan.queries.push(Query { target: "access", id: id(subresource), question });
                     return plan;
                 }
                 Some(Ok(answer)) if answer.get("allowed") == Some(&Value::from(true)) => {
                     let mut conditions = request.status.conditions.clone();
-                    let mut approved = Condition::new("Approved", "True", "AutoApproved", message, now);
-                    approved.last_update_time = Some(now);
-                    conditions.push(approved);
+                    conditions.push(new_updated_condition("Approved", "True", "AutoApproved", message, now));
                     let patch = value!({"status": {"conditions": (value_of(&conditions))}});
                     plan.stage([Write::merge(object, "approval", patch).into()]);
                     return plan;
@@ -137,25 +137,25 @@ impl Planner for RequestApprover {
 }
 
 /// ID of a query about a request: a recreated request of the same name has another one.
-fn about(object: &Object, what: &str) -> String {
+fn query_id(object: &Object, what: &str) -> String {
     format!("{what} {}", object.meta().uid)
 }
 
 /// Decoded content of a request; `None` if the query is pending, or the request cannot be decoded.
-fn facts<'a>(
+fn decoded_csr<'a>(
     object: &Object,
     request: &CertificateSigningRequest,
     seen: &Seen<'a, ()>,
     plan: &mut Plan,
 ) -> Option<&'a Value> {
-    match seen.answers.get(&about(object, "request")) {
+    match seen.answers.get(&query_id(object, "request")) {
         // Invalid bytes stay invalid.
-        Some(read) => read.answer.as_ref().ok(),
+        Some(csr) => csr.answer.as_ref().ok(),
         None => {
             let question = value!({"request": (request.spec.request.as_str())});
             plan.queries.push(Query {
                 target: "certificate-request",
-                id: about(object, "request"),
+                id: query_id(object, "request"),
                 question,
             });
             None
@@ -164,7 +164,7 @@ fn facts<'a>(
 }
 
 /// Access review of the requester.
-fn access(request: &CertificateSigningRequest, part: &str) -> Value {
+fn access_review(request: &CertificateSigningRequest, subresource: &str) -> Value {
     let spec = &request.spec;
     value!({
         "user": (spec.username.as_str()),
@@ -173,7 +173,7 @@ fn access(request: &CertificateSigningRequest, part: &str) -> Value {
         "extra": (spec.extra.clone()),
         "resourceAttributes": {
             "group": "certificates.k8s.io", "resource": "certificatesigningrequests", "verb": "create",
-            "subresource": (part), "version": "*",
+            "subresource": (subresource), "version": "*",
         },
     })
 }
@@ -195,16 +195,16 @@ mod tests {
         Cluster::new(controllers, 7)
     }
 
-    fn query(cluster: &mut Cluster, name: &str) {
+    fn create_request(cluster: &mut Cluster, name: &str) {
         let spec = value!({
-            "signerName": (KUBELET), "request": (testing::REQUEST), "usages": ["digital signature", "client auth"],
+            "signerName": (KUBELET_CLIENT_SIGNER), "request": (testing::REQUEST), "usages": ["digital signature", "client auth"],
         });
         cluster.create(REQUESTS, "", value!({"metadata": {"name": (name)}, "spec": (spec)}));
     }
 
     /// Answers all pending queries, and returns their number.
-    fn answer(cluster: &mut Cluster, common_name: &str, allowed: bool) -> usize {
-        let mut asked = 0;
+    fn answer_queries(cluster: &mut Cluster, common_name: &str, allowed: bool) -> usize {
+        let mut queries = 0;
         cluster.settle();
         loop {
             let now = cluster.reply(|query| match query.target {
@@ -212,14 +212,14 @@ mod tests {
                 _ => Ok(value!({"commonName": (common_name), "organizations": ["system:nodes"]})),
             });
             if now == 0 {
-                return asked;
+                return queries;
             }
-            asked += now;
+            queries += now;
             cluster.settle();
         }
     }
 
-    fn approved(cluster: &Cluster, name: &str) -> bool {
+    fn is_approved(cluster: &Cluster, name: &str) -> bool {
         let request = cluster.get(REQUESTS, name).unwrap();
         let conditions = request.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
         conditions.iter().any(|one| one.str_at(&["reason"]) == "AutoApproved")
@@ -228,24 +228,24 @@ mod tests {
     #[test]
     fn node_requests_are_approved_if_access_is_allowed() {
         let mut cluster = cluster();
-        query(&mut cluster, "r");
-        assert_eq!(answer(&mut cluster, "system:node:n", true), 2);
-        assert!(approved(&cluster, "r"));
+        create_request(&mut cluster, "r");
+        assert_eq!(answer_queries(&mut cluster, "system:node:n", true), 2);
+        assert!(is_approved(&cluster, "r"));
         cluster.assert_quiet();
         let mut cluster = self::cluster();
-        query(&mut cluster, "r");
-        answer(&mut cluster, "system:node:n", false);
-        assert!(!approved(&cluster, "r"), "denied access is not approved");
+        create_request(&mut cluster, "r");
+        answer_queries(&mut cluster, "system:node:n", false);
+        assert!(!is_approved(&cluster, "r"), "denied access is not approved");
         let mut cluster = self::cluster();
-        query(&mut cluster, "r");
-        assert_eq!(answer(&mut cluster, "admin", true), 1, "no node");
-        assert!(!approved(&cluster, "r"));
+        create_request(&mut cluster, "r");
+        assert_eq!(answer_queries(&mut cluster, "admin", true), 1, "no node");
+        assert!(!is_approved(&cluster, "r"));
     }
 
     #[test]
     fn pending_requests_are_deleted_after_a_day() {
         let mut cluster = cluster();
-        query(&mut cluster, "r");
+        create_request(&mut cluster, "r");
         cluster.settle();
         for (hours, left) in [(23, 1), (2, 0)] {
             cluster.now = cluster.now.after(Duration::from_secs(hours * 60 * 60));
@@ -263,15 +263,13 @@ mod tests {
         let object = Object::read(key, setpoint_api::Revision(1), at, text.as_bytes().to_vec()).unwrap();
         let with = |kind: &str, certificate: &str| {
             let mut request = CertificateSigningRequest::default();
-            let mut condition = Condition::new(kind, "True", "r", "m", at);
-            condition.last_update_time = Some(at);
-            request.status.conditions.push(condition);
+            request.status.conditions.push(new_updated_condition(kind, "True", "r", "m", at));
             certificate.clone_into(&mut request.status.certificate);
-            ends_at(&object, &request)
+            expires_at(&object, &request)
         };
-        assert_eq!(ends_at(&object, &CertificateSigningRequest::default()), Some(at.after(PENDING)));
-        assert_eq!(with("Denied", ""), Some(at.after(DECIDED)));
-        assert_eq!(with("Approved", ""), Some(at.after(PENDING)));
-        assert_eq!(with("Approved", "c"), Some(at.after(DECIDED)));
+        assert_eq!(expires_at(&object, &CertificateSigningRequest::default()), Some(at.after(PENDING_TTL)));
+        assert_eq!(with("Denied", ""), Some(at.after(DECIDED_TTL)));
+        assert_eq!(with("Approved", ""), Some(at.after(PENDING_TTL)));
+        assert_eq!(with("Approved", "c"), Some(at.after(DECIDED_TTL)));
     }
 }

@@ -30,7 +30,7 @@ impl Planner for ClusterRoleAggregation {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::mapped(ClusterRole::RESOURCE, of_role)];
+        const WATCHES: [Watch; 1] = [Watch::mapped(ClusterRole::RESOURCE, enqueue_for_role)];
         &WATCHES
     }
 
@@ -80,7 +80,7 @@ struct SelectorIndex<'a> {
     /// Selectors that require no label; equal ones once.
     others: Vec<usize>,
     /// Number of comparisons left.
-    left: usize,
+    comparisons_left: usize,
 }
 
 impl<'a> SelectorIndex<'a> {
@@ -90,7 +90,7 @@ impl<'a> SelectorIndex<'a> {
             by_label: BTreeMap::new(),
             by_name: BTreeMap::new(),
             others: Vec::new(),
-            left: COMPARISONS_MAX,
+            comparisons_left: COMPARISONS_MAX,
         };
         let mut seen = BTreeSet::new();
         for (at, RoleSelector(selector)) in selectors.iter().enumerate() {
@@ -123,7 +123,7 @@ impl<'a> SelectorIndex<'a> {
     /// # Errors
     /// If this takes too many comparisons.
     fn first(&mut self, labels: &Pairs) -> Result<Option<usize>, TooCostly> {
-        let SelectorIndex { selectors, by_label, by_name, others, left } = self;
+        let SelectorIndex { selectors, by_label, by_name, others, comparisons_left } = self;
         let mut first = None;
         let by_label = labels.iter().filter_map(|label| by_label.get(&label));
         let by_name = labels.iter().filter_map(|(name, _)| by_name.get(name));
@@ -133,7 +133,7 @@ impl<'a> SelectorIndex<'a> {
                 if first.is_some_and(|first| *at >= first) {
                     break;
                 }
-                *left = left.checked_sub(1).ok_or(TooCostly)?;
+                *comparisons_left = comparisons_left.checked_sub(1).ok_or(TooCostly)?;
                 if selectors[*at].0.matches(|name| labels.get(name)) {
                     first = Some(*at);
                 }
@@ -147,14 +147,14 @@ impl<'a> SelectorIndex<'a> {
 struct TooCostly;
 
 /// Enqueues all aggregating roles: each of them may select the role.
-fn of_role(_: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_role(_: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for role in world.by_index(AGGREGATING_ROLES, "") {
         enqueue(role.key().clone());
     }
 }
 
 /// Index function: roles with an aggregation rule.
-pub(crate) fn is_aggregating(object: &Object, found: &mut dyn FnMut(&str)) {
+pub(crate) fn index_aggregating_roles(object: &Object, found: &mut dyn FnMut(&str)) {
     if object.view::<ClusterRole>().is_some_and(|role| role.aggregation_rule.is_some()) {
         found("");
     }
@@ -204,23 +204,26 @@ mod tests {
         }
         cluster.create(ROLES, "", role("d", "x1", "get"));
         cluster.settle();
-        let gathered = verbs(&cluster, "all");
-        assert_eq!((gathered.len(), &*gathered[0], &*gathered[2_000]), (2_001, r#"["v0"]"#, r#"["get"]"#));
+        let aggregated = verbs(&cluster, "all");
+        assert_eq!(
+            (aggregated.len(), &*aggregated[0], &*aggregated[2_000]),
+            (2_001, r#"["v0"]"#, r#"["get"]"#)
+        );
     }
 
     #[test]
     fn rules_are_aggregated_in_name_order_and_chains_converge() {
         let controllers: Controllers = || (vec![Box::new(ClusterRoleAggregation)], crate::indexes::all());
         let mut cluster = Cluster::new(controllers, 7);
-        let gathers = |name: &str, label: &str, own: &str| {
+        let aggregating_role = |name: &str, label: &str, own: &str| {
             value!({
                 "metadata": {"name": (name), "labels": {"to": (own)}},
                 "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": (label)}}]},
                 "rules": [],
             })
         };
-        cluster.create(ROLES, "", gathers("edit", "edit", "admin"));
-        cluster.create(ROLES, "", gathers("admin", "admin", "none"));
+        cluster.create(ROLES, "", aggregating_role("edit", "edit", "admin"));
+        cluster.create(ROLES, "", aggregating_role("admin", "admin", "none"));
         cluster.create(ROLES, "", role("z", "edit", "get"));
         cluster.create(ROLES, "", role("a", "edit", "list"));
         cluster.create(ROLES, "", role("b", "edit", "get"));

@@ -3,8 +3,8 @@
 //! The name of a Job follows from its scheduled time, so no time starts two Jobs, whichever state is lost. Of
 //! missed times only the last one is started.
 
-mod clock;
-mod zone;
+mod schedule;
+mod time_zone;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use setpoint_reconcile::{
 use setpoint_views::cron_job::{CronJob, CronJobSpec, CronJobStatus, Reference};
 use setpoint_views::job::Job;
 
+use crate::event_dedup;
 use crate::pods::Owner;
-use crate::said;
-use clock::Clock;
-use zone::Zone;
+use schedule::ZonedSchedule;
+use time_zone::TimeZone;
 
 /// Annotation of a Job with its scheduled time.
-const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+const SCHEDULED_TIME_ANNOTATION: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// Delay after a scheduled time before it is checked.
-const DELAY: Duration = Duration::from_millis(100);
+const CHECK_DELAY: Duration = Duration::from_millis(100);
 
 /// The CronJob controller.
 pub struct CronJobController;
@@ -60,54 +60,54 @@ impl Planner for CronJobController {
     ) -> Plan<Vec<EventRecord>> {
         let Some(object) = world.get(key) else { return Plan::default() };
         let Some(cron) = object.view::<CronJob>() else { return Plan::default() };
-        let mut look = Look::new(world, object, cron, now);
-        look.track();
+        let mut sync = CronJobSync::new(world, object, cron, now);
+        sync.sync_active_jobs();
         let mut plan = Plan::default();
         if !object.meta().is_deleted() {
-            look.schedule(&mut plan);
+            sync.sync_schedule(&mut plan);
         }
-        if look.status != cron.status {
-            plan.stage([Action::from(Write::status(object, value_of(&look.status)))]);
+        if sync.status != cron.status {
+            plan.stage([Action::from(Write::status(object, value_of(&sync.status)))]);
         }
-        plan.stage(look.surplus());
-        plan.events = said::news(&look.said, &seen.memo);
-        plan.memo = look.said;
+        plan.stage(sync.cleanup_finished_jobs());
+        plan.events = event_dedup::new_events(&sync.events, &seen.memo);
+        plan.memo = sync.events;
         plan
     }
 }
 
 /// Sync context of one CronJob.
-struct Look<'a> {
+struct CronJobSync<'a> {
     world: &'a WorldReader<'a>,
     owner: Owner<'a>,
     spec: &'a CronJobSpec,
     jobs: Vec<(&'a Object, &'a Job)>,
     status: CronJobStatus,
-    said: Vec<EventRecord>,
+    events: Vec<EventRecord>,
     now: Time,
 }
 
-impl<'a> Look<'a> {
-    fn new(world: &'a WorldReader<'a>, object: &'a Object, cron: &'a CronJob, now: Time) -> Look<'a> {
+impl<'a> CronJobSync<'a> {
+    fn new(world: &'a WorldReader<'a>, object: &'a Object, cron: &'a CronJob, now: Time) -> CronJobSync<'a> {
         let uid = &object.meta().uid;
         let jobs = world.owned(uid, Job::RESOURCE).filter(|job| job.meta().is_controlled_by(uid));
-        Look {
+        CronJobSync {
             world,
             owner: Owner { object, api_version: "batch/v1", kind: "CronJob" },
             spec: &cron.spec,
             jobs: jobs.filter_map(|job| Some((job, job.view()?))).collect(),
             status: cron.status.clone(),
-            said: Vec::new(),
+            events: Vec::new(),
             now,
         }
     }
 
-    fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
-        self.said.push(self.owner.subject().warning(reason, message));
+    fn record_warning(&mut self, reason: &'static str, message: impl Into<String>) {
+        self.events.push(self.owner.subject().warning(reason, message));
     }
 
-    fn tell(&mut self, reason: &'static str, message: impl Into<String>) {
-        self.said.push(self.owner.subject().normal(reason, message));
+    fn record_normal(&mut self, reason: &'static str, message: impl Into<String>) {
+        self.events.push(self.owner.subject().normal(reason, message));
     }
 
     /// Name of the Job of a scheduled time.
@@ -116,7 +116,7 @@ impl<'a> Look<'a> {
     }
 
     /// Updates the list of active Jobs.
-    fn track(&mut self) {
+    fn sync_active_jobs(&mut self) {
         let newest = self.status.last_schedule_time.map(|time| self.job_name(time));
         // The status may list many Jobs.
         let listed: BTreeSet<String> = self.status.active.iter().map(|one| one.uid.clone()).collect();
@@ -129,7 +129,7 @@ impl<'a> Look<'a> {
                     if is_listed {
                         finished.insert(&meta.uid);
                         let message = format!("Saw completed job: {}, condition: {}", meta.name, finish.kind);
-                        self.tell("SawCompletedJob", message);
+                        self.record_normal("SawCompletedJob", message);
                     }
                     let succeeded = job.status.completion_time.filter(|_| finish.kind == "Complete");
                     self.status.last_successful_time = self.status.last_successful_time.max(succeeded);
@@ -139,52 +139,52 @@ impl<'a> Look<'a> {
                 None => {
                     let name = &meta.name;
                     let message = format!("Saw a job that the controller did not create or forgot: {name}");
-                    self.warn("UnexpectedJob", message);
+                    self.record_warning("UnexpectedJob", message);
                 }
             }
         }
         self.status.active.retain(|one| !finished.contains(&*one.uid));
-        let is_there = |one: &Reference| self.world.find(Job::RESOURCE, &one.namespace, &one.name).is_some();
+        let exists = |one: &Reference| self.world.find(Job::RESOURCE, &one.namespace, &one.name).is_some();
         let active = std::mem::take(&mut self.status.active);
-        let (there, gone): (Vec<Reference>, Vec<Reference>) = active.into_iter().partition(is_there);
-        self.status.active = there;
-        for one in gone {
-            self.tell("MissingJob", format!("Active job went missing: {}", one.name));
+        let (existing, missing): (Vec<Reference>, Vec<Reference>) = active.into_iter().partition(exists);
+        self.status.active = existing;
+        for one in missing {
+            self.record_normal("MissingJob", format!("Active job went missing: {}", one.name));
         }
     }
 
     /// Starts the Job that is due.
-    fn schedule(&mut self, plan: &mut Plan<Vec<EventRecord>>) {
-        let Some((clock, zone)) = self.clock() else { return };
-        if let Some(next) = clock.next(self.now) {
-            plan.requeue_at(next.after(DELAY));
+    fn sync_schedule(&mut self, plan: &mut Plan<Vec<EventRecord>>) {
+        let Some((schedule, zone)) = self.parse_schedule() else { return };
+        if let Some(next) = schedule.next(self.now) {
+            plan.requeue_at(next.after(CHECK_DELAY));
         }
         let created = self.owner.object.meta().created();
         let mut since = self.status.last_schedule_time.unwrap_or(created);
         if let Some(deadline) = self.spec.starting_deadline_seconds {
             since = since.max(self.now.before(Duration::from_secs(u64::try_from(deadline).unwrap_or(0))));
         }
-        let Some((due, many)) = clock.last(since, self.now) else { return };
-        if many {
+        let Some((due, has_many_missed)) = schedule.most_recent(since, self.now) else { return };
+        if has_many_missed {
             let advice = "Set or decrease .spec.startingDeadlineSeconds or check clock skew";
-            self.warn("TooManyMissedTimes", format!("too many missed start times. {advice}"));
+            self.record_warning("TooManyMissedTimes", format!("too many missed start times. {advice}"));
         }
         let name = self.job_name(due);
-        let is_met = self.status.active.iter().any(|one| one.name == name);
-        if is_met || self.status.last_schedule_time == Some(due) {
+        let is_active = self.status.active.iter().any(|one| one.name == name);
+        if is_active || self.status.last_schedule_time == Some(due) {
             return;
         }
         if self.spec.concurrency_policy == "Forbid" && !self.status.active.is_empty() {
             let message =
                 "Not starting job because prior execution is running and concurrency policy is Forbid";
-            return self.tell("JobAlreadyActive", message);
+            return self.record_normal("JobAlreadyActive", message);
         }
         let namespace = &self.owner.object.meta().namespace;
         if let Some(job) = self.world.find(Job::RESOURCE, namespace, &name) {
             // The Job was created before a crash. If it belongs to another owner, the time is skipped.
             if job.meta().is_controlled_by(&self.owner.object.meta().uid) {
                 self.status.last_schedule_time = Some(due);
-                self.said.retain(|note| note.reason != "UnexpectedJob" || !note.message.ends_with(&name));
+                self.events.retain(|note| note.reason != "UnexpectedJob" || !note.message.ends_with(&name));
                 if job.view::<Job>().is_some_and(|job| job.status.finish().is_none()) {
                     self.status.active.push(reference(job));
                 }
@@ -201,42 +201,48 @@ impl<'a> Look<'a> {
     }
 
     /// Schedule and time zone; `None` if the CronJob is suspended or invalid.
-    fn clock(&mut self) -> Option<(Clock, Zone)> {
+    fn parse_schedule(&mut self) -> Option<(ZonedSchedule, TimeZone)> {
         let text = &self.spec.schedule;
-        let inside = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ="));
-        let name = match inside {
+        let in_schedule = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ="));
+        let name = match in_schedule {
             Some(rest) => rest.split(' ').next(),
             None => self.spec.time_zone.as_deref(),
         };
-        let Some(zone) = Zone::find(name) else {
+        let Some(zone) = TimeZone::find(name) else {
             let name = name.unwrap_or_default();
-            self.warn("UnknownTimeZone", format!("invalid timeZone: {name:?}: unknown time zone {name}"));
+            self.record_warning(
+                "UnknownTimeZone",
+                format!("invalid timeZone: {name:?}: unknown time zone {name}"),
+            );
             return None;
         };
         if self.spec.suspend {
             return None;
         }
-        if inside.is_some() {
+        if in_schedule.is_some() {
             let page = "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/";
             let message = format!(
                 "CRON_TZ or TZ used in schedule {text:?} is not officially supported, see {page} for more details"
             );
-            self.warn("UnsupportedSchedule", message);
+            self.record_warning("UnsupportedSchedule", message);
         }
         match Schedule::parse(text) {
-            Ok(schedule) => Some((Clock::new(schedule, zone.clone()), zone)),
+            Ok(schedule) => Some((ZonedSchedule::new(schedule, zone.clone()), zone)),
             Err(error) => {
-                self.warn("UnparseableSchedule", format!("unparseable schedule: {text:?} : {error}"));
+                self.record_warning(
+                    "UnparseableSchedule",
+                    format!("unparseable schedule: {text:?} : {error}"),
+                );
                 None
             }
         }
     }
 
-    fn create(&self, name: &str, due: Time, zone: &Zone) -> Action {
+    fn create(&self, name: &str, due: Time, zone: &TimeZone) -> Action {
         let template = &self.spec.job_template;
         let part = |name: &str| template.at(&["metadata", name]).cloned().unwrap_or_default();
         let mut annotations = part("annotations");
-        annotations.make_map().insert(SCHEDULED, zone.write(due));
+        annotations.make_map().insert(SCHEDULED_TIME_ANNOTATION, zone.format(due));
         let job = value!({
             "metadata": {
                 "name": (name),
@@ -260,22 +266,22 @@ impl<'a> Look<'a> {
     }
 
     /// Finished Jobs beyond the history limits, oldest first.
-    fn surplus(&self) -> Vec<Action> {
+    fn cleanup_finished_jobs(&self) -> Vec<Action> {
         let mut acts = Vec::new();
         for (kind, limit) in [
             ("Complete", self.spec.successful_jobs_history_limit),
             ("Failed", self.spec.failed_jobs_history_limit),
         ] {
             let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { continue };
-            let is_it = |job: &Job| job.status.finish().is_some_and(|finish| finish.kind == kind);
-            let mut ended: Vec<_> = self.jobs.iter().filter(|(_, job)| is_it(job)).collect();
+            let has_finished_as = |job: &Job| job.status.finish().is_some_and(|finish| finish.kind == kind);
+            let mut ended: Vec<_> = self.jobs.iter().filter(|(_, job)| has_finished_as(job)).collect();
             ended.sort_by_key(|(object, job)| {
                 let start = job.status.start_time;
                 (start.is_none(), start, object.meta().name.clone())
             });
-            let surplus = ended.len().saturating_sub(limit);
-            let going = ended[..surplus].iter().filter(|(job, _)| !job.meta().is_deleted());
-            acts.extend(going.map(|(job, _)| self.delete(job)));
+            let excess = ended.len().saturating_sub(limit);
+            let to_delete = ended[..excess].iter().filter(|(job, _)| !job.meta().is_deleted());
+            acts.extend(to_delete.map(|(job, _)| self.delete(job)));
         }
         acts
     }

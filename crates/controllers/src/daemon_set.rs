@@ -1,10 +1,10 @@
 //! DaemonSet controller: one pod on every eligible node, and none elsewhere.
 //!
 //! The target node of a pod is in its node affinity; the scheduler binds it there. [`nodes`] decides which
-//! nodes are eligible, [`rolling`] which pods are replaced by those of a newer template.
+//! nodes are eligible, [`rolling_update`] which pods are replaced by those of a newer template.
 
 mod nodes;
-mod rolling;
+mod rolling_update;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::indexes::PODS_BY_NODE;
 use crate::owners::{self, Owner};
 use crate::placement::{Placement, Tolerations};
 use crate::pods;
-use crate::revisions::{self, Latest, Past};
-use nodes::{Fit, Nodes};
+use crate::revisions::{self, Latest, RevisionHistory};
+use nodes::{NodeEligibility, Nodes};
 
 /// Label of revisions and pods with the hash of the template.
 const HASH: &str = "controller-revision-hash";
 /// Annotation and label with the generation of the template, from before there were revisions. Pods still
 /// carry it.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-const SETS: &str = "daemonsets.apps";
+const DAEMON_SETS: &str = "daemonsets.apps";
 /// Minimum delay before a failed pod is replaced on its node.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// Maximum delay.
@@ -60,10 +60,10 @@ impl Planner for DaemonSetController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 4] = [
-            Watch::primary(SETS),
-            Watch::mapped("pods", of_member),
-            Watch::mapped("controllerrevisions.apps", of_member),
-            Watch::mapped("nodes", of_node),
+            Watch::primary(DAEMON_SETS),
+            Watch::mapped("pods", enqueue_for_dependent),
+            Watch::mapped("controllerrevisions.apps", enqueue_for_dependent),
+            Watch::mapped("nodes", enqueue_for_node),
         ];
         &WATCHES
     }
@@ -83,64 +83,64 @@ impl Planner for DaemonSetController {
             return plan;
         }
         let owner = Owner { object, api_version: "apps/v1", kind: "DaemonSet" };
-        let past = Past::of(world, &owner, &set.spec.selector);
+        let history = RevisionHistory::of(world, &owner, &set.spec.selector);
         let selects = |pod: &Object| set.spec.selector.matches(|name| pod.meta().labels.get(name));
-        let claimed = pods::claim_where(world, &owner, selects, |_| true);
-        if !past.acts.is_empty() || !claimed.acts.is_empty() {
+        let claimed = pods::claim_pods_where(world, &owner, selects, |_| true);
+        if !history.acts.is_empty() || !claimed.acts.is_empty() {
             // The next plan starts from the adoptions and releases.
-            plan.stage(past.acts);
+            plan.stage(history.acts);
             plan.stage(claimed.acts);
             return plan.with_memo(seen.memo.clone());
         }
         let collisions = set.status.collision_count.unwrap_or(0);
-        let latest = past.latest(world, &owner, &set.spec.template.0, HASH, collisions);
+        let latest = history.latest(world, &owner, &set.spec.template.0, HASH, collisions);
         let nodes = Nodes::of(world, set, &claimed.pods);
-        let rollout = Rollout { owner: &owner, set, past: &past, latest: &latest, nodes, now };
+        let rollout = DaemonSetRollout { owner: &owner, set, history: &history, latest: &latest, nodes, now };
         rollout.plan(&claimed.pods, seen.memo.clone())
     }
 }
 
 /// Inputs of a plan of one set.
-struct Rollout<'a> {
+struct DaemonSetRollout<'a> {
     owner: &'a Owner<'a>,
     set: &'a DaemonSet,
-    past: &'a Past<'a>,
+    history: &'a RevisionHistory<'a>,
     latest: &'a Latest,
     nodes: Nodes<'a>,
     now: Time,
 }
 
-impl Rollout<'_> {
-    fn plan(&self, pods: &[pods::Seen<'_>], mut memo: Memo) -> Plan<Memo> {
+impl DaemonSetRollout<'_> {
+    fn plan(&self, pods: &[pods::PodRef<'_>], mut memo: Memo) -> Plan<Memo> {
         let mut plan = Plan::default();
         plan.stage(self.latest.act.clone());
         let status = self.status();
         if status != self.set.status {
             plan.stage([Action::from(Write::status(self.owner.object, value_of(&status)))]);
         }
-        pods::requeue_at(&mut plan, pods, self.set.spec.min_ready_seconds, self.now);
+        pods::requeue_when_available(&mut plan, pods, self.set.spec.min_ready_seconds, self.now);
         memo.retain(|_, (at, _)| self.now.since(*at) < BACKOFF_MAX * 2);
-        let mut steps = Steps::default();
-        nodes::keep(self, &mut steps, &mut memo, &mut plan);
-        if steps.is_empty() && self.set.spec.update_strategy.kind == "RollingUpdate" {
+        let mut changes = DaemonPodChanges::default();
+        nodes::manage(self, &mut changes, &mut memo, &mut plan);
+        if changes.is_empty() && self.set.spec.update_strategy.kind == "RollingUpdate" {
             // Counts are valid only when every node has its pod.
-            rolling::replace(self, &mut steps);
+            rolling_update::rolling_update(self, &mut changes);
         }
-        for waiting in [steps.creations.len(), steps.deletions.len()] {
+        for waiting in [changes.nodes_needing_pods.len(), changes.pods_to_delete.len()] {
             plan.defer(waiting.saturating_sub(BURST_REPLICAS));
         }
-        let deletions = steps.deletions.into_iter().take(BURST_REPLICAS);
+        let deletions = changes.pods_to_delete.into_iter().take(BURST_REPLICAS);
         let deletions = deletions.map(|pod| pods::delete(pod, self.owner));
-        let creations = steps.creations.iter().take(BURST_REPLICAS);
-        let creations = creations.map(|node| pods::create(self.pod(node), self.owner));
+        let creations = changes.nodes_needing_pods.iter().take(BURST_REPLICAS);
+        let creations = creations.map(|node| pods::create(self.new_pod(node), self.owner));
         plan.stage(creations.chain(deletions));
         let hashes: BTreeSet<&str> = pods.iter().filter_map(|(pod, _)| pod.meta().labels.get(HASH)).collect();
         let mut used: BTreeSet<&str> = [&*self.latest.name].into();
-        used.extend(self.past.all.iter().filter_map(|(revision, _)| {
+        used.extend(self.history.all.iter().filter_map(|(revision, _)| {
             let meta = revision.meta();
             hashes.contains(meta.labels.get(HASH)?).then_some(&*meta.name)
         }));
-        plan.stage(revisions::surplus(self.past, &used, self.set.spec.revision_history_limit));
+        plan.stage(revisions::truncate_history(self.history, &used, self.set.spec.revision_history_limit));
         plan.with_memo(memo)
     }
 
@@ -154,10 +154,10 @@ impl Rollout<'_> {
             conditions: self.set.status.conditions.clone(),
             ..DaemonSetStatus::default()
         };
-        for place in self.nodes.places.values() {
-            let Some((_, fit)) = place.node else { continue };
-            let first = place.pods.first();
-            if fit != Fit::Runs {
+        for node_pods in self.nodes.by_node.values() {
+            let Some((_, eligibility)) = node_pods.node else { continue };
+            let first = node_pods.pods.first();
+            if eligibility != NodeEligibility::ShouldRun {
                 status.number_misscheduled += i64::from(first.is_some());
                 continue;
             }
@@ -172,17 +172,17 @@ impl Rollout<'_> {
         status
     }
 
-    fn is_available(&self, (_, pod): &pods::Seen<'_>) -> bool {
+    fn is_available(&self, (_, pod): &pods::PodRef<'_>) -> bool {
         pod.is_available(self.set.spec.min_ready_seconds, self.now)
     }
 
     /// `true` if a pod is of the latest template.
-    fn is_latest(&self, (pod, _): &pods::Seen<'_>) -> bool {
+    fn is_latest(&self, (pod, _): &pods::PodRef<'_>) -> bool {
         pod.meta().labels.get(HASH) == Some(&self.latest.hash)
     }
 
     /// New pod for a node.
-    fn pod(&self, node: &str) -> Value {
+    fn new_pod(&self, node: &str) -> Value {
         let mut template = self.set.spec.template.0.clone();
         let spec = template.ensure_map("spec");
         spec.insert("tolerations", nodes::tolerations(&self.set.spec.template.0));
@@ -203,24 +203,24 @@ impl Rollout<'_> {
 
 /// Creations and deletions of a plan.
 #[derive(Default)]
-struct Steps<'a> {
+struct DaemonPodChanges<'a> {
     /// Nodes that get a pod.
-    creations: Vec<&'a str>,
+    nodes_needing_pods: Vec<&'a str>,
     /// Pods to delete.
-    deletions: Vec<&'a Object>,
+    pods_to_delete: Vec<&'a Object>,
 }
 
-impl Steps<'_> {
+impl DaemonPodChanges<'_> {
     fn is_empty(&self) -> bool {
-        self.creations.is_empty() && self.deletions.is_empty()
+        self.nodes_needing_pods.is_empty() && self.pods_to_delete.is_empty()
     }
 }
 
-fn of_member(member: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    owners::enqueue(
-        member,
+fn enqueue_for_dependent(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    owners::enqueue_owners(
+        object,
         world,
-        ("DaemonSet", SETS),
+        ("DaemonSet", DAEMON_SETS),
         |object| object.view::<DaemonSet>().map(|set| &set.spec.selector),
         enqueue,
     );
@@ -228,15 +228,16 @@ fn of_member(member: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(K
 
 /// Enqueues the sets that should have a pod on a node and have none, or the other way round. Most changes of
 /// a node, such as heartbeats, concern no set.
-fn of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let is_gone = world.get(node.key()).is_none();
     for (object, set) in world.views::<DaemonSet>() {
         let tolerations = nodes::tolerations(&set.spec.template.0);
         let placement = Placement::of(set.spec.template.0.get("spec").unwrap_or(&Value::Null));
-        let runs = Fit::of(set, &placement, &Tolerations::of(&tolerations), node) == Fit::Runs;
-        let mut there = world.by_index(PODS_BY_NODE, &node.meta().name);
-        let has_one = there.any(|pod| pod.meta().is_controlled_by(&object.meta().uid));
-        if is_gone || runs != has_one || set.status.number_misscheduled > 0 {
+        let should_run = NodeEligibility::of(set, &placement, &Tolerations::of(&tolerations), node)
+            == NodeEligibility::ShouldRun;
+        let mut on_node = world.by_index(PODS_BY_NODE, &node.meta().name);
+        let has_pod = on_node.any(|pod| pod.meta().is_controlled_by(&object.meta().uid));
+        if is_gone || should_run != has_pod || set.status.number_misscheduled > 0 {
             enqueue(object.key().clone());
         }
     }

@@ -1,14 +1,14 @@
 //! Deployment controller: rolls pods from one template to the next, within bounds.
 //!
 //! Each template has a ReplicaSet, named by the template's hash and annotated with its revision. A plan
-//! decides the size of each set: [`sets`] finds the sets, [`sizes`] computes their sizes, [`status`] the
-//! status, [`rollback`] handles the deprecated annotation. Sizes are computed from the desired sizes of the
-//! sets, and a set never counts as available with more pods than that, so a stale status cannot cause the
-//! deletion of too many pods.
+//! decides the size of each set: [`replica_sets`] finds the sets, [`scaling`] computes their sizes,
+//! [`status`] the status, [`rollback`] handles the deprecated annotation. Sizes are computed from the desired
+//! sizes of the sets, and a set never counts as available with more pods than that, so a stale status cannot
+//! cause the deletion of too many pods.
 
+mod replica_sets;
 mod rollback;
-mod sets;
-mod sizes;
+mod scaling;
 mod status;
 
 use setpoint_api::{Key, Time, Value, value};
@@ -19,9 +19,9 @@ use setpoint_views::pod::Pod;
 
 use crate::indexes::ORPHAN_REPLICA_SETS;
 use crate::owners::{self, Owner};
-use sets::{REVISION, Sets};
+use replica_sets::{REVISION, ReplicaSets};
 
-const SETS: &str = "replicasets.apps";
+const REPLICA_SETS: &str = "replicasets.apps";
 
 /// The Deployment controller.
 pub struct DeploymentController;
@@ -36,8 +36,8 @@ impl Planner for DeploymentController {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
             Watch::primary(<Deployment as setpoint_reconcile::View>::RESOURCE),
-            Watch::mapped(SETS, of_set),
-            Watch::mapped("pods", of_pod).when(counts_otherwise),
+            Watch::mapped(REPLICA_SETS, enqueue_for_set),
+            Watch::mapped("pods", enqueue_for_pod).when(has_stopped_or_moved),
         ];
         &WATCHES
     }
@@ -51,70 +51,79 @@ impl Planner for DeploymentController {
         }
         let owner = Owner { object, api_version: "apps/v1", kind: "Deployment" };
         let selects = |set: &Object| deployment.spec.selector.matches(|name| set.meta().labels.get(name));
-        let (claimed, acts) = owners::claim(world, &owner, SETS, ORPHAN_REPLICA_SETS, selects, |_| true);
+        let (claimed, acts) =
+            owners::claim_objects(world, &owner, REPLICA_SETS, ORPHAN_REPLICA_SETS, selects, |_| true);
         if !acts.is_empty() {
             // The next plan starts from the adoptions and releases.
             plan.stage(acts);
             return plan;
         }
-        let sets = Sets::of(&owner, deployment, claimed);
+        let sets = ReplicaSets::of(&owner, deployment, claimed);
         if object.meta().is_deleted() {
-            let status = status::counted(&sets, deployment.status.conditions.clone(), now);
+            let status = status::calculate_status(&sets, deployment.status.conditions.clone(), now);
             plan.stage(write_status(&sets, status, None));
             return plan;
         }
         if !deployment.spec.paused
             && sets.new.is_some()
-            && let Some(revision) = rollback::wanted(object)
+            && let Some(revision) = rollback::rollback_to(object)
         {
             rollback::roll_back(&mut plan, &sets, revision);
             return plan;
         }
-        advance(&mut plan, sets, world, seen, now);
+        sync_deployment(&mut plan, sets, world, seen, now);
         plan
     }
 }
 
 /// Plans the next step of the sets.
-fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time) {
+fn sync_deployment(
+    plan: &mut Plan,
+    mut sets: ReplicaSets<'_>,
+    world: &WorldReader<'_>,
+    seen: &Seen<'_, ()>,
+    now: Time,
+) {
     let paused = sets.deployment.spec.paused;
-    sets.note_revision();
-    let scales = paused || sizes::was_scaled(&sets);
-    let mut creates = false;
-    if scales {
-        sizes::scale(&mut sets);
+    sets.set_new_annotations();
+    let is_scaling = paused || scaling::is_scaling_event(&sets);
+    let mut is_creating = false;
+    if is_scaling {
+        scaling::scale(&mut sets);
     } else if sets.bounds.is_rolling {
-        creates = sets.new.is_none();
-        sizes::roll(&mut sets);
+        is_creating = sets.new.is_none();
+        scaling::roll_out_rolling(&mut sets);
     } else {
-        let old_run = old_pods_run(&sets, world);
-        creates = sizes::recreate(&mut sets, old_run) && sets.new.is_none();
+        let old_pods_running = has_old_pods_running(&sets, world);
+        is_creating = scaling::roll_out_recreate(&mut sets, old_pods_running) && sets.new.is_none();
     }
-    let missing = creates.then(|| sets.missing());
-    let collides = missing.as_ref().is_some_and(|set| {
+    let new_set = is_creating.then(|| sets.new_replica_set());
+    let has_collision = new_set.as_ref().is_some_and(|set| {
         let namespace = &*sets.owner.object.meta().namespace;
-        world.find(SETS, namespace, &set.name).is_some()
+        world.find(REPLICA_SETS, namespace, &set.name).is_some()
     });
-    let missing = missing.filter(|_| !collides);
+    let new_set = new_set.filter(|_| !has_collision);
 
     let failure =
-        seen.failure.filter(|failure| failure.verb == "create" && failure.resource.as_str() == SETS);
-    let progress = match &missing {
-        Some(set) => status::Progress::Creates { set: &set.name, failure: failure.map(|it| &*it.message) },
-        None if scales => status::Progress::Scales,
-        None => status::Progress::Rolls,
+        seen.failure.filter(|failure| failure.verb == "create" && failure.resource.as_str() == REPLICA_SETS);
+    let step = match &new_set {
+        Some(set) => {
+            status::RolloutStep::CreateReplicaSet { set: &set.name, failure: failure.map(|it| &*it.message) }
+        }
+        None if is_scaling => status::RolloutStep::Scale,
+        None => status::RolloutStep::Roll,
     };
-    let mut status = status::status(&sets, progress, now);
-    if collides {
+    let mut status = status::sync_rollout_status(&sets, step, now);
+    if has_collision {
         status.collision_count = Some(int32::count_on(status.collision_count.unwrap_or(0)));
     }
     let is_complete = status::is_complete(sets.deployment, &status, sets.owner.object.meta().generation);
-    if let Some(at) = status::deadline(&sets, &status, is_complete) {
+    if let Some(at) = status::progress_check_at(&sets, &status, is_complete) {
         plan.requeue_at(at);
     }
-    let revision = missing.as_ref().map_or_else(|| sets.revision(), |set| Some(set.revision.to_string()));
+    let revision = new_set.as_ref().map_or_else(|| sets.revision(), |set| Some(set.revision.to_string()));
     let mut written = write_status(&sets, status, revision);
-    if let Some(set) = missing {
+    if let Some(set) = new_set {
         // The failure is reported before the next attempt, the success after it.
         if failure.is_some() {
             plan.stage(written.take());
@@ -124,12 +133,16 @@ fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &WorldReader<'_>, seen: &
     plan.stage(written);
     plan.stage(sets.patches());
     if paused || is_complete {
-        plan.stage(sets.surplus());
+        plan.stage(sets.cleanup());
     }
 }
 
 /// Writes the status and the revision annotation, if either changes.
-fn write_status(sets: &Sets<'_>, status: DeploymentStatus, revision: Option<String>) -> Option<Action> {
+fn write_status(
+    sets: &ReplicaSets<'_>,
+    status: DeploymentStatus,
+    revision: Option<String>,
+) -> Option<Action> {
     let object = sets.owner.object;
     let revision = revision.filter(|revision| object.meta().annotations.get(REVISION) != Some(revision));
     if status == sets.deployment.status && revision.is_none() {
@@ -144,7 +157,7 @@ fn write_status(sets: &Sets<'_>, status: DeploymentStatus, revision: Option<Stri
 }
 
 /// `true` if pods of old sets still run, or the status of a set counts some.
-fn old_pods_run(sets: &Sets<'_>, world: &WorldReader<'_>) -> bool {
+fn has_old_pods_running(sets: &ReplicaSets<'_>, world: &WorldReader<'_>) -> bool {
     sets.old.iter().any(|old| {
         let pods = world.owned(&old.object.meta().uid, "pods");
         let mut views = pods.filter_map(|pod| pod.view::<Pod>());
@@ -152,8 +165,8 @@ fn old_pods_run(sets: &Sets<'_>, world: &WorldReader<'_>) -> bool {
     })
 }
 
-fn of_set(set: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    owners::enqueue(
+fn enqueue_for_set(set: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    owners::enqueue_owners(
         set,
         world,
         ("Deployment", "deployments.apps"),
@@ -163,10 +176,10 @@ fn of_set(set: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the Deployment of a pod if it has the strategy `Recreate`: new pods wait for the end of old ones.
-fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let namespace = &*pod.meta().namespace;
     let set = pod.meta().controller().filter(|owner| &*owner.kind == "ReplicaSet");
-    let set = set.and_then(|owner| world.find(SETS, namespace, &owner.name));
+    let set = set.and_then(|owner| world.find(REPLICA_SETS, namespace, &owner.name));
     let parent = set.and_then(|set| set.meta().controller()).filter(|owner| &*owner.kind == "Deployment");
     if let Some(owner) = parent
         && let Some((object, deployment)) = world.view::<Deployment>(namespace, &owner.name)
@@ -177,9 +190,10 @@ fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
 }
 
 /// `true` if a pod stopped running, or changed its owner: only this lets new pods start.
-fn counts_otherwise(before: &Object, after: &Object) -> bool {
-    let is_over = |object: &Object| object.view::<Pod>().is_some_and(Pod::is_finished);
-    is_over(before) != is_over(after) || before.meta().owner_references != after.meta().owner_references
+fn has_stopped_or_moved(before: &Object, after: &Object) -> bool {
+    let is_finished = |object: &Object| object.view::<Pod>().is_some_and(Pod::is_finished);
+    is_finished(before) != is_finished(after)
+        || before.meta().owner_references != after.meta().owner_references
 }
 
 #[cfg(test)]

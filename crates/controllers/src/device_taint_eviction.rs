@@ -5,7 +5,7 @@
 //! checks the devices of the claims that are reserved for it. The key of a rule reports the progress of its
 //! eviction, at most every ten seconds; for a rule without effect it reports once what the rule would evict.
 
-mod rules;
+mod rule_status;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,28 +21,28 @@ use setpoint_views::resource_claim::{AllocatedDevice, ResourceClaim};
 use setpoint_views::resource_slice::ResourceSlice;
 
 use crate::indexes::{DEVICE_CLAIMS_BY_POOL, DEVICE_SLICES_BY_POOL, PODS_BY_DEVICE_CLAIM, path};
-use crate::taint_eviction::mark;
+use crate::taint_eviction::set_disruption_target;
 
 const NO_EXECUTE: &str = "NoExecute";
 /// Reason and message of the condition `DisruptionTarget`.
-const WHY: (&str, &str) =
+const DISRUPTION_TARGET: (&str, &str) =
     ("DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint");
-const EVICTION: &str = "DeviceTaintManagerEviction";
+const EVENT_REASON: &str = "DeviceTaintManagerEviction";
 
 /// The device taint eviction controller.
 pub struct DeviceTaintEviction;
 
 /// Memo of a pod or a rule.
 #[derive(Clone, Default)]
-pub struct Memory {
+pub struct DeviceTaintEvictionMemo {
     /// `true` if the eviction of the pod was pending.
-    is_waiting: bool,
+    is_eviction_pending: bool,
     /// Progress of a rule.
-    progress: Option<rules::Progress>,
+    progress: Option<rule_status::RuleProgress>,
 }
 
 impl Planner for DeviceTaintEviction {
-    type Memo = Memory;
+    type Memo = DeviceTaintEvictionMemo;
 
     fn name(&self) -> &'static str {
         "device-taint-eviction-controller"
@@ -50,17 +50,17 @@ impl Planner for DeviceTaintEviction {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 4] = [
-            Watch::mapped(Pod::RESOURCE, of_pod),
-            Watch::mapped(ResourceClaim::RESOURCE, of_claim),
-            Watch::mapped(ResourceSlice::RESOURCE, of_slice),
-            Watch::mapped(DeviceTaintRule::RESOURCE, of_rule),
+            Watch::mapped(Pod::RESOURCE, enqueue_for_pod),
+            Watch::mapped(ResourceClaim::RESOURCE, enqueue_for_claim),
+            Watch::mapped(ResourceSlice::RESOURCE, enqueue_for_slice),
+            Watch::mapped(DeviceTaintRule::RESOURCE, enqueue_for_rule),
         ];
         &WATCHES
     }
 
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
-        let asks = |(_, pod): &(&Object, &Pod)| !pod.spec.resource_claims.is_empty();
-        let pods = world.views::<Pod>().filter(asks).map(|(object, _)| object);
+        let has_claims = |(_, pod): &(&Object, &Pod)| !pod.spec.resource_claims.is_empty();
+        let pods = world.views::<Pod>().filter(has_claims).map(|(object, _)| object);
         pods.chain(world.all(DeviceTaintRule::RESOURCE)).map(|object| object.key().clone()).collect()
     }
 
@@ -68,33 +68,41 @@ impl Planner for DeviceTaintEviction {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        seen: &Seen<'_, Memory>,
+        seen: &Seen<'_, DeviceTaintEvictionMemo>,
         now: Time,
         _: Seed,
-    ) -> Plan<Memory> {
+    ) -> Plan<DeviceTaintEvictionMemo> {
         let Some(object) = world.get(key) else { return Plan::default() };
         if let Some(rule) = object.view::<DeviceTaintRule>() {
-            return rules::plan(object, rule, world, &seen.memo, now);
+            return rule_status::plan(object, rule, world, &seen.memo, now);
         }
         let pod = object.view::<Pod>().filter(|pod| !object.meta().is_deleted() && !pod.is_finished());
         pod.map(|pod| plan_pod(object, pod, world, &seen.memo, now)).unwrap_or_default()
     }
 }
 
-fn plan_pod(object: &Object, pod: &Pod, world: &WorldReader<'_>, memory: &Memory, now: Time) -> Plan<Memory> {
-    let mut plan = Plan::<Memory>::default();
+fn plan_pod(
+    object: &Object,
+    pod: &Pod,
+    world: &WorldReader<'_>,
+    memo: &DeviceTaintEvictionMemo,
+    now: Time,
+) -> Plan<DeviceTaintEvictionMemo> {
+    let mut plan = Plan::<DeviceTaintEvictionMemo>::default();
     let subject = InvolvedObject::new(object, "v1", "Pod");
-    match eviction(object, pod, world, &mut DeviceTaints::of_world(world, None)) {
+    match eviction(object, pod, world, &mut DeviceTaints::new(world, None)) {
         Some(eviction) if eviction.at <= now => {
-            plan.stage(mark(object, pod, WHY, now));
-            let note = subject.normal(EVICTION, "Marking for deletion");
+            plan.stage(set_disruption_target(object, pod, DISRUPTION_TARGET, now));
+            let note = subject.normal(EVENT_REASON, "Marking for deletion");
             plan.stage([Action::from(Write::delete(object)).on_done(note)]);
         }
         Some(eviction) => {
-            plan.memo.is_waiting = true;
+            plan.memo.is_eviction_pending = true;
             plan.requeue_at(eviction.at);
         }
-        None if memory.is_waiting => plan.events.push(subject.normal(EVICTION, "Cancelling deletion")),
+        None if memo.is_eviction_pending => {
+            plan.events.push(subject.normal(EVENT_REASON, "Cancelling deletion"))
+        }
         None => {}
     }
     plan
@@ -118,14 +126,14 @@ fn eviction<'a>(
     }
     let meta = object.meta();
     let mut found: Option<Eviction<'a>> = None;
-    for (name, is_made) in pod.device_claims() {
+    for (name, is_generated) in pod.device_claims() {
         let claim = world.view::<ResourceClaim>(&meta.namespace, name);
         let used = claim.filter(|(claim, view)| {
-            view.is_reserved_for(&meta.uid) && (!is_made || claim.meta().is_controlled_by(&meta.uid))
+            view.is_reserved_for(&meta.uid) && (!is_generated || claim.meta().is_controlled_by(&meta.uid))
         });
         for device in used.iter().flat_map(|(_, view)| view.devices()) {
-            for (taint, rule) in taints.of(device) {
-                let Some(at) = end(device, taint) else { continue };
+            for (taint, rule) in taints.taints_of(device) {
+                let Some(at) = toleration_end(device, taint) else { continue };
                 let found = found.get_or_insert(Eviction { at, rules: BTreeSet::new() });
                 found.at = found.at.min(at);
                 found.rules.extend(rule);
@@ -136,26 +144,27 @@ fn eviction<'a>(
 }
 
 /// Taint that evicts pods, and the UID of its rule, if it comes from one.
-type Tainting<'a> = (&'a Taint, Option<&'a str>);
+type DeviceTaint<'a> = (&'a Taint, Option<&'a str>);
 /// Driver, pool and device that a rule selects; `None` selects all.
-type Selected<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
+type SelectorKey<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
 /// Taints of devices that evict pods. Pools are read when the first of their devices is looked up.
 struct DeviceTaints<'a> {
     world: &'a WorldReader<'a>,
     pools: BTreeMap<(String, String), BTreeMap<&'a str, Vec<&'a Taint>>>,
-    rules: BTreeMap<Selected<'a>, Vec<Tainting<'a>>>,
+    rules: BTreeMap<SelectorKey<'a>, Vec<DeviceTaint<'a>>>,
 }
 
 impl<'a> DeviceTaints<'a> {
-    /// Taints of a world. The rule `trial` is evaluated as if it had effect.
-    fn of_world(world: &'a WorldReader<'a>, trial: Option<&Object>) -> DeviceTaints<'a> {
-        let mut rules: BTreeMap<Selected<'a>, Vec<Tainting<'a>>> = BTreeMap::new();
+    /// Taints of a world. The rule `dry_run` is evaluated as if it had effect.
+    fn new(world: &'a WorldReader<'a>, dry_run: Option<&Object>) -> DeviceTaints<'a> {
+        let mut rules: BTreeMap<SelectorKey<'a>, Vec<DeviceTaint<'a>>> = BTreeMap::new();
         for (object, rule) in world.views::<DeviceTaintRule>() {
-            let is_tried = trial.is_some_and(|trial| trial.key() == object.key());
-            let Some(wanted) = &rule.spec.device_selector else { continue };
-            if rule.spec.taint.effect == NO_EXECUTE || is_tried {
-                let selected = (wanted.driver.as_deref(), wanted.pool.as_deref(), wanted.device.as_deref());
+            let is_dry_run = dry_run.is_some_and(|dry_run| dry_run.key() == object.key());
+            let Some(selector) = &rule.spec.device_selector else { continue };
+            if rule.spec.taint.effect == NO_EXECUTE || is_dry_run {
+                let selected =
+                    (selector.driver.as_deref(), selector.pool.as_deref(), selector.device.as_deref());
                 rules.entry(selected).or_default().push((&rule.spec.taint, Some(&object.meta().uid)));
             }
         }
@@ -163,7 +172,7 @@ impl<'a> DeviceTaints<'a> {
     }
 
     /// Taints of a device: its own, then those of rules.
-    fn of(&mut self, device: &AllocatedDevice) -> Vec<Tainting<'a>> {
+    fn taints_of(&mut self, device: &AllocatedDevice) -> Vec<DeviceTaint<'a>> {
         let world = self.world;
         let pool = self.pools.entry((device.driver.clone(), device.pool.clone())).or_insert_with(|| {
             let mut pool: BTreeMap<&'a str, Vec<&'a Taint>> = BTreeMap::new();
@@ -175,11 +184,11 @@ impl<'a> DeviceTaints<'a> {
             pool
         });
         let own = pool.get(&*device.device).into_iter().flatten().map(|taint| (*taint, None));
-        let mut all: Vec<Tainting<'a>> = own.collect();
-        let either = |name| [None, Some(name)];
-        for driver in either(&*device.driver) {
-            for pool in either(&*device.pool) {
-                for device in either(&*device.device) {
+        let mut all: Vec<DeviceTaint<'a>> = own.collect();
+        let any_or = |name| [None, Some(name)];
+        for driver in any_or(&*device.driver) {
+            for pool in any_or(&*device.pool) {
+                for device in any_or(&*device.device) {
                     all.extend(self.rules.get(&(driver, pool, device)).into_iter().flatten());
                 }
             }
@@ -198,21 +207,21 @@ fn current_slices<'a>(world: &'a WorldReader<'a>, driver: &str, pool: &str) -> V
 }
 
 /// End of the claim's toleration of a taint; `None` if it tolerates the taint for ever.
-fn end(device: &AllocatedDevice, taint: &Taint) -> Option<Time> {
+fn toleration_end(device: &AllocatedDevice, taint: &Taint) -> Option<Time> {
     // A rule on trial is evaluated as `NoExecute`.
     let taint = Taint { effect: NO_EXECUTE.to_owned(), ..taint.clone() };
     let added = taint.time_added.unwrap_or(Time::EPOCH);
-    let fitting = device.tolerations.iter().filter(|one| one.effect == NO_EXECUTE && one.tolerates(&taint));
-    let mut least: Option<i64> = None;
-    for toleration in fitting {
+    let matching = device.tolerations.iter().filter(|one| one.effect == NO_EXECUTE && one.tolerates(&taint));
+    let mut min_seconds: Option<i64> = None;
+    for toleration in matching {
         let seconds = toleration.toleration_seconds?.max(0);
-        least = Some(least.map_or(seconds, |least| least.min(seconds)));
+        min_seconds = Some(min_seconds.map_or(seconds, |min_seconds| min_seconds.min(seconds)));
     }
-    Some(added.after(Duration::from_secs(u64::try_from(least.unwrap_or(0)).unwrap_or(0))))
+    Some(added.after(Duration::from_secs(u64::try_from(min_seconds.unwrap_or(0)).unwrap_or(0))))
 }
 
 /// Enqueues a pod with claims, and the rules that evict pods.
-fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
         enqueue(object.key().clone());
         enqueue_rules(world, enqueue);
@@ -220,7 +229,7 @@ fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)
 }
 
 /// Enqueues the pods that a claim is reserved for, and the rules that evict pods.
-fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     enqueue_users(claim, world, enqueue);
     enqueue_rules(world, enqueue);
 }
@@ -244,7 +253,7 @@ fn enqueue_rules(world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     }
 }
 
-fn of_slice(slice: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_slice(slice: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(view) = slice.view::<ResourceSlice>() else { return };
     for claim in world.by_index(DEVICE_CLAIMS_BY_POOL, &path(&view.spec.driver, &view.spec.pool.name)) {
         enqueue_users(claim, world, enqueue);
@@ -252,7 +261,7 @@ fn of_slice(slice: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key
 }
 
 /// Enqueues the pods of all claims: a rule may concern every claim, and rules change seldom.
-fn of_rule(rule: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_rule(rule: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     enqueue(rule.key().clone());
     for claim in world.all(ResourceClaim::RESOURCE) {
         enqueue_users(claim, world, enqueue);

@@ -18,7 +18,7 @@ use setpoint_views::service::{Service, ServicePort};
 
 use crate::pods::Owner;
 use crate::service_pods::{self, HEADLESS, TRIGGER_TIME, TargetPorts};
-use packing::Packed;
+use packing::DesiredSlices;
 
 /// Maximum number of endpoints of a slice.
 pub const ENDPOINTS_MAX: usize = 100;
@@ -43,8 +43,8 @@ impl Planner for EndpointSliceController {
         const WATCHES: [Watch; 4] = [
             Watch::primary("services"),
             Watch::mapped("pods", service_pods::enqueue_services),
-            Watch::mapped("endpointslices.discovery.k8s.io", of_slice),
-            Watch::mapped("nodes", of_node),
+            Watch::mapped("endpointslices.discovery.k8s.io", enqueue_for_slice),
+            Watch::mapped("nodes", enqueue_for_node),
         ];
         &WATCHES
     }
@@ -60,24 +60,24 @@ impl Planner for EndpointSliceController {
         {
             return plan;
         }
-        let selected = service_pods::selected(world, object, service);
+        let selected = service_pods::select_pods(world, object, service);
         let time = service_pods::trigger_time(object, &selected);
-        let desk = Desk { world, object, service, selected, time };
-        let families = desk.families();
+        let reconciler = SliceReconciler { world, object, service, selected, time };
+        let families = reconciler.families();
         let mut acts = Vec::new();
-        let existing = desk.existing();
+        let existing = reconciler.existing();
         for family in &families {
-            acts.extend(desk.family(family, &existing));
+            acts.extend(reconciler.reconcile_family(family, &existing));
         }
-        let strange = existing.iter().filter(|(_, slice)| !families.contains(&slice.address_type.as_str()));
-        acts.extend(strange.map(|(slice, _)| Action::from(Write::delete(slice))));
+        let stale = existing.iter().filter(|(_, slice)| !families.contains(&slice.address_type.as_str()));
+        acts.extend(stale.map(|(slice, _)| Action::from(Write::delete(slice))));
         plan.stage(acts);
         plan
     }
 }
 
 /// Enqueues the Service of a slice that this controller manages.
-fn of_slice(slice: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_slice(slice: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let labels = &slice.meta().labels;
     if labels.get(MANAGED_BY) == Some(MANAGER)
         && let Some(name) = labels.get(SERVICE_NAME)
@@ -88,7 +88,7 @@ fn of_slice(slice: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
 }
 
 /// Enqueues the Services of the pods on a node: endpoints carry its zone.
-fn of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for pod in world.by_index(crate::indexes::PODS_BY_NODE, &node.meta().name) {
         service_pods::enqueue_services(pod, world, enqueue);
     }
@@ -96,7 +96,7 @@ fn of_node(node: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key))
 
 /// Endpoints with equal ports, and the slices with these ports.
 #[derive(Default)]
-struct Group<'a> {
+struct PortGroup<'a> {
     ports: Vec<Value>,
     endpoints: Vec<Value>,
     slices: Vec<Existing<'a>>,
@@ -117,34 +117,34 @@ fn slice_ports(ports: &[(&ServicePort, i64)]) -> Vec<Value> {
     ports.collect()
 }
 
-fn text(ports: &[Value]) -> String {
+fn ports_key(ports: &[Value]) -> String {
     ports.iter().map(json::to_text).collect::<Vec<_>>().join(",")
 }
 
 /// Reuses slices that would be deleted for slices that would be created, as upstream does: watchers then see
 /// one change instead of two objects. Both have the same Service and address family.
-fn reuse<'a>(slices: &mut [packing::Slice<'a>], goes: &mut Vec<&Existing<'a>>) {
-    let new = slices.iter_mut().rev().filter(|slice| slice.was.is_none());
-    let reused = new.zip(goes.iter()).map(|(slice, (was, _))| {
-        slice.was = Some(*was);
+fn recycle_slices<'a>(slices: &mut [packing::DesiredSlice<'a>], slices_to_delete: &mut Vec<&Existing<'a>>) {
+    let new = slices.iter_mut().rev().filter(|slice| slice.current.is_none());
+    let reused = new.zip(slices_to_delete.iter()).map(|(slice, (current, _))| {
+        slice.current = Some(*current);
         slice.changed = true;
     });
     let count = reused.count();
-    goes.drain(..count);
+    slices_to_delete.drain(..count);
 }
 
 type Existing<'a> = (&'a Object, &'a EndpointSlice);
 
 /// Sync context of one Service.
-struct Desk<'a> {
+struct SliceReconciler<'a> {
     world: &'a WorldReader<'a>,
     object: &'a Object,
     service: &'a Service,
-    selected: Vec<crate::pods::Seen<'a>>,
+    selected: Vec<crate::pods::PodRef<'a>>,
     time: Option<Time>,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> SliceReconciler<'a> {
     fn families(&self) -> Vec<&'static str> {
         let families = self.service.spec.ip_families.iter();
         let known = families.filter_map(|family| match family.as_str() {
@@ -171,67 +171,72 @@ impl<'a> Desk<'a> {
     }
 
     /// Plans the slices of one address family.
-    fn family(&self, family: &'static str, existing: &[Existing<'a>]) -> Vec<Action> {
+    fn reconcile_family(&self, family: &'static str, existing: &[Existing<'a>]) -> Vec<Action> {
         let existing: Vec<Existing<'a>> =
             existing.iter().filter(|(_, slice)| slice.address_type == family).copied().collect();
         // Keyed by encoded ports: pods, slices and sets of ports may be many.
-        let (mut groups, mut places) = (Vec::<Group<'a>>::new(), BTreeMap::<String, usize>::new());
+        let (mut groups, mut positions) = (Vec::<PortGroup<'a>>::new(), BTreeMap::<String, usize>::new());
         let mut target_ports = TargetPorts::of(self.service);
-        for seen in self.selected.iter().filter(|seen| service_pods::serves(seen, true)) {
-            let place = target_ports.on(seen.1, |ports| {
+        for seen in self.selected.iter().filter(|seen| service_pods::is_endpoint(seen, true)) {
+            let position = target_ports.resolve(seen.1, |ports| {
                 let ports = slice_ports(ports);
-                *places.entry(text(&ports)).or_insert_with(|| {
-                    groups.push(Group { ports, ..Group::default() });
+                *positions.entry(ports_key(&ports)).or_insert_with(|| {
+                    groups.push(PortGroup { ports, ..PortGroup::default() });
                     groups.len() - 1
                 })
             });
-            groups[place].endpoints.extend(self.endpoint(seen, family));
+            groups[position].endpoints.extend(self.endpoint(seen, family));
         }
         for slice in &existing {
-            if let Some(place) = places.get(&text(&slice.1.ports)) {
-                groups[*place].slices.push(*slice);
+            if let Some(position) = positions.get(&ports_key(&slice.1.ports)) {
+                groups[*position].slices.push(*slice);
             }
         }
-        let mut packed = Packed::default();
-        for place in places.into_values() {
-            let Group { ports, endpoints, slices } = std::mem::take(&mut groups[place]);
-            packed.pack(ports, endpoints, slices);
+        let mut desired = DesiredSlices::default();
+        for position in positions.into_values() {
+            let PortGroup { ports, endpoints, slices } = std::mem::take(&mut groups[position]);
+            desired.add_group(ports, endpoints, slices);
         }
         let kept: BTreeSet<&Key> =
-            packed.slices.iter().filter_map(|slice| slice.was).map(Object::key).collect();
-        let mut goes: Vec<&Existing<'a>> =
+            desired.slices.iter().filter_map(|slice| slice.current).map(Object::key).collect();
+        let mut slices_to_delete: Vec<&Existing<'a>> =
             existing.iter().filter(|(slice, _)| !kept.contains(&slice.key())).collect();
-        if packed.slices.is_empty() {
+        if desired.slices.is_empty() {
             // Clients may wait for a slice, even without endpoints.
-            match goes.iter().position(|(_, slice)| slice.endpoints.is_empty() && slice.ports.is_empty()) {
-                Some(place) => {
-                    let (was, _) = goes.remove(place);
-                    packed.slices.push(packing::Slice {
-                        was: Some(was),
+            match slices_to_delete
+                .iter()
+                .position(|(_, slice)| slice.endpoints.is_empty() && slice.ports.is_empty())
+            {
+                Some(position) => {
+                    let (current, _) = slices_to_delete.remove(position);
+                    desired.slices.push(packing::DesiredSlice {
+                        current: Some(current),
                         changed: false,
                         ..Default::default()
                     });
                 }
-                None => packed.slices.push(packing::Slice::default()),
+                None => desired.slices.push(packing::DesiredSlice::default()),
             }
         }
-        reuse(&mut packed.slices, &mut goes);
-        let written = packed.slices.iter().filter_map(|slice| self.write(family, slice));
-        written.chain(goes.into_iter().map(|(slice, _)| Action::from(Write::delete(slice)))).collect()
+        recycle_slices(&mut desired.slices, &mut slices_to_delete);
+        let written = desired.slices.iter().filter_map(|slice| self.write(family, slice));
+        written
+            .chain(slices_to_delete.into_iter().map(|(slice, _)| Action::from(Write::delete(slice))))
+            .collect()
     }
 
     /// Endpoint of a pod in an address family; `None` without such an address, or if its node is unknown.
-    fn endpoint(&self, (object, pod): &crate::pods::Seen<'_>, family: &str) -> Option<Value> {
+    fn endpoint(&self, (object, pod): &crate::pods::PodRef<'_>, family: &str) -> Option<Value> {
         let is_of_family = |ip: &str| ip.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6() == (family == "IPv6"));
         let addresses: Vec<&str> =
             pod.status.pod_ips.iter().map(|ip| ip.ip.as_str()).filter(|ip| is_of_family(ip)).collect();
         let node = self.world.find("nodes", "", &pod.spec.node_name);
-        let publishes = self.service.spec.publish_not_ready_addresses;
-        if addresses.is_empty() || (node.is_none() && !publishes) {
+        let publishes_not_ready = self.service.spec.publish_not_ready_addresses;
+        if addresses.is_empty() || (node.is_none() && !publishes_not_ready) {
             return None;
         }
         let (serving, terminating) = (pod.is_ready(), object.meta().is_deleted());
-        let ready = publishes || (serving && !terminating);
+        let ready = publishes_not_ready || (serving && !terminating);
         let mut endpoint = value!({
             "addresses": (addresses),
             "conditions": {"ready": (ready), "serving": (serving), "terminating": (terminating)},
@@ -276,10 +281,10 @@ impl<'a> Desk<'a> {
     }
 
     /// Creates or updates a slice, if it differs.
-    fn write(&self, family: &str, slice: &packing::Slice<'_>) -> Option<Action> {
+    fn write(&self, family: &str, slice: &packing::DesiredSlice<'_>) -> Option<Action> {
         let labels = self.labels();
         let time = self.time.map(|time| Seconds(time).to_string());
-        let Some(was) = slice.was else {
+        let Some(current) = slice.current else {
             let owner = Owner { object: self.object, api_version: "v1", kind: "Service" };
             let object = value!({
                 "metadata": {
@@ -295,17 +300,17 @@ impl<'a> Desk<'a> {
             let namespace = &self.object.meta().namespace;
             return Some(Write::create("endpointslices.discovery.k8s.io", namespace, object).into());
         };
-        let labels_right = was.meta().labels.to_value() == labels;
-        if labels_right && !slice.changed {
+        let has_labels = current.meta().labels.to_value() == labels;
+        if has_labels && !slice.changed {
             return None;
         }
-        let gone = was.meta().labels.iter().filter(|(name, _)| labels.get(name).is_none());
+        let gone = current.meta().labels.iter().filter(|(name, _)| labels.get(name).is_none());
         let mut new_labels: Map = gone.map(|(name, _)| (name, Value::Null)).collect();
         for (name, value) in labels.as_map().into_iter().flat_map(Map::iter) {
             new_labels.insert(name, value.clone());
         }
-        let told = was.meta().annotations.get(TRIGGER_TIME);
-        let time = time.filter(|time| Some(time.as_str()) != told);
+        let current_time = current.meta().annotations.get(TRIGGER_TIME);
+        let time = time.filter(|time| Some(time.as_str()) != current_time);
         let patch = value!({
             "metadata": {
                 "labels": (new_labels),
@@ -314,7 +319,7 @@ impl<'a> Desk<'a> {
             "endpoints": (slice.endpoints.clone()),
             "ports": (slice.ports.clone()),
         });
-        Some(Write::merge(was, "", patch).into())
+        Some(Write::merge(current, "", patch).into())
     }
 
     /// Labels of the slices: those of the Service, and our own.

@@ -38,7 +38,7 @@ impl Planner for EndpointsController {
         const WATCHES: [Watch; 3] = [
             Watch::primary("services"),
             Watch::mapped("pods", service_pods::enqueue_services),
-            Watch::mapped("endpoints", of_endpoints),
+            Watch::mapped("endpoints", enqueue_for_endpoints),
         ];
         &WATCHES
     }
@@ -47,8 +47,8 @@ impl Planner for EndpointsController {
         let mut plan = Plan::default();
         let current = world.find("endpoints", key.namespace().unwrap_or_default(), key.name());
         let Some(object) = world.get(key) else {
-            let ours = current.filter(|one| one.meta().labels.get(MANAGED_BY) == Some(MANAGER));
-            plan.stage(ours.map(|one| Action::from(Write::delete(one))));
+            let managed = current.filter(|one| one.meta().labels.get(MANAGED_BY) == Some(MANAGER));
+            plan.stage(managed.map(|one| Action::from(Write::delete(one))));
             return plan;
         };
         let Some(service) = object.view::<Service>() else { return plan };
@@ -58,29 +58,29 @@ impl Planner for EndpointsController {
         {
             return plan;
         }
-        let selected = service_pods::selected(world, object, service);
+        let selected = service_pods::select_pods(world, object, service);
         let (subsets, truncated) = truncate(subsets(object, service, &selected));
-        let wanted = Wanted {
+        let desired = DesiredEndpoints {
             object,
             subsets: subsets.iter().map(Subset::to_value).collect(),
             labels: labels(object, service),
             truncated,
             time: service_pods::trigger_time(object, &selected).map(|time| Seconds(time).to_string()),
         };
-        plan.stage(wanted.write(current).map(Action::from));
+        plan.stage(desired.write(current).map(Action::from));
         plan
     }
 }
 
 /// Enqueues the Service of the same name.
-fn of_endpoints(endpoints: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_endpoints(endpoints: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if let Some(key) = key_of("services", &endpoints.meta().namespace, &endpoints.meta().name) {
         enqueue(key);
     }
 }
 
 /// Desired Endpoints.
-struct Wanted<'a> {
+struct DesiredEndpoints<'a> {
     object: &'a Object,
     subsets: Vec<Value>,
     labels: Value,
@@ -88,27 +88,27 @@ struct Wanted<'a> {
     time: Option<String>,
 }
 
-impl Wanted<'_> {
+impl DesiredEndpoints<'_> {
     /// Creates or updates the Endpoints, if they differ.
     fn write(self, current: Option<&Object>) -> Option<Write> {
-        let over = self.truncated.then_some("truncated");
+        let over_capacity = self.truncated.then_some("truncated");
         let Some(current) = current else {
             let meta = self.object.meta();
             let object = value!({
                 "metadata": {
                     "name": (&*meta.name),
                     "labels": (self.labels),
-                    "annotations": (annotations(over, self.time)),
+                    "annotations": (annotations(over_capacity, self.time)),
                 },
                 "subsets": (self.subsets),
             });
             return Some(Write::create("endpoints", &meta.namespace, object));
         };
         let subsets = current.view::<Endpoints>().map(|view| view.subsets.as_slice()).unwrap_or_default();
-        let right = subsets == self.subsets
+        let is_current = subsets == self.subsets
             && current.meta().labels.to_value() == self.labels
-            && current.meta().annotations.get(OVER_CAPACITY) == over;
-        if right {
+            && current.meta().annotations.get(OVER_CAPACITY) == over_capacity;
+        if is_current {
             return None;
         }
         let gone = current.meta().labels.iter().filter(|(name, _)| self.labels.get(name).is_none());
@@ -116,18 +116,22 @@ impl Wanted<'_> {
         for (name, value) in self.labels.as_map().into_iter().flat_map(Map::iter) {
             labels.insert(name, value.clone());
         }
-        let told = current.meta().annotations.get(TRIGGER_TIME);
-        let time = self.time.filter(|time| Some(time.as_str()) != told);
+        let current_time = current.meta().annotations.get(TRIGGER_TIME);
+        let time = self.time.filter(|time| Some(time.as_str()) != current_time);
         let patch = value!({
-            "metadata": {"labels": (labels), "annotations": (annotations(over, time))},
+            "metadata": {"labels": (labels), "annotations": (annotations(over_capacity, time))},
             "subsets": (self.subsets),
         });
         Some(Write::merge(current, "", patch))
     }
 }
 
-fn annotations(over: Option<&str>, time: Option<String>) -> Value {
-    Value::Map([(OVER_CAPACITY, Value::from(over)), (TRIGGER_TIME, Value::from(time))].into_iter().collect())
+fn annotations(over_capacity: Option<&str>, time: Option<String>) -> Value {
+    Value::Map(
+        [(OVER_CAPACITY, Value::from(over_capacity)), (TRIGGER_TIME, Value::from(time))]
+            .into_iter()
+            .collect(),
+    )
 }
 
 /// Labels of the Service, and our own.
@@ -164,32 +168,36 @@ impl Subset {
 }
 
 /// Groups the addresses of the pods by their ports.
-fn subsets(object: &Object, service: &Service, selected: &[pods::Seen<'_>]) -> Vec<Subset> {
-    let publishes = service.spec.publish_not_ready_addresses;
-    let (mut subsets, mut places) = (Vec::<Subset>::new(), BTreeMap::<String, usize>::new());
+fn subsets(object: &Object, service: &Service, selected: &[pods::PodRef<'_>]) -> Vec<Subset> {
+    let publishes_not_ready = service.spec.publish_not_ready_addresses;
+    let (mut subsets, mut positions) = (Vec::<Subset>::new(), BTreeMap::<String, usize>::new());
     let mut target_ports = TargetPorts::of(service);
-    for seen in selected.iter().filter(|seen| service_pods::serves(seen, publishes)) {
+    for seen in selected.iter().filter(|seen| service_pods::is_endpoint(seen, publishes_not_ready)) {
         let (pod_object, pod) = seen;
         let Some(ip) = address(service, pod) else { continue };
-        let place = target_ports.on(pod, |ports| {
+        let position = target_ports.resolve(pod, |ports| {
             // A pod without any of the ports of the Service is no endpoint.
             if ports.is_empty() && (!service.spec.ports.is_empty() || service.has_ip()) {
                 return None;
             }
             let ports = subset_ports(ports);
             let text = ports.iter().map(json::to_text).collect::<Vec<_>>().join(",");
-            Some(*places.entry(text).or_insert_with(|| {
+            Some(*positions.entry(text).or_insert_with(|| {
                 subsets.push(Subset { ports, ..Subset::default() });
                 subsets.len() - 1
             }))
         });
-        let Some(place) = place else { continue };
-        let subset = &mut subsets[place];
+        let Some(position) = position else { continue };
+        let subset = &mut subsets[position];
         let address = endpoint_address(object, pod_object, pod, ip);
-        if publishes || pod.is_ready() { subset.ready.push(address) } else { subset.not_ready.push(address) }
+        if publishes_not_ready || pod.is_ready() {
+            subset.ready.push(address)
+        } else {
+            subset.not_ready.push(address)
+        }
     }
     let mut subsets: Vec<Subset> =
-        places.into_values().map(|place| std::mem::take(&mut subsets[place])).collect();
+        positions.into_values().map(|position| std::mem::take(&mut subsets[position])).collect();
     for subset in &mut subsets {
         for list in [&mut subset.ready, &mut subset.not_ready] {
             list.sort_by(|a, b| a.str_at(&["ip"]).cmp(b.str_at(&["ip"])));
@@ -217,13 +225,13 @@ fn subset_ports(ports: &[(&ServicePort, i64)]) -> Vec<Value> {
 
 /// Address of a pod in the primary family of the Service.
 fn address<'a>(service: &Service, pod: &'a setpoint_views::pod::Pod) -> Option<&'a str> {
-    let wants_v6 = match service.spec.ip_families.first() {
+    let is_ipv6 = match service.spec.ip_families.first() {
         Some(family) => family == "IPv6",
         None => service.spec.cluster_ip.contains(':'),
     };
     let ips = pod.status.pod_ips.iter().map(|ip| ip.ip.as_str());
     let mut ips = ips.chain([pod.status.pod_ip.as_str()]).filter(|ip| !ip.is_empty());
-    ips.find(|ip| ip.contains(':') == wants_v6)
+    ips.find(|ip| ip.contains(':') == is_ipv6)
 }
 
 fn endpoint_address(service: &Object, object: &Object, pod: &setpoint_views::pod::Pod, ip: &str) -> Value {
@@ -252,16 +260,17 @@ fn truncate(mut subsets: Vec<Subset>) -> (Vec<Subset>, bool) {
     if ready + not_ready <= ADDRESSES_MAX {
         return (subsets, false);
     }
-    let cuts_ready = ready > ADDRESSES_MAX;
-    let (room, total) = if cuts_ready { (ADDRESSES_MAX, ready) } else { (ADDRESSES_MAX - ready, not_ready) };
-    let mut left = room;
+    let truncates_ready = ready > ADDRESSES_MAX;
+    let (room, total) =
+        if truncates_ready { (ADDRESSES_MAX, ready) } else { (ADDRESSES_MAX - ready, not_ready) };
+    let mut remaining = room;
     for subset in &mut subsets {
-        if cuts_ready {
+        if truncates_ready {
             subset.not_ready.clear();
         }
-        let list = if cuts_ready { &mut subset.ready } else { &mut subset.not_ready };
-        list.truncate((list.len() * room).div_ceil(total).min(left));
-        left -= list.len();
+        let list = if truncates_ready { &mut subset.ready } else { &mut subset.not_ready };
+        list.truncate((list.len() * room).div_ceil(total).min(remaining));
+        remaining -= list.len();
     }
     subsets.retain(|subset| !subset.ready.is_empty() || !subset.not_ready.is_empty());
     (subsets, true)

@@ -8,7 +8,7 @@ use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::pod::Pod;
 
-use crate::indexes::{PODS_BY_CLAIM, ephemeral_claim, path};
+use crate::indexes::{PODS_BY_CLAIM, ephemeral_claim_name, path};
 use crate::pods::Owner;
 
 /// The ephemeral volume controller.
@@ -29,7 +29,7 @@ impl Planner for EphemeralVolumes {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
             Watch::mapped("pods", |pod, _, enqueue| {
-                if asks(pod) {
+                if has_ephemeral_volume(pod) {
                     enqueue(pod.key().clone());
                 }
             }),
@@ -44,7 +44,7 @@ impl Planner for EphemeralVolumes {
     }
 
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
-        world.all("pods").filter(|pod| asks(pod)).map(|pod| pod.key().clone()).collect()
+        world.all("pods").filter(|pod| has_ephemeral_volume(pod)).map(|pod| pod.key().clone()).collect()
     }
 
     fn plan(
@@ -63,7 +63,7 @@ impl Planner for EphemeralVolumes {
         let mut acts = Vec::new();
         for volume in &pod.spec.volumes {
             let Some(source) = &volume.ephemeral else { continue };
-            let name = ephemeral_claim(&meta.name, &volume.name);
+            let name = ephemeral_claim_name(&meta.name, &volume.name);
             if let Some(claim) = world.find("persistentvolumeclaims", &meta.namespace, &name) {
                 if !claim.meta().is_controlled_by(&meta.uid) {
                     plan.memo = format!(
@@ -75,7 +75,7 @@ impl Planner for EphemeralVolumes {
             }
             let failed = format!("ephemeral volume {}: create PVC {name}: {{error}}", volume.name);
             let owner = Owner { object, api_version: "v1", kind: "Pod" };
-            let claim = claim(&name, source, &owner);
+            let claim = new_claim(&name, source, &owner);
             let act = Action::from(Write::create("persistentvolumeclaims", &meta.namespace, claim));
             acts.push(act.on_failed(subject.warning("FailedBinding", failed)));
         }
@@ -88,11 +88,11 @@ impl Planner for EphemeralVolumes {
 }
 
 /// `true` if a pod has ephemeral volumes.
-fn asks(pod: &Object) -> bool {
+fn has_ephemeral_volume(pod: &Object) -> bool {
     pod.view::<Pod>().is_some_and(|pod| pod.spec.volumes.iter().any(|volume| volume.ephemeral.is_some()))
 }
 
-fn claim(name: &str, source: &Value, owner: &Owner<'_>) -> Value {
+fn new_claim(name: &str, source: &Value, owner: &Owner<'_>) -> Value {
     let part = |path: &[&str]| source.at(path).cloned().unwrap_or_default();
     value!({
         "metadata": {

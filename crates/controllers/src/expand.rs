@@ -13,14 +13,14 @@ use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_views::{Condition, condition};
 
 use crate::migrated_plugins;
-use crate::volume_binder::{PRE_RESIZE_CAPACITY, PROVISIONED_BY, host_path, storage, tell};
+use crate::volume_binder::{PRE_RESIZE_CAPACITY, PROVISIONED_BY, host_path, record_once, storage};
 
 /// Annotation with the resizer of a claim.
-const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
+const RESIZER_ANNOTATION: &str = "volume.kubernetes.io/storage-resizer";
 /// Conditions of a resize. All but the first are set by other components.
-const RESIZING: [&str; 4] =
+const RESIZE_CONDITIONS: [&str; 4] =
     ["Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError"];
-const EXTERNAL: &str = "ExternalExpanding";
+const EXTERNAL_EXPANDING: &str = "ExternalExpanding";
 
 /// The volume expansion controller.
 pub struct Expander;
@@ -62,63 +62,65 @@ impl Planner for Expander {
         let bound = object.view::<PersistentVolumeClaim>().filter(|claim| claim.status.phase == "Bound");
         let Some(claim) = bound else { return plan };
         let volume = world.view::<PersistentVolume>("", &claim.spec.volume_name);
-        let is_its = |volume: &&PersistentVolume| {
+        let is_bound_to_claim = |volume: &&PersistentVolume| {
             volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *object.meta().uid)
         };
-        let Some((seen_volume, volume)) = volume.filter(|(_, volume)| is_its(volume)) else { return plan };
-        let is_ours = seen_volume.meta().annotations.get(PROVISIONED_BY) == Some(host_path::PROVISIONER);
-        let wants_more = storage(&claim.spec.resources.requests) > storage(&claim.status.capacity);
+        let Some((seen_volume, volume)) = volume.filter(|(_, volume)| is_bound_to_claim(volume)) else {
+            return plan;
+        };
+        let is_built_in = seen_volume.meta().annotations.get(PROVISIONED_BY) == Some(host_path::PROVISIONER);
+        let needs_expansion = storage(&claim.spec.resources.requests) > storage(&claim.status.capacity);
         let is_pending = seen_volume.meta().annotations.get(PRE_RESIZE_CAPACITY).is_some();
-        if is_ours && (wants_more || is_under_way(claim)) {
-            plan.stages = grow((object, claim), (seen_volume, volume), now);
-        } else if !is_ours && (wants_more || is_pending) {
-            wait(object, seen_volume, volume, &seen.memo, &mut plan);
+        if is_built_in && (needs_expansion || is_resizing(claim)) {
+            plan.stages = expand((object, claim), (seen_volume, volume), now);
+        } else if !is_built_in && (needs_expansion || is_pending) {
+            wait_for_resizer(object, seen_volume, volume, &seen.memo, &mut plan);
         }
         plan
     }
 }
 
 /// `true` if the status of a claim has a resize in progress.
-fn is_under_way(claim: &PersistentVolumeClaim) -> bool {
-    condition(&claim.status.conditions, RESIZING[0]).is_some()
+fn is_resizing(claim: &PersistentVolumeClaim) -> bool {
+    condition(&claim.status.conditions, RESIZE_CONDITIONS[0]).is_some()
         || claim.status.allocated_resource_statuses.get("storage").is_some()
 }
 
 /// Grows a volume of the built-in provisioner.
-fn grow(
+fn expand(
     (object, claim): (&Object, &PersistentVolumeClaim),
     (seen, volume): (&Object, &PersistentVolume),
     now: Time,
 ) -> Vec<Vec<Action>> {
     let mut plan = Plan::<()>::default();
-    let (wants, has) = (&claim.spec.resources.requests, &volume.spec.capacity);
-    let grows = storage(wants) > storage(has);
-    let size = if grows { wants } else { has }.get("storage");
+    let (requests, capacity) = (&claim.spec.resources.requests, &volume.spec.capacity);
+    let is_larger = storage(requests) > storage(capacity);
+    let size = if is_larger { requests } else { capacity }.get("storage");
     plan.stage(set_resizer(object, host_path::PROVISIONER));
     let status = |status: Value| {
         let patch = value!({"status": (status)});
         Write::merge(object, "status", patch).strategic().at_any_revision()
     };
-    let is_told = is_under_way(claim) && claim.status.allocated_resources.get("storage") == size;
-    if !is_told {
-        let known = condition(&claim.status.conditions, RESIZING[0]).cloned();
-        let new = known.unwrap_or_else(|| Condition::new(RESIZING[0], "True", "", "", now));
+    let is_reported = is_resizing(claim) && claim.status.allocated_resources.get("storage") == size;
+    if !is_reported {
+        let existing = condition(&claim.status.conditions, RESIZE_CONDITIONS[0]).cloned();
+        let new = existing.unwrap_or_else(|| Condition::new(RESIZE_CONDITIONS[0], "True", "", "", now));
         plan.stage([Action::from(status(value!({
             "conditions": [(value_of(&new))],
             "allocatedResources": {"storage": (size)},
             "allocatedResourceStatuses": {"storage": "ControllerResizeInProgress"},
         })))]);
     }
-    if grows {
+    if is_larger {
         plan.stage([Action::from(Write::merge(
             seen,
             "",
             value!({"spec": {"capacity": {"storage": (size)}}}),
         ))]);
     }
-    let gone = RESIZING.iter().map(|kind| value!({"type": (*kind), "$patch": "delete"}));
+    let removed = RESIZE_CONDITIONS.iter().map(|kind| value!({"type": (*kind), "$patch": "delete"}));
     let finished = status(value!({
-        "conditions": (gone.collect::<Vec<_>>()),
+        "conditions": (removed.collect::<Vec<_>>()),
         "capacity": {"storage": (size)},
         "allocatedResourceStatuses": null,
     }));
@@ -130,31 +132,38 @@ fn grow(
 }
 
 /// Waits for the external resizer.
-fn wait(object: &Object, seen: &Object, volume: &PersistentVolume, said: &str, plan: &mut Plan<String>) {
+fn wait_for_resizer(
+    object: &Object,
+    seen: &Object,
+    volume: &PersistentVolume,
+    last_event: &str,
+    plan: &mut Plan<String>,
+) {
     let subject = InvolvedObject::new(object, "v1", "PersistentVolumeClaim");
     if volume.spec.csi.is_none()
-        && let Some(plugin) = migrated_plugins::of_volume(seen)
+        && let Some(plugin) = migrated_plugins::find_by_volume(seen)
     {
         let message = format!(
             "CSI migration enabled for {}; waiting for external resizer to expand the pvc",
             plugin.name
         );
-        tell(plan, said, subject.normal(EXTERNAL, message));
+        record_once(plan, last_event, subject.normal(EXTERNAL_EXPANDING, message));
         return plan.stage(set_resizer(object, plugin.driver));
     }
     let message = "waiting for an external controller to expand this PVC";
     let note = if volume.spec.csi.is_some() {
-        subject.normal(EXTERNAL, message)
+        subject.normal(EXTERNAL_EXPANDING, message)
     } else {
-        subject.warning(EXTERNAL, message)
+        subject.warning(EXTERNAL_EXPANDING, message)
     };
-    tell(plan, said, note);
+    record_once(plan, last_event, note);
 }
 
 /// Sets the resizer annotation of a claim.
 fn set_resizer(object: &Object, name: &str) -> Option<Action> {
     let patch = value!({"metadata": {"annotations": {"volume.kubernetes.io/storage-resizer": (name)}}});
-    (object.meta().annotations.get(RESIZER) != Some(name)).then(|| Write::merge(object, "", patch).into())
+    (object.meta().annotations.get(RESIZER_ANNOTATION) != Some(name))
+        .then(|| Write::merge(object, "", patch).into())
 }
 
 #[cfg(test)]

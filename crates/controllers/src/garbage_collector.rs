@@ -17,11 +17,11 @@ use setpoint_reconcile::{
     Action, EventRecord, Object, Owner, Plan, Planner, Seed, Seen, Watch, WorldReader, Write,
 };
 
-use crate::horizon::{SOON, is_recent};
-use crate::{horizon, kinds};
+use crate::staleness::{RETRY_DELAY, is_recent};
+use crate::{kinds, staleness};
 
 /// Time after the commit of an object in which an Event about an invalid owner reference is emitted.
-const TELL_WITHIN: Duration = Duration::from_secs(1);
+const EVENT_WINDOW: Duration = Duration::from_secs(1);
 
 /// The garbage collector.
 pub struct GarbageCollector;
@@ -38,40 +38,42 @@ impl Planner for GarbageCollector {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 1] = [Watch::mapped("*", concerns).when(is_other)];
+        const WATCHES: [Watch; 1] = [Watch::mapped("*", enqueue_for_object).when(has_relevant_change)];
         &WATCHES
     }
 
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
         let resources = world.resources().filter(|resource| resource.as_str() != "events");
         let objects = resources.flat_map(|resource| world.all(resource.as_str()));
-        let mut solid = None;
-        let unsettled =
-            objects.filter(|object| has_business(object) && !is_settled(object, world, &mut solid));
-        unsettled.map(|object| object.key().clone()).collect()
+        let mut last_solid = None;
+        let unresolved = objects
+            .filter(|object| needs_processing(object) && !has_solid_owners(object, world, &mut last_solid));
+        unresolved.map(|object| object.key().clone()).collect()
     }
 
     fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
-        let Some(object) = world.get(key).filter(|object| has_business(object)) else { return plan };
+        let Some(object) = world.get(key).filter(|object| needs_processing(object)) else { return plan };
         let meta = object.meta();
-        let orphans = meta.is_deleted() && meta.has_finalizer(FINALIZER_ORPHAN);
-        if (orphans || is_waiting(object)) && !is_whole(object, world, now) {
-            plan.requeue_at(now.after(SOON));
-        } else if orphans {
-            plan.stage(world.dependents(&meta.uid).map(|dependent| release(dependent, &[&meta.uid])));
-            plan.stage([without_finalizer(object, FINALIZER_ORPHAN)]);
-        } else if is_waiting(object) {
-            plan.stage(finish_waiting(object, world));
+        let is_orphaning = meta.is_deleted() && meta.has_finalizer(FINALIZER_ORPHAN);
+        if (is_orphaning || is_deleting_dependents(object)) && !has_observed_dependents(object, world, now) {
+            plan.requeue_at(now.after(RETRY_DELAY));
+        } else if is_orphaning {
+            plan.stage(
+                world.dependents(&meta.uid).map(|dependent| remove_owner_references(dependent, &[&meta.uid])),
+            );
+            plan.stage([remove_finalizer(object, FINALIZER_ORPHAN)]);
+        } else if is_deleting_dependents(object) {
+            plan.stage(process_deleting_dependents(object, world));
         } else if !meta.is_deleted() {
-            collect(object, world, now, &mut plan);
+            attempt_to_delete(object, world, now, &mut plan);
         }
         plan
     }
 }
 
 /// `true` if an object can need the collector: it has owners, or a finalizer that concerns its dependents.
-fn has_business(object: &Object) -> bool {
+fn needs_processing(object: &Object) -> bool {
     let meta = object.meta();
     !meta.owner_references.is_empty()
         || meta.is_deleted()
@@ -80,17 +82,17 @@ fn has_business(object: &Object) -> bool {
 
 /// `true` if all owners of an object exist and none waits for it, the common case. The namespace and owner of
 /// the last `Solid` reference are cached: dependents of one owner are mostly adjacent.
-fn is_settled<'w>(
+fn has_solid_owners<'w>(
     object: &'w Object,
     world: &WorldReader<'_>,
-    solid: &mut Option<(Option<&'w str>, &'w Owner)>,
+    last_solid: &mut Option<(Option<&'w str>, &'w Owner)>,
 ) -> bool {
     let is_solid = |owner: &'w Owner| {
         let place = object.key().namespace();
-        let is_known = solid.is_some_and(|(namespace, known)| namespace == place && known == owner);
-        let is_solid = is_known || bond(object, owner, world, object.committed()) == Bond::Solid;
+        let is_known = last_solid.is_some_and(|(namespace, known)| namespace == place && known == owner);
+        let is_solid = is_known || owner_state(object, owner, world, object.committed()) == OwnerState::Solid;
         if is_solid && !is_known {
-            *solid = Some((place, owner));
+            *last_solid = Some((place, owner));
         }
         is_solid
     };
@@ -98,7 +100,7 @@ fn is_settled<'w>(
 }
 
 /// `true` if a change concerns owners, finalizers or deletion.
-fn is_other(before: &Object, after: &Object) -> bool {
+fn has_relevant_change(before: &Object, after: &Object) -> bool {
     let (before, after) = (before.meta(), after.meta());
     before.uid != after.uid
         || before.is_deleted() != after.is_deleted()
@@ -107,35 +109,35 @@ fn is_other(before: &Object, after: &Object) -> bool {
 }
 
 /// `true` if the object is in foreground deletion, waiting for its blocking dependents.
-fn is_waiting(object: &Object) -> bool {
+fn is_deleting_dependents(object: &Object) -> bool {
     object.meta().is_deleted() && object.meta().has_finalizer(FINALIZER_FOREGROUND)
 }
 
 /// `true` if the world shows all dependents that existed when the object was deleted. Dependents that are not
 /// seen would be lost or left behind. After a bounded wait the world is taken as it is, so no deletion waits
 /// for ever.
-fn is_whole(object: &Object, world: &WorldReader<'_>, now: Time) -> bool {
+fn has_observed_dependents(object: &Object, world: &WorldReader<'_>, now: Time) -> bool {
     let reached = |resource| world.revision_of(resource) >= object.revision();
     world.revision() >= object.revision() || !is_recent(object, now) || world.resources().all(reached)
 }
 
 /// Enqueues the object, its dependents if it is gone or waits for them, and owners that wait for it.
-fn concerns(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_object(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if object.key().resource().as_str() == "events" {
         return;
     }
-    if has_business(object) {
+    if needs_processing(object) {
         enqueue(object.key().clone());
     }
     let meta = object.meta();
     let current = world.get(object.key()).filter(|current| current.meta().uid == meta.uid);
-    if current.is_none_or(is_waiting) {
+    if current.is_none_or(is_deleting_dependents) {
         for dependent in world.dependents(&meta.uid) {
             enqueue(dependent.key().clone());
         }
     }
     for owner in &meta.owner_references {
-        if let Some(owner) = world.get_by_uid(&owner.uid).filter(|owner| is_waiting(owner)) {
+        if let Some(owner) = world.get_by_uid(&owner.uid).filter(|owner| is_deleting_dependents(owner)) {
             enqueue(owner.key().clone());
         }
     }
@@ -143,86 +145,96 @@ fn concerns(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Ke
 
 /// State of an owner reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Bond {
+enum OwnerState {
     /// The owner exists.
     Solid,
     /// The owner exists and is in foreground deletion, waiting for the object.
-    Waiting,
-    /// The owner does not exist. `elsewhere`: an object with its UID is in another namespace, which is worth
-    /// an Event.
-    Dangling { elsewhere: bool },
+    WaitingForDependents,
+    /// The owner does not exist. `in_other_namespace`: an object with its UID is in another namespace, which
+    /// is worth an Event.
+    Dangling { in_other_namespace: bool },
     /// Cannot be resolved: the kind is not served.
-    Unknown,
+    UnknownKind,
     /// Cannot be resolved yet: the world is older than the object.
-    Unseen,
+    NotObserved,
     /// A cluster-scoped object cannot have a namespaced owner.
-    Impossible { elsewhere: bool },
+    Impossible { in_other_namespace: bool },
 }
 
-fn bond(object: &Object, owner: &Owner, world: &WorldReader<'_>, now: Time) -> Bond {
-    let Some(kind) = kinds::of(world, &owner.api_version, &owner.kind) else { return Bond::Unknown };
+fn owner_state(object: &Object, owner: &Owner, world: &WorldReader<'_>, now: Time) -> OwnerState {
+    let Some(kind) = kinds::find_resource(world, &owner.api_version, &owner.kind) else {
+        return OwnerState::UnknownKind;
+    };
     let namespace = if kind.namespaced { object.key().namespace() } else { None };
     // An Event is identified by its place alone.
-    let at_its_place = || world.find(kind.resource, namespace.unwrap_or_default(), &owner.name);
+    let by_name = || world.find(kind.resource, namespace.unwrap_or_default(), &owner.name);
     let is_same = |found: &&Object| found.meta().uid == owner.uid;
-    let found = world.get_by_uid(&owner.uid).or_else(|| at_its_place().filter(is_same));
-    let elsewhere = found.is_some_and(|found| {
+    let found = world.get_by_uid(&owner.uid).or_else(|| by_name().filter(is_same));
+    let in_other_namespace = found.is_some_and(|found| {
         found.key().namespace().is_some() && found.key().namespace() != object.key().namespace()
     });
     if kind.namespaced && namespace.is_none() {
-        return Bond::Impossible { elsewhere };
+        return OwnerState::Impossible { in_other_namespace };
     }
-    let is_there = |found: &&Object| {
+    let matches_reference = |found: &&Object| {
         found.key().resource().as_str() == kind.resource
             && found.key().name() == &*owner.name
             && found.key().namespace() == namespace
     };
-    match found.filter(is_there) {
-        Some(found) if is_waiting(found) => Bond::Waiting,
-        Some(_) => Bond::Solid,
+    match found.filter(matches_reference) {
+        Some(found) if is_deleting_dependents(found) => OwnerState::WaitingForDependents,
+        Some(_) => OwnerState::Solid,
         None => match world.resources().find(|known| known.as_str() == kind.resource) {
             // An owner that existed when the object was written is visible, if the world is recent enough.
-            Some(_) if !horizon::reaches(world, kind.resource, object, now) => Bond::Unseen,
-            Some(_) => Bond::Dangling { elsewhere },
-            None => Bond::Unknown,
+            Some(_) if !staleness::has_observed(world, kind.resource, object, now) => OwnerState::NotObserved,
+            Some(_) => OwnerState::Dangling { in_other_namespace },
+            None => OwnerState::UnknownKind,
         },
     }
 }
 
 /// Deletes an object that is not being deleted, if its owners are gone or wait for it.
-fn collect(object: &Object, world: &WorldReader<'_>, now: Time, plan: &mut Plan) {
+fn attempt_to_delete(object: &Object, world: &WorldReader<'_>, now: Time, plan: &mut Plan) {
     let owners = &object.meta().owner_references;
-    let bonds: Vec<Bond> = owners.iter().map(|owner| bond(object, owner, world, now)).collect();
-    let cannot = |bond: &Bond| matches!(bond, Bond::Unknown | Bond::Impossible { .. });
-    if bonds.contains(&Bond::Unseen) {
-        plan.requeue_at(now.after(SOON));
+    let owner_states: Vec<OwnerState> =
+        owners.iter().map(|owner| owner_state(object, owner, world, now)).collect();
+    let is_unresolvable =
+        |state: &OwnerState| matches!(state, OwnerState::UnknownKind | OwnerState::Impossible { .. });
+    if owner_states.contains(&OwnerState::NotObserved) {
+        plan.requeue_at(now.after(RETRY_DELAY));
         return;
     }
     // Unresolvable references are left alone. One Event is enough, because nothing changes.
-    let told_already = now.since(object.committed()) > TELL_WITHIN;
-    if bonds.iter().all(|bond| *bond == Bond::Solid) || bonds.iter().any(cannot) && told_already {
+    let is_event_window_over = now.since(object.committed()) > EVENT_WINDOW;
+    if owner_states.iter().all(|state| *state == OwnerState::Solid)
+        || owner_states.iter().any(is_unresolvable) && is_event_window_over
+    {
         return;
     }
-    for (owner, bond) in owners.iter().zip(&bonds) {
-        if matches!(bond, Bond::Dangling { elsewhere: true } | Bond::Impossible { elsewhere: true }) {
-            plan.events.extend(invalid_namespace(object, owner));
+    for (owner, state) in owners.iter().zip(&owner_states) {
+        if matches!(
+            state,
+            OwnerState::Dangling { in_other_namespace: true }
+                | OwnerState::Impossible { in_other_namespace: true }
+        ) {
+            plan.events.extend(invalid_namespace_event(object, owner));
         }
     }
-    if bonds.iter().any(cannot) {
+    if owner_states.iter().any(is_unresolvable) {
         return;
     }
-    let solid = bonds.contains(&Bond::Solid);
-    let waiting = bonds.contains(&Bond::Waiting);
+    let solid = owner_states.contains(&OwnerState::Solid);
+    let waiting = owner_states.contains(&OwnerState::WaitingForDependents);
     if solid {
-        let lost = owners.iter().zip(&bonds).filter(|(_, bond)| **bond != Bond::Solid);
-        let lost: Vec<&str> = lost.map(|(owner, _)| &*owner.uid).collect();
-        plan.stage([release(object, &lost)]);
+        let dangling = owners.iter().zip(&owner_states).filter(|(_, state)| **state != OwnerState::Solid);
+        let dangling: Vec<&str> = dangling.map(|(owner, _)| &*owner.uid).collect();
+        plan.stage([remove_owner_references(object, &dangling)]);
         return;
     }
     let mut dependents = world.dependents(&object.meta().uid).peekable();
     if waiting && dependents.peek().is_some() {
-        if dependents.any(is_waiting) && object.meta().owner_references.iter().any(is_blocking) {
-            plan.stage([unblock(object)]);
+        if dependents.any(is_deleting_dependents) && object.meta().owner_references.iter().any(is_blocking) {
+            plan.stage([unblock_owner_references(object)]);
         } else {
             plan.stage([Write::delete_unchanged(object).with_propagation("Foreground").into()]);
         }
@@ -243,22 +255,22 @@ fn is_blocking(owner: &Owner) -> bool {
 }
 
 /// Completes a foreground deletion if no dependent blocks it, and breaks cycles of such deletions.
-fn finish_waiting(object: &Object, world: &WorldReader<'_>) -> Option<Action> {
+fn process_deleting_dependents(object: &Object, world: &WorldReader<'_>) -> Option<Action> {
     let uid = &object.meta().uid;
     let blocks = |dependent: &Object| {
         // A cluster-scoped object cannot have a namespaced owner, so it does not block one.
-        let possible = object.key().namespace().is_none() || dependent.key().namespace().is_some();
-        possible
+        let can_own = object.key().namespace().is_none() || dependent.key().namespace().is_some();
+        can_own
             && dependent.meta().owner_references.iter().any(|owner| owner.uid == *uid && is_blocking(owner))
     };
     if !world.dependents(uid).any(blocks) {
-        return Some(without_finalizer(object, FINALIZER_FOREGROUND));
+        return Some(remove_finalizer(object, FINALIZER_FOREGROUND));
     }
-    waits_for_itself(object, world).then(|| unblock(object))
+    is_in_cycle(object, world).then(|| unblock_owner_references(object))
 }
 
 /// `true` if the object, in foreground deletion, is part of a cycle of objects that wait for each other.
-fn waits_for_itself(object: &Object, world: &WorldReader<'_>) -> bool {
+fn is_in_cycle(object: &Object, world: &WorldReader<'_>) -> bool {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut next: Vec<&Object> = vec![object];
     while let Some(one) = next.pop() {
@@ -266,7 +278,7 @@ fn waits_for_itself(object: &Object, world: &WorldReader<'_>) -> bool {
             if owner.uid == object.meta().uid {
                 return true;
             }
-            if let Some(found) = world.get_by_uid(&owner.uid).filter(|found| is_waiting(found))
+            if let Some(found) = world.get_by_uid(&owner.uid).filter(|found| is_deleting_dependents(found))
                 && seen.insert(&found.meta().uid)
             {
                 next.push(found);
@@ -277,28 +289,28 @@ fn waits_for_itself(object: &Object, world: &WorldReader<'_>) -> bool {
 }
 
 /// Removes owner references from an object.
-fn release(object: &Object, uids: &[&str]) -> Action {
+fn remove_owner_references(object: &Object, uids: &[&str]) -> Action {
     let gone = uids.iter().map(|uid| value!({"$patch": "delete", "uid": (*uid)}));
     let patch = value!({"metadata": {"ownerReferences": (gone.collect::<Vec<Value>>())}});
     Write::merge(object, "", patch).strategic().at_any_revision().into()
 }
 
 /// Clears `blockOwnerDeletion` in the owner references of an object.
-fn unblock(object: &Object) -> Action {
+fn unblock_owner_references(object: &Object) -> Action {
     let blocking = object.meta().owner_references.iter().filter(|owner| is_blocking(owner));
-    let freed = blocking.map(|owner| value!({"uid": (&*owner.uid), "blockOwnerDeletion": false}));
-    let patch = value!({"metadata": {"ownerReferences": (freed.collect::<Vec<Value>>())}});
+    let unblocked = blocking.map(|owner| value!({"uid": (&*owner.uid), "blockOwnerDeletion": false}));
+    let patch = value!({"metadata": {"ownerReferences": (unblocked.collect::<Vec<Value>>())}});
     Write::merge(object, "", patch).strategic().into()
 }
 
-fn without_finalizer(object: &Object, name: &str) -> Action {
-    let left = object.meta().finalizers.iter().filter(|finalizer| &***finalizer != name);
-    let left: Vec<&str> = left.map(|finalizer| &**finalizer).collect();
-    Write::merge(object, "", value!({"metadata": {"finalizers": (left)}})).into()
+fn remove_finalizer(object: &Object, name: &str) -> Action {
+    let remaining = object.meta().finalizers.iter().filter(|finalizer| &***finalizer != name);
+    let remaining: Vec<&str> = remaining.map(|finalizer| &**finalizer).collect();
+    Write::merge(object, "", value!({"metadata": {"finalizers": (remaining)}})).into()
 }
 
-fn invalid_namespace(object: &Object, owner: &Owner) -> Option<EventRecord> {
-    let (api_version, kind) = kinds::stored_as(object.key().resource().as_str())?;
+fn invalid_namespace_event(object: &Object, owner: &Owner) -> Option<EventRecord> {
+    let (api_version, kind) = kinds::storage_kind(object.key().resource().as_str())?;
     let namespace = object.key().namespace().unwrap_or_default();
     let owner = format!(
         "[{}/{}, namespace: {namespace}, name: {}, uid: {}]",

@@ -13,8 +13,8 @@ use setpoint_views::resource_slice::ResourceSlice;
 use setpoint_views::service::Service;
 use setpoint_views::volume_attachment::VolumeAttachment;
 
-use crate::cluster_role_aggregation::is_aggregating;
-use crate::kinds::definition_kind;
+use crate::cluster_role_aggregation::index_aggregating_roles;
+use crate::kinds::index_definition_kind;
 use crate::node_lifecycle::zones;
 
 /// ClusterRoles with an aggregation rule, all under the empty value.
@@ -24,11 +24,11 @@ pub const DEFINITIONS_BY_KIND: &str = "definitions by kind";
 /// Terminating namespaces by name.
 pub const DELETED_NAMESPACES: &str = "deleted namespaces";
 /// Pods with the condition `DisruptionTarget` that are not being deleted, all under the empty value.
-pub const DISRUPTION_TARGETS: &str = "pods to be disrupted";
+pub const DISRUPTION_TARGETS: &str = "disruption targets";
 /// Terminated pods, all under the empty value.
-pub const ENDED_PODS: &str = "pods that ended";
+pub const TERMINATED_PODS: &str = "terminated pods";
 /// Pods with the finalizer of a Job, all under the empty value.
-pub const JOB_TRACKED_PODS: &str = "pods that a job tracks";
+pub const JOB_TRACKED_PODS: &str = "job tracked pods";
 /// Counted nodes by health, see [`crate::node_lifecycle`].
 pub const NODES_BY_STATE: &str = "nodes by state";
 /// Nodes by zone.
@@ -42,9 +42,9 @@ pub const ORPHAN_REVISIONS: &str = "orphan revisions";
 /// Pods by the node they are bound to.
 pub const PODS_BY_NODE: &str = BY_NODE.name;
 
-/// Pods by each of their labels, within a namespace: see [`labelled`].
+/// Pods by each of their labels, within a namespace: see [`label_key`].
 pub const PODS_BY_LABEL: &str = "pods by label";
-/// Services by the first label of their selector, within a namespace: see [`labelled`].
+/// Services by the first label of their selector, within a namespace: see [`label_key`].
 pub const SERVICES_BY_SELECTOR: &str = "services by selector";
 
 /// VolumeAttachments by node.
@@ -62,7 +62,7 @@ pub const DEVICE_CLAIMS_BY_POOL: &str = "device claims by pool";
 /// ResourceSlices by pool: see [`path`].
 pub const DEVICE_SLICES_BY_POOL: &str = "device slices by pool";
 /// PersistentVolumes without a claim, by class.
-pub const FREE_VOLUMES: &str = "free volumes by class";
+pub const UNCLAIMED_VOLUMES: &str = "unclaimed volumes by class";
 /// Pods by each PersistentVolumeClaim that they use: see [`path`].
 pub const PODS_BY_CLAIM: &str = "pods by claim";
 /// Pods by each ResourceClaim that they use: see [`path`].
@@ -78,9 +78,9 @@ pub const VOLUMES_BY_CLAIM: &str = "volumes by claim";
 /// CSI volumes by driver and handle.
 pub const VOLUMES_BY_HANDLE: &str = "volumes by handle";
 /// Nodes that are down and not yet tainted for eviction, by zone.
-pub const WAITING_NODES_BY_ZONE: &str = "waiting nodes by zone";
+pub const NODES_PENDING_TAINT_BY_ZONE: &str = "nodes pending taint by zone";
 /// PersistentVolumeClaims without a volume, by class.
-pub const WAITING_CLAIMS: &str = "waiting claims by class";
+pub const PENDING_CLAIMS: &str = "pending claims by class";
 
 /// Index value of a name in a namespace.
 #[must_use]
@@ -90,7 +90,7 @@ pub fn path(namespace: &str, name: &str) -> String {
 
 /// Index value of a label in a namespace.
 #[must_use]
-pub fn labelled(namespace: &str, name: &str, value: &str) -> String {
+pub fn label_key(namespace: &str, name: &str, value: &str) -> String {
     format!("{namespace}/{name}={value}")
 }
 
@@ -98,69 +98,85 @@ pub fn labelled(namespace: &str, name: &str, value: &str) -> String {
 #[must_use]
 pub fn all() -> Vec<Index> {
     vec![
-        Index { name: AGGREGATING_ROLES, resource: ClusterRole::RESOURCE, values: is_aggregating },
+        Index { name: AGGREGATING_ROLES, resource: ClusterRole::RESOURCE, values: index_aggregating_roles },
         Index {
             name: DEFINITIONS_BY_KIND,
             resource: CustomResourceDefinition::RESOURCE,
-            values: definition_kind,
+            values: index_definition_kind,
         },
-        Index { name: DELETED_NAMESPACES, resource: "namespaces", values: deleted },
-        Index { name: DISRUPTION_TARGETS, resource: "pods", values: disruption_target },
-        Index { name: ENDED_PODS, resource: "pods", values: ended },
-        Index { name: JOB_TRACKED_PODS, resource: "pods", values: job_tracked },
-        Index { name: NODES_BY_STATE, resource: "nodes", values: zones::state },
-        Index { name: WAITING_NODES_BY_ZONE, resource: "nodes", values: zones::zone_if_waiting },
+        Index { name: DELETED_NAMESPACES, resource: "namespaces", values: index_deleted },
+        Index { name: DISRUPTION_TARGETS, resource: "pods", values: index_disruption_target },
+        Index { name: TERMINATED_PODS, resource: "pods", values: index_terminated },
+        Index { name: JOB_TRACKED_PODS, resource: "pods", values: index_job_tracked },
+        Index { name: NODES_BY_STATE, resource: "nodes", values: zones::index_state },
+        Index {
+            name: NODES_PENDING_TAINT_BY_ZONE,
+            resource: "nodes",
+            values: zones::index_zone_pending_taint,
+        },
         Index { name: NODES_BY_ZONE, resource: "nodes", values: |node, found| found(&zone_of(node)) },
-        Index { name: ORPHAN_PODS, resource: "pods", values: orphan },
-        Index { name: ORPHAN_REPLICA_SETS, resource: "replicasets.apps", values: orphan },
-        Index { name: ORPHAN_REVISIONS, resource: "controllerrevisions.apps", values: orphan },
-        Index { name: ATTACHMENTS_BY_NODE, resource: VolumeAttachment::RESOURCE, values: attached_node },
-        Index { name: ATTACHMENTS_BY_VOLUME, resource: VolumeAttachment::RESOURCE, values: attached_volume },
-        Index { name: CLAIMS_BY_ATTRIBUTES, resource: "persistentvolumeclaims", values: claim_attributes },
-        Index { name: CLAIMS_BY_VOLUME, resource: "persistentvolumeclaims", values: volume_of_claim },
-        Index { name: DEVICE_CLAIMS_BY_POD, resource: ResourceClaim::RESOURCE, values: consumers },
-        Index { name: DEVICE_CLAIMS_BY_POOL, resource: ResourceClaim::RESOURCE, values: pools_of_claim },
-        Index { name: DEVICE_SLICES_BY_POOL, resource: ResourceSlice::RESOURCE, values: pool_of_slice },
-        Index { name: FREE_VOLUMES, resource: "persistentvolumes", values: free_volume },
-        Index { name: PODS_BY_CLAIM, resource: "pods", values: claims_of_pod },
-        Index { name: PODS_BY_DEVICE_CLAIM, resource: "pods", values: device_claims_of_pod },
-        Index { name: PODS_BY_DEVICE_TEMPLATE, resource: "pods", values: device_templates_of_pod },
-        Index { name: PODS_BY_LABEL, resource: "pods", values: labels },
+        Index { name: ORPHAN_PODS, resource: "pods", values: index_orphan },
+        Index { name: ORPHAN_REPLICA_SETS, resource: "replicasets.apps", values: index_orphan },
+        Index { name: ORPHAN_REVISIONS, resource: "controllerrevisions.apps", values: index_orphan },
+        Index {
+            name: ATTACHMENTS_BY_NODE,
+            resource: VolumeAttachment::RESOURCE,
+            values: index_attached_node,
+        },
+        Index {
+            name: ATTACHMENTS_BY_VOLUME,
+            resource: VolumeAttachment::RESOURCE,
+            values: index_attached_volume,
+        },
+        Index {
+            name: CLAIMS_BY_ATTRIBUTES,
+            resource: "persistentvolumeclaims",
+            values: claim_attributes_classes,
+        },
+        Index { name: CLAIMS_BY_VOLUME, resource: "persistentvolumeclaims", values: index_claim_volume },
+        Index { name: DEVICE_CLAIMS_BY_POD, resource: ResourceClaim::RESOURCE, values: index_consumers },
+        Index { name: DEVICE_CLAIMS_BY_POOL, resource: ResourceClaim::RESOURCE, values: index_claim_pools },
+        Index { name: DEVICE_SLICES_BY_POOL, resource: ResourceSlice::RESOURCE, values: index_slice_pool },
+        Index { name: UNCLAIMED_VOLUMES, resource: "persistentvolumes", values: index_unclaimed_volume },
+        Index { name: PODS_BY_CLAIM, resource: "pods", values: index_pod_claims },
+        Index { name: PODS_BY_DEVICE_CLAIM, resource: "pods", values: index_pod_device_claims },
+        Index { name: PODS_BY_DEVICE_TEMPLATE, resource: "pods", values: index_pod_device_templates },
+        Index { name: PODS_BY_LABEL, resource: "pods", values: index_labels },
         BY_NODE,
         NEW_BY_NODE,
-        Index { name: SERVICES_BY_SELECTOR, resource: "services", values: first_selected },
+        Index { name: SERVICES_BY_SELECTOR, resource: "services", values: index_first_selected },
         Index {
             name: SLICES_BY_SERVICE,
             resource: "endpointslices.discovery.k8s.io",
-            values: service_of_slice,
+            values: index_slice_service,
         },
-        Index { name: VOLUMES_BY_ATTRIBUTES, resource: "persistentvolumes", values: volume_attributes },
-        Index { name: VOLUMES_BY_CLAIM, resource: "persistentvolumes", values: claim_of_volume },
-        Index { name: VOLUMES_BY_HANDLE, resource: "persistentvolumes", values: handle_of_volume },
-        Index { name: WAITING_CLAIMS, resource: "persistentvolumeclaims", values: waiting_claim },
+        Index { name: VOLUMES_BY_ATTRIBUTES, resource: "persistentvolumes", values: volume_attributes_class },
+        Index { name: VOLUMES_BY_CLAIM, resource: "persistentvolumes", values: index_volume_claim },
+        Index { name: VOLUMES_BY_HANDLE, resource: "persistentvolumes", values: index_volume_handle },
+        Index { name: PENDING_CLAIMS, resource: "persistentvolumeclaims", values: index_pending_claim },
     ]
 }
 
-fn disruption_target(object: &Object, found: &mut dyn FnMut(&str)) {
-    if object.view().is_some_and(|pod| crate::disruption::announced_since(object, pod).is_some()) {
+fn index_disruption_target(object: &Object, found: &mut dyn FnMut(&str)) {
+    if object.view().is_some_and(|pod| crate::disruption::disruption_target_since(object, pod).is_some()) {
         found("");
     }
 }
 
-fn deleted(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_deleted(object: &Object, found: &mut dyn FnMut(&str)) {
     if object.meta().is_deleted() {
         found(&object.meta().name);
     }
 }
 
-fn ended(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_terminated(object: &Object, found: &mut dyn FnMut(&str)) {
     if object.view::<Pod>().is_some_and(Pod::is_finished) {
         found("");
     }
 }
 
-fn job_tracked(object: &Object, found: &mut dyn FnMut(&str)) {
-    if object.meta().has_finalizer(crate::job::TRACKING) {
+fn index_job_tracked(object: &Object, found: &mut dyn FnMut(&str)) {
+    if object.meta().has_finalizer(crate::job::TRACKING_FINALIZER) {
         found("");
     }
 }
@@ -172,50 +188,50 @@ pub fn zone_of(node: &Object) -> String {
     format!("{}/{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
 }
 
-fn orphan(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_orphan(object: &Object, found: &mut dyn FnMut(&str)) {
     if object.meta().controller().is_none() {
         found(&object.meta().namespace);
     }
 }
 
-fn labels(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_labels(object: &Object, found: &mut dyn FnMut(&str)) {
     for (name, value) in object.meta().labels.iter() {
-        found(&labelled(&object.meta().namespace, name, value));
+        found(&label_key(&object.meta().namespace, name, value));
     }
 }
 
-fn first_selected(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_first_selected(object: &Object, found: &mut dyn FnMut(&str)) {
     let selector = object.view::<Service>().and_then(|service| service.spec.selector.as_ref());
     if let Some((name, value)) = selector.and_then(|selector| selector.iter().next()) {
-        found(&labelled(&object.meta().namespace, name, value));
+        found(&label_key(&object.meta().namespace, name, value));
     }
 }
 
 /// Names of the claims that a pod uses, including those of ephemeral volumes.
-pub fn pod_claims(object: &Object, found: &mut dyn FnMut(&str)) {
+pub fn for_each_pod_claim(object: &Object, found: &mut dyn FnMut(&str)) {
     let Some(pod) = object.view::<Pod>() else { return };
     for volume in &pod.spec.volumes {
         if let Some(claim) = &volume.persistent_volume_claim {
             found(&claim.claim_name);
         } else if volume.ephemeral.is_some() {
-            found(&ephemeral_claim(&object.meta().name, &volume.name));
+            found(&ephemeral_claim_name(&object.meta().name, &volume.name));
         }
     }
 }
 
 /// Name of the claim of a pod's ephemeral volume.
 #[must_use]
-pub fn ephemeral_claim(pod: &str, volume: &str) -> String {
+pub fn ephemeral_claim_name(pod: &str, volume: &str) -> String {
     format!("{pod}-{volume}")
 }
 
-fn claims_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
-    pod_claims(object, &mut |name| found(&path(&object.meta().namespace, name)));
+fn index_pod_claims(object: &Object, found: &mut dyn FnMut(&str)) {
+    for_each_pod_claim(object, &mut |name| found(&path(&object.meta().namespace, name)));
 }
 
 /// Enqueues the claims that a pod uses.
 pub fn enqueue_claims(pod: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    pod_claims(pod, &mut |name| {
+    for_each_pod_claim(pod, &mut |name| {
         if let Some(key) = key_of("persistentvolumeclaims", &pod.meta().namespace, name) {
             enqueue(key);
         }
@@ -223,92 +239,92 @@ pub fn enqueue_claims(pod: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut
 }
 
 /// VolumeAttributesClasses that a claim has or requests.
-pub fn claim_attributes(object: &Object, found: &mut dyn FnMut(&str)) {
+pub fn claim_attributes_classes(object: &Object, found: &mut dyn FnMut(&str)) {
     let claim = object.view::<PersistentVolumeClaim>();
     claim.iter().flat_map(|claim| claim.attributes_classes()).for_each(found);
 }
 
 /// VolumeAttributesClass of a volume.
-pub fn volume_attributes(object: &Object, found: &mut dyn FnMut(&str)) {
+pub fn volume_attributes_class(object: &Object, found: &mut dyn FnMut(&str)) {
     let volume = object.view::<PersistentVolume>();
     let name = volume.and_then(|volume| volume.spec.volume_attributes_class_name.as_deref());
     name.filter(|name| !name.is_empty()).into_iter().for_each(found);
 }
 
-fn service_of_slice(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_slice_service(object: &Object, found: &mut dyn FnMut(&str)) {
     if let Some(name) = object.meta().labels.get(crate::endpoint_slice::SERVICE_NAME) {
         found(&path(&object.meta().namespace, name));
     }
 }
 
-fn volume_of_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_claim_volume(object: &Object, found: &mut dyn FnMut(&str)) {
     let claim = object.view::<PersistentVolumeClaim>();
     if let Some(claim) = claim.filter(|claim| !claim.spec.volume_name.is_empty()) {
         found(&claim.spec.volume_name);
     }
 }
 
-fn waiting_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_pending_claim(object: &Object, found: &mut dyn FnMut(&str)) {
     let claim = object.view::<PersistentVolumeClaim>();
     if let Some(claim) = claim.filter(|claim| claim.spec.volume_name.is_empty()) {
         found(claim.class(object));
     }
 }
 
-fn claim_of_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_volume_claim(object: &Object, found: &mut dyn FnMut(&str)) {
     if let Some(of) = object.view::<PersistentVolume>().and_then(|volume| volume.spec.claim_ref.as_ref()) {
         found(&path(&of.namespace, &of.name));
     }
 }
 
-fn free_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_unclaimed_volume(object: &Object, found: &mut dyn FnMut(&str)) {
     if let Some(volume) = object.view::<PersistentVolume>().filter(|volume| volume.spec.claim_ref.is_none()) {
         found(volume.class(object));
     }
 }
 
-fn attached_node(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_attached_node(object: &Object, found: &mut dyn FnMut(&str)) {
     let attachment = object.view::<VolumeAttachment>();
     attachment.into_iter().for_each(|attachment| found(&attachment.spec.node_name));
 }
 
-fn attached_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_attached_volume(object: &Object, found: &mut dyn FnMut(&str)) {
     let attachment = object.view::<VolumeAttachment>();
     let name = attachment.and_then(|attachment| attachment.spec.source.persistent_volume_name.as_deref());
     name.into_iter().for_each(found);
 }
 
-fn handle_of_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_volume_handle(object: &Object, found: &mut dyn FnMut(&str)) {
     let volume = object.view::<PersistentVolume>();
     if let Some(csi) = volume.and_then(|volume| volume.spec.csi.as_ref()) {
         found(&crate::attach_detach::handle(csi));
     }
 }
 
-fn consumers(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_consumers(object: &Object, found: &mut dyn FnMut(&str)) {
     let claim = object.view::<ResourceClaim>();
     let consumers = claim.into_iter().flat_map(|claim| &claim.status.reserved_for);
     consumers.filter(|consumer| consumer.is_pod()).for_each(|consumer| found(&consumer.uid));
 }
 
-fn pools_of_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_claim_pools(object: &Object, found: &mut dyn FnMut(&str)) {
     let claim = object.view::<ResourceClaim>();
     let devices = claim.into_iter().flat_map(ResourceClaim::devices);
     devices.for_each(|device| found(&path(&device.driver, &device.pool)));
 }
 
-fn pool_of_slice(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_slice_pool(object: &Object, found: &mut dyn FnMut(&str)) {
     let slice = object.view::<ResourceSlice>();
     slice.into_iter().for_each(|slice| found(&path(&slice.spec.driver, &slice.spec.pool.name)));
 }
 
-fn device_claims_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_pod_device_claims(object: &Object, found: &mut dyn FnMut(&str)) {
     let pod = object.view::<Pod>();
     let claims = pod.into_iter().flat_map(Pod::device_claims);
     claims.for_each(|(name, _)| found(&path(&object.meta().namespace, name)));
 }
 
-fn device_templates_of_pod(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_pod_device_templates(object: &Object, found: &mut dyn FnMut(&str)) {
     let pod = object.view::<Pod>();
     let claims = pod.into_iter().flat_map(|pod| &pod.spec.resource_claims);
     let templates = claims.filter_map(|claim| claim.resource_claim_template_name.as_deref());

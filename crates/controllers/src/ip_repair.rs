@@ -14,11 +14,11 @@ use setpoint_views::ip_address::IpAddress;
 use setpoint_views::service::Service;
 use setpoint_views::service_cidr::ServiceCidr;
 
-use crate::service_cidr::{allocates, cidrs};
+use crate::service_cidr::{cidrs, is_allocatable};
 
 /// Minimum age of an IPAddress before it counts as leaked.
 const LEAK_GRACE: Duration = Duration::from_secs(60);
-const ADDRESSES: &str = "ipaddresses.networking.k8s.io";
+const IP_ADDRESSES: &str = "ipaddresses.networking.k8s.io";
 
 /// The Service IP repair controller.
 pub struct IpRepair;
@@ -38,9 +38,9 @@ impl Planner for IpRepair {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 5] = [
             Watch::primary("services"),
-            Watch::primary(ADDRESSES),
-            Watch::mapped("services", of_service),
-            Watch::mapped(ADDRESSES, of_address),
+            Watch::primary(IP_ADDRESSES),
+            Watch::mapped("services", enqueue_for_service),
+            Watch::mapped(IP_ADDRESSES, enqueue_for_address),
             Watch::mapped("servicecidrs.networking.k8s.io", |_, world, enqueue| {
                 world.all("services").for_each(|service| enqueue(service.key().clone()));
             }),
@@ -59,31 +59,31 @@ impl Planner for IpRepair {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         if let Some(service) = object.view::<Service>() {
-            let mut said = Vec::new();
+            let mut events = Vec::new();
             for text in service.spec.cluster_ips.iter().filter(|_| service.has_ip()) {
-                said.extend(allocate(&mut plan, object, text, world));
+                events.extend(repair_allocation(&mut plan, object, text, world));
             }
-            plan.memo = said.iter().map(|note| note.message.as_str()).collect();
+            plan.memo = events.iter().map(|note| note.message.as_str()).collect();
             if plan.memo != seen.memo {
-                plan.events = said;
+                plan.events = events;
             }
         } else if let Some(address) = object.view::<IpAddress>().filter(|_| IpAddress::is_managed(object)) {
-            release(&mut plan, object, address, world, now);
+            delete_leaked(&mut plan, object, address, world, now);
         }
         plan
     }
 }
 
 /// Enqueues the addresses of a Service.
-fn of_service(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_service(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(service) = object.view::<Service>() else { return };
-    for key in service.spec.cluster_ips.iter().filter_map(|ip| key_of(ADDRESSES, "", ip)) {
+    for key in service.spec.cluster_ips.iter().filter_map(|ip| key_of(IP_ADDRESSES, "", ip)) {
         enqueue(key);
     }
 }
 
 /// Enqueues the Service of an address; another Service that should have the address is found by the resync.
-fn of_address(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_address(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(parent) = object.view::<IpAddress>().and_then(|address| address.spec.parent_ref.as_ref()) else {
         return;
     };
@@ -93,7 +93,7 @@ fn of_address(object: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)
 }
 
 /// Allocates an address of a Service, if needed. Returns an Event about a problem that cannot be repaired.
-fn allocate(
+fn repair_allocation(
     plan: &mut Plan<String>,
     object: &Object,
     text: &str,
@@ -106,7 +106,7 @@ fn allocate(
         return Some(subject.warning("ClusterIPNotValid", message));
     };
     let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
-    if !world.views::<ServiceCidr>().any(|(_, range)| cidrs(range).any(|cidr| allocates(&cidr, ip))) {
+    if !world.views::<ServiceCidr>().any(|(_, range)| cidrs(range).any(|cidr| is_allocatable(&cidr, ip))) {
         let message = format!(
             "Cluster IP [{family}]: {ip} is not within any configured Service CIDR; please recreate service"
         );
@@ -114,26 +114,27 @@ fn allocate(
     }
     let name = ip.to_string();
     let create = |message: String| {
-        let act = Action::from(Write::create(ADDRESSES, "", new(&name, family, object)));
+        let act = Action::from(Write::create(IP_ADDRESSES, "", new_ip_address(&name, family, object)));
         act.on_done(subject.warning("ClusterIPNotAllocated", message))
     };
-    let Some((known, address)) = world.view::<IpAddress>("", &name) else {
+    let Some((existing, address)) = world.view::<IpAddress>("", &name) else {
         plan.stage([create(format!("Cluster IP [{family}]: {ip} is not allocated; repairing"))]);
         return None;
     };
     let service = address.service();
-    let is_ours = service == Some((&*meta.namespace, &*meta.name));
-    let rival =
-        service.filter(|_| !is_ours).and_then(|(namespace, name)| world.view::<Service>(namespace, name));
-    if rival.is_some_and(|(_, rival)| rival.spec.cluster_ips.contains(&name)) {
+    let is_referenced = service == Some((&*meta.namespace, &*meta.name));
+    let other_service = service
+        .filter(|_| !is_referenced)
+        .and_then(|(namespace, name)| world.view::<Service>(namespace, name));
+    if other_service.is_some_and(|(_, other_service)| other_service.spec.cluster_ips.contains(&name)) {
         let message =
             format!("Cluster IP [{family}]:{ip} was assigned to multiple services; please recreate service");
         return Some(subject.warning("ClusterIPAlreadyAllocated", message));
     }
-    let is_labelled = IpAddress::is_managed(known)
-        && known.meta().labels.get("ipaddress.kubernetes.io/ip-family") == Some(family);
-    if !is_ours || !is_labelled {
-        plan.stage([Action::from(Write::delete(known))]);
+    let is_labelled = IpAddress::is_managed(existing)
+        && existing.meta().labels.get("ipaddress.kubernetes.io/ip-family") == Some(family);
+    if !is_referenced || !is_labelled {
+        plan.stage([Action::from(Write::delete(existing))]);
         let message = format!(
             "the ClusterIP [{family}]: {ip} for Service {}/{} has a wrong reference; repairing",
             meta.namespace, meta.name
@@ -143,7 +144,7 @@ fn allocate(
     None
 }
 
-fn new(name: &str, family: &str, service: &Object) -> Value {
+fn new_ip_address(name: &str, family: &str, service: &Object) -> Value {
     let meta = service.meta();
     value!({
         "metadata": {"name": (name), "labels": {
@@ -160,7 +161,7 @@ fn new(name: &str, family: &str, service: &Object) -> Value {
 }
 
 /// Deletes an IPAddress that no Service has.
-fn release(
+fn delete_leaked(
     plan: &mut Plan<String>,
     object: &Object,
     address: &IpAddress,

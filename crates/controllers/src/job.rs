@@ -10,8 +10,8 @@
 
 mod backoff;
 mod indexes;
+mod manage;
 mod policy;
-mod replace;
 mod sync;
 mod tracking;
 
@@ -27,7 +27,7 @@ pub use backoff::Failures;
 use sync::Sync;
 
 /// Finalizer of a pod that is not counted yet.
-pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// Annotation and label with a pod's index.
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// Annotation with the number of earlier failures of a pod's index.
@@ -54,9 +54,10 @@ struct TrackedPod<'a> {
 }
 
 impl<'a> TrackedPod<'a> {
-    fn new((object, pod): pods::Seen<'a>, uid: &str) -> TrackedPod<'a> {
-        let index = number(object, COMPLETION_INDEX);
-        let is_tracked = object.meta().has_finalizer(TRACKING) || !object.meta().is_controlled_by(uid);
+    fn new((object, pod): pods::PodRef<'a>, uid: &str) -> TrackedPod<'a> {
+        let index = annotation_number(object, COMPLETION_INDEX);
+        let is_tracked =
+            object.meta().has_finalizer(TRACKING_FINALIZER) || !object.meta().is_controlled_by(uid);
         TrackedPod { object, pod, is_tracked, index }
     }
 
@@ -82,16 +83,16 @@ impl<'a> TrackedPod<'a> {
     }
 
     fn counted_failures_before(&self) -> i64 {
-        number(self.object, INDEX_FAILURES).unwrap_or(0)
+        annotation_number(self.object, INDEX_FAILURES).unwrap_or(0)
     }
 
     fn ignored_failures_before(&self) -> i64 {
-        number(self.object, INDEX_IGNORED_FAILURES).unwrap_or(0)
+        annotation_number(self.object, INDEX_IGNORED_FAILURES).unwrap_or(0)
     }
 }
 
 /// Value of a numeric annotation.
-fn number(object: &Object, annotation: &str) -> Option<i64> {
+fn annotation_number(object: &Object, annotation: &str) -> Option<i64> {
     let number: i64 = object.meta().annotations.get(annotation)?.parse().ok()?;
     (0..=i64::from(i32::MAX)).contains(&number).then_some(number)
 }
@@ -106,14 +107,14 @@ impl Planner for JobController {
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
             Watch::primary(Job::RESOURCE),
-            Watch::mapped(Job::RESOURCE, strays),
-            Watch::mapped("pods", of_pod),
+            Watch::mapped(Job::RESOURCE, enqueue_orphans),
+            Watch::mapped("pods", enqueue_for_pod),
         ];
         &WATCHES
     }
 
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
-        let tracked = world.by_index(JOB_TRACKED_PODS, "").filter(|pod| is_stray(pod, world));
+        let tracked = world.by_index(JOB_TRACKED_PODS, "").filter(|pod| is_orphan(pod, world));
         world.all(Job::RESOURCE).chain(tracked).map(|object| object.key().clone()).collect()
     }
 
@@ -128,14 +129,14 @@ impl Planner for JobController {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         if key.resource().as_str() == Pod::RESOURCE {
-            if is_stray(object, world) {
-                plan.stage([pods::remove_finalizer(object, TRACKING)]);
+            if is_orphan(object, world) {
+                plan.stage([pods::remove_finalizer(object, TRACKING_FINALIZER)]);
             }
             return plan;
         }
         let Some(job) = object.view::<Job>() else { return plan };
-        let is_known = matches!(job.spec.completion_mode.as_str(), "" | "NonIndexed" | "Indexed");
-        if job.spec.is_managed_elsewhere() || job.status.finish().is_some() || !is_known {
+        let is_known_mode = matches!(job.spec.completion_mode.as_str(), "" | "NonIndexed" | "Indexed");
+        if job.spec.is_managed_elsewhere() || job.status.finish().is_some() || !is_known_mode {
             return plan;
         }
         Sync::new(world, object, job, seen.memo.clone(), now).plan()
@@ -143,12 +144,12 @@ impl Planner for JobController {
 }
 
 /// `true` if a pod has the finalizer and no Job will count it.
-fn is_stray(pod: &Object, world: &WorldReader<'_>) -> bool {
+fn is_orphan(pod: &Object, world: &WorldReader<'_>) -> bool {
     let meta = pod.meta();
-    if !meta.has_finalizer(TRACKING) {
+    if !meta.has_finalizer(TRACKING_FINALIZER) {
         return false;
     }
-    let Some(owner) = meta.controller() else { return meta.is_deleted() || !is_wanted(pod, world) };
+    let Some(owner) = meta.controller() else { return meta.is_deleted() || !is_adoptable(pod, world) };
     if &*owner.kind != "Job" || owner.group() != "batch" {
         return false;
     }
@@ -158,7 +159,7 @@ fn is_stray(pod: &Object, world: &WorldReader<'_>) -> bool {
 }
 
 /// `true` if a Job is about to adopt a pod.
-fn is_wanted(pod: &Object, world: &WorldReader<'_>) -> bool {
+fn is_adoptable(pod: &Object, world: &WorldReader<'_>) -> bool {
     let jobs = world.in_namespace(Job::RESOURCE, &pod.meta().namespace);
     let mut live = jobs.filter(|job| !job.meta().is_deleted()).filter_map(|job| job.view::<Job>());
     live.any(|job| {
@@ -169,17 +170,17 @@ fn is_wanted(pod: &Object, world: &WorldReader<'_>) -> bool {
 }
 
 /// Enqueues the pods that a finished or deleted Job may leave behind.
-fn strays(job: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_orphans(job: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for pod in world.owned(&job.meta().uid, Pod::RESOURCE) {
-        if is_stray(pod, world) {
+        if is_orphan(pod, world) {
             enqueue(pod.key().clone());
         }
     }
 }
 
 /// Enqueues the Job that controls a pod, or every Job that selects an orphan, and the pod itself.
-fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    if is_stray(pod, world) {
+fn enqueue_for_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    if is_orphan(pod, world) {
         enqueue(pod.key().clone());
     }
     if pod.meta().controller().is_some() {

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use setpoint_api::resources::{self, ResourceInfo, Verb};
-use setpoint_reconcile::{Object, WorldReader};
+use setpoint_reconcile::{Object, World, WorldReader};
 use setpoint_views::custom_resource_definition::CustomResourceDefinition;
 
 use crate::indexes::DEFINITIONS_BY_KIND;
 
 /// Resource of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind<'a> {
+pub struct KindResource<'a> {
     /// Name of the resource, as in keys.
     pub resource: &'a str,
     /// `true` if the resource is namespaced.
@@ -22,9 +22,13 @@ pub struct Kind<'a> {
 
 /// Resource of a served kind; `None` if the kind is not served.
 #[must_use]
-pub fn of<'a>(world: &'a WorldReader<'a>, api_version: &str, kind: &'a str) -> Option<Kind<'a>> {
+pub fn find_resource<'a>(
+    world: &'a WorldReader<'a>,
+    api_version: &str,
+    kind: &'a str,
+) -> Option<KindResource<'a>> {
     if let Some(kind) = BUILT_IN.kinds.get(kind).and_then(|versions| versions.get(api_version)) {
-        return Some(Kind { resource: &kind.resource, namespaced: kind.namespaced });
+        return Some(KindResource { resource: &kind.resource, namespaced: kind.namespaced });
     }
     let (group, version) = api_version.split_once('/')?;
     let definitions = world.by_index(DEFINITIONS_BY_KIND, kind);
@@ -33,36 +37,36 @@ pub fn of<'a>(world: &'a WorldReader<'a>, api_version: &str, kind: &'a str) -> O
     let (object, definition) =
         views.find(|(_, definition)| definition.spec.group == group && definition.serves(version))?;
     // A CustomResourceDefinition is named after its resource.
-    Some(Kind { resource: &object.meta().name, namespaced: definition.spec.scope == "Namespaced" })
+    Some(KindResource { resource: &object.meta().name, namespaced: definition.spec.scope == "Namespaced" })
 }
 
 /// Storage group version and kind of a built-in resource.
 #[must_use]
-pub fn stored_as(resource: &str) -> Option<(&'static str, &'static str)> {
-    BUILT_IN.stored.get(resource).map(|(api_version, kind)| (api_version.as_str(), *kind))
+pub fn storage_kind(resource: &str) -> Option<(&'static str, &'static str)> {
+    BUILT_IN.storage_kinds.get(resource).map(|(api_version, kind)| (api_version.as_str(), *kind))
 }
 
 /// Index function: kind of a CustomResourceDefinition.
-pub(crate) fn definition_kind(object: &Object, found: &mut dyn FnMut(&str)) {
+pub(crate) fn index_definition_kind(object: &Object, found: &mut dyn FnMut(&str)) {
     if let Some(definition) = object.view::<CustomResourceDefinition>() {
         found(&definition.spec.names.kind);
     }
 }
 
-struct Known {
+struct BuiltInResource {
     resource: String,
     namespaced: bool,
 }
 
 struct BuiltIn {
     /// By kind, then by group version.
-    kinds: BTreeMap<&'static str, BTreeMap<String, Known>>,
+    kinds: BTreeMap<&'static str, BTreeMap<String, BuiltInResource>>,
     /// Group version and kind, by resource.
-    stored: BTreeMap<String, (String, &'static str)>,
+    storage_kinds: BTreeMap<String, (String, &'static str)>,
 }
 
 static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
-    let mut built_in = BuiltIn { kinds: BTreeMap::new(), stored: BTreeMap::new() };
+    let mut built_in = BuiltIn { kinds: BTreeMap::new(), storage_kinds: BTreeMap::new() };
     for info in resources::all().iter().filter(|info| info.verbs.contains(Verb::List)) {
         let resource = resource_of(info);
         let api_version = if info.group.is_empty() {
@@ -70,11 +74,11 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
         } else {
             format!("{}/{}", info.group, info.version)
         };
-        let known = Known { resource: resource.clone(), namespaced: info.namespaced };
-        built_in.kinds.entry(info.kind).or_default().insert(api_version.clone(), known);
+        let built_in_resource = BuiltInResource { resource: resource.clone(), namespaced: info.namespaced };
+        built_in.kinds.entry(info.kind).or_default().insert(api_version.clone(), built_in_resource);
         // Of the two groups of Events the core one is stored; of several versions the newest is.
         if info.group != "events.k8s.io" {
-            built_in.stored.insert(resource, (api_version, info.kind));
+            built_in.storage_kinds.insert(resource, (api_version, info.kind));
         }
     }
     built_in
@@ -96,7 +100,7 @@ mod tests {
     fn built_in_kinds_are_found_in_every_served_version() {
         let world = setpoint_reconcile::World::new(setpoint_views::world_config(crate::indexes::all()));
         let reader = world.reader();
-        let found = |api_version, kind| of(&reader, api_version, kind).map(|kind| kind.resource);
+        let found = |api_version, kind| find_resource(&reader, api_version, kind).map(|kind| kind.resource);
         assert_eq!(found("v1", "Pod"), Some("pods"));
         assert_eq!(found("apps/v1", "Deployment"), Some("deployments.apps"));
         assert_eq!(
@@ -105,9 +109,9 @@ mod tests {
         );
         assert_eq!(found("extensions/v1beta1", "Deployment"), None);
         assert_eq!(
-            stored_as("horizontalpodautoscalers.autoscaling").map(|(version, _)| version),
+            storage_kind("horizontalpodautoscalers.autoscaling").map(|(version, _)| version),
             Some("autoscaling/v2")
         );
-        assert_eq!(stored_as("events"), Some(("v1", "Event")));
+        assert_eq!(storage_kind("events"), Some(("v1", "Event")));
     }
 }

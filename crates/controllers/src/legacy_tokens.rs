@@ -14,17 +14,17 @@ use setpoint_views::secret::Secret;
 use setpoint_views::service_account::ServiceAccount;
 
 /// Time without use after which a token is marked, and again after which it is deleted.
-pub const UNUSED: Duration = Duration::from_secs(365 * DAY);
+const UNUSED_MAX: Duration = Duration::from_secs(365 * DAY);
 const DAY: u64 = 24 * 60 * 60;
 
 /// Type of Secrets that are tokens.
-const TOKEN: &str = "kubernetes.io/service-account-token";
+const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 /// Label with the date of the last use.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 /// Label with the date from which on the token is invalid.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 /// ConfigMap with the date since which uses are recorded.
-const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 /// The legacy token cleaner.
 pub struct LegacyTokenCleaner;
@@ -57,25 +57,21 @@ impl Planner for LegacyTokenCleaner {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| is_token(object)) else { return plan };
         let labels = &object.meta().labels;
-        let oldest = now.before(UNUSED);
+        let oldest = now.before(UNUSED_MAX);
         let is_tracked = tracked_since(world).is_some_and(|since| since <= oldest);
         let is_new = object.meta().created() >= oldest || object.meta().is_deleted();
-        let is_used = labels.get(LAST_USED).is_some_and(|day| !is_day(day) || day >= &*day_of(oldest));
+        let is_used = labels.get(LAST_USED).is_some_and(|day| !is_day(day) || day >= &*format_day(oldest));
         plan.requeue_at(now.after(Duration::from_secs(DAY)));
-        if !is_tracked
-            || is_new
-            || is_used
-            || !is_made_for_account(object, world)
-            || is_mounted(object, world)
+        if !is_tracked || is_new || is_used || !is_auto_generated(object, world) || is_mounted(object, world)
         {
             return plan;
         }
         match labels.get(INVALID_SINCE).filter(|day| is_day(day)) {
             None => {
-                let labels = value!({"kubernetes.io/legacy-token-invalid-since": (day_of(now))});
+                let labels = value!({"kubernetes.io/legacy-token-invalid-since": (format_day(now))});
                 plan.stage([Write::merge(object, "", value!({"metadata": {"labels": (labels)}})).into()]);
             }
-            Some(day) if day < &*day_of(oldest) => plan.stage([Write::delete_unchanged(object).into()]),
+            Some(day) if day < &*format_day(oldest) => plan.stage([Write::delete_unchanged(object).into()]),
             Some(_) => {}
         }
         plan
@@ -83,10 +79,10 @@ impl Planner for LegacyTokenCleaner {
 }
 
 fn is_token(object: &Object) -> bool {
-    object.view::<Secret>().is_some_and(|secret| secret.kind == TOKEN)
+    object.view::<Secret>().is_some_and(|secret| secret.kind == TOKEN_TYPE)
 }
 
-fn day_of(time: Time) -> String {
+fn format_day(time: Time) -> String {
     Seconds(time).to_string().chars().take(10).collect()
 }
 
@@ -96,12 +92,12 @@ fn is_day(text: &str) -> bool {
 
 /// Day after the start of the recording: from then on the record is complete.
 fn tracked_since(world: &WorldReader<'_>) -> Option<Time> {
-    let (_, map) = world.view::<ConfigMap>("kube-system", TRACKING)?;
+    let (_, map) = world.view::<ConfigMap>("kube-system", TRACKING_CONFIG_MAP)?;
     let day = rfc3339::parse(&format!("{}T00:00:00Z", map.data.get("since")?)).ok()?;
     Some(day.after(Duration::from_secs(DAY)))
 }
 
-fn is_made_for_account(object: &Object, world: &WorldReader<'_>) -> bool {
+fn is_auto_generated(object: &Object, world: &WorldReader<'_>) -> bool {
     let annotation = |name: &str| object.meta().annotations.get(name).unwrap_or_default();
     let account = annotation("kubernetes.io/service-account.name");
     let uid = annotation("kubernetes.io/service-account.uid");
@@ -137,14 +133,15 @@ mod tests {
         let controllers: Controllers = || (vec![Box::new(LegacyTokenCleaner)], crate::indexes::all());
         let mut cluster = Cluster::new(controllers, 7);
         cluster.create("namespaces", "", value!({"metadata": {"name": "kube-system"}}));
-        let since = day_of(cluster.now);
-        let tracking = value!({"metadata": {"name": (TRACKING)}, "data": {"since": (since)}});
+        let since = format_day(cluster.now);
+        let tracking = value!({"metadata": {"name": (TRACKING_CONFIG_MAP)}, "data": {"since": (since)}});
         cluster.create("configmaps", "kube-system", tracking);
         let names = value!([{"name": "made"}, {"name": "mounted"}]);
         cluster.create("serviceaccounts", "default", value!({"metadata": {"name": "a"}, "secrets": (names)}));
         for name in ["made", "mounted", "asked-for"] {
             let annotations = value!({"kubernetes.io/service-account.name": "a"});
-            let token = value!({"metadata": {"name": (name), "annotations": (annotations)}, "type": (TOKEN)});
+            let token =
+                value!({"metadata": {"name": (name), "annotations": (annotations)}, "type": (TOKEN_TYPE)});
             cluster.create("secrets", "default", token);
         }
         let pod = value!({

@@ -3,7 +3,7 @@
 //! A controller is a [`Planner`](setpoint_reconcile::Planner): a pure function of the world. [`all`] lists
 //! them; [`indexes`] are the lookups that they need; [`kinds`] maps kinds to resources; [`owners`] adopts and
 //! releases; [`pods`] is shared by controllers that manage pods, [`service_pods`] by those of endpoints,
-//! [`revisions`] by those with a history; [`horizon`] detects a stale world. To add a controller, write its
+//! [`revisions`] by those with a history; [`staleness`] detects a stale world. To add a controller, write its
 //! file, add what it reads to the views, and name it in [`all`].
 
 pub mod api_services;
@@ -20,18 +20,18 @@ pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod ephemeral_volume;
+pub mod event_dedup;
 pub mod expand;
 pub mod finalizers;
 pub mod flow_control;
 pub mod garbage_collector;
 pub mod hashes;
-pub mod holder;
-pub mod horizon;
 pub mod horizontal_pod_autoscaler;
 pub mod indexes;
 pub mod ip_repair;
 pub mod job;
 pub mod kinds;
+pub mod lease_holder;
 pub mod legacy_tokens;
 pub mod migrated_plugins;
 pub mod namespace;
@@ -48,13 +48,13 @@ pub mod resource_claim;
 pub mod resource_quota;
 pub mod revisions;
 pub mod root_ca;
-pub mod said;
 pub mod scale;
 pub mod service_account;
 pub mod service_cidr;
 pub mod service_pods;
 pub mod sha256;
 pub mod slice_mirroring;
+pub mod staleness;
 pub mod stateful_set;
 pub mod storage_version_migrator;
 pub mod taint_eviction;
@@ -74,26 +74,26 @@ pub struct Settings {
     /// CA certificates of the API server in PEM, for pods; if empty, nothing is published.
     pub root_ca: String,
     /// CIDR ranges of pods; if empty, nodes get no `podCIDRs`.
-    pub pod_ranges: Vec<node_ipam::Range>,
+    pub cluster_cidrs: Vec<node_ipam::ClusterCidr>,
     /// CIDR ranges of Services, which are not given to pods.
     pub service_cidrs: Vec<node_ipam::Cidr>,
     /// Directory of the built-in provisioner's volumes, on every node.
-    pub volumes: String,
+    pub host_path_directory: String,
     /// Grace periods of nodes, and the rate of eviction.
-    pub patience: node_lifecycle::Patience,
+    pub node_monitor: node_lifecycle::NodeMonitorSettings,
     /// Maximum number of terminated pods to keep (0 keeps all).
-    pub ended_pods_max: usize,
+    pub terminated_pod_gc_threshold: usize,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             root_ca: String::new(),
-            pod_ranges: Vec::new(),
+            cluster_cidrs: Vec::new(),
             service_cidrs: Vec::new(),
-            volumes: volume_binder::host_path::DIRECTORY.to_owned(),
-            patience: node_lifecycle::Patience::default(),
-            ended_pods_max: pod_gc::ENDED_MAX,
+            host_path_directory: volume_binder::host_path::DIRECTORY.to_owned(),
+            node_monitor: node_lifecycle::NodeMonitorSettings::default(),
+            terminated_pod_gc_threshold: pod_gc::TERMINATED_THRESHOLD,
         }
     }
 }
@@ -124,12 +124,12 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(job::JobController),
         Box::new(legacy_tokens::LegacyTokenCleaner),
         Box::new(namespace::NamespaceController),
-        Box::new(node_lifecycle::NodeLifecycle(settings.patience.clone())),
+        Box::new(node_lifecycle::NodeLifecycle(settings.node_monitor.clone())),
         Box::new(node_ttl::NodeTtl),
-        Box::new(pod_gc::PodGcController { ended_max: settings.ended_pods_max }),
+        Box::new(pod_gc::PodGcController { terminated_threshold: settings.terminated_pod_gc_threshold }),
         Box::new(replica_set::ReplicaSetController),
         Box::new(replication_controller::ReplicationControllerController),
-        Box::new(resource_claim::ResourceClaims),
+        Box::new(resource_claim::ResourceClaimController),
         Box::new(resource_quota::ResourceQuotaController),
         Box::new(service_account::ServiceAccountController),
         Box::new(service_cidr::ServiceCidrController),
@@ -138,14 +138,14 @@ pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
         Box::new(storage_version_migrator::StorageVersionMigrator),
         Box::new(taint_eviction::TaintEviction),
         Box::new(ttl_after_finished::TtlAfterFinishedController),
-        Box::new(volume_binder::VolumeBinder::new(settings.volumes.as_str())),
+        Box::new(volume_binder::VolumeBinder::new(settings.host_path_directory.as_str())),
         Box::new(volume_binder::host_path::DefaultStorageClass),
         Box::new(volume_protection::AttributesClassProtection),
         Box::new(volume_protection::ClaimProtection),
         Box::new(volume_protection::VolumeProtection),
     ];
-    if !settings.pod_ranges.is_empty() {
-        let (ranges, taken) = (settings.pod_ranges.clone(), settings.service_cidrs.clone());
+    if !settings.cluster_cidrs.is_empty() {
+        let (ranges, taken) = (settings.cluster_cidrs.clone(), settings.service_cidrs.clone());
         all.push(Box::new(node_ipam::NodeIpam::new(ranges, taken)));
     }
     if !settings.root_ca.is_empty() {

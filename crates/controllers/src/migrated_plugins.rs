@@ -29,13 +29,13 @@ const PLUGINS: [Plugin; 7] = [
 
 /// Finds a plugin by name.
 #[must_use]
-pub fn named(name: &str) -> Option<Plugin> {
+pub fn find_by_name(name: &str) -> Option<Plugin> {
     PLUGINS.into_iter().find(|plugin| plugin.name == name)
 }
 
 /// Finds the plugin of a volume.
 #[must_use]
-pub fn of_volume(volume: &Object) -> Option<Plugin> {
+pub fn find_by_volume(volume: &Object) -> Option<Plugin> {
     let volume = volume.value();
     PLUGINS.into_iter().find(|plugin| volume.at(&["spec", plugin.field]).is_some())
 }

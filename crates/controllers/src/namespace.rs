@@ -15,28 +15,29 @@ use setpoint_views::Condition;
 use setpoint_views::namespace::{Namespace, NamespaceStatus};
 use setpoint_views::pod::Pod;
 
+use crate::conditions::set_condition;
 use crate::indexes::DELETED_NAMESPACES;
 
 /// Finalizer of namespaces that this controller removes.
 const FINALIZER: &str = "kubernetes";
 /// Assumed time of other finalizers, in seconds.
-const FINALIZERS_TAKE: i64 = 15;
+const FINALIZER_ESTIMATE_SECONDS: i64 = 15;
 
 /// The namespace controller.
 pub struct NamespaceController;
 
 /// Resources with failed deletions, and the error: they are retried after all others.
-pub type Stubborn = BTreeMap<Resource, String>;
+pub type DeletionFailures = BTreeMap<Resource, String>;
 
 impl Planner for NamespaceController {
-    type Memo = Stubborn;
+    type Memo = DeletionFailures;
 
     fn name(&self) -> &'static str {
         "namespace-controller"
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::primary("namespaces"), Watch::mapped("*", of_content)];
+        const WATCHES: [Watch; 2] = [Watch::primary("namespaces"), Watch::mapped("*", enqueue_for_content)];
         &WATCHES
     }
 
@@ -44,10 +45,10 @@ impl Planner for NamespaceController {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        seen: &Seen<'_, Stubborn>,
+        seen: &Seen<'_, DeletionFailures>,
         now: Time,
         seed: Seed,
-    ) -> Plan<Stubborn> {
+    ) -> Plan<DeletionFailures> {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| object.meta().is_deleted()) else { return plan };
         let Some(namespace) = object.view::<Namespace>() else { return plan };
@@ -55,26 +56,29 @@ impl Planner for NamespaceController {
         if let Some(failure) = seen.failure.filter(|failure| failure.verb == "delete") {
             plan.memo.insert(failure.resource.clone(), failure.message.clone());
         }
-        let content = Content::of(world, &object.meta().name);
+        let content = RemainingContent::of(world, &object.meta().name);
         plan.memo.retain(|resource, _| content.by_resource.contains_key(resource.as_str()));
 
         let mut status = namespace.status.clone();
         "Terminating".clone_into(&mut status.phase);
-        let deletes = content.deletes(&plan.memo, seed);
-        let is_held = namespace.spec.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
+        let deletions = content.deletions(&plan.memo, seed);
+        let has_finalizer = namespace.spec.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
         // While deletions are in flight the conditions would be outdated at once.
-        if is_held && (deletes.is_empty() || !plan.memo.is_empty()) {
+        if has_finalizer && (deletions.is_empty() || !plan.memo.is_empty()) {
             set_conditions(&mut status, &content, &plan.memo, now);
         }
         if status != namespace.status {
             plan.stage([Action::from(Write::status(object, value_of(&status)))]);
         }
         if !content.is_empty() {
-            let wait =
-                if deletes.iter().all(Vec::is_empty) { content.wait(object, now) } else { Duration::ZERO };
+            let wait = if deletions.iter().all(Vec::is_empty) {
+                content.recheck_delay(object, now)
+            } else {
+                Duration::ZERO
+            };
             plan.requeue_at(now.after(wait));
-            deletes.into_iter().for_each(|stage| plan.stage(stage));
-        } else if is_held {
+            deletions.into_iter().for_each(|stage| plan.stage(stage));
+        } else if has_finalizer {
             let others = namespace.spec.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
             let others: Vec<&str> = others.map(String::as_str).collect();
             let patch = value!({"spec": {"finalizers": (others)}});
@@ -86,28 +90,28 @@ impl Planner for NamespaceController {
 
 /// Enqueues a terminating namespace if a change left something to delete, or the last object of a resource is
 /// gone.
-fn of_content(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_content(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(name) = object.key().namespace() else { return };
     // Fast path: almost always no namespace is terminating.
     if world.by_index(DELETED_NAMESPACES, name).next().is_none() {
         return;
     }
-    let concerns = match world.get(object.key()) {
+    let is_relevant = match world.get(object.key()) {
         Some(current) => !current.meta().is_deleted(),
         None => world.in_namespace(object.key().resource().as_str(), name).next().is_none(),
     };
-    if concerns && let Some(key) = key_of("namespaces", "", name) {
+    if is_relevant && let Some(key) = key_of("namespaces", "", name) {
         enqueue(key);
     }
 }
 
 /// Remaining content of a namespace.
-struct Content<'a> {
+struct RemainingContent<'a> {
     by_resource: BTreeMap<&'a str, Vec<&'a Object>>,
 }
 
-impl<'a> Content<'a> {
-    fn of(world: &'a WorldReader<'a>, namespace: &'a str) -> Content<'a> {
+impl<'a> RemainingContent<'a> {
+    fn of(world: &'a WorldReader<'a>, namespace: &'a str) -> RemainingContent<'a> {
         let mut by_resource = BTreeMap::new();
         for resource in world.resources() {
             let objects: Vec<&Object> = world.in_namespace(resource.as_str(), namespace).collect();
@@ -115,7 +119,7 @@ impl<'a> Content<'a> {
                 by_resource.insert(resource.as_str(), objects);
             }
         }
-        Content { by_resource }
+        RemainingContent { by_resource }
     }
 
     fn is_empty(&self) -> bool {
@@ -128,51 +132,51 @@ impl<'a> Content<'a> {
 
     /// Objects to delete now: only pods while there are any, then resources without failures, then those with
     /// failures, starting at a random object, so no object is blocked by a bad one for ever.
-    fn deletes(&self, stubborn: &Stubborn, seed: Seed) -> Vec<Vec<Action>> {
-        let pods_left = self.by_resource.contains_key("pods");
-        let mut willing = Vec::new();
-        let mut unwilling = Vec::new();
+    fn deletions(&self, deletion_failures: &DeletionFailures, seed: Seed) -> Vec<Vec<Action>> {
+        let has_pods = self.by_resource.contains_key("pods");
+        let mut without_failures = Vec::new();
+        let mut with_failures = Vec::new();
         for (resource, objects) in &self.by_resource {
-            if pods_left && *resource != "pods" {
+            if has_pods && *resource != "pods" {
                 continue;
             }
-            let left = objects.iter().filter(|object| !object.meta().is_deleted());
-            if stubborn.contains_key(*resource) {
-                unwilling.extend(left);
+            let remaining = objects.iter().filter(|object| !object.meta().is_deleted());
+            if deletion_failures.contains_key(*resource) {
+                with_failures.extend(remaining);
             } else {
-                willing.extend(left);
+                without_failures.extend(remaining);
             }
         }
-        if !unwilling.is_empty() {
-            let start = seed.draw(0) % unwilling.len() as u64;
-            unwilling.rotate_left(usize::try_from(start).unwrap_or(0));
+        if !with_failures.is_empty() {
+            let start = seed.draw(0) % with_failures.len() as u64;
+            with_failures.rotate_left(usize::try_from(start).unwrap_or(0));
         }
         let delete = |object: &&Object| Action::from(Write::delete(object).with_propagation("Background"));
         // One more than fits into a plan, so a plan that leaves some out is planned again.
-        let stages = [willing, unwilling]
+        let stages = [without_failures, with_failures]
             .map(|stage| stage.into_iter().take(PLAN_ACTIONS_MAX + 1).map(delete).collect::<Vec<Action>>());
         stages.into_iter().filter(|stage| !stage.is_empty()).collect()
     }
 
     /// Delay before a check of pods and finalizers that need time.
-    fn wait(&self, namespace: &Object, now: Time) -> Duration {
+    fn recheck_delay(&self, namespace: &Object, now: Time) -> Duration {
         let running = self.pods().filter_map(|pod| pod.view::<Pod>()).filter(|pod| !pod.is_finished());
         let grace = running.filter_map(|pod| pod.spec.termination_grace_period_seconds).max().unwrap_or(0);
         let since = now.since(namespace.meta().deletion_timestamp.unwrap_or(now));
         let in_grace = since < Duration::from_secs(grace.unsigned_abs());
-        let estimate = if in_grace { grace } else { FINALIZERS_TAKE };
+        let estimate = if in_grace { grace } else { FINALIZER_ESTIMATE_SECONDS };
         Duration::from_secs(estimate.unsigned_abs() / 2 + 1)
     }
 
-    fn remaining(&self) -> Option<String> {
+    fn remaining_message(&self) -> Option<String> {
         let lines = self.by_resource.iter().map(|(resource, objects)| {
             let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
             format!("{plural}.{group} has {} resource instances", objects.len())
         });
-        sorted("Some resources are remaining: ", lines.collect())
+        join_sorted("Some resources are remaining: ", lines.collect())
     }
 
-    fn finalizers(&self) -> Option<String> {
+    fn finalizers_message(&self) -> Option<String> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for object in self.by_resource.values().flatten() {
             let distinct: BTreeSet<&str> = object.meta().finalizers.iter().map(|name| &**name).collect();
@@ -181,19 +185,24 @@ impl<'a> Content<'a> {
             }
         }
         let lines = counts.into_iter().map(|(name, count)| format!("{name} in {count} resource instances"));
-        sorted("Some content in the namespace has finalizers remaining: ", lines.collect())
+        join_sorted("Some content in the namespace has finalizers remaining: ", lines.collect())
     }
 }
 
-fn sorted(start: &str, mut lines: Vec<String>) -> Option<String> {
+fn join_sorted(start: &str, mut lines: Vec<String>) -> Option<String> {
     lines.sort();
     (!lines.is_empty()).then(|| format!("{start}{}", lines.join(", ")))
 }
 
 /// Sets the conditions about the remaining content.
-fn set_conditions(status: &mut NamespaceStatus, content: &Content<'_>, stubborn: &Stubborn, now: Time) {
-    let failures = sorted("", stubborn.values().cloned().collect()).map(|failures| {
-        format!("Failed to delete all resource types, {} remaining: {failures}", stubborn.len())
+fn set_conditions(
+    status: &mut NamespaceStatus,
+    content: &RemainingContent<'_>,
+    deletion_failures: &DeletionFailures,
+    now: Time,
+) {
+    let failures = join_sorted("", deletion_failures.values().cloned().collect()).map(|failures| {
+        format!("Failed to delete all resource types, {} remaining: {failures}", deletion_failures.len())
     });
     let conditions = [
         (
@@ -213,34 +222,21 @@ fn set_conditions(status: &mut NamespaceStatus, content: &Content<'_>, stubborn:
         ),
         (
             "NamespaceContentRemaining",
-            content.remaining().map(|message| ("SomeResourcesRemain", message)),
+            content.remaining_message().map(|message| ("SomeResourcesRemain", message)),
             ("ContentRemoved", "All content successfully removed"),
         ),
         (
             "NamespaceFinalizersRemaining",
-            content.finalizers().map(|message| ("SomeFinalizersRemain", message)),
+            content.finalizers_message().map(|message| ("SomeFinalizersRemain", message)),
             ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
         ),
     ];
-    for (kind, bad, (good_reason, good_message)) in conditions {
-        let new = match bad {
+    for (kind, failure, (good_reason, good_message)) in conditions {
+        let new = match failure {
             Some((reason, message)) => Condition::new(kind, "True", reason, &message, now),
             None => Condition::new(kind, "False", good_reason, good_message, now),
         };
         set_condition(&mut status.conditions, new);
-    }
-}
-
-/// Sets a condition. One that does not change keeps its transition time.
-fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
-    match conditions.iter_mut().find(|condition| condition.kind == new.kind) {
-        Some(old) => {
-            if old.status == new.status {
-                new.last_transition_time = old.last_transition_time;
-            }
-            *old = new;
-        }
-        None => conditions.push(new),
     }
 }
 

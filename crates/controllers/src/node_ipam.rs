@@ -28,7 +28,7 @@ pub struct Cidr {
 /// Invalid CIDR, or one with too many or too few addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is no range of addresses")]
-pub struct NoCidr {
+pub struct InvalidCidr {
     text: String,
 }
 
@@ -39,8 +39,8 @@ impl Cidr {
 
     /// Last address.
     fn last(self) -> u128 {
-        let free = self.bits() - self.prefix;
-        self.first | 1_u128.checked_shl(free).map_or(u128::MAX, |size| size - 1)
+        let host_bits = self.bits() - self.prefix;
+        self.first | 1_u128.checked_shl(host_bits).map_or(u128::MAX, |size| size - 1)
     }
 
     /// `true` if the networks overlap.
@@ -51,19 +51,19 @@ impl Cidr {
 }
 
 impl FromStr for Cidr {
-    type Err = NoCidr;
+    type Err = InvalidCidr;
 
-    fn from_str(text: &str) -> Result<Cidr, NoCidr> {
-        let wrong = || NoCidr { text: text.to_owned() };
-        let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let prefix: u32 = prefix.parse().map_err(|_| wrong())?;
+    fn from_str(text: &str) -> Result<Cidr, InvalidCidr> {
+        let invalid = || InvalidCidr { text: text.to_owned() };
+        let (address, prefix) = text.split_once('/').ok_or_else(invalid)?;
+        let address: IpAddr = address.parse().map_err(|_| invalid())?;
+        let prefix: u32 = prefix.parse().map_err(|_| invalid())?;
         let (number, is_v4) = match address {
             IpAddr::V4(address) => (u128::from(u32::from(address)), true),
             IpAddr::V6(address) => (u128::from(address), false),
         };
-        let free = if is_v4 { 32_u32 } else { 128 }.checked_sub(prefix).ok_or_else(wrong)?;
-        let first = number.checked_shr(free).and_then(|kept| kept.checked_shl(free)).unwrap_or(0);
+        let host_bits = if is_v4 { 32_u32 } else { 128 }.checked_sub(prefix).ok_or_else(invalid)?;
+        let first = number.checked_shr(host_bits).and_then(|kept| kept.checked_shl(host_bits)).unwrap_or(0);
         Ok(Cidr { first, prefix, is_v4 })
     }
 }
@@ -81,48 +81,48 @@ impl fmt::Display for Cidr {
 
 /// Range that is divided into one block per node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    all: Cidr,
+pub struct ClusterCidr {
+    cidr: Cidr,
     node_prefix: u32,
 }
 
-impl Range {
+impl ClusterCidr {
     /// Divides a range into blocks with the prefix length `node_prefix`.
     ///
     /// # Errors
     /// If the blocks are larger than the range, or there are too many of them.
-    pub fn new(all: Cidr, node_prefix: u32) -> Result<Range, NoCidr> {
+    pub fn new(cidr: Cidr, node_prefix: u32) -> Result<ClusterCidr, InvalidCidr> {
         /// Maximum number of bits that distinguish the blocks of an IPv6 range.
         const BLOCK_BITS_MAX: u32 = 16;
-        let fits = (all.prefix..=all.bits()).contains(&node_prefix);
-        if !fits || !all.is_v4 && node_prefix - all.prefix > BLOCK_BITS_MAX {
-            return Err(NoCidr { text: format!("{all} in blocks of /{node_prefix}") });
+        let is_valid_size = (cidr.prefix..=cidr.bits()).contains(&node_prefix);
+        if !is_valid_size || !cidr.is_v4 && node_prefix - cidr.prefix > BLOCK_BITS_MAX {
+            return Err(InvalidCidr { text: format!("{cidr} in blocks of /{node_prefix}") });
         }
-        Ok(Range { all, node_prefix })
+        Ok(ClusterCidr { cidr, node_prefix })
     }
 
     fn shift(self) -> u32 {
-        self.all.bits() - self.node_prefix
+        self.cidr.bits() - self.node_prefix
     }
 
     fn block(self, index: u128) -> Cidr {
         let offset = index.checked_shl(self.shift()).unwrap_or(0);
-        Cidr { first: self.all.first | offset, prefix: self.node_prefix, is_v4: self.all.is_v4 }
+        Cidr { first: self.cidr.first | offset, prefix: self.node_prefix, is_v4: self.cidr.is_v4 }
     }
 
     /// First and last block that overlap with a network.
-    fn touched(self, other: Cidr) -> Option<(u128, u128)> {
-        let (first, last) = (other.first.max(self.all.first), other.last().min(self.all.last()));
-        let index = |address: u128| (address - self.all.first).checked_shr(self.shift()).unwrap_or(0);
-        self.all.overlaps(other).then(|| (index(first), index(last)))
+    fn overlapping_blocks(self, other: Cidr) -> Option<(u128, u128)> {
+        let (first, last) = (other.first.max(self.cidr.first), other.last().min(self.cidr.last()));
+        let index = |address: u128| (address - self.cidr.first).checked_shr(self.shift()).unwrap_or(0);
+        self.cidr.overlaps(other).then(|| (index(first), index(last)))
     }
 
     /// Free blocks, lowest first.
-    fn free(self, taken: &BTreeSet<(u128, u128)>) -> impl Iterator<Item = u128> {
-        let count = 1_u128 << (self.node_prefix - self.all.prefix);
-        let (mut taken, mut next) = (taken.iter().peekable(), 0);
+    fn free_blocks(self, allocated: &BTreeSet<(u128, u128)>) -> impl Iterator<Item = u128> {
+        let count = 1_u128 << (self.node_prefix - self.cidr.prefix);
+        let (mut allocated, mut next) = (allocated.iter().peekable(), 0);
         std::iter::from_fn(move || {
-            while let Some((_, last)) = taken.next_if(|(first, _)| *first <= next) {
+            while let Some((_, last)) = allocated.next_if(|(first, _)| *first <= next) {
                 next = next.max(last + 1);
             }
             let block = (next < count).then_some(next);
@@ -134,7 +134,7 @@ impl Range {
 
 /// The node IPAM controller.
 pub struct NodeIpam {
-    ranges: Vec<Range>,
+    cluster_cidrs: Vec<ClusterCidr>,
     services: Vec<Cidr>,
 }
 
@@ -145,14 +145,17 @@ impl NodeIpam {
     /// Creates a controller that assigns to each node one block of every range, none of which overlaps
     /// `services`.
     #[must_use]
-    pub fn new(ranges: Vec<Range>, services: Vec<Cidr>) -> NodeIpam {
-        NodeIpam { ranges, services }
+    pub fn new(cluster_cidrs: Vec<ClusterCidr>, services: Vec<Cidr>) -> NodeIpam {
+        NodeIpam { cluster_cidrs, services }
     }
 
-    fn taken(&self, range: Range, world: &WorldReader<'_>) -> BTreeSet<(u128, u128)> {
+    fn allocated(&self, cluster_cidr: ClusterCidr, world: &WorldReader<'_>) -> BTreeSet<(u128, u128)> {
         let nodes = world.views::<Node>().flat_map(|(_, node)| &node.spec.pod_cidrs);
-        let given = nodes.filter_map(|text| text.parse::<Cidr>().ok());
-        given.chain(self.services.iter().copied()).filter_map(|cidr| range.touched(cidr)).collect()
+        let assigned = nodes.filter_map(|text| text.parse::<Cidr>().ok());
+        assigned
+            .chain(self.services.iter().copied())
+            .filter_map(|cidr| cluster_cidr.overlapping_blocks(cidr))
+            .collect()
     }
 }
 
@@ -178,9 +181,9 @@ impl Planner for NodeIpam {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 1] = [Watch::mapped("nodes", |object, world, enqueue| {
-            let needs = |node: &Node| node.spec.pod_cidrs.is_empty();
+            let needs_cidr = |node: &Node| node.spec.pod_cidrs.is_empty();
             // The deletion of a node frees a block that another node may wait for.
-            if world.get(object.key()).is_none() || object.view::<Node>().is_some_and(needs) {
+            if world.get(object.key()).is_none() || object.view::<Node>().is_some_and(needs_cidr) {
                 all_nodes().into_iter().for_each(enqueue);
             }
         })];
@@ -198,19 +201,29 @@ impl Planner for NodeIpam {
         if nodes.peek().is_none() {
             return plan;
         }
-        let taken: Vec<_> = self.ranges.iter().map(|range| self.taken(*range, world)).collect();
-        let mut free: Vec<_> =
-            self.ranges.iter().zip(&taken).map(|(range, taken)| range.free(taken)).collect();
+        let allocated: Vec<_> =
+            self.cluster_cidrs.iter().map(|cluster_cidr| self.allocated(*cluster_cidr, world)).collect();
+        let mut free_blocks: Vec<_> = self
+            .cluster_cidrs
+            .iter()
+            .zip(&allocated)
+            .map(|(cluster_cidr, allocated)| cluster_cidr.free_blocks(allocated))
+            .collect();
         let mut acts: Vec<Action> = Vec::new();
         for (object, _) in nodes {
             // A range without a free block has none for later nodes either.
-            let Some(blocks) = free.iter_mut().map(Iterator::next).collect::<Option<Vec<u128>>>() else {
+            let Some(blocks) = free_blocks.iter_mut().map(Iterator::next).collect::<Option<Vec<u128>>>()
+            else {
                 let message = format!("Node {} status is now: CIDRNotAvailable", object.meta().name);
                 let subject = InvolvedObject::new(object, "v1", "Node");
                 plan.events.push(subject.normal("CIDRNotAvailable", message));
                 continue;
             };
-            let cidrs = self.ranges.iter().zip(&blocks).map(|(range, block)| range.block(*block).to_string());
+            let cidrs = self
+                .cluster_cidrs
+                .iter()
+                .zip(&blocks)
+                .map(|(cluster_cidr, block)| cluster_cidr.block(*block).to_string());
             let cidrs: Vec<String> = cidrs.collect();
             let first = cidrs.first().cloned();
             let patch = value!({"spec": {"podCIDR": (first), "podCIDRs": (cidrs)}});
@@ -232,7 +245,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn given(cluster: &Cluster, name: &str) -> Vec<String> {
+    fn assigned(cluster: &Cluster, name: &str) -> Vec<String> {
         let node = cluster.get("nodes", name).unwrap();
         let cidrs = node.at(&["spec", "podCIDRs"]).and_then(Value::as_list).unwrap_or_default().to_vec();
         cidrs.iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -241,9 +254,9 @@ mod tests {
     #[test]
     fn every_node_gets_a_free_block_of_each_range() {
         let controllers: Controllers = || {
-            let four = Range::new(cidr("10.244.0.0/22"), 24).unwrap();
-            let six = Range::new(cidr("fd00:10::/56"), 64).unwrap();
-            let ipam = NodeIpam::new(vec![four, six], vec![cidr("10.244.1.0/28")]);
+            let ipv4 = ClusterCidr::new(cidr("10.244.0.0/22"), 24).unwrap();
+            let ipv6 = ClusterCidr::new(cidr("fd00:10::/56"), 64).unwrap();
+            let ipam = NodeIpam::new(vec![ipv4, ipv6], vec![cidr("10.244.1.0/28")]);
             (vec![Box::new(ipam)], crate::indexes::all())
         };
         let mut cluster = Cluster::new(controllers, 7);
@@ -253,14 +266,14 @@ mod tests {
             cluster.create("nodes", "", value!({"metadata": {"name": (name)}}));
         }
         cluster.settle();
-        assert_eq!(given(&cluster, "a"), ["10.244.2.0/24", "fd00:10::/64"]);
-        assert_eq!(given(&cluster, "b"), ["10.244.3.0/24", "fd00:10:0:1::/64"]);
-        assert_eq!(given(&cluster, "c"), Vec::<String>::new(), "there is none left");
+        assert_eq!(assigned(&cluster, "a"), ["10.244.2.0/24", "fd00:10::/64"]);
+        assert_eq!(assigned(&cluster, "b"), ["10.244.3.0/24", "fd00:10:0:1::/64"]);
+        assert_eq!(assigned(&cluster, "c"), Vec::<String>::new(), "there is none left");
         assert!(cluster.list("events").iter().any(|event| event.str_at(&["reason"]) == "CIDRNotAvailable"));
         cluster.assert_quiet();
         cluster.delete("nodes", "a", &value!({})).unwrap();
         cluster.settle();
-        assert_eq!(given(&cluster, "c"), ["10.244.2.0/24", "fd00:10::/64"]);
+        assert_eq!(assigned(&cluster, "c"), ["10.244.2.0/24", "fd00:10::/64"]);
         cluster.assert_quiet();
     }
 
@@ -269,6 +282,9 @@ mod tests {
         assert_eq!(cidr("10.1.2.3/16").to_string(), "10.1.0.0/16");
         assert_eq!(cidr("::/0").to_string(), "::/0");
         assert!("10.0.0.0/33".parse::<Cidr>().is_err() && "x/8".parse::<Cidr>().is_err());
-        assert!(Range::new(cidr("10.0.0.0/24"), 16).is_err() && Range::new(cidr("fd00::/40"), 64).is_err());
+        assert!(
+            ClusterCidr::new(cidr("10.0.0.0/24"), 16).is_err()
+                && ClusterCidr::new(cidr("fd00::/40"), 64).is_err()
+        );
     }
 }

@@ -16,11 +16,11 @@ use setpoint_reconcile::{Action, Jump, Object, Plan, Planner, Seed, Seen, Watch,
 use setpoint_views::node::{Node, NodeCondition, Taint};
 use setpoint_views::pod::Pod;
 
-use self::zones::Pace;
+use self::zones::EvictionRate;
 use crate::indexes::PODS_BY_NODE;
 
 /// Namespace of node Leases.
-const LEASES: &str = "kube-node-lease";
+const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// Taint of a node with `Ready=False`.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Taint of a node with `Ready=Unknown`.
@@ -28,10 +28,10 @@ pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Conditions that become `Unknown` when a node is silent.
-const HEARD: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+const HEARTBEAT_CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
 /// Taints that follow conditions: type, status, key.
-const TAINTED: [(&str, &str, &str); 6] = [
+const CONDITION_TAINTS: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
     ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
@@ -41,12 +41,12 @@ const TAINTED: [(&str, &str, &str); 6] = [
 ];
 
 /// Labels and their deprecated names, which are kept equal.
-const LABELS: [(&str, &str); 2] =
+const DEPRECATED_LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
 /// Grace periods of nodes, and the rate of eviction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Patience {
+pub struct NodeMonitorSettings {
     /// Maximum age of a heartbeat.
     pub monitor_grace: Duration,
     /// Time for a new node to send its first heartbeat.
@@ -54,37 +54,37 @@ pub struct Patience {
     /// Interval at which unhealthy nodes are checked.
     pub monitor_period: Duration,
     /// Rate at which nodes are tainted for eviction.
-    pub pace: Pace,
+    pub eviction_rate: EvictionRate,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for NodeMonitorSettings {
+    fn default() -> NodeMonitorSettings {
+        NodeMonitorSettings {
             monitor_grace: Duration::from_secs(50),
             startup_grace: Duration::from_secs(60),
             monitor_period: Duration::from_secs(5),
-            pace: Pace::default(),
+            eviction_rate: EvictionRate::default(),
         }
     }
 }
 
 /// The node lifecycle controller.
 #[derive(Default)]
-pub struct NodeLifecycle(pub Patience);
+pub struct NodeLifecycle(pub NodeMonitorSettings);
 
 /// Memo of a node: start of the observation, time of the last status, and the last seen version of its Lease
 /// with the time at which it was first seen.
 #[derive(Clone, Debug, Default)]
-pub struct Watched {
+pub struct NodeHealth {
     uid: Box<str>,
     since: Option<Time>,
     heartbeat: Option<Time>,
-    heard: Option<Time>,
-    renewed: Option<(Revision, Time)>,
+    last_status: Option<Time>,
+    lease: Option<(Revision, Time)>,
 }
 
 impl Planner for NodeLifecycle {
-    type Memo = Watched;
+    type Memo = NodeHealth;
 
     fn name(&self) -> &'static str {
         "node-lifecycle-controller"
@@ -98,16 +98,16 @@ impl Planner for NodeLifecycle {
         "node-controller"
     }
 
-    fn clock_jumped(&self, memo: &mut Watched, jump: Jump, now: Time) {
+    fn clock_jumped(&self, memo: &mut NodeHealth, jump: Jump, now: Time) {
         // Silence counts only while the loop observes, and commits before the jump are dated by the wrong
         // clock.
         memo.since = memo.since.map(|_| now);
-        memo.heard = memo.heard.map(|heard| jump.shift(heard));
-        memo.renewed = memo.renewed.map(|(revision, seen)| (revision, jump.shift(seen)));
+        memo.last_status = memo.last_status.map(|heartbeat_time| jump.shift(heartbeat_time));
+        memo.lease = memo.lease.map(|(revision, seen)| (revision, jump.shift(seen)));
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::primary("nodes"), Watch::mapped("pods", of_pod)];
+        const WATCHES: [Watch; 2] = [Watch::primary("nodes"), Watch::mapped("pods", enqueue_for_pod)];
         &WATCHES
     }
 
@@ -115,28 +115,28 @@ impl Planner for NodeLifecycle {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        seen: &Seen<'_, Watched>,
+        seen: &Seen<'_, NodeHealth>,
         now: Time,
         _: Seed,
-    ) -> Plan<Watched> {
+    ) -> Plan<NodeHealth> {
         let mut plan = Plan::default();
         let found = world.get(key).and_then(|object| Some((object, object.view::<Node>()?)));
         let Some((object, node)) = found else {
-            plan.events.extend(farewell(key, &seen.memo));
+            plan.events.extend(removing_node_event(key, &seen.memo));
             return plan;
         };
-        let lease = world.find("leases.coordination.k8s.io", LEASES, key.name());
-        plan.memo = watch(&seen.memo, object, node, lease, now);
+        let lease = world.find("leases.coordination.k8s.io", LEASE_NAMESPACE, key.name());
+        plan.memo = update_health(&seen.memo, object, node, lease, now);
         let subject = InvolvedObject::new(object, "v1", "Node");
         if seen.memo.uid != plan.memo.uid {
             let message = format!("Registered Node {} in Controller", key.name());
             plan.events.push(subject.normal("RegisteredNode", message));
         }
-        let (heard, grace) = self.last_heard(object, node, &plan.memo, lease);
-        let deadline = heard.after(grace);
-        let silenced = if now > deadline { silence(object, node, now) } else { Vec::new() };
-        if !silenced.is_empty() {
-            let status = value!({"status": {"conditions": (value_of(&silenced))}});
+        let (heartbeat_time, grace) = self.last_heartbeat(object, node, &plan.memo, lease);
+        let deadline = heartbeat_time.after(grace);
+        let unknown = if now > deadline { unknown_conditions(object, node, now) } else { Vec::new() };
+        if !unknown.is_empty() {
+            let status = value!({"status": {"conditions": (value_of(&unknown))}});
             let mut act = Action::from(Write::merge(object, "status", status).strategic());
             if node.is_ready() {
                 let message = format!("Node {} status is now: NodeNotReady", key.name());
@@ -149,9 +149,9 @@ impl Planner for NodeLifecycle {
         if now <= deadline {
             plan.requeue_at(deadline.after(Duration::from_micros(1)));
         }
-        plan.stage(mend(object, node, world, now, &self.0.pace));
+        plan.stage(sync_taints_and_labels(object, node, world, now, &self.0.eviction_rate));
         if node.is_silent() {
-            plan.stage(mark_pods(object, world, now));
+            plan.stage(mark_pods_not_ready(object, world, now));
         }
         if !node.is_ready() {
             plan.requeue_at(now.after(self.0.monitor_period));
@@ -161,7 +161,7 @@ impl Planner for NodeLifecycle {
 }
 
 /// Enqueues the silent node of a pod that is ready.
-fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>().filter(|pod| !pod.spec.node_name.is_empty() && pod.is_ready())
     else {
         return;
@@ -173,21 +173,33 @@ fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)
     }
 }
 
-fn watch(before: &Watched, object: &Object, node: &Node, lease: Option<&Object>, now: Time) -> Watched {
+fn update_health(
+    before: &NodeHealth,
+    object: &Object,
+    node: &Node,
+    lease: Option<&Object>,
+    now: Time,
+) -> NodeHealth {
     let heartbeat = node.condition("Ready").and_then(|ready| ready.last_heartbeat_time);
     let renewed = lease
         .map(Object::revision)
-        .map(|revision| before.renewed.filter(|(seen, _)| *seen == revision).unwrap_or((revision, now)));
+        .map(|revision| before.lease.filter(|(seen, _)| *seen == revision).unwrap_or((revision, now)));
     if before.uid != object.meta().uid {
-        return Watched { uid: object.meta().uid.clone(), since: Some(now), heartbeat, heard: None, renewed };
+        return NodeHealth {
+            uid: object.meta().uid.clone(),
+            since: Some(now),
+            heartbeat,
+            last_status: None,
+            lease: renewed,
+        };
     }
-    let heard = if before.heartbeat == heartbeat { before.heard } else { Some(now) };
-    Watched { uid: before.uid.clone(), since: before.since, heartbeat, heard, renewed }
+    let last_status = if before.heartbeat == heartbeat { before.last_status } else { Some(now) };
+    NodeHealth { uid: before.uid.clone(), since: before.since, heartbeat, last_status, lease: renewed }
 }
 
-fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::EventRecord> {
+fn removing_node_event(key: &Key, memo: &NodeHealth) -> Option<setpoint_reconcile::EventRecord> {
     memo.since?;
-    let about = InvolvedObject {
+    let subject = InvolvedObject {
         key: key.clone(),
         api_version: "v1",
         kind: "Node",
@@ -195,35 +207,35 @@ fn farewell(key: &Key, memo: &Watched) -> Option<setpoint_reconcile::EventRecord
         revision: Revision(0),
         field_path: String::new(),
     };
-    Some(about.normal("RemovingNode", format!("Removing Node {} from Controller", key.name())))
+    Some(subject.normal("RemovingNode", format!("Removing Node {} from Controller", key.name())))
 }
 
 impl NodeLifecycle {
     /// Time of the last heartbeat, and the grace period that applies. Silence before the loop started does
     /// not count. A Lease was renewed at its commit, but not after it was first seen: the clock may have been
     /// set back.
-    fn last_heard(
+    fn last_heartbeat(
         &self,
         object: &Object,
         node: &Node,
-        watched: &Watched,
+        health: &NodeHealth,
         lease: Option<&Object>,
     ) -> (Time, Duration) {
         let lease = lease.map(Object::committed);
-        let lease = lease.map(|at| watched.renewed.map_or(at, |(_, seen)| at.min(seen)));
+        let lease = lease.map(|at| health.lease.map_or(at, |(_, seen)| at.min(seen)));
         if node.condition("Ready").is_none() {
             // A creation in the future is from before the clock was set back.
-            let made = object.meta().created();
-            let made = watched.since.map_or(made, |since| made.min(since));
-            return (lease.map_or(made, |renewed| renewed.max(made)), self.0.startup_grace);
+            let created = object.meta().created();
+            let created = health.since.map_or(created, |since| created.min(since));
+            return (lease.map_or(created, |renewed| renewed.max(created)), self.0.startup_grace);
         }
-        let heard = [lease, watched.heard, watched.since].into_iter().flatten().max();
-        (heard.unwrap_or(Time::EPOCH), self.0.monitor_grace)
+        let heartbeat_time = [lease, health.last_status, health.since].into_iter().flatten().max();
+        (heartbeat_time.unwrap_or(Time::EPOCH), self.0.monitor_grace)
     }
 }
 
 /// Conditions of a silent node that must change.
-fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
+fn unknown_conditions(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
     let unknown = |kind: &str| match node.condition(kind) {
         None => Some(NodeCondition {
             kind: kind.to_owned(),
@@ -243,53 +255,76 @@ fn silence(object: &Object, node: &Node, now: Time) -> Vec<NodeCondition> {
         }),
         Some(_) => None,
     };
-    let mut changed: Vec<NodeCondition> = HEARD.into_iter().filter_map(unknown).collect();
+    let mut changed: Vec<NodeCondition> = HEARTBEAT_CONDITIONS.into_iter().filter_map(unknown).collect();
     // Existing conditions keep their positions, and missing ones follow.
-    let place = |one: &NodeCondition| node.status.conditions.iter().position(|known| known.kind == one.kind);
-    changed.sort_by_key(|one| place(one).unwrap_or(usize::MAX));
+    let position =
+        |one: &NodeCondition| node.status.conditions.iter().position(|known| known.kind == one.kind);
+    changed.sort_by_key(|one| position(one).unwrap_or(usize::MAX));
     changed
 }
 
 /// Updates taints and labels in one write.
-fn mend(object: &Object, node: &Node, world: &WorldReader<'_>, now: Time, pace: &Pace) -> Option<Action> {
+fn sync_taints_and_labels(
+    object: &Object,
+    node: &Node,
+    world: &WorldReader<'_>,
+    now: Time,
+    eviction_rate: &EvictionRate,
+) -> Option<Action> {
     let mut patch = Value::map();
-    let taints = taints(object, node, world, now, pace);
+    let taints = desired_taints(object, node, world, now, eviction_rate);
     if taints != node.spec.taints {
         patch.ensure_map("spec").insert("taints", value_of(&taints));
     }
     let labels = &object.meta().labels;
-    for (name, older) in LABELS {
-        if let Some(wanted) = labels.get(name).filter(|wanted| labels.get(older) != Some(*wanted)) {
+    for (name, deprecated) in DEPRECATED_LABELS {
+        if let Some(desired) = labels.get(name).filter(|desired| labels.get(deprecated) != Some(*desired)) {
             let metadata = patch.ensure_map("metadata");
-            metadata.ensure("labels", Value::map).make_map().insert(older, wanted);
+            metadata.ensure("labels", Value::map).make_map().insert(deprecated, desired);
         }
     }
     (!patch.is_empty()).then(|| Write::merge(object, "", patch).into())
 }
 
 /// Desired taints of a node: those of other controllers unchanged, ours according to the conditions.
-fn taints(object: &Object, node: &Node, world: &WorldReader<'_>, now: Time, pace: &Pace) -> Vec<Taint> {
-    let is_so = |kind: &str, status: &str| node.condition(kind).is_some_and(|known| known.status == status);
-    let mut wanted: Vec<(&str, &str)> = TAINTED
+fn desired_taints(
+    object: &Object,
+    node: &Node,
+    world: &WorldReader<'_>,
+    now: Time,
+    eviction_rate: &EvictionRate,
+) -> Vec<Taint> {
+    let has_condition =
+        |kind: &str, status: &str| node.condition(kind).is_some_and(|known| known.status == status);
+    let mut desired: Vec<(&str, &str)> = CONDITION_TAINTS
         .into_iter()
-        .filter(|(kind, status, _)| is_so(kind, status))
+        .filter(|(kind, status, _)| has_condition(kind, status))
         .map(|(_, _, key)| (key, "NoSchedule"))
         .collect();
     if node.spec.unschedulable {
-        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+        desired.push((UNSCHEDULABLE, "NoSchedule"));
     }
-    wanted.extend(zones::evicting_taint(object, node, world, now, pace).map(|key| (key, "NoExecute")));
-    let ours = |taint: &Taint| match taint.effect.as_str() {
-        "NoSchedule" => taint.key == UNSCHEDULABLE || TAINTED.iter().any(|(_, _, key)| taint.key == *key),
+    desired.extend(
+        zones::desired_no_execute_taint(object, node, world, now, eviction_rate)
+            .map(|key| (key, "NoExecute")),
+    );
+    let is_managed = |taint: &Taint| match taint.effect.as_str() {
+        "NoSchedule" => {
+            taint.key == UNSCHEDULABLE || CONDITION_TAINTS.iter().any(|(_, _, key)| taint.key == *key)
+        }
         "NoExecute" => taint.key == NOT_READY || taint.key == UNREACHABLE,
         _ => false,
     };
     // A node that never posted a status keeps the taints of its registration.
-    let silent = |taint: &Taint| taint.effect == "NoExecute" && node.readiness().is_none();
-    let is_wanted = |taint: &Taint| wanted.iter().any(|(key, effect)| taint.is(key, effect));
-    let kept = node.spec.taints.iter().filter(|taint| !ours(taint) || is_wanted(taint) || silent(taint));
+    let is_registration_taint = |taint: &Taint| taint.effect == "NoExecute" && node.readiness().is_none();
+    let is_desired = |taint: &Taint| desired.iter().any(|(key, effect)| taint.is(key, effect));
+    let kept = node
+        .spec
+        .taints
+        .iter()
+        .filter(|taint| !is_managed(taint) || is_desired(taint) || is_registration_taint(taint));
     let mut taints: Vec<Taint> = kept.cloned().collect();
-    for (key, effect) in wanted {
+    for (key, effect) in desired {
         if !taints.iter().any(|taint| taint.is(key, effect)) {
             taints.push(Taint {
                 key: key.to_owned(),
@@ -303,7 +338,7 @@ fn taints(object: &Object, node: &Node, world: &WorldReader<'_>, now: Time, pace
 }
 
 /// Sets `Ready=False` on the pods of a silent node.
-fn mark_pods(object: &Object, world: &WorldReader<'_>, now: Time) -> Vec<Action> {
+fn mark_pods_not_ready(object: &Object, world: &WorldReader<'_>, now: Time) -> Vec<Action> {
     let mut acts = Vec::new();
     for pod in world.by_index(PODS_BY_NODE, object.key().name()) {
         let conditions = pod.view::<Pod>().map(|pod| &pod.status.conditions[..]).unwrap_or_default();

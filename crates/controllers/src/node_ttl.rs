@@ -29,10 +29,10 @@ impl Planner for NodeTtl {
     fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
-        let known = object.meta().annotations.get(TTL);
-        let wanted = wanted(world.count("nodes"), known);
-        if known != Some(wanted) {
-            let patch = value!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": (wanted)}}});
+        let current = object.meta().annotations.get(TTL);
+        let ttl = ttl_seconds(world.count("nodes"), current);
+        if current != Some(ttl) {
+            let patch = value!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": (ttl)}}});
             plan.stage([Write::merge(object, "", patch).at_any_revision().into()]);
         }
         plan
@@ -40,10 +40,10 @@ impl Planner for NodeTtl {
 }
 
 /// TTL for a number of nodes: the current one if it is still in range.
-fn wanted(nodes: usize, known: Option<&str>) -> &'static str {
-    let fits = |(least, most, _): &&(usize, usize, &str)| *least <= nodes && nodes <= *most;
-    let as_known = STEPS.iter().find(|step| fits(step) && Some(step.2) == known);
-    as_known.or_else(|| STEPS.iter().find(fits)).map_or("300", |step| step.2)
+fn ttl_seconds(nodes: usize, current: Option<&str>) -> &'static str {
+    let is_in_range = |(min, max, _): &&(usize, usize, &str)| *min <= nodes && nodes <= *max;
+    let current_step = STEPS.iter().find(|step| is_in_range(step) && Some(step.2) == current);
+    current_step.or_else(|| STEPS.iter().find(is_in_range)).map_or("300", |step| step.2)
 }
 
 #[cfg(test)]
@@ -66,8 +66,11 @@ mod tests {
 
     #[test]
     fn ttl_has_hysteresis_at_the_bounds() {
-        assert_eq!((wanted(95, Some("0")), wanted(95, Some("15")), wanted(95, None)), ("0", "15", "0"));
-        assert_eq!((wanted(101, Some("0")), wanted(89, Some("15"))), ("15", "0"));
-        assert_eq!(wanted(100_000, Some("60")), "300");
+        assert_eq!(
+            (ttl_seconds(95, Some("0")), ttl_seconds(95, Some("15")), ttl_seconds(95, None)),
+            ("0", "15", "0")
+        );
+        assert_eq!((ttl_seconds(101, Some("0")), ttl_seconds(89, Some("15"))), ("15", "0"));
+        assert_eq!(ttl_seconds(100_000, Some("60")), "300");
     }
 }

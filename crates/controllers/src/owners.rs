@@ -46,7 +46,7 @@ pub(crate) const ACTS_MAX: usize = PLAN_ACTIONS_MAX + 1;
 /// namespace, that match and are adopted. Controlled objects that no longer match are released. An owner that
 /// is being deleted neither adopts nor releases. The acts are the adoptions and releases.
 #[must_use]
-pub fn claim<'a>(
+pub fn claim_objects<'a>(
     world: &'a WorldReader<'a>,
     owner: &Owner<'a>,
     resource: &'static str,
@@ -92,18 +92,18 @@ fn release(object: &Object, uid: &str) -> Action {
 
 /// Enqueues the owner of a kind that controls an object, or every owner of that kind that selects an orphan.
 /// `selector` reads the selector of an owner.
-pub fn enqueue(
-    member: &Object,
+pub fn enqueue_owners(
+    object: &Object,
     world: &WorldReader<'_>,
     (kind, resource): (&str, &str),
     selector: impl Fn(&Object) -> Option<&Selector>,
     enqueue: &mut dyn FnMut(Key),
 ) {
-    let meta = member.meta();
+    let meta = object.meta();
     if meta.controller().is_some() {
-        return enqueue_owner(member, kind, resource, enqueue);
+        return enqueue_owner(object, kind, resource, enqueue);
     }
-    let Some(namespace) = member.key().namespace() else { return };
+    let Some(namespace) = object.key().namespace() else { return };
     for owner in world.in_namespace(resource, namespace) {
         if selector(owner).is_some_and(|selector| selector.matches(|name| meta.labels.get(name))) {
             enqueue(owner.key().clone());

@@ -9,12 +9,12 @@ use setpoint_views::node::Taint;
 /// Nodes that a pod's spec allows: node selector and required node affinity.
 pub struct Placement<'a> {
     selector: Option<&'a Map>,
-    terms: Option<Terms<'a>>,
+    terms: Option<AffinityTerms<'a>>,
 }
 
 /// Node affinity terms, one of which must match, indexed by what a node must have to match them.
 #[derive(Default)]
-struct Terms<'a> {
+struct AffinityTerms<'a> {
     /// Node names of terms that only match `metadata.name`.
     names: BTreeSet<&'a str>,
     /// Terms that require a value of a label, by label and value.
@@ -27,7 +27,7 @@ impl<'a> Placement<'a> {
     #[must_use]
     pub fn of(spec: &'a Value) -> Placement<'a> {
         let terms = required_terms(spec.get("affinity")).map(|list| {
-            let mut terms = Terms::default();
+            let mut terms = AffinityTerms::default();
             list.iter().for_each(|term| terms.add(term));
             terms
         });
@@ -37,45 +37,45 @@ impl<'a> Placement<'a> {
     /// `true` if a node is allowed.
     #[must_use]
     pub fn allows(&self, node: &Object) -> bool {
-        let selects = self.selector.is_none_or(|wanted| {
-            wanted.iter().all(|(name, value)| node.meta().labels.get(name) == value.as_str())
+        let selects = self.selector.is_none_or(|selector| {
+            selector.iter().all(|(name, value)| node.meta().labels.get(name) == value.as_str())
         });
-        selects && self.terms.as_ref().is_none_or(|terms| terms.match_node(node))
+        selects && self.terms.as_ref().is_none_or(|terms| terms.matches_node(node))
     }
 }
 
-impl<'a> Terms<'a> {
+impl<'a> AffinityTerms<'a> {
     fn add(&mut self, term: &'a Value) {
         let is_in = |one: &&Value| one.str_at(&["operator"]) == "In";
-        let (expressions, fields) = (part(term, "matchExpressions"), part(term, "matchFields"));
+        let (expressions, fields) = (list_at(term, "matchExpressions"), list_at(term, "matchFields"));
         if let Some(one) = expressions.iter().find(is_in) {
-            for value in texts(one) {
+            for value in values_of(one) {
                 self.by_label.entry((one.str_at(&["key"]), value)).or_default().push(term);
             }
             return;
         }
         match fields {
             [one] if expressions.is_empty() && is_in(&one) && one.str_at(&["key"]) == "metadata.name" => {
-                self.names.extend(texts(one));
+                self.names.extend(values_of(one));
             }
             _ => self.others.push(term),
         }
     }
 
-    fn match_node(&self, node: &Object) -> bool {
+    fn matches_node(&self, node: &Object) -> bool {
         let meta = node.meta();
         let by_label = meta.labels.iter().filter_map(|label| self.by_label.get(&label)).flatten();
         self.names.contains(&*meta.name) || by_label.chain(&self.others).any(|term| matches_term(term, node))
     }
 }
 
-fn part<'a>(term: &'a Value, name: &str) -> &'a [Value] {
+fn list_at<'a>(term: &'a Value, name: &str) -> &'a [Value] {
     term.get(name).and_then(Value::as_list).unwrap_or_default()
 }
 
 /// Values of an expression.
-fn texts(expression: &Value) -> impl Iterator<Item = &str> {
-    part(expression, "values").iter().filter_map(Value::as_str)
+fn values_of(expression: &Value) -> impl Iterator<Item = &str> {
+    list_at(expression, "values").iter().filter_map(Value::as_str)
 }
 
 /// Required terms of a node affinity, one of which must match; `None` without a requirement.
@@ -86,18 +86,18 @@ pub fn required_terms(affinity: Option<&Value>) -> Option<&[Value]> {
 }
 
 fn matches_term(term: &Value, node: &Object) -> bool {
-    let (expressions, fields) = (part(term, "matchExpressions"), part(term, "matchFields"));
-    let is_field = |key: &str| (key == "metadata.name").then_some(&*node.meta().name);
+    let (expressions, fields) = (list_at(term, "matchExpressions"), list_at(term, "matchFields"));
+    let field = |key: &str| (key == "metadata.name").then_some(&*node.meta().name);
     // An empty term matches no node.
     !(expressions.is_empty() && fields.is_empty())
         && matches_all(expressions, |key| node.meta().labels.get(key))
-        && matches_all(fields, is_field)
+        && matches_all(fields, field)
 }
 
 fn matches_all<'a>(expressions: &[Value], label: impl Fn(&str) -> Option<&'a str>) -> bool {
     let number = |text: &str| text.parse::<i64>().ok();
     expressions.iter().all(|one| {
-        let mut values = texts(one);
+        let mut values = values_of(one);
         let label = label(one.str_at(&["key"]));
         match one.str_at(&["operator"]) {
             "In" => values.any(|value| label == Some(value)),
@@ -132,7 +132,7 @@ impl<'a> Tolerations<'a> {
 
     /// `true` if one of them tolerates a taint.
     #[must_use]
-    pub fn tolerate(&self, taint: &Taint) -> bool {
+    pub fn is_tolerated(&self, taint: &Taint) -> bool {
         let mut candidates = ["", taint.key.as_str()].into_iter().filter_map(|key| self.0.get(key)).flatten();
         candidates.any(|one| {
             let part = |name| one.str_at(&[name]);
@@ -184,13 +184,13 @@ mod tests {
     fn toleration_matches_key_value_and_effect() {
         let taint =
             Taint { key: "k".into(), value: "v".into(), effect: "NoSchedule".into(), time_added: None };
-        let with = |toleration: Value| Tolerations::of(&[toleration]).tolerate(&taint);
+        let with = |toleration: Value| Tolerations::of(&[toleration]).is_tolerated(&taint);
         assert!(with(value!({"operator": "Exists"})));
         assert!(with(value!({"key": "k", "operator": "Exists", "effect": "NoSchedule"})));
         assert!(with(value!({"key": "k", "value": "v"})));
         assert!(!with(value!({"key": "k", "value": "w"})));
         assert!(!with(value!({"key": "k", "operator": "Exists", "effect": "NoExecute"})));
         assert!(!with(value!({"key": "other", "operator": "Exists"})));
-        assert!(!Tolerations::of(&[]).tolerate(&taint));
+        assert!(!Tolerations::of(&[]).is_tolerated(&taint));
     }
 }

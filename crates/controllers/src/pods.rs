@@ -7,18 +7,18 @@ use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::{Action, Object, Plan, WorldReader, Write};
 use setpoint_views::pod::Pod;
 
-use crate::indexes::{ORPHAN_PODS, PODS_BY_LABEL, labelled};
+use crate::indexes::{ORPHAN_PODS, PODS_BY_LABEL, label_key};
 use crate::owners;
 pub use crate::owners::Owner;
 
 /// Pod as object and as view.
-pub type Seen<'a> = (&'a Object, &'a Pod);
+pub type PodRef<'a> = (&'a Object, &'a Pod);
 
 /// Pods of an owner, and the adoptions and releases.
 #[derive(Default)]
-pub struct Claimed<'a> {
+pub struct ClaimedPods<'a> {
     /// Pods that the owner controls, or will control after the acts.
-    pub pods: Vec<Seen<'a>>,
+    pub pods: Vec<PodRef<'a>>,
     /// Adoptions and releases.
     pub acts: Vec<Action>,
 }
@@ -27,36 +27,36 @@ pub struct Claimed<'a> {
 /// Controlled pods that no longer match are released. An owner that is being deleted neither adopts nor
 /// releases.
 #[must_use]
-pub fn claim<'a>(world: &'a WorldReader<'a>, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
+pub fn claim_pods<'a>(world: &'a WorldReader<'a>, owner: &Owner<'a>, selector: &Selector) -> ClaimedPods<'a> {
     let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
     let adopts = |object: &Object| object.view::<Pod>().is_some_and(|pod| !pod.is_finished());
-    claim_where(world, owner, selects, adopts)
+    claim_pods_where(world, owner, selects, adopts)
 }
 
-/// Like [`claim`], with predicates for pods to keep and orphans to adopt.
+/// Like [`claim_pods`], with predicates for pods to keep and orphans to adopt.
 #[must_use]
-pub fn claim_where<'a>(
+pub fn claim_pods_where<'a>(
     world: &'a WorldReader<'a>,
     owner: &Owner<'a>,
     selects: impl Fn(&Object) -> bool,
     adopts: impl Fn(&Object) -> bool,
-) -> Claimed<'a> {
-    let (objects, acts) = owners::claim(world, owner, "pods", ORPHAN_PODS, selects, adopts);
-    Claimed { pods: objects.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect(), acts }
+) -> ClaimedPods<'a> {
+    let (objects, acts) = owners::claim_objects(world, owner, "pods", ORPHAN_PODS, selects, adopts);
+    ClaimedPods { pods: objects.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect(), acts }
 }
 
-/// Like [`claim`], for an owner with a finalizer on its pods: adoption adds it and release removes it. Such
-/// an owner counts finished pods, so it adopts them too.
+/// Like [`claim_pods`], for an owner with a finalizer on its pods: adoption adds it and release removes it.
+/// Such an owner counts finished pods, so it adopts them too.
 #[must_use]
-pub fn claim_tracked<'a>(
+pub fn claim_tracked_pods<'a>(
     world: &'a WorldReader<'a>,
     owner: &Owner<'a>,
     selector: &Selector,
     finalizer: Option<&str>,
-) -> Claimed<'a> {
+) -> ClaimedPods<'a> {
     let meta = owner.object.meta();
     let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
-    let mut claimed = Claimed::default();
+    let mut claimed = ClaimedPods::default();
     for object in world.owned(&meta.uid, "pods") {
         let Some(pod) = object.view::<Pod>() else { continue };
         if !object.meta().is_controlled_by(&meta.uid) {
@@ -73,8 +73,8 @@ pub fn claim_tracked<'a>(
     }
     for object in world.by_index(ORPHAN_PODS, &meta.namespace) {
         let Some(pod) = object.view::<Pod>() else { continue };
-        let is_wanted = finalizer.is_some() || !pod.is_finished();
-        if !object.meta().is_deleted() && is_wanted && selects(object) {
+        let can_adopt = finalizer.is_some() || !pod.is_finished();
+        if !object.meta().is_deleted() && can_adopt && selects(object) {
             claimed.pods.push((object, pod));
             if claimed.acts.len() < owners::ACTS_MAX {
                 claimed.acts.push(adopt(object, owner, finalizer));
@@ -86,11 +86,15 @@ pub fn claim_tracked<'a>(
 
 /// Pods of a namespace that match a selector, sorted by name.
 #[must_use]
-pub fn selected<'a>(world: &'a WorldReader<'a>, namespace: &'a str, selector: &Selector) -> Vec<Seen<'a>> {
+pub fn select_pods<'a>(
+    world: &'a WorldReader<'a>,
+    namespace: &'a str,
+    selector: &Selector,
+) -> Vec<PodRef<'a>> {
     let matches = |pod: &&'a Object| selector.matches(|name| pod.meta().labels.get(name));
     let required = |one: &'_ Requirement| match (one.operator(), one.values().len()) {
         (Operator::Equals | Operator::DoubleEquals | Operator::In, 1) => {
-            one.values().next().map(|value| labelled(namespace, one.key(), value))
+            one.values().next().map(|value| label_key(namespace, one.key(), value))
         }
         _ => None,
     };
@@ -121,16 +125,16 @@ fn release(object: &Object, uid: &str, finalizer: Option<&str>) -> Action {
 /// Removes a finalizer of a pod, at any version of the pod.
 #[must_use]
 pub fn remove_finalizer(object: &Object, finalizer: &str) -> Action {
-    without_finalizer(object, finalizer).at_any_revision().into()
+    remove_finalizer_write(object, finalizer).at_any_revision().into()
 }
 
 /// Removes a finalizer of a pod, if the pod has not changed since it was seen.
 #[must_use]
 pub fn remove_finalizer_unchanged(object: &Object, finalizer: &str) -> Action {
-    without_finalizer(object, finalizer).into()
+    remove_finalizer_write(object, finalizer).into()
 }
 
-fn without_finalizer(object: &Object, finalizer: &str) -> Write {
+fn remove_finalizer_write(object: &Object, finalizer: &str) -> Write {
     let patch = value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [(finalizer)]}});
     Write::merge(object, "", patch).strategic()
 }
@@ -141,7 +145,7 @@ pub fn from_template(template: &Value, owner: &Owner<'_>) -> Value {
     let part = |name: &str| template.at(&["metadata", name]).cloned().unwrap_or_default();
     value!({
         "metadata": {
-            "generateName": (prefix(&owner.object.meta().name)),
+            "generateName": (generate_name(&owner.object.meta().name)),
             "labels": (part("labels")),
             "annotations": (part("annotations")),
             "finalizers": (part("finalizers")),
@@ -152,7 +156,7 @@ pub fn from_template(template: &Value, owner: &Owner<'_>) -> Value {
 }
 
 /// Prefix of generated pod names: the owner's name with a dash, if that is valid.
-fn prefix(name: &str) -> String {
+fn generate_name(name: &str) -> String {
     /// Maximum length of a prefix.
     const PREFIX_MAX: usize = 253;
     if name.len() < PREFIX_MAX { format!("{name}-") } else { name.to_owned() }
@@ -178,12 +182,12 @@ pub fn delete(pod: &Object, owner: &Owner<'_>) -> Action {
 
 /// `true` if a pod is neither finished nor being deleted.
 #[must_use]
-pub fn is_active((object, pod): &Seen<'_>) -> bool {
+pub fn is_active((object, pod): &PodRef<'_>) -> bool {
     !pod.is_finished() && !object.meta().is_deleted()
 }
 
 /// Requeues the plan for when the next pod reaches `minReadySeconds`.
-pub fn requeue_at<M>(plan: &mut Plan<M>, pods: &[Seen<'_>], min_ready_seconds: i64, now: Time) {
+pub fn requeue_when_available<M>(plan: &mut Plan<M>, pods: &[PodRef<'_>], min_ready_seconds: i64, now: Time) {
     for (_, pod) in pods {
         if let Some(at) = pod.available_at(min_ready_seconds).filter(|at| *at > now) {
             plan.requeue_at(at);
@@ -191,10 +195,10 @@ pub fn requeue_at<M>(plan: &mut Plan<M>, pods: &[Seen<'_>], min_ready_seconds: i
     }
 }
 
-/// Sort key of surplus pods: the pod whose deletion costs least comes first. `crowding` is the number of
-/// related pods on the pod's node.
+/// Sort key of surplus pods: the pod whose deletion costs least comes first. `related_on_node` is the number
+/// of related pods on the pod's node.
 #[must_use]
-pub fn deletion_order<'a>((object, pod): &Seen<'a>, crowding: usize) -> impl Ord + use<'a> {
+pub fn deletion_order<'a>((object, pod): &PodRef<'a>, related_on_node: usize) -> impl Ord + use<'a> {
     let phase = match pod.status.phase.as_str() {
         "Pending" => 0,
         "Unknown" => 1,
@@ -208,7 +212,7 @@ pub fn deletion_order<'a>((object, pod): &Seen<'a>, crowding: usize) -> impl Ord
         phase,
         ready,
         deletion_cost(object),
-        Reverse(crowding),
+        Reverse(related_on_node),
         if ready { ready_since } else { Reverse(Time::EPOCH) },
         Reverse(pod.restarts()),
         Reverse(object.meta().created()),
@@ -218,6 +222,6 @@ pub fn deletion_order<'a>((object, pod): &Seen<'a>, crowding: usize) -> impl Ord
 
 /// Value of the annotation `pod-deletion-cost`.
 fn deletion_cost(object: &Object) -> i64 {
-    let said = object.meta().annotations.get("controller.kubernetes.io/pod-deletion-cost");
-    said.and_then(|text| text.parse::<i32>().ok()).unwrap_or(0).into()
+    let cost = object.meta().annotations.get("controller.kubernetes.io/pod-deletion-cost");
+    cost.and_then(|text| text.parse::<i32>().ok()).unwrap_or(0).into()
 }

@@ -23,7 +23,7 @@ const REPLICA_FAILURE: &str = "ReplicaFailure";
 pub const BURST_REPLICAS: usize = 500;
 
 /// Kind of pod set: ReplicaSet or ReplicationController.
-pub(crate) struct Kind {
+pub(crate) struct PodSetKind {
     /// Group and version.
     pub api_version: &'static str,
     /// Name of the kind.
@@ -36,7 +36,7 @@ pub(crate) struct Kind {
     pub counts_terminating: bool,
 }
 
-const KIND: Kind = Kind {
+const KIND: PodSetKind = PodSetKind {
     api_version: "apps/v1",
     name: "ReplicaSet",
     resource: <ReplicaSet as setpoint_reconcile::View>::RESOURCE,
@@ -55,7 +55,7 @@ impl Planner for ReplicaSetController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::primary(KIND.resource), Watch::mapped("pods", of_pod)];
+        const WATCHES: [Watch; 2] = [Watch::primary(KIND.resource), Watch::mapped("pods", enqueue_for_pod)];
         &WATCHES
     }
 
@@ -64,39 +64,39 @@ impl Planner for ReplicaSetController {
     }
 }
 
-fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     KIND.enqueue(pod, world, enqueue);
 }
 
-impl Kind {
+impl PodSetKind {
     /// Plans a set of this kind.
     pub fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time) -> Plan {
         let mut plan = Plan::default();
         let Some(object) = world.get(key) else { return plan };
         let Some(set) = (self.view)(object) else { return plan };
         let owner = Owner { object, api_version: self.api_version, kind: self.name };
-        let claimed = pods::claim(world, &owner, &set.spec.selector);
-        let (active, ending): (Vec<_>, Vec<_>) = claimed.pods.into_iter().partition(pods::is_active);
-        let terminating = ending.iter().filter(|(pod, _)| pod.meta().is_deleted()).count();
+        let claimed = pods::claim_pods(world, &owner, &set.spec.selector);
+        let (active, inactive): (Vec<_>, Vec<_>) = claimed.pods.into_iter().partition(pods::is_active);
+        let terminating = inactive.iter().filter(|(pod, _)| pod.meta().is_deleted()).count();
         let terminating = self.counts_terminating.then_some(terminating);
 
         let failure = seen.failure.filter(|failure| failure.resource.as_str() == "pods");
         let failure = failure.map(|failure| (failure.verb, failure.message.as_str()));
-        let status = status(object, set, &active, terminating, failure, now);
+        let status = calculate_status(object, set, &active, terminating, failure, now);
         if status != set.status {
             plan.stage([Action::from(Write::status(object, value_of(&status)))]);
         }
         plan.stage(claimed.acts);
         if !object.meta().is_deleted() {
-            scale(&mut plan, &owner, &set.spec, active.clone(), world);
+            manage_replicas(&mut plan, &owner, &set.spec, active.clone(), world);
         }
-        pods::requeue_at(&mut plan, &active, set.spec.min_ready_seconds, now);
+        pods::requeue_when_available(&mut plan, &active, set.spec.min_ready_seconds, now);
         plan
     }
 
     /// Enqueues the sets of this kind that a pod concerns.
     pub fn enqueue(&self, pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-        owners::enqueue(
+        owners::enqueue_owners(
             pod,
             world,
             (self.name, self.resource),
@@ -107,34 +107,34 @@ impl Kind {
 }
 
 /// Creates missing pods, or deletes surplus ones, at most [`BURST_REPLICAS`] at a time.
-fn scale(
+fn manage_replicas(
     plan: &mut Plan,
     owner: &Owner<'_>,
     spec: &ReplicaSetSpec,
-    mut active: Vec<pods::Seen<'_>>,
+    mut active: Vec<pods::PodRef<'_>>,
     world: &WorldReader<'_>,
 ) {
-    let want = usize::try_from(spec.replicas).unwrap_or(0);
-    if active.len() <= want {
-        let missing = want - active.len();
+    let desired = usize::try_from(spec.replicas).unwrap_or(0);
+    if active.len() <= desired {
+        let missing = desired - active.len();
         if missing > 0 {
             let new = pods::create(pods::from_template(&spec.template.0, owner), owner);
             plan.stage_at_most(BURST_REPLICAS, std::iter::repeat_n(new, missing));
         }
         return;
     }
-    let crowding = crowding(owner, &active, world);
+    let related_per_node = related_per_node(owner, &active, world);
     active.sort_by_cached_key(|pod| {
-        pods::deletion_order(pod, crowding.get(pod.1.spec.node_name.as_str()).copied().unwrap_or(0))
+        pods::deletion_order(pod, related_per_node.get(pod.1.spec.node_name.as_str()).copied().unwrap_or(0))
     });
-    let surplus = active[..active.len() - want].iter().map(|(pod, _)| pods::delete(pod, owner));
+    let surplus = active[..active.len() - desired].iter().map(|(pod, _)| pods::delete(pod, owner));
     plan.stage_at_most(BURST_REPLICAS, surplus);
 }
 
 /// Active pods of the set and its siblings per node: nodes with more of them lose pods first.
-fn crowding<'a>(
+fn related_per_node<'a>(
     owner: &Owner<'_>,
-    active: &[pods::Seen<'a>],
+    active: &[pods::PodRef<'a>],
     world: &WorldReader<'_>,
 ) -> BTreeMap<&'a str, usize> {
     let siblings: BTreeSet<&str> = match owner.object.meta().controller() {
@@ -144,54 +144,54 @@ fn crowding<'a>(
     let is_of_sibling =
         |pod: &Object| pod.meta().controller().is_some_and(|owner| siblings.contains(&*owner.uid));
     let nodes = active.iter().map(|(_, pod)| pod.spec.node_name.as_str()).filter(|node| !node.is_empty());
-    let mut crowding = BTreeMap::new();
+    let mut related_per_node = BTreeMap::new();
     for node in nodes {
-        crowding.entry(node).or_insert_with(|| {
+        related_per_node.entry(node).or_insert_with(|| {
             let pods = world.by_index(PODS_BY_NODE, node).filter_map(|pod| Some((pod, pod.view()?)));
             pods.filter(pods::is_active).filter(|(pod, _)| is_of_sibling(pod)).count()
         });
     }
-    crowding
+    related_per_node
 }
 
 /// Computes the status.
-fn status(
+fn calculate_status(
     object: &Object,
     set: &ReplicaSet,
-    active: &[pods::Seen<'_>],
+    active: &[pods::PodRef<'_>],
     terminating: Option<usize>,
     failure: Option<(&str, &str)>,
     now: Time,
 ) -> ReplicaSetStatus {
     let labels = set.spec.template.0.at(&["metadata", "labels"]).and_then(setpoint_api::Value::as_map);
-    let fully = |pod: &Object| {
+    let is_fully_labeled = |pod: &Object| {
         labels.is_none_or(|labels| {
             labels.iter().all(|(name, value)| pod.meta().labels.get(name) == value.as_str())
         })
     };
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     // Counts of zero are omitted, except `replicas`.
-    let some = |number: usize| (number > 0).then(|| count(number));
+    let nonzero = |number: usize| (number > 0).then(|| count(number));
     ReplicaSetStatus {
         replicas: count(active.len()),
-        fully_labeled_replicas: some(active.iter().filter(|(pod, _)| fully(pod)).count()),
-        ready_replicas: some(active.iter().filter(|(_, pod)| pod.is_ready()).count()),
-        available_replicas: some(
+        fully_labeled_replicas: nonzero(active.iter().filter(|(pod, _)| is_fully_labeled(pod)).count()),
+        ready_replicas: nonzero(active.iter().filter(|(_, pod)| pod.is_ready()).count()),
+        available_replicas: nonzero(
             active.iter().filter(|(_, pod)| pod.is_available(set.spec.min_ready_seconds, now)).count(),
         ),
         terminating_replicas: terminating.map(count),
         observed_generation: Some(object.meta().generation),
-        conditions: conditions(&set.status.conditions, failure, now),
+        conditions: update_conditions(&set.status.conditions, failure, now),
     }
 }
 
 /// Conditions with or without the failure, whose message stays while pods fail.
-fn conditions(before: &[Condition], failure: Option<(&str, &str)>, now: Time) -> Vec<Condition> {
+fn update_conditions(before: &[Condition], failure: Option<(&str, &str)>, now: Time) -> Vec<Condition> {
     let others = before.iter().filter(|condition| condition.kind != REPLICA_FAILURE).cloned();
-    let known = condition(before, REPLICA_FAILURE).cloned();
+    let existing = condition(before, REPLICA_FAILURE).cloned();
     let failed = failure.map(|(verb, message)| {
         let reason = if verb == "delete" { "FailedDelete" } else { "FailedCreate" };
-        known.unwrap_or_else(|| Condition::new(REPLICA_FAILURE, "True", reason, message, now))
+        existing.unwrap_or_else(|| Condition::new(REPLICA_FAILURE, "True", reason, message, now))
     });
     others.chain(failed).collect()
 }

@@ -4,9 +4,9 @@ use setpoint_api::{Key, Time};
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader};
 use setpoint_views::replication_controller::ReplicationController;
 
-use crate::replica_set::Kind;
+use crate::replica_set::PodSetKind;
 
-const KIND: Kind = Kind {
+const KIND: PodSetKind = PodSetKind {
     api_version: "v1",
     name: "ReplicationController",
     resource: <ReplicationController as setpoint_reconcile::View>::RESOURCE,
@@ -25,7 +25,7 @@ impl Planner for ReplicationControllerController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::primary(KIND.resource), Watch::mapped("pods", of_pod)];
+        const WATCHES: [Watch; 2] = [Watch::primary(KIND.resource), Watch::mapped("pods", enqueue_for_pod)];
         &WATCHES
     }
 
@@ -34,7 +34,7 @@ impl Planner for ReplicationControllerController {
     }
 }
 
-fn of_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     KIND.enqueue(pod, world, enqueue);
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use setpoint_api::value;
     use setpoint_sim::cluster::Cluster;
 
-    use crate::testing::{number, template, was_told};
+    use crate::testing::{has_event, number, template};
 
     #[test]
     fn replication_controller_maintains_its_pods() {
@@ -71,7 +71,7 @@ mod tests {
         cluster.patch(resource, path, "", value!({"spec": {"replicas": 0}})).unwrap();
         cluster.settle_with_pods();
         assert_eq!(cluster.list("pods").len(), 0);
-        assert!(was_told(&cluster, "SuccessfulDelete", "Deleted pod: lone"));
+        assert!(has_event(&cluster, "SuccessfulDelete", "Deleted pod: lone"));
         cluster.assert_quiet();
     }
 }

@@ -18,20 +18,20 @@ use setpoint_views::pod::{self, Pod};
 use setpoint_views::resource_claim::{Consumer, ResourceClaim};
 
 use crate::indexes::{DEVICE_CLAIMS_BY_POD, PODS_BY_DEVICE_CLAIM, PODS_BY_DEVICE_TEMPLATE, path};
-use crate::{horizon, pods, said};
+use crate::{event_dedup, pods, staleness};
 
 /// Finalizer of an allocated claim.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// Annotation of a generated claim: its name in the spec of the pod.
 const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
-const TEMPLATES: &str = "resourceclaimtemplates.resource.k8s.io";
+const CLAIM_TEMPLATES: &str = "resourceclaimtemplates.resource.k8s.io";
 /// Maximum length of the base of a generated name, so a dash and five characters still fit.
-const BASE_MAX: usize = 57;
+const NAME_BASE_MAX: usize = 57;
 
 /// The ResourceClaim controller.
-pub struct ResourceClaims;
+pub struct ResourceClaimController;
 
-impl Planner for ResourceClaims {
+impl Planner for ResourceClaimController {
     /// Events emitted by the last plan of a pod, so they are not repeated.
     type Memo = Vec<EventRecord>;
 
@@ -45,9 +45,9 @@ impl Planner for ResourceClaims {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 3] = [
-            Watch::mapped(Pod::RESOURCE, of_pod),
-            Watch::mapped(ResourceClaim::RESOURCE, of_claim),
-            Watch::mapped(TEMPLATES, |template, world, enqueue| {
+            Watch::mapped(Pod::RESOURCE, enqueue_for_pod),
+            Watch::mapped(ResourceClaim::RESOURCE, enqueue_for_claim),
+            Watch::mapped(CLAIM_TEMPLATES, |template, world, enqueue| {
                 let at = path(&template.meta().namespace, &template.meta().name);
                 world.by_index(PODS_BY_DEVICE_TEMPLATE, &at).for_each(|pod| enqueue(pod.key().clone()));
             }),
@@ -56,8 +56,8 @@ impl Planner for ResourceClaims {
     }
 
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
-        let asks = |(_, pod): &(&Object, &Pod)| !pod.spec.resource_claims.is_empty();
-        let pods = world.views::<Pod>().filter(asks).map(|(object, _)| object);
+        let has_claims = |(_, pod): &(&Object, &Pod)| !pod.spec.resource_claims.is_empty();
+        let pods = world.views::<Pod>().filter(has_claims).map(|(object, _)| object);
         pods.chain(world.all(ResourceClaim::RESOURCE)).map(|object| object.key().clone()).collect()
     }
 
@@ -88,7 +88,7 @@ fn is_done(object: &Object, pod: &Pod) -> bool {
 }
 
 /// Enqueues a pod with claims, and the claims that are reserved or were created for it.
-fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if object.view::<Pod>().is_some_and(|pod| !pod.spec.resource_claims.is_empty()) {
         enqueue(object.key().clone());
     }
@@ -101,17 +101,20 @@ fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)
 }
 
 /// Enqueues a claim, the pods that use it, and the pod that it was created for.
-fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     enqueue(claim.key().clone());
     for pod in world.by_index(PODS_BY_DEVICE_CLAIM, &path(&meta.namespace, &meta.name)) {
         enqueue(pod.key().clone());
     }
-    owner(claim).and_then(|(name, _)| key_of("pods", &meta.namespace, name)).into_iter().for_each(enqueue);
+    owner_pod(claim)
+        .and_then(|(name, _)| key_of("pods", &meta.namespace, name))
+        .into_iter()
+        .for_each(enqueue);
 }
 
 /// Name and UID of the pod that a claim was created for.
-fn owner(claim: &Object) -> Option<(&str, &str)> {
+fn owner_pod(claim: &Object) -> Option<(&str, &str)> {
     let owner =
         claim.meta().controller().filter(|owner| &*owner.api_version == "v1" && &*owner.kind == "Pod")?;
     Some((&owner.name, &owner.uid))
@@ -130,46 +133,48 @@ fn plan_pod(
     let is_missing = |(name, _): (&str, bool)| {
         world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name).is_none()
     };
-    if pod.device_claims().any(is_missing) && !horizon::reaches(world, ResourceClaim::RESOURCE, object, now) {
-        plan.requeue_at(now.after(horizon::SOON));
+    if pod.device_claims().any(is_missing)
+        && !staleness::has_observed(world, ResourceClaim::RESOURCE, object, now)
+    {
+        plan.requeue_at(now.after(staleness::RETRY_DELAY));
         return plan;
     }
-    let (mut named, mut made, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-    let already_made = made_for(object, world);
+    let (mut new_statuses, mut new_claims, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    let generated = generated_claims(object, world);
     for (claim, status) in pod.claims_with_status().filter(|(claim, _)| claim.resource_claim_name.is_none()) {
         let Some(template) =
-            claim.resource_claim_template_name.as_deref().filter(|_| lacks(object, status, world))
+            claim.resource_claim_template_name.as_deref().filter(|_| needs_claim(object, status, world))
         else {
             continue;
         };
-        let found = world.find(TEMPLATES, &object.meta().namespace, template);
-        match (already_made.get(&*claim.name), found) {
-            (Some(made), _) => named.push(value!({
+        let found = world.find(CLAIM_TEMPLATES, &object.meta().namespace, template);
+        match (generated.get(&*claim.name), found) {
+            (Some(new_claims), _) => new_statuses.push(value!({
                 "name": (claim.name.as_str()),
-                "resourceClaimName": (&*made.meta().name),
+                "resourceClaimName": (&*new_claims.meta().name),
             })),
-            (None, Some(template)) => made.push(make(object, claim, template)),
+            (None, Some(template)) => new_claims.push(create_claim(object, claim, template)),
             (None, None) => {
                 let message = format!(
                     "PodResourceClaim {}: resource claim template \"{template}\": \
                      resourceclaimtemplate.resource.k8s.io \"{template}\" not found",
                     claim.name
                 );
-                notes.push(subject(object).warning("FailedResourceClaimCreation", message));
+                failures.push(subject(object).warning("FailedResourceClaimCreation", message));
             }
         }
     }
-    if !named.is_empty() {
-        let status = value!({"status": {"resourceClaimStatuses": (named)}});
+    if !new_statuses.is_empty() {
+        let status = value!({"status": {"resourceClaimStatuses": (new_statuses)}});
         let write = Write::merge(object, "status", status).strategic().at_any_revision();
         plan.stage([Action::from(write)]);
     }
-    plan.stage(made);
+    plan.stage(new_claims);
     if !pod.spec.node_name.is_empty() {
         plan.stage(pod.device_claims().filter_map(|claim| reserve(object, claim, world)));
     }
-    plan.events = said::news(&notes, before);
-    plan.memo = notes;
+    plan.events = event_dedup::new_events(&failures, before);
+    plan.memo = failures;
     plan
 }
 
@@ -178,7 +183,7 @@ fn subject(pod: &Object) -> InvolvedObject {
 }
 
 /// `true` if a generated claim of a pod is missing. A claim that was deleted is created again.
-fn lacks(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &WorldReader<'_>) -> bool {
+fn needs_claim(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &WorldReader<'_>) -> bool {
     let Some(status) = status else { return true };
     status.resource_claim_name.as_deref().is_some_and(|name| {
         let found = world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name);
@@ -188,23 +193,23 @@ fn lacks(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &Wor
 
 /// Claims that were created for a pod, by their names in its spec, even if its status does not list them. The
 /// first of equal names counts.
-fn made_for<'a>(object: &Object, world: &'a WorldReader<'a>) -> BTreeMap<&'a str, &'a Object> {
+fn generated_claims<'a>(object: &Object, world: &'a WorldReader<'a>) -> BTreeMap<&'a str, &'a Object> {
     let uid = &object.meta().uid;
     let mut by_name = BTreeMap::new();
-    for made in world.owned(uid, ResourceClaim::RESOURCE) {
-        let meta = made.meta();
+    for new_claims in world.owned(uid, ResourceClaim::RESOURCE) {
+        let meta = new_claims.meta();
         if meta.is_controlled_by(uid)
             && !meta.is_deleted()
             && let Some(name) = meta.annotations.get(POD_CLAIM_NAME)
         {
-            by_name.entry(name).or_insert(made);
+            by_name.entry(name).or_insert(new_claims);
         }
     }
     by_name
 }
 
 /// Creates a claim from a template.
-fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Action {
+fn create_claim(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Action {
     let meta = object.meta();
     let template = template.value();
     let part = |path: &[&str]| template.at(path).cloned().unwrap_or_default();
@@ -212,7 +217,7 @@ fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Actio
     annotations.make_map().insert(POD_CLAIM_NAME, claim.name.as_str());
     let claimed = value!({
         "metadata": {
-            "generateName": (base(&meta.name, &claim.name)),
+            "generateName": (name_base(&meta.name, &claim.name)),
             "labels": (part(&["spec", "metadata", "labels"])),
             "annotations": (annotations),
             "ownerReferences": [{
@@ -225,29 +230,29 @@ fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Actio
         },
         "spec": (part(&["spec", "spec"])),
     });
-    let refused = format!("PodResourceClaim {}: create ResourceClaim : {{error}}", claim.name);
+    let failed = format!("PodResourceClaim {}: create ResourceClaim : {{error}}", claim.name);
     let act = Action::from(Write::create(ResourceClaim::RESOURCE, &meta.namespace, claimed));
-    act.on_failed(subject(object).warning("FailedResourceClaimCreation", refused))
+    act.on_failed(subject(object).warning("FailedResourceClaimCreation", failed))
 }
 
 /// Base of a generated name. If it is too long, both parts are cut in proportion.
-fn base(pod: &str, claim: &str) -> String {
+fn name_base(pod: &str, claim: &str) -> String {
     let whole = format!("{pod}-{claim}-");
-    if whole.len() <= BASE_MAX {
+    if whole.len() <= NAME_BASE_MAX {
         return whole;
     }
-    let cut = |text: &str| text[..text.len() * BASE_MAX / whole.len()].to_owned();
+    let cut = |text: &str| text[..text.len() * NAME_BASE_MAX / whole.len()].to_owned();
     format!("{}-{}", cut(pod), cut(claim))
 }
 
 /// Reserves an allocated claim for a pod that uses it.
-fn reserve(object: &Object, (name, is_made): (&str, bool), world: &WorldReader<'_>) -> Option<Action> {
+fn reserve(object: &Object, (name, is_generated): (&str, bool), world: &WorldReader<'_>) -> Option<Action> {
     let meta = object.meta();
     let (claim, view) = world.view::<ResourceClaim>(&meta.namespace, name)?;
-    let is_its = !is_made || claim.meta().is_controlled_by(&meta.uid);
+    let is_owned = !is_generated || claim.meta().is_controlled_by(&meta.uid);
     // A claim that is being deleted gets no new consumers.
-    let takes = view.status.allocation.is_some() && !claim.meta().is_deleted();
-    if !is_its || !takes || view.is_reserved_for(&meta.uid) {
+    let can_reserve = view.status.allocation.is_some() && !claim.meta().is_deleted();
+    if !is_owned || !can_reserve || view.is_reserved_for(&meta.uid) {
         return None;
     }
     let mut consumers = view.status.reserved_for.clone();
@@ -269,38 +274,39 @@ fn plan_claim(
     now: Time,
 ) -> Plan<Vec<EventRecord>> {
     let mut plan = Plan::<Vec<EventRecord>>::default();
-    let kept = &claim.status.reserved_for;
-    let names_pods = !kept.is_empty() || owner(object).is_some();
-    if names_pods && !horizon::reaches(world, "pods", object, now) {
-        plan.requeue_at(now.after(horizon::SOON));
+    let reserved = &claim.status.reserved_for;
+    let refers_to_pods = !reserved.is_empty() || owner_pod(object).is_some();
+    if refers_to_pods && !staleness::has_observed(world, "pods", object, now) {
+        plan.requeue_at(now.after(staleness::RETRY_DELAY));
         return plan;
     }
-    let left: Vec<&Consumer> = kept.iter().filter(|consumer| still_uses(object, consumer, world)).collect();
-    let (is_free, has_devices) = (left.is_empty(), claim.status.allocation.is_some());
-    let is_ours = object.meta().has_finalizer(FINALIZER);
-    let struck = left.len() < kept.len();
+    let remaining: Vec<&Consumer> =
+        reserved.iter().filter(|consumer| is_still_used_by(object, consumer, world)).collect();
+    let (is_unreserved, is_allocated) = (remaining.is_empty(), claim.status.allocation.is_some());
+    let has_finalizer = object.meta().has_finalizer(FINALIZER);
+    let has_released = remaining.len() < reserved.len();
     // A claim may be allocated before it is reserved, so it is deallocated only when the last consumer goes,
     // or the claim.
-    let frees = is_ours && is_free && (struck || object.meta().is_deleted());
-    if struck || frees && has_devices {
-        let consumers = (!is_free).then(|| value_of(&left));
+    let deallocates = has_finalizer && is_unreserved && (has_released || object.meta().is_deleted());
+    if has_released || deallocates && is_allocated {
+        let consumers = (!is_unreserved).then(|| value_of(&remaining));
         let mut status = value!({"reservedFor": (consumers)});
-        if frees {
+        if deallocates {
             status.make_map().insert("allocation", Value::Null);
         }
         plan.stage([Action::from(Write::status(object, status))]);
     }
-    if frees {
+    if deallocates {
         plan.stage([pods::remove_finalizer(object, FINALIZER)]);
     }
-    if is_free && !object.meta().is_deleted() && is_orphan(object, world) {
+    if is_unreserved && !object.meta().is_deleted() && is_owner_done(object, world) {
         plan.stage([Action::from(Write::delete(object))]);
     }
     plan
 }
 
 /// `true` if a consumer still uses a claim. Consumers other than pods always do.
-fn still_uses(claim: &Object, consumer: &Consumer, world: &WorldReader<'_>) -> bool {
+fn is_still_used_by(claim: &Object, consumer: &Consumer, world: &WorldReader<'_>) -> bool {
     if !consumer.is_pod() {
         return true;
     }
@@ -310,8 +316,8 @@ fn still_uses(claim: &Object, consumer: &Consumer, world: &WorldReader<'_>) -> b
 
 /// `true` if the pod that a claim was created for is finished. If the pod is gone, the garbage collector
 /// deletes the claim.
-fn is_orphan(claim: &Object, world: &WorldReader<'_>) -> bool {
-    owner(claim).is_some_and(|(name, uid)| {
+fn is_owner_done(claim: &Object, world: &WorldReader<'_>) -> bool {
+    owner_pod(claim).is_some_and(|(name, uid)| {
         let pod = world.view::<Pod>(&claim.meta().namespace, name);
         pod.is_some_and(|(object, pod)| *object.meta().uid != *uid || is_done(object, pod))
     })

@@ -14,11 +14,11 @@ use setpoint_views::quota::{self, Usage, amounts};
 use setpoint_views::resource_quota::ResourceQuota;
 
 /// Number of pods in a namespace from which on recounts are rate-limited.
-const MANY_PODS: usize = 1000;
+const RATE_LIMITED_PODS_MIN: usize = 1000;
 /// Minimum time between two counts, per pod in the namespace.
-const REST: Duration = Duration::from_micros(20);
+const COUNT_DELAY_PER_POD: Duration = Duration::from_micros(20);
 /// Interval of checks while charged objects are not visible yet.
-const PATIENCE: Duration = Duration::from_secs(1);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The ResourceQuota controller.
 pub struct ResourceQuotaController;
@@ -36,7 +36,8 @@ impl Planner for ResourceQuotaController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::primary(ResourceQuota::RESOURCE), Watch::mapped("*", of_object)];
+        const WATCHES: [Watch; 2] =
+            [Watch::primary(ResourceQuota::RESOURCE), Watch::mapped("*", enqueue_for_object)];
         &WATCHES
     }
 
@@ -52,42 +53,45 @@ impl Planner for ResourceQuotaController {
         let Some(object) = world.get(key) else { return plan };
         let Some(quota) = object.view::<ResourceQuota>() else { return plan };
         let hard = amounts(&quota.spec.hard);
-        let in_force = hard == amounts(&quota.status.hard);
+        let is_enforced = hard == amounts(&quota.status.hard);
         let namespace = &object.meta().namespace;
         let pods = if quota.spec.counts("pods") { world.in_namespace("pods", namespace).count() } else { 0 };
-        if pods >= MANY_PODS
-            && in_force
-            && let Some(at) = seen.memo.map(|at| at.after(REST * u32::try_from(pods).unwrap_or(u32::MAX)))
+        if pods >= RATE_LIMITED_PODS_MIN
+            && is_enforced
+            && let Some(at) =
+                seen.memo.map(|at| at.after(COUNT_DELAY_PER_POD * u32::try_from(pods).unwrap_or(u32::MAX)))
             && at > now
         {
             plan.requeue_at(at);
             return plan;
         }
         plan.memo = Some(now);
-        let known = amounts(&quota.status.used);
+        let recorded = amounts(&quota.status.used);
         // Unknown resources keep the usage that another controller may have set.
-        let mut used = known.clone();
+        let mut used = recorded.clone();
         used.retain(|name, _| hard.contains_key(name));
         for (name, amount) in quota::used(world, namespace, &quota.spec, now) {
-            let known = known.get(&name).copied();
-            if known.is_none_or(|known| amount < known) && !is_whole(world, &name, object) {
-                plan.requeue_at(now.after(PATIENCE));
+            let recorded = recorded.get(&name).copied();
+            if recorded.is_none_or(|recorded| amount < recorded)
+                && !has_observed_charges(world, &name, object)
+            {
+                plan.requeue_at(now.after(RECHECK_INTERVAL));
                 // Objects older than a limit were not charged, so all of them must be visible.
-                if known.is_none() {
+                if recorded.is_none() {
                     return plan;
                 }
                 continue;
             }
             used.insert(name, amount);
         }
-        if !in_force || used != known {
+        if !is_enforced || used != recorded {
             let status = value!({
-                "hard": (written(&hard, &quota.status.hard)),
-                "used": (written(&used, &quota.status.used)),
+                "hard": (replacement_patch(&hard, &quota.status.hard)),
+                "used": (replacement_patch(&used, &quota.status.used)),
             });
             plan.stage([Write::status(object, status).into()]);
         }
-        if let Some(end) = next_end(world, namespace, now).filter(|_| pods > 0) {
+        if let Some(end) = next_grace_period_end(world, namespace, now).filter(|_| pods > 0) {
             plan.requeue_at(end);
         }
         plan
@@ -95,13 +99,13 @@ impl Planner for ResourceQuotaController {
 }
 
 /// `true` if the world shows all objects that were charged to the quota as it is seen.
-fn is_whole(world: &WorldReader<'_>, name: &str, quota: &Object) -> bool {
+fn has_observed_charges(world: &WorldReader<'_>, name: &str, quota: &Object) -> bool {
     let mut counted = world.resources().filter(|resource| quota::is_counted_of(name, resource.as_str()));
     counted.all(|resource| world.revision_of(resource) >= quota.revision())
 }
 
 /// Enqueues the quotas in the namespace of an object that count its resource.
-fn of_object(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_object(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(namespace) = object.key().namespace() else { return };
     for quota in world.in_namespace(ResourceQuota::RESOURCE, namespace) {
         let counts = |quota: &ResourceQuota| quota.spec.counts(object.key().resource().as_str());
@@ -112,7 +116,7 @@ fn of_object(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(K
 }
 
 /// End of the next grace period of a deleted pod, from which on it uses nothing although it still exists.
-fn next_end(world: &WorldReader<'_>, namespace: &str, now: Time) -> Option<Time> {
+fn next_grace_period_end(world: &WorldReader<'_>, namespace: &str, now: Time) -> Option<Time> {
     let ends = world.in_namespace("pods", namespace).filter_map(|pod| {
         let grace = u64::try_from(pod.meta().deletion_grace_period_seconds?).ok()?;
         let end = pod.meta().deletion_timestamp?.after(Duration::from_secs(grace));
@@ -122,7 +126,7 @@ fn next_end(world: &WorldReader<'_>, namespace: &str, now: Time) -> Option<Time>
 }
 
 /// Merge patch that replaces the amounts; amounts that are gone become `null`.
-fn written(amounts: &Usage, before: &Pairs) -> Value {
+fn replacement_patch(amounts: &Usage, before: &Pairs) -> Value {
     let mut map = Map::new();
     for (name, _) in before.iter().filter(|(name, _)| !amounts.contains_key(*name)) {
         map.insert(name, Value::Null);

@@ -16,12 +16,12 @@ const REVISIONS: &str = "controllerrevisions.apps";
 const NAME_BYTES_MAX: usize = 223;
 
 /// ControllerRevision as object and as view.
-pub type Seen<'a> = (&'a Object, &'a ControllerRevision);
+pub type RevisionRef<'a> = (&'a Object, &'a ControllerRevision);
 
 /// ControllerRevisions of a workload.
-pub struct Past<'a> {
+pub struct RevisionHistory<'a> {
     /// All revisions, oldest first.
-    pub all: Vec<Seen<'a>>,
+    pub all: Vec<RevisionRef<'a>>,
     /// Adoptions and releases.
     pub acts: Vec<Action>,
 }
@@ -38,20 +38,22 @@ pub struct Latest {
     pub collisions: i64,
 }
 
-impl<'a> Past<'a> {
+impl<'a> RevisionHistory<'a> {
     /// Claims the revisions of a workload.
     #[must_use]
-    pub fn of(world: &'a WorldReader<'a>, owner: &Owner<'a>, selector: &Selector) -> Past<'a> {
+    pub fn of(world: &'a WorldReader<'a>, owner: &Owner<'a>, selector: &Selector) -> RevisionHistory<'a> {
         let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
-        let (found, acts) = owners::claim(world, owner, REVISIONS, ORPHAN_REVISIONS, selects, |_| true);
-        let mut all: Vec<Seen<'a>> = found.into_iter().filter_map(|it| Some((it, it.view()?))).collect();
+        let (found, acts) =
+            owners::claim_objects(world, owner, REVISIONS, ORPHAN_REVISIONS, selects, |_| true);
+        let mut all: Vec<RevisionRef<'a>> =
+            found.into_iter().filter_map(|it| Some((it, it.view()?))).collect();
         all.sort_by_key(|(object, view)| (view.revision, object.meta().created(), &*object.meta().name));
-        Past { all, acts }
+        RevisionHistory { all, acts }
     }
 
     /// Finds a revision by name.
     #[must_use]
-    pub fn named(&self, name: &str) -> Option<Seen<'a>> {
+    pub fn find_by_name(&self, name: &str) -> Option<RevisionRef<'a>> {
         self.all.iter().find(|(object, _)| &*object.meta().name == name).copied()
     }
 
@@ -66,19 +68,19 @@ impl<'a> Past<'a> {
         label: &'static str,
         collisions: i64,
     ) -> Latest {
-        let others = self.all.iter().filter(|(_, view)| !holds(view, template));
+        let others = self.all.iter().filter(|(_, view)| !has_template(view, template));
         let next = others.map(|(_, view)| view.revision).max().unwrap_or(0).saturating_add(1);
-        if let Some((object, view)) = self.all.iter().rev().find(|(_, view)| holds(view, template)) {
+        if let Some((object, view)) = self.all.iter().rev().find(|(_, view)| has_template(view, template)) {
             let meta = object.meta();
             let act =
                 (view.revision < next).then(|| Write::merge(object, "", value!({"revision": (next)})).into());
             let hash = meta.labels.get(label).unwrap_or(&meta.name).to_owned();
             return Latest { name: meta.name.to_string(), hash, act, collisions };
         }
-        let data = data(template);
+        let data = patch_data(template);
         let mut salt = collisions;
         let (name, hash) = loop {
-            let hash = hashes::of_data(&data, salt);
+            let hash = hashes::hash_data(&data, salt);
             let mut name = owner.object.meta().name.to_string();
             name.truncate(NAME_BYTES_MAX);
             let name = format!("{name}-{hash}");
@@ -110,7 +112,7 @@ impl<'a> Past<'a> {
 
 /// Content of a revision: a patch that sets the template. Clients compare its bytes with their own encoding
 /// of a template, so its fields are sorted by name.
-fn data(template: &Value) -> Value {
+fn patch_data(template: &Value) -> Value {
     let mut template = template.clone();
     template.make_map().insert("$patch", "replace");
     template.sort_fields();
@@ -118,19 +120,18 @@ fn data(template: &Value) -> Value {
 }
 
 /// `true` if a revision holds a template.
-#[must_use]
-pub fn holds(revision: &ControllerRevision, template: &Value) -> bool {
-    let held = revision.data.at(&["spec", "template"]).and_then(Value::as_map);
-    let (Some(held), Some(template)) = (held, template.as_map()) else { return false };
+fn has_template(revision: &ControllerRevision, template: &Value) -> bool {
+    let stored = revision.data.at(&["spec", "template"]).and_then(Value::as_map);
+    let (Some(stored), Some(template)) = (stored, template.as_map()) else { return false };
     // One field more than the template: `$patch`.
-    held.len() == template.len() + 1
-        && held.contains("$patch")
-        && template.iter().all(|(name, value)| held.get(name) == Some(value))
+    stored.len() == template.len() + 1
+        && stored.contains("$patch")
+        && template.iter().all(|(name, value)| stored.get(name) == Some(value))
 }
 
 /// Template of a revision.
 #[must_use]
-pub fn template(revision: &ControllerRevision) -> Value {
+pub fn template_of(revision: &ControllerRevision) -> Value {
     let mut template = revision.data.at(&["spec", "template"]).cloned().unwrap_or_default();
     template.make_map().remove("$patch");
     template
@@ -138,10 +139,14 @@ pub fn template(revision: &ControllerRevision) -> Value {
 
 /// Deletes the oldest unused revisions, so at most `limit` of them remain.
 #[must_use]
-pub fn surplus(past: &Past<'_>, used: &BTreeSet<&str>, limit: Option<i64>) -> Vec<Action> {
+pub fn truncate_history(
+    history: &RevisionHistory<'_>,
+    used: &BTreeSet<&str>,
+    limit: Option<i64>,
+) -> Vec<Action> {
     let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };
-    let unused = past.all.iter().filter(|(object, _)| !used.contains(&*object.meta().name));
-    let unused: Vec<&Seen<'_>> = unused.collect();
-    let surplus = &unused[..unused.len().saturating_sub(limit)];
-    surplus.iter().take(owners::ACTS_MAX).map(|(object, _)| Write::delete(object).into()).collect()
+    let unused = history.all.iter().filter(|(object, _)| !used.contains(&*object.meta().name));
+    let unused: Vec<&RevisionRef<'_>> = unused.collect();
+    let excess = &unused[..unused.len().saturating_sub(limit)];
+    excess.iter().take(owners::ACTS_MAX).map(|(object, _)| Write::delete(object).into()).collect()
 }

@@ -9,9 +9,9 @@ use setpoint_views::namespace::Namespace;
 /// Name of the ConfigMap.
 const NAME: &str = "kube-root-ca.crt";
 /// Key of the certificates.
-const ENTRY: &str = "ca.crt";
+const CA_KEY: &str = "ca.crt";
 /// Annotation with a description.
-const DESCRIBED: &str = "kubernetes.io/description";
+const DESCRIPTION_ANNOTATION: &str = "kubernetes.io/description";
 /// The description, as in upstream.
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 
@@ -40,7 +40,8 @@ impl Planner for RootCaPublisher {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::primary("namespaces"), Watch::mapped("configmaps", of_map)];
+        const WATCHES: [Watch; 2] =
+            [Watch::primary("namespaces"), Watch::mapped("configmaps", enqueue_for_map)];
         &WATCHES
     }
 
@@ -50,19 +51,20 @@ impl Planner for RootCaPublisher {
         if !namespace.is_some_and(Namespace::is_active) {
             return plan;
         }
-        let wanted = value!({
+        let desired = value!({
             "metadata": {"name": (NAME), "annotations": {"kubernetes.io/description": (DESCRIPTION)}},
             "data": {"ca.crt": (self.ca.as_str())},
         });
         let Some((object, map)) = world.view::<ConfigMap>(key.name(), NAME) else {
-            plan.stage([Write::create("configmaps", key.name(), wanted).into()]);
+            plan.stage([Write::create("configmaps", key.name(), desired).into()]);
             return plan;
         };
-        let entries = || map.data.iter().map(|(entry, _)| entry).filter(|entry| *entry != ENTRY);
-        let described = object.meta().annotations.get(DESCRIBED).is_some_and(|text| !text.is_empty());
-        if map.data.get(ENTRY) != Some(&self.ca) || entries().next().is_some() || !described {
-            let mut patch = wanted;
-            for entry in entries() {
+        let other_keys = || map.data.iter().map(|(entry, _)| entry).filter(|entry| *entry != CA_KEY);
+        let is_described =
+            object.meta().annotations.get(DESCRIPTION_ANNOTATION).is_some_and(|text| !text.is_empty());
+        if map.data.get(CA_KEY) != Some(&self.ca) || other_keys().next().is_some() || !is_described {
+            let mut patch = desired;
+            for entry in other_keys() {
                 patch.ensure_map("data").insert(entry, value!(null));
             }
             plan.stage([Write::merge(object, "", patch).into()]);
@@ -71,7 +73,7 @@ impl Planner for RootCaPublisher {
     }
 }
 
-fn of_map(map: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_map(map: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*map.meta().name == NAME
         && let Some(key) = key_of("namespaces", "", &map.meta().namespace)
     {

@@ -27,7 +27,7 @@ pub fn resource_of<'a>(
     api_version: &str,
     kind: &'a str,
 ) -> Result<&'a str, String> {
-    let found = kinds::of(world, api_version, kind);
+    let found = kinds::find_resource(world, api_version, kind);
     let resource =
         found.ok_or_else(|| format!("no matches for kind \"{kind}\" in version \"{api_version}\""))?.resource;
     // Custom kinds are not in the table; their objects are read by their fields.

@@ -6,7 +6,7 @@ use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, 
 use setpoint_views::namespace::Namespace;
 
 /// Name of the account.
-const DEFAULT: &str = "default";
+const DEFAULT_ACCOUNT: &str = "default";
 
 /// The service account controller.
 pub struct ServiceAccountController;
@@ -24,7 +24,7 @@ impl Planner for ServiceAccountController {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] =
-            [Watch::primary("namespaces"), Watch::mapped("serviceaccounts", of_account)];
+            [Watch::primary("namespaces"), Watch::mapped("serviceaccounts", enqueue_for_account)];
         &WATCHES
     }
 
@@ -32,17 +32,17 @@ impl Planner for ServiceAccountController {
         let mut plan = Plan::default();
         let namespace = world.get(key).and_then(|object| object.view::<Namespace>());
         if namespace.is_some_and(Namespace::is_active)
-            && world.find("serviceaccounts", key.name(), DEFAULT).is_none()
+            && world.find("serviceaccounts", key.name(), DEFAULT_ACCOUNT).is_none()
         {
-            let account = value!({"metadata": {"name": (DEFAULT)}});
+            let account = value!({"metadata": {"name": (DEFAULT_ACCOUNT)}});
             plan.stage([Write::create("serviceaccounts", key.name(), account).into()]);
         }
         plan
     }
 }
 
-fn of_account(account: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    if &*account.meta().name == DEFAULT
+fn enqueue_for_account(account: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    if &*account.meta().name == DEFAULT_ACCOUNT
         && let Some(key) = key_of("namespaces", "", &account.meta().namespace)
     {
         enqueue(key);

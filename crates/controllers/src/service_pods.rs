@@ -8,8 +8,8 @@ use setpoint_views::IntOrString;
 use setpoint_views::pod::Pod;
 use setpoint_views::service::{Service, ServicePort};
 
-use crate::indexes::{PODS_BY_LABEL, SERVICES_BY_SELECTOR, labelled};
-use crate::pods::Seen;
+use crate::indexes::{PODS_BY_LABEL, SERVICES_BY_SELECTOR, label_key};
+use crate::pods::PodRef;
 
 /// Annotation with the time of the change that caused an update of endpoints.
 pub const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -17,15 +17,15 @@ pub const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// Pods that a Service selects, sorted by name.
-pub fn selected<'a>(world: &'a WorldReader<'a>, object: &Object, service: &Service) -> Vec<Seen<'a>> {
+pub fn select_pods<'a>(world: &'a WorldReader<'a>, object: &Object, service: &Service) -> Vec<PodRef<'a>> {
     let Some(selector) = &service.spec.selector else { return Vec::new() };
     let namespace = &object.meta().namespace;
     let matches =
         |pod: &&Object| selector.iter().all(|(name, value)| pod.meta().labels.get(name) == Some(value));
     let found: Vec<&Object> = match selector.iter().next() {
         Some((name, value)) => {
-            let place = labelled(namespace, name, value);
-            world.by_index(PODS_BY_LABEL, &place).filter(matches).collect()
+            let key = label_key(namespace, name, value);
+            world.by_index(PODS_BY_LABEL, &key).filter(matches).collect()
         }
         None => Vec::new(),
     };
@@ -39,19 +39,19 @@ pub fn enqueue_services(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn
         return;
     }
     for (name, value) in meta.labels.iter() {
-        let place = labelled(&meta.namespace, name, value);
+        let key = label_key(&meta.namespace, name, value);
         let services: Vec<Key> =
-            world.by_index(SERVICES_BY_SELECTOR, &place).map(|service| service.key().clone()).collect();
+            world.by_index(SERVICES_BY_SELECTOR, &key).map(|service| service.key().clone()).collect();
         services.into_iter().for_each(&mut *enqueue);
     }
 }
 
 /// `true` if a pod is an endpoint: it has an address and is not finished.
 #[must_use]
-pub fn serves((object, pod): &Seen<'_>, even_terminating: bool) -> bool {
+pub fn is_endpoint((object, pod): &PodRef<'_>, includes_terminating: bool) -> bool {
     !pod.is_finished()
         && (!pod.status.pod_ip.is_empty() || !pod.status.pod_ips.is_empty())
-        && (even_terminating || !object.meta().is_deleted())
+        && (includes_terminating || !object.meta().is_deleted())
 }
 
 /// Numbers of a pod's named ports that are target ports, by name and protocol.
@@ -62,7 +62,7 @@ pub struct TargetPorts<'s, T> {
     service: &'s Service,
     /// Names and protocols of the named target ports.
     named: BTreeSet<(&'s str, &'s str)>,
-    made: BTreeMap<NamedPorts, T>,
+    results: BTreeMap<NamedPorts, T>,
 }
 
 impl<'s, T: Clone> TargetPorts<'s, T> {
@@ -73,15 +73,15 @@ impl<'s, T: Clone> TargetPorts<'s, T> {
             IntOrString::Text(name) => Some((name.as_str(), port.protocol.as_str())),
             IntOrString::Int(_) => None,
         });
-        TargetPorts { service, named: named.collect(), made: BTreeMap::new() }
+        TargetPorts { service, named: named.collect(), results: BTreeMap::new() }
     }
 
-    /// Result of `make` for the ports of the Service with the port numbers of a pod; target ports that the
+    /// Result of `compute` for the ports of the Service with the port numbers of a pod; target ports that the
     /// pod does not have are omitted.
-    pub fn on(&mut self, pod: &Pod, make: impl FnOnce(&[(&'s ServicePort, i64)]) -> T) -> T {
+    pub fn resolve(&mut self, pod: &Pod, compute: impl FnOnce(&[(&'s ServicePort, i64)]) -> T) -> T {
         let named = self.named_ports(pod);
-        if let Some(made) = self.made.get(&named) {
-            return made.clone();
+        if let Some(result) = self.results.get(&named) {
+            return result.clone();
         }
         let ports = self.service.spec.ports.iter().filter_map(|port| match port.target_port.as_ref()? {
             IntOrString::Int(number) => Some((port, *number)),
@@ -89,9 +89,9 @@ impl<'s, T: Clone> TargetPorts<'s, T> {
                 Some((port, *named.get(&(name.as_str().into(), port.protocol.as_str().into()))?))
             }
         });
-        let made = make(&ports.collect::<Vec<_>>());
-        self.made.insert(named, made.clone());
-        made
+        let result = compute(&ports.collect::<Vec<_>>());
+        self.results.insert(named, result.clone());
+        result
     }
 
     /// Named target ports of a pod by name and protocol; the first of equal ones counts.
@@ -120,7 +120,7 @@ pub fn hostname<'a>(pod: &'a Pod, service: &Object) -> Option<&'a str> {
 
 /// Time of the newest change that affects the endpoints: of the Service, or of the readiness of a pod.
 #[must_use]
-pub fn trigger_time(service: &Object, pods: &[Seen<'_>]) -> Option<Time> {
+pub fn trigger_time(service: &Object, pods: &[PodRef<'_>]) -> Option<Time> {
     let readiness = pods.iter().filter_map(|(_, pod)| {
         let ready = setpoint_views::condition(&pod.status.conditions, "Ready")?;
         ready.last_transition_time

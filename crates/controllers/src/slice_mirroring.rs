@@ -25,12 +25,12 @@ const ADDRESSES_MAX: usize = 1000;
 /// Value of the label `managed-by` in mirrored slices.
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 /// Label of Endpoints that are not mirrored.
-const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// Annotation of Endpoints that are a leader election lock.
-const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+const LEADER_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 /// Annotations that are not mirrored.
-const KEPT: [&str; 2] = [TRIGGER_TIME, "kubectl.kubernetes.io/last-applied-configuration"];
-const SLICES: &str = "endpointslices.discovery.k8s.io";
+const UNMIRRORED_ANNOTATIONS: [&str; 2] = [TRIGGER_TIME, "kubectl.kubernetes.io/last-applied-configuration"];
+const ENDPOINT_SLICES: &str = "endpointslices.discovery.k8s.io";
 
 /// The EndpointSlice mirroring controller.
 pub struct SliceMirroring;
@@ -51,7 +51,7 @@ impl Planner for SliceMirroring {
                     .into_iter()
                     .for_each(enqueue);
             }),
-            Watch::mapped(SLICES, |slice, _, enqueue| {
+            Watch::mapped(ENDPOINT_SLICES, |slice, _, enqueue| {
                 let meta = slice.meta();
                 if let Some(name) = meta.labels.get(SERVICE_NAME) {
                     key_of("endpoints", &meta.namespace, name).into_iter().for_each(enqueue);
@@ -79,23 +79,24 @@ impl Planner for SliceMirroring {
             .filter_map(|slice| Some((slice, slice.view()?)))
             .collect();
         let mut acts = Vec::new();
-        if let Some((object, endpoints)) = mirrored(world, namespace, key.name()) {
-            let (wanted, skipped) = wanted(endpoints);
+        if let Some((object, endpoints)) = endpoints_to_mirror(world, namespace, key.name()) {
+            let (desired, skipped) = desired_groups(endpoints);
             // Positions of the slices of each group, the first one last.
-            let mut places: BTreeMap<(String, Vec<u8>), Vec<usize>> = BTreeMap::new();
-            for (place, (_, slice)) in existing.iter().enumerate().rev() {
-                let ports = encoded(&sorted(slice.ports.clone()));
-                places.entry((slice.address_type.clone(), ports)).or_default().push(place);
+            let mut positions: BTreeMap<(String, Vec<u8>), Vec<usize>> = BTreeMap::new();
+            for (position, (_, slice)) in existing.iter().enumerate().rev() {
+                let ports = encode_ports(&sort_ports(slice.ports.clone()));
+                positions.entry((slice.address_type.clone(), ports)).or_default().push(position);
             }
             let mut used = BTreeSet::new();
-            for ((family, ports), endpoints) in wanted {
-                let place = places.get_mut(&(family.to_owned(), encoded(&ports))).and_then(Vec::pop);
-                let was = place.map(|place| existing[place]);
-                used.extend(place);
-                acts.extend(write(object, family, ports, endpoints, was));
+            for ((family, ports), endpoints) in desired {
+                let position =
+                    positions.get_mut(&(family.to_owned(), encode_ports(&ports))).and_then(Vec::pop);
+                let current = position.map(|position| existing[position]);
+                used.extend(position);
+                acts.extend(write(object, family, ports, endpoints, current));
             }
-            let mut place = 0..;
-            existing.retain(|_| place.next().is_none_or(|place| !used.contains(&place)));
+            let mut position = 0..;
+            existing.retain(|_| position.next().is_none_or(|position| !used.contains(&position)));
             if skipped > 0 && skipped != seen.memo {
                 let message = format!(
                     "A max of {ADDRESSES_MAX} addresses can be mirrored to EndpointSlices per Endpoints subset. \
@@ -115,61 +116,64 @@ impl Planner for SliceMirroring {
 }
 
 /// Endpoints to mirror: written by a user for a Service without a selector.
-fn mirrored<'a>(
+fn endpoints_to_mirror<'a>(
     world: &'a WorldReader<'a>,
     namespace: &str,
     name: &str,
 ) -> Option<(&'a Object, &'a Endpoints)> {
     let (object, endpoints) = world.view::<Endpoints>(namespace, name)?;
     let meta = object.meta();
-    let skips = meta.labels.get(SKIP) == Some("true") || meta.annotations.get(LEADER).is_some();
+    let is_skipped = meta.labels.get(SKIP_MIRROR_LABEL) == Some("true")
+        || meta.annotations.get(LEADER_ANNOTATION).is_some();
     let (_, service) = world.view::<Service>(namespace, name)?;
-    (!skips && !meta.is_deleted() && service.spec.selector.is_none()).then_some((object, endpoints))
+    (!is_skipped && !meta.is_deleted() && service.spec.selector.is_none()).then_some((object, endpoints))
 }
 
 /// Address family and set of ports.
-type Group = (&'static str, Vec<Value>);
+type SliceGroup = (&'static str, Vec<Value>);
 /// Endpoints by address and UID of the target.
-type Members = BTreeMap<(String, String), Value>;
+type GroupEndpoints = BTreeMap<(String, String), Value>;
 
 /// Endpoints of each group, sorted by address, and the number of skipped addresses.
-fn wanted(endpoints: &Endpoints) -> (Vec<(Group, Vec<Value>)>, usize) {
-    let mut groups: Vec<(Group, Members)> = Vec::new();
-    let mut places: BTreeMap<(&str, Vec<u8>), usize> = BTreeMap::new();
+fn desired_groups(endpoints: &Endpoints) -> (Vec<(SliceGroup, Vec<Value>)>, usize) {
+    let mut groups: Vec<(SliceGroup, GroupEndpoints)> = Vec::new();
+    let mut positions: BTreeMap<(&str, Vec<u8>), usize> = BTreeMap::new();
     let mut skipped = 0;
     for subset in &endpoints.subsets {
         let list = |name: &str| subset.get(name).and_then(Value::as_list).unwrap_or_default();
-        let ports = sorted(list("ports").iter().map(port).collect());
-        let ports_encoded = encoded(&ports);
+        let ports = sort_ports(list("ports").iter().map(new_port).collect());
+        let ports_encoded = encode_ports(&ports);
         // Positions of the groups of this subset, by address family.
-        let mut own: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut subset_groups: BTreeMap<&str, usize> = BTreeMap::new();
         let ready = list("addresses").iter().map(|address| (address, true));
         let unready = list("notReadyAddresses").iter().map(|address| (address, false));
         for (address, ready) in ready.chain(unready) {
             let Some(ip) = parse_ip(address.str_at(&["ip"])) else { continue };
             let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
-            let place = *own.entry(family).or_insert_with(|| {
-                *places.entry((family, ports_encoded.clone())).or_insert_with(|| {
-                    groups.push(((family, ports.clone()), Members::new()));
+            let position = *subset_groups.entry(family).or_insert_with(|| {
+                *positions.entry((family, ports_encoded.clone())).or_insert_with(|| {
+                    groups.push(((family, ports.clone()), GroupEndpoints::new()));
                     groups.len() - 1
                 })
             });
-            let members = &mut groups[place].1;
+            let endpoints_by_address = &mut groups[position].1;
             let id = (ip.to_string(), address.str_at(&["targetRef", "uid"]).to_owned());
-            if members.len() >= ADDRESSES_MAX && !members.contains_key(&id) {
+            if endpoints_by_address.len() >= ADDRESSES_MAX && !endpoints_by_address.contains_key(&id) {
                 skipped += 1;
                 continue;
             }
-            let endpoint = endpoint(&id.0, address, ready);
+            let endpoint = new_endpoint(&id.0, address, ready);
             // Ready addresses of a subset come first, so an address in both of its lists is ready.
-            members.entry(id).or_insert(endpoint);
+            endpoints_by_address.entry(id).or_insert(endpoint);
         }
     }
-    let groups = groups.into_iter().map(|(group, members)| (group, members.into_values().collect()));
+    let groups = groups
+        .into_iter()
+        .map(|(group, endpoints_by_address)| (group, endpoints_by_address.into_values().collect()));
     (groups.collect(), skipped)
 }
 
-fn endpoint(ip: &str, address: &Value, ready: bool) -> Value {
+fn new_endpoint(ip: &str, address: &Value, ready: bool) -> Value {
     let mut endpoint = value!({"addresses": [(ip)], "conditions": {"ready": (ready)}});
     for name in ["hostname", "nodeName", "targetRef"] {
         let found = address.get(name).filter(|value| !value.is_null() && value.as_str() != Some(""));
@@ -180,7 +184,7 @@ fn endpoint(ip: &str, address: &Value, ready: bool) -> Value {
     endpoint
 }
 
-fn port(port: &Value) -> Value {
+fn new_port(port: &Value) -> Value {
     let mut found = Map::new();
     found.insert("name", port.str_at(&["name"]));
     found.insert("port", port.get("port").cloned());
@@ -193,7 +197,7 @@ fn port(port: &Value) -> Value {
 }
 
 /// Ports sorted by name and number.
-fn sorted(mut ports: Vec<Value>) -> Vec<Value> {
+fn sort_ports(mut ports: Vec<Value>) -> Vec<Value> {
     ports.sort_by_cached_key(|port| {
         (port.str_at(&["name"]).to_owned(), port.get("port").and_then(Value::as_i64))
     });
@@ -201,7 +205,7 @@ fn sorted(mut ports: Vec<Value>) -> Vec<Value> {
 }
 
 /// Encoding of ports that is equal for equal ports.
-fn encoded(ports: &[Value]) -> Vec<u8> {
+fn encode_ports(ports: &[Value]) -> Vec<u8> {
     let mut ports = ports.to_vec();
     ports.iter_mut().filter_map(Value::as_map_mut).for_each(Map::sort);
     json::to_vec(&Value::List(ports))
@@ -213,14 +217,15 @@ fn write(
     family: &str,
     ports: Vec<Value>,
     endpoints: Vec<Value>,
-    was: Option<(&Object, &EndpointSlice)>,
+    current: Option<(&Object, &EndpointSlice)>,
 ) -> Option<Action> {
     let meta = object.meta();
-    let own = meta.labels.iter().filter(|(name, _)| ![SERVICE_NAME, MANAGED_BY].contains(name));
-    let labels: Pairs = own.chain([(SERVICE_NAME, &*meta.name), (MANAGED_BY, MANAGER)]).collect();
-    let annotations: Pairs = meta.annotations.iter().filter(|(name, _)| !KEPT.contains(name)).collect();
+    let own_labels = meta.labels.iter().filter(|(name, _)| ![SERVICE_NAME, MANAGED_BY].contains(name));
+    let labels: Pairs = own_labels.chain([(SERVICE_NAME, &*meta.name), (MANAGED_BY, MANAGER)]).collect();
+    let annotations: Pairs =
+        meta.annotations.iter().filter(|(name, _)| !UNMIRRORED_ANNOTATIONS.contains(name)).collect();
     let owner = Owner { object, api_version: "v1", kind: "Endpoints" };
-    let Some((seen, slice)) = was else {
+    let Some((seen, slice)) = current else {
         let slice = value!({
             "metadata": {
                 "generateName": (format!("{}-", meta.name)),
@@ -232,18 +237,21 @@ fn write(
             "endpoints": (endpoints),
             "ports": (ports),
         });
-        return Some(Write::create(SLICES, &meta.namespace, slice).into());
+        return Some(Write::create(ENDPOINT_SLICES, &meta.namespace, slice).into());
     };
-    let known = seen.meta();
-    let is_owned = known.owner_references.iter().any(|owner| owner.uid == meta.uid);
-    if slice.endpoints == endpoints && known.labels == labels && known.annotations == annotations && is_owned
+    let existing_meta = seen.meta();
+    let is_owned = existing_meta.owner_references.iter().any(|owner| owner.uid == meta.uid);
+    if slice.endpoints == endpoints
+        && existing_meta.labels == labels
+        && existing_meta.annotations == annotations
+        && is_owned
     {
         return None;
     }
     let patch = value!({
         "metadata": {
-            "labels": (changed(&known.labels, &labels)),
-            "annotations": (changed(&known.annotations, &annotations)),
+            "labels": (pairs_patch(&existing_meta.labels, &labels)),
+            "annotations": (pairs_patch(&existing_meta.annotations, &annotations)),
             "ownerReferences": [(owner.reference())],
         },
         "endpoints": (endpoints),
@@ -252,7 +260,7 @@ fn write(
 }
 
 /// Merge patch from `before` to `after`.
-fn changed(before: &Pairs, after: &Pairs) -> Map {
+fn pairs_patch(before: &Pairs, after: &Pairs) -> Map {
     let gone = before.iter().filter(|(name, _)| after.get(name).is_none());
     let gone = gone.map(|(name, _)| (name, Value::Null));
     gone.chain(after.iter().map(|(name, value)| (name, Value::from(value)))).collect()

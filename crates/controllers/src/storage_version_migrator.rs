@@ -18,12 +18,12 @@ use setpoint_views::{Condition, condition};
 use crate::conditions;
 
 /// Time for which a resource may be unknown before its migration fails.
-const UNKNOWN: Duration = Duration::from_secs(60);
+const UNKNOWN_RESOURCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval of checks while the world has not reached the revision of a migration.
-const BEHIND: Duration = Duration::from_secs(1);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 const FAILED: &str = "StorageVersionMigrationFailed";
 /// Reasons of rejections that may be temporary.
-const PASSING: [&str; 6] =
+const TRANSIENT_REASONS: [&str; 6] =
     ["InternalError", "ServerTimeout", "ServiceUnavailable", "Timeout", "TooManyRequests", "Unknown"];
 
 /// The storage version migrator.
@@ -56,24 +56,24 @@ impl Planner for StorageVersionMigrator {
         let mut plan = Plan::default();
         let Some(object) = world.get(key).filter(|object| !object.meta().is_deleted()) else { return plan };
         let Some(migration) = object.view::<StorageVersionMigration>() else { return plan };
-        let mut look = Look { object, status: migration.status.clone(), now };
-        look.step(migration, world, seen.failure, &mut plan);
-        if look.status != migration.status {
-            plan.stage([Write::status(object, value_of(&look.status)).into()]);
+        let mut sync = MigrationSync { object, status: migration.status.clone(), now };
+        sync.run_step(migration, world, seen.failure, &mut plan);
+        if sync.status != migration.status {
+            plan.stage([Write::status(object, value_of(&sync.status)).into()]);
         }
         plan
     }
 }
 
 /// Sync context of one migration.
-struct Look<'a> {
+struct MigrationSync<'a> {
     object: &'a Object,
     status: MigrationStatus,
     now: Time,
 }
 
-impl Look<'_> {
-    fn step(
+impl MigrationSync<'_> {
+    fn run_step(
         &mut self,
         migration: &StorageVersionMigration,
         world: &WorldReader<'_>,
@@ -81,27 +81,27 @@ impl Look<'_> {
         plan: &mut Plan,
     ) {
         if has_ended(&self.status) {
-            if is(&self.status, "Running") {
-                self.set("Running", "False", "MigrationCompleted", "Migration completed");
+            if has_condition(&self.status, "Running") {
+                self.set_condition("Running", "False", "MigrationCompleted", "Migration completed");
             }
-        } else if !is(&self.status, "Running") {
+        } else if !has_condition(&self.status, "Running") {
             if is_next(self.object, migration, world) {
-                self.run("The migration is running");
+                self.set_running("The migration is running");
             }
         } else {
-            match resource(&migration.spec.resource) {
+            match resolve_resource(&migration.spec.resource) {
                 Ok(resource) if self.status.resource_version.is_empty() => {
                     // Revision that is visible here: objects that are not visible yet are newer.
                     let known = world.revision_of(&resource);
                     self.status.resource_version = known.max(Revision(1)).to_string();
                 }
                 Ok(resource) => self.migrate(&resource, world, failure, plan),
-                Err(fault) => {
-                    let end = self.object.meta().created().after(UNKNOWN);
-                    if fault.may_pass && end > self.now {
+                Err(error) => {
+                    let end = self.object.meta().created().after(UNKNOWN_RESOURCE_TIMEOUT);
+                    if error.is_transient && end > self.now {
                         plan.requeue_at(end);
                     } else {
-                        self.set("Failed", "True", FAILED, &fault.words);
+                        self.set_condition("Failed", "True", FAILED, &error.message);
                     }
                 }
             }
@@ -115,44 +115,46 @@ impl Look<'_> {
         failure: Option<&Failure>,
         plan: &mut Plan,
     ) {
-        let begun = Revision(self.status.resource_version.parse().unwrap_or(0));
-        if world.revision_of(resource) < begun {
-            plan.requeue_at(self.now.after(BEHIND));
+        let start = Revision(self.status.resource_version.parse().unwrap_or(0));
+        if world.revision_of(resource) < start {
+            plan.requeue_at(self.now.after(RECHECK_INTERVAL));
             return;
         }
-        let old = || world.all(resource.as_str()).filter(|object| object.revision() <= begun);
+        let old = || world.all(resource.as_str()).filter(|object| object.revision() <= start);
         let (total, left) = (world.count(resource.as_str()), old().count());
-        let refused = failure.filter(|failure| failure.resource == *resource);
-        if let Some(refused) = refused.filter(|refused| !PASSING.contains(&refused.reason.as_str())) {
-            self.run(&running(left, total));
-            let words = format!(
+        let rejection = failure.filter(|failure| failure.resource == *resource);
+        if let Some(rejection) =
+            rejection.filter(|rejection| !TRANSIENT_REASONS.contains(&rejection.reason.as_str()))
+        {
+            self.set_running(&running_message(left, total));
+            let message = format!(
                 "{left}/{total} not yet migrated. migration encountered unhandled error: {}",
-                refused.message
+                rejection.message
             );
-            self.set("Failed", "True", FAILED, &words);
+            self.set_condition("Failed", "True", FAILED, &message);
             return;
         }
         plan.stage(
             old().map(|object| Action::from(Write::merge(object, "", Value::map()))).collect::<Vec<_>>(),
         );
         // Written only after all objects are.
-        self.run(&running(0, total));
-        self.set("Succeeded", "True", "StorageVersionMigrationSucceeded", "Migration completed");
+        self.set_running(&running_message(0, total));
+        self.set_condition("Succeeded", "True", "StorageVersionMigrationSucceeded", "Migration completed");
     }
 
-    fn run(&mut self, message: &str) {
-        self.set("Running", "True", "MigrationRunning", message);
+    fn set_running(&mut self, message: &str) {
+        self.set_condition("Running", "True", "MigrationRunning", message);
     }
 
-    fn set(&mut self, kind: &str, is: &str, reason: &str, message: &str) {
+    fn set_condition(&mut self, kind: &str, is: &str, reason: &str, message: &str) {
         let mut condition = Condition::new(kind, is, reason, message, self.now);
         condition.observed_generation = (is == "False").then(|| self.object.meta().generation);
-        conditions::set(&mut self.status.conditions, condition);
+        conditions::set_condition(&mut self.status.conditions, condition);
     }
 }
 
 /// Message with the progress of a migration.
-fn running(left: usize, total: usize) -> String {
+fn running_message(left: usize, total: usize) -> String {
     match (left, total) {
         (_, 0) => "The migration is running".to_owned(),
         (0, _) => format!("The migration is running, {total} objects verified migrated"),
@@ -160,12 +162,12 @@ fn running(left: usize, total: usize) -> String {
     }
 }
 
-fn is(status: &MigrationStatus, kind: &str) -> bool {
+fn has_condition(status: &MigrationStatus, kind: &str) -> bool {
     condition(&status.conditions, kind).is_some_and(Condition::is_true)
 }
 
 fn has_ended(status: &MigrationStatus) -> bool {
-    is(status, "Succeeded") || is(status, "Failed")
+    has_condition(status, "Succeeded") || has_condition(status, "Failed")
 }
 
 /// `true` if a migration is the next of its resource to run.
@@ -175,28 +177,30 @@ fn is_next(object: &Object, migration: &StorageVersionMigration, world: &WorldRe
         other.key() != object.key() && of.spec.resource == migration.spec.resource && !has_ended(&of.status)
     });
     let mut others = others.filter(|(other, _)| !other.meta().is_deleted());
-    others.all(|(other, of)| !is(&of.status, "Running") && rank(object) < rank(other))
+    others.all(|(other, of)| !has_condition(&of.status, "Running") && rank(object) < rank(other))
 }
 
 /// Reason why a resource cannot be migrated.
-struct Fault {
-    words: String,
+struct ResourceError {
+    message: String,
     /// `true` if the resource may become known later.
-    may_pass: bool,
+    is_transient: bool,
 }
 
 /// Resolves the resource, if its objects can be listed and updated.
-fn resource(wanted: &GroupResource) -> Result<Resource, Fault> {
-    let unknown = || Fault { words: "resource does not exist in discovery".to_owned(), may_pass: true };
+fn resolve_resource(group_resource: &GroupResource) -> Result<Resource, ResourceError> {
+    let unknown =
+        || ResourceError { message: "resource does not exist in discovery".to_owned(), is_transient: true };
     let mut known = resources::all().iter();
-    let info = known.find(|info| info.group == wanted.group && info.plural == wanted.resource);
+    let info =
+        known.find(|info| info.group == group_resource.group && info.plural == group_resource.resource);
     let info = info.ok_or_else(unknown)?;
     if ![Verb::Update, Verb::Patch, Verb::List].into_iter().all(|verb| info.verbs.contains(verb)) {
-        let words = format!(
+        let message = format!(
             "resource \"{}/{}, Resource={}\" does not support discovery operations: [update patch list]",
             info.group, info.version, info.plural
         );
-        return Err(Fault { words, may_pass: false });
+        return Err(ResourceError { message, is_transient: false });
     }
     let name = if info.group.is_empty() {
         info.plural.to_owned()

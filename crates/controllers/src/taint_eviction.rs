@@ -15,25 +15,27 @@ use setpoint_views::node::{Node, Taint};
 use setpoint_views::pod::{Pod, TolerationsByKey};
 use setpoint_views::{Condition, condition};
 
+use crate::conditions::is_same;
 use crate::indexes::PODS_BY_NODE;
 
 /// Reason and message of the condition `DisruptionTarget`.
-const WHY: (&str, &str) = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+const DISRUPTION_TARGET: (&str, &str) =
+    ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
 
 /// The taint eviction controller.
 pub struct TaintEviction;
 
 /// Memo of a node with such taints.
 #[derive(Clone, Debug, Default)]
-pub struct Tainted {
+pub struct TaintEvictionMemo {
     /// First observation of taints without `timeAdded`.
     first_seen: BTreeMap<String, Time>,
     /// Pods with a pending eviction.
-    waiting: BTreeSet<Key>,
+    pending: BTreeSet<Key>,
 }
 
 impl Planner for TaintEviction {
-    type Memo = Tainted;
+    type Memo = TaintEvictionMemo;
 
     fn name(&self) -> &'static str {
         "taint-eviction-controller"
@@ -43,12 +45,12 @@ impl Planner for TaintEviction {
         "system:serviceaccount:kube-system:node-controller".to_owned()
     }
 
-    fn clock_jumped(&self, memo: &mut Tainted, jump: Jump, _: Time) {
+    fn clock_jumped(&self, memo: &mut TaintEvictionMemo, jump: Jump, _: Time) {
         memo.first_seen.values_mut().for_each(|since| *since = jump.shift(*since));
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::primary("nodes"), Watch::mapped("pods", of_pod)];
+        const WATCHES: [Watch; 2] = [Watch::primary("nodes"), Watch::mapped("pods", enqueue_for_pod)];
         &WATCHES
     }
 
@@ -56,13 +58,13 @@ impl Planner for TaintEviction {
         &self,
         key: &Key,
         world: &WorldReader<'_>,
-        seen: &Seen<'_, Tainted>,
+        seen: &Seen<'_, TaintEvictionMemo>,
         now: Time,
         _: Seed,
-    ) -> Plan<Tainted> {
+    ) -> Plan<TaintEvictionMemo> {
         let mut plan = Plan::default();
         let Some(node) = world.get(key).and_then(|object| object.view::<Node>()) else { return plan };
-        let taints: Vec<&Taint> = evicting(node).collect();
+        let taints: Vec<&Taint> = no_execute_taints(node).collect();
         for taint in taints.iter().filter(|taint| taint.time_added.is_none()) {
             let since = seen.memo.first_seen.get(&taint.key).copied().unwrap_or(now);
             plan.memo.first_seen.insert(taint.key.clone(), since);
@@ -73,25 +75,25 @@ impl Planner for TaintEviction {
                 let Some(pod) = object.view::<Pod>().filter(|_| !object.meta().is_deleted()) else {
                     continue;
                 };
-                match ends_at(object, pod, &taints, &plan.memo) {
+                match eviction_time(object, pod, &taints, &plan.memo) {
                     Some(end) if end <= now => {
-                        marks.extend(mark(object, pod, WHY, now));
+                        marks.extend(set_disruption_target(object, pod, DISRUPTION_TARGET, now));
                         deletes.push(delete(object));
                         evicted.insert(object.key());
                     }
                     Some(end) => {
-                        plan.memo.waiting.insert(object.key().clone());
+                        plan.memo.pending.insert(object.key().clone());
                         plan.requeue_at(end);
                     }
                     None => {}
                 }
             }
         }
-        let spared = seen.memo.waiting.iter().filter(|pod| !plan.memo.waiting.contains(*pod));
-        let spared = spared
+        let cancelled = seen.memo.pending.iter().filter(|pod| !plan.memo.pending.contains(*pod));
+        let cancelled = cancelled
             .filter_map(|pod| world.get(pod))
             .filter(|pod| !pod.meta().is_deleted() && !evicted.contains(pod.key()));
-        let notes = spared.map(|pod| {
+        let notes = cancelled.map(|pod| {
             let message = format!("Cancelling deletion of Pod {}", pod.key().path());
             InvolvedObject::new(pod, "v1", "Pod").normal("TaintManagerEviction", message)
         });
@@ -102,15 +104,15 @@ impl Planner for TaintEviction {
     }
 }
 
-fn evicting(node: &Node) -> impl Iterator<Item = &Taint> {
+fn no_execute_taints(node: &Node) -> impl Iterator<Item = &Taint> {
     node.spec.taints.iter().filter(|taint| taint.effect == "NoExecute")
 }
 
 /// Enqueues the node of a pod if it has such taints.
-fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(pod) = object.view::<Pod>().filter(|pod| !pod.spec.node_name.is_empty()) else { return };
-    let tainted = |(_, node): (&Object, &Node)| evicting(node).next().is_some();
-    if world.view::<Node>("", &pod.spec.node_name).is_some_and(tainted)
+    let has_no_execute_taint = |(_, node): (&Object, &Node)| no_execute_taints(node).next().is_some();
+    if world.view::<Node>("", &pod.spec.node_name).is_some_and(has_no_execute_taint)
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         enqueue(key);
@@ -118,10 +120,10 @@ fn of_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)
 }
 
 /// Time of a pod's eviction: the epoch if it does not tolerate a taint, `None` if it tolerates all for ever.
-fn ends_at(object: &Object, pod: &Pod, taints: &[&Taint], memo: &Tainted) -> Option<Time> {
+fn eviction_time(object: &Object, pod: &Pod, taints: &[&Taint], memo: &TaintEvictionMemo) -> Option<Time> {
     let scheduled =
         condition(&pod.status.conditions, "PodScheduled").and_then(|one| one.last_transition_time);
-    let came = object.meta().created().max(scheduled.unwrap_or(Time::EPOCH));
+    let start = object.meta().created().max(scheduled.unwrap_or(Time::EPOCH));
     let tolerations = TolerationsByKey::of(&pod.spec.tolerations);
     let end = |taint: &&Taint| {
         let Some(toleration) = tolerations.first(taint) else {
@@ -129,22 +131,27 @@ fn ends_at(object: &Object, pod: &Pod, taints: &[&Taint], memo: &Tainted) -> Opt
         };
         let seconds = toleration.toleration_seconds?;
         let added = taint.time_added.or_else(|| memo.first_seen.get(&taint.key).copied());
-        let patience = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-        Some(added.unwrap_or(Time::EPOCH).max(came).after(patience))
+        let tolerated = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        Some(added.unwrap_or(Time::EPOCH).max(start).after(tolerated))
     };
     taints.iter().filter_map(end).min()
 }
 
 /// Sets the condition `DisruptionTarget` of a pod.
-pub(crate) fn mark(object: &Object, pod: &Pod, (reason, message): (&str, &str), now: Time) -> Option<Action> {
+pub(crate) fn set_disruption_target(
+    object: &Object,
+    pod: &Pod,
+    (reason, message): (&str, &str),
+    now: Time,
+) -> Option<Action> {
     let kind = "DisruptionTarget";
-    let known = condition(&pod.status.conditions, kind);
-    if known.is_some_and(|known| known.is_true() && known.reason == reason && &*known.message == message) {
+    let existing = condition(&pod.status.conditions, kind);
+    let mut new = Condition::new(kind, "True", reason, message, now);
+    if existing.is_some_and(|existing| is_same(existing, &new)) {
         return None;
     }
-    let mut new = Condition::new(kind, "True", reason, message, now);
-    if let Some(known) = known.filter(|known| known.is_true()) {
-        new.last_transition_time = known.last_transition_time;
+    if let Some(existing) = existing.filter(|existing| existing.is_true()) {
+        new.last_transition_time = existing.last_transition_time;
     }
     let status = value!({"status": {"conditions": (value_of(&[new]))}});
     Some(Write::merge(object, "status", status).strategic().at_any_revision().into())

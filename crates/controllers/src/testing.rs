@@ -29,7 +29,7 @@ pub fn condition(cluster: &Cluster, resource: &str, path: &str, kind: &str) -> S
 }
 
 /// `true` if an Event with this reason and message was emitted.
-pub fn was_told(cluster: &Cluster, reason: &str, message: &str) -> bool {
+pub fn has_event(cluster: &Cluster, reason: &str, message: &str) -> bool {
     let events = cluster.list("events");
     events.iter().any(|event| event.str_at(&["reason"]) == reason && event.str_at(&["message"]) == message)
 }
@@ -48,14 +48,14 @@ pub fn template(app: &str, image: &str) -> Value {
 }
 
 /// `true` if a pod is being deleted.
-pub fn is_going(pod: &Value) -> bool {
+pub fn is_terminating(pod: &Value) -> bool {
     pod.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
 /// `true` if a pod is ready.
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
-    !is_going(pod)
+    !is_terminating(pod)
         && conditions.iter().any(|it| it.str_at(&["type"]) == "Ready" && it.str_at(&["status"]) == "True")
 }
 

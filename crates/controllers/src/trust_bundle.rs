@@ -13,7 +13,7 @@ const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
 /// Prefix of the names of its bundles.
 const PREFIX: &str = "kubernetes.io:kube-apiserver-serving:";
 /// Number of hexadecimal digits of the digest in the name.
-const DIGITS: usize = 24;
+const DIGEST_DIGITS: usize = 24;
 /// The only key: an object that always exists.
 const KEY: (&str, &str) = ("namespaces", "kube-system");
 
@@ -49,7 +49,7 @@ impl Planner for TrustBundlePublisher {
                 }
             }),
             Watch::mapped(ClusterTrustBundle::RESOURCE, |object, _, enqueue| {
-                if is_ours(object) {
+                if is_of_signer(object) {
                     key_of(KEY.0, "", KEY.1).into_iter().for_each(enqueue);
                 }
             }),
@@ -67,7 +67,8 @@ impl Planner for TrustBundlePublisher {
             return plan;
         }
         let digest = seen.answers.get("digest").and_then(|answered| answered.answer.as_ref().ok());
-        let Some(digest) = digest.and_then(Value::as_str).and_then(|digest| digest.get(..DIGITS)) else {
+        let Some(digest) = digest.and_then(Value::as_str).and_then(|digest| digest.get(..DIGEST_DIGITS))
+        else {
             let question = value!({"text": (self.ca.as_str())});
             plan.queries.push(Query { target: "sha256", id: "digest".to_owned(), question });
             return plan;
@@ -84,15 +85,15 @@ impl Planner for TrustBundlePublisher {
             }
             Some(_) => {}
         }
-        let others = world
-            .all(ClusterTrustBundle::RESOURCE)
-            .filter(|object| is_ours(object) && *object.meta().name != *name && !object.meta().is_deleted());
+        let others = world.all(ClusterTrustBundle::RESOURCE).filter(|object| {
+            is_of_signer(object) && *object.meta().name != *name && !object.meta().is_deleted()
+        });
         plan.stage(others.map(|object| Action::from(Write::delete(object))).collect::<Vec<_>>());
         plan
     }
 }
 
-fn is_ours(object: &Object) -> bool {
+fn is_of_signer(object: &Object) -> bool {
     object.view::<ClusterTrustBundle>().is_some_and(|bundle| bundle.spec.signer_name == SIGNER)
 }
 
@@ -119,9 +120,9 @@ mod tests {
         cluster
     }
 
-    fn settle(cluster: &mut Cluster) -> usize {
+    fn settle_and_answer(cluster: &mut Cluster) -> usize {
         cluster.settle();
-        let asked = cluster.reply(|query| {
+        let queries = cluster.reply(|query| {
             assert_eq!(
                 (query.target, query.question.str_at(&["text"])),
                 ("sha256", testing::CERTIFICATE_PEM)
@@ -129,7 +130,7 @@ mod tests {
             Ok(DIGEST.into())
         });
         cluster.settle();
-        asked
+        queries
     }
 
     fn names(cluster: &Cluster) -> Vec<String> {
@@ -145,16 +146,16 @@ mod tests {
         };
         cluster.create(BUNDLES, "", of("kubernetes.io:kube-apiserver-serving:old", SIGNER));
         cluster.create(BUNDLES, "", of("example.org:s:mine", "example.org/s"));
-        assert_eq!(settle(&mut cluster), 1);
+        assert_eq!(settle_and_answer(&mut cluster), 1);
         assert_eq!(names(&cluster), ["example.org:s:mine", NAME]);
         let bundle = cluster.get(BUNDLES, NAME).unwrap();
         assert_eq!(bundle.str_at(&["spec", "trustBundle"]), testing::CERTIFICATE_PEM);
         cluster.assert_quiet();
         cluster.delete(BUNDLES, NAME, &value!({})).unwrap();
-        assert_eq!(settle(&mut cluster), 0, "answered queries are not repeated");
+        assert_eq!(settle_and_answer(&mut cluster), 0, "answered queries are not repeated");
         assert_eq!(names(&cluster).len(), 2, "it comes back");
         cluster.crash();
-        assert_eq!(settle(&mut cluster), 1);
+        assert_eq!(settle_and_answer(&mut cluster), 1);
         assert_eq!(names(&cluster).len(), 2);
     }
 }

@@ -17,7 +17,7 @@ use setpoint_reconcile::{Action, EventRecord, Object, Plan, Planner, Seed, Seen,
 use setpoint_views::persistent_volume::PersistentVolume;
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 
-use crate::indexes::{self, CLAIMS_BY_VOLUME, WAITING_CLAIMS};
+use crate::indexes::{self, CLAIMS_BY_VOLUME, PENDING_CLAIMS};
 use crate::migrated_plugins;
 
 pub(crate) use matching::storage;
@@ -65,9 +65,9 @@ impl Planner for VolumeBinder {
         const WATCHES: [Watch; 6] = [
             Watch::primary("persistentvolumeclaims"),
             Watch::primary("persistentvolumes"),
-            Watch::mapped("persistentvolumeclaims", of_claim),
-            Watch::mapped("persistentvolumes", of_volume),
-            Watch::mapped("storageclasses.storage.k8s.io", of_class),
+            Watch::mapped("persistentvolumeclaims", enqueue_for_claim),
+            Watch::mapped("persistentvolumes", enqueue_for_volume),
+            Watch::mapped("storageclasses.storage.k8s.io", enqueue_for_class),
             Watch::mapped("pods", indexes::enqueue_claims),
         ];
         &WATCHES
@@ -83,11 +83,12 @@ impl Planner for VolumeBinder {
     ) -> Plan<String> {
         let Some(object) = world.get(key) else { return Plan::default() };
         if let Some(claim) = object.view::<PersistentVolumeClaim>() {
-            return claim::Desk { object, claim, world, directory: &self.directory, now }.plan(&seen.memo);
+            return claim::ClaimSync { object, claim, world, directory: &self.directory, now }
+                .plan(&seen.memo);
         }
         match object.view::<PersistentVolume>() {
             Some(volume) => {
-                volume::Desk { object, volume, world, directory: &self.directory, now }.plan(&seen.memo)
+                volume::VolumeSync { object, volume, world, directory: &self.directory, now }.plan(&seen.memo)
             }
             None => Plan::default(),
         }
@@ -95,7 +96,7 @@ impl Planner for VolumeBinder {
 }
 
 /// Enqueues the volumes that refer to a claim, and the one that it names.
-fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let meta = claim.meta();
     for volume in world.by_index(indexes::VOLUMES_BY_CLAIM, &indexes::path(&meta.namespace, &meta.name)) {
         enqueue(volume.key().clone());
@@ -109,7 +110,7 @@ fn of_claim(claim: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key
 
 /// Enqueues the claim of a volume, the claims that name it, and for an available volume those that wait for
 /// one.
-fn of_volume(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_volume(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     let Some(volume) = object.view::<PersistentVolume>() else { return };
     for claim in world.by_index(CLAIMS_BY_VOLUME, &object.meta().name) {
         enqueue(claim.key().clone());
@@ -120,37 +121,37 @@ fn of_volume(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(K
                 enqueue(key);
             }
         }
-        None => enqueue_waiting(world, volume.class(object), enqueue),
+        None => enqueue_pending_claims(world, volume.class(object), enqueue),
     }
 }
 
 /// Enqueues the claims that wait for a volume of a class, or for a default class.
-fn of_class(class: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
-    enqueue_waiting(world, &class.meta().name, enqueue);
-    enqueue_waiting(world, "", enqueue);
+fn enqueue_for_class(class: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    enqueue_pending_claims(world, &class.meta().name, enqueue);
+    enqueue_pending_claims(world, "", enqueue);
 }
 
-fn enqueue_waiting(world: &WorldReader<'_>, class: &str, enqueue: &mut dyn FnMut(Key)) {
-    for claim in world.by_index(WAITING_CLAIMS, class) {
+fn enqueue_pending_claims(world: &WorldReader<'_>, class: &str, enqueue: &mut dyn FnMut(Key)) {
+    for claim in world.by_index(PENDING_CLAIMS, class) {
         enqueue(claim.key().clone());
     }
 }
 
 /// Sets the migration annotation of an object, or removes a stale one.
-fn migration(object: &Object, made_by: Option<&str>) -> Option<Action> {
-    let driver = migrated_plugins::named(made_by?).map(|plugin| plugin.driver);
+fn sync_migrated_to(object: &Object, provisioner: Option<&str>) -> Option<Action> {
+    let driver = migrated_plugins::find_by_name(provisioner?).map(|plugin| plugin.driver);
     let known = object.meta().annotations.get(MIGRATED_TO).filter(|known| !known.is_empty());
     let patch = value!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": (driver)}}});
     (known != driver).then(|| Write::merge(object, "", patch).into())
 }
 
 /// Emits an Event, unless it was the last one.
-pub(crate) fn tell(plan: &mut Plan<String>, said: &str, note: EventRecord) {
-    let words = format!("{}: {}", note.reason, note.message);
-    if words != said {
+pub(crate) fn record_once(plan: &mut Plan<String>, last_event: &str, note: EventRecord) {
+    let text = format!("{}: {}", note.reason, note.message);
+    if text != last_event {
         plan.events.push(note);
     }
-    plan.memo = words;
+    plan.memo = text;
 }
 
 #[cfg(test)]

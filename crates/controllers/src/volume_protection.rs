@@ -14,7 +14,7 @@ use setpoint_views::pod::Pod;
 use setpoint_views::{Condition, condition};
 
 use crate::indexes::{self, CLAIMS_BY_ATTRIBUTES, PODS_BY_CLAIM, VOLUMES_BY_ATTRIBUTES, path};
-use crate::{finalizers, horizon};
+use crate::{finalizers, staleness};
 
 /// Finalizer of a claim.
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -35,12 +35,18 @@ fn protect(object: &Object, finalizer: &str, is_used: impl FnOnce() -> Option<bo
 }
 
 /// `true` if the world shows all possible users of an object. If not, the plan is requeued soon.
-fn shows(plan: &mut Plan, world: &WorldReader<'_>, users: &[&str], object: &Object, now: Time) -> bool {
-    let shows = users.iter().all(|users| horizon::reaches(world, users, object, now));
-    if !shows {
-        plan.requeue_at(now.after(horizon::SOON));
+fn has_observed_users(
+    plan: &mut Plan,
+    world: &WorldReader<'_>,
+    users: &[&str],
+    object: &Object,
+    now: Time,
+) -> bool {
+    let has_observed_users = users.iter().all(|users| staleness::has_observed(world, users, object, now));
+    if !has_observed_users {
+        plan.requeue_at(now.after(staleness::RETRY_DELAY));
     }
-    shows
+    has_observed_users
 }
 
 /// PVC protection: keeps claims that pods use.
@@ -69,52 +75,58 @@ impl Planner for ClaimProtection {
             pods.filter_map(|pod| Some((pod, pod.view::<Pod>()?)))
         };
         if !meta.is_deleted() && claim.status.phase == "Bound" {
-            let used = pods().any(|(seen, pod)| !is_terminated(seen, pod) && uses(seen, pod, object));
-            plan.stage(unused(object, claim, used, now));
+            let used = pods().any(|(seen, pod)| !is_terminated(seen, pod) && uses_claim(seen, pod, object));
+            plan.stage(sync_unused_condition(object, claim, used, now));
         }
-        let keeps = || pods().any(|(seen, pod)| !pod.spec.node_name.is_empty() && keeps(seen, pod, object));
-        let is_known = !meta.is_deleted() || shows(&mut plan, world, &["pods"], object, now);
-        plan.stage(protect(object, CLAIM_FINALIZER, || is_known.then(keeps)));
+        let needs_claim =
+            || pods().any(|(seen, pod)| !pod.spec.node_name.is_empty() && needs_claim(seen, pod, object));
+        let is_observed = !meta.is_deleted() || has_observed_users(&mut plan, world, &["pods"], object, now);
+        plan.stage(protect(object, CLAIM_FINALIZER, || is_observed.then(needs_claim)));
         plan
     }
 }
 
 /// `true` if a pod is finished, or all its containers are.
 pub(crate) fn is_terminated(object: &Object, pod: &Pod) -> bool {
-    let ended = |status: &setpoint_views::pod::ContainerStatus| {
+    let has_ended = |status: &setpoint_views::pod::ContainerStatus| {
         status.state.terminated.is_some() || status.state.waiting.is_some()
     };
     let mut all = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
-    pod.is_finished() || (object.meta().is_deleted() && all.all(ended))
+    pod.is_finished() || (object.meta().is_deleted() && all.all(has_ended))
 }
 
 /// `true` if a pod uses a claim. A claim of an ephemeral volume is used by its own pod alone.
-pub(crate) fn uses(object: &Object, pod: &Pod, claim: &Object) -> bool {
-    named(pod, claim) || made_for(object, pod, claim)
+pub(crate) fn uses_claim(object: &Object, pod: &Pod, claim: &Object) -> bool {
+    refers_to_claim(pod, claim) || has_ephemeral_claim(object, pod, claim)
 }
 
-fn named(pod: &Pod, claim: &Object) -> bool {
+fn refers_to_claim(pod: &Pod, claim: &Object) -> bool {
     let mut sources = pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
     sources.any(|source| source.claim_name == *claim.meta().name)
 }
 
-fn made_for(object: &Object, pod: &Pod, claim: &Object) -> bool {
+fn has_ephemeral_claim(object: &Object, pod: &Pod, claim: &Object) -> bool {
     let mut made = pod.spec.volumes.iter().filter(|volume| volume.ephemeral.is_some());
-    let name = |volume: &str| indexes::ephemeral_claim(&object.meta().name, volume);
+    let name = |volume: &str| indexes::ephemeral_claim_name(&object.meta().name, volume);
     claim.meta().is_controlled_by(&object.meta().uid)
         && made.any(|volume| name(&volume.name) == *claim.meta().name)
 }
 
 /// `true` if a pod on a node keeps a claim. A claim of an ephemeral volume is released once its pod has shut
 /// down.
-fn keeps(object: &Object, pod: &Pod, claim: &Object) -> bool {
+fn needs_claim(object: &Object, pod: &Pod, claim: &Object) -> bool {
     let meta = object.meta();
-    let shut_down = meta.is_deleted() && meta.deletion_grace_period_seconds == Some(0);
-    named(pod, claim) || (!shut_down && made_for(object, pod, claim))
+    let is_shut_down = meta.is_deleted() && meta.deletion_grace_period_seconds == Some(0);
+    refers_to_claim(pod, claim) || (!is_shut_down && has_ephemeral_claim(object, pod, claim))
 }
 
 /// Updates the condition `Unused`, if it changes.
-fn unused(object: &Object, claim: &PersistentVolumeClaim, used: bool, now: Time) -> Option<Action> {
+fn sync_unused_condition(
+    object: &Object,
+    claim: &PersistentVolumeClaim,
+    used: bool,
+    now: Time,
+) -> Option<Action> {
     let known = condition(&claim.status.conditions, UNUSED);
     let (status, reason, message) = if used {
         ("False", "PodUsingPVC", "A pod is currently referencing this PVC")
@@ -124,8 +136,8 @@ fn unused(object: &Object, claim: &PersistentVolumeClaim, used: bool, now: Time)
     if known.is_some_and(|known| known.is_true() != used) {
         return None;
     }
-    let told = value_of(&Condition::new(UNUSED, status, reason, message, now));
-    Some(Write::status(object, value!({"conditions": [(told)]})).strategic().into())
+    let condition_value = value_of(&Condition::new(UNUSED, status, reason, message, now));
+    Some(Write::status(object, value!({"conditions": [(condition_value)]})).strategic().into())
 }
 
 /// PV protection: keeps volumes that are bound to claims.
@@ -166,10 +178,10 @@ impl Planner for AttributesClassProtection {
         const WATCHES: [Watch; 3] = [
             Watch::primary("volumeattributesclasses.storage.k8s.io"),
             Watch::mapped("persistentvolumes", |volume, _, enqueue| {
-                indexes::volume_attributes(volume, &mut |name| enqueue_attributes(name, enqueue));
+                indexes::volume_attributes_class(volume, &mut |name| enqueue_attributes_class(name, enqueue));
             }),
             Watch::mapped("persistentvolumeclaims", |claim, _, enqueue| {
-                indexes::claim_attributes(claim, &mut |name| enqueue_attributes(name, enqueue));
+                indexes::claim_attributes_classes(claim, &mut |name| enqueue_attributes_class(name, enqueue));
             }),
         ];
         &WATCHES
@@ -184,13 +196,14 @@ impl Planner for AttributesClassProtection {
                 || world.by_index(CLAIMS_BY_ATTRIBUTES, name).next().is_some()
         };
         let users = ["persistentvolumes", "persistentvolumeclaims"];
-        let is_known = !object.meta().is_deleted() || shows(&mut plan, world, &users, object, now);
-        plan.stage(protect(object, ATTRIBUTES_FINALIZER, || is_known.then(is_used)));
+        let is_observed =
+            !object.meta().is_deleted() || has_observed_users(&mut plan, world, &users, object, now);
+        plan.stage(protect(object, ATTRIBUTES_FINALIZER, || is_observed.then(is_used)));
         plan
     }
 }
 
-fn enqueue_attributes(name: &str, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_attributes_class(name: &str, enqueue: &mut dyn FnMut(Key)) {
     if let Some(key) = key_of("volumeattributesclasses.storage.k8s.io", "", name) {
         enqueue(key);
     }

@@ -151,7 +151,7 @@ impl Scenario for Storage {
                 let patch = value!({"spec": {"resources": {"requests": {"storage": (size)}}}});
                 cluster.patch(CLAIMS, &format!("default/{c}"), "", patch)
             }
-            15 => free_a_volume(cluster),
+            15 => make_volume_available(cluster),
             16 => {
                 let class =
                     value!({"metadata": {"name": "gold"}, "driverName": "d", "parameters": {"a": "b"}});
@@ -167,7 +167,7 @@ impl Scenario for Storage {
                 }}});
                 cluster.patch(CLASSES, "standard", "", patch)
             }
-            _ => drive(cluster),
+            _ => handle_attachment(cluster),
         };
     }
 
@@ -341,7 +341,7 @@ fn check_nothing_is_left(cluster: &Cluster) -> Result<(), String> {
 type Done = Result<setpoint_api::Revision, setpoint_api::status::Status>;
 
 /// User: makes a released volume available again.
-fn free_a_volume(cluster: &mut Cluster) -> Done {
+fn make_volume_available(cluster: &mut Cluster) -> Done {
     let volumes = cluster.list(VOLUMES);
     let released = volumes.iter().find(|volume| volume.str_at(&["status", "phase"]) == "Released");
     match released {
@@ -351,7 +351,7 @@ fn free_a_volume(cluster: &mut Cluster) -> Done {
 }
 
 /// CSI driver: handles one attachment.
-fn drive(cluster: &mut Cluster) -> Done {
+fn handle_attachment(cluster: &mut Cluster) -> Done {
     let attachments = cluster.list(ATTACHMENTS);
     let Some(one) = cluster.rng.choice(&attachments) else { return Ok(setpoint_api::Revision::ZERO) };
     let name = path(one);

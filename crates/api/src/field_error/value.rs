@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::go_format::GoFloat;
 use crate::quote::{Quoted, json_string};
 
 /// An offending value in the form in which messages show it.
@@ -60,32 +61,10 @@ impl fmt::Display for BadValue {
             BadValue::Omitted => Ok(()),
             BadValue::Text(text) => write!(f, "{}", Quoted(text)),
             BadValue::Int(int) => write!(f, "{int}"),
-            BadValue::Float(float) => write_float(f, *float),
+            BadValue::Float(float) => write!(f, "{}", GoFloat(*float)),
             BadValue::Bool(bool) => write!(f, "{bool}"),
             BadValue::Null => f.write_str("null"),
             BadValue::Json(json) => f.write_str(json),
-        }
-    }
-}
-
-/// Go's `%v` of a float: decimal while the exponent is in -4..21, else as `1e+21`.
-fn write_float(f: &mut fmt::Formatter<'_>, float: f64) -> fmt::Result {
-    if float == 0.0 || !float.is_finite() {
-        return match float {
-            0.0 if float.is_sign_negative() => f.write_str("-0"),
-            0.0 => f.write_str("0"),
-            f64::INFINITY => f.write_str("+Inf"),
-            f64::NEG_INFINITY => f.write_str("-Inf"),
-            _ => f.write_str("NaN"),
-        };
-    }
-    let scientific = format!("{float:e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    match exponent.parse::<i32>() {
-        Ok(-4..21) | Err(_) => write!(f, "{float}"),
-        Ok(exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            write!(f, "{mantissa}e{sign}{:02}", exponent.unsigned_abs())
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Printers of the group `admissionregistration.k8s.io`.
 
-use super::cell::{age, count, list, name};
+use super::cell::{age, count, name};
 use super::{AGE, Cell, Column, Doc, NAME, Printer, cells};
+use crate::go_format::format_label_selector;
 use crate::time::Time;
 use crate::value::Value;
 
@@ -57,33 +58,12 @@ fn param_ref(param_ref: Option<&Value>) -> String {
     let Some(param_ref @ Value::Map(_)) = param_ref else { return "<unset>".to_owned() };
     match (param_ref.str_at(&["namespace"]), param_ref.str_at(&["name"])) {
         (_, "") => match param_ref.get("selector") {
-            Some(selector @ Value::Map(_)) => go_selector(selector),
+            Some(selector @ Value::Map(_)) => format_label_selector(selector),
             _ => "<unset>".to_owned(),
         },
         ("", name) => format!("*/{name}"),
         (namespace, name) => format!("{namespace}/{name}"),
     }
-}
-
-/// A label selector struct in Go's `%v`, as upstream shows it here.
-fn go_selector(selector: &Value) -> String {
-    let labels = selector.get("matchLabels").and_then(Value::as_map);
-    let mut labels: Vec<(&str, &Value)> = labels.into_iter().flat_map(|map| map.iter()).collect();
-    labels.sort_unstable_by_key(|(key, _)| *key);
-    let labels: String =
-        labels.iter().map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or_default())).collect();
-    let expressions: String = list(selector, &["matchExpressions"])
-        .iter()
-        .map(|one| {
-            let values: Vec<&str> = list(one, &["values"]).iter().filter_map(Value::as_str).collect();
-            let (key, operator) = (one.str_at(&["key"]), one.str_at(&["operator"]));
-            let values = values.join(" ");
-            format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
-        })
-        .collect();
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
 }
 
 static WEBHOOKS: Printer = Printer::new(

@@ -6,7 +6,7 @@ use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
 use super::*;
-use crate::testing::{names, was_told};
+use crate::testing::{has_event, names};
 use crate::volume_binder::VolumeBinder;
 
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
@@ -20,14 +20,14 @@ fn empty(seed: u64) -> Cluster {
     let mut cluster = Cluster::new(controllers, seed);
     for node in ["n", "m"] {
         cluster.create("nodes", "", value!({"metadata": {"name": (node)}}));
-        ready(&mut cluster, node, true);
+        set_ready(&mut cluster, node, true);
     }
     cluster
 }
 
-fn ready(cluster: &mut Cluster, node: &str, works: bool) {
-    let word = if works { "True" } else { "Unknown" };
-    let status = value!({"status": {"conditions": [{"type": "Ready", "status": (word)}]}});
+fn set_ready(cluster: &mut Cluster, node: &str, is_healthy: bool) {
+    let status = if is_healthy { "True" } else { "Unknown" };
+    let status = value!({"status": {"conditions": [{"type": "Ready", "status": (status)}]}});
     cluster.patch("nodes", node, "status", status).unwrap();
 }
 
@@ -76,7 +76,7 @@ fn cluster(mode: &str) -> Cluster {
 }
 
 /// CSI driver: attaches requested volumes, and releases deleted attachments.
-fn drive(cluster: &mut Cluster) {
+fn run_attacher(cluster: &mut Cluster) {
     for attachment in cluster.list(ATTACHMENTS) {
         let name = attachment.str_at(&["metadata", "name"]).to_owned();
         if is_deleted(&attachment) {
@@ -96,7 +96,7 @@ fn is_deleted(object: &Value) -> bool {
 }
 
 /// Nodes with an attachment, those being detached with a minus.
-fn asked(cluster: &Cluster) -> Vec<String> {
+fn attachments(cluster: &Cluster) -> Vec<String> {
     let attachments = cluster.list(ATTACHMENTS);
     let mut nodes: Vec<String> = attachments
         .iter()
@@ -115,12 +115,12 @@ fn reported(cluster: &Cluster, node: &str) -> Vec<String> {
     attached.iter().map(|one| one.str_at(&["name"]).to_owned()).collect()
 }
 
-fn hold(cluster: &mut Cluster, node: &str, names: &[&str]) {
+fn set_volumes_in_use(cluster: &mut Cluster, node: &str, names: &[&str]) {
     cluster.patch("nodes", node, "status", value!({"status": {"volumesInUse": (names.to_vec())}})).unwrap();
     cluster.settle();
 }
 
-fn remove(cluster: &mut Cluster, pod: &str) {
+fn delete_pod(cluster: &mut Cluster, pod: &str) {
     cluster.delete("pods", &format!("default/{pod}"), &value!({"gracePeriodSeconds": 0})).unwrap();
     cluster.settle();
 }
@@ -130,7 +130,7 @@ const NAME: &str = "kubernetes.io/csi/d.example.com^h";
 #[test]
 fn volume_is_attached_for_its_pod_and_detached_after_it() {
     let mut cluster = cluster("ReadWriteOnce");
-    assert!(asked(&cluster).is_empty(), "no pod uses it");
+    assert!(attachments(&cluster).is_empty(), "no pod uses it");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
     // The name that every driver expects: the digest of volume, driver and node.
@@ -141,22 +141,22 @@ fn volume_is_attached_for_its_pod_and_detached_after_it() {
     assert_eq!(found.str_at(&["spec", "source", "persistentVolumeName"]), "v");
     assert!(reported(&cluster, "n").is_empty(), "it is not there yet");
     cluster.assert_quiet();
-    drive(&mut cluster);
+    run_attacher(&mut cluster);
     assert_eq!(reported(&cluster, "n"), [NAME]);
-    assert!(was_told(&cluster, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume \"v\" "));
+    assert!(has_event(&cluster, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume \"v\" "));
     cluster.assert_quiet();
-    hold(&mut cluster, "n", &[NAME]);
-    remove(&mut cluster, "p");
+    set_volumes_in_use(&mut cluster, "n", &[NAME]);
+    delete_pod(&mut cluster, "p");
     cluster.run(Duration::from_secs(3600));
-    assert_eq!(asked(&cluster), ["n"], "the node holds it");
+    assert_eq!(attachments(&cluster), ["n"], "the node holds it");
     assert_eq!(reported(&cluster, "n"), [NAME]);
     cluster.assert_quiet();
-    hold(&mut cluster, "n", &[]);
-    assert_eq!(asked(&cluster), ["-n"]);
+    set_volumes_in_use(&mut cluster, "n", &[]);
+    assert_eq!(attachments(&cluster), ["-n"]);
     assert!(reported(&cluster, "n").is_empty(), "it is not reported before it goes");
     cluster.assert_quiet();
-    drive(&mut cluster);
-    assert!(asked(&cluster).is_empty());
+    run_attacher(&mut cluster);
+    assert!(attachments(&cluster).is_empty());
     cluster.assert_quiet();
 }
 
@@ -165,23 +165,23 @@ fn single_node_volume_waits_for_its_detachment() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
-    drive(&mut cluster);
-    hold(&mut cluster, "n", &[NAME]);
+    run_attacher(&mut cluster);
+    set_volumes_in_use(&mut cluster, "n", &[NAME]);
     cluster.create("pods", "default", pod("q", "v", "m"));
     cluster.settle();
-    assert_eq!(asked(&cluster), ["n"]);
+    assert_eq!(attachments(&cluster), ["n"]);
     let message = "Waiting for detach for volume \"v\" Volume is already used by pod(s) p";
-    assert!(was_told(&cluster, "FailedAttachVolume", message));
+    assert!(has_event(&cluster, "FailedAttachVolume", message));
     cluster.assert_quiet();
-    remove(&mut cluster, "p");
+    delete_pod(&mut cluster, "p");
     let message = "Waiting for detach for volume \"v\" Volume is already exclusively attached to one node, waiting on \
                    detach before it can be attached to another node";
-    assert!(was_told(&cluster, "FailedAttachVolume", message));
-    hold(&mut cluster, "n", &[]);
-    assert_eq!(asked(&cluster), ["-n"], "the detachment is in progress");
-    drive(&mut cluster);
-    assert_eq!(asked(&cluster), ["m"]);
-    drive(&mut cluster);
+    assert!(has_event(&cluster, "FailedAttachVolume", message));
+    set_volumes_in_use(&mut cluster, "n", &[]);
+    assert_eq!(attachments(&cluster), ["-n"], "the detachment is in progress");
+    run_attacher(&mut cluster);
+    assert_eq!(attachments(&cluster), ["m"]);
+    run_attacher(&mut cluster);
     assert_eq!(reported(&cluster, "m"), [NAME]);
     cluster.assert_quiet();
 }
@@ -192,13 +192,13 @@ fn shared_volume_is_attached_to_all_nodes_and_single_node_volume_to_that_of_the_
     shared.create("pods", "default", pod("p", "v", "n"));
     shared.create("pods", "default", pod("q", "v", "m"));
     shared.settle();
-    assert_eq!(asked(&shared), ["m", "n"]);
+    assert_eq!(attachments(&shared), ["m", "n"]);
     let mut single = cluster("ReadWriteOncePod");
     single.create("pods", "default", pod("z", "v", "m"));
     single.now = single.now.after(Duration::from_secs(2));
     single.create("pods", "default", pod("a", "v", "n"));
     single.settle();
-    assert_eq!(asked(&single), ["m"]);
+    assert_eq!(attachments(&single), ["m"]);
     single.assert_quiet();
 }
 
@@ -208,25 +208,25 @@ fn unhealthy_node_is_force_detached_after_six_minutes_and_out_of_service_node_at
         let mut cluster = cluster("ReadWriteOnce");
         cluster.create("pods", "default", pod("p", "v", "n"));
         cluster.settle();
-        drive(&mut cluster);
-        hold(&mut cluster, "n", &[NAME]);
-        remove(&mut cluster, "p");
+        run_attacher(&mut cluster);
+        set_volumes_in_use(&mut cluster, "n", &[NAME]);
+        delete_pod(&mut cluster, "p");
         cluster.run(Duration::from_secs(3600));
-        assert_eq!(asked(&cluster), ["n"], "a healthy node is never force-detached");
+        assert_eq!(attachments(&cluster), ["n"], "a healthy node is never force-detached");
         cluster.create("pods", "default", pod("q", "v", "n"));
         cluster.settle();
-        remove(&mut cluster, "q");
-        ready(&mut cluster, "n", false);
+        delete_pod(&mut cluster, "q");
+        set_ready(&mut cluster, "n", false);
         if is_out {
             let taint = value!({"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"});
             cluster.patch("nodes", "n", "", value!({"spec": {"taints": [(taint)]}})).unwrap();
         } else {
             cluster.run(Duration::from_secs(359));
-            assert_eq!(asked(&cluster), ["n"]);
+            assert_eq!(attachments(&cluster), ["n"]);
             cluster.now = cluster.now.after(Duration::from_secs(2));
         }
         cluster.settle();
-        assert_eq!(asked(&cluster), ["-n"], "out of service: {is_out}");
+        assert_eq!(attachments(&cluster), ["-n"], "out of service: {is_out}");
     }
 }
 
@@ -235,13 +235,13 @@ fn deleted_node_is_force_detached_after_six_minutes() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
-    drive(&mut cluster);
+    run_attacher(&mut cluster);
     cluster.delete("nodes", "n", &Value::map()).unwrap();
     cluster.settle();
-    remove(&mut cluster, "p");
-    assert_eq!(asked(&cluster), ["n"]);
+    delete_pod(&mut cluster, "p");
+    assert_eq!(attachments(&cluster), ["n"]);
     cluster.run(Duration::from_secs(361));
-    assert_eq!(asked(&cluster), ["-n"]);
+    assert_eq!(attachments(&cluster), ["-n"]);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn volumes_without_attach_required_are_not_attached() {
     cluster.create("csidrivers.storage.k8s.io", "", driver);
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
-    assert!(asked(&cluster).is_empty());
+    assert!(attachments(&cluster).is_empty());
     let mut local = volume("w", "", "ReadWriteOnce");
     let spec = local.ensure_map("spec");
     spec.remove("csi");
@@ -260,11 +260,11 @@ fn volumes_without_attach_required_are_not_attached() {
     cluster.create("persistentvolumeclaims", "default", claim("w", "ReadWriteOnce"));
     cluster.create("pods", "default", pod("q", "w", "n"));
     cluster.settle();
-    assert!(asked(&cluster).is_empty());
+    assert!(attachments(&cluster).is_empty());
     cluster.assert_quiet();
     cluster.delete("csidrivers.storage.k8s.io", "d.example.com", &Value::map()).unwrap();
     cluster.settle();
-    assert_eq!(asked(&cluster), ["n"], "attachment is required by default");
+    assert_eq!(attachments(&cluster), ["n"], "attachment is required by default");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn attach_failure_is_one_event_of_the_pod() {
     cluster.patch(ATTACHMENTS, &name, "status", failed).unwrap();
     cluster.settle();
     let message = "AttachVolume.Attach failed for volume \"v\" : no luck";
-    assert!(was_told(&cluster, "FailedAttachVolume", message));
+    assert!(has_event(&cluster, "FailedAttachVolume", message));
     let events = cluster.list("events").len();
     cluster.run(Duration::from_secs(600));
     assert_eq!(cluster.list("events").len(), events);
@@ -289,49 +289,62 @@ fn attachment_of_a_deleted_volume_is_deleted_and_foreign_ones_stay() {
     let mut cluster = cluster("ReadWriteOnce");
     cluster.create("pods", "default", pod("p", "v", "n"));
     cluster.settle();
-    drive(&mut cluster);
+    run_attacher(&mut cluster);
     let foreign = value!({
         "metadata": {"name": "mine"},
         "spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}},
     });
     cluster.create(ATTACHMENTS, "", foreign);
-    remove(&mut cluster, "p");
-    drive(&mut cluster);
+    delete_pod(&mut cluster, "p");
+    run_attacher(&mut cluster);
     assert_eq!(names(&cluster, ATTACHMENTS), ["mine"]);
     cluster.create("pods", "default", pod("q", "v", "n"));
     cluster.settle();
     assert_eq!(names(&cluster, ATTACHMENTS), ["mine"], "whoever has it on a node has it");
     cluster.delete(ATTACHMENTS, "mine", &Value::map()).unwrap();
     cluster.settle();
-    drive(&mut cluster);
-    drive(&mut cluster);
+    run_attacher(&mut cluster);
+    run_attacher(&mut cluster);
     assert_eq!(reported(&cluster, "n"), [NAME]);
     for (resource, path) in [("persistentvolumeclaims", "default/c-v"), ("persistentvolumes", "v")] {
         cluster.patch(resource, path, "", value!({"metadata": {"finalizers": []}})).unwrap();
         cluster.delete(resource, path, &Value::map()).unwrap();
     }
     cluster.settle();
-    assert_eq!(asked(&cluster), ["-n"]);
+    assert_eq!(attachments(&cluster), ["-n"]);
     assert!(reported(&cluster, "n").is_empty());
     cluster.assert_quiet();
 }
 
 #[test]
 fn crash_between_any_two_writes_converges_to_the_same_state() {
-    for crash_after in 0..9 {
+    for crash_after in 0..8 {
         let mut cluster = cluster("ReadWriteOnce");
+        let step = |cluster: &mut Cluster, writes: usize| {
+            cluster.observe();
+            cluster.plan();
+            for _ in 0..writes {
+                if !cluster.perform() {
+                    cluster.observe();
+                    cluster.plan();
+                }
+            }
+            cluster.crash();
+            cluster.settle();
+        };
         cluster.create("pods", "default", pod("p", "v", "n"));
-        cluster.crash_after(crash_after);
-        cluster.settle();
-        assert_eq!(asked(&cluster), ["n"]);
-        drive(&mut cluster);
+        step(&mut cluster, crash_after);
+        assert_eq!(attachments(&cluster), ["n"]);
+        run_attacher(&mut cluster);
         cluster.delete("pods", "default/p", &value!({"gracePeriodSeconds": 0})).unwrap();
         cluster.create("pods", "default", pod("q", "v", "m"));
-        cluster.crash_after(crash_after);
-        cluster.settle();
-        drive(&mut cluster);
-        drive(&mut cluster);
-        assert_eq!((asked(&cluster), reported(&cluster, "m")), (vec!["m".to_owned()], vec![NAME.to_owned()]));
+        step(&mut cluster, crash_after);
+        run_attacher(&mut cluster);
+        run_attacher(&mut cluster);
+        assert_eq!(
+            (attachments(&cluster), reported(&cluster, "m")),
+            (vec!["m".to_owned()], vec![NAME.to_owned()])
+        );
         assert!(reported(&cluster, "n").is_empty());
         cluster.assert_quiet();
     }
@@ -381,9 +394,9 @@ fn random_edits_converge_and_no_single_node_volume_is_on_two_nodes() {
                 7 => cluster.crash(),
                 8 => {
                     cluster.mend_watches();
-                    drive(&mut cluster);
+                    run_attacher(&mut cluster);
                 }
-                _ => ready(&mut cluster, node, rng.bool()),
+                _ => set_ready(&mut cluster, node, rng.bool()),
             }
             cluster.observe_some();
             cluster.plan();
@@ -395,7 +408,7 @@ fn random_edits_converge_and_no_single_node_volume_is_on_two_nodes() {
         cluster.mend_watches();
         for _ in 0..4 {
             cluster.run(Duration::from_secs(400));
-            drive(&mut cluster);
+            run_attacher(&mut cluster);
         }
         cluster.assert_quiet();
         assert_single(&cluster, seed);

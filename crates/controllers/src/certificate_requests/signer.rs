@@ -4,16 +4,17 @@ use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::{Plan, Planner, Query, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::certificate_signing_request::CertificateSigningRequest;
-use setpoint_views::{Condition, condition};
+use setpoint_views::condition;
 
-use super::{KUBELET, USER, WATCHES, about, facts, rules};
+use super::{KUBELET_CLIENT_SIGNER, USER, WATCHES, decoded_csr, query_id, rules};
+use crate::conditions::new_updated_condition;
 
 /// Signer of client certificates.
-const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// Signer of kubelet serving certificates.
-const SERVING: &str = "kubernetes.io/kubelet-serving";
+const KUBELET_SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 /// Signer without rules.
-const LEGACY: &str = "kubernetes.io/legacy-unknown";
+const LEGACY_UNKNOWN_SIGNER: &str = "kubernetes.io/legacy-unknown";
 
 /// The certificate signer.
 pub struct RequestSigner;
@@ -40,19 +41,26 @@ impl Planner for RequestSigner {
         let (spec, status) = (&request.spec, &request.status);
         let is = |kind: &str| condition(&status.conditions, kind).is_some();
         let is_due = status.certificate.is_empty() && is("Approved") && !is("Denied") && !is("Failed");
-        if !is_due || ![CLIENT, KUBELET, SERVING, LEGACY].contains(&spec.signer_name.as_str()) {
+        if !is_due
+            || ![CLIENT_SIGNER, KUBELET_CLIENT_SIGNER, KUBELET_SERVING_SIGNER, LEGACY_UNKNOWN_SIGNER]
+                .contains(&spec.signer_name.as_str())
+        {
             return plan;
         }
-        let Some(read) = facts(object, request, seen, &mut plan) else { return plan };
-        if let Err(fault) = check(request, read) {
+        let Some(csr) = decoded_csr(object, request, seen, &mut plan) else { return plan };
+        if let Err(message) = validate(request, csr) {
             let mut conditions = status.conditions.clone();
-            let mut failed = Condition::new("Failed", "True", "SignerValidationFailure", &fault, now);
-            failed.last_update_time = Some(now);
-            conditions.push(failed);
+            conditions.push(new_updated_condition(
+                "Failed",
+                "True",
+                "SignerValidationFailure",
+                &message,
+                now,
+            ));
             plan.stage([Write::status(object, value!({"conditions": (value_of(&conditions))})).into()]);
             return plan;
         }
-        let id = about(object, "sign");
+        let id = query_id(object, "sign");
         match seen.answers.get(&id).map(|answered| &answered.answer) {
             Some(Ok(certificate)) => {
                 plan.stage([Write::status(object, value!({"certificate": (certificate.clone())})).into()]);
@@ -72,12 +80,12 @@ impl Planner for RequestSigner {
 }
 
 /// Checks a request against the rules of its signer.
-fn check(request: &CertificateSigningRequest, read: &Value) -> Result<(), String> {
+fn validate(request: &CertificateSigningRequest, csr: &Value) -> Result<(), String> {
     let usages = &request.spec.usages;
     match request.spec.signer_name.as_str() {
-        CLIENT => rules::client(usages),
-        KUBELET => rules::kubelet_client(read, usages),
-        SERVING => rules::kubelet_serving(read, usages),
+        CLIENT_SIGNER => rules::validate_client(usages),
+        KUBELET_CLIENT_SIGNER => rules::validate_kubelet_client(csr, usages),
+        KUBELET_SERVING_SIGNER => rules::validate_kubelet_serving(csr, usages),
         _ => Ok(()),
     }
 }
@@ -102,7 +110,7 @@ mod tests {
         Cluster::new(controllers, 7)
     }
 
-    fn query(cluster: &mut Cluster, signer: &str, usage: &str) {
+    fn create_request(cluster: &mut Cluster, signer: &str, usage: &str) {
         let spec = value!({
             "signerName": (signer), "request": (testing::REQUEST), "usages": [(usage)], "expirationSeconds": 3600,
         });
@@ -116,17 +124,17 @@ mod tests {
     }
 
     /// Answers all pending queries, and returns them.
-    fn answer(cluster: &mut Cluster, signed: &Result<Value, String>) -> Vec<Value> {
-        let mut asked = Vec::new();
+    fn answer_queries(cluster: &mut Cluster, signed: &Result<Value, String>) -> Vec<Value> {
+        let mut queries = Vec::new();
         loop {
             cluster.settle();
-            asked.extend(cluster.queries.iter().map(|(_, _, query)| query.question.clone()));
+            queries.extend(cluster.queries.iter().map(|(_, _, query)| query.question.clone()));
             let now = cluster.reply(|query| match query.target {
                 "sign" => signed.clone(),
                 _ => Ok(value!({"commonName": "ann", "organizations": []})),
             });
             if now == 0 {
-                return asked;
+                return queries;
             }
         }
     }
@@ -138,24 +146,27 @@ mod tests {
     #[test]
     fn approved_request_is_signed() {
         let mut cluster = cluster();
-        query(&mut cluster, CLIENT, "client auth");
-        assert!(answer(&mut cluster, &Ok(CERTIFICATE.into())).is_empty(), "signed before it was approved");
+        create_request(&mut cluster, CLIENT_SIGNER, "client auth");
+        assert!(
+            answer_queries(&mut cluster, &Ok(CERTIFICATE.into())).is_empty(),
+            "signed before it was approved"
+        );
         decide(&mut cluster, "Approved");
-        let asked = answer(&mut cluster, &Ok(CERTIFICATE.into()));
-        assert_eq!(asked.len(), 2);
-        assert_eq!(asked[1].get("expirationSeconds"), Some(&Value::from(3600i64)));
+        let queries = answer_queries(&mut cluster, &Ok(CERTIFICATE.into()));
+        assert_eq!(queries.len(), 2);
+        assert_eq!(queries[1].get("expirationSeconds"), Some(&Value::from(3600i64)));
         assert_eq!(status(&cluster).str_at(&["certificate"]), CERTIFICATE);
-        assert!(answer(&mut cluster, &Ok(CERTIFICATE.into())).is_empty());
+        assert!(answer_queries(&mut cluster, &Ok(CERTIFICATE.into())).is_empty());
         cluster.assert_quiet();
     }
 
     #[test]
     fn denied_requests_and_those_of_other_signers_are_left_alone() {
-        for (signer, decision) in [(CLIENT, "Denied"), ("example.org/s", "Approved")] {
+        for (signer, decision) in [(CLIENT_SIGNER, "Denied"), ("example.org/s", "Approved")] {
             let mut cluster = cluster();
-            query(&mut cluster, signer, "client auth");
+            create_request(&mut cluster, signer, "client auth");
             decide(&mut cluster, decision);
-            assert!(answer(&mut cluster, &Ok(CERTIFICATE.into())).is_empty(), "{signer}");
+            assert!(answer_queries(&mut cluster, &Ok(CERTIFICATE.into())).is_empty(), "{signer}");
             assert_eq!(status(&cluster).str_at(&["certificate"]), "");
         }
     }
@@ -163,14 +174,14 @@ mod tests {
     #[test]
     fn request_that_violates_the_signer_rules_fails_with_the_reason() {
         for (signer, message) in [
-            (CLIENT, "invalid usage for client certificate: server auth"),
-            (KUBELET, "subject organization is not system:nodes"),
-            (SERVING, "subject organization is not system:nodes"),
+            (CLIENT_SIGNER, "invalid usage for client certificate: server auth"),
+            (KUBELET_CLIENT_SIGNER, "subject organization is not system:nodes"),
+            (KUBELET_SERVING_SIGNER, "subject organization is not system:nodes"),
         ] {
             let mut cluster = cluster();
-            query(&mut cluster, signer, "server auth");
+            create_request(&mut cluster, signer, "server auth");
             decide(&mut cluster, "Approved");
-            assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 1, "nothing is signed");
+            assert_eq!(answer_queries(&mut cluster, &Ok(CERTIFICATE.into())).len(), 1, "nothing is signed");
             let status = status(&cluster);
             let conditions = status.get("conditions").and_then(Value::as_list).unwrap();
             assert_eq!(conditions.len(), 2);
@@ -184,27 +195,31 @@ mod tests {
     #[test]
     fn failed_signing_query_is_repeated_until_it_succeeds() {
         let mut cluster = cluster();
-        query(&mut cluster, CLIENT, "client auth");
+        create_request(&mut cluster, CLIENT_SIGNER, "client auth");
         decide(&mut cluster, "Approved");
-        assert_eq!(answer(&mut cluster, &Err("no key".to_owned())).len(), 2);
+        assert_eq!(answer_queries(&mut cluster, &Err("no key".to_owned())).len(), 2);
         for _ in 0..20 {
             cluster.run(std::time::Duration::from_secs(1));
             cluster.reply(|_| Err("no key".to_owned()));
         }
         cluster.run(std::time::Duration::from_secs(11));
-        assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 1);
+        assert_eq!(answer_queries(&mut cluster, &Ok(CERTIFICATE.into())).len(), 1);
         assert_eq!(status(&cluster).str_at(&["certificate"]), CERTIFICATE);
     }
 
     #[test]
     fn signed_certificate_survives_a_conflict_and_a_crash() {
         let mut cluster = cluster();
-        query(&mut cluster, CLIENT, "client auth");
+        create_request(&mut cluster, CLIENT_SIGNER, "client auth");
         decide(&mut cluster, "Approved");
         cluster.settle();
         cluster.crash();
         cluster.queries.clear();
-        assert_eq!(answer(&mut cluster, &Ok(CERTIFICATE.into())).len(), 2, "queried again after a crash");
+        assert_eq!(
+            answer_queries(&mut cluster, &Ok(CERTIFICATE.into())).len(),
+            2,
+            "queried again after a crash"
+        );
         assert_eq!(status(&cluster).str_at(&["certificate"]), CERTIFICATE);
     }
 }

@@ -61,7 +61,7 @@ fn running(cluster: &Cluster) -> Vec<Value> {
 }
 
 /// Node: sets the phase of every pod.
-fn end_pods(cluster: &mut Cluster, phase: &str) {
+fn finish_pods(cluster: &mut Cluster, phase: &str) {
     for pod in cluster.list("pods") {
         let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
         if matches!(pod.str_at(&["status", "phase"]), "Pending" | "Running") {
@@ -72,7 +72,7 @@ fn end_pods(cluster: &mut Cluster, phase: &str) {
 }
 
 /// Garbage collector: deletes pods of deleted Jobs.
-fn collect(cluster: &mut Cluster) {
+fn run_garbage_collector(cluster: &mut Cluster) {
     let jobs = cluster.list("jobs.batch");
     for pod in cluster.list("pods") {
         let job = pod.str_at(&["metadata", "labels", "job-name"]);
@@ -88,7 +88,7 @@ fn wait(cluster: &mut Cluster, seconds: u64) {
     cluster.run(Duration::from_secs(seconds));
 }
 
-fn said(cluster: &Cluster, reason: &str) -> usize {
+fn event_count(cluster: &Cluster, reason: &str) -> usize {
     let events = cluster.list("events");
     events.iter().filter(|event| event.str_at(&["reason"]) == reason).count()
 }
@@ -114,16 +114,19 @@ fn due_job_is_created_from_the_template() {
     let job = &jobs[0];
     let minutes = cluster.now.0 / 60_000_000;
     assert_eq!(job.str_at(&["metadata", "name"]), format!("tick-{minutes}"));
-    assert_eq!(job.str_at(&["metadata", "annotations", super::SCHEDULED]), "2027-03-21T01:20:00+01:00");
+    assert_eq!(
+        job.str_at(&["metadata", "annotations", super::SCHEDULED_TIME_ANNOTATION]),
+        "2027-03-21T01:20:00+01:00"
+    );
     assert_eq!(job.str_at(&["metadata", "annotations", "note"]), "kept");
     assert_eq!(job.str_at(&["metadata", "labels", "cron"]), "tick");
     assert_eq!(active(&cluster), 1);
     assert_eq!(status(&cluster, "tick").str_at(&["lastScheduleTime"]), "2027-03-21T00:20:00Z");
-    assert_eq!(said(&cluster, "UnexpectedJob"), 0);
-    end_pods(&mut cluster, "Succeeded");
+    assert_eq!(event_count(&cluster, "UnexpectedJob"), 0);
+    finish_pods(&mut cluster, "Succeeded");
     assert_eq!(active(&cluster), 0);
     assert!(status(&cluster, "tick").get("lastSuccessfulTime").is_some());
-    assert_eq!(said(&cluster, "SawCompletedJob"), 1);
+    assert_eq!(event_count(&cluster, "SawCompletedJob"), 1);
     cluster.assert_quiet();
 }
 
@@ -138,11 +141,11 @@ fn concurrency_policy_allows_forbids_or_replaces() {
         wait(&mut cluster, 1800);
         assert_eq!(running(&cluster).len(), running_jobs, "{policy}");
         assert_eq!(active(&cluster), running_jobs, "{policy}");
-        assert!(said(&cluster, reason) > 0, "{policy}");
-        assert_eq!(said(&cluster, "MissingJob"), 0, "{policy}");
+        assert!(event_count(&cluster, reason) > 0, "{policy}");
+        assert_eq!(event_count(&cluster, "MissingJob"), 0, "{policy}");
         cluster.assert_quiet();
-        collect(&mut cluster);
-        end_pods(&mut cluster, "Succeeded");
+        run_garbage_collector(&mut cluster);
+        finish_pods(&mut cluster, "Succeeded");
         let expected = usize::from(policy == "Forbid");
         assert_eq!(running(&cluster).len(), expected, "{policy}: what was due is made up for");
     }
@@ -162,14 +165,14 @@ fn only_the_last_missed_time_is_started() {
         if expected == 1 {
             assert_eq!(status(&cluster, "tick").str_at(&["lastScheduleTime"]), "2027-03-22T00:15:00Z");
         }
-        assert_eq!(said(&cluster, "TooManyMissedTimes"), 0, "96 are not too many");
+        assert_eq!(event_count(&cluster, "TooManyMissedTimes"), 0, "96 are not too many");
         cluster.assert_quiet();
     }
     let mut cluster = start("* * * * *", &value!({"suspend": true}));
     cluster.now = cluster.now.after(Duration::from_secs(86_400));
     cluster.patch("cronjobs.batch", "default/tick", "", value!({"spec": {"suspend": false}})).unwrap();
     cluster.settle();
-    assert_eq!((cluster.list("jobs.batch").len(), said(&cluster, "TooManyMissedTimes")), (1, 1));
+    assert_eq!((cluster.list("jobs.batch").len(), event_count(&cluster, "TooManyMissedTimes")), (1, 1));
 }
 
 #[test]
@@ -180,7 +183,7 @@ fn missing_and_unexpected_jobs_are_reported() {
     let at_once = value!({"propagationPolicy": "Background"});
     cluster.delete("jobs.batch", &format!("default/{name}"), &at_once).unwrap();
     cluster.settle();
-    assert_eq!((active(&cluster), said(&cluster, "MissingJob")), (0, 1));
+    assert_eq!((active(&cluster), event_count(&cluster, "MissingJob")), (0, 1));
     assert!(cluster.list("jobs.batch").is_empty(), "a scheduled time starts one Job only");
     let cron = cluster.get("cronjobs.batch", "default/tick").unwrap();
     let mut owner = value!({"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "controller": true});
@@ -189,7 +192,7 @@ fn missing_and_unexpected_jobs_are_reported() {
     let job = value!({"metadata": {"name": "by-hand", "ownerReferences": [(owner)]}, "spec": (spec)});
     cluster.create("jobs.batch", "default", job);
     cluster.settle();
-    assert_eq!((active(&cluster), said(&cluster, "UnexpectedJob")), (0, 1));
+    assert_eq!((active(&cluster), event_count(&cluster, "UnexpectedJob")), (0, 1));
     cluster.assert_quiet();
 }
 
@@ -224,9 +227,9 @@ fn thirty_days_start_the_expected_jobs() {
         for job in cluster.list("jobs.batch") {
             made.insert(job.str_at(&["metadata", "name"]).to_owned());
         }
-        end_pods(&mut cluster, if step % 10 == 9 { "Failed" } else { "Succeeded" });
+        finish_pods(&mut cluster, if step % 10 == 9 { "Failed" } else { "Succeeded" });
         if step % 8 == 0 {
-            collect(&mut cluster);
+            run_garbage_collector(&mut cluster);
         }
     }
     let count = |name: &str| made.iter().filter(|job| job.starts_with(&format!("{name}-"))).count();
@@ -239,7 +242,7 @@ fn thirty_days_start_the_expected_jobs() {
         .list("jobs.batch")
         .iter()
         .filter(|job| job.str_at(&["metadata", "labels", "cron"]) == "morning")
-        .map(|job| job.str_at(&["metadata", "annotations", super::SCHEDULED]).to_owned())
+        .map(|job| job.str_at(&["metadata", "annotations", super::SCHEDULED_TIME_ANNOTATION]).to_owned())
         .collect();
     assert_eq!(times.first().unwrap(), "2027-03-22T07:30:00+01:00");
     assert_eq!(times.last().unwrap(), "2027-04-19T07:30:00+02:00");

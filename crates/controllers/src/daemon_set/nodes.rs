@@ -8,9 +8,9 @@ use setpoint_reconcile::{Object, WorldReader};
 use setpoint_views::daemon_set::DaemonSet;
 use setpoint_views::node::Node;
 
-use super::{BACKOFF_MAX, BACKOFF_MIN, Memo, Rollout, Steps};
+use super::{BACKOFF_MAX, BACKOFF_MIN, DaemonPodChanges, DaemonSetRollout, Memo};
 use crate::placement::{self, Placement, Tolerations};
-use crate::pods::Seen;
+use crate::pods::PodRef;
 
 /// Node taints that every daemon pod tolerates, because it may be needed to repair the node.
 const TOLERATED: [(&str, &str); 6] = [
@@ -26,9 +26,9 @@ const TOLERATED_ON_HOST: (&str, &str) = ("node.kubernetes.io/network-unavailable
 
 /// Tolerations of a pod: those of the template, and the default ones of daemon pods.
 pub(super) fn tolerations(template: &Value) -> Vec<Value> {
-    let said = template.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap_or_default();
+    let from_template = template.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap_or_default();
     let on_host = template.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
-    let mut all = said.to_vec();
+    let mut all = from_template.to_vec();
     for (key, effect) in TOLERATED.into_iter().chain(on_host.then_some(TOLERATED_ON_HOST)) {
         let added = value!({"key": (key), "operator": "Exists", "effect": (effect)});
         // Replaces a toleration of the same taint.
@@ -48,16 +48,16 @@ pub(super) fn tolerations(template: &Value) -> Vec<Value> {
 
 /// Eligibility of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(super) enum NodeEligibility {
     /// The node should run a pod.
-    Runs,
+    ShouldRun,
     /// The node gets no new pod, but a running one may stay.
-    MayStay,
+    ShouldContinueRunning,
     /// The node must not run a pod.
-    No,
+    Ineligible,
 }
 
-impl Fit {
+impl NodeEligibility {
     /// Determines the eligibility of a node. Placement and tolerations of the set are parsed once for all
     /// nodes.
     pub fn of(
@@ -65,76 +65,76 @@ impl Fit {
         placement: &Placement<'_>,
         tolerations: &Tolerations<'_>,
         node: &Object,
-    ) -> Fit {
-        let Some(spec) = set.spec.template.0.get("spec") else { return Fit::No };
-        let Some(view) = node.view::<Node>() else { return Fit::No };
+    ) -> NodeEligibility {
+        let Some(spec) = set.spec.template.0.get("spec") else { return NodeEligibility::Ineligible };
+        let Some(view) = node.view::<Node>() else { return NodeEligibility::Ineligible };
         let named = spec.str_at(&["nodeName"]);
         if !(named.is_empty() || named == &*node.meta().name) || !placement.allows(node) {
-            return Fit::No;
+            return NodeEligibility::Ineligible;
         }
-        let kept_away = |effect: &str| {
+        let has_untolerated = |effect: &str| {
             let taints = view.spec.taints.iter().filter(|taint| taint.effect == effect);
-            taints.into_iter().any(|taint| !tolerations.tolerate(taint))
+            taints.into_iter().any(|taint| !tolerations.is_tolerated(taint))
         };
-        match (kept_away("NoExecute"), kept_away("NoSchedule")) {
-            (true, _) => Fit::No,
-            (false, true) => Fit::MayStay,
-            (false, false) => Fit::Runs,
+        match (has_untolerated("NoExecute"), has_untolerated("NoSchedule")) {
+            (true, _) => NodeEligibility::Ineligible,
+            (false, true) => NodeEligibility::ShouldContinueRunning,
+            (false, false) => NodeEligibility::ShouldRun,
         }
     }
 }
 
 /// Node, possibly deleted, and the pods that are assigned to it.
 #[derive(Default)]
-pub(super) struct Place<'a> {
+pub(super) struct NodePods<'a> {
     /// The node; `None` if it does not exist.
-    pub node: Option<(&'a Object, Fit)>,
+    pub node: Option<(&'a Object, NodeEligibility)>,
     /// Pods of the node: bound ones first, then oldest first.
-    pub pods: Vec<Seen<'a>>,
+    pub pods: Vec<PodRef<'a>>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> NodePods<'a> {
     /// Pods that are not being deleted.
-    pub fn staying(&self) -> impl Iterator<Item = &Seen<'a>> {
+    pub fn undeleted(&self) -> impl Iterator<Item = &PodRef<'a>> {
         self.pods.iter().filter(|(pod, _)| !pod.meta().is_deleted())
     }
 }
 
 /// All nodes, by name.
 pub(super) struct Nodes<'a> {
-    pub places: BTreeMap<&'a str, Place<'a>>,
+    pub by_node: BTreeMap<&'a str, NodePods<'a>>,
 }
 
 impl<'a> Nodes<'a> {
-    pub fn of(world: &'a WorldReader<'a>, set: &DaemonSet, pods: &[Seen<'a>]) -> Nodes<'a> {
+    pub fn of(world: &'a WorldReader<'a>, set: &DaemonSet, pods: &[PodRef<'a>]) -> Nodes<'a> {
         let tolerations = tolerations(&set.spec.template.0);
         let tolerations = Tolerations::of(&tolerations);
         let placement = Placement::of(set.spec.template.0.get("spec").unwrap_or(&Value::Null));
-        let mut places: BTreeMap<&'a str, Place<'a>> = BTreeMap::new();
+        let mut by_node: BTreeMap<&'a str, NodePods<'a>> = BTreeMap::new();
         for node in world.all("nodes") {
-            let fit = Fit::of(set, &placement, &tolerations, node);
-            places.insert(&node.meta().name, Place { node: Some((node, fit)), pods: Vec::new() });
+            let eligibility = NodeEligibility::of(set, &placement, &tolerations, node);
+            by_node.insert(&node.meta().name, NodePods { node: Some((node, eligibility)), pods: Vec::new() });
         }
         for seen in pods {
             let (object, pod) = *seen;
             if pod.is_finished() && object.meta().is_deleted() {
                 continue;
             }
-            if let Some(name) = target(seen) {
-                places.entry(name).or_default().pods.push(*seen);
+            if let Some(name) = target_node(seen) {
+                by_node.entry(name).or_default().pods.push(*seen);
             }
         }
-        for place in places.values_mut() {
-            place.pods.sort_by_key(|(object, pod)| {
+        for node_pods in by_node.values_mut() {
+            node_pods.pods.sort_by_key(|(object, pod)| {
                 (pod.spec.node_name.is_empty(), object.meta().created(), &*object.meta().name)
             });
         }
-        Nodes { places }
+        Nodes { by_node }
     }
 }
 
 /// Target node of a pod: the one it is bound to, or the one in its node affinity.
-fn target<'a>((_, pod): &Seen<'a>) -> Option<&'a str> {
+fn target_node<'a>((_, pod): &PodRef<'a>) -> Option<&'a str> {
     if !pod.spec.node_name.is_empty() {
         return Some(&pod.spec.node_name);
     }
@@ -149,42 +149,47 @@ fn target<'a>((_, pod): &Seen<'a>) -> Option<&'a str> {
 }
 
 /// Plans creations and deletions: one pod on each eligible node, none elsewhere.
-pub(super) fn keep<'a>(
-    rollout: &'a Rollout<'a>,
-    steps: &mut Steps<'a>,
+pub(super) fn manage<'a>(
+    rollout: &'a DaemonSetRollout<'a>,
+    changes: &mut DaemonPodChanges<'a>,
     memo: &mut Memo,
     plan: &mut Plan<Memo>,
 ) {
-    for (name, place) in &rollout.nodes.places {
-        match place.node.map(|(_, fit)| fit) {
+    for (name, node_pods) in &rollout.nodes.by_node {
+        match node_pods.node.map(|(_, eligibility)| eligibility) {
             // A pending pod of a deleted node would be pending for ever.
             None => {
-                let waiting = place.staying().filter(|(_, pod)| pod.spec.node_name.is_empty());
-                steps.deletions.extend(waiting.map(|(pod, _)| *pod));
+                let waiting = node_pods.undeleted().filter(|(_, pod)| pod.spec.node_name.is_empty());
+                changes.pods_to_delete.extend(waiting.map(|(pod, _)| *pod));
             }
-            Some(Fit::No) => steps.deletions.extend(place.staying().map(|(pod, _)| *pod)),
-            Some(Fit::Runs) if place.pods.is_empty() => steps.creations.push(name),
-            Some(fit) => {
-                let running = without_finished(rollout, name, place, steps, memo, plan);
-                let is_bare = fit == Fit::Runs && place.staying().next().is_none();
-                keep_one(rollout, name, is_bare, &running, steps);
+            Some(NodeEligibility::Ineligible) => {
+                changes.pods_to_delete.extend(node_pods.undeleted().map(|(pod, _)| *pod))
+            }
+            Some(NodeEligibility::ShouldRun) if node_pods.pods.is_empty() => {
+                changes.nodes_needing_pods.push(name)
+            }
+            Some(eligibility) => {
+                let running = delete_finished_pods(rollout, name, node_pods, changes, memo, plan);
+                let lacks_pod =
+                    eligibility == NodeEligibility::ShouldRun && node_pods.undeleted().next().is_none();
+                keep_one_pod(rollout, name, lacks_pod, &running, changes);
             }
         }
     }
 }
 
 /// Deletes the finished pods of a node, and returns the others.
-fn without_finished<'a>(
-    rollout: &Rollout<'a>,
+fn delete_finished_pods<'a>(
+    rollout: &DaemonSetRollout<'a>,
     node: &str,
-    place: &Place<'a>,
-    steps: &mut Steps<'a>,
+    node_pods: &NodePods<'a>,
+    changes: &mut DaemonPodChanges<'a>,
     memo: &mut Memo,
     plan: &mut Plan<Memo>,
-) -> Vec<Seen<'a>> {
+) -> Vec<PodRef<'a>> {
     let subject = rollout.owner.subject();
     let mut running = Vec::new();
-    for (object, pod) in place.staying() {
+    for (object, pod) in node_pods.undeleted() {
         let what = || format!("{}/{} on node {node}", object.meta().namespace, object.meta().name);
         match pod.status.phase.as_str() {
             "Failed" => {
@@ -196,12 +201,12 @@ fn without_finished<'a>(
                 memo.insert(node.to_owned(), (rollout.now, (wait * 2).clamp(BACKOFF_MIN, BACKOFF_MAX)));
                 let message = format!("Found failed daemon pod {}, will try to kill it", what());
                 plan.events.push(subject.warning("FailedDaemonPod", message));
-                steps.deletions.push(object);
+                changes.pods_to_delete.push(object);
             }
             "Succeeded" => {
                 let message = format!("Found succeeded daemon pod {}, will try to delete it", what());
                 plan.events.push(subject.normal("SucceededDaemonPod", message));
-                steps.deletions.push(object);
+                changes.pods_to_delete.push(object);
             }
             _ => running.push((*object, *pod)),
         }
@@ -210,29 +215,29 @@ fn without_finished<'a>(
 }
 
 /// Keeps one pod on a node; during a surge, one of each template.
-fn keep_one<'a>(
-    rollout: &Rollout<'a>,
+fn keep_one_pod<'a>(
+    rollout: &DaemonSetRollout<'a>,
     node: &'a str,
-    is_bare: bool,
-    running: &[Seen<'a>],
-    steps: &mut Steps<'a>,
+    lacks_pod: bool,
+    running: &[PodRef<'a>],
+    changes: &mut DaemonPodChanges<'a>,
 ) {
-    if super::rolling::surge(rollout, 1) == 0 {
-        steps.deletions.extend(running.iter().skip(1).map(|(pod, _)| *pod));
+    if super::rolling_update::max_surge(rollout, 1) == 0 {
+        changes.pods_to_delete.extend(running.iter().skip(1).map(|(pod, _)| *pod));
         return;
     }
-    if is_bare {
+    if lacks_pod {
         // With surge the new pod does not wait for the end of the old one.
-        steps.creations.push(node);
+        changes.nodes_needing_pods.push(node);
     }
     if running.len() < 2 {
         return;
     }
     let (new, old): (Vec<_>, Vec<_>) = running.iter().partition(|pod| rollout.is_latest(pod));
-    steps.deletions.extend(new.iter().skip(1).chain(old.iter().skip(1)).map(|(pod, _)| *pod));
+    changes.pods_to_delete.extend(new.iter().skip(1).chain(old.iter().skip(1)).map(|(pod, _)| *pod));
     if let (Some(new), Some(old)) = (new.first(), old.first())
         && (!old.1.is_ready() || rollout.is_available(new))
     {
-        steps.deletions.push(old.0);
+        changes.pods_to_delete.push(old.0);
     }
 }

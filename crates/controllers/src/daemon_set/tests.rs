@@ -5,7 +5,7 @@ use std::time::Duration;
 use setpoint_api::{Value, json, value};
 use setpoint_sim::cluster::Cluster;
 
-use crate::testing::{is_going, is_ready, names, number, template, was_told};
+use crate::testing::{has_event, is_ready, is_terminating, names, number, template};
 
 const D: &str = "daemonsets.apps";
 const REVISIONS: &str = "controllerrevisions.apps";
@@ -67,7 +67,7 @@ fn node_of(pod: &Value) -> String {
 /// Scheduler: binds every pod to the node in its affinity.
 fn bind(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {
-        if pod.str_at(&["spec", "nodeName"]).is_empty() && !is_going(&pod) {
+        if pod.str_at(&["spec", "nodeName"]).is_empty() && !is_terminating(&pod) {
             let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
             let _ = cluster.bind(&path, &node_of(&pod));
         }
@@ -92,10 +92,10 @@ fn nodes(cluster: &Cluster) -> Vec<String> {
     nodes
 }
 
-fn assert_at_rest(cluster: &mut Cluster, version: &str, wanted: &[&str]) {
-    assert_eq!(nodes(cluster), wanted);
+fn assert_at_rest(cluster: &mut Cluster, version: &str, expected: &[&str]) {
+    assert_eq!(nodes(cluster), expected);
     assert!(cluster.list("pods").iter().all(|pod| image_of(pod) == version));
-    let count = i64::try_from(wanted.len()).unwrap();
+    let count = i64::try_from(expected.len()).unwrap();
     for field in ["desiredNumberScheduled", "currentNumberScheduled", "numberReady", "numberAvailable"] {
         assert_eq!(number(cluster, D, LOG, field), count, "{field}");
     }
@@ -136,7 +136,7 @@ fn every_node_runs_one_pod_and_new_nodes_get_one() {
     );
     assert_eq!(pod.str_at(&["metadata", "labels", "pod-template-generation"]), "1");
     let name = pod.str_at(&["metadata", "name"]);
-    assert!(was_told(&cluster, "SuccessfulCreate", &format!("Created pod: {name}")));
+    assert!(has_event(&cluster, "SuccessfulCreate", &format!("Created pod: {name}")));
 
     add_node(&mut cluster, "n2");
     settle(&mut cluster);
@@ -178,7 +178,7 @@ fn pending_pod_of_a_deleted_node_is_deleted() {
     assert_at_rest(&mut cluster, "v1", &["n1"]);
 }
 
-fn roll(seed: u64, strategy: Value, most_per_node: usize, least_ready: usize) {
+fn roll(seed: u64, strategy: Value, max_per_node: usize, min_ready: usize) {
     let mut cluster = cluster(seed, 5);
     let mut log = set();
     log.ensure_map("spec").insert("updateStrategy", strategy);
@@ -190,11 +190,11 @@ fn roll(seed: u64, strategy: Value, most_per_node: usize, least_ready: usize) {
         bind(&mut cluster);
         let pods = cluster.list("pods");
         let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-        assert!(ready >= least_ready, "{ready} ready");
+        assert!(ready >= min_ready, "{ready} ready");
         for node in 0..5 {
             let name = format!("n{node}");
-            let there = pods.iter().filter(|pod| node_of(pod) == name && !is_going(pod)).count();
-            assert!(there <= most_per_node);
+            let there = pods.iter().filter(|pod| node_of(pod) == name && !is_terminating(pod)).count();
+            assert!(there <= max_per_node);
         }
         let chosen = cluster.rng.usize(..pods.len());
         cluster.run_pod(&pods[chosen]);
@@ -247,7 +247,7 @@ fn failed_pod_is_replaced_with_exponential_backoff() {
     let first = fail(&mut cluster);
     assert_ne!(names(&cluster, "pods"), std::slice::from_ref(&first));
     let message = format!("Found failed daemon pod default/{first} on node n0, will try to kill it");
-    assert!(was_told(&cluster, "FailedDaemonPod", &message));
+    assert!(has_event(&cluster, "FailedDaemonPod", &message));
     let second = fail(&mut cluster);
     assert_eq!(names(&cluster, "pods"), std::slice::from_ref(&second), "it waits for a second");
     cluster.run(Duration::from_secs(1));

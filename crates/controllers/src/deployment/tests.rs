@@ -6,7 +6,7 @@ use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
 use crate::replica_set::ReplicaSetController;
-use crate::testing::{bind_all, condition, is_going, is_ready, names, number, template, was_told};
+use crate::testing::{bind_all, condition, has_event, is_ready, is_terminating, names, number, template};
 
 const D: &str = "deployments.apps";
 const RS: &str = "replicasets.apps";
@@ -92,7 +92,7 @@ fn rollout_creates_scales_and_completes() {
         (note(&set, "revision"), note(&set, "desired-replicas"), note(&set, "max-replicas")),
         ("1", "3", "4")
     );
-    assert!(was_told(&cluster, "ScalingReplicaSet", &format!("Scaled up replica set {name} from 0 to 3")));
+    assert!(has_event(&cluster, "ScalingReplicaSet", &format!("Scaled up replica set {name} from 0 to 3")));
 
     cluster.patch(D, WEB, "", image("v2")).unwrap();
     cluster.settle_with_pods();
@@ -158,7 +158,13 @@ fn revision_history_limit_is_enforced() {
 }
 
 /// Runs one random write, pod or step at a time, and checks the bounds after each.
-fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, least: usize) {
+fn assert_bounds_in_random_rollout(
+    seed: u64,
+    surge: &Value,
+    unavailable: &Value,
+    max_pods: usize,
+    min_available: usize,
+) {
     let mut cluster = cluster(seed);
     let mut web = deployment(10, "v1");
     let rolling =
@@ -183,9 +189,9 @@ fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, le
             }
         }
         let pods = cluster.list("pods");
-        let staying = pods.iter().filter(|pod| !is_going(pod)).count();
+        let staying = pods.iter().filter(|pod| !is_terminating(pod)).count();
         let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-        assert!(staying <= most && ready >= least, "seed {seed}: {staying} pods, {ready} ready");
+        assert!(staying <= max_pods && ready >= min_available, "seed {seed}: {staying} pods, {ready} ready");
     }
     cluster.run(Duration::from_secs(60));
     cluster.settle_with_pods();
@@ -195,10 +201,10 @@ fn roll_by_chance(seed: u64, surge: &Value, unavailable: &Value, most: usize, le
 #[test]
 fn rollout_stays_within_its_bounds() {
     for seed in 0..3 {
-        roll_by_chance(seed, &value!("25%"), &value!("25%"), 13, 8);
-        roll_by_chance(seed, &value!(0), &value!(3), 10, 7);
-        roll_by_chance(seed, &value!(2), &value!(0), 12, 10);
-        roll_by_chance(seed, &value!("0%"), &value!("1%"), 10, 9);
+        assert_bounds_in_random_rollout(seed, &value!("25%"), &value!("25%"), 13, 8);
+        assert_bounds_in_random_rollout(seed, &value!(0), &value!(3), 10, 7);
+        assert_bounds_in_random_rollout(seed, &value!(2), &value!(0), 12, 10);
+        assert_bounds_in_random_rollout(seed, &value!("0%"), &value!("1%"), 10, 9);
     }
 }
 
@@ -340,20 +346,20 @@ fn deprecated_annotation_rolls_back() {
     cluster.settle_with_pods();
     cluster.patch(D, WEB, "", image("v2")).unwrap();
     cluster.settle_with_pods();
-    let wish = |revision: &str| {
+    let rollback_to = |revision: &str| {
         let mut patch = Value::map();
         patch.ensure_map("metadata").ensure_map("annotations").insert(super::rollback::ANNOTATION, revision);
         patch
     };
-    cluster.patch(D, WEB, "", wish("0")).unwrap();
+    cluster.patch(D, WEB, "", rollback_to("0")).unwrap();
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v1", 1);
-    assert!(was_told(&cluster, "DeploymentRollback", "Rolled back deployment \"web\" to revision 1"));
-    cluster.patch(D, WEB, "", wish("77")).unwrap();
+    assert!(has_event(&cluster, "DeploymentRollback", "Rolled back deployment \"web\" to revision 1"));
+    cluster.patch(D, WEB, "", rollback_to("77")).unwrap();
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v1", 1);
     let message = "Unable to find the revision to rollback to.";
-    assert!(was_told(&cluster, "DeploymentRollbackRevisionNotFound", message));
+    assert!(has_event(&cluster, "DeploymentRollbackRevisionNotFound", message));
 }
 
 #[test]
@@ -400,7 +406,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
 }
 
 /// Random edit by a user.
-fn meddle(cluster: &mut Cluster) {
+fn edit_randomly(cluster: &mut Cluster) {
     let sets = cluster.list(RS);
     let chosen = |cluster: &mut Cluster| {
         let at = cluster.rng.usize(..sets.len().max(1));
@@ -431,8 +437,8 @@ fn meddle(cluster: &mut Cluster) {
             Some(path) => {
                 let mut patch = Value::map();
                 let notes = patch.ensure_map("metadata").ensure_map("annotations");
-                notes.insert(super::sets::DESIRED, number.to_string());
-                notes.insert(super::sets::REVISION, number.to_string());
+                notes.insert(super::replica_sets::DESIRED_REPLICAS, number.to_string());
+                notes.insert(super::replica_sets::REVISION, number.to_string());
                 cluster.patch(RS, &path, "", patch)
             }
             None => return,
@@ -451,7 +457,7 @@ fn random_states_converge_to_the_spec() {
         cluster.create(D, "default", deployment(3, "v0"));
         for _ in 0..150 {
             match cluster.rng.u8(..12) {
-                0 | 1 => meddle(&mut cluster),
+                0 | 1 => edit_randomly(&mut cluster),
                 2 => cluster.lose_write(),
                 3 | 4 => cluster.observe(),
                 5 | 6 => {

@@ -6,7 +6,7 @@ use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
 use super::*;
-use crate::testing::{condition, was_told};
+use crate::testing::{condition, has_event};
 
 const CLAIMS: &str = "resourceclaims.resource.k8s.io";
 const RULES: &str = "devicetaintrules.resource.k8s.io";
@@ -93,7 +93,7 @@ fn progress(cluster: &Cluster) -> String {
     condition(cluster, RULES, "rule", "EvictionInProgress")
 }
 
-fn bad() -> Value {
+fn no_execute_taint() -> Value {
     value!([{"key": "bad", "effect": "NoExecute"}])
 }
 
@@ -102,9 +102,9 @@ fn pods_are_evicted_when_the_tolerations_of_their_claims_end() {
     let mut cluster = cluster();
     publish(&mut cluster, "s", 1, value!([{"key": "bad", "effect": "NoSchedule"}]));
     assert_eq!(running(&cluster).len(), 3, "who is there may stay");
-    publish(&mut cluster, "s", 1, bad());
+    publish(&mut cluster, "s", 1, no_execute_taint());
     assert_eq!(running(&cluster), ["for-ever", "patient"]);
-    assert!(was_told(&cluster, "DeviceTaintManagerEviction", "Marking for deletion"));
+    assert!(has_event(&cluster, "DeviceTaintManagerEviction", "Marking for deletion"));
     let why = condition(&cluster, "pods", "default/at-once", "DisruptionTarget");
     assert_eq!(
         why,
@@ -120,10 +120,10 @@ fn pods_are_evicted_when_the_tolerations_of_their_claims_end() {
 #[test]
 fn removed_taint_cancels_eviction_and_old_slices_are_ignored() {
     let mut cluster = cluster();
-    publish(&mut cluster, "s", 1, bad());
+    publish(&mut cluster, "s", 1, no_execute_taint());
     cluster.run(Duration::from_secs(50));
     publish(&mut cluster, "s2", 2, value!([]));
-    assert!(was_told(&cluster, "DeviceTaintManagerEviction", "Cancelling deletion"));
+    assert!(has_event(&cluster, "DeviceTaintManagerEviction", "Cancelling deletion"));
     cluster.run(Duration::from_secs(300));
     assert_eq!(running(&cluster), ["for-ever", "patient"]);
     cluster.assert_quiet();
@@ -185,7 +185,7 @@ fn pods_without_a_reservation_are_not_evicted() {
         },
     });
     cluster.create("pods", "default", pod);
-    publish(&mut cluster, "s", 1, bad());
+    publish(&mut cluster, "s", 1, no_execute_taint());
     assert_eq!(running(&cluster), ["for-ever", "patient", "stranger"]);
 }
 
@@ -212,7 +212,7 @@ fn random_edits_converge_and_exactly_the_tainted_pods_are_evicted() {
         for _ in 0..30 {
             match rng.u8(..6) {
                 0 => {
-                    let taints = if rng.bool() { bad() } else { value!([]) };
+                    let taints = if rng.bool() { no_execute_taint() } else { value!([]) };
                     let slice = value!({"spec": {"devices": [{"name": "x", "taints": (taints)}]}});
                     let _ = cluster.patch(SLICES, "s", "", slice);
                 }

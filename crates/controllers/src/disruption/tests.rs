@@ -71,7 +71,7 @@ fn reason(cluster: &Cluster) -> String {
     conditions[0].str_at(&["reason"]).to_owned()
 }
 
-fn said(cluster: &Cluster, reason: &str) -> usize {
+fn event_count(cluster: &Cluster, reason: &str) -> usize {
     cluster.list("events").iter().filter(|event| event.str_at(&["reason"]) == reason).count()
 }
 
@@ -125,7 +125,7 @@ fn unready_and_evicted_pods_are_not_healthy() {
     cluster.assert_quiet();
     cluster.run(Duration::from_secs(121));
     assert_eq!((numbers(&cluster), listed(&cluster)), ([4, 3, 4, 1], 0), "nobody waits for ever");
-    assert_eq!(said(&cluster, "NotDeleted"), 1);
+    assert_eq!(event_count(&cluster, "NotDeleted"), 1);
     cluster.assert_quiet();
 }
 
@@ -134,11 +134,11 @@ fn unknown_scale_allows_no_disruptions() {
     let mut cluster = cluster(7);
     cluster.create("poddisruptionbudgets.policy", "default", budget("maxUnavailable", 1));
     cluster.settle();
-    assert_eq!((numbers(&cluster), said(&cluster, "NoPods")), ([0, 0, 0, 0], 1));
+    assert_eq!((numbers(&cluster), event_count(&cluster, "NoPods")), ([0, 0, 0, 0], 1));
     let lone = value!({"metadata": {"name": "lone", "labels": {"app": "web"}}, "spec": (pod_spec())});
     cluster.create("pods", "default", lone);
     cluster.settle_with_pods();
-    assert_eq!((numbers(&cluster), said(&cluster, "UnmanagedPods")), ([0, 0, 1, 0], 1));
+    assert_eq!((numbers(&cluster), event_count(&cluster, "UnmanagedPods")), ([0, 0, 1, 0], 1));
     let owner =
         value!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true});
     let owned = value!({
@@ -151,7 +151,7 @@ fn unknown_scale_allows_no_disruptions() {
     let conditions = status(&cluster).get("conditions").cloned().unwrap();
     let message = conditions.as_list().unwrap()[0].str_at(&["message"]).to_owned();
     assert_eq!(message, "daemonsets.apps does not implement the scale subresource");
-    assert_eq!(said(&cluster, "CalculateExpectedPodCountFailed"), 1);
+    assert_eq!(event_count(&cluster, "CalculateExpectedPodCountFailed"), 1);
     cluster.assert_quiet();
 }
 
@@ -209,8 +209,12 @@ fn random_states_converge_to_the_same_budget() {
             }
         }
         cluster.settle_with_pods();
-        let most = (replicas * 34 + 99) / 100;
-        assert_eq!(numbers(&cluster), [replicas, replicas - most, replicas, most], "seed {seed}");
+        let max_unavailable = (replicas * 34 + 99) / 100;
+        assert_eq!(
+            numbers(&cluster),
+            [replicas, replicas - max_unavailable, replicas, max_unavailable],
+            "seed {seed}"
+        );
         cluster.assert_quiet();
     }
 }

@@ -124,8 +124,8 @@ fn headless_services_terminating_pods_and_hints_are_supported() {
     cluster.delete("pods", "default/p1", &Value::map()).unwrap();
     cluster.settle();
     let conditions = endpoints(&slices(&cluster)[0])[0].get("conditions").cloned().unwrap();
-    let said = |name: &str| conditions.get(name).and_then(Value::as_bool).unwrap();
-    assert!(!said("ready") && said("serving") && said("terminating"));
+    let condition = |name: &str| conditions.get(name).and_then(Value::as_bool).unwrap();
+    assert!(!condition("ready") && condition("serving") && condition("terminating"));
     cluster.assert_quiet();
 }
 

@@ -9,7 +9,7 @@ use crate::testing::{condition, names};
 const SCHEMAS: &str = FlowSchema::RESOURCE;
 
 fn cluster() -> Cluster {
-    let mut cluster = Cluster::new(|| (own(), crate::indexes::all()), 1);
+    let mut cluster = Cluster::new(|| (server_controllers(), crate::indexes::all()), 1);
     cluster.run(setpoint_reconcile::engine::RESYNC * 2 + std::time::Duration::from_secs(2));
     cluster
 }
@@ -50,7 +50,7 @@ fn schema_with_a_missing_priority_level_is_dangling() {
     let object = cluster.get(SCHEMAS, "s").unwrap();
     let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap();
     let ours = managed.iter().find(|one| one.str_at(&["operation"]) == "Apply").unwrap();
-    assert_eq!(ours.str_at(&["manager"]), Planner::manager(&Consumer));
+    assert_eq!(ours.str_at(&["manager"]), Planner::manager(&ConfigConsumer));
     assert_eq!(
         json::to_text(ours.get("fieldsV1").unwrap()),
         r#"{"f:status":{"f:conditions":{"k:{\"type\":\"Dangling\"}":{".":{},"f:lastTransitionTime":{},"f:message":{},"f:reason":{},"f:status":{},"f:type":{}}}}}"#

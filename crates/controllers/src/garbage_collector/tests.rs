@@ -19,7 +19,7 @@ fn owner(name: &str, uid: &str, blocking: bool) -> Value {
 }
 
 /// Creates a ConfigMap with owners in the namespace `default`, and returns its UID.
-fn make(cluster: &mut Cluster, name: &str, owners: Vec<Value>) -> String {
+fn create(cluster: &mut Cluster, name: &str, owners: Vec<Value>) -> String {
     let object = value!({"metadata": {"name": (name), "ownerReferences": (owners)}});
     cluster.create("configmaps", "default", object);
     uid(cluster, name)
@@ -28,10 +28,10 @@ fn make(cluster: &mut Cluster, name: &str, owners: Vec<Value>) -> String {
 /// Creates a ConfigMap that is a blocking dependent of others, by their names.
 fn owned(cluster: &mut Cluster, name: &str, owners: &[&str]) -> String {
     let owners = owners.iter().map(|name| owner(name, &uid(cluster, name), true)).collect();
-    make(cluster, name, owners)
+    create(cluster, name, owners)
 }
 
-fn own(cluster: &mut Cluster, name: &str, owners: Vec<Value>) {
+fn set_owners(cluster: &mut Cluster, name: &str, owners: Vec<Value>) {
     let patch = value!({"metadata": {"ownerReferences": (owners)}});
     cluster.patch("configmaps", &path(name), "", patch).unwrap();
 }
@@ -64,7 +64,7 @@ fn owners_of(cluster: &Cluster, name: &str) -> Vec<String> {
     owners.iter().map(|owner| owner.str_at(&["name"]).to_owned()).collect()
 }
 
-fn said(cluster: &Cluster) -> Vec<(String, String)> {
+fn events(cluster: &Cluster) -> Vec<(String, String)> {
     let events = cluster.list("events");
     let words = |event: &Value| (event.str_at(&["reason"]).to_owned(), event.str_at(&["message"]).to_owned());
     events.iter().map(words).collect()
@@ -78,7 +78,7 @@ fn dependents_of_an_event_stay_while_it_exists() {
     let uid = cluster.get("events", "default/e").unwrap().str_at(&["metadata", "uid"]).to_owned();
     for (name, uid) in [("mine", uid.as_str()), ("not-mine", "another")] {
         let owner = value!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "name": "e", "uid": (uid)});
-        make(&mut cluster, name, vec![owner]);
+        create(&mut cluster, name, vec![owner]);
     }
     cluster.settle();
     assert_eq!(names(&cluster), ["mine"]);
@@ -107,7 +107,7 @@ fn foreground_deletion_waits_for_blocking_dependents() {
     let a = owned(&mut cluster, "a", &[]);
     owned(&mut cluster, "b", &["a"]);
     owned(&mut cluster, "c", &["b"]);
-    make(&mut cluster, "free", vec![owner("a", &a, false)]);
+    create(&mut cluster, "free", vec![owner("a", &a, false)]);
     set_finalizers(&mut cluster, "c", vec!["example.com/hold"]);
     set_finalizers(&mut cluster, "free", vec!["example.com/hold"]);
     cluster.settle();
@@ -167,7 +167,7 @@ fn cycles_are_collected_in_any_deletion_order() {
             for n in 0..length {
                 let next = &names_of[(n + 1) % length];
                 let uid = uid(&cluster, next);
-                own(&mut cluster, &names_of[n], vec![owner(next, &uid, true)]);
+                set_owners(&mut cluster, &names_of[n], vec![owner(next, &uid, true)]);
             }
             cluster.settle();
             assert_eq!(names(&cluster).len(), length, "a cycle keeps itself alive");
@@ -188,7 +188,7 @@ fn owner_in_another_namespace_is_invalid_with_an_event() {
     cluster.create("namespaces", "", value!({"metadata": {"name": "far"}}));
     cluster.create("configmaps", "far", value!({"metadata": {"name": "a"}}));
     let a = cluster.get("configmaps", "far/a").unwrap().str_at(&["metadata", "uid"]).to_owned();
-    make(&mut cluster, "b", vec![owner("a", &a, true)]);
+    create(&mut cluster, "b", vec![owner("a", &a, true)]);
     let role = value!({"metadata": {"name": "r", "ownerReferences": [(owner("a", &a, true))]}, "rules": []});
     cluster.create("clusterroles.rbac.authorization.k8s.io", "", role);
     cluster.settle();
@@ -197,12 +197,12 @@ fn owner_in_another_namespace_is_invalid_with_an_event() {
         cluster.get("clusterroles.rbac.authorization.k8s.io", "r").is_some(),
         "an invalid reference deletes nothing"
     );
-    let said = said(&cluster);
+    let events = events(&cluster);
     let message = format!(
         "ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {a}] does not exist in namespace \"default\""
     );
-    assert!(said.contains(&("OwnerRefInvalidNamespace".to_owned(), message)), "{said:?}");
-    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(events.contains(&("OwnerRefInvalidNamespace".to_owned(), message)), "{events:?}");
+    assert_eq!(events.len(), 2, "{events:?}");
     cluster.run(std::time::Duration::from_secs(100));
     assert_eq!(cluster.list("events").len(), 2, "one Event");
     let delete = cluster.delete("configmaps", "far/a", &value!({"propagationPolicy": "Foreground"}));
@@ -216,7 +216,7 @@ fn owner_in_another_namespace_is_invalid_with_an_event() {
 fn owner_of_the_same_name_with_another_uid_is_missing() {
     let mut cluster = cluster();
     owned(&mut cluster, "a", &[]);
-    make(&mut cluster, "b", vec![owner("a", "stale", true)]);
+    create(&mut cluster, "b", vec![owner("a", "stale", true)]);
     cluster.settle();
     assert_eq!(names(&cluster), ["a"]);
     cluster.assert_quiet();
@@ -226,7 +226,7 @@ fn owner_of_the_same_name_with_another_uid_is_missing() {
 fn owner_of_an_unserved_kind_keeps_its_dependents() {
     let mut cluster = cluster();
     let unknown = value!({"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t"});
-    make(&mut cluster, "b", vec![owner("a", "absent", true), unknown]);
+    create(&mut cluster, "b", vec![owner("a", "absent", true), unknown]);
     cluster.run(std::time::Duration::from_secs(100));
     assert_eq!(names(&cluster), ["b"]);
     cluster.assert_quiet();
@@ -270,7 +270,7 @@ fn random_graphs_and_deletions_converge_to_a_consistent_state() {
             if rng.usize(..8) == 0 {
                 owners.push(owner("absent", "absent", rng.bool()));
             }
-            own(&mut cluster, name, owners);
+            set_owners(&mut cluster, name, owners);
         }
         for _ in 0..rng.usize(1..6) {
             let name = &all[rng.usize(..count)];

@@ -13,10 +13,10 @@ use setpoint_reconcile::Query;
 use setpoint_reconcile::planner::QueryAnswer;
 use setpoint_views::horizontal_pod_autoscaler::{Metric, Source};
 
-use super::usage::{Crowd, Sample, Samples, Usage, milli};
+use super::replica_calculator::{ReplicaCalculator, Sample, Samples, Usage, milli};
 
 /// Proposal of one metric.
-pub(super) struct Proposal {
+pub(super) struct MetricProposal {
     pub replicas: i64,
     /// Name of the metric.
     pub name: String,
@@ -25,7 +25,7 @@ pub(super) struct Proposal {
 }
 
 /// Failure of one metric.
-pub(super) struct Fault {
+pub(super) struct MetricError {
     pub reason: &'static str,
     /// Underlying error.
     pub cause: String,
@@ -34,7 +34,7 @@ pub(super) struct Fault {
 }
 
 /// Builds the query of a metric.
-pub(super) fn query(id: String, metric: &Metric, namespace: &str, selector: &str) -> Query {
+pub(super) fn build_query(id: String, metric: &Metric, namespace: &str, selector: &str) -> Query {
     let empty = Source::default();
     let source = metric.source().unwrap_or(&empty);
     let name = if source.name.is_empty() { &source.metric.name } else { &source.name };
@@ -55,12 +55,12 @@ pub(super) fn query(id: String, metric: &Metric, namespace: &str, selector: &str
 }
 
 /// Evaluates the answer of a metric. `status_replicas` is the number of pods in the status of the target.
-pub(super) fn propose(
+pub(super) fn compute_proposal(
     metric: &Metric,
     answered: &QueryAnswer,
-    crowd: &Crowd<'_>,
+    calculator: &ReplicaCalculator<'_>,
     status_replicas: i64,
-) -> Result<Proposal, Fault> {
+) -> Result<MetricProposal, MetricError> {
     let empty = Source::default();
     let source = metric.source().unwrap_or(&empty);
     let (reason, what) = match metric.kind.as_str() {
@@ -73,65 +73,66 @@ pub(super) fn propose(
         "External" => ("FailedGetExternalMetric", format!("{} external metric value", source.metric.name)),
         other => {
             let cause = format!("unknown metric source type {other:?}");
-            return Err(Fault { reason: "InvalidMetricSourceType", message: cause.clone(), cause });
+            return Err(MetricError { reason: "InvalidMetricSourceType", message: cause.clone(), cause });
         }
     };
     let proposed = match metric.kind.as_str() {
-        "Resource" | "ContainerResource" => resource(metric, source, answered, crowd),
-        "Pods" => told_by_pods(source, answered, crowd),
-        "Object" => about_object(source, answered, crowd, status_replicas),
-        _ => from_outside(source, answered, crowd, status_replicas),
+        "Resource" | "ContainerResource" => resource_metric(metric, source, answered, calculator),
+        "Pods" => pods_metric(source, answered, calculator),
+        "Object" => object_metric(source, answered, calculator, status_replicas),
+        _ => external_metric(source, answered, calculator, status_replicas),
     };
     proposed.map_err(|cause| {
         let message = format!("failed to get {what}: {cause}");
-        Fault { reason, cause, message }
+        MetricError { reason, cause, message }
     })
 }
 
-fn resource(
+fn resource_metric(
     metric: &Metric,
     source: &Source,
     answered: &QueryAnswer,
-    crowd: &Crowd<'_>,
-) -> Result<Proposal, String> {
+    calculator: &ReplicaCalculator<'_>,
+) -> Result<MetricProposal, String> {
     let name = source.name.as_str();
     let samples = |what: &str| {
-        let unable = |error: &String| {
+        let describe = |error: &String| {
             format!("failed to get {name} {what}: unable to get metrics for resource {name}: {error}")
         };
-        samples(answered).map_err(|error| unable(&error))
+        samples(answered).map_err(|error| describe(&error))
     };
     let is_container = metric.kind == "ContainerResource";
-    let (replicas, usage, called) = if let Some(target) = quantity(source.target.average_value.as_ref()) {
-        let (replicas, usage) = crowd
-            .for_average(samples("usage")?, name == "cpu", target)
-            .map_err(|error| format!("failed to get {name} usage: {error}"))?;
-        (replicas, usage, format!("{name} resource"))
-    } else if let Some(target) = source.target.average_utilization {
-        let (replicas, usage) = crowd
-            .for_percent(samples("utilization")?, name, &source.container, target)
-            .map_err(|error| format!("failed to get {name} utilization: {error}"))?;
-        let of = if is_container { "container resource" } else { "resource" };
-        (replicas, usage, format!("{name} {of} utilization (percentage of request)"))
-    } else {
-        return Err(
-            "invalid resource metric source: neither an average utilization target nor an average value \
+    let (replicas, usage, metric_name) =
+        if let Some(target) = parse_milli(source.target.average_value.as_ref()) {
+            let (replicas, usage) = calculator
+                .replicas_for_average(samples("usage")?, name == "cpu", target)
+                .map_err(|error| format!("failed to get {name} usage: {error}"))?;
+            (replicas, usage, format!("{name} resource"))
+        } else if let Some(target) = source.target.average_utilization {
+            let (replicas, usage) = calculator
+                .replicas_for_utilization(samples("utilization")?, name, &source.container, target)
+                .map_err(|error| format!("failed to get {name} utilization: {error}"))?;
+            let of = if is_container { "container resource" } else { "resource" };
+            (replicas, usage, format!("{name} {of} utilization (percentage of request)"))
+        } else {
+            return Err(
+                "invalid resource metric source: neither an average utilization target nor an average value \
                     (usage) target was set"
-                .to_owned(),
-        );
-    };
-    let mut current = value!({"name": (name), "current": (current(name, &usage))});
+                    .to_owned(),
+            );
+        };
+    let mut current = value!({"name": (name), "current": (metric_value(name, &usage))});
     let part = if is_container { "containerResource" } else { "resource" };
     if is_container {
         current.make_map().insert("container", source.container.as_str());
     }
     let status =
         Value::Map([("type", Value::from(metric.kind.as_str())), (part, current)].into_iter().collect());
-    Ok(Proposal { replicas, name: called, status })
+    Ok(MetricProposal { replicas, name: metric_name, status })
 }
 
 /// Current usage of a resource, as in `status.currentMetrics`.
-fn current(resource: &str, usage: &Usage) -> Value {
+fn metric_value(resource: &str, usage: &Usage) -> Value {
     let format = if resource == "memory" { Format::BinarySi } else { Format::DecimalSi };
     let mut current = value!({"averageValue": (Quantity::milli(usage.average, format).to_string())});
     if let Some(percent) = usage.percent {
@@ -140,22 +141,26 @@ fn current(resource: &str, usage: &Usage) -> Value {
     current
 }
 
-fn told_by_pods(source: &Source, answered: &QueryAnswer, crowd: &Crowd<'_>) -> Result<Proposal, String> {
-    let name = &source.metric.name;
-    let samples = samples(answered).map_err(|error| format!("unable to get metric {name}: {error}"))?;
-    let target = quantity(source.target.average_value.as_ref()).unwrap_or(0);
-    let (replicas, usage) = crowd.for_average(samples, false, target)?;
-    let shown = value!({"metric": (identity(source)), "current": {"averageValue": (decimal(usage.average))}});
-    let status = value!({"type": "Pods", "pods": (shown)});
-    Ok(Proposal { replicas, name: format!("pods metric {name}"), status })
-}
-
-fn about_object(
+fn pods_metric(
     source: &Source,
     answered: &QueryAnswer,
-    crowd: &Crowd<'_>,
+    calculator: &ReplicaCalculator<'_>,
+) -> Result<MetricProposal, String> {
+    let name = &source.metric.name;
+    let samples = samples(answered).map_err(|error| format!("unable to get metric {name}: {error}"))?;
+    let target = parse_milli(source.target.average_value.as_ref()).unwrap_or(0);
+    let (replicas, usage) = calculator.replicas_for_average(samples, false, target)?;
+    let metric_status = value!({"metric": (metric_identifier(source)), "current": {"averageValue": (decimal(usage.average))}});
+    let status = value!({"type": "Pods", "pods": (metric_status)});
+    Ok(MetricProposal { replicas, name: format!("pods metric {name}"), status })
+}
+
+fn object_metric(
+    source: &Source,
+    answered: &QueryAnswer,
+    calculator: &ReplicaCalculator<'_>,
     status_replicas: i64,
-) -> Result<Proposal, String> {
+) -> Result<MetricProposal, String> {
     let name = &source.metric.name;
     let object = source.described_object.clone().unwrap_or_default();
     let kind = object.str_at(&["kind"]);
@@ -163,16 +168,16 @@ fn about_object(
         format!("unable to get metric {name} on {kind} {}: {error}", object.str_at(&["name"]))
     })?;
     let used = used.get("value").and_then(Value::as_i64).unwrap_or(0);
-    let whole = quantity(source.target.value.as_ref()).filter(|_| source.target.kind == "Value");
-    let each =
-        quantity(source.target.average_value.as_ref()).filter(|_| source.target.kind == "AverageValue");
-    let (replicas, current, called) = match (whole, each) {
+    let value_target = parse_milli(source.target.value.as_ref()).filter(|_| source.target.kind == "Value");
+    let average_target =
+        parse_milli(source.target.average_value.as_ref()).filter(|_| source.target.kind == "AverageValue");
+    let (replicas, current, metric_name) = match (value_target, average_target) {
         (Some(target), _) => {
-            let replicas = crowd.for_ratio(used as f64 / target as f64)?;
+            let replicas = calculator.replicas_for_ratio(used as f64 / target as f64)?;
             (replicas, value!({"value": (decimal(used))}), format!("{kind} metric {name}"))
         }
         (None, Some(target)) => {
-            let (replicas, average) = per_pod(used, target, status_replicas, crowd);
+            let (replicas, average) = replicas_per_average(used, target, status_replicas, calculator);
             (replicas, value!({"averageValue": (decimal(average))}), external_name(source))
         }
         (None, None) => {
@@ -182,45 +187,51 @@ fn about_object(
             );
         }
     };
-    let shown = value!({"describedObject": (object), "metric": (identity(source)), "current": (current)});
-    Ok(Proposal { replicas, name: called, status: value!({"type": "Object", "object": (shown)}) })
+    let metric_status =
+        value!({"describedObject": (object), "metric": (metric_identifier(source)), "current": (current)});
+    Ok(MetricProposal {
+        replicas,
+        name: metric_name,
+        status: value!({"type": "Object", "object": (metric_status)}),
+    })
 }
 
-fn from_outside(
+fn external_metric(
     source: &Source,
     answered: &QueryAnswer,
-    crowd: &Crowd<'_>,
+    calculator: &ReplicaCalculator<'_>,
     status_replicas: i64,
-) -> Result<Proposal, String> {
+) -> Result<MetricProposal, String> {
     let name = &source.metric.name;
     let answer =
         answered.answer.clone().map_err(|error| format!("unable to get external metric {name}: {error}"))?;
     let values = answer.get("values").and_then(Value::as_list).unwrap_or_default();
     let used = values.iter().filter_map(Value::as_i64).fold(0i64, i64::saturating_add);
-    let (replicas, current) = if let Some(target) = quantity(source.target.average_value.as_ref()) {
-        let (replicas, average) = per_pod(used, target, status_replicas, crowd);
+    let (replicas, current) = if let Some(target) = parse_milli(source.target.average_value.as_ref()) {
+        let (replicas, average) = replicas_per_average(used, target, status_replicas, calculator);
         (replicas, value!({"averageValue": (decimal(average))}))
-    } else if let Some(target) = quantity(source.target.value.as_ref()) {
-        (crowd.for_ratio(used as f64 / target as f64)?, value!({"value": (decimal(used))}))
+    } else if let Some(target) = parse_milli(source.target.value.as_ref()) {
+        (calculator.replicas_for_ratio(used as f64 / target as f64)?, value!({"value": (decimal(used))}))
     } else {
         return Err(
             "invalid external metric source: neither a value target nor an average value target was set"
                 .to_owned(),
         );
     };
-    let shown = value!({"metric": (identity(source)), "current": (current)});
-    Ok(Proposal {
+    let metric_status = value!({"metric": (metric_identifier(source)), "current": (current)});
+    Ok(MetricProposal {
         replicas,
         name: external_name(source),
-        status: value!({"type": "External", "external": (shown)}),
+        status: value!({"type": "External", "external": (metric_status)}),
     })
 }
 
 /// Number of pods at which each has the target average, and the current average.
-fn per_pod(used: i64, target: i64, pods: i64, crowd: &Crowd<'_>) -> (i64, i64) {
+fn replicas_per_average(used: i64, target: i64, pods: i64, calculator: &ReplicaCalculator<'_>) -> (i64, i64) {
     let ratio = used as f64 / (target as f64 * pods as f64);
-    let wanted = (used as f64 / target as f64).ceil() as i64;
-    let replicas = if crowd.tolerances.contain(ratio) { pods } else { wanted.min(i64::from(i32::MAX)) };
+    let desired = (used as f64 / target as f64).ceil() as i64;
+    let replicas =
+        if calculator.tolerances.is_within(ratio) { pods } else { desired.min(i64::from(i32::MAX)) };
     (replicas, (used as f64 / pods as f64).ceil() as i64)
 }
 
@@ -229,19 +240,19 @@ fn external_name(source: &Source) -> String {
     format!("external metric {}({selector})", source.metric.name)
 }
 
-fn identity(source: &Source) -> Value {
-    let mut identity = value!({"name": (source.metric.name.as_str())});
+fn metric_identifier(source: &Source) -> Value {
+    let mut identifier = value!({"name": (source.metric.name.as_str())});
     if let Some(selector) = &source.metric.selector {
-        identity.make_map().insert("selector", selector.clone());
+        identifier.make_map().insert("selector", selector.clone());
     }
-    identity
+    identifier
 }
 
 fn decimal(milli: i64) -> String {
     Quantity::milli(milli, Format::DecimalSi).to_string()
 }
 
-fn quantity(text: Option<&String>) -> Option<i64> {
+fn parse_milli(text: Option<&String>) -> Option<i64> {
     text.and_then(|text| milli(text))
 }
 
@@ -249,11 +260,11 @@ fn quantity(text: Option<&String>) -> Option<i64> {
 fn samples(answered: &QueryAnswer) -> Result<Samples, String> {
     let answer = answered.answer.as_ref().map_err(Clone::clone)?;
     let pods = answer.get("pods").and_then(Value::as_map).into_iter().flat_map(|pods| pods.iter());
-    let samples = pods.filter_map(|(name, told)| {
-        let at: Option<Time> = rfc3339::parse(told.str_at(&["timestamp"])).ok();
-        let window = told.get("windowSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let samples = pods.filter_map(|(name, sample)| {
+        let at: Option<Time> = rfc3339::parse(sample.str_at(&["timestamp"])).ok();
+        let window = sample.get("windowSeconds").and_then(Value::as_i64).unwrap_or(0);
         let sample = Sample {
-            value: told.get("value").and_then(Value::as_i64)?,
+            value: sample.get("value").and_then(Value::as_i64)?,
             at: at.unwrap_or(answered.at),
             window: Duration::from_secs(u64::try_from(window).unwrap_or(0)),
         };

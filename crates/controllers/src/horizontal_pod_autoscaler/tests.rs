@@ -80,14 +80,14 @@ fn run_pods(cluster: &mut Cluster) {
 }
 
 /// Answers pending queries by a rule, as a shell would, and runs the loop until it is idle.
-fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Query) -> Result<Value, String>) -> usize {
+fn run_round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Query) -> Result<Value, String>) -> usize {
     cluster.now = cluster.now.after(Duration::from_secs(15));
-    let mut asked = 0;
+    let mut queries = 0;
     for _ in 0..20 {
         cluster.observe();
         let turn = cluster.engine.turn(cluster.now, Seed(1));
         for (controller, key, query) in &turn.queries {
-            asked += 1;
+            queries += 1;
             assert_eq!((*controller, query.target), (NAME, "metrics"));
             let answer = answer(cluster, query);
             cluster.engine.answer_query(controller, key, &query.id, answer, cluster.now);
@@ -96,11 +96,11 @@ fn round(cluster: &mut Cluster, answer: &dyn Fn(&Cluster, &Query) -> Result<Valu
         while cluster.perform() {}
     }
     run_pods(cluster);
-    asked
+    queries
 }
 
 /// Rule: every pod uses `value` thousandths.
-fn each(value: i64) -> impl Fn(&Cluster, &Query) -> Result<Value, String> {
+fn usage_per_pod(value: i64) -> impl Fn(&Cluster, &Query) -> Result<Value, String> {
     move |cluster, _| {
         let mut pods = Value::map();
         for pod in cluster.list("pods") {
@@ -131,16 +131,16 @@ fn is(status: &str, reason: &str) -> (String, String) {
     (status.to_owned(), reason.to_owned())
 }
 
-fn said(cluster: &Cluster, reason: &str) -> Vec<String> {
+fn event_messages(cluster: &Cluster, reason: &str) -> Vec<String> {
     let events = cluster.list("events");
-    let fit = events.iter().filter(|event| event.str_at(&["reason"]) == reason);
-    fit.map(|event| event.str_at(&["message"]).to_owned()).collect()
+    let matching = events.iter().filter(|event| event.str_at(&["reason"]) == reason);
+    matching.map(|event| event.str_at(&["message"]).to_owned()).collect()
 }
 
 #[test]
 fn target_is_scaled_to_its_load() {
     let mut cluster = start(2, 1, 10, value!([(cpu(50))]), &Value::map());
-    assert_eq!(round(&mut cluster, &each(52)), 1, "one query per metric");
+    assert_eq!(run_round(&mut cluster, &usage_per_pod(52)), 1, "one query per metric");
     assert_eq!(replicas(&cluster), 2, "within the tolerance");
     assert_eq!(condition(&cluster, "AbleToScale"), is("True", "ReadyForNewScale"));
     assert_eq!(condition(&cluster, "ScalingActive"), is("True", "ValidMetricFound"));
@@ -149,12 +149,12 @@ fn target_is_scaled_to_its_load() {
     let current = &status.get("currentMetrics").and_then(Value::as_list).unwrap()[0];
     assert_eq!(current.at(&["resource", "current", "averageUtilization"]).and_then(Value::as_i64), Some(52));
     assert_eq!(current.str_at(&["resource", "current", "averageValue"]), "52m");
-    round(&mut cluster, &each(90));
+    run_round(&mut cluster, &usage_per_pod(90));
     assert_eq!(replicas(&cluster), 4);
     assert_eq!(condition(&cluster, "AbleToScale"), is("True", "SucceededRescale"));
     let reason = "New size: 4; reason: cpu resource utilization (percentage of request) above target";
-    assert_eq!(said(&cluster, "SuccessfulRescale"), [reason]);
-    round(&mut cluster, &each(50));
+    assert_eq!(event_messages(&cluster, "SuccessfulRescale"), [reason]);
+    run_round(&mut cluster, &usage_per_pod(50));
     assert_eq!(condition(&cluster, "AbleToScale"), is("True", "ReadyForNewScale"));
     cluster.assert_quiet();
 }
@@ -162,32 +162,35 @@ fn target_is_scaled_to_its_load() {
 #[test]
 fn scale_down_is_stabilized_for_five_minutes() {
     let mut cluster = start(8, 1, 10, value!([(cpu(50))]), &Value::map());
-    round(&mut cluster, &each(50));
+    run_round(&mut cluster, &usage_per_pod(50));
     for _ in 0..19 {
-        round(&mut cluster, &each(10));
+        run_round(&mut cluster, &usage_per_pod(10));
         assert_eq!(replicas(&cluster), 8);
         assert_eq!(condition(&cluster, "AbleToScale"), is("True", "ScaleDownStabilized"));
     }
-    round(&mut cluster, &each(10));
-    round(&mut cluster, &each(10));
+    run_round(&mut cluster, &usage_per_pod(10));
+    run_round(&mut cluster, &usage_per_pod(10));
     assert_eq!(replicas(&cluster), 2);
-    assert_eq!(said(&cluster, "SuccessfulRescale"), ["New size: 2; reason: All metrics below target"]);
+    assert_eq!(
+        event_messages(&cluster, "SuccessfulRescale"),
+        ["New size: 2; reason: All metrics below target"]
+    );
 }
 
 #[test]
 fn replicas_out_of_range_are_corrected_without_metrics() {
-    for (replicas_now, wanted, reason) in [
+    for (replicas_now, desired, reason) in [
         (9, 5, "New size: 5; reason: Current number of replicas above Spec.MaxReplicas"),
         (1, 3, "New size: 3; reason: Current number of replicas below Spec.MinReplicas"),
     ] {
         let mut cluster = start(replicas_now, 3, 5, value!([(cpu(50))]), &Value::map());
         cluster.settle();
-        assert_eq!(replicas(&cluster), wanted);
-        assert_eq!(said(&cluster, "SuccessfulRescale"), [reason]);
+        assert_eq!(replicas(&cluster), desired);
+        assert_eq!(event_messages(&cluster, "SuccessfulRescale"), [reason]);
         cluster.assert_quiet();
     }
     let mut cluster = start(0, 1, 5, value!([(cpu(50))]), &Value::map());
-    round(&mut cluster, &each(500));
+    run_round(&mut cluster, &usage_per_pod(500));
     assert_eq!(replicas(&cluster), 0, "a target scaled to zero by a user stays there");
     assert_eq!(condition(&cluster, "ScalingActive"), is("False", "ScalingDisabled"));
 }
@@ -195,9 +198,9 @@ fn replicas_out_of_range_are_corrected_without_metrics() {
 #[test]
 fn scaling_is_limited_by_default_and_by_behavior() {
     let mut cluster = start(1, 1, 100, value!([(cpu(50))]), &Value::map());
-    for wanted in [4, 8, 16] {
-        round(&mut cluster, &each(5000));
-        assert_eq!(replicas(&cluster), wanted);
+    for desired in [4, 8, 16] {
+        run_round(&mut cluster, &usage_per_pod(5000));
+        assert_eq!(replicas(&cluster), desired);
         assert_eq!(condition(&cluster, "ScalingLimited"), is("True", "ScaleUpLimit"));
     }
     let behavior = value!({"behavior": {
@@ -210,16 +213,16 @@ fn scaling_is_limited_by_default_and_by_behavior() {
         },
     }});
     let mut cluster = start(5, 1, 100, value!([(cpu(50))]), &behavior);
-    round(&mut cluster, &each(5000));
+    run_round(&mut cluster, &usage_per_pod(5000));
     assert_eq!(replicas(&cluster), 8);
-    round(&mut cluster, &each(5000));
+    run_round(&mut cluster, &usage_per_pod(5000));
     assert_eq!(replicas(&cluster), 8, "three in a minute");
     for _ in 0..3 {
-        round(&mut cluster, &each(50));
+        run_round(&mut cluster, &usage_per_pod(50));
     }
-    round(&mut cluster, &each(5000));
+    run_round(&mut cluster, &usage_per_pod(5000));
     assert_eq!(replicas(&cluster), 11);
-    round(&mut cluster, &each(1));
+    run_round(&mut cluster, &usage_per_pod(1));
     assert_eq!(replicas(&cluster), 10, "the smaller step is chosen");
     assert_eq!(condition(&cluster, "ScalingLimited"), is("True", "ScaleDownLimit"));
 }
@@ -230,9 +233,9 @@ fn tolerances_are_configurable() {
         "scaleUp": {"tolerance": "500m"}, "scaleDown": {"stabilizationWindowSeconds": 0, "tolerance": "0"},
     }});
     let mut cluster = start(4, 1, 100, value!([(cpu(50))]), &behavior);
-    round(&mut cluster, &each(74));
+    run_round(&mut cluster, &usage_per_pod(74));
     assert_eq!(replicas(&cluster), 4);
-    round(&mut cluster, &each(37));
+    run_round(&mut cluster, &usage_per_pod(37));
     assert_eq!(replicas(&cluster), 3);
 }
 
@@ -246,22 +249,22 @@ fn highest_metric_wins_and_a_missing_one_prevents_scale_down() {
     let answers = |queue: Result<i64, &'static str>, used: i64| {
         move |cluster: &Cluster, query: &Query| match query.question.str_at(&["type"]) {
             "External" => queue.map(|length| value!({"values": [(length)]})).map_err(str::to_owned),
-            _ => each(used)(cluster, query),
+            _ => usage_per_pod(used)(cluster, query),
         }
     };
-    assert_eq!(round(&mut cluster, &answers(Ok(60_000), 50)), 2);
+    assert_eq!(run_round(&mut cluster, &answers(Ok(60_000), 50)), 2);
     assert_eq!(replicas(&cluster), 6, "the queue metric is higher");
-    round(&mut cluster, &answers(Err("no such metric"), 10));
+    run_round(&mut cluster, &answers(Err("no such metric"), 10));
     assert_eq!(replicas(&cluster), 6, "the queue metric is unknown");
     assert_eq!(condition(&cluster, "ScalingActive"), is("False", "FailedGetExternalMetric"));
     assert_eq!(
-        said(&cluster, "FailedComputeMetricsReplicas"),
+        event_messages(&cluster, "FailedComputeMetricsReplicas"),
         ["invalid metrics (1 invalid out of 2), first error is: failed to get queue external metric value: \
           unable to get external metric queue: no such metric"]
     );
-    round(&mut cluster, &answers(Err("no such metric"), 100));
+    run_round(&mut cluster, &answers(Err("no such metric"), 100));
     assert_eq!(replicas(&cluster), 10, "but more are needed anyway");
-    round(&mut cluster, &answers(Ok(0), 10));
+    run_round(&mut cluster, &answers(Ok(0), 10));
     assert_eq!(replicas(&cluster), 2);
 }
 
@@ -276,7 +279,7 @@ fn pods_without_metrics_are_assumed_conservatively() {
     );
     let only_two = |value: i64| {
         move |cluster: &Cluster, query: &Query| {
-            let mut answer = each(value)(cluster, query)?;
+            let mut answer = usage_per_pod(value)(cluster, query)?;
             let names: Vec<String> =
                 answer.get("pods").unwrap().as_map().unwrap().keys().skip(2).map(str::to_owned).collect();
             for name in names {
@@ -285,11 +288,11 @@ fn pods_without_metrics_are_assumed_conservatively() {
             Ok(answer)
         }
     };
-    round(&mut cluster, &only_two(80));
+    run_round(&mut cluster, &only_two(80));
     assert_eq!(replicas(&cluster), 4, "160 of 4 times 50 is not more");
-    round(&mut cluster, &only_two(10));
+    run_round(&mut cluster, &only_two(10));
     assert_eq!(replicas(&cluster), 4, "20 and two times 100 is not less");
-    round(&mut cluster, &only_two(150));
+    run_round(&mut cluster, &only_two(150));
     assert_eq!(replicas(&cluster), 6);
 }
 
@@ -298,10 +301,10 @@ fn missing_target_is_one_event() {
     let mut cluster = cluster();
     cluster.create(RESOURCE, "default", autoscaler(1, 3, value!([(cpu(50))]), &Value::map()));
     for _ in 0..3 {
-        round(&mut cluster, &each(50));
+        run_round(&mut cluster, &usage_per_pod(50));
     }
     assert_eq!(condition(&cluster, "AbleToScale"), is("False", "FailedGetScale"));
-    assert_eq!(said(&cluster, "FailedGetScale"), ["replicasets.apps \"web\" not found"]);
+    assert_eq!(event_messages(&cluster, "FailedGetScale"), ["replicasets.apps \"web\" not found"]);
     cluster.assert_quiet();
 }
 
@@ -316,7 +319,7 @@ fn missing_answers_and_answers_after_a_crash_are_harmless() {
     cluster.settle();
     assert_eq!(replicas(&cluster), 3);
     cluster.assert_quiet();
-    round(&mut cluster, &each(100));
+    run_round(&mut cluster, &usage_per_pod(100));
     assert_eq!(replicas(&cluster), 6);
 }
 
@@ -326,17 +329,17 @@ fn overlapping_autoscalers_do_not_scale() {
     let mut other = autoscaler(1, 10, value!([(cpu(50))]), &Value::map());
     other.ensure_map("metadata").insert("name", "other");
     cluster.create(RESOURCE, "default", other);
-    assert_eq!(round(&mut cluster, &each(1000)), 0, "no metric is queried");
+    assert_eq!(run_round(&mut cluster, &usage_per_pod(1000)), 0, "no metric is queried");
     assert_eq!(replicas(&cluster), 2);
     assert_eq!(condition(&cluster, "ScalingActive"), is("False", "AmbiguousSelector"));
     assert_eq!(condition(&cluster, "AbleToScale"), is("True", "SucceededGetScale"));
     assert_eq!(status(&cluster).at(&["currentReplicas"]), Some(&Value::Int(2)));
     let message = "pods by selector app=web are controlled by multiple HPAs: [default/other default/web]";
     for reason in ["AmbiguousSelector", "FailedComputeMetricsReplicas"] {
-        assert_eq!(said(&cluster, reason), [message; 2], "one Event per autoscaler");
+        assert_eq!(event_messages(&cluster, reason), [message; 2], "one Event per autoscaler");
     }
     cluster.delete(RESOURCE, "default/other", &Value::map()).unwrap();
-    round(&mut cluster, &each(1000));
+    run_round(&mut cluster, &usage_per_pod(1000));
     assert_eq!(condition(&cluster, "ScalingActive"), is("True", "ValidMetricFound"));
     assert_eq!(replicas(&cluster), 4, "the remaining one scales");
 }

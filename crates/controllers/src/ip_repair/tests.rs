@@ -32,9 +32,9 @@ fn address(name: &str, service: &str) -> Value {
 fn lost_address_is_allocated_again() {
     let mut cluster = cluster();
     cluster.assert_quiet();
-    cluster.delete(ADDRESSES, "10.0.0.9", &Value::map()).unwrap();
+    cluster.delete(IP_ADDRESSES, "10.0.0.9", &Value::map()).unwrap();
     cluster.settle();
-    let found = cluster.get(ADDRESSES, "10.0.0.9").unwrap();
+    let found = cluster.get(IP_ADDRESSES, "10.0.0.9").unwrap();
     assert_eq!(found.str_at(&["spec", "parentRef", "name"]), "s");
     let events = cluster.list("events");
     assert!(events.iter().any(|event| event.str_at(&["reason"]) == "ClusterIPNotAllocated"), "{events:?}");
@@ -44,24 +44,24 @@ fn lost_address_is_allocated_again() {
 #[test]
 fn leaked_address_is_deleted_after_a_minute() {
     let mut cluster = cluster();
-    cluster.create(ADDRESSES, "", address("10.0.0.77", "nobody"));
+    cluster.create(IP_ADDRESSES, "", address("10.0.0.77", "nobody"));
     cluster.run(Duration::from_secs(50));
-    assert!(cluster.get(ADDRESSES, "10.0.0.77").is_some());
+    assert!(cluster.get(IP_ADDRESSES, "10.0.0.77").is_some());
     cluster.run(Duration::from_secs(15));
-    assert!(cluster.get(ADDRESSES, "10.0.0.77").is_none());
-    assert!(cluster.get(ADDRESSES, "10.0.0.9").is_some());
+    assert!(cluster.get(IP_ADDRESSES, "10.0.0.77").is_none());
+    assert!(cluster.get(IP_ADDRESSES, "10.0.0.9").is_some());
     cluster.assert_quiet();
 }
 
 #[test]
 fn stale_address_is_deleted_and_one_of_another_parent_is_reassigned() {
     let mut cluster = cluster();
-    cluster.create(ADDRESSES, "", address("10.0.0.78", "s"));
-    cluster.delete(ADDRESSES, "10.0.0.9", &Value::map()).unwrap();
-    cluster.create(ADDRESSES, "", address("10.0.0.9", "stranger"));
+    cluster.create(IP_ADDRESSES, "", address("10.0.0.78", "s"));
+    cluster.delete(IP_ADDRESSES, "10.0.0.9", &Value::map()).unwrap();
+    cluster.create(IP_ADDRESSES, "", address("10.0.0.9", "stranger"));
     cluster.run(Duration::from_secs(90));
-    assert!(cluster.get(ADDRESSES, "10.0.0.78").is_none());
-    let found = cluster.get(ADDRESSES, "10.0.0.9").unwrap();
+    assert!(cluster.get(IP_ADDRESSES, "10.0.0.78").is_none());
+    let found = cluster.get(IP_ADDRESSES, "10.0.0.9").unwrap();
     assert_eq!(found.str_at(&["spec", "parentRef", "name"]), "s");
     cluster.assert_quiet();
 }

@@ -17,7 +17,7 @@ pub const BACKOFF_MIN: Duration = Duration::from_secs(10);
 /// Maximum backoff.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(600);
 /// Maximum number of remembered failures: with as many the backoff is at its maximum.
-const REMEMBERED_MAX: usize = 8;
+const FAILURES_MAX: usize = 8;
 
 /// Failures since the last success.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Failures {
 
 impl Failures {
     /// Adds the finished pods.
-    pub(super) fn noted<'a>(
+    pub(super) fn with_finished_pods<'a>(
         mut self,
         succeeded: impl Iterator<Item = &'a TrackedPod<'a>>,
         failed: impl Iterator<Item = &'a TrackedPod<'a>>,
@@ -38,7 +38,7 @@ impl Failures {
         self.failed.extend(failed);
         let since = self.last_success;
         self.failed.retain(|_, at| since.is_none_or(|since| *at > since));
-        while self.failed.len() > REMEMBERED_MAX {
+        while self.failed.len() > FAILURES_MAX {
             let oldest = self.failed.iter().min_by_key(|(_, at)| **at).map(|(uid, _)| uid.clone());
             oldest.and_then(|uid| self.failed.remove(&uid));
         }
@@ -46,14 +46,14 @@ impl Failures {
     }
 
     /// End of the backoff; `None` without failures.
-    pub fn wait_until(&self) -> Option<Time> {
+    pub fn backoff_until(&self) -> Option<Time> {
         let last = self.failed.values().max()?;
-        Some(last.after(wait(self.failed.len())))
+        Some(last.after(backoff(self.failed.len())))
     }
 }
 
 /// Backoff after a number of failures.
-pub(super) fn wait(failures: usize) -> Duration {
+pub(super) fn backoff(failures: usize) -> Duration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX).min(10);
     if failures == 0 { Duration::ZERO } else { (BACKOFF_MIN * (1 << doublings)).min(BACKOFF_MAX) }
 }
@@ -64,8 +64,8 @@ pub(super) fn finished_at(tracked: &TrackedPod<'_>) -> Time {
     let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
     let sidecars: BTreeSet<&str> = sidecars.map(|one| one.name.as_str()).collect();
     let first = &pod.status.init_container_statuses;
-    let beside = first.iter().filter(|one| sidecars.contains(one.name.as_str()));
-    let all = pod.status.container_statuses.iter().chain(beside);
+    let sidecar_statuses = first.iter().filter(|one| sidecars.contains(one.name.as_str()));
+    let all = pod.status.container_statuses.iter().chain(sidecar_statuses);
     let ends = all.map(|one| one.state.terminated.as_ref()?.finished_at);
     let ended = ends.collect::<Option<Vec<Time>>>().and_then(|ends| ends.into_iter().max());
     let unready = || {

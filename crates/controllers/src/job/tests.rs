@@ -44,32 +44,32 @@ fn number(cluster: &Cluster, field: &str) -> i64 {
 fn conditions(cluster: &Cluster) -> Vec<(String, String)> {
     let status = status(cluster);
     let conditions = status.get("conditions").and_then(Value::as_list).unwrap_or_default();
-    let held = conditions.iter().filter(|one| one.str_at(&["status"]) == "True");
-    held.map(|one| (one.str_at(&["type"]).to_owned(), one.str_at(&["reason"]).to_owned())).collect()
+    let current = conditions.iter().filter(|one| one.str_at(&["status"]) == "True");
+    current.map(|one| (one.str_at(&["type"]).to_owned(), one.str_at(&["reason"]).to_owned())).collect()
 }
 
-fn ended(interim: &str, last: &str, reason: &str) -> Vec<(String, String)> {
+fn terminal_conditions(interim: &str, last: &str, reason: &str) -> Vec<(String, String)> {
     vec![(interim.to_owned(), reason.to_owned()), (last.to_owned(), reason.to_owned())]
 }
 
-fn said(cluster: &Cluster, reason: &str) -> Vec<String> {
+fn event_messages(cluster: &Cluster, reason: &str) -> Vec<String> {
     let events = cluster.list("events");
-    let fit = events.iter().filter(|event| event.str_at(&["reason"]) == reason);
-    fit.map(|event| event.str_at(&["message"]).to_owned()).collect()
+    let matching = events.iter().filter(|event| event.str_at(&["reason"]) == reason);
+    matching.map(|event| event.str_at(&["message"]).to_owned()).collect()
 }
 
 fn path(pod: &Value) -> String {
     format!("default/{}", pod.str_at(&["metadata", "name"]))
 }
 
-fn is_going(pod: &Value) -> bool {
+fn is_active(pod: &Value) -> bool {
     matches!(pod.str_at(&["status", "phase"]), "Pending" | "Running")
         && pod.at(&["metadata", "deletionTimestamp"]).is_none()
 }
 
 /// Pods that are pending or running.
-fn going(cluster: &Cluster) -> Vec<Value> {
-    cluster.list("pods").into_iter().filter(is_going).collect()
+fn active_pods(cluster: &Cluster) -> Vec<Value> {
+    cluster.list("pods").into_iter().filter(is_active).collect()
 }
 
 fn index_of(pod: &Value) -> &str {
@@ -87,7 +87,7 @@ fn end(cluster: &mut Cluster, pod: &Value, code: i64) {
 }
 
 fn end_all(cluster: &mut Cluster, code: i64) {
-    for pod in going(cluster) {
+    for pod in active_pods(cluster) {
         end(cluster, &pod, code);
     }
     cluster.settle();
@@ -110,20 +110,27 @@ fn pass(cluster: &mut Cluster, seconds: u64) {
 #[test]
 fn job_completes_after_enough_successes() {
     let mut cluster = start(&value!({"completions": 3, "parallelism": 2}));
-    assert_eq!((going(&cluster).len(), number(&cluster, "active")), (2, 2));
-    let pod = &going(&cluster)[0];
-    assert_eq!(pod.at(&["metadata", "finalizers"]), Some(&value!([(super::TRACKING)])));
+    assert_eq!((active_pods(&cluster).len(), number(&cluster, "active")), (2, 2));
+    let pod = &active_pods(&cluster)[0];
+    assert_eq!(pod.at(&["metadata", "finalizers"]), Some(&value!([(super::TRACKING_FINALIZER)])));
     assert!(pod.str_at(&["metadata", "generateName"]) == "work-");
     end_all(&mut cluster, 0);
-    assert_eq!((going(&cluster).len(), number(&cluster, "succeeded")), (1, 2), "no more than are missing");
+    assert_eq!(
+        (active_pods(&cluster).len(), number(&cluster, "succeeded")),
+        (1, 2),
+        "no more than are missing"
+    );
     assert!(conditions(&cluster).is_empty());
     end_all(&mut cluster, 0);
     assert_eq!((number(&cluster, "succeeded"), number(&cluster, "active")), (3, 0));
-    assert_eq!(conditions(&cluster), ended("SuccessCriteriaMet", "Complete", "CompletionsReached"));
+    assert_eq!(
+        conditions(&cluster),
+        terminal_conditions("SuccessCriteriaMet", "Complete", "CompletionsReached")
+    );
     assert!(status(&cluster).get("completionTime").is_some());
     assert_eq!(status(&cluster).get("uncountedTerminatedPods"), Some(&Value::map()));
-    assert_eq!(said(&cluster, "Completed"), ["Job completed"]);
-    assert_eq!(said(&cluster, "SuccessfulCreate").len(), 3);
+    assert_eq!(event_messages(&cluster, "Completed"), ["Job completed"]);
+    assert_eq!(event_messages(&cluster, "SuccessfulCreate").len(), 3);
     assert!(
         cluster
             .list("pods")
@@ -143,21 +150,24 @@ fn job_with_counters_at_their_maximum_finishes() {
     end_all(&mut cluster, 1);
     let_go(&mut cluster);
     assert_eq!(number(&cluster, "failed"), most);
-    assert_eq!(conditions(&cluster), ended("FailureTarget", "Failed", "BackoffLimitExceeded"));
+    assert_eq!(conditions(&cluster), terminal_conditions("FailureTarget", "Failed", "BackoffLimitExceeded"));
     cluster.assert_quiet();
 }
 
 #[test]
 fn work_queue_job_completes_after_the_first_success() {
     let mut cluster = start(&value!({"parallelism": 3}));
-    let pods = going(&cluster);
+    let pods = active_pods(&cluster);
     assert_eq!(pods.len(), 3);
     end(&mut cluster, &pods[0], 0);
     cluster.settle();
-    assert_eq!(going(&cluster).len(), 2, "running pods continue");
+    assert_eq!(active_pods(&cluster).len(), 2, "running pods continue");
     assert!(conditions(&cluster).is_empty());
     end_all(&mut cluster, 1);
-    assert_eq!(conditions(&cluster), ended("SuccessCriteriaMet", "Complete", "CompletionsReached"));
+    assert_eq!(
+        conditions(&cluster),
+        terminal_conditions("SuccessCriteriaMet", "Complete", "CompletionsReached")
+    );
     assert_eq!((number(&cluster, "succeeded"), number(&cluster, "failed")), (1, 2));
     cluster.assert_quiet();
 }
@@ -165,7 +175,7 @@ fn work_queue_job_completes_after_the_first_success() {
 #[test]
 fn every_index_has_its_own_pod() {
     let mut cluster = start(&value!({"completions": 5, "parallelism": 3, "completionMode": "Indexed"}));
-    let pods = going(&cluster);
+    let pods = active_pods(&cluster);
     let mut indexes: Vec<&str> = pods.iter().map(index_of).collect();
     indexes.sort_unstable();
     assert_eq!(indexes, ["0", "1", "2"]);
@@ -198,23 +208,26 @@ fn failed_pods_are_replaced_with_backoff_until_the_limit() {
     let mut cluster = start(&value!({"backoffLimit": 2}));
     for wait in [10, 20] {
         end_all(&mut cluster, 1);
-        assert_eq!(going(&cluster).len(), 0);
+        assert_eq!(active_pods(&cluster).len(), 0);
         pass(&mut cluster, wait - 1);
-        assert_eq!(going(&cluster).len(), 0, "not before {wait} s");
+        assert_eq!(active_pods(&cluster).len(), 0, "not before {wait} s");
         pass(&mut cluster, 2);
-        assert_eq!(going(&cluster).len(), 1);
+        assert_eq!(active_pods(&cluster).len(), 1);
     }
     end_all(&mut cluster, 1);
-    assert_eq!(conditions(&cluster), ended("FailureTarget", "Failed", "BackoffLimitExceeded"));
+    assert_eq!(conditions(&cluster), terminal_conditions("FailureTarget", "Failed", "BackoffLimitExceeded"));
     assert_eq!(number(&cluster, "failed"), 3);
-    assert_eq!(said(&cluster, "BackoffLimitExceeded"), ["Job has reached the specified backoff limit"]);
+    assert_eq!(
+        event_messages(&cluster, "BackoffLimitExceeded"),
+        ["Job has reached the specified backoff limit"]
+    );
     cluster.assert_quiet();
 }
 
 #[test]
 fn deleted_pod_is_a_failure_and_the_backoff_survives_a_restart() {
     let mut cluster = start(&value!({"completions": 1}));
-    let pod = going(&cluster).remove(0);
+    let pod = active_pods(&cluster).remove(0);
     cluster.delete("pods", &path(&pod), &Value::map()).unwrap();
     cluster.settle();
     let_go(&mut cluster);
@@ -223,9 +236,9 @@ fn deleted_pod_is_a_failure_and_the_backoff_survives_a_restart() {
     end_all(&mut cluster, 1);
     cluster.crash();
     cluster.settle();
-    assert_eq!(going(&cluster).len(), 0, "the failed pod still exists");
+    assert_eq!(active_pods(&cluster).len(), 0, "the failed pod still exists");
     pass(&mut cluster, 11);
-    assert_eq!(going(&cluster).len(), 1);
+    assert_eq!(active_pods(&cluster).len(), 1);
     cluster.assert_quiet();
 }
 
@@ -234,14 +247,15 @@ fn indexes_fail_independently() {
     let mut cluster = start(&value!({
         "completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1, "maxFailedIndexes": 1,
     }));
-    let of = |cluster: &Cluster, index: &str| going(cluster).into_iter().find(|pod| index_of(pod) == index);
+    let of =
+        |cluster: &Cluster, index: &str| active_pods(cluster).into_iter().find(|pod| index_of(pod) == index);
     let zero = of(&cluster, "0").unwrap();
     end(&mut cluster, &zero, 1);
     cluster.settle();
     assert!(of(&cluster, "0").is_none());
-    let held = cluster.get("pods", &path(&zero)).unwrap();
+    let pod_zero = cluster.get("pods", &path(&zero)).unwrap();
     assert!(
-        !held.at(&["metadata", "finalizers"]).is_none_or(Value::is_empty),
+        !pod_zero.at(&["metadata", "finalizers"]).is_none_or(Value::is_empty),
         "it waits for its replacement"
     );
     pass(&mut cluster, 11);
@@ -254,7 +268,7 @@ fn indexes_fail_independently() {
     assert!(of(&cluster, "0").is_none() && conditions(&cluster).is_empty());
     cluster.assert_quiet();
     end_all(&mut cluster, 0);
-    assert_eq!(conditions(&cluster), ended("FailureTarget", "Failed", "FailedIndexes"));
+    assert_eq!(conditions(&cluster), terminal_conditions("FailureTarget", "Failed", "FailedIndexes"));
     assert_eq!(status(&cluster).str_at(&["completedIndexes"]), "1,2");
     assert_eq!((number(&cluster, "failed"), number(&cluster, "succeeded")), (2, 2));
     cluster.assert_quiet();
@@ -265,13 +279,16 @@ fn too_many_failed_indexes_fail_the_job() {
     let mut cluster = start(&value!({
         "completions": 4, "parallelism": 4, "completionMode": "Indexed", "backoffLimitPerIndex": 0, "maxFailedIndexes": 0,
     }));
-    let pod = going(&cluster).remove(0);
+    let pod = active_pods(&cluster).remove(0);
     end(&mut cluster, &pod, 1);
     cluster.settle();
     assert_eq!(conditions(&cluster).len(), 1, "decided, but pods are terminating");
-    assert_eq!((going(&cluster).len(), number(&cluster, "terminating")), (0, 3));
+    assert_eq!((active_pods(&cluster).len(), number(&cluster, "terminating")), (0, 3));
     let_go(&mut cluster);
-    assert_eq!(conditions(&cluster), ended("FailureTarget", "Failed", "MaxFailedIndexesExceeded"));
+    assert_eq!(
+        conditions(&cluster),
+        terminal_conditions("FailureTarget", "Failed", "MaxFailedIndexesExceeded")
+    );
     assert_eq!((number(&cluster, "failed"), number(&cluster, "terminating")), (4, 0));
     cluster.assert_quiet();
 }
@@ -283,7 +300,7 @@ fn pod_failure_policy_decides_about_failures() {
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]});
     let mut cluster = start(&value!({"completions": 1, "backoffLimit": 0, "podFailurePolicy": (policy)}));
-    let pod = going(&cluster).remove(0);
+    let pod = active_pods(&cluster).remove(0);
     let target = value!({"type": "DisruptionTarget", "status": "True"});
     cluster
         .patch(
@@ -296,15 +313,15 @@ fn pod_failure_policy_decides_about_failures() {
     cluster.settle();
     assert_eq!((number(&cluster, "failed"), conditions(&cluster).len()), (0, 0), "a disruption is ignored");
     pass(&mut cluster, 11);
-    let pod = going(&cluster).remove(0);
+    let pod = active_pods(&cluster).remove(0);
     end(&mut cluster, &pod, 42);
     cluster.settle();
-    assert_eq!(conditions(&cluster), ended("FailureTarget", "Failed", "PodFailurePolicy"));
+    assert_eq!(conditions(&cluster), terminal_conditions("FailureTarget", "Failed", "PodFailurePolicy"));
     let name = pod.str_at(&["metadata", "name"]);
     let message = format!(
         "Container c for pod default/{name} failed with exit code 42 matching FailJob rule at index 0"
     );
-    assert_eq!(said(&cluster, "PodFailurePolicy"), [message]);
+    assert_eq!(event_messages(&cluster, "PodFailurePolicy"), [message]);
     cluster.assert_quiet();
 }
 
@@ -314,14 +331,14 @@ fn success_policy_completes_the_job_early() {
     let mut cluster = start(&value!({
         "completions": 4, "parallelism": 4, "completionMode": "Indexed", "successPolicy": (policy),
     }));
-    let pods = going(&cluster);
+    let pods = active_pods(&cluster);
     for (index, goes_on) in [("0", true), ("2", false)] {
         end(&mut cluster, pods.iter().find(|pod| index_of(pod) == index).unwrap(), 0);
         cluster.settle();
         assert_eq!(conditions(&cluster).is_empty(), goes_on);
     }
     let_go(&mut cluster);
-    assert_eq!(conditions(&cluster), ended("SuccessCriteriaMet", "Complete", "SuccessPolicy"));
+    assert_eq!(conditions(&cluster), terminal_conditions("SuccessCriteriaMet", "Complete", "SuccessPolicy"));
     assert_eq!(status(&cluster).str_at(&["completedIndexes"]), "0,2");
     assert_eq!(number(&cluster, "failed"), 0, "pods that are not needed have not failed");
     cluster.assert_quiet();
@@ -341,14 +358,17 @@ fn suspended_job_has_no_pods_and_restarts_its_deadline() {
     pass(&mut cluster, 200);
     cluster.patch("jobs.batch", "default/work", "", value!({"spec": {"suspend": false}})).unwrap();
     cluster.settle();
-    assert_eq!(going(&cluster).len(), 2, "at once");
+    assert_eq!(active_pods(&cluster).len(), 2, "at once");
     assert!(conditions(&cluster).is_empty());
-    assert_eq!((said(&cluster, "Suspended").len(), said(&cluster, "Resumed").len()), (1, 1));
+    assert_eq!(
+        (event_messages(&cluster, "Suspended").len(), event_messages(&cluster, "Resumed").len()),
+        (1, 1)
+    );
     pass(&mut cluster, 99);
     assert!(conditions(&cluster).is_empty());
     pass(&mut cluster, 2);
     let_go(&mut cluster);
-    assert_eq!(conditions(&cluster), ended("FailureTarget", "Failed", "DeadlineExceeded"));
+    assert_eq!(conditions(&cluster), terminal_conditions("FailureTarget", "Failed", "DeadlineExceeded"));
     assert_eq!((number(&cluster, "failed"), cluster.list("pods").len()), (2, 0));
     cluster.assert_quiet();
 }
@@ -356,17 +376,17 @@ fn suspended_job_has_no_pods_and_restarts_its_deadline() {
 #[test]
 fn replacement_policy_failed_waits_for_the_failure() {
     let mut cluster = start(&value!({"completions": 1, "podReplacementPolicy": "Failed"}));
-    let pod = going(&cluster).remove(0);
+    let pod = active_pods(&cluster).remove(0);
     cluster.patch("pods", &path(&pod), "status", value!({"status": {"phase": "Running"}})).unwrap();
     cluster.delete("pods", &path(&pod), &Value::map()).unwrap();
     pass(&mut cluster, 60);
     assert_eq!(
-        (going(&cluster).len(), number(&cluster, "terminating"), number(&cluster, "failed")),
+        (active_pods(&cluster).len(), number(&cluster, "terminating"), number(&cluster, "failed")),
         (0, 1, 0)
     );
     end(&mut cluster, &pod, 137);
     pass(&mut cluster, 11);
-    assert_eq!((going(&cluster).len(), number(&cluster, "failed")), (1, 1));
+    assert_eq!((active_pods(&cluster).len(), number(&cluster, "failed")), (1, 1));
 }
 
 #[test]
@@ -398,7 +418,7 @@ fn reduced_completions_complete_the_job() {
         .unwrap();
     cluster.settle();
     let_go(&mut cluster);
-    let pods = going(&cluster);
+    let pods = active_pods(&cluster);
     let mut indexes: Vec<&str> = pods.iter().map(index_of).collect();
     indexes.sort_unstable();
     assert_eq!(indexes, ["0", "1"], "pods with invalid indexes are deleted first");
@@ -408,7 +428,7 @@ fn reduced_completions_complete_the_job() {
 
 /// Random event in the life of a Job.
 fn happen(cluster: &mut Cluster, ends: &mut (i64, i64)) {
-    let pods = going(cluster);
+    let pods = active_pods(cluster);
     match cluster.rng.u32(..8) {
         0..=2 if !pods.is_empty() => {
             let pod = &pods[cluster.rng.usize(..pods.len())];
@@ -454,12 +474,16 @@ fn random_histories_count_every_pod_once() {
             if !conditions(&cluster).is_empty() {
                 break;
             }
-            ends.0 += i64::try_from(going(&cluster).len()).unwrap();
+            ends.0 += i64::try_from(active_pods(&cluster).len()).unwrap();
             end_all(&mut cluster, 0);
             let_go(&mut cluster);
         }
         let found = conditions(&cluster);
-        assert_eq!(found, ended("SuccessCriteriaMet", "Complete", "CompletionsReached"), "seed {seed}");
+        assert_eq!(
+            found,
+            terminal_conditions("SuccessCriteriaMet", "Complete", "CompletionsReached"),
+            "seed {seed}"
+        );
         let counts = (number(&cluster, "succeeded"), number(&cluster, "failed"));
         let message = format!("seed {seed}: {counts:?}, {ends:?}, {:?}", status(&cluster));
         assert_eq!(counts.1, ends.1, "{message}");

@@ -7,18 +7,19 @@ use setpoint_reconcile::{Action, EventRecord, int32};
 use setpoint_views::job::JobStatus;
 use setpoint_views::{Condition, condition};
 
-use super::policy::Meaning;
-use super::sync::{Sync, Verdict};
-use super::{TRACKING, TrackedPod, UNCOUNTED_MAX};
+use super::policy::PodFailureAction;
+use super::sync::{Sync, TerminalState};
+use super::{TRACKING_FINALIZER, TrackedPod, UNCOUNTED_MAX};
+use crate::conditions::ensure_condition;
 use crate::owners::ACTS_MAX;
 use crate::pods;
 
 /// Result of counting.
-pub(super) struct Tracked {
+pub(super) struct TrackedStatus {
     /// New status.
     pub status: JobStatus,
     /// Event to emit when the status is written.
-    pub said: Option<EventRecord>,
+    pub status_event: Option<EventRecord>,
     /// Events to emit in any case.
     pub notes: Vec<EventRecord>,
     /// Pods that lose their finalizer once the status is written.
@@ -27,30 +28,30 @@ pub(super) struct Tracked {
 
 impl Sync<'_> {
     /// Counts finished pods, and computes the status.
-    pub fn track(&self, verdict: Option<&Verdict>) -> Tracked {
+    pub fn track_status(&self, terminal_state: Option<&TerminalState>) -> TrackedStatus {
         let mut status = self.observed();
-        let mut said = None;
-        if verdict.is_none() && !self.object.meta().is_deleted() {
-            said = self.note_rest(&mut status);
+        let mut status_event = None;
+        if terminal_state.is_none() && !self.object.meta().is_deleted() {
+            status_event = self.set_suspended(&mut status);
         }
-        self.settle(&mut status);
-        let (counted, is_all) = self.count_ended(&mut status, verdict);
+        self.count_released(&mut status);
+        let (counted, is_complete_list) = self.list_finished(&mut status, terminal_state);
         let mut notes = Vec::new();
-        if let Some(verdict) = verdict {
-            let is_over = is_all && counted.is_empty() && self.is_empty(&status);
-            said = self.conclude(&mut status, verdict, is_over, &mut notes);
+        if let Some(terminal_state) = terminal_state {
+            let is_final = is_complete_list && counted.is_empty() && self.is_empty(&status);
+            status_event = self.set_terminal_conditions(&mut status, terminal_state, is_final, &mut notes);
         }
-        let counted = counted.into_iter().map(|pod| self.let_go(&pod)).collect();
-        Tracked { status, said, notes, counted }
+        let counted = counted.into_iter().map(|pod| self.remove_finalizer(&pod)).collect();
+        TrackedStatus { status, status_event, notes, counted }
     }
 
     /// Removes the finalizer of a counted pod. A pod that is removed uncounted may have finished meanwhile;
     /// then the write conflicts, and the pod is counted.
-    fn let_go(&self, pod: &TrackedPod<'_>) -> Action {
+    fn remove_finalizer(&self, pod: &TrackedPod<'_>) -> Action {
         if pod.has_succeeded() || self.has_failed(pod) {
-            pods::remove_finalizer(pod.object, TRACKING)
+            pods::remove_finalizer(pod.object, TRACKING_FINALIZER)
         } else {
-            pods::remove_finalizer_unchanged(pod.object, TRACKING)
+            pods::remove_finalizer_unchanged(pod.object, TRACKING_FINALIZER)
         }
     }
 
@@ -76,16 +77,22 @@ impl Sync<'_> {
     }
 
     /// Sets the condition `Suspended`. A resumed Job gets a new start time.
-    fn note_rest(&self, status: &mut JobStatus) -> Option<EventRecord> {
+    fn set_suspended(&self, status: &mut JobStatus) -> Option<EventRecord> {
         let subject = self.owner.subject();
         if self.job.spec.suspend {
-            let changed = ensure(status, "Suspended", "True", "JobSuspended", "Job suspended", self.now);
+            let changed = ensure_condition(
+                &mut status.conditions,
+                job_condition("Suspended", "True", "JobSuspended", "Job suspended", self.now),
+            );
             return changed.then(|| {
                 status.start_time = None;
                 subject.normal("Suspended", "Job suspended")
             });
         }
-        let changed = ensure(status, "Suspended", "False", "JobResumed", "Job resumed", self.now);
+        let changed = ensure_condition(
+            &mut status.conditions,
+            job_condition("Suspended", "False", "JobResumed", "Job resumed", self.now),
+        );
         changed.then(|| {
             status.start_time = Some(self.now);
             subject.normal("Resumed", "Job resumed")
@@ -93,7 +100,7 @@ impl Sync<'_> {
     }
 
     /// Converts uncounted pods that have lost their finalizer into counts.
-    fn settle(&self, status: &mut JobStatus) {
+    fn count_released(&self, status: &mut JobStatus) {
         let tracked: BTreeSet<&str> =
             self.pods.iter().filter(|pod| pod.is_tracked).map(TrackedPod::uid).collect();
         let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
@@ -111,20 +118,24 @@ impl Sync<'_> {
 
     /// Lists finished pods as uncounted. Returns those that can lose their finalizer, and `true` if these are
     /// all.
-    fn count_ended(&self, status: &mut JobStatus, verdict: Option<&Verdict>) -> (Vec<TrackedPod<'_>>, bool) {
+    fn list_finished(
+        &self,
+        status: &mut JobStatus,
+        terminal_state: Option<&TerminalState>,
+    ) -> (Vec<TrackedPod<'_>>, bool) {
         let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
-        let named = |uids: &'_ [Box<str>]| uids.iter().cloned().collect::<BTreeSet<Box<str>>>();
-        let (succeeded, failed) = (named(&self.uncounted.succeeded), named(&self.uncounted.failed));
-        let awaited: BTreeSet<usize> =
+        let uids = |uids: &'_ [Box<str>]| uids.iter().cloned().collect::<BTreeSet<Box<str>>>();
+        let (succeeded, failed) = (uids(&self.uncounted.succeeded), uids(&self.uncounted.failed));
+        let awaiting_replacement: BTreeSet<usize> =
             self.indexes.iter().flat_map(|state| state.last_failed.values().copied()).collect();
         let mut counted = Vec::new();
         let mut new_indexes = 0;
         for (at, pod) in self.pods.iter().enumerate().filter(|(_, pod)| pod.is_tracked) {
-            if !self.can_go(pod, awaited.contains(&at), verdict.is_some()) {
+            if !self.can_remove_finalizer(pod, awaiting_replacement.contains(&at), terminal_state.is_some()) {
                 continue;
             }
             counted.push(*pod);
-            let failed_with_the_job = verdict.is_some_and(|verdict| !verdict.is_success);
+            let failed_with_the_job = terminal_state.is_some_and(|terminal_state| !terminal_state.is_success);
             if pod.has_succeeded() && !failed.contains(pod.uid()) {
                 if self.indexes.is_some() {
                     new_indexes += 1;
@@ -134,12 +145,12 @@ impl Sync<'_> {
             } else if (self.has_failed(pod) || failed_with_the_job)
                 && !failed.contains(pod.uid())
                 && self.is_valid(pod)
-                && self.meaning(pod) != Meaning::Ignored
+                && self.match_failure_policy(pod) != PodFailureAction::Ignore
             {
                 uncounted.failed.push(pod.uid().into());
             }
-            let named = new_indexes + uncounted.succeeded.len() + uncounted.failed.len();
-            if named >= UNCOUNTED_MAX || counted.len() >= ACTS_MAX {
+            let listed = new_indexes + uncounted.succeeded.len() + uncounted.failed.len();
+            if listed >= UNCOUNTED_MAX || counted.len() >= ACTS_MAX {
                 return (counted, false);
             }
         }
@@ -148,7 +159,7 @@ impl Sync<'_> {
 
     /// `true` if a counted pod no longer needs its finalizer. A pod that awaits its replacement still needs
     /// it.
-    fn can_go(&self, pod: &TrackedPod<'_>, awaits_replacement: bool, is_decided: bool) -> bool {
+    fn can_remove_finalizer(&self, pod: &TrackedPod<'_>, awaits_replacement: bool, is_decided: bool) -> bool {
         if self.object.meta().is_deleted() || is_decided || pod.has_succeeded() {
             return true;
         }
@@ -163,32 +174,38 @@ impl Sync<'_> {
     }
 
     /// Sets the interim condition, and the final one when no pod is left.
-    fn conclude(
+    fn set_terminal_conditions(
         &self,
         status: &mut JobStatus,
-        verdict: &Verdict,
-        is_over: bool,
+        terminal_state: &TerminalState,
+        is_final: bool,
         notes: &mut Vec<EventRecord>,
     ) -> Option<EventRecord> {
-        let (interim, last) =
-            if verdict.is_success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
-        let Verdict { reason, message, .. } = verdict;
+        let (interim, last) = if terminal_state.is_success {
+            ("SuccessCriteriaMet", "Complete")
+        } else {
+            ("FailureTarget", "Failed")
+        };
+        let TerminalState { reason, message, .. } = terminal_state;
         if !condition(&status.conditions, interim).is_some_and(Condition::is_true) {
-            ensure(status, interim, "True", reason, message, self.now);
+            ensure_condition(
+                &mut status.conditions,
+                job_condition(interim, "True", reason, message, self.now),
+            );
             return None;
         }
-        if !is_over {
+        if !is_final {
             return None;
         }
-        ensure(status, last, "True", reason, message, self.now);
+        ensure_condition(&mut status.conditions, job_condition(last, "True", reason, message, self.now));
         let subject = self.owner.subject();
-        if !verdict.is_success {
+        if !terminal_state.is_success {
             return Some(subject.warning(known_reason(reason), message.clone()));
         }
         // A start in the future is from before the clock was set back. Validation rejects a completion before
         // the start.
         status.completion_time = Some(status.start_time.map_or(self.now, |start| start.max(self.now)));
-        if self.job.spec.completions.is_some_and(|wanted| status.succeeded.unwrap_or(0) > wanted) {
+        if self.job.spec.completions.is_some_and(|completions| status.succeeded.unwrap_or(0) > completions) {
             let message = "Too many succeeded pods running after completion count reached";
             notes.push(subject.warning("TooManySucceededPods", message));
         }
@@ -196,21 +213,9 @@ impl Sync<'_> {
     }
 }
 
-/// Sets a condition, and returns `true` if it changes. A condition with status `False` is not added.
-fn ensure(status: &mut JobStatus, kind: &str, is: &str, reason: &str, message: &str, now: Time) -> bool {
-    let new = Condition { last_probe_time: Some(now), ..Condition::new(kind, is, reason, message, now) };
-    match status.conditions.iter_mut().find(|condition| condition.kind == kind) {
-        Some(old) if old.status == is && old.reason == reason && &*old.message == message => false,
-        Some(old) => {
-            *old = new;
-            true
-        }
-        None if is == "False" => false,
-        None => {
-            status.conditions.push(new);
-            true
-        }
-    }
+/// Condition of a Job, with `lastProbeTime`.
+fn job_condition(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Condition {
+    Condition { last_probe_time: Some(now), ..Condition::new(kind, status, reason, message, now) }
 }
 
 /// Static string of a failure reason.

@@ -101,8 +101,8 @@ fn silent_node_becomes_unknown_is_tainted_and_recovers() {
     assert!(
         conditions.iter().any(|one| one.str_at(&["type"]) == "Ready" && one.str_at(&["status"]) == "False")
     );
-    let said = reasons(&cluster);
-    assert_eq!(said.iter().filter(|reason| *reason == "NodeNotReady").count(), 2, "{said:?}");
+    let reasons = reasons(&cluster);
+    assert_eq!(reasons.iter().filter(|reason| *reason == "NodeNotReady").count(), 2, "{reasons:?}");
     cluster.assert_quiet();
     say(&mut cluster, "a", "True");
     live(&mut cluster, 10, &["a", "b"]);

@@ -11,11 +11,11 @@ use setpoint_reconcile::{Object, WorldReader};
 use setpoint_views::node::Node;
 
 use super::{NOT_READY, UNREACHABLE};
-use crate::indexes::{NODES_BY_STATE, NODES_BY_ZONE, WAITING_NODES_BY_ZONE, zone_of};
+use crate::indexes::{NODES_BY_STATE, NODES_BY_ZONE, NODES_PENDING_TAINT_BY_ZONE, zone_of};
 
 /// Rate at which nodes are tainted for eviction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pace {
+pub struct EvictionRate {
     /// Interval between two nodes of a healthy zone; `None` never taints.
     pub interval: Option<Duration>,
     /// Interval between two nodes of a large disrupted zone; `None` never taints.
@@ -26,9 +26,9 @@ pub struct Pace {
     pub unhealthy_share: f64,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
+impl Default for EvictionRate {
+    fn default() -> EvictionRate {
+        EvictionRate {
             interval: Some(Duration::from_secs(10)),
             interval_disrupted: Some(Duration::from_secs(100)),
             large_zone: 50,
@@ -38,60 +38,60 @@ impl Default for Pace {
 }
 
 /// Label of nodes that are ignored when the state of a zone is determined.
-const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
+const EXCLUDE_DISRUPTION_LABEL: &str = "node.kubernetes.io/exclude-disruption";
 
 /// Values of the index [`NODES_BY_STATE`].
 const DOWN: &str = "down";
-const WELL: &str = "well";
+const HEALTHY: &str = "healthy";
 
 /// Key of the `NoExecute` taint that a node should have now, if any.
-pub(super) fn evicting_taint(
+pub(super) fn desired_no_execute_taint(
     object: &Object,
     node: &Node,
     world: &WorldReader<'_>,
     now: Time,
-    pace: &Pace,
+    eviction_rate: &EvictionRate,
 ) -> Option<&'static str> {
     let (key, opposite) = match node.readiness()? {
         "False" => (NOT_READY, UNREACHABLE),
         "Unknown" => (UNREACHABLE, NOT_READY),
         _ => return None,
     };
-    if all_are_down(world) {
+    if is_fully_disrupted(world) {
         return None;
     }
     let has = |key: &str| node.spec.taints.iter().any(|taint| taint.is(key, "NoExecute"));
     // A change from one key to the other needs no rate limit: the node was tainted before.
-    (has(key) || has(opposite) || is_next(object, world, now, pace)).then_some(key)
+    (has(key) || has(opposite) || is_next(object, world, now, eviction_rate)).then_some(key)
 }
 
 /// `true` if no counted node is healthy.
-fn all_are_down(world: &WorldReader<'_>) -> bool {
+fn is_fully_disrupted(world: &WorldReader<'_>) -> bool {
     let is_any = |state: &str| world.by_index(NODES_BY_STATE, state).next().is_some();
-    is_any(DOWN) && !is_any(WELL)
+    is_any(DOWN) && !is_any(HEALTHY)
 }
 
-fn counts(object: &Object) -> bool {
-    object.meta().labels.get(EXCLUDED).is_none()
+fn is_counted(object: &Object) -> bool {
+    object.meta().labels.get(EXCLUDE_DISRUPTION_LABEL).is_none()
 }
 
 /// Index function: health of counted nodes.
-pub(crate) fn state(object: &Object, found: &mut dyn FnMut(&str)) {
-    if let Some(node) = object.view::<Node>().filter(|_| counts(object)) {
-        found(if node.is_ready() { WELL } else { DOWN });
+pub(crate) fn index_state(object: &Object, found: &mut dyn FnMut(&str)) {
+    if let Some(node) = object.view::<Node>().filter(|_| is_counted(object)) {
+        found(if node.is_ready() { HEALTHY } else { DOWN });
     }
 }
 
 /// Index function: zone of nodes that are down and not yet tainted.
-pub(crate) fn zone_if_waiting(object: &Object, found: &mut dyn FnMut(&str)) {
+pub(crate) fn index_zone_pending_taint(object: &Object, found: &mut dyn FnMut(&str)) {
     let is_down = |node: &&Node| node.readiness().is_some_and(|ready| ready != "True");
-    if object.view::<Node>().filter(is_down).is_some_and(|node| given_up(node).is_none()) {
+    if object.view::<Node>().filter(is_down).is_some_and(|node| evicting_taint_added(node).is_none()) {
         found(&zone_of(object));
     }
 }
 
 /// Time of the `NoExecute` taint; `None` without one.
-fn given_up(node: &Node) -> Option<Time> {
+fn evicting_taint_added(node: &Node) -> Option<Time> {
     let mut evicting =
         node.spec.taints.iter().filter(|taint| {
             taint.effect == "NoExecute" && (taint.key == NOT_READY || taint.key == UNREACHABLE)
@@ -100,38 +100,38 @@ fn given_up(node: &Node) -> Option<Time> {
 }
 
 /// Sort key: time since which a node is in its state. The node that is down for longest is tainted first.
-fn place(object: &Object) -> (Option<Time>, &Key) {
+fn down_since(object: &Object) -> (Option<Time>, &Key) {
     let ready = object.view::<Node>().and_then(|node| node.condition("Ready"));
     (ready.and_then(|ready| ready.last_transition_time), object.key())
 }
 
 /// `true` if a node is the next of its zone to be tainted, and the interval has passed.
-fn is_next(object: &Object, world: &WorldReader<'_>, now: Time, pace: &Pace) -> bool {
+fn is_next(object: &Object, world: &WorldReader<'_>, now: Time, eviction_rate: &EvictionRate) -> bool {
     let zone = zone_of(object);
-    let own = place(object);
-    if world.by_index(WAITING_NODES_BY_ZONE, &zone).any(|other| place(other) < own) {
+    let own = down_since(object);
+    if world.by_index(NODES_PENDING_TAINT_BY_ZONE, &zone).any(|other| down_since(other) < own) {
         return false;
     }
     let (mut down, mut all, mut last) = (0, 0, None);
     for other in world.by_index(NODES_BY_ZONE, &zone) {
         let Some(node) = other.view::<Node>() else { continue };
-        if counts(other) {
+        if is_counted(other) {
             all += 1;
             down += usize::from(!node.is_ready());
         }
-        last = last.max(given_up(node));
+        last = last.max(evicting_taint_added(node));
     }
-    let Some(interval) = pace.between(down, all) else { return false };
+    let Some(interval) = eviction_rate.interval_for(down, all) else { return false };
     last.is_none_or(|last: Time| last.after(interval) <= now)
 }
 
-impl Pace {
+impl EvictionRate {
     /// Interval between two nodes of a zone; `None` if none is to be tainted.
-    fn between(&self, down: usize, all: usize) -> Option<Duration> {
+    fn interval_for(&self, down: usize, all: usize) -> Option<Duration> {
         // In single precision, as upstream: 55 of 100 nodes reach a share of 0.55.
         let share = down as f32 / all as f32;
-        let much = down > 2 && down < all && share >= self.unhealthy_share as f32;
-        match (much, all > self.large_zone) {
+        let is_disrupted = down > 2 && down < all && share >= self.unhealthy_share as f32;
+        match (is_disrupted, all > self.large_zone) {
             (false, _) => self.interval,
             (true, true) => self.interval_disrupted,
             (true, false) => None,
@@ -145,13 +145,13 @@ mod tests {
 
     #[test]
     fn disrupted_zones_taint_slower_and_small_ones_stop() {
-        let pace = Pace::default();
-        let between = |down, all| pace.between(down, all).map(|pause| pause.as_secs());
-        assert_eq!(between(1, 10), Some(10));
-        assert_eq!(between(2, 3), Some(10), "two nodes never disrupt a zone");
-        assert_eq!(between(6, 10), None);
-        assert_eq!(between(54, 100), Some(10));
-        assert_eq!(between(55, 100), Some(100));
-        assert_eq!(between(10, 10), Some(10), "a zone that is wholly down is tainted at full rate");
+        let eviction_rate = EvictionRate::default();
+        let interval_for = |down, all| eviction_rate.interval_for(down, all).map(|pause| pause.as_secs());
+        assert_eq!(interval_for(1, 10), Some(10));
+        assert_eq!(interval_for(2, 3), Some(10), "two nodes never disrupt a zone");
+        assert_eq!(interval_for(6, 10), None);
+        assert_eq!(interval_for(54, 100), Some(10));
+        assert_eq!(interval_for(55, 100), Some(100));
+        assert_eq!(interval_for(10, 10), Some(10), "a zone that is wholly down is tainted at full rate");
     }
 }

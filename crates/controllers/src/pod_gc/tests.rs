@@ -6,7 +6,10 @@ use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
 fn cluster() -> Cluster {
-    Cluster::new(|| (vec![Box::new(super::PodGcController { ended_max: 3 })], crate::indexes::all()), 7)
+    Cluster::new(
+        || (vec![Box::new(super::PodGcController { terminated_threshold: 3 })], crate::indexes::all()),
+        7,
+    )
 }
 
 fn pod(name: &str, node: &str) -> Value {

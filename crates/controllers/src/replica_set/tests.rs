@@ -53,8 +53,8 @@ fn deleted_pod_is_replaced_with_an_event() {
     assert_eq!(pods.len(), 1);
     assert_ne!(pods[0].str_at(&["metadata", "name"]), name);
     let events = cluster.list("events");
-    let said = |text: &str| events.iter().any(|event| event.str_at(&["message"]) == text);
-    assert!(said(&format!("Created pod: {name}")), "{events:?}");
+    let has_message = |text: &str| events.iter().any(|event| event.str_at(&["message"]) == text);
+    assert!(has_message(&format!("Created pod: {name}")), "{events:?}");
 }
 
 #[test]

@@ -7,14 +7,14 @@ use setpoint_sim::cluster::Cluster;
 
 use super::*;
 use crate::garbage_collector::GarbageCollector;
-use crate::testing::{names, was_told};
+use crate::testing::{has_event, names};
 
 const CLAIMS: &str = "resourceclaims.resource.k8s.io";
 
 fn empty(seed: u64) -> Cluster {
     let controllers = || {
         let list: Vec<Box<dyn setpoint_reconcile::Controller>> =
-            vec![Box::new(ResourceClaims), Box::new(GarbageCollector)];
+            vec![Box::new(ResourceClaimController), Box::new(GarbageCollector)];
         (list, crate::indexes::all())
     };
     Cluster::new(controllers, seed)
@@ -93,9 +93,9 @@ fn generated_claim_is_reserved_and_deleted_after_its_pod() {
     cluster.settle();
     let message = "PodResourceClaim dev: resource claim template \"t\": resourceclaimtemplate.resource.k8s.io \"t\" \
                    not found";
-    assert!(was_told(&cluster, "FailedResourceClaimCreation", message));
+    assert!(has_event(&cluster, "FailedResourceClaimCreation", message));
     cluster.assert_quiet();
-    cluster.create(TEMPLATES, "default", template("t"));
+    cluster.create(CLAIM_TEMPLATES, "default", template("t"));
     cluster.settle();
     let name = names(&cluster, CLAIMS).remove(0);
     assert!(name.starts_with("p-dev-") && name.len() == "p-dev-".len() + 5, "{name}");
@@ -191,7 +191,7 @@ fn consumers_other_than_pods_stay_and_pods_are_matched_by_uid() {
 #[test]
 fn deleted_claim_is_recreated_and_an_unlisted_one_is_reused() {
     let mut cluster = empty(5);
-    cluster.create(TEMPLATES, "default", template("t"));
+    cluster.create(CLAIM_TEMPLATES, "default", template("t"));
     cluster.create(
         "pods",
         "default",
@@ -209,10 +209,10 @@ fn deleted_claim_is_recreated_and_an_unlisted_one_is_reused() {
 
 #[test]
 fn long_names_are_truncated_in_proportion() {
-    assert_eq!(base("p", "c"), "p-c-");
-    let name = base(&"p".repeat(100), &"c".repeat(50));
-    assert!(name.len() < BASE_MAX && name.contains("p-c") && name.ends_with('c'), "{name}");
-    assert_eq!(name.matches('c').count(), 50 * BASE_MAX / 152);
+    assert_eq!(name_base("p", "c"), "p-c-");
+    let name = name_base(&"p".repeat(100), &"c".repeat(50));
+    assert!(name.len() < NAME_BASE_MAX && name.contains("p-c") && name.ends_with('c'), "{name}");
+    assert_eq!(name.matches('c').count(), 50 * NAME_BASE_MAX / 152);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
             cluster.crash_after(crash_after);
             cluster.settle();
         };
-        cluster.create(TEMPLATES, "default", template("t"));
+        cluster.create(CLAIM_TEMPLATES, "default", template("t"));
         cluster.create("pods", "default", pod("p", &[by_template()]));
         step(&mut cluster);
         assert_eq!(
@@ -255,14 +255,14 @@ fn random_edits_converge_and_no_finished_pod_holds_devices() {
             let at = format!("default/{name}");
             match rng.u8(..12) {
                 0..3 => {
-                    let wish = if rng.bool() {
+                    let claim_ref = if rng.bool() {
                         by_template()
                     } else {
                         value!({"name": "dev", "resourceClaimName": "shared"})
                     };
-                    drop(cluster.try_create("pods", "default", pod(&name, &[wish])));
+                    drop(cluster.try_create("pods", "default", pod(&name, &[claim_ref])));
                 }
-                3 => drop(cluster.try_create(TEMPLATES, "default", template("t"))),
+                3 => drop(cluster.try_create(CLAIM_TEMPLATES, "default", template("t"))),
                 4 => drop(cluster.delete("pods", &at, &value!({"gracePeriodSeconds": 0}))),
                 5 => drop(cluster.bind(&at, "n")),
                 6 => drop(cluster.patch("pods", &at, "status", value!({"status": {"phase": "Failed"}}))),
@@ -279,7 +279,7 @@ fn random_edits_converge_and_no_finished_pod_holds_devices() {
                         let _ = cluster.delete(CLAIMS, &format!("default/{claim}"), &Value::map());
                     }
                 }
-                10 => drop(cluster.delete(TEMPLATES, "default/t", &Value::map())),
+                10 => drop(cluster.delete(CLAIM_TEMPLATES, "default/t", &Value::map())),
                 _ => cluster.crash(),
             }
             cluster.observe_some();

@@ -26,7 +26,7 @@ fn endpoints() -> Value {
 }
 
 fn slices(cluster: &Cluster) -> Vec<Value> {
-    cluster.list(SLICES)
+    cluster.list(ENDPOINT_SLICES)
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn edited_slice_is_repaired_after_a_crash_at_any_write() {
         cluster.settle();
         assert_eq!(slices(&cluster).len(), 2);
         let name = slices(&cluster)[0].str_at(&["metadata", "name"]).to_owned();
-        cluster.patch(SLICES, &format!("default/{name}"), "", value!({"endpoints": []})).unwrap();
+        cluster.patch(ENDPOINT_SLICES, &format!("default/{name}"), "", value!({"endpoints": []})).unwrap();
         cluster.settle();
         assert!(slices(&cluster).iter().all(|slice| !slice.at(&["endpoints"]).unwrap().is_empty()));
         cluster.assert_quiet();

@@ -6,38 +6,41 @@ use setpoint_api::{Value, value};
 use setpoint_reconcile::object::Owner as Reference;
 use setpoint_reconcile::{Action, Object, Write};
 
-use super::Rollout;
+use super::StatefulSetRollout;
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const DELETE: &str = "Delete";
 
 /// Volume and claim names of an ordinal.
-pub(super) fn names(rollout: &Rollout<'_>, number: i64) -> impl Iterator<Item = (String, String)> {
+pub(super) fn names(
+    rollout: &StatefulSetRollout<'_>,
+    ordinal: i64,
+) -> impl Iterator<Item = (String, String)> {
     let set = &rollout.owner.object.meta().name;
     rollout.set.spec.volume_claim_templates.iter().map(move |template| {
         let volume = template.str_at(&["metadata", "name"]);
-        (volume.to_owned(), format!("{volume}-{set}-{number}"))
+        (volume.to_owned(), format!("{volume}-{set}-{ordinal}"))
     })
 }
 
-fn find<'a>(rollout: &Rollout<'a>, name: &str) -> Option<&'a Object> {
+fn find<'a>(rollout: &StatefulSetRollout<'a>, name: &str) -> Option<&'a Object> {
     rollout.world.find(CLAIMS, &rollout.owner.object.meta().namespace, name)
 }
 
 /// `true` if a claim of this ordinal is being deleted, or will be collected with a pod that is gone.
-pub(super) fn are_going(rollout: &Rollout<'_>, number: i64) -> bool {
-    let pod = format!("{}-{number}", rollout.owner.object.meta().name);
+pub(super) fn are_terminating(rollout: &StatefulSetRollout<'_>, ordinal: i64) -> bool {
+    let pod = format!("{}-{ordinal}", rollout.owner.object.meta().name);
     let is_stale = |reference: &Reference| {
         rollout.set.spec.retention.when_scaled == DELETE && is_pod(reference) && *reference.name == pod
     };
-    names(rollout, number)
+    names(rollout, ordinal)
         .filter_map(|(_, name)| find(rollout, &name))
         .any(|claim| claim.meta().is_deleted() || claim.meta().owner_references.iter().any(is_stale))
 }
 
 /// Creates the missing claims of an ordinal.
-pub(super) fn missing(rollout: &Rollout<'_>, number: i64) -> Vec<Action> {
-    let missing = names(rollout, number).zip(&rollout.set.spec.volume_claim_templates);
+pub(super) fn create_missing(rollout: &StatefulSetRollout<'_>, ordinal: i64) -> Vec<Action> {
+    let missing = names(rollout, ordinal).zip(&rollout.set.spec.volume_claim_templates);
     let missing = missing.filter(|((_, name), _)| find(rollout, name).is_none());
     let missing: Vec<_> = missing.map(|((_, name), template)| (name, template)).collect();
     if missing.is_empty() {
@@ -65,9 +68,9 @@ pub(super) fn missing(rollout: &Rollout<'_>, number: i64) -> Vec<Action> {
             "spec": (template.get("spec").cloned()),
         });
         let subject = rollout.subject();
-        let done = format!("Create Claim {name} Pod {set}-{number} in StatefulSet {set} success");
+        let done = format!("Create Claim {name} Pod {set}-{ordinal} in StatefulSet {set} success");
         let failed = format!(
-            "Create Claim {name} for Pod {set}-{number} in StatefulSet {set} failed error: {{error}}"
+            "Create Claim {name} for Pod {set}-{ordinal} in StatefulSet {set} failed error: {{error}}"
         );
         Action::from(Write::create(CLAIMS, &rollout.owner.object.meta().namespace, claim))
             .on_done(subject.normal("SuccessfulCreate", done))
@@ -77,27 +80,32 @@ pub(super) fn missing(rollout: &Rollout<'_>, number: i64) -> Vec<Action> {
 }
 
 /// Sets the owners of a pod's claims according to the retention policy.
-pub(super) fn retain(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Vec<Action> {
-    let claims = names(rollout, number).filter_map(|(_, name)| find(rollout, &name));
-    claims.filter_map(|claim| retain_one(rollout, number, pod, claim)).collect()
+pub(super) fn sync_retention(rollout: &StatefulSetRollout<'_>, ordinal: i64, pod: &Object) -> Vec<Action> {
+    let claims = names(rollout, ordinal).filter_map(|(_, name)| find(rollout, &name));
+    claims.filter_map(|claim| sync_claim_owner(rollout, ordinal, pod, claim)).collect()
 }
 
 /// Owner of a pod's claims.
 #[derive(Clone, Copy, PartialEq)]
-enum Keeper {
-    Nobody,
+enum ClaimOwner {
+    None,
     Set,
     Pod,
 }
 
-fn retain_one(rollout: &Rollout<'_>, number: i64, pod: &Object, claim: &Object) -> Option<Action> {
+fn sync_claim_owner(
+    rollout: &StatefulSetRollout<'_>,
+    ordinal: i64,
+    pod: &Object,
+    claim: &Object,
+) -> Option<Action> {
     let (policy, set) = (&rollout.set.spec.retention, rollout.owner.object);
     let start = rollout.set.spec.ordinals.start;
-    let is_wanted = (0..rollout.set.spec.replicas).contains(&number.saturating_sub(start));
-    let keeper = match (&*policy.when_scaled, &*policy.when_deleted) {
-        (DELETE, _) if !is_wanted => Keeper::Pod,
-        (_, DELETE) => Keeper::Set,
-        _ => Keeper::Nobody,
+    let is_in_range = (0..rollout.set.spec.replicas).contains(&ordinal.saturating_sub(start));
+    let owner = match (&*policy.when_scaled, &*policy.when_deleted) {
+        (DELETE, _) if !is_in_range => ClaimOwner::Pod,
+        (_, DELETE) => ClaimOwner::Set,
+        _ => ClaimOwner::None,
     };
     let is_set = |reference: &Reference| is_set(reference) && reference.name == set.meta().name;
     let is_pod = |reference: &Reference| is_pod(reference) && reference.name == pod.meta().name;
@@ -112,22 +120,24 @@ fn retain_one(rollout: &Rollout<'_>, number: i64, pod: &Object, claim: &Object) 
     }
     let retains_all = policy.when_scaled != DELETE && policy.when_deleted != DELETE;
     let is_foreign = references.iter().any(|it| it.controller && !is_set(it) && !is_pod(it));
-    let keeper = if is_foreign && !retains_all { Keeper::Nobody } else { keeper };
+    let owner = if is_foreign && !retains_all { ClaimOwner::None } else { owner };
     let owned_by = |is: &dyn Fn(&Reference) -> bool| references.iter().any(|it| is(it) && it.controller);
-    let named = references.iter().filter(|it| is_set(it) || is_pod(it)).count();
-    let is_so = match keeper {
-        Keeper::Nobody => named == 0,
-        Keeper::Set => named == 1 && owned_by(&is_set),
-        Keeper::Pod => named == 1 && owned_by(&is_pod),
+    let owned_count = references.iter().filter(|it| is_set(it) || is_pod(it)).count();
+    let is_current = match owner {
+        ClaimOwner::None => owned_count == 0,
+        ClaimOwner::Set => owned_count == 1 && owned_by(&is_set),
+        ClaimOwner::Pod => owned_count == 1 && owned_by(&is_pod),
     };
-    if is_so {
+    if is_current {
         return None;
     }
-    let others = references.iter().filter(|it| !is_set(it) && !is_pod(it)).map(written);
-    let own = match keeper {
-        Keeper::Nobody => None,
-        Keeper::Set => Some(rollout.owner.reference()),
-        Keeper::Pod => Some(crate::owners::Owner { object: pod, api_version: "v1", kind: "Pod" }.reference()),
+    let others = references.iter().filter(|it| !is_set(it) && !is_pod(it)).map(owner_reference_value);
+    let own = match owner {
+        ClaimOwner::None => None,
+        ClaimOwner::Set => Some(rollout.owner.reference()),
+        ClaimOwner::Pod => {
+            Some(crate::owners::Owner { object: pod, api_version: "v1", kind: "Pod" }.reference())
+        }
     };
     let owners: Vec<Value> = others.chain(own).collect();
     Some(Write::merge(claim, "", value!({"metadata": {"ownerReferences": (owners)}})).into())
@@ -142,7 +152,7 @@ fn is_pod(reference: &Reference) -> bool {
 }
 
 /// Owner reference in its stored form.
-fn written(reference: &Reference) -> Value {
+fn owner_reference_value(reference: &Reference) -> Value {
     let mut value = value!({
         "apiVersion": (&*reference.api_version),
         "kind": (&*reference.kind),

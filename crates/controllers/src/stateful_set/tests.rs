@@ -5,7 +5,7 @@ use std::time::Duration;
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
-use crate::testing::{bind_all, is_going, is_ready, names, number, template, was_told};
+use crate::testing::{bind_all, has_event, is_ready, is_terminating, names, number, template};
 
 const S: &str = "statefulsets.apps";
 const REVISIONS: &str = "controllerrevisions.apps";
@@ -92,15 +92,15 @@ fn ordered_pods_are_created_ascending_and_deleted_descending() {
         (first.str_at(&["spec", "hostname"]), first.str_at(&["spec", "subdomain"])),
         ("db-1", "names")
     );
-    assert!(was_told(&cluster, "SuccessfulCreate", "Create Pod db-1 in StatefulSet db successful"));
+    assert!(has_event(&cluster, "SuccessfulCreate", "Create Pod db-1 in StatefulSet db successful"));
 
     bind_all(&mut cluster);
     cluster.patch(S, DB, "", value!({"spec": {"replicas": 1}})).unwrap();
     cluster.settle();
-    assert!(is_going(&pod(&cluster, 2)) && !is_going(&pod(&cluster, 1)));
+    assert!(is_terminating(&pod(&cluster, 2)) && !is_terminating(&pod(&cluster, 1)));
     cluster.settle_with_pods();
     assert_eq!(names(&cluster, "pods"), ["db-0"]);
-    assert!(was_told(&cluster, "SuccessfulDelete", "Delete Pod db-2 in StatefulSet db successful"));
+    assert!(has_event(&cluster, "SuccessfulDelete", "Delete Pod db-2 in StatefulSet db successful"));
     assert_at_rest(&mut cluster, 1);
 }
 
@@ -120,7 +120,7 @@ fn parallel_pods_do_not_wait_for_each_other() {
     bind_all(&mut cluster);
     cluster.patch(S, DB, "", value!({"spec": {"replicas": 0}})).unwrap();
     cluster.settle();
-    assert_eq!(cluster.list("pods").iter().filter(|pod| is_going(pod)).count(), 3);
+    assert_eq!(cluster.list("pods").iter().filter(|pod| is_terminating(pod)).count(), 3);
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, 0);
 }
@@ -215,7 +215,7 @@ fn claims_outlive_their_pod() {
     assert!(claim.at(&["metadata", "ownerReferences"]).is_none_or(Value::is_empty));
     let volumes = pod(&cluster, 1).at(&["spec", "volumes"]).and_then(Value::as_list).unwrap().to_vec();
     assert_eq!(volumes[0].str_at(&["persistentVolumeClaim", "claimName"]), "data-db-1");
-    assert!(was_told(
+    assert!(has_event(
         &cluster,
         "SuccessfulCreate",
         "Create Claim data-db-1 Pod db-1 in StatefulSet db success"

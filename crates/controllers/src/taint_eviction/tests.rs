@@ -36,7 +36,7 @@ fn running(cluster: &Cluster) -> Vec<String> {
     alive.map(|pod| pod.str_at(&["metadata", "name"]).to_owned()).collect()
 }
 
-fn said(cluster: &Cluster, message: &str) -> bool {
+fn has_event_message(cluster: &Cluster, message: &str) -> bool {
     let events = cluster.list("events");
     events.iter().any(|event| {
         event.str_at(&["reason"]) == "TaintManagerEviction" && event.str_at(&["message"]) == message
@@ -48,9 +48,9 @@ fn pods_are_evicted_when_their_toleration_ends() {
     let mut cluster = cluster();
     taint(&mut cluster, value!([{"key": "bad", "effect": "NoExecute"}]));
     assert_eq!(running(&cluster), ["for-ever", "patient"]);
-    assert!(said(&cluster, "Marking for deletion Pod default/at-once"));
-    let gone = cluster.get("pods", "default/at-once").unwrap();
-    let conditions = gone.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
+    assert!(has_event_message(&cluster, "Marking for deletion Pod default/at-once"));
+    let evicted = cluster.get("pods", "default/at-once").unwrap();
+    let conditions = evicted.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
     let why = conditions.iter().find(|one| one.str_at(&["type"]) == "DisruptionTarget").unwrap();
     assert_eq!(why.str_at(&["reason"]), "DeletionByTaintManager");
     cluster.run(Duration::from_secs(90));
@@ -66,7 +66,7 @@ fn removed_taint_cancels_the_eviction() {
     taint(&mut cluster, value!([{"key": "bad", "effect": "NoExecute"}]));
     cluster.run(Duration::from_secs(50));
     taint(&mut cluster, value!([{"key": "bad", "effect": "NoSchedule"}]));
-    assert!(said(&cluster, "Cancelling deletion of Pod default/patient"));
+    assert!(has_event_message(&cluster, "Cancelling deletion of Pod default/patient"));
     cluster.run(Duration::from_secs(200));
     assert_eq!(running(&cluster), ["for-ever", "patient"]);
 }

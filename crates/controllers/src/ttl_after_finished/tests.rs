@@ -32,7 +32,7 @@ fn finish(cluster: &mut Cluster) {
     cluster.settle();
 }
 
-fn is_going(cluster: &Cluster) -> bool {
+fn is_terminating(cluster: &Cluster) -> bool {
     let job = cluster.get("jobs.batch", "default/work");
     job.is_none_or(|job| job.at(&["metadata", "deletionTimestamp"]).is_some())
 }
@@ -41,13 +41,13 @@ fn is_going(cluster: &Cluster) -> bool {
 fn only_finished_jobs_past_their_ttl_are_deleted() {
     let mut cluster = start(100);
     cluster.run(Duration::from_secs(500));
-    assert!(!is_going(&cluster), "it has not finished");
+    assert!(!is_terminating(&cluster), "it has not finished");
     finish(&mut cluster);
     cluster.run(Duration::from_secs(98));
-    assert!(!is_going(&cluster));
+    assert!(!is_terminating(&cluster));
     cluster.assert_quiet();
     cluster.run(Duration::from_secs(3));
-    assert!(is_going(&cluster));
+    assert!(is_terminating(&cluster));
     cluster.assert_quiet();
 }
 
@@ -59,11 +59,11 @@ fn changed_ttl_takes_effect() {
         .patch("jobs.batch", "default/work", "", value!({"spec": {"ttlSecondsAfterFinished": (Value::Null)}}))
         .unwrap();
     cluster.run(Duration::from_secs(1000));
-    assert!(!is_going(&cluster));
+    assert!(!is_terminating(&cluster));
     cluster
         .patch("jobs.batch", "default/work", "", value!({"spec": {"ttlSecondsAfterFinished": 0}}))
         .unwrap();
     cluster.crash();
     cluster.settle();
-    assert!(is_going(&cluster), "overdue");
+    assert!(is_terminating(&cluster), "overdue");
 }

@@ -8,20 +8,21 @@ use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_views::pod::Pod;
 use setpoint_views::storage_class::StorageClass;
 
-use super::matching::{self, Volume, storage};
+use super::matching::{self, VolumeRef, storage};
 use super::{
-    BIND_COMPLETED, BOUND_BY_CONTROLLER, PRE_RESIZE_CAPACITY, SELECTED_NODE, host_path, migration, tell,
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, PRE_RESIZE_CAPACITY, SELECTED_NODE, host_path, record_once,
+    sync_migrated_to,
 };
 use crate::indexes::{PODS_BY_CLAIM, path};
 use crate::volume_protection::is_terminated;
-use crate::{horizon, migrated_plugins};
+use crate::{migrated_plugins, staleness};
 
 /// Annotations with the provisioner of a claim, current and deprecated.
 const STORAGE_PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
 
 /// Sync context of one claim.
-pub(super) struct Desk<'a> {
+pub(super) struct ClaimSync<'a> {
     pub object: &'a Object,
     pub claim: &'a PersistentVolumeClaim,
     pub world: &'a WorldReader<'a>,
@@ -29,21 +30,21 @@ pub(super) struct Desk<'a> {
     pub now: Time,
 }
 
-impl<'a> Desk<'a> {
-    pub fn plan(&self, said: &str) -> Plan<String> {
+impl<'a> ClaimSync<'a> {
+    pub fn plan(&self, last_event: &str) -> Plan<String> {
         let mut plan = Plan::default();
         let annotation = |name: &&str| self.object.meta().annotations.get(name);
-        if let Some(act) = migration(self.object, STORAGE_PROVISIONER.iter().find_map(annotation)) {
+        if let Some(act) = sync_migrated_to(self.object, STORAGE_PROVISIONER.iter().find_map(annotation)) {
             // The next plan starts from this write.
             plan.stage([act]);
             return plan;
         }
         if self.object.meta().annotations.get(BIND_COMPLETED).is_some() {
-            self.bound(&mut plan);
+            self.sync_bound(&mut plan);
         } else if self.claim.spec.volume_name.is_empty() {
-            self.seek(&mut plan, said);
+            self.sync_unbound(&mut plan, last_event);
         } else {
-            self.by_name(&mut plan, said);
+            self.sync_named(&mut plan, last_event);
         }
         plan
     }
@@ -52,12 +53,12 @@ impl<'a> Desk<'a> {
         InvolvedObject::new(self.object, "v1", "PersistentVolumeClaim")
     }
 
-    fn volume(&self, name: &str) -> Option<Volume<'a>> {
+    fn volume(&self, name: &str) -> Option<VolumeRef<'a>> {
         self.world.view::<PersistentVolume>("", name)
     }
 
     /// Plans a claim that was bound: it keeps its volume, or has lost it.
-    fn bound(&self, plan: &mut Plan<String>) {
+    fn sync_bound(&self, plan: &mut Plan<String>) {
         let volume = self.volume(&self.claim.spec.volume_name);
         let lost = match volume {
             _ if self.claim.spec.volume_name.is_empty() => (
@@ -73,8 +74,8 @@ impl<'a> Desk<'a> {
                 _ => return volume.map(|volume| self.bind(plan, volume)).unwrap_or_default(),
             },
         };
-        if !horizon::reaches(self.world, "persistentvolumes", self.object, self.now) {
-            plan.requeue_at(self.now.after(horizon::SOON));
+        if !staleness::has_observed(self.world, "persistentvolumes", self.object, self.now) {
+            plan.requeue_at(self.now.after(staleness::RETRY_DELAY));
         } else if self.claim.status.phase != "Lost" {
             let act = self.unbound_status("Lost").map(|write| {
                 let (reason, message) = lost;
@@ -85,11 +86,11 @@ impl<'a> Desk<'a> {
     }
 
     /// Plans a claim that names a volume: it gets that one or none.
-    fn by_name(&self, plan: &mut Plan<String>, said: &str) {
+    fn sync_named(&self, plan: &mut Plan<String>, last_event: &str) {
         let waits = |plan: &mut Plan<String>, note: Option<EventRecord>| {
             plan.stage(self.unbound_status("Pending").map(Action::from));
             if let Some(note) = note {
-                tell(plan, said, note);
+                record_once(plan, last_event, note);
             }
         };
         let Some(volume) = self.volume(&self.claim.spec.volume_name) else { return waits(plan, None) };
@@ -98,8 +99,8 @@ impl<'a> Desk<'a> {
             let message = format!("volume \"{name}\" already bound to a different claim.");
             return waits(plan, Some(self.subject().warning("FailedBinding", message)));
         }
-        let misfit = matching::misfit((self.object, self.claim), volume);
-        match misfit.filter(|_| volume.1.spec.claim_ref.is_none()) {
+        let mismatch = matching::find_mismatch((self.object, self.claim), volume);
+        match mismatch.filter(|_| volume.1.spec.claim_ref.is_none()) {
             Some(why) => {
                 let message = format!("Cannot bind to requested volume \"{name}\": {why}");
                 waits(plan, Some(self.subject().warning("VolumeMismatch", message)));
@@ -109,11 +110,11 @@ impl<'a> Desk<'a> {
     }
 
     /// Plans a claim without a volume name: it gets the best volume, or one is provisioned.
-    fn seek(&self, plan: &mut Plan<String>, said: &str) {
+    fn sync_unbound(&self, plan: &mut Plan<String>, last_event: &str) {
         let name = self.claim.class(self.object);
         let class = self.world.view::<StorageClass>("", name);
         let waits = class.is_some_and(|(_, class)| class.waits());
-        if let Some(volume) = matching::best((self.object, self.claim), waits, self.world) {
+        if let Some(volume) = matching::find_best((self.object, self.claim), waits, self.world) {
             return self.bind(plan, volume);
         }
         if let Some(default) = self.default_class() {
@@ -123,17 +124,17 @@ impl<'a> Desk<'a> {
         plan.stage(self.unbound_status("Pending").map(Action::from));
         let selected = self.object.meta().annotations.get(SELECTED_NODE);
         if waits && selected.is_none() {
-            return tell(plan, said, self.waits_for());
+            return record_once(plan, last_event, self.waiting_event());
         }
         if name.is_empty() {
             let message = "no persistent volumes available for this claim and no storage class is set";
-            return tell(plan, said, self.subject().normal("FailedBinding", message));
+            return record_once(plan, last_event, self.subject().normal("FailedBinding", message));
         }
         match class {
-            Some((class, view)) => self.provision(plan, said, class, view),
+            Some((class, view)) => self.provision(plan, last_event, class, view),
             None => {
                 let message = format!("storageclass.storage.k8s.io \"{name}\" not found");
-                tell(plan, said, self.subject().warning("ProvisioningFailed", message));
+                record_once(plan, last_event, self.subject().warning("ProvisioningFailed", message));
             }
         }
     }
@@ -150,7 +151,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Event of a claim that waits for its first consumer.
-    fn waits_for(&self) -> EventRecord {
+    fn waiting_event(&self) -> EventRecord {
         let meta = self.object.meta();
         let pods = self.world.by_index(PODS_BY_CLAIM, &path(&meta.namespace, &meta.name));
         let waiting = pods.filter(|pod| {
@@ -169,13 +170,17 @@ impl<'a> Desk<'a> {
     }
 
     /// Provisions a volume, or waits for the external provisioner.
-    fn provision(&self, plan: &mut Plan<String>, said: &str, class: &Object, view: &StorageClass) {
+    fn provision(&self, plan: &mut Plan<String>, last_event: &str, class: &Object, view: &StorageClass) {
         let provisioner = &*view.provisioner;
         let failed = |message: String| self.subject().warning("ProvisioningFailed", message);
-        let driver = migrated_plugins::named(provisioner).map(|plugin| plugin.driver);
+        let driver = migrated_plugins::find_by_name(provisioner).map(|plugin| plugin.driver);
         if provisioner != host_path::PROVISIONER {
             if driver.is_none() && provisioner.starts_with("kubernetes.io/") {
-                return tell(plan, said, failed(format!("no volume plugin matched name: {provisioner}")));
+                return record_once(
+                    plan,
+                    last_event,
+                    failed(format!("no volume plugin matched name: {provisioner}")),
+                );
             }
             let driver = driver.unwrap_or(provisioner);
             plan.stage(self.set_provisioner(driver));
@@ -184,13 +189,13 @@ impl<'a> Desk<'a> {
                  the system administrator. If volume creation is delayed, please verify that the provisioner is \
                  running and correctly registered."
             );
-            return tell(plan, said, self.subject().normal("ExternalProvisioning", message));
+            return record_once(plan, last_event, self.subject().normal("ExternalProvisioning", message));
         }
         if self.claim.spec.data_source.is_some() {
             let message = format!(
                 "plugin \"{provisioner}\" is not a CSI plugin. Only CSI plugin can provision a claim with a datasource"
             );
-            return tell(plan, said, failed(message));
+            return record_once(plan, last_event, failed(message));
         }
         if !view.mount_options.is_empty() {
             let message = format!(
@@ -198,12 +203,16 @@ impl<'a> Desk<'a> {
                 class.meta().name,
                 setpoint_api::json::to_text(&Value::List(view.mount_options.clone())),
             );
-            return tell(plan, said, failed(message));
+            return record_once(plan, last_event, failed(message));
         }
         let node = self.object.meta().annotations.get(SELECTED_NODE);
         let found = node.and_then(|node| self.world.find("nodes", "", node));
         if let Some(name) = node.filter(|_| found.is_none()) {
-            return tell(plan, said, failed(format!("Failed to get target node: node \"{name}\" not found")));
+            return record_once(
+                plan,
+                last_event,
+                failed(format!("Failed to get target node: node \"{name}\" not found")),
+            );
         }
         let name = host_path::volume_name(self.object);
         // A deleted claim needs no volume; an existing volume of that name that does not fit is left alone.
@@ -213,14 +222,14 @@ impl<'a> Desk<'a> {
         plan.stage(self.set_provisioner(provisioner));
         let volume = host_path::volume(self.object, self.claim, view, found, self.directory);
         let meta = self.object.meta();
-        let refused = format!(
+        let failure = format!(
             "Error creating provisioned PV object for claim {}/{}: {{error}}. Deleting the volume.",
             meta.namespace, meta.name
         );
         let done = format!("Successfully provisioned volume {name} using {provisioner}");
         let act = Action::from(Write::create("persistentvolumes", "", volume))
             .on_done(self.subject().normal("ProvisioningSucceeded", done))
-            .on_failed(failed(refused));
+            .on_failed(failed(failure));
         plan.stage([act]);
     }
 
@@ -235,11 +244,11 @@ impl<'a> Desk<'a> {
     }
 
     /// Binds a volume and the claim: sets the claim reference, then the volume name, then the status.
-    fn bind(&self, plan: &mut Plan<String>, (object, volume): Volume<'_>) {
+    fn bind(&self, plan: &mut Plan<String>, (object, volume): VolumeRef<'_>) {
         let meta = self.object.meta();
         let is_named = volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *meta.uid);
         if !volume.is_for(self.object) || !is_named {
-            plan.stage([Action::from(self.name_claim(object, volume))]);
+            plan.stage([Action::from(self.set_claim_ref(object, volume))]);
         }
         // Only a volume that is seen as bound is protected, so this comes before the claim relies on it.
         if volume.status.phase != "Bound" {
@@ -265,7 +274,7 @@ impl<'a> Desk<'a> {
         plan.stage(status.map(|write| Action::from(if named { write } else { write.at_any_revision() })));
     }
 
-    fn name_claim(&self, object: &Object, volume: &PersistentVolume) -> Write {
+    fn set_claim_ref(&self, object: &Object, volume: &PersistentVolume) -> Write {
         let meta = self.object.meta();
         let reference = value!({
             "apiVersion": "v1",
@@ -284,17 +293,17 @@ impl<'a> Desk<'a> {
     }
 
     fn bound_status(&self, object: &Object, volume: &PersistentVolume) -> Option<Write> {
-        let was = &self.claim.status;
+        let current = &self.claim.status;
         let mut status = Map::new();
-        if was.access_modes != volume.spec.access_modes {
+        if current.access_modes != volume.spec.access_modes {
             let modes: Vec<&str> = volume.spec.access_modes.iter().map(String::as_str).collect();
             status.insert("accessModes", modes);
         }
-        if was.phase != "Bound" {
+        if current.phase != "Bound" {
             status.insert("phase", "Bound");
             // Later growth is reported by the resizer.
             let before = object.meta().annotations.get(PRE_RESIZE_CAPACITY);
-            let has = storage(&was.capacity);
+            let has = storage(&current.capacity);
             match before.or(volume.spec.capacity.get("storage")) {
                 Some(text) if before.is_some() || has != storage(&volume.spec.capacity) => {
                     status.insert("capacity", value!({"storage": (text)}));
@@ -302,7 +311,7 @@ impl<'a> Desk<'a> {
                 _ => {}
             }
             let attributes = &volume.spec.volume_attributes_class_name;
-            if was.current_volume_attributes_class_name != *attributes {
+            if current.current_volume_attributes_class_name != *attributes {
                 status.insert("currentVolumeAttributesClassName", attributes.as_deref());
             }
         }
@@ -311,11 +320,11 @@ impl<'a> Desk<'a> {
 
     /// Status of a claim without a volume, if it changes.
     fn unbound_status(&self, phase: &str) -> Option<Write> {
-        let was = &self.claim.status;
-        let same = was.phase == phase
-            && was.access_modes.is_empty()
-            && was.capacity.is_empty()
-            && was.current_volume_attributes_class_name.is_none();
+        let current = &self.claim.status;
+        let same = current.phase == phase
+            && current.access_modes.is_empty()
+            && current.capacity.is_empty()
+            && current.current_volume_attributes_class_name.is_none();
         let status = value!({
             "phase": (phase),
             "accessModes": null,

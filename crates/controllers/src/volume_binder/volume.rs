@@ -6,17 +6,17 @@ use setpoint_reconcile::{Action, Object, Plan, WorldReader, Write};
 use setpoint_views::persistent_volume::PersistentVolume;
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 
-use super::matching::same_mode;
-use super::{BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONED_BY, host_path, migration, tell};
+use super::matching::is_same_mode;
+use super::{BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONED_BY, host_path, record_once, sync_migrated_to};
 use crate::indexes::{PODS_BY_CLAIM, path};
 use crate::volume_protection::is_terminated;
-use crate::{finalizers, horizon};
+use crate::{finalizers, staleness};
 
 /// Finalizer that keeps a volume of the built-in provisioner until its storage is deleted.
 pub(super) const FINALIZER: &str = "kubernetes.io/pv-controller";
 
 /// Sync context of one volume.
-pub(super) struct Desk<'a> {
+pub(super) struct VolumeSync<'a> {
     pub object: &'a Object,
     pub volume: &'a PersistentVolume,
     pub world: &'a WorldReader<'a>,
@@ -25,45 +25,47 @@ pub(super) struct Desk<'a> {
 }
 
 /// Deletion of a released volume.
-enum Fate {
+enum VolumeDeleter {
     /// The built-in provisioner deletes it.
-    Ours,
+    BuiltIn,
     /// An external provisioner deletes it.
-    Others,
+    External,
     /// No provisioner can delete it.
-    Nobodys(String),
+    None(String),
 }
 
-impl Desk<'_> {
-    pub fn plan(&self, said: &str) -> Plan<String> {
+impl VolumeSync<'_> {
+    pub fn plan(&self, last_event: &str) -> Plan<String> {
         let mut plan = Plan::default();
-        if let Some(act) = migration(self.object, self.annotation(PROVISIONED_BY)) {
+        if let Some(act) = sync_migrated_to(self.object, self.annotation(PROVISIONED_BY)) {
             // The next plan starts from this write.
             plan.stage([act]);
             return plan;
         }
-        plan.stage(self.finalizer());
+        plan.stage(self.sync_finalizer());
         let Some(of) = self.volume.spec.claim_ref.as_ref().filter(|of| !of.uid.is_empty()) else {
-            plan.stage(self.phase("Available"));
+            plan.stage(self.set_phase("Available"));
             return plan;
         };
         let claim = self.world.view::<PersistentVolumeClaim>(&of.namespace, &of.name);
         match claim.filter(|(object, _)| *object.meta().uid == *of.uid) {
-            None if !horizon::reaches(self.world, "persistentvolumeclaims", self.object, self.now) => {
-                plan.requeue_at(self.now.after(horizon::SOON));
+            None if !staleness::has_observed(self.world, "persistentvolumeclaims", self.object, self.now) => {
+                plan.requeue_at(self.now.after(staleness::RETRY_DELAY));
             }
-            None => self.release(&mut plan, said),
+            None => self.release(&mut plan, last_event),
             Some((object, claim)) if claim.spec.volume_name.is_empty() => {
-                if !same_mode(claim, self.volume) {
-                    self.tell_mismatch(object, &mut plan, said);
+                if !is_same_mode(claim, self.volume) {
+                    self.record_mismatch(object, &mut plan, last_event);
                 }
             }
             Some((_, claim)) if claim.spec.volume_name == *self.object.meta().name => {
-                plan.stage(self.phase("Bound"));
+                plan.stage(self.set_phase("Bound"));
             }
             // The claim is bound to another volume. A volume that was provisioned for it is deleted; any
             // other becomes available.
-            Some(_) if self.is_made() && self.deletes() => self.release(&mut plan, said),
+            Some(_) if self.is_provisioned() && self.is_reclaimed_by_deletion() => {
+                self.release(&mut plan, last_event)
+            }
             Some(_) => plan.stage([self.unbind()]),
         }
         plan
@@ -77,15 +79,15 @@ impl Desk<'_> {
         self.object.meta().annotations.get(name)
     }
 
-    fn is_made(&self) -> bool {
+    fn is_provisioned(&self) -> bool {
         self.annotation(PROVISIONED_BY).is_some()
     }
 
-    fn deletes(&self) -> bool {
+    fn is_reclaimed_by_deletion(&self) -> bool {
         self.volume.spec.persistent_volume_reclaim_policy == "Delete"
     }
 
-    fn phase(&self, phase: &str) -> Option<Action> {
+    fn set_phase(&self, phase: &str) -> Option<Action> {
         let status = value!({"phase": (phase), "message": null});
         (self.volume.status.phase != phase)
             .then(|| Write::status(self.object, status).at_any_revision().into())
@@ -93,13 +95,13 @@ impl Desk<'_> {
 
     /// Adds the finalizer to a volume of the built-in provisioner with the policy `Delete`, and removes it
     /// otherwise.
-    fn finalizer(&self) -> Option<Action> {
+    fn sync_finalizer(&self) -> Option<Action> {
         let meta = self.object.meta();
         if self.annotation(PROVISIONED_BY) != Some(host_path::PROVISIONER) {
             return None;
         }
         let unused = meta.is_deleted() && self.volume.spec.claim_ref.is_none();
-        match self.deletes() && !unused {
+        match self.is_reclaimed_by_deletion() && !unused {
             true if meta.is_deleted() => None,
             true => finalizers::add(self.object, FINALIZER),
             false => finalizers::remove(self.object, FINALIZER),
@@ -107,7 +109,7 @@ impl Desk<'_> {
     }
 
     /// Emits Events on the volume and the claim that they do not fit.
-    fn tell_mismatch(&self, claim: &Object, plan: &mut Plan<String>, said: &str) {
+    fn record_mismatch(&self, claim: &Object, plan: &mut Plan<String>, last_event: &str) {
         let about_volume = format!(
             "Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{}\" due to incompatible volumeMode.",
             claim.meta().name
@@ -116,7 +118,7 @@ impl Desk<'_> {
             "Cannot bind PersistentVolume \"{}\" to requested PersistentVolumeClaim due to incompatible volumeMode.",
             self.object.meta().name
         );
-        tell(plan, said, self.subject().warning("VolumeMismatch", about_volume));
+        record_once(plan, last_event, self.subject().warning("VolumeMismatch", about_volume));
         if !plan.events.is_empty() {
             let claim = InvolvedObject::new(claim, "v1", "PersistentVolumeClaim");
             plan.events.push(claim.warning("VolumeMismatch", about_claim));
@@ -124,24 +126,24 @@ impl Desk<'_> {
     }
 
     /// Releases a volume whose claim is gone.
-    fn release(&self, plan: &mut Plan<String>, said: &str) {
+    fn release(&self, plan: &mut Plan<String>, last_event: &str) {
         if !matches!(self.volume.status.phase.as_str(), "Released" | "Failed") {
             // The next plan starts from this write.
-            return plan.stage(self.phase("Released"));
+            return plan.stage(self.set_phase("Released"));
         }
         match self.volume.spec.persistent_volume_reclaim_policy.as_str() {
             _ if self.annotation(MIGRATED_TO).is_some_and(|driver| !driver.is_empty()) => {}
             "Retain" => {}
-            "Recycle" => self.recycle(plan, said),
-            "Delete" => match self.fate() {
-                Fate::Ours => {
+            "Recycle" => self.recycle(plan, last_event),
+            "Delete" => match self.deleter() {
+                VolumeDeleter::BuiltIn => {
                     plan.stage(finalizers::remove(self.object, FINALIZER));
                     let delete =
                         (!self.object.meta().is_deleted()).then(|| Write::delete(self.object).into());
                     plan.stage(delete);
                 }
-                Fate::Others => {}
-                Fate::Nobodys(why) => self.fail(plan, "VolumeFailedDelete", &why),
+                VolumeDeleter::External => {}
+                VolumeDeleter::None(why) => self.fail(plan, "VolumeFailedDelete", &why),
             },
             _ => {
                 let message = "Volume has unrecognized PersistentVolumeReclaimPolicy";
@@ -151,7 +153,7 @@ impl Desk<'_> {
     }
 
     /// Recycling is not supported: the volume fails once no pod uses it.
-    fn recycle(&self, plan: &mut Plan<String>, said: &str) {
+    fn recycle(&self, plan: &mut Plan<String>, last_event: &str) {
         let Some(of) = &self.volume.spec.claim_ref else { return };
         let at = path(&of.namespace, &of.name);
         let is_used = |pod: &&Object| pod.view().is_some_and(|view| !is_terminated(pod, view));
@@ -162,7 +164,7 @@ impl Desk<'_> {
             return self.fail(plan, "VolumeFailedRecycle", "No recycler plugin found for the volume!");
         }
         let message = format!("Volume is used by pods: {}", users.join(","));
-        tell(plan, said, self.subject().normal("VolumeFailedRecycle", message));
+        record_once(plan, last_event, self.subject().normal("VolumeFailedRecycle", message));
     }
 
     fn fail(&self, plan: &mut Plan<String>, reason: &'static str, message: &str) {
@@ -174,28 +176,32 @@ impl Desk<'_> {
     }
 
     /// Determines the provisioner that deletes the volume.
-    fn fate(&self) -> Fate {
+    fn deleter(&self) -> VolumeDeleter {
         let name = &self.object.meta().name;
-        if let Some(maker) = self.annotation(PROVISIONED_BY).filter(|maker| !maker.is_empty()) {
-            return match maker {
-                host_path::PROVISIONER => Fate::Ours,
-                _ if maker.starts_with("kubernetes.io/") => {
-                    Fate::Nobodys(format!("no volume plugin matched name: {maker}"))
+        if let Some(provisioner) =
+            self.annotation(PROVISIONED_BY).filter(|provisioner| !provisioner.is_empty())
+        {
+            return match provisioner {
+                host_path::PROVISIONER => VolumeDeleter::BuiltIn,
+                _ if provisioner.starts_with("kubernetes.io/") => {
+                    VolumeDeleter::None(format!("no volume plugin matched name: {provisioner}"))
                 }
-                _ => Fate::Others,
+                _ => VolumeDeleter::External,
             };
         }
         if self.volume.spec.csi.is_some() || self.annotation(MIGRATED_TO).is_some() {
-            return Fate::Others;
+            return VolumeDeleter::External;
         }
         match &self.volume.spec.host_path {
-            Some(source) if host_path::is_below(source.str_at(&["path"]), self.directory) => Fate::Ours,
-            Some(source) => Fate::Nobodys(format!(
+            Some(source) if host_path::is_below(source.str_at(&["path"]), self.directory) => {
+                VolumeDeleter::BuiltIn
+            }
+            Some(source) => VolumeDeleter::None(format!(
                 "host_path deleter only supports {}/.+ but received provided {}",
                 self.directory,
                 source.str_at(&["path"])
             )),
-            None => Fate::Nobodys(format!(
+            None => VolumeDeleter::None(format!(
                 "error getting deleter volume plugin for volume \"{name}\": no deletable volume plugin matched"
             )),
         }

@@ -1,8 +1,8 @@
 //! All planners of the product, with settings under which each has something to do.
 
 use setpoint_controllers::api_services::MetricsService;
-use setpoint_controllers::holder::Holder;
-use setpoint_controllers::node_ipam::Range;
+use setpoint_controllers::lease_holder::LeaseHolder;
+use setpoint_controllers::node_ipam::ClusterCidr;
 use setpoint_controllers::{Settings, flow_control};
 use setpoint_node::Fleet;
 use setpoint_node::control_plane::{COMPONENTS, Components};
@@ -11,18 +11,18 @@ use setpoint_scheduler::Scheduler;
 
 /// All planners of the product.
 pub fn planners() -> Vec<Box<dyn Controller>> {
-    let range = Range::new("10.128.0.0/9".parse().unwrap(), 24).unwrap();
+    let range = ClusterCidr::new("10.128.0.0/9".parse().unwrap(), 24).unwrap();
     let settings = Settings {
         root_ca: "any".to_owned(),
-        pod_ranges: vec![range],
-        ended_pods_max: 1,
+        cluster_cidrs: vec![range],
+        terminated_pod_gc_threshold: 1,
         ..Settings::default()
     };
     let mut all = setpoint_controllers::all(&settings);
     all.push(Box::new(Scheduler::default()));
-    all.push(Box::new(Holder { lease: "kube-controller-manager", identity: "me".to_owned() }));
+    all.push(Box::new(LeaseHolder { lease: "kube-controller-manager", identity: "me".to_owned() }));
     all.push(Box::new(MetricsService { has_nodes: true }));
-    all.extend(flow_control::own());
+    all.extend(flow_control::server_controllers());
     let components = Components { names: COMPONENTS.to_vec(), ..Components::default() };
     let fleet = Fleet { components, published_rules: Some("rules: []".to_owned()), ..Fleet::default() };
     all.extend(setpoint_node::planners(fleet));

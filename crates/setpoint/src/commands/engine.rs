@@ -4,8 +4,8 @@ use anyhow::{Context, bail};
 use setpoint_api::names::ip;
 use setpoint_api::yaml;
 use setpoint_controllers::api_services::MetricsService;
-use setpoint_controllers::holder::Holder;
-use setpoint_controllers::node_ipam::{Cidr, NodeIpam, Range};
+use setpoint_controllers::lease_holder::LeaseHolder;
+use setpoint_controllers::node_ipam::{Cidr, ClusterCidr, NodeIpam};
 use setpoint_controllers::{Settings, flow_control};
 use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
@@ -84,7 +84,7 @@ impl ControllerSelection {
     ) -> Engine {
         let mut controllers = self.controllers(settings);
         let lease_holder =
-            |lease| -> Box<dyn Controller> { Box::new(Holder { lease, identity: identity() }) };
+            |lease| -> Box<dyn Controller> { Box::new(LeaseHolder { lease, identity: identity() }) };
         if !controllers.is_empty() {
             controllers.push(lease_holder(LEASE));
         }
@@ -92,7 +92,7 @@ impl ControllerSelection {
             controllers.push(Box::new(scheduler(profiles)));
             controllers.push(lease_holder(setpoint_scheduler::planner::LEASE));
         }
-        let mut server_controllers = flow_control::own();
+        let mut server_controllers = flow_control::server_controllers();
         server_controllers.push(Box::new(MetricsService { has_nodes: nodes.count > 0 }));
         if nodes.count > 0 {
             controllers.extend(setpoint_node::planners(nodes));
@@ -174,8 +174,8 @@ const DEFAULT_CLUSTER_CIDR: &str = "10.128.0.0/9";
 impl NetworkArgs {
     /// Returns the settings of the controllers. `root_ca` is the certificate that pods trust.
     pub fn settings(&self, root_ca: String, service_cidrs: Vec<Cidr>) -> anyhow::Result<Settings> {
-        let pod_ranges = vec![self.pod_range()?];
-        Ok(Settings { root_ca, pod_ranges, service_cidrs, ..Settings::default() })
+        let cluster_cidrs = vec![self.pod_range()?];
+        Ok(Settings { root_ca, cluster_cidrs, service_cidrs, ..Settings::default() })
     }
 
     /// Rejects a range that cannot be split by the prefix length, or that overlaps with a Service range,
@@ -194,8 +194,8 @@ impl NetworkArgs {
         Ok(())
     }
 
-    fn pod_range(&self) -> anyhow::Result<Range> {
-        Ok(Range::new(self.cluster_cidr, self.node_cidr_mask_size)?)
+    fn pod_range(&self) -> anyhow::Result<ClusterCidr> {
+        Ok(ClusterCidr::new(self.cluster_cidr, self.node_cidr_mask_size)?)
     }
 }
 
@@ -205,9 +205,9 @@ fn parse_cidr(text: &str) -> anyhow::Result<Cidr> {
 
 /// Settings with which every controller runs, used to list their names.
 fn full_settings() -> Settings {
-    let range = DEFAULT_CLUSTER_CIDR.parse::<Cidr>().and_then(|all| Range::new(all, 24));
-    let pod_ranges = range.into_iter().collect();
-    Settings { root_ca: "any".to_owned(), pod_ranges, ..Settings::default() }
+    let range = DEFAULT_CLUSTER_CIDR.parse::<Cidr>().and_then(|all| ClusterCidr::new(all, 24));
+    let cluster_cidrs = range.into_iter().collect();
+    Settings { root_ca: "any".to_owned(), cluster_cidrs, ..Settings::default() }
 }
 
 /// Identity of this process in leader election, as `host_id`.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use setpoint_controllers::node_lifecycle::Patience;
-use setpoint_controllers::node_lifecycle::zones::Pace;
+use setpoint_controllers::node_lifecycle::NodeMonitorSettings;
+use setpoint_controllers::node_lifecycle::zones::EvictionRate;
 use setpoint_controllers::{Settings, pod_gc};
 use setpoint_reconcile::election::LeaderElectionConfig;
 use setpoint_server::pipeline::admission::tolerations::Tolerations;
@@ -36,27 +36,27 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "N", default_value_t = 50)]
     large_cluster_size_threshold: u32,
     /// Maximum number of terminated pods to keep (0 keeps all)
-    #[arg(long, value_name = "N", default_value_t = pod_gc::ENDED_MAX as u32)]
+    #[arg(long, value_name = "N", default_value_t = pod_gc::TERMINATED_THRESHOLD as u32)]
     terminated_pod_gc_threshold: u32,
 }
 
 impl ControllerArgs {
     /// Returns the settings with these flags applied.
     pub fn apply_to(&self, settings: Settings) -> Settings {
-        let pace = Pace {
+        let eviction_rate = EvictionRate {
             interval: interval(self.node_eviction_rate),
             interval_disrupted: interval(self.secondary_node_eviction_rate),
             large_zone: self.large_cluster_size_threshold as usize,
             unhealthy_share: self.unhealthy_zone_threshold,
         };
-        let patience = Patience {
+        let node_monitor = NodeMonitorSettings {
             monitor_grace: self.node_monitor_grace_period,
             startup_grace: self.node_startup_grace_period,
             monitor_period: self.node_monitor_period,
-            pace,
+            eviction_rate,
         };
-        let ended_pods_max = self.terminated_pod_gc_threshold as usize;
-        Settings { patience, ended_pods_max, ..settings }
+        let terminated_pod_gc_threshold = self.terminated_pod_gc_threshold as usize;
+        Settings { node_monitor, terminated_pod_gc_threshold, ..settings }
     }
 
     /// Rejects a grace period that is shorter than the interval at which Leases are renewed.
@@ -180,8 +180,8 @@ mod tests {
     fn default_flags_equal_the_library_defaults() {
         let flags = parse(&[]).unwrap();
         let settings = flags.controllers.apply_to(Settings::default());
-        assert_eq!(settings.patience, Patience::default());
-        assert_eq!(settings.ended_pods_max, Settings::default().ended_pods_max);
+        assert_eq!(settings.node_monitor, NodeMonitorSettings::default());
+        assert_eq!(settings.terminated_pod_gc_threshold, Settings::default().terminated_pod_gc_threshold);
         assert_eq!(flags.tolerations.tolerations(), Tolerations::default());
         assert_eq!(flags.election.timing().unwrap(), LeaderElectionConfig::default());
     }
@@ -198,9 +198,12 @@ mod tests {
         ]);
         let flags = flags.unwrap();
         let settings = flags.controllers.apply_to(Settings::default());
-        let Patience { monitor_grace, pace, .. } = settings.patience;
-        assert_eq!((monitor_grace.as_secs(), settings.ended_pods_max), (4, 7));
-        assert_eq!((pace.interval, pace.interval_disrupted), (Some(Duration::from_secs(2)), None));
+        let NodeMonitorSettings { monitor_grace, eviction_rate, .. } = settings.node_monitor;
+        assert_eq!((monitor_grace.as_secs(), settings.terminated_pod_gc_threshold), (4, 7));
+        assert_eq!(
+            (eviction_rate.interval, eviction_rate.interval_disrupted),
+            (Some(Duration::from_secs(2)), None)
+        );
         assert_eq!(flags.tolerations.tolerations(), Tolerations { not_ready: 300, unreachable: 3 });
         assert_eq!(flags.election.timing().unwrap().retry_period.as_secs(), 1);
         assert!(flags.controllers.validate(Duration::from_secs(3)).is_ok());

@@ -335,7 +335,8 @@ fn reconcile(
     let services =
         ranges.cluster().iter().map(|range| range.to_string().parse()).collect::<Result<_, _>>()?;
     let settings = args.network.settings(pki.ca.certificate.clone(), services)?;
-    let settings = args.controller_args.apply_to(Settings { volumes: paths.volumes(), ..settings });
+    let settings =
+        args.controller_args.apply_to(Settings { host_path_directory: paths.volumes(), ..settings });
     // This process serves the queries about its own nodes, so their rules need not be published.
     nodes.published_rules = None;
     nodes.components = Components { names: args.controllers.components(&settings), started_at: started_at };

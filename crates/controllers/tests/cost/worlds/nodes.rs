@@ -39,7 +39,7 @@ fn without_block() -> Value {
 }
 
 /// Pod with `len` containers.
-fn crowded(len: usize) -> Value {
+fn with_containers(len: usize) -> Value {
     let container = |at| value!({"name": (name("c", at)), "image": "i"});
     with(bound("node-0"), "containers", list(len, container))
 }
@@ -84,7 +84,7 @@ pub const CASES: &[Case] = &[
     Case::new("taint-eviction-controller", "taints and tolerations", "nodes node-0", |len| {
         on_node(1, tainted(len, "NoExecute"), |_| with(pod("node-0"), "tolerations", tolerating(len)))
     }),
-    Case::new("pod-garbage-collector", "pods that ended", "pods ended", |len| {
+    Case::new("pod-garbage-collector", "terminated pods", "pods terminated", |len| {
         many(len, "pods", "default/p", |_| saying(pod("n0"), "phase", "Failed")).collect()
     }),
     Case::new("pod-garbage-collector", "pods of a node that is gone", "pods default/p000000", |len| {
@@ -131,7 +131,7 @@ pub const CASES: &[Case] = &[
     Case::new("node-pods", "containers of a pod", "pods default/p000000", |len| {
         // A node rejects pods with more containers.
         let len = len.min(512);
-        on_node(1, node(), |_| saying(crowded(len), "startTime", "2027-01-14T08:00:00Z"))
+        on_node(1, node(), |_| saying(with_containers(len), "startTime", "2027-01-14T08:00:00Z"))
     }),
     Case::new("node-pods", "variables of a container", "pods default/p000000", |len| {
         let variable = |at| value!({"name": (name("V", at)), "value": "$(V000000)"});

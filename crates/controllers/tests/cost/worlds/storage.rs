@@ -51,13 +51,13 @@ fn attached(len: usize, in_use: bool, has_volumes: bool) -> Vec<Object> {
     attachments.chain(volumes).chain(claims).chain(pods).chain([object("nodes", "n0", node)]).collect()
 }
 
-fn free_volume(at: usize) -> Value {
+fn unclaimed_volume(at: usize) -> Value {
     let mut volume = saying(volume("x", "ReadWriteOnce"), "phase", "Available");
     volume.ensure_map("spec").remove("claimRef");
     labelled(volume, "number", name("x", at))
 }
 
-fn waiting_claim() -> Value {
+fn pending_claim() -> Value {
     with(saying(claim(""), "phase", "Pending"), "volumeName", "")
 }
 
@@ -102,7 +102,9 @@ pub const CASES: &[Case] = &[
         attached(len, false, false)
     }),
     Case::new("persistent-volume-binder", "free volumes", "persistentvolumeclaims default/c", |len| {
-        many(len, VOLUMES, "v", free_volume).chain([object(CLAIMS, "default/c", waiting_claim())]).collect()
+        many(len, VOLUMES, "v", unclaimed_volume)
+            .chain([object(CLAIMS, "default/c", pending_claim())])
+            .collect()
     }),
     Case::new(
         "persistent-volume-binder",
@@ -117,8 +119,8 @@ pub const CASES: &[Case] = &[
         },
     ),
     Case::new("persistent-volume-binder", "claims that wait", "persistentvolumes v", |len| {
-        many(len, CLAIMS, "default/c", |_| waiting_claim())
-            .chain([object(VOLUMES, "v", saying(free_volume(0), "phase", "Pending"))])
+        many(len, CLAIMS, "default/c", |_| pending_claim())
+            .chain([object(VOLUMES, "v", saying(unclaimed_volume(0), "phase", "Pending"))])
             .collect()
     }),
     Case::new(

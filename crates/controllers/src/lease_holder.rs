@@ -12,14 +12,14 @@ use setpoint_reconcile::{Action, Plan, Planner, Seed, Seen, Watch, WorldReader, 
 const NAMESPACE: &str = "kube-system";
 
 /// Maintains a Lease in the name of this process.
-pub struct Holder {
+pub struct LeaseHolder {
     /// Name of the Lease, and of the component.
     pub lease: &'static str,
     /// Holder identity, as `host_id`.
     pub identity: String,
 }
 
-impl Planner for Holder {
+impl Planner for LeaseHolder {
     type Memo = ();
 
     fn name(&self) -> &'static str {
@@ -37,8 +37,8 @@ impl Planner for Holder {
 
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [
-            Watch::mapped("namespaces", of_namespace),
-            Watch::mapped("leases.coordination.k8s.io", of_lease),
+            Watch::mapped("namespaces", enqueue_for_namespace),
+            Watch::mapped("leases.coordination.k8s.io", enqueue_for_lease),
         ];
         &WATCHES
     }
@@ -87,7 +87,11 @@ impl Planner for Holder {
 }
 
 /// Enqueues all Leases of the namespace.
-fn of_namespace(namespace: &setpoint_reconcile::Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_namespace(
+    namespace: &setpoint_reconcile::Object,
+    _: &WorldReader<'_>,
+    enqueue: &mut dyn FnMut(Key),
+) {
     if &*namespace.meta().name == NAMESPACE {
         let leases = ["kube-controller-manager", "kube-scheduler"];
         leases
@@ -97,7 +101,7 @@ fn of_namespace(namespace: &setpoint_reconcile::Object, _: &WorldReader<'_>, enq
     }
 }
 
-fn of_lease(lease: &setpoint_reconcile::Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+fn enqueue_for_lease(lease: &setpoint_reconcile::Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     if &*lease.meta().namespace == NAMESPACE {
         enqueue(lease.key().clone());
     }
@@ -113,7 +117,7 @@ mod tests {
 
     fn cluster() -> Cluster {
         let controllers = || {
-            let holder = Holder { lease: "kube-controller-manager", identity: "me_1".to_owned() };
+            let holder = LeaseHolder { lease: "kube-controller-manager", identity: "me_1".to_owned() };
             (vec![Box::new(holder) as Box<dyn setpoint_reconcile::Controller>], crate::indexes::all())
         };
         let mut cluster = Cluster::new(controllers, 1);

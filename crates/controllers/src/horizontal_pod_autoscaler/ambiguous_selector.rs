@@ -19,8 +19,12 @@ const COMPARISONS_MAX: usize = 200_000;
 
 /// Returns the autoscalers, as `namespace/name`, that control any of the pods that `selector` selects. As in
 /// upstream, pods with equal labels are compared once, and autoscalers of targets without pods control none.
-pub(super) fn controlling(world: &WorldReader<'_>, namespace: &str, selector: &Selector) -> Vec<String> {
-    let pods = pods::selected(world, namespace, selector);
+pub(super) fn controlling_autoscalers(
+    world: &WorldReader<'_>,
+    namespace: &str,
+    selector: &Selector,
+) -> Vec<String> {
+    let pods = pods::select_pods(world, namespace, selector);
     let labels: BTreeSet<BTreeMap<&str, &str>> =
         pods.iter().map(|(pod, _)| pod.meta().labels.iter().collect()).collect();
     let mut found = Vec::new();
@@ -49,7 +53,7 @@ pub(super) fn controlling(world: &WorldReader<'_>, namespace: &str, selector: &S
             });
             affordable.into_iter().any(|labels| selector.matches(|name| labels.get(name).copied()))
         };
-        if is_any(world, namespace, &autoscaler.spec.scale_target_ref, &controls) {
+        if target_selector_matches(world, namespace, &autoscaler.spec.scale_target_ref, &controls) {
             found.push(format!("{namespace}/{}", object.meta().name));
         }
     }
@@ -64,26 +68,26 @@ fn required(one: &Requirement) -> Option<(&str, &str)> {
 
 /// Applies a predicate to the selector of a target; `false` if the target is missing or has no pods. The
 /// views of built-in kinds are decoded once per commit, so many autoscalers in a namespace cost little.
-fn is_any(
+fn target_selector_matches(
     world: &WorldReader<'_>,
     namespace: &str,
     target: &TargetReference,
-    is: &dyn Fn(&Selector) -> bool,
+    matches: &dyn Fn(&Selector) -> bool,
 ) -> bool {
     let name = &*target.name;
     match (&*target.api_version, &*target.kind) {
         ("apps/v1", "Deployment") => world
             .view::<Deployment>(namespace, name)
-            .is_some_and(|(_, it)| it.spec.replicas != 0 && is(&it.spec.selector)),
+            .is_some_and(|(_, it)| it.spec.replicas != 0 && matches(&it.spec.selector)),
         ("apps/v1", "ReplicaSet") => world
             .view::<ReplicaSet>(namespace, name)
-            .is_some_and(|(_, it)| it.spec.replicas != 0 && is(&it.spec.selector)),
+            .is_some_and(|(_, it)| it.spec.replicas != 0 && matches(&it.spec.selector)),
         ("apps/v1", "StatefulSet") => world
             .view::<StatefulSet>(namespace, name)
-            .is_some_and(|(_, it)| it.spec.replicas != 0 && is(&it.spec.selector)),
+            .is_some_and(|(_, it)| it.spec.replicas != 0 && matches(&it.spec.selector)),
         (api_version, kind) => {
             let found = scale::find(world, api_version, kind, namespace, name).ok().flatten();
-            found.is_some_and(|it| it.replicas != 0 && it.selector.as_ref().is_some_and(is))
+            found.is_some_and(|it| it.replicas != 0 && it.selector.as_ref().is_some_and(matches))
         }
     }
 }

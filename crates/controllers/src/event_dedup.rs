@@ -10,10 +10,10 @@ use setpoint_reconcile::EventRecord;
 
 /// Events of `all` that are not in `before`.
 #[must_use]
-pub fn news(all: &[EventRecord], before: &[EventRecord]) -> Vec<EventRecord> {
+pub fn new_events(all: &[EventRecord], before: &[EventRecord]) -> Vec<EventRecord> {
     fn identity(note: &EventRecord) -> (&Key, &str, &str) {
         (&note.involved_object.key, note.reason, &note.message)
     }
-    let said: BTreeSet<_> = before.iter().map(identity).collect();
-    all.iter().filter(|note| !said.contains(&identity(note))).cloned().collect()
+    let known: BTreeSet<_> = before.iter().map(identity).collect();
+    all.iter().filter(|note| !known.contains(&identity(note))).cloned().collect()
 }

@@ -12,9 +12,9 @@ use setpoint_reconcile::{Action, Object, WorldReader, Write};
 use setpoint_views::pod::Pod;
 use setpoint_views::stateful_set::StatefulSet;
 
-use super::{Rollout, Steps, claims};
+use super::{PlannedWrites, StatefulSetRollout, claims};
 use crate::owners::Owner;
-use crate::pods::{self, Claimed, Seen};
+use crate::pods::{self, ClaimedPods, PodRef};
 use crate::revisions;
 
 /// Label with the revision of a pod.
@@ -31,139 +31,149 @@ pub const BURST_REPLICAS: usize = 500;
 /// Ordinal of a pod; `None` if the name is not one of the set.
 pub(super) fn ordinal(set: &str, pod: &str) -> Option<i64> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
-    let number: i32 = digits.parse().ok()?;
+    let ordinal: i32 = digits.parse().ok()?;
     // Each ordinal has one name: no leading zeros or signs.
-    (number.to_string() == digits && number >= 0).then(|| number.into())
+    (ordinal.to_string() == digits && ordinal >= 0).then(|| ordinal.into())
 }
 
 /// Claims the pods of a set, by name and selector.
-pub(super) fn claim<'a>(world: &'a WorldReader<'a>, owner: &Owner<'a>, selector: &Selector) -> Claimed<'a> {
+pub(super) fn claim_pods<'a>(
+    world: &'a WorldReader<'a>,
+    owner: &Owner<'a>,
+    selector: &Selector,
+) -> ClaimedPods<'a> {
     let selects = |pod: &Object| {
         ordinal(&owner.object.meta().name, &pod.meta().name).is_some()
             && selector.matches(|name| pod.meta().labels.get(name))
     };
-    pods::claim_where(world, owner, selects, |_| true)
+    pods::claim_pods_where(world, owner, selects, |_| true)
 }
 
 /// `true` if a pod is running and ready.
-pub(super) fn runs(pod: &Pod) -> bool {
+pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
     pod.status.phase == "Running" && pod.is_ready()
 }
 
 /// Pods of a set by ordinal. Only existing pods take space: `replicas` may be any number.
-pub(super) struct Members<'a> {
+pub(super) struct OrdinalPods<'a> {
     /// Ordinals of the set.
     range: Range<i64>,
     /// Pods with such an ordinal.
-    pub present: BTreeMap<i64, Seen<'a>>,
+    pub present: BTreeMap<i64, PodRef<'a>>,
     /// Surplus pods, highest ordinal first.
-    surplus: Vec<(i64, Seen<'a>)>,
+    surplus: Vec<(i64, PodRef<'a>)>,
 }
 
-impl<'a> Members<'a> {
-    pub fn of(set: &StatefulSet, pods: &[Seen<'a>]) -> Members<'a> {
+impl<'a> OrdinalPods<'a> {
+    pub fn of(set: &StatefulSet, pods: &[PodRef<'a>]) -> OrdinalPods<'a> {
         let start = set.spec.ordinals.start;
         let range = start..start.saturating_add(set.spec.replicas);
         let (mut present, mut surplus) = (BTreeMap::new(), Vec::new());
         for pod in pods {
             // The ordinal was validated when the pod was claimed; the name ends in it.
-            let number = pod.0.meta().name.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
-            let Some(number) = number else { continue };
-            if range.contains(&number) {
-                present.insert(number, *pod);
+            let ordinal = pod.0.meta().name.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
+            let Some(ordinal) = ordinal else { continue };
+            if range.contains(&ordinal) {
+                present.insert(ordinal, *pod);
             } else {
-                surplus.push((number, *pod));
+                surplus.push((ordinal, *pod));
             }
         }
-        surplus.sort_by_key(|(number, _)| Reverse(*number));
-        Members { range, present, surplus }
+        surplus.sort_by_key(|(ordinal, _)| Reverse(*ordinal));
+        OrdinalPods { range, present, surplus }
     }
 
     /// Number of ordinals of the set.
-    pub fn wanted(&self) -> i64 {
+    pub fn replicas(&self) -> i64 {
         self.range.end.saturating_sub(self.range.start).max(0)
     }
 
     /// Number of ordinals without a pod.
-    fn missing(&self) -> i64 {
-        self.wanted().saturating_sub(i64::try_from(self.present.len()).unwrap_or(i64::MAX))
+    fn missing_count(&self) -> i64 {
+        self.replicas().saturating_sub(i64::try_from(self.present.len()).unwrap_or(i64::MAX))
     }
 
     /// Ordinals in order, with their pods. Of those without a pod it yields the first `missing`. It takes as
     /// many steps as it has items.
-    fn in_order(&self, missing: usize) -> impl Iterator<Item = (i64, Option<Seen<'a>>)> {
-        let mut present = self.present.iter().map(|(number, pod)| (*number, *pod)).peekable();
-        let (mut next, end, mut left) = (self.range.start, self.range.end, missing);
+    fn in_order(&self, missing: usize) -> impl Iterator<Item = (i64, Option<PodRef<'a>>)> {
+        let mut present = self.present.iter().map(|(ordinal, pod)| (*ordinal, *pod)).peekable();
+        let (mut next, end, mut remaining) = (self.range.start, self.range.end, missing);
         std::iter::from_fn(move || {
-            if left == 0 {
-                return present.next().map(|(number, pod)| (number, Some(pod)));
+            if remaining == 0 {
+                return present.next().map(|(ordinal, pod)| (ordinal, Some(pod)));
             }
             if next >= end {
                 return None;
             }
-            let number = next;
+            let ordinal = next;
             next += 1;
-            let pod = present.next_if(|(other, _)| *other == number).map(|(_, pod)| pod);
-            left -= usize::from(pod.is_none());
-            Some((number, pod))
+            let pod = present.next_if(|(other, _)| *other == ordinal).map(|(_, pod)| pod);
+            remaining -= usize::from(pod.is_none());
+            Some((ordinal, pod))
         })
     }
 
     /// First unavailable pod: it may be deleted although others wait for all to be healthy.
-    fn first_unavailable(&self, rollout: &Rollout<'_>) -> Option<i64> {
-        let surplus = self.surplus.iter().rev().map(|(number, pod)| (*number, Some(*pod)));
+    fn first_unavailable(&self, rollout: &StatefulSetRollout<'_>) -> Option<i64> {
+        let surplus = self.surplus.iter().rev().map(|(ordinal, pod)| (*ordinal, Some(*pod)));
         let mut all = self.in_order(1).chain(surplus);
-        all.find(|(_, pod)| pod.is_none_or(|pod| is_unavailable(rollout, &pod))).map(|(number, _)| number)
+        all.find(|(_, pod)| pod.is_none_or(|pod| is_unavailable(rollout, &pod))).map(|(ordinal, _)| ordinal)
     }
 }
 
 /// `true` if a pod does not count as available.
-pub(super) fn is_unavailable(rollout: &Rollout<'_>, (object, pod): &Seen<'_>) -> bool {
+pub(super) fn is_unavailable(rollout: &StatefulSetRollout<'_>, (object, pod): &PodRef<'_>) -> bool {
     object.meta().is_deleted() || !pod.is_available(rollout.set.spec.min_ready_seconds, rollout.now)
 }
 
 /// Maximum number of pods that one plan creates: [`BURST_REPLICAS`], or fewer if their claims would fill half
 /// of the plan.
-fn burst(rollout: &Rollout<'_>) -> usize {
+fn max_creations(rollout: &StatefulSetRollout<'_>) -> usize {
     let claims = rollout.set.spec.volume_claim_templates.len().max(1);
     (PLAN_ACTIONS_MAX / 2 / claims).clamp(1, BURST_REPLICAS)
 }
 
 /// Creates missing pods and deletes surplus ones, at most [`BURST_REPLICAS`] of either. Returns `true` if
 /// pods of an old revision can be replaced.
-pub(super) fn keep(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut Steps) -> bool {
-    let burst = burst(rollout);
-    for (number, pod) in members.in_order(burst) {
-        if steps.before.len() > PLAN_ACTIONS_MAX {
+pub(super) fn manage(
+    rollout: &StatefulSetRollout<'_>,
+    ordinal_pods: &OrdinalPods<'_>,
+    writes: &mut PlannedWrites,
+) -> bool {
+    let max_creations = max_creations(rollout);
+    for (ordinal, pod) in ordinal_pods.in_order(max_creations) {
+        if writes.prerequisites.len() > PLAN_ACTIONS_MAX {
             // The plan is full, and nothing that follows would fit.
             return false;
         }
-        let is_well = match pod {
-            Some(pod) => keep_one(rollout, number, &pod, steps),
+        let is_healthy = match pod {
+            Some(pod) => manage_pod(rollout, ordinal, &pod, writes),
             None => {
-                make(rollout, number, steps);
+                create_pod(rollout, ordinal, writes);
                 false
             }
         };
-        if !is_well && rollout.is_ordered() {
+        if !is_healthy && rollout.is_ordered() {
             return false;
         }
     }
-    steps.deferred += usize::try_from(members.missing()).unwrap_or(usize::MAX).saturating_sub(burst);
-    for (number, (pod, _)) in &members.surplus {
-        steps.before.extend(claims::retain(rollout, *number, pod));
+    writes.deferred +=
+        usize::try_from(ordinal_pods.missing_count()).unwrap_or(usize::MAX).saturating_sub(max_creations);
+    for (ordinal, (pod, _)) in &ordinal_pods.surplus {
+        writes.prerequisites.extend(claims::sync_retention(rollout, *ordinal, pod));
     }
-    let first_unavailable = members.first_unavailable(rollout);
+    let first_unavailable = ordinal_pods.first_unavailable(rollout);
     let mut deleted = 0;
-    for (number, pod) in &members.surplus {
+    for (ordinal, pod) in &ordinal_pods.surplus {
         let (object, view) = pod;
-        let may_go = first_unavailable == Some(*number) || (runs(view) && !is_unavailable(rollout, pod));
-        if !object.meta().is_deleted() && (may_go || !rollout.is_ordered()) {
+        let can_delete = first_unavailable == Some(*ordinal)
+            || (is_running_and_ready(view) && !is_unavailable(rollout, pod));
+        if !object.meta().is_deleted() && (can_delete || !rollout.is_ordered()) {
             if deleted < BURST_REPLICAS {
-                steps.pods.push(rollout.delete(object));
+                writes.pods.push(rollout.delete(object));
                 deleted += 1;
             } else {
-                steps.deferred += 1;
+                writes.deferred += 1;
             }
         }
         if rollout.is_ordered() {
@@ -174,27 +184,32 @@ pub(super) fn keep(rollout: &Rollout<'_>, members: &Members<'_>, steps: &mut Ste
 }
 
 /// Plans an existing pod. Returns `true` if the next pod need not wait for it.
-fn keep_one(rollout: &Rollout<'_>, number: i64, pod: &Seen<'_>, steps: &mut Steps) -> bool {
+fn manage_pod(
+    rollout: &StatefulSetRollout<'_>,
+    ordinal: i64,
+    pod: &PodRef<'_>,
+    writes: &mut PlannedWrites,
+) -> bool {
     let (object, view) = pod;
     if view.is_finished() {
         if !object.meta().is_deleted() {
-            steps.pods.push(rollout.delete(object));
+            writes.pods.push(rollout.delete(object));
         }
         return false;
     }
     if view.status.phase == "Pending" {
-        steps.before.extend(claims::missing(rollout, number));
+        writes.prerequisites.extend(claims::create_missing(rollout, ordinal));
     }
-    let is_well = runs(view) && !is_unavailable(rollout, pod);
-    if is_well || !rollout.is_ordered() {
-        steps.before.extend(claims::retain(rollout, number, object));
-        steps.before.extend(name(rollout, number, object));
+    let is_healthy = is_running_and_ready(view) && !is_unavailable(rollout, pod);
+    if is_healthy || !rollout.is_ordered() {
+        writes.prerequisites.extend(claims::sync_retention(rollout, ordinal, object));
+        writes.prerequisites.extend(set_identity_labels(rollout, ordinal, object));
     }
-    is_well
+    is_healthy
 }
 
 /// Sets the identity labels of a pod, if they are missing.
-fn name(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Option<Action> {
+fn set_identity_labels(rollout: &StatefulSetRollout<'_>, ordinal: i64, pod: &Object) -> Option<Action> {
     let name = &*pod.meta().name;
     if pod.meta().labels.get(POD_NAME) == Some(name) {
         return None;
@@ -202,36 +217,36 @@ fn name(rollout: &Rollout<'_>, number: i64, pod: &Object) -> Option<Action> {
     let mut patch = Value::map();
     let labels = patch.ensure_map("metadata").ensure_map("labels");
     labels.insert(POD_NAME, name);
-    labels.insert(POD_INDEX, number.to_string());
+    labels.insert(POD_INDEX, ordinal.to_string());
     let act = Write::merge(pod, "", patch).into();
-    Some(rollout.told(act, ["Update", "SuccessfulUpdate", "FailedUpdate"], name))
+    Some(rollout.with_events(act, ["Update", "SuccessfulUpdate", "FailedUpdate"], name))
 }
 
 /// Creates a pod, after its claims. It waits for claims of its name that are being deleted.
-fn make(rollout: &Rollout<'_>, number: i64, steps: &mut Steps) {
-    if claims::are_going(rollout, number) {
+fn create_pod(rollout: &StatefulSetRollout<'_>, ordinal: i64, writes: &mut PlannedWrites) {
+    if claims::are_terminating(rollout, ordinal) {
         return;
     }
-    steps.before.extend(claims::missing(rollout, number));
-    let name = format!("{}-{number}", rollout.owner.object.meta().name);
-    let act = Write::create("pods", &rollout.owner.object.meta().namespace, new(rollout, number, &name));
-    steps.pods.push(rollout.told(act.into(), ["Create", "SuccessfulCreate", "FailedCreate"], &name));
+    writes.prerequisites.extend(claims::create_missing(rollout, ordinal));
+    let name = format!("{}-{ordinal}", rollout.owner.object.meta().name);
+    let act = Write::create("pods", &rollout.owner.object.meta().namespace, new_pod(rollout, ordinal, &name));
+    writes.pods.push(rollout.with_events(act.into(), ["Create", "SuccessfulCreate", "FailedCreate"], &name));
 }
 
 /// New pod, of the revision of its ordinal.
-fn new(rollout: &Rollout<'_>, number: i64, name: &str) -> Value {
+fn new_pod(rollout: &StatefulSetRollout<'_>, ordinal: i64, name: &str) -> Value {
     let spec = &rollout.set.spec;
     let rolling = spec.update_strategy.rolling_update.as_ref();
-    let stays = match rolling {
-        Some(rolling) => number < spec.ordinals.start.saturating_add(rolling.partition.unwrap_or(0)),
+    let is_at_current_revision = match rolling {
+        Some(rolling) => ordinal < spec.ordinals.start.saturating_add(rolling.partition.unwrap_or(0)),
         None if spec.update_strategy.kind == "RollingUpdate" => {
-            number < spec.ordinals.start.saturating_add(rollout.set.status.current_replicas)
+            ordinal < spec.ordinals.start.saturating_add(rollout.set.status.current_replicas)
         }
         None => false,
     };
-    let current = rollout.past.named(rollout.current_revision()).filter(|_| stays);
+    let current = rollout.history.find_by_name(rollout.current_revision()).filter(|_| is_at_current_revision);
     let mut pod = match current {
-        Some((_, revision)) => pods::from_template(&revisions::template(revision), rollout.owner),
+        Some((_, revision)) => pods::from_template(&revisions::template_of(revision), rollout.owner),
         None => pods::from_template(&spec.template.0, rollout.owner),
     };
     let revision = current.map_or(&*rollout.latest.name, |(object, _)| &*object.meta().name);
@@ -239,9 +254,9 @@ fn new(rollout: &Rollout<'_>, number: i64, name: &str) -> Value {
     metadata.insert("name", name);
     let labels = metadata.ensure_map("labels");
     labels.insert(POD_NAME, name);
-    labels.insert(POD_INDEX, number.to_string());
+    labels.insert(POD_INDEX, ordinal.to_string());
     labels.insert(REVISION, revision);
-    let own: Vec<(String, String)> = claims::names(rollout, number).collect();
+    let own: Vec<(String, String)> = claims::names(rollout, ordinal).collect();
     let spec = pod.ensure_map("spec");
     spec.insert("hostname", name);
     spec.insert("subdomain", rollout.set.spec.service_name.as_str());

@@ -14,10 +14,10 @@ use setpoint_views::pod::{Container, Pod};
 use crate::pods;
 
 /// Time after the start of a pod in which CPU samples count only if the pod is ready for a whole window.
-const START_UP: Duration = Duration::from_secs(300);
+const CPU_INITIALIZATION_PERIOD: Duration = Duration::from_secs(300);
 /// Time after the start in which a pod that was never ready counts as unready, and its CPU samples are
 /// ignored.
-const FIRST_READINESS: Duration = Duration::from_secs(30);
+const INITIAL_READINESS_DELAY: Duration = Duration::from_secs(30);
 
 /// Metric sample of a pod.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Tolerances {
 }
 
 impl Tolerances {
-    pub fn contain(self, ratio: f64) -> bool {
+    pub fn is_within(self, ratio: f64) -> bool {
         1.0 - self.down <= ratio && ratio <= 1.0 + self.up
     }
 }
@@ -56,16 +56,16 @@ pub(super) struct Usage {
 }
 
 /// Pods of the scale target, and the settings to evaluate them.
-pub(super) struct Crowd<'a> {
-    pub pods: Vec<pods::Seen<'a>>,
+pub(super) struct ReplicaCalculator<'a> {
+    pub pods: Vec<pods::PodRef<'a>>,
     pub current: i64,
     pub tolerances: Tolerances,
     pub now: Time,
 }
 
-impl Crowd<'_> {
+impl ReplicaCalculator<'_> {
     /// Number of pods for a target in percent of the requests.
-    pub fn for_percent(
+    pub fn replicas_for_utilization(
         &self,
         samples: Samples,
         resource: &str,
@@ -87,33 +87,40 @@ impl Crowd<'_> {
                 request.as_ref().map_err(Clone::clone)?;
             }
             let known = samples.iter().filter(|(name, _)| requests.contains_key(*name));
-            let (mut used, mut asked, mut count) = (0i64, 0i64, 0i64);
+            let (mut used, mut requested, mut count) = (0i64, 0i64, 0i64);
             for (name, sample) in known {
                 used = used.saturating_add(sample.value);
-                asked = asked.saturating_add(of(name));
+                requested = requested.saturating_add(of(name));
                 count += 1;
             }
-            if asked == 0 {
+            if requested == 0 {
                 return Err("no metrics returned matched known pods".to_owned());
             }
-            let percent = used.saturating_mul(100) / asked;
+            let percent = used.saturating_mul(100) / requested;
             let ratio = percent as f64 / target as f64;
             Ok(Usage { ratio, percent: Some(percent), average: used / count })
         };
-        self.weigh(samples, resource == "cpu", measure, |name| of(name).saturating_mul(target.max(100)) / 100)
+        self.compute_replicas(samples, resource == "cpu", measure, |name| {
+            of(name).saturating_mul(target.max(100)) / 100
+        })
     }
 
     /// Number of pods for a target average per pod, in thousandths.
-    pub fn for_average(&self, samples: Samples, is_cpu: bool, target: i64) -> Result<(i64, Usage), String> {
+    pub fn replicas_for_average(
+        &self,
+        samples: Samples,
+        is_cpu: bool,
+        target: i64,
+    ) -> Result<(i64, Usage), String> {
         let measure = |samples: &Samples| {
-            let used = samples.values().fold(0i64, |sum, sample| sum.saturating_add(sample.value));
+            let used = samples.values().fold(0i64, |result, sample| result.saturating_add(sample.value));
             let average = used / i64::try_from(samples.len()).unwrap_or(i64::MAX).max(1);
             Ok(Usage { ratio: average as f64 / target as f64, percent: None, average })
         };
-        self.weigh(samples, is_cpu, measure, |_| target)
+        self.compute_replicas(samples, is_cpu, measure, |_| target)
     }
 
-    fn weigh(
+    fn compute_replicas(
         &self,
         mut samples: Samples,
         is_cpu: bool,
@@ -123,57 +130,59 @@ impl Crowd<'_> {
         if self.pods.is_empty() {
             return Err("no pods returned by selector while calculating replica count".to_owned());
         }
-        let groups = self.groups(&samples, is_cpu);
+        let groups = self.group_pods(&samples, is_cpu);
         samples.retain(|name, _| !groups.ignored.contains(name) && !groups.unready.contains(name));
         if samples.is_empty() {
             return Err("did not receive metrics for targeted pods (pods might be unready)".to_owned());
         }
         let usage = measure(&samples)?;
-        let adds_to_unready = !groups.unready.is_empty() && usage.ratio > 1.0;
-        if !adds_to_unready && groups.missing.is_empty() {
-            let wanted = (usage.ratio * groups.ready as f64).ceil() as i64;
-            return Ok((if self.tolerances.contain(usage.ratio) { self.current } else { wanted }, usage));
+        let scales_up_with_unready = !groups.unready.is_empty() && usage.ratio > 1.0;
+        if !scales_up_with_unready && groups.missing.is_empty() {
+            let desired = (usage.ratio * groups.ready as f64).ceil() as i64;
+            return Ok((if self.tolerances.is_within(usage.ratio) { self.current } else { desired }, usage));
         }
-        let filled = |value: i64| Sample { value, at: self.now, window: Duration::ZERO };
+        let assumed = |value: i64| Sample { value, at: self.now, window: Duration::ZERO };
         for name in &groups.missing {
             if usage.ratio < 1.0 {
-                samples.insert(name.clone(), filled(full(name)));
+                samples.insert(name.clone(), assumed(full(name)));
             } else if usage.ratio > 1.0 {
-                samples.insert(name.clone(), filled(0));
+                samples.insert(name.clone(), assumed(0));
             }
         }
-        if adds_to_unready {
-            samples.extend(groups.unready.iter().map(|name| (name.clone(), filled(0))));
+        if scales_up_with_unready {
+            samples.extend(groups.unready.iter().map(|name| (name.clone(), assumed(0))));
         }
-        let careful = measure(&samples)?.ratio;
-        let turns = (usage.ratio < 1.0) != (careful < 1.0) && (usage.ratio > 1.0) != (careful > 1.0);
-        if self.tolerances.contain(careful) || turns {
+        let adjusted_ratio = measure(&samples)?.ratio;
+        let changes_direction =
+            (usage.ratio < 1.0) != (adjusted_ratio < 1.0) && (usage.ratio > 1.0) != (adjusted_ratio > 1.0);
+        if self.tolerances.is_within(adjusted_ratio) || changes_direction {
             return Ok((self.current, usage));
         }
-        let wanted = (careful * samples.len() as f64).ceil() as i64;
-        let is_against = careful < 1.0 && wanted > self.current || careful > 1.0 && wanted < self.current;
-        Ok((if is_against { self.current } else { wanted }, usage))
+        let desired = (adjusted_ratio * samples.len() as f64).ceil() as i64;
+        let is_against =
+            adjusted_ratio < 1.0 && desired > self.current || adjusted_ratio > 1.0 && desired < self.current;
+        Ok((if is_against { self.current } else { desired }, usage))
     }
 
     /// Number of pods for a metric of another object, given as its ratio to the target.
-    pub fn for_ratio(&self, ratio: f64) -> Result<i64, String> {
+    pub fn replicas_for_ratio(&self, ratio: f64) -> Result<i64, String> {
         if self.current == 0 {
             return Ok(ratio.ceil() as i64);
         }
-        if self.tolerances.contain(ratio) {
+        if self.tolerances.is_within(ratio) {
             return Ok(self.current);
         }
         if self.pods.is_empty() {
-            let why = "no pods returned by selector while calculating replica count";
-            return Err(format!("unable to calculate ready pods: {why}"));
+            let reason = "no pods returned by selector while calculating replica count";
+            return Err(format!("unable to calculate ready pods: {reason}"));
         }
         let ready =
             self.pods.iter().filter(|(_, pod)| pod.status.phase == "Running" && pod.is_ready()).count();
         Ok((ratio * ready as f64).ceil() as i64)
     }
 
-    fn groups(&self, samples: &Samples, is_cpu: bool) -> Groups {
-        let mut groups = Groups::default();
+    fn group_pods(&self, samples: &Samples, is_cpu: bool) -> PodGroups {
+        let mut groups = PodGroups::default();
         for (object, pod) in &self.pods {
             let name = object.meta().name.to_string();
             if object.meta().is_deleted() || pod.status.phase == "Failed" {
@@ -185,7 +194,7 @@ impl Crowd<'_> {
                     None => {
                         groups.missing.insert(name);
                     }
-                    Some(sample) if is_cpu && self.is_starting(pod, sample) => {
+                    Some(sample) if is_cpu && self.is_cpu_unready(pod, sample) => {
                         groups.unready.insert(name);
                     }
                     Some(_) => groups.ready += 1,
@@ -196,20 +205,20 @@ impl Crowd<'_> {
     }
 
     /// `true` if the CPU usage of a pod still includes its start.
-    fn is_starting(&self, pod: &Pod, sample: &Sample) -> bool {
+    fn is_cpu_unready(&self, pod: &Pod, sample: &Sample) -> bool {
         let Some(ready) = condition(&pod.status.conditions, "Ready") else { return true };
         let Some(start) = pod.status.start_time else { return true };
         let since = ready.last_transition_time.unwrap_or(Time::EPOCH);
-        if start.after(START_UP) > self.now {
+        if start.after(CPU_INITIALIZATION_PERIOD) > self.now {
             ready.status == "False" || sample.at < since.after(sample.window)
         } else {
-            ready.status == "False" && start.after(FIRST_READINESS) > since
+            ready.status == "False" && start.after(INITIAL_READINESS_DELAY) > since
         }
     }
 }
 
 #[derive(Default)]
-struct Groups {
+struct PodGroups {
     ready: usize,
     /// Pods that are pending, starting or not ready.
     unready: BTreeSet<String>,
@@ -221,27 +230,27 @@ struct Groups {
 
 /// Request of a pod, or of one of its containers, in thousandths.
 fn request(name: &str, pod: &Pod, container: &str, resource: &str) -> Result<i64, String> {
-    let as_a_whole = pod.spec.resources.as_ref().and_then(|whole| whole.get("requests"));
-    if let Some(whole) = as_a_whole.filter(|_| container.is_empty()).and_then(Value::as_map)
-        && !whole.is_empty()
+    let pod_level = pod.spec.resources.as_ref().and_then(|value_target| value_target.get("requests"));
+    if let Some(value_target) = pod_level.filter(|_| container.is_empty()).and_then(Value::as_map)
+        && !value_target.is_empty()
     {
-        let text = whole.get_str(resource);
+        let text = value_target.get_str(resource);
         return text
             .and_then(milli)
             .ok_or_else(|| format!("missing pod-level request for {resource} in Pod {name}"));
     }
-    let beside = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
-    let all: Vec<&Container> = pod.spec.containers.iter().chain(beside).collect();
-    let mut sum: i64 = 0;
+    let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
+    let all: Vec<&Container> = pod.spec.containers.iter().chain(sidecars).collect();
+    let mut result: i64 = 0;
     for one in all.iter().filter(|one| container.is_empty() || container == one.name) {
         let text = one.resources.requests.get(resource);
         let missing = || format!("missing request for {resource} in container {} of Pod {name}", one.name);
-        sum = sum.saturating_add(text.and_then(milli).ok_or_else(missing)?);
+        result = result.saturating_add(text.and_then(milli).ok_or_else(missing)?);
     }
     if !container.is_empty() && all.iter().all(|one| one.name != container) {
         return Err(format!("container {container} not found in Pod {name}"));
     }
-    Ok(sum)
+    Ok(result)
 }
 
 /// Parses a quantity into thousandths.

@@ -12,15 +12,16 @@ use setpoint_views::resource_claim::{AllocatedDevice, ResourceClaim};
 use setpoint_views::resource_slice::ResourceSlice;
 use setpoint_views::{Condition, condition};
 
-use super::{DeviceTaints, Memory, NO_EXECUTE, WHY, current_slices, eviction};
+use super::{DISRUPTION_TARGET, DeviceTaintEvictionMemo, DeviceTaints, NO_EXECUTE, current_slices, eviction};
+use crate::conditions::{is_same, with_condition};
 
-const IN_PROGRESS: &str = "EvictionInProgress";
+const EVICTION_IN_PROGRESS: &str = "EvictionInProgress";
 /// Minimum time between two status writes of one rule.
-const PERIOD: Duration = Duration::from_secs(10);
+const STATUS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Memo of a rule: the pods that it evicts.
 #[derive(Clone, Default)]
-pub struct Progress {
+pub struct RuleProgress {
     /// UIDs of pods that are not yet evicted.
     pending: BTreeSet<Box<str>>,
     /// UIDs of evicted pods that are counted, for as long as they exist.
@@ -34,34 +35,32 @@ pub(super) fn plan(
     object: &Object,
     rule: &DeviceTaintRule,
     world: &WorldReader<'_>,
-    memory: &Memory,
+    memo: &DeviceTaintEvictionMemo,
     now: Time,
-) -> Plan<Memory> {
-    let mut plan = Plan::<Memory>::default();
+) -> Plan<DeviceTaintEvictionMemo> {
+    let mut plan = Plan::<DeviceTaintEvictionMemo>::default();
     let generation = object.meta().generation;
-    let known = condition(&rule.status.conditions, IN_PROGRESS);
+    let known = condition(&rule.status.conditions, EVICTION_IN_PROGRESS);
     let current = known.filter(|known| known.observed_generation == Some(generation));
     let effect = rule.spec.taint.effect.as_str();
     // Without `NoExecute` the status depends on the rule alone.
     if current.is_some() && effect != NO_EXECUTE {
         return plan;
     }
-    let scan = Scan::of(object, rule, world);
-    let progress = progress(&scan, known, memory.progress.as_ref(), world);
-    let new = told(rule, &scan, &progress, world);
+    let affected = AffectedPods::of(object, rule, world);
+    let progress = update_progress(&affected, known, memo.progress.as_ref(), world);
+    let new = in_progress_condition(rule, &affected, &progress, world);
     plan.memo.progress = Some(progress);
-    let due = current.and_then(|current| current.last_transition_time).map(|since| since.after(PERIOD));
-    let is_same = current.is_some_and(|known| {
-        (&known.status, &known.reason, &known.message) == (&new.status, &new.reason, &new.message)
-    });
+    let due =
+        current.and_then(|current| current.last_transition_time).map(|since| since.after(STATUS_INTERVAL));
+    let is_unchanged = current.is_some_and(|existing| is_same(existing, &new));
     match due {
-        _ if is_same => {}
+        _ if is_unchanged => {}
         Some(due) if due > now => plan.requeue_at(due),
         _ => {
             let new =
                 Condition { observed_generation: Some(generation), last_transition_time: Some(now), ..new };
-            let others = rule.status.conditions.iter().filter(|one| one.kind != IN_PROGRESS).cloned();
-            let conditions: Vec<Condition> = others.chain([new]).collect();
+            let conditions = with_condition(&rule.status.conditions, new);
             let status = value!({"conditions": (value_of(&conditions))});
             plan.stage([Action::from(Write::status(object, status))]);
         }
@@ -70,23 +69,23 @@ pub(super) fn plan(
 }
 
 /// Pods that a rule affects.
-struct Scan<'a> {
+struct AffectedPods<'a> {
     /// Pods to evict; for a rule without effect, pods that it would evict.
     pending: Vec<&'a Object>,
     /// Terminating pods that were evicted for this or another device taint.
-    going: Vec<&'a Object>,
+    terminating: Vec<&'a Object>,
 }
 
-impl<'a> Scan<'a> {
-    fn of(object: &'a Object, rule: &DeviceTaintRule, world: &'a WorldReader<'a>) -> Scan<'a> {
-        let mut scan = Scan { pending: Vec::new(), going: Vec::new() };
+impl<'a> AffectedPods<'a> {
+    fn of(object: &'a Object, rule: &DeviceTaintRule, world: &'a WorldReader<'a>) -> AffectedPods<'a> {
+        let mut affected = AffectedPods { pending: Vec::new(), terminating: Vec::new() };
         if !matches!(rule.spec.taint.effect.as_str(), NO_EXECUTE | "None") {
-            return scan;
+            return affected;
         }
         let mut seen = BTreeSet::new();
-        let mut taints = DeviceTaints::of_world(world, Some(object));
+        let mut taints = DeviceTaints::new(world, Some(object));
         for (claim, view) in world.views::<ResourceClaim>() {
-            if !view.devices().any(|device| is_for(rule, device)) {
+            if !view.devices().any(|device| selects_device(rule, device)) {
                 continue;
             }
             for consumer in view.status.reserved_for.iter().filter(|consumer| consumer.is_pod()) {
@@ -100,44 +99,48 @@ impl<'a> Scan<'a> {
                 if !eviction.is_some_and(|one| one.rules.contains(&*object.meta().uid)) {
                     continue;
                 }
-                let was_told = condition(&pod.status.conditions, "DisruptionTarget")
-                    .is_some_and(|one| one.is_true() && one.reason == WHY.0);
+                let has_disruption_target = condition(&pod.status.conditions, "DisruptionTarget")
+                    .is_some_and(|one| one.is_true() && one.reason == DISRUPTION_TARGET.0);
                 match found.meta().is_deleted() {
-                    false if !pod.is_finished() => scan.pending.push(found),
-                    true if was_told => scan.going.push(found),
+                    false if !pod.is_finished() => affected.pending.push(found),
+                    true if has_disruption_target => affected.terminating.push(found),
                     _ => {}
                 }
             }
         }
-        scan
+        affected
     }
 }
 
-fn is_for(rule: &DeviceTaintRule, device: &AllocatedDevice) -> bool {
+fn selects_device(rule: &DeviceTaintRule, device: &AllocatedDevice) -> bool {
     rule.matches(&device.driver, &device.pool, &device.device)
 }
 
 /// Updates the progress. Without a memo, the count in the last condition is the base.
-fn progress(
-    scan: &Scan<'_>,
+fn update_progress(
+    affected: &AffectedPods<'_>,
     known: Option<&Condition>,
-    before: Option<&Progress>,
+    before: Option<&RuleProgress>,
     world: &WorldReader<'_>,
-) -> Progress {
+) -> RuleProgress {
     let uids = |pods: &[&Object]| pods.iter().map(|pod| pod.meta().uid.clone()).collect::<BTreeSet<_>>();
-    let (pending, going) = (uids(&scan.pending), uids(&scan.going));
+    let (pending, terminating) = (uids(&affected.pending), uids(&affected.terminating));
     let Some(before) = before else {
-        return Progress { pending, counted: going, evicted: known.map_or(0, |known| said(&known.message)) };
+        return RuleProgress {
+            pending,
+            counted: terminating,
+            evicted: known.map_or(0, |known| parse_evicted(&known.message)),
+        };
     };
     let is_gone = |uid: &str| world.get_by_uid(uid).is_none();
     let gone: BTreeSet<Box<str>> = before.pending.iter().filter(|uid| is_gone(uid)).cloned().collect();
-    let new = going.union(&gone).filter(|uid| !before.counted.contains(*uid)).count();
+    let new = terminating.union(&gone).filter(|uid| !before.counted.contains(*uid)).count();
     // Deleted pods can be dropped: they never become pending again.
-    Progress { pending, counted: going, evicted: before.evicted + new }
+    RuleProgress { pending, counted: terminating, evicted: before.evicted + new }
 }
 
 /// Parses the number of evicted pods in a message.
-fn said(message: &str) -> usize {
+fn parse_evicted(message: &str) -> usize {
     let words: Vec<&str> = message.split(' ').collect();
     let at = words.iter().position(|word| *word == "evicted").filter(|at| *at >= 2);
     let is_count = |at: &usize| words[at + 1..].starts_with(&["since", "starting"]);
@@ -145,9 +148,14 @@ fn said(message: &str) -> usize {
 }
 
 /// Condition of a rule, without its transition time.
-fn told(rule: &DeviceTaintRule, scan: &Scan<'_>, progress: &Progress, world: &WorldReader<'_>) -> Condition {
-    let pods = scan.pending.len();
-    let namespaces: BTreeSet<&str> = scan.pending.iter().map(|pod| &*pod.meta().namespace).collect();
+fn in_progress_condition(
+    rule: &DeviceTaintRule,
+    affected: &AffectedPods<'_>,
+    progress: &RuleProgress,
+    world: &WorldReader<'_>,
+) -> Condition {
+    let pods = affected.pending.len();
+    let namespaces: BTreeSet<&str> = affected.pending.iter().map(|pod| &*pod.meta().namespace).collect();
     let namespaces = match namespaces.len() {
         1 => "1 namespace".to_owned(),
         many => format!("{many} different namespaces"),
@@ -162,7 +170,7 @@ fn told(rule: &DeviceTaintRule, scan: &Scan<'_>, progress: &Progress, world: &Wo
         NO_EXECUTE if progress.evicted > 0 => ("False", "Completed", String::new()),
         NO_EXECUTE => ("False", "NotStarted", String::new()),
         "None" => {
-            let (published, allocated) = devices(rule, world);
+            let (published, allocated) = count_devices(rule, world);
             let message = format!(
                 "{} published {} selected. {} allocated {} selected. {} would be evicted in {namespaces} if the effect \
                  was NoExecute. This information will not be updated again. Recreate the DeviceTaintRule to trigger an \
@@ -184,7 +192,7 @@ fn told(rule: &DeviceTaintRule, scan: &Scan<'_>, progress: &Progress, world: &Wo
         message = format!("{message}{gap}{count} {pods} evicted since starting the controller.");
     }
     Condition {
-        kind: IN_PROGRESS.into(),
+        kind: EVICTION_IN_PROGRESS.into(),
         status: status.into(),
         reason: reason.into(),
         message: message.into(),
@@ -197,7 +205,7 @@ fn plural(word: &str, count: usize) -> String {
 }
 
 /// Number of devices that a rule selects: published ones, and allocated ones.
-fn devices(rule: &DeviceTaintRule, world: &WorldReader<'_>) -> (usize, usize) {
+fn count_devices(rule: &DeviceTaintRule, world: &WorldReader<'_>) -> (usize, usize) {
     let pools: BTreeSet<(&str, &str)> = world
         .views::<ResourceSlice>()
         .map(|(_, slice)| (slice.spec.driver.as_str(), slice.spec.pool.name.as_str()))
@@ -207,6 +215,7 @@ fn devices(rule: &DeviceTaintRule, world: &WorldReader<'_>) -> (usize, usize) {
         devices.filter(|device| rule.matches(driver, pool, &device.name)).count()
     });
     let claims = world.views::<ResourceClaim>();
-    let allocated = claims.flat_map(|(_, claim)| claim.devices()).filter(|device| is_for(rule, device));
+    let allocated =
+        claims.flat_map(|(_, claim)| claim.devices()).filter(|device| selects_device(rule, device));
     (published.sum(), allocated.count())
 }

@@ -6,22 +6,22 @@
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::{Object, WorldReader};
+use setpoint_reconcile::{Object, World, WorldReader};
 
 /// Delay before a plan that needs a more recent world is repeated.
-pub const SOON: Duration = Duration::from_millis(100);
+pub const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Maximum age of an object whose plan waits for a more recent world, so no object waits for ever.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// `true` if an object was written so recently that the world may not be as recent.
 #[must_use]
 pub fn is_recent(object: &Object, now: Time) -> bool {
-    now.since(object.committed()) <= PATIENCE
+    now.since(object.committed()) <= WAIT_MAX
 }
 
 /// `true` if the world shows all objects of a resource that existed when an object was written.
 #[must_use]
-pub fn reaches(world: &WorldReader<'_>, resource: &str, object: &Object, now: Time) -> bool {
+pub fn has_observed(world: &WorldReader<'_>, resource: &str, object: &Object, now: Time) -> bool {
     let known = world.resources().find(|known| known.as_str() == resource);
     let revision = known.map_or(world.revision(), |known| world.revision_of(known));
     revision >= object.revision() || !is_recent(object, now)
@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn wait_for_a_stale_world_is_bounded() {
-        let mut world = setpoint_reconcile::World::default();
+        let mut world = World::default();
         world.put(object("pods", 5));
         let (soon, late) = (Time::from_seconds(1001), Time::from_seconds(1031));
-        assert!(reaches(&world.reader(), "pods", &object("claims", 5), soon));
-        assert!(!reaches(&world.reader(), "pods", &object("claims", 6), soon));
-        assert!(!reaches(&world.reader(), "nodes", &object("claims", 1), soon), "no node is known");
-        assert!(reaches(&world.reader(), "pods", &object("claims", 6), late));
+        assert!(has_observed(&world.reader(), "pods", &object("claims", 5), soon));
+        assert!(!has_observed(&world.reader(), "pods", &object("claims", 6), soon));
+        assert!(!has_observed(&world.reader(), "nodes", &object("claims", 1), soon), "no node is known");
+        assert!(has_observed(&world.reader(), "pods", &object("claims", 6), late));
         world.advance_to(Revision(6));
-        assert!(reaches(&world.reader(), "nodes", &object("claims", 6), soon));
+        assert!(has_observed(&world.reader(), "nodes", &object("claims", 6), soon));
     }
 }

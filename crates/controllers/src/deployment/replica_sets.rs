@@ -8,56 +8,56 @@ use setpoint_reconcile::{Action, Object, Write};
 use setpoint_views::deployment::Deployment;
 use setpoint_views::replica_set::ReplicaSet;
 
-use super::SETS;
-use super::sizes::Bounds;
+use super::REPLICA_SETS;
+use super::scaling::RolloutBounds;
 use crate::hashes;
 use crate::owners::Owner;
 
 /// Label that distinguishes the sets of a Deployment and their pods.
-pub(super) const HASH: &str = "pod-template-hash";
+pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// Annotation with the revision of the rollout for which a set was created or reused.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 /// Annotation with the earlier revisions of a reused set.
-const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// Annotation with `spec.replicas` of the Deployment when the set was last scaled.
-pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// Annotation with `spec.replicas` plus `maxSurge` when the set was last scaled.
-pub(super) const MAX: &str = "deployment.kubernetes.io/max-replicas";
+pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 /// Maximum size of the history annotation.
 const HISTORY_BYTES_MAX: usize = 2000;
 /// Maximum length of a set's name.
 const NAME_BYTES_MAX: usize = 253;
 /// Annotations that are copied neither from a Deployment to its sets nor back.
-pub(super) const NOT_COPIED: [&str; 6] = [
+const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
-    HISTORY,
-    DESIRED,
-    MAX,
+    REVISION_HISTORY,
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
     super::rollback::ANNOTATION,
 ];
 
 /// Current and desired state of a ReplicaSet.
-pub(super) struct Member<'a> {
+pub(super) struct OwnedReplicaSet<'a> {
     pub object: &'a Object,
     pub set: &'a ReplicaSet,
     /// Desired number of pods.
     pub replicas: i64,
     min_ready_seconds: i64,
     /// Annotations to set.
-    notes: BTreeMap<String, String>,
+    new_annotations: BTreeMap<String, String>,
 }
 
-impl<'a> Member<'a> {
-    fn new(object: &'a Object) -> Option<Member<'a>> {
+impl<'a> OwnedReplicaSet<'a> {
+    fn new(object: &'a Object) -> Option<OwnedReplicaSet<'a>> {
         let set: &ReplicaSet = object.view()?;
         let ReplicaSet { spec, .. } = set;
         let (replicas, min_ready_seconds) = (spec.replicas, spec.min_ready_seconds);
-        Some(Member { object, set, replicas, min_ready_seconds, notes: BTreeMap::new() })
+        Some(OwnedReplicaSet { object, set, replicas, min_ready_seconds, new_annotations: BTreeMap::new() })
     }
 
     /// Sort key: creation time.
-    pub fn age(&self) -> impl Ord + use<'a> {
+    pub fn creation_order(&self) -> impl Ord + use<'a> {
         (self.object.meta().created(), &*self.object.meta().name)
     }
 
@@ -73,31 +73,32 @@ impl<'a> Member<'a> {
     }
 
     /// Value of a numeric annotation.
-    pub fn noted(&self, name: &str) -> Option<i64> {
+    pub fn annotation_number(&self, name: &str) -> Option<i64> {
         let number = self.object.meta().annotations.get(name)?.parse::<i32>().ok()?;
         (number >= 0).then(|| number.into())
     }
 
-    fn note(&mut self, name: &str, text: &str) {
+    fn set_annotation(&mut self, name: &str, text: &str) {
         if self.object.meta().annotations.get(name) != Some(text) {
-            self.notes.insert(name.to_owned(), text.to_owned());
+            self.new_annotations.insert(name.to_owned(), text.to_owned());
         }
     }
 
     /// Sets the desired size, and the annotations with the Deployment's sizes.
-    pub fn resize(&mut self, replicas: i64, bounds: &Bounds) {
+    pub fn scale_to(&mut self, replicas: i64, bounds: &RolloutBounds) {
         self.replicas = replicas;
-        self.note(DESIRED, &bounds.replicas.to_string());
-        self.note(MAX, &bounds.most().to_string());
+        self.set_annotation(DESIRED_REPLICAS, &bounds.replicas.to_string());
+        self.set_annotation(MAX_REPLICAS, &bounds.max_replicas().to_string());
     }
 
     /// Patch from the current to the desired state; `None` if they are equal.
-    fn patch(&self, about: &InvolvedObject) -> Option<Action> {
+    fn patch(&self, subject: &InvolvedObject) -> Option<Action> {
         let (from, to) = (self.set.spec.replicas, self.replicas);
         let mut patch = Value::map();
-        if !self.notes.is_empty() {
-            let notes = self.notes.iter().map(|(name, text)| (name.as_str(), Value::from(text.as_str())));
-            patch.ensure_map("metadata").insert("annotations", Value::Map(notes.collect()));
+        if !self.new_annotations.is_empty() {
+            let new_annotations =
+                self.new_annotations.iter().map(|(name, text)| (name.as_str(), Value::from(text.as_str())));
+            patch.ensure_map("metadata").insert("annotations", Value::Map(new_annotations.collect()));
         }
         if from != to {
             patch.ensure_map("spec").insert("replicas", to);
@@ -109,17 +110,17 @@ impl<'a> Member<'a> {
         if from == to {
             return Some(act);
         }
-        Some(act.on_done(scaled(about, &self.object.meta().name, from, to)))
+        Some(act.on_done(scaled(subject, &self.object.meta().name, from, to)))
     }
 }
 
-fn scaled(about: &InvolvedObject, name: &str, from: i64, to: i64) -> setpoint_reconcile::plan::EventRecord {
-    let way = if from < to { "up" } else { "down" };
-    about.normal("ScalingReplicaSet", format!("Scaled {way} replica set {name} from {from} to {to}"))
+fn scaled(subject: &InvolvedObject, name: &str, from: i64, to: i64) -> setpoint_reconcile::plan::EventRecord {
+    let direction = if from < to { "up" } else { "down" };
+    subject.normal("ScalingReplicaSet", format!("Scaled {direction} replica set {name} from {from} to {to}"))
 }
 
 /// ReplicaSet to create.
-pub(super) struct Missing {
+pub(super) struct NewReplicaSet {
     pub name: String,
     /// Revision of its rollout.
     pub revision: i64,
@@ -127,134 +128,142 @@ pub(super) struct Missing {
 }
 
 /// ReplicaSets of a Deployment.
-pub(super) struct Sets<'a> {
+pub(super) struct ReplicaSets<'a> {
     pub owner: &'a Owner<'a>,
     pub deployment: &'a Deployment,
-    pub bounds: Bounds,
+    pub bounds: RolloutBounds,
     /// Set of the current template.
-    pub new: Option<Member<'a>>,
+    pub new: Option<OwnedReplicaSet<'a>>,
     /// All other sets, oldest first.
-    pub old: Vec<Member<'a>>,
+    pub old: Vec<OwnedReplicaSet<'a>>,
     /// Size of the new set if it has to be created.
-    pub created_size: i64,
+    pub created_replicas: i64,
 }
 
-impl<'a> Sets<'a> {
-    pub fn of(owner: &'a Owner<'a>, deployment: &'a Deployment, claimed: Vec<&'a Object>) -> Sets<'a> {
-        let mut old: Vec<Member<'a>> = claimed.into_iter().filter_map(Member::new).collect();
-        old.sort_by_key(Member::age);
+impl<'a> ReplicaSets<'a> {
+    pub fn of(owner: &'a Owner<'a>, deployment: &'a Deployment, claimed: Vec<&'a Object>) -> ReplicaSets<'a> {
+        let mut old: Vec<OwnedReplicaSet<'a>> =
+            claimed.into_iter().filter_map(OwnedReplicaSet::new).collect();
+        old.sort_by_key(OwnedReplicaSet::creation_order);
         let template = &deployment.spec.template.0;
         // The oldest set of the template, so all plans choose the same one.
-        let new = old.iter().position(|member| is_same_template(&member.set.spec.template.0, template));
+        let new = old.iter().position(|owned| is_equal_ignoring_hash(&owned.set.spec.template.0, template));
         let new = new.map(|at| old.remove(at));
-        Sets { owner, deployment, bounds: Bounds::of(&deployment.spec), new, old, created_size: 0 }
+        ReplicaSets {
+            owner,
+            deployment,
+            bounds: RolloutBounds::of(&deployment.spec),
+            new,
+            old,
+            created_replicas: 0,
+        }
     }
 
     /// All sets, the new one last.
-    pub fn all(&self) -> impl Iterator<Item = &Member<'a>> {
+    pub fn all(&self) -> impl Iterator<Item = &OwnedReplicaSet<'a>> {
         self.old.iter().chain(&self.new)
     }
 
     /// Sets with a desired size above zero.
-    pub fn active_mut(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
-        self.old.iter_mut().chain(&mut self.new).filter(|member| member.replicas > 0)
+    pub fn active_mut(&mut self) -> impl Iterator<Item = &mut OwnedReplicaSet<'a>> {
+        self.old.iter_mut().chain(&mut self.new).filter(|owned| owned.replicas > 0)
     }
 
     /// Sum of the desired sizes.
     pub fn total(&self) -> i64 {
-        self.all().map(|member| member.replicas).sum::<i64>() + self.created_size
+        self.all().map(|owned| owned.replicas).sum::<i64>() + self.created_replicas
     }
 
     /// Revision of the next rollout.
     fn next_revision(&self) -> i64 {
-        self.old.iter().filter_map(Member::revision).max().unwrap_or(0).max(0).saturating_add(1)
+        self.old.iter().filter_map(OwnedReplicaSet::revision).max().unwrap_or(0).max(0).saturating_add(1)
     }
 
     /// Sets the annotations of the new set: those of the Deployment, and the revision, which is the highest
     /// of all sets. A reused set keeps its earlier revisions as its history.
-    pub fn note_revision(&mut self) {
+    pub fn set_new_annotations(&mut self) {
         let next = self.next_revision();
         let Some(new) = &mut self.new else { return };
-        for (name, text) in copied(self.owner.object) {
-            new.note(name, text);
+        for (name, text) in copied_annotations(self.owner.object) {
+            new.set_annotation(name, text);
         }
         new.min_ready_seconds = self.deployment.spec.min_ready_seconds;
         let annotations = &new.object.meta().annotations;
         let Some(revision) = new.revision().filter(|revision| *revision < next) else { return };
         if annotations.get(REVISION).is_some() {
-            let history = with_history(annotations.get(HISTORY).unwrap_or(""), revision);
-            new.note(HISTORY, &history);
+            let history = append_to_history(annotations.get(REVISION_HISTORY).unwrap_or(""), revision);
+            new.set_annotation(REVISION_HISTORY, &history);
         }
-        new.note(REVISION, &next.to_string());
+        new.set_annotation(REVISION, &next.to_string());
     }
 
     /// Revision of the rollout: the annotation of the new set, as it is or will be.
     pub fn revision(&self) -> Option<String> {
         let new = self.new.as_ref()?;
-        let noted = new.notes.get(REVISION).map(String::as_str);
-        noted.or(new.object.meta().annotations.get(REVISION)).map(str::to_owned)
+        let revision = new.new_annotations.get(REVISION).map(String::as_str);
+        revision.or(new.object.meta().annotations.get(REVISION)).map(str::to_owned)
     }
 
     /// Returns the ReplicaSet to create.
-    pub fn missing(&self) -> Missing {
+    pub fn new_replica_set(&self) -> NewReplicaSet {
         let hash =
-            hashes::of_template(&self.deployment.spec.template.0, self.deployment.status.collision_count);
+            hashes::hash_template(&self.deployment.spec.template.0, self.deployment.status.collision_count);
         let mut name = self.owner.object.meta().name.to_string();
         name.truncate(NAME_BYTES_MAX - 1 - hash.len());
-        Missing { name: format!("{name}-{hash}"), revision: self.next_revision(), hash }
+        NewReplicaSet { name: format!("{name}-{hash}"), revision: self.next_revision(), hash }
     }
 
     /// Creates the new ReplicaSet.
-    pub fn create(&self, missing: Missing) -> Action {
-        let Missing { name, revision, hash } = missing;
+    pub fn create(&self, new_set: NewReplicaSet) -> Action {
+        let NewReplicaSet { name, revision, hash } = new_set;
         let object = self.owner.object.value();
         let mut template = self.deployment.spec.template.0.clone();
-        template.ensure_map("metadata").ensure_map("labels").insert(HASH, &*hash);
+        template.ensure_map("metadata").ensure_map("labels").insert(POD_TEMPLATE_HASH, &*hash);
         let mut selector = object.at(&["spec", "selector"]).cloned().unwrap_or_default();
-        selector.ensure_map("matchLabels").insert(HASH, &*hash);
-        let mut notes: Map =
-            copied(self.owner.object).map(|(name, text)| (name, Value::from(text))).collect();
-        notes.insert(REVISION, revision.to_string());
-        notes.insert(DESIRED, self.bounds.replicas.to_string());
-        notes.insert(MAX, self.bounds.most().to_string());
+        selector.ensure_map("matchLabels").insert(POD_TEMPLATE_HASH, &*hash);
+        let mut new_annotations: Map =
+            copied_annotations(self.owner.object).map(|(name, text)| (name, Value::from(text))).collect();
+        new_annotations.insert(REVISION, revision.to_string());
+        new_annotations.insert(DESIRED_REPLICAS, self.bounds.replicas.to_string());
+        new_annotations.insert(MAX_REPLICAS, self.bounds.max_replicas().to_string());
         let set = value!({
             "metadata": {
                 "name": (&*name),
                 "labels": (template.at(&["metadata", "labels"]).cloned()),
-                "annotations": (notes),
+                "annotations": (new_annotations),
                 "ownerReferences": [(self.owner.reference())],
             },
             "spec": {
-                "replicas": (self.created_size),
+                "replicas": (self.created_replicas),
                 "minReadySeconds": (self.deployment.spec.min_ready_seconds),
                 "selector": (selector),
                 "template": (template),
             },
         });
-        let about = self.owner.subject();
+        let subject = self.owner.subject();
         let failed = format!("Failed to create new replica set \"{name}\": {{error}}");
-        let act = Action::from(Write::create(SETS, &self.owner.object.meta().namespace, set))
-            .on_failed(about.warning("ReplicaSetCreateError", failed));
-        match self.created_size {
+        let act = Action::from(Write::create(REPLICA_SETS, &self.owner.object.meta().namespace, set))
+            .on_failed(subject.warning("ReplicaSetCreateError", failed));
+        match self.created_replicas {
             0 => act,
-            size => act.on_done(scaled(&about, &name, 0, size)),
+            size => act.on_done(scaled(&subject, &name, 0, size)),
         }
     }
 
     /// Patches to the desired states, the new set first: it only grows into room that exists already.
     pub fn patches(&self) -> Vec<Action> {
-        let about = self.owner.subject();
-        self.new.iter().chain(&self.old).filter_map(|member| member.patch(&about)).collect()
+        let subject = self.owner.subject();
+        self.new.iter().chain(&self.old).filter_map(|owned| owned.patch(&subject)).collect()
     }
 
     /// Deletes empty old sets beyond `revisionHistoryLimit`, lowest revision first.
-    pub fn surplus(&self) -> Vec<Action> {
+    pub fn cleanup(&self) -> Vec<Action> {
         let limit = self.deployment.spec.revision_history_limit.filter(|limit| *limit != i64::from(i32::MAX));
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };
         let mut old: Vec<_> = self.old.iter().filter(|old| !old.object.meta().is_deleted()).collect();
-        old.sort_by_key(|old| (old.revision(), old.age()));
+        old.sort_by_key(|old| (old.revision(), old.creation_order()));
         let surplus = old.len().saturating_sub(limit);
-        let is_empty = |old: &&&Member<'_>| {
+        let is_empty = |old: &&&OwnedReplicaSet<'_>| {
             let (spec, status) = (&old.set.spec, &old.set.status);
             let seen = status.observed_generation.unwrap_or(0) >= old.object.meta().generation;
             spec.replicas == 0 && status.replicas == 0 && old.replicas == 0 && seen
@@ -265,12 +274,12 @@ impl<'a> Sets<'a> {
 }
 
 /// Annotations that are copied between a Deployment and its sets.
-pub(super) fn copied(object: &Object) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn copied_annotations(object: &Object) -> impl Iterator<Item = (&str, &str)> {
     object.meta().annotations.iter().filter(|(name, _)| !NOT_COPIED.contains(name))
 }
 
 /// Appends a revision to the history, and drops the oldest ones above [`HISTORY_BYTES_MAX`].
-fn with_history(history: &str, revision: i64) -> String {
+fn append_to_history(history: &str, revision: i64) -> String {
     let revision = revision.to_string();
     let mut rest = history;
     while !rest.is_empty() && rest.len() + 1 + revision.len() > HISTORY_BYTES_MAX {
@@ -279,17 +288,17 @@ fn with_history(history: &str, revision: i64) -> String {
     if rest.is_empty() { revision } else { format!("{rest},{revision}") }
 }
 
-/// `true` if two templates are equal apart from the label [`HASH`].
-pub(super) fn is_same_template(one: &Value, other: &Value) -> bool {
+/// `true` if two templates are equal apart from the label [`POD_TEMPLATE_HASH`].
+pub(super) fn is_equal_ignoring_hash(one: &Value, other: &Value) -> bool {
     let metadata = (one.get("metadata"), other.get("metadata"));
     let labels = (one.at(&["metadata", "labels"]), other.at(&["metadata", "labels"]));
-    is_same_but((Some(one), Some(other)), "metadata")
-        && is_same_but(metadata, "labels")
-        && is_same_but(labels, HASH)
+    is_equal_except((Some(one), Some(other)), "metadata")
+        && is_equal_except(metadata, "labels")
+        && is_equal_except(labels, POD_TEMPLATE_HASH)
 }
 
 /// `true` if two objects have equal fields, apart from `but`.
-fn is_same_but((one, other): (Option<&Value>, Option<&Value>), but: &str) -> bool {
+fn is_equal_except((one, other): (Option<&Value>, Option<&Value>), but: &str) -> bool {
     let fields = |value: Option<&'_ Value>| {
         let map = value.and_then(Value::as_map);
         map.map_or(0, |map| map.len() - usize::from(map.contains(but)))

@@ -5,40 +5,40 @@
 use setpoint_api::Time;
 use setpoint_api::kinds::batch::schedule::{CronFields, Schedule};
 
-use super::zone::Zone;
+use super::time_zone::TimeZone;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
 /// Search limit: a schedule without a time within five years has none.
-const HORIZON: i64 = 5 * 366 * DAY;
+const SEARCH_LIMIT: i64 = 5 * 366 * DAY;
 
 /// Schedule in a time zone.
-pub(super) struct Clock {
+pub(super) struct ZonedSchedule {
     schedule: Schedule,
-    zone: Zone,
+    zone: TimeZone,
 }
 
-impl Clock {
-    pub fn new(schedule: Schedule, zone: Zone) -> Clock {
-        Clock { schedule, zone }
+impl ZonedSchedule {
+    pub fn new(schedule: Schedule, zone: TimeZone) -> ZonedSchedule {
+        ZonedSchedule { schedule, zone }
     }
 
     /// First scheduled time after `time`; `None` if there is none for years.
     pub fn next(&self, time: Time) -> Option<Time> {
-        let now = seconds(time);
+        let now = unix_seconds(time);
         match &self.schedule {
             Schedule::Every(interval) => Some(Time::from_seconds(now + interval)),
-            Schedule::Fields(fields) => self.next_of(fields, now).map(Time::from_seconds),
+            Schedule::Fields(fields) => self.next_match(fields, now).map(Time::from_seconds),
         }
     }
 
-    fn next_of(&self, fields: &CronFields, now: i64) -> Option<i64> {
+    fn next_match(&self, fields: &CronFields, now: i64) -> Option<i64> {
         let mut at = now - (now + self.zone.offset(now)).rem_euclid(MINUTE) + MINUTE;
-        while at - now < HORIZON {
+        while at - now < SEARCH_LIMIT {
             let local = at + self.zone.offset(at);
             let of_day = local.rem_euclid(DAY);
-            if !fits_day(fields, local.div_euclid(DAY)) {
+            if !matches_day(fields, local.div_euclid(DAY)) {
                 // The offset may change at night, so the last hours of a day are walked one by one.
                 at += if of_day < 22 * HOUR { 22 * HOUR - of_day } else { HOUR - of_day % HOUR };
             } else if fields.hour & (1 << (of_day / HOUR)) == 0 {
@@ -53,17 +53,17 @@ impl Clock {
     }
 
     /// Last scheduled time after `since` and not after `now`, and `true` if more than a hundred were missed.
-    pub fn last(&self, since: Time, now: Time) -> Option<(Time, bool)> {
+    pub fn most_recent(&self, since: Time, now: Time) -> Option<(Time, bool)> {
         let first = self.next(since).filter(|first| *first <= now)?;
         let Some(second) = self.next(first).filter(|second| *second <= now) else {
             return Some((first, false));
         };
-        let gap = (seconds(second) - seconds(first)).max(1);
-        let missed = (seconds(now) - seconds(first)) / gap + 1;
+        let gap = (unix_seconds(second) - unix_seconds(first)).max(1);
+        let missed = (unix_seconds(now) - unix_seconds(first)) / gap + 1;
         // Intervals differ, so the search goes back further until it finds a time.
         let mut span = 2 * gap;
         let mut last = loop {
-            let from = Time::from_seconds(seconds(now) - span).max(first);
+            let from = Time::from_seconds(unix_seconds(now) - span).max(first);
             match self.next(from).filter(|found| *found <= now) {
                 Some(found) => break found,
                 None if from == first => break first,
@@ -78,8 +78,8 @@ impl Clock {
 }
 
 /// `true` if a schedule is due on a day, counted from the epoch.
-fn fits_day(fields: &CronFields, day: i64) -> bool {
-    let (_, month, of_month) = civil(day);
+fn matches_day(fields: &CronFields, day: i64) -> bool {
+    let (_, month, of_month) = civil_from_days(day);
     let of_week = (day + 4).rem_euclid(7);
     if fields.month & (1 << month) == 0 {
         return false;
@@ -94,7 +94,7 @@ fn fits_day(fields: &CronFields, day: i64) -> bool {
 }
 
 /// Year, month (1 to 12) and day of the month of a day since the epoch, in the proleptic Gregorian calendar.
-pub(super) fn civil(day: i64) -> (i64, i64, i64) {
+pub(super) fn civil_from_days(day: i64) -> (i64, i64, i64) {
     // Years begin in March here, so the leap day is the last one.
     let (era, of_era) = ((day + 719_468).div_euclid(146_097), (day + 719_468).rem_euclid(146_097));
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -105,14 +105,14 @@ pub(super) fn civil(day: i64) -> (i64, i64, i64) {
 }
 
 /// Day since the epoch of a date.
-pub(super) fn days(year: i64, month: i64, day: i64) -> i64 {
+pub(super) fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-fn seconds(time: Time) -> i64 {
+fn unix_seconds(time: Time) -> i64 {
     time.0.div_euclid(1_000_000)
 }
 
@@ -123,12 +123,12 @@ mod tests {
 
     use super::*;
 
-    fn clock(schedule: &str, zone: &str) -> Clock {
-        Clock::new(Schedule::parse(schedule).unwrap(), Zone::find(Some(zone)).unwrap())
+    fn zoned(schedule: &str, zone: &str) -> ZonedSchedule {
+        ZonedSchedule::new(Schedule::parse(schedule).unwrap(), TimeZone::find(Some(zone)).unwrap())
     }
 
     fn next(schedule: &str, zone: &str, after: &str) -> String {
-        let next = clock(schedule, zone).next(rfc3339::parse(after).unwrap());
+        let next = zoned(schedule, zone).next(rfc3339::parse(after).unwrap());
         next.map_or("never".to_owned(), |time| Seconds(time).to_string())
     }
 
@@ -163,18 +163,18 @@ mod tests {
             assert_eq!(next(schedule, zone, after), due, "{schedule} in {zone} after {after}");
         }
         let time = rfc3339::parse("2026-07-01T07:00:00Z").unwrap();
-        let written = |zone: &str| Zone::find(Some(zone)).unwrap().write(time);
-        assert_eq!(written("Europe/Berlin"), "2026-07-01T09:00:00+02:00");
-        assert_eq!(written("America/St_Johns"), "2026-07-01T04:30:00-02:30");
-        assert_eq!(written("UTC"), "2026-07-01T07:00:00Z");
+        let formatted = |zone: &str| TimeZone::find(Some(zone)).unwrap().format(time);
+        assert_eq!(formatted("Europe/Berlin"), "2026-07-01T09:00:00+02:00");
+        assert_eq!(formatted("America/St_Johns"), "2026-07-01T04:30:00-02:30");
+        assert_eq!(formatted("UTC"), "2026-07-01T07:00:00Z");
     }
 
     proptest! {
         #[test]
         fn days_and_dates_map_one_to_one(day in -1_000_000i64..1_000_000) {
-            let (year, month, of_month) = civil(day);
+            let (year, month, of_month) = civil_from_days(day);
             prop_assert!((1..=12).contains(&month) && (1..=31).contains(&of_month));
-            prop_assert_eq!(days(year, month, of_month), day);
+            prop_assert_eq!(days_from_civil(year, month, of_month), day);
         }
 
         #[test]
@@ -184,9 +184,9 @@ mod tests {
             since in 1_790_000_000i64..1_830_000_000,
             span in 1i64..20_000_000,
         ) {
-            let clock = clock(&schedule, zone);
+            let clock = zoned(&schedule, zone);
             let (since, now) = (Time::from_seconds(since), Time::from_seconds(since + span));
-            match clock.last(since, now) {
+            match clock.most_recent(since, now) {
                 None => prop_assert!(clock.next(since).is_none_or(|next| next > now)),
                 Some((last, _)) => {
                     prop_assert!(since < last && last <= now);
