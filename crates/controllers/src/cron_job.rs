@@ -14,7 +14,7 @@ use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::planner::wake_controller;
 use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
-use setpoint_views::cron_job::{CronJob, CronJobSpec, CronJobStatus, Reference};
+use setpoint_views::cron_job::{CronJob, CronJobSpec, CronJobStatus, ObjectReference};
 use setpoint_views::job::Job;
 
 use crate::pods::Owner;
@@ -122,7 +122,7 @@ impl<'a> Look<'a> {
         for (object, job) in self.jobs.clone() {
             let meta = object.meta();
             let is_listed = listed.contains(&*meta.uid);
-            match job.status.finish() {
+            match job.status.finished_condition() {
                 Some(finish) => {
                     if is_listed {
                         finished.insert(&meta.uid);
@@ -142,9 +142,11 @@ impl<'a> Look<'a> {
             }
         }
         self.status.active.retain(|one| !finished.contains(&*one.uid));
-        let is_there = |one: &Reference| self.world.find(Job::RESOURCE, &one.namespace, &one.name).is_some();
+        let is_there =
+            |one: &ObjectReference| self.world.find(Job::RESOURCE, &one.namespace, &one.name).is_some();
         let active = std::mem::take(&mut self.status.active);
-        let (there, gone): (Vec<Reference>, Vec<Reference>) = active.into_iter().partition(is_there);
+        let (there, gone): (Vec<ObjectReference>, Vec<ObjectReference>) =
+            active.into_iter().partition(is_there);
         self.status.active = there;
         for one in gone {
             self.tell("MissingJob", format!("Active job went missing: {}", one.name));
@@ -183,7 +185,7 @@ impl<'a> Look<'a> {
             if job.meta().is_controlled_by(&self.owner.object.meta().uid) {
                 self.status.last_schedule_time = Some(due);
                 self.said.retain(|note| note.reason != "UnexpectedJob" || !note.message.ends_with(&name));
-                if job.view::<Job>().is_some_and(|job| job.status.finish().is_none()) {
+                if job.view::<Job>().is_some_and(|job| job.status.finished_condition().is_none()) {
                     self.status.active.push(reference(job));
                 }
             }
@@ -265,7 +267,7 @@ impl<'a> Look<'a> {
             ("Failed", self.spec.failed_jobs_history_limit),
         ] {
             let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { continue };
-            let is_it = |job: &Job| job.status.finish().is_some_and(|finish| finish.kind == kind);
+            let is_it = |job: &Job| job.status.finished_condition().is_some_and(|finish| finish.kind == kind);
             let mut ended: Vec<_> = self.jobs.iter().filter(|(_, job)| is_it(job)).collect();
             ended.sort_by_key(|(object, job)| {
                 let start = job.status.start_time;
@@ -280,9 +282,9 @@ impl<'a> Look<'a> {
 }
 
 /// Reference to a Job in the status.
-fn reference(job: &Object) -> Reference {
+fn reference(job: &Object) -> ObjectReference {
     let meta = job.meta();
-    Reference {
+    ObjectReference {
         kind: "Job".to_owned(),
         namespace: meta.namespace.to_string(),
         name: meta.name.to_string(),

@@ -106,7 +106,7 @@ fn advance(plan: &mut Plan, mut sets: Sets<'_>, world: &WorldReader<'_>, seen: &
     };
     let mut status = status::status(&sets, progress, now);
     if collides {
-        status.collision_count = Some(int32::count_on(status.collision_count.unwrap_or(0)));
+        status.collision_count = Some(int32::saturating_increment(status.collision_count.unwrap_or(0)));
     }
     let is_complete = status::is_complete(sets.deployment, &status, sets.owner.object.meta().generation);
     if let Some(at) = status::deadline(&sets, &status, is_complete) {

@@ -13,7 +13,9 @@ use std::time::Duration;
 use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::Subject;
-use setpoint_reconcile::{Act, Note, Object, Owner, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{
+    Act, Note, Object, OwnerReference, Plan, Planner, Seed, Seen, Watch, WorldReader, Write,
+};
 
 use crate::horizon::{SOON, is_recent};
 use crate::{horizon, kinds};
@@ -81,12 +83,12 @@ fn has_business(object: &Object) -> bool {
 fn is_settled<'w>(
     object: &'w Object,
     world: &WorldReader<'_>,
-    solid: &mut Option<(Option<&'w str>, &'w Owner)>,
+    solid: &mut Option<(Option<&'w str>, &'w OwnerReference)>,
 ) -> bool {
-    let is_solid = |owner: &'w Owner| {
+    let is_solid = |owner: &'w OwnerReference| {
         let place = object.key().namespace();
         let is_known = solid.is_some_and(|(namespace, known)| namespace == place && known == owner);
-        let is_solid = is_known || bond(object, owner, world, object.committed()) == Bond::Solid;
+        let is_solid = is_known || bond(object, owner, world, object.commit_time()) == Bond::Solid;
         if is_solid && !is_known {
             *solid = Some((place, owner));
         }
@@ -157,7 +159,7 @@ enum Bond {
     Impossible { elsewhere: bool },
 }
 
-fn bond(object: &Object, owner: &Owner, world: &WorldReader<'_>, now: Time) -> Bond {
+fn bond(object: &Object, owner: &OwnerReference, world: &WorldReader<'_>, now: Time) -> Bond {
     let Some(kind) = kinds::of(world, &owner.api_version, &owner.kind) else { return Bond::Unknown };
     let namespace = if kind.namespaced { object.key().namespace() } else { None };
     // An Event is identified by its place alone.
@@ -197,7 +199,7 @@ fn collect(object: &Object, world: &WorldReader<'_>, now: Time, plan: &mut Plan)
         return;
     }
     // Unresolvable references are left alone. One Event is enough, because nothing changes.
-    let told_already = now.since(object.committed()) > TELL_WITHIN;
+    let told_already = now.since(object.commit_time()) > TELL_WITHIN;
     if bonds.iter().all(|bond| *bond == Bond::Solid) || bonds.iter().any(cannot) && told_already {
         return;
     }
@@ -236,7 +238,7 @@ fn collect(object: &Object, world: &WorldReader<'_>, now: Time, plan: &mut Plan)
     plan.stage([Write::delete_unchanged(object).propagating(policy).into()]);
 }
 
-fn is_blocking(owner: &Owner) -> bool {
+fn is_blocking(owner: &OwnerReference) -> bool {
     owner.block_owner_deletion
 }
 
@@ -295,7 +297,7 @@ fn without_finalizer(object: &Object, name: &str) -> Act {
     Write::merge(object, "", value!({"metadata": {"finalizers": (left)}})).into()
 }
 
-fn invalid_namespace(object: &Object, owner: &Owner) -> Option<Note> {
+fn invalid_namespace(object: &Object, owner: &OwnerReference) -> Option<Note> {
     let (api_version, kind) = kinds::stored_as(object.key().resource().as_str())?;
     let namespace = object.key().namespace().unwrap_or_default();
     let owner = format!(

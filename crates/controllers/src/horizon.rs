@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// `true` if an object was written so recently that the world may not be as recent.
 #[must_use]
 pub fn is_recent(object: &Object, now: Time) -> bool {
-    now.since(object.committed()) <= PATIENCE
+    now.since(object.commit_time()) <= PATIENCE
 }
 
 /// `true` if the world shows all objects of a resource that existed when an object was written.

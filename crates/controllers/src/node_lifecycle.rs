@@ -150,7 +150,7 @@ impl Planner for NodeLifecycle {
             plan.look_again_at(deadline.after(Duration::from_micros(1)));
         }
         plan.stage(mend(object, node, world, now, &self.0.pace));
-        if node.is_silent() {
+        if node.is_unreachable() {
             plan.stage(mark_pods(object, world, now));
         }
         if !node.is_ready() {
@@ -166,7 +166,7 @@ fn of_pod(object: &Object, world: &WorldReader<'_>, wake: &mut dyn FnMut(Key)) {
     else {
         return;
     };
-    if world.view::<Node>("", &pod.spec.node_name).is_some_and(|(_, node)| node.is_silent())
+    if world.view::<Node>("", &pod.spec.node_name).is_some_and(|(_, node)| node.is_unreachable())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         wake(key);
@@ -209,7 +209,7 @@ impl NodeLifecycle {
         watched: &Watched,
         lease: Option<&Object>,
     ) -> (Time, Duration) {
-        let lease = lease.map(Object::committed);
+        let lease = lease.map(Object::commit_time);
         let lease = lease.map(|at| watched.renewed.map_or(at, |(_, seen)| at.min(seen)));
         if node.condition("Ready").is_none() {
             // A creation in the future is from before the clock was set back.
@@ -286,11 +286,11 @@ fn taints(object: &Object, node: &Node, world: &WorldReader<'_>, now: Time, pace
     };
     // A node that never posted a status keeps the taints of its registration.
     let silent = |taint: &Taint| taint.effect == "NoExecute" && node.readiness().is_none();
-    let is_wanted = |taint: &Taint| wanted.iter().any(|(key, effect)| taint.is(key, effect));
+    let is_wanted = |taint: &Taint| wanted.iter().any(|(key, effect)| taint.matches(key, effect));
     let kept = node.spec.taints.iter().filter(|taint| !ours(taint) || is_wanted(taint) || silent(taint));
     let mut taints: Vec<Taint> = kept.cloned().collect();
     for (key, effect) in wanted {
-        if !taints.iter().any(|taint| taint.is(key, effect)) {
+        if !taints.iter().any(|taint| taint.matches(key, effect)) {
             taints.push(Taint {
                 key: key.to_owned(),
                 effect: effect.to_owned(),

@@ -210,7 +210,7 @@ pub fn deletion_order<'a>((object, pod): &Seen<'a>, crowding: usize) -> impl Ord
         deletion_cost(object),
         Reverse(crowding),
         if ready { ready_since } else { Reverse(Time::EPOCH) },
-        Reverse(pod.restarts()),
+        Reverse(pod.max_container_restarts()),
         Reverse(object.meta().created()),
         object.meta().name.clone(),
     )

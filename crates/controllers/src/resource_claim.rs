@@ -13,7 +13,7 @@ use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Act, Note, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::pod::{self, Pod};
-use setpoint_views::resource_claim::{Consumer, ResourceClaim};
+use setpoint_views::resource_claim::{ConsumerReference, ResourceClaim};
 
 use crate::indexes::{DEVICE_CLAIMS_BY_POD, PODS_BY_DEVICE_CLAIM, PODS_BY_DEVICE_TEMPLATE, path};
 use crate::{horizon, pods, said};
@@ -176,7 +176,7 @@ fn subject(pod: &Object) -> Subject {
 }
 
 /// `true` if a generated claim of a pod is missing. A claim that was deleted is created again.
-fn lacks(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &WorldReader<'_>) -> bool {
+fn lacks(object: &Object, status: Option<&pod::PodResourceClaimStatus>, world: &WorldReader<'_>) -> bool {
     let Some(status) = status else { return true };
     status.resource_claim_name.as_deref().is_some_and(|name| {
         let found = world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name);
@@ -202,7 +202,7 @@ fn made_for<'a>(object: &Object, world: &'a WorldReader<'a>) -> BTreeMap<&'a str
 }
 
 /// Creates a claim from a template.
-fn make(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Act {
+fn make(object: &Object, claim: &pod::PodResourceClaim, template: &Object) -> Act {
     let meta = object.meta();
     let template = template.value();
     let part = |path: &[&str]| template.at(path).cloned().unwrap_or_default();
@@ -249,7 +249,7 @@ fn reserve(object: &Object, (name, is_made): (&str, bool), world: &WorldReader<'
         return None;
     }
     let mut consumers = view.status.reserved_for.clone();
-    consumers.push(Consumer {
+    consumers.push(ConsumerReference {
         api_group: String::new(),
         resource: "pods".to_owned(),
         name: meta.name.to_string(),
@@ -268,7 +268,8 @@ fn plan_claim(object: &Object, claim: &ResourceClaim, world: &WorldReader<'_>, n
         plan.look_again_at(now.after(horizon::SOON));
         return plan;
     }
-    let left: Vec<&Consumer> = kept.iter().filter(|consumer| still_uses(object, consumer, world)).collect();
+    let left: Vec<&ConsumerReference> =
+        kept.iter().filter(|consumer| still_uses(object, consumer, world)).collect();
     let (is_free, has_devices) = (left.is_empty(), claim.status.allocation.is_some());
     let is_ours = object.meta().has_finalizer(FINALIZER);
     let struck = left.len() < kept.len();
@@ -293,7 +294,7 @@ fn plan_claim(object: &Object, claim: &ResourceClaim, world: &WorldReader<'_>, n
 }
 
 /// `true` if a consumer still uses a claim. Consumers other than pods always do.
-fn still_uses(claim: &Object, consumer: &Consumer, world: &WorldReader<'_>) -> bool {
+fn still_uses(claim: &Object, consumer: &ConsumerReference, world: &WorldReader<'_>) -> bool {
     if !consumer.is_pod() {
         return true;
     }

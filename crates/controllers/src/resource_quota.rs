@@ -68,7 +68,7 @@ impl Planner for ResourceQuotaController {
         // Unknown resources keep the usage that another controller may have set.
         let mut used = known.clone();
         used.retain(|name, _| hard.contains_key(name));
-        for (name, amount) in quota::used(world, namespace, &quota.spec, now) {
+        for (name, amount) in quota::namespace_usage(world, namespace, &quota.spec, now) {
             let known = known.get(&name).copied();
             if known.is_none_or(|known| amount < known) && !is_whole(world, &name, object) {
                 plan.look_again_at(now.after(PATIENCE));
@@ -96,7 +96,7 @@ impl Planner for ResourceQuotaController {
 
 /// `true` if the world shows all objects that were charged to the quota as it is seen.
 fn is_whole(world: &WorldReader<'_>, name: &str, quota: &Object) -> bool {
-    let mut counted = world.resources().filter(|resource| quota::is_counted_of(name, resource.as_str()));
+    let mut counted = world.resources().filter(|resource| quota::is_charged_by(name, resource.as_str()));
     counted.all(|resource| world.revision_of(resource) >= quota.revision())
 }
 

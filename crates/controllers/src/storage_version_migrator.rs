@@ -10,7 +10,9 @@ use setpoint_api::resources::{self, Verb};
 use setpoint_api::{Key, Resource, Revision, Time, Value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::{Act, Failure, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
-use setpoint_views::storage_version_migration::{GroupResource, MigrationStatus, StorageVersionMigration};
+use setpoint_views::storage_version_migration::{
+    GroupResource, StorageVersionMigration, StorageVersionMigrationStatus,
+};
 use setpoint_views::{Condition, condition};
 
 use crate::conditions;
@@ -66,7 +68,7 @@ impl Planner for StorageVersionMigrator {
 /// Sync context of one migration.
 struct Look<'a> {
     object: &'a Object,
-    status: MigrationStatus,
+    status: StorageVersionMigrationStatus,
     now: Time,
 }
 
@@ -156,11 +158,11 @@ fn running(left: usize, total: usize) -> String {
     }
 }
 
-fn is(status: &MigrationStatus, kind: &str) -> bool {
+fn is(status: &StorageVersionMigrationStatus, kind: &str) -> bool {
     condition(&status.conditions, kind).is_some_and(Condition::is_true)
 }
 
-fn has_ended(status: &MigrationStatus) -> bool {
+fn has_ended(status: &StorageVersionMigrationStatus) -> bool {
     is(status, "Succeeded") || is(status, "Failed")
 }
 

@@ -122,7 +122,7 @@ fn ends_at(object: &Object, pod: &Pod, taints: &[&Taint], memo: &Tainted) -> Opt
     let scheduled =
         condition(&pod.status.conditions, "PodScheduled").and_then(|one| one.last_transition_time);
     let came = object.meta().created().max(scheduled.unwrap_or(Time::EPOCH));
-    let tolerations = TolerationsByKey::of(&pod.spec.tolerations);
+    let tolerations = TolerationsByKey::new(&pod.spec.tolerations);
     let end = |taint: &&Taint| {
         let Some(toleration) = tolerations.first(taint) else {
             return Some(Time::EPOCH);

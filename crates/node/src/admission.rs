@@ -152,7 +152,7 @@ impl<'a> Room<'a> {
         if driving.peek().is_none() {
             return Ok(());
         }
-        let tolerations = TolerationsByKey::of(&pod.spec.tolerations);
+        let tolerations = TolerationsByKey::new(&pod.spec.tolerations);
         if driving.any(|taint| tolerations.first(taint).is_none()) {
             return Err(predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"));
         }

@@ -64,7 +64,7 @@ pub fn attend<M>(
         // `startTime` has a precision of one second. Later writes of the pod must not move `begin`, so it
         // counts from the middle of that second: the start delay is exact to half a second.
         begin: taken_up.after(pause.min(Duration::from_secs(1)) / 2).after(pause),
-        written: object.committed(),
+        written: object.commit_time(),
         resize: Resize {
             is_asking: object.view::<PodView>().is_some_and(|view| is_asking(object, view)),
             verdict: decided.resize,
@@ -74,7 +74,7 @@ pub fn attend<M>(
         now,
     };
     let has_image = |image: &str| has_image(world, seat, object, image);
-    let written = object.committed();
+    let written = object.commit_time();
     // A boot time in the future was written before the clock was set back. Containers started now would seem
     // to precede the boot, so it is ignored.
     let booted = Some(seat.booted()).filter(|booted| *booted <= now).unwrap_or(Time::EPOCH);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::{Meta, int32};
+use setpoint_reconcile::{ObjectMeta, int32};
 
 use crate::needs::CONFIG_ERROR;
 use crate::pod::{Container, ContainerStatus, Ip, Mount, Pod, Running, State, Status, Terminated};
@@ -39,7 +39,7 @@ pub struct Case<'a> {
     /// Spec, and the last reported status.
     pub pod: &'a Pod,
     /// Its metadata.
-    pub meta: &'a Meta,
+    pub meta: &'a ObjectMeta,
     /// Node IPs.
     pub host_ips: &'a [String],
     /// Pod IPs; empty if the pod has none yet.
@@ -409,7 +409,7 @@ impl<'a, R: Runtime> Looking<'a, R> {
                     self.waiting.insert(&container.name, State::waiting(CONFIG_ERROR, error));
                     return;
                 }
-                let restarts = run.map_or(0, |run| int32::count_on(run.restarts));
+                let restarts = run.map_or(0, |run| int32::saturating_increment(run.restarts));
                 self.deeds.push(Deed::Start { container: container.name.clone(), restarts, pulled });
             }
             Image::Pulling { since, until } => {

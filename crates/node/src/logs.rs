@@ -45,7 +45,7 @@ pub fn said(
     let pod = Pod::read(object).ok_or("the pod cannot be read")?;
     let about = || format!("container {name:?} in pod {:?}", object.key().name());
     let none = |_: &str| false;
-    let (booted, written) = (Time::EPOCH, object.committed());
+    let (booted, written) = (Time::EPOCH, object.commit_time());
     let host = Host { rules, memo, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let container = pod.spec.all().find(|one| one.name == name);
@@ -82,7 +82,7 @@ pub fn used(
 ) -> Option<BTreeMap<String, BTreeMap<String, i64>>> {
     let pod = Pod::read(object)?;
     let none = |_: &str| false;
-    let (booted, written) = (Time::EPOCH, object.committed());
+    let (booted, written) = (Time::EPOCH, object.commit_time());
     let host = Host { rules, memo, booted, written, pause: Duration::ZERO, has_image: &none };
     let runtime = Simulated::new(host, &pod, object.meta(), now);
     let running = pod.spec.all().filter(|one| runtime.run(one).is_some_and(|run| run.is_running()));

@@ -18,7 +18,7 @@ use setpoint_api::{Key, Map, Revision, Time, Value, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Act, Jump, Note, Plan, Planner, Role, Seed, Seen, Watch, WorldReader, Write};
-use setpoint_views::node::{Node, SIMULATED};
+use setpoint_views::node::{Node, SIMULATED_LABEL};
 
 use crate::fleet::{Fleet, KUBELET, Power, Seat};
 use crate::images::hash;
@@ -134,7 +134,7 @@ impl Nodes {
             ("kubernetes.io/arch", status::ARCHITECTURE),
             ("beta.kubernetes.io/os", "linux"),
             ("beta.kubernetes.io/arch", status::ARCHITECTURE),
-            (SIMULATED, ""),
+            (SIMULATED_LABEL, ""),
         ] {
             labels.insert(label, value);
         }
@@ -181,7 +181,7 @@ impl Nodes {
                 plan.act(Write::create(LEASE, LEASES, lease));
             }
             // A Lease from the future was renewed before the clock was set back.
-            Some(lease) if lease.committed() < last || lease.committed() > next => {
+            Some(lease) if lease.commit_time() < last || lease.commit_time() > next => {
                 plan.act(Write::merge(lease, "", value!({"spec": (spec)})).at_any_revision());
             }
             Some(_) => {}

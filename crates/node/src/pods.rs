@@ -94,7 +94,7 @@ impl Planner for Admission {
             };
             let Some(found) = found else {
                 // The pod waits until another pod releases its address.
-                if !ranges.is_empty() && now.since(pod.committed()) < TELL_WITHIN {
+                if !ranges.is_empty() && now.since(pod.commit_time()) < TELL_WITHIN {
                     plan.notes.push(no_address(pod, &ranges));
                 }
                 continue;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use setpoint_reconcile::Meta;
+use setpoint_reconcile::ObjectMeta;
 use setpoint_reconcile::object::Pairs;
 use thiserror::Error;
 
@@ -147,7 +147,7 @@ pub fn script(
     container: &Container,
     restarts: i64,
     pod: &Pod,
-    meta: &Meta,
+    meta: &ObjectMeta,
     scripts: usize,
 ) -> Script {
     let mut words: Vec<String> = container.command.iter().chain(&container.args).cloned().collect();
@@ -352,8 +352,8 @@ pub fn duration(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn meta(annotations: &str) -> Meta {
-        Meta { annotations: serde_json::from_str(annotations).unwrap(), ..Meta::default() }
+    fn meta(annotations: &str) -> ObjectMeta {
+        ObjectMeta { annotations: serde_json::from_str(annotations).unwrap(), ..ObjectMeta::default() }
     }
 
     fn container(name: &str, command: &[&str]) -> Container {
@@ -399,7 +399,7 @@ mod tests {
     fn shell_image_without_a_command_exits_at_once() {
         let end = |image: &str, stdin: bool| {
             let container = Container { image: image.to_owned(), stdin, ..Container::default() };
-            script((&[], &ScriptMemo::default()), &container, 0, &Pod::default(), &Meta::default(), 1)
+            script((&[], &ScriptMemo::default()), &container, 0, &Pod::default(), &ObjectMeta::default(), 1)
                 .end()
                 .map(|end| end.code)
         };
@@ -423,7 +423,7 @@ mod tests {
                 container,
                 restarts,
                 &Pod::default(),
-                &Meta::default(),
+                &ObjectMeta::default(),
                 1,
             );
             script.end().map(|end| end.code)
@@ -454,7 +454,7 @@ mod tests {
                 container,
                 restarts,
                 &Pod::default(),
-                &Meta::default(),
+                &ObjectMeta::default(),
                 1,
             );
             script.end().map(|end| end.code)
@@ -476,7 +476,7 @@ mod tests {
         let text = format!("for i in {words}; do for j in {words}; do a=$i$j; done; done; exit 3");
         let long = container("a", &["sh", "-c", &text]);
         let end = |scripts: usize, name: &str| {
-            let meta = Meta { name: name.into(), ..Meta::default() };
+            let meta = ObjectMeta { name: name.into(), ..ObjectMeta::default() };
             script((&[], &ScriptMemo::default()), &long, 0, &Pod::default(), &meta, scripts)
                 .end()
                 .map(|end| end.code)
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(end(300, "a"), None, "each of many scripts gets a small share");
         let short = container("a", &["sh", "-c", "echo a; sleep 1; exit 4"]);
         let short =
-            script((&[], &ScriptMemo::default()), &short, 0, &Pod::default(), &Meta::default(), 1_000);
+            script((&[], &ScriptMemo::default()), &short, 0, &Pod::default(), &ObjectMeta::default(), 1_000);
         assert_eq!(short.end().map(|end| end.code), Some(4));
     }
 
@@ -502,7 +502,7 @@ mod tests {
                 &grows,
                 100,
                 &Pod::default(),
-                &Meta::default(),
+                &ObjectMeta::default(),
                 scripts,
             );
             assert_eq!(script.end().map(|end| end.code), Some(3));

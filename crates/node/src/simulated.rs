@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::Meta;
+use setpoint_reconcile::ObjectMeta;
 
 use crate::images::hex;
 use crate::lifecycle::{NEVER_RAN, restart, whole};
@@ -56,7 +56,7 @@ pub struct Host<'a> {
 pub struct Simulated<'a> {
     host: Host<'a>,
     pod: &'a Pod,
-    meta: &'a Meta,
+    meta: &'a ObjectMeta,
     now: Time,
     runs: BTreeMap<String, Run>,
     scripts: BTreeMap<String, Script>,
@@ -69,7 +69,7 @@ pub struct Simulated<'a> {
 impl<'a> Simulated<'a> {
     /// Restores the runtime from the status of a pod.
     #[must_use]
-    pub fn new(host: Host<'a>, pod: &'a Pod, meta: &'a Meta, now: Time) -> Simulated<'a> {
+    pub fn new(host: Host<'a>, pod: &'a Pod, meta: &'a ObjectMeta, now: Time) -> Simulated<'a> {
         let (runs, scripts, count) = (BTreeMap::new(), BTreeMap::new(), count_scripts(pod));
         let mut simulated = Simulated { host, pod, meta, now, runs, scripts, stops: None, count };
         for container in pod.spec.all() {

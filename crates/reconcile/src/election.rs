@@ -161,7 +161,7 @@ impl Elector {
             self.acts_until = Time::EPOCH;
             return Step::Wait(self.next);
         }
-        let transitions = int32::count_on(held.transitions);
+        let transitions = int32::saturating_increment(held.transitions);
         Step::Update(self.spec(&now, &Micros(now).to_string(), transitions), held.revision)
     }
 

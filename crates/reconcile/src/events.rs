@@ -165,7 +165,7 @@ impl Recorder {
         self.told -= topic.go_on(now);
         let words = if topic.is_combined(&note.message) { None } else { Some(note.message.as_str()) };
         if let Some(told) = topic.told.iter_mut().find(|told| told.words.as_deref() == words) {
-            told.count = int32::count_on(told.count);
+            told.count = int32::saturating_increment(told.count);
             let write = told.again(&note.message, now)?;
             let event = told.event.clone();
             return Some((write, Spoken { whom, event, is_again: true, at: now, retries: 0 }));

@@ -33,7 +33,7 @@ pub mod write_executor;
 pub use clock::{Jump, LoopTime};
 pub use engine::{Engine, Observed, Outcome, Refusal, Sent, Ticket, Turn};
 pub use news::News;
-pub use object::{Meta, Object, Owner, View};
+pub use object::{Object, ObjectMeta, OwnerReference, View};
 pub use plan::{Act, Ask, Note, Plan, Severity, Write};
 pub use planner::{Controller, Failure, Planner, Role, Seed, Seen, Watch};
 pub use world::{Index, World, WorldConfig, WorldReader};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::{Time, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::{Act, Note, Object, Plan, View, WorldReader, Write};
-use setpoint_views::persistent_volume::Csi;
+use setpoint_views::persistent_volume::CsiPersistentVolumeSource;
 use setpoint_views::volume_attachment::VolumeAttachment;
 
 use super::{Memory, User, attachment_name, handle, users};
@@ -16,7 +16,12 @@ use crate::{horizon, said};
 const PODS_NAMED_MAX: usize = 20;
 
 /// Plans the attachments of a volume to the nodes whose pods use it.
-pub(super) fn plan(csi: &Csi, world: &WorldReader<'_>, memory: &Memory, now: Time) -> Plan<Memory> {
+pub(super) fn plan(
+    csi: &CsiPersistentVolumeSource,
+    world: &WorldReader<'_>,
+    memory: &Memory,
+    now: Time,
+) -> Plan<Memory> {
     let mut plan = Plan::<Memory>::default();
     let users = users(csi, world);
     // By node, the node of the oldest pod first.
@@ -55,7 +60,10 @@ pub(super) fn plan(csi: &Csi, world: &WorldReader<'_>, memory: &Memory, now: Tim
 }
 
 /// Nodes that a volume is attached to, or being attached to or detached from.
-fn nodes_of<'a>(csi: &Csi, world: &'a WorldReader<'a>) -> impl Iterator<Item = &'a str> {
+fn nodes_of<'a>(
+    csi: &CsiPersistentVolumeSource,
+    world: &'a WorldReader<'a>,
+) -> impl Iterator<Item = &'a str> {
     let twins = world.by_index(VOLUMES_BY_HANDLE, &handle(csi));
     let attachments = twins.flat_map(|twin| world.by_index(ATTACHMENTS_BY_VOLUME, &twin.meta().name));
     attachments.filter_map(|object| Some(object.view::<VolumeAttachment>()?.spec.node_name.as_str()))
@@ -86,7 +94,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-fn attach(name: &str, csi: &Csi, user: &User<'_>) -> Act {
+fn attach(name: &str, csi: &CsiPersistentVolumeSource, user: &User<'_>) -> Act {
     let attachment = value!({
         "metadata": {"name": (name)},
         "spec": {

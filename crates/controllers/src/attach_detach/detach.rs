@@ -7,7 +7,7 @@ use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::{Subject, value_of};
 use setpoint_reconcile::{Act, Object, Plan, View, WorldReader, Write};
 use setpoint_views::node::{AttachedVolume, Node, NodeStatus};
-use setpoint_views::persistent_volume::{Csi, PersistentVolume};
+use setpoint_views::persistent_volume::{CsiPersistentVolumeSource, PersistentVolume};
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_views::volume_attachment::VolumeAttachment;
 
@@ -103,7 +103,8 @@ fn read<'a>(
     known: &mut Known<'_>,
     world: &'a WorldReader<'a>,
 ) -> Option<Attached<'a>> {
-    let is_its = |csi: &Csi| attachment_name(csi, &view.spec.node_name) == *object.meta().name;
+    let is_its =
+        |csi: &CsiPersistentVolumeSource| attachment_name(csi, &view.spec.node_name) == *object.meta().name;
     let volume = view.spec.source.persistent_volume_name.as_deref()?;
     let found = world.view::<PersistentVolume>("", volume);
     match found.and_then(|(_, volume)| volume.spec.csi.as_ref()) {
@@ -120,9 +121,9 @@ fn read<'a>(
 }
 
 /// CSI volume of a name in the status of a node.
-fn named(name: &str) -> Option<Csi> {
+fn named(name: &str) -> Option<CsiPersistentVolumeSource> {
     let (driver, volume) = name.strip_prefix(PLUGIN)?.split_once('^')?;
-    Some(Csi { driver: driver.to_owned(), volume_handle: volume.to_owned() })
+    Some(CsiPersistentVolumeSource { driver: driver.to_owned(), volume_handle: volume.to_owned() })
 }
 
 /// Adds a volume to the list of attached volumes, if it is missing.

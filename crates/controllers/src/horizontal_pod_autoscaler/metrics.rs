@@ -11,7 +11,7 @@ use setpoint_api::quantity::{Format, Quantity};
 use setpoint_api::{Time, Value, rfc3339, value};
 use setpoint_reconcile::Ask;
 use setpoint_reconcile::planner::Answered;
-use setpoint_views::horizontal_pod_autoscaler::{Metric, Source};
+use setpoint_views::horizontal_pod_autoscaler::{MetricSource, MetricSpec};
 
 use super::usage::{Crowd, Sample, Samples, Usage, milli};
 
@@ -34,8 +34,8 @@ pub(super) struct Fault {
 }
 
 /// Builds the query of a metric.
-pub(super) fn ask(id: String, metric: &Metric, namespace: &str, selector: &str) -> Ask {
-    let empty = Source::default();
+pub(super) fn ask(id: String, metric: &MetricSpec, namespace: &str, selector: &str) -> Ask {
+    let empty = MetricSource::default();
     let source = metric.source().unwrap_or(&empty);
     let name = if source.name.is_empty() { &source.metric.name } else { &source.name };
     let mut question = value!({
@@ -56,12 +56,12 @@ pub(super) fn ask(id: String, metric: &Metric, namespace: &str, selector: &str) 
 
 /// Evaluates the answer of a metric. `status_replicas` is the number of pods in the status of the target.
 pub(super) fn propose(
-    metric: &Metric,
+    metric: &MetricSpec,
     answered: &Answered,
     crowd: &Crowd<'_>,
     status_replicas: i64,
 ) -> Result<Proposal, Fault> {
-    let empty = Source::default();
+    let empty = MetricSource::default();
     let source = metric.source().unwrap_or(&empty);
     let (reason, what) = match metric.kind.as_str() {
         "Resource" => ("FailedGetResourceMetric", format!("{} resource metric value", source.name)),
@@ -89,8 +89,8 @@ pub(super) fn propose(
 }
 
 fn resource(
-    metric: &Metric,
-    source: &Source,
+    metric: &MetricSpec,
+    source: &MetricSource,
     answered: &Answered,
     crowd: &Crowd<'_>,
 ) -> Result<Proposal, String> {
@@ -140,7 +140,7 @@ fn current(resource: &str, usage: &Usage) -> Value {
     current
 }
 
-fn told_by_pods(source: &Source, answered: &Answered, crowd: &Crowd<'_>) -> Result<Proposal, String> {
+fn told_by_pods(source: &MetricSource, answered: &Answered, crowd: &Crowd<'_>) -> Result<Proposal, String> {
     let name = &source.metric.name;
     let samples = samples(answered).map_err(|error| format!("unable to get metric {name}: {error}"))?;
     let target = quantity(source.target.average_value.as_ref()).unwrap_or(0);
@@ -151,7 +151,7 @@ fn told_by_pods(source: &Source, answered: &Answered, crowd: &Crowd<'_>) -> Resu
 }
 
 fn about_object(
-    source: &Source,
+    source: &MetricSource,
     answered: &Answered,
     crowd: &Crowd<'_>,
     status_replicas: i64,
@@ -187,7 +187,7 @@ fn about_object(
 }
 
 fn from_outside(
-    source: &Source,
+    source: &MetricSource,
     answered: &Answered,
     crowd: &Crowd<'_>,
     status_replicas: i64,
@@ -224,12 +224,12 @@ fn per_pod(used: i64, target: i64, pods: i64, crowd: &Crowd<'_>) -> (i64, i64) {
     (replicas, (used as f64 / pods as f64).ceil() as i64)
 }
 
-fn external_name(source: &Source) -> String {
+fn external_name(source: &MetricSource) -> String {
     let selector = if source.metric.selector.is_some() { "&LabelSelector" } else { "nil" };
     format!("external metric {}({selector})", source.metric.name)
 }
 
-fn identity(source: &Source) -> Value {
+fn identity(source: &MetricSource) -> Value {
     let mut identity = value!({"name": (source.metric.name.as_str())});
     if let Some(selector) = &source.metric.selector {
         identity.make_map().insert("selector", selector.clone());

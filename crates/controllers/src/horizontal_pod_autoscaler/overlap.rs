@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_reconcile::{View, WorldReader};
 use setpoint_views::deployment::Deployment;
-use setpoint_views::horizontal_pod_autoscaler::{HorizontalPodAutoscaler, TargetReference};
+use setpoint_views::horizontal_pod_autoscaler::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use setpoint_views::replica_set::ReplicaSet;
 use setpoint_views::stateful_set::StatefulSet;
 
@@ -67,7 +67,7 @@ fn required(one: &Requirement) -> Option<(&str, &str)> {
 fn is_any(
     world: &WorldReader<'_>,
     namespace: &str,
-    target: &TargetReference,
+    target: &CrossVersionObjectReference,
     is: &dyn Fn(&Selector) -> bool,
 ) -> bool {
     let name = &*target.name;

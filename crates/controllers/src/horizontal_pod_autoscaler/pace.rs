@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::Jump;
-use setpoint_views::horizontal_pod_autoscaler::{Behavior, Rules};
+use setpoint_views::horizontal_pod_autoscaler::{ScalingBehavior, ScalingRules};
 
 /// Default stabilization window for scaling down.
 const CALM_DOWN: Duration = Duration::from_secs(300);
@@ -76,10 +76,10 @@ impl Past {
         &mut self,
         proposed: i64,
         current: i64,
-        behavior: Option<&Behavior>,
+        behavior: Option<&ScalingBehavior>,
         now: Time,
     ) -> Bounded {
-        let window = |rules: Option<&Rules>, default: Duration| {
+        let window = |rules: Option<&ScalingRules>, default: Duration| {
             rules.and_then(|rules| rules.stabilization_window_seconds).map_or(default, seconds)
         };
         let up = window(behavior.and_then(|behavior| behavior.scale_up.as_ref()), Duration::ZERO);
@@ -113,7 +113,13 @@ impl Past {
     }
 
     /// Limits a number by the range and the scaling policies.
-    pub(super) fn limit(&self, wanted: i64, range: Range, behavior: Option<&Behavior>, now: Time) -> Bounded {
+    pub(super) fn limit(
+        &self,
+        wanted: i64,
+        range: Range,
+        behavior: Option<&ScalingBehavior>,
+        now: Time,
+    ) -> Bounded {
         let Range { current, min, max } = range;
         let Some(behavior) = behavior else {
             let fastest = (2 * current).max(4);
@@ -141,7 +147,7 @@ impl Past {
     }
 
     /// Maximum number of pods that the policies allow when scaling up, minimum when scaling down.
-    fn fastest(&self, current: i64, rules: Option<&Rules>, is_up: bool, now: Time) -> i64 {
+    fn fastest(&self, current: i64, rules: Option<&ScalingRules>, is_up: bool, now: Time) -> i64 {
         let Some(rules) = rules.filter(|rules| rules.select_policy != "Disabled") else { return current };
         let changed = |changes: &[(i64, Time)], period: i64| -> i64 {
             let since = now.before(seconds(period));
@@ -163,7 +169,7 @@ impl Past {
     }
 
     /// Records a change of the number.
-    pub(super) fn note_change(&mut self, from: i64, to: i64, behavior: Option<&Behavior>, now: Time) {
+    pub(super) fn note_change(&mut self, from: i64, to: i64, behavior: Option<&ScalingBehavior>, now: Time) {
         let Some(behavior) = behavior else { return };
         let (changes, rules) = if to > from {
             (&mut self.ups, &behavior.scale_up)

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use setpoint_api::{Map, Revision, Time, value};
 use setpoint_reconcile::plan::Subject;
 use setpoint_reconcile::{Jump, Object, Plan, WorldReader, Write};
-use setpoint_views::node::SIMULATED;
+use setpoint_views::node::SIMULATED_LABEL;
 
 use super::{LEASE, LEASES};
 use crate::fleet::{FLEET, Fleet};
@@ -78,7 +78,7 @@ pub fn contend<M>(
 /// Returns the write that claims a node, conditional on its revision.
 fn claim(fleet: &Fleet, node: &Object) -> Write {
     let mut labels = Map::new();
-    labels.insert(SIMULATED, "");
+    labels.insert(SIMULATED_LABEL, "");
     Write::merge(node, "", value!({"metadata": {"annotations": (mark(fleet)), "labels": (labels)}}))
 }
 
@@ -128,5 +128,5 @@ fn span(lease: &Object) -> Duration {
 /// `true` if the Lease has not expired since its last write.
 #[must_use]
 pub fn is_held(lease: &Object, now: Time) -> bool {
-    now < lease.committed().after(span(lease))
+    now < lease.commit_time().after(span(lease))
 }

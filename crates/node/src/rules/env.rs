@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use setpoint_reconcile::Meta;
+use setpoint_reconcile::ObjectMeta;
 
 use crate::pod::{Container, Pod, Variable};
 
@@ -55,7 +55,7 @@ const SERVICE: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
 impl Env {
     /// Returns the variables of a container, bounded to `room` bytes.
     #[must_use]
-    pub fn of(container: &Container, pod: &Pod, meta: &Meta, mut room: usize) -> Env {
+    pub fn of(container: &Container, pod: &Pod, meta: &ObjectMeta, mut room: usize) -> Env {
         let mut env = Env { known: BTreeMap::new(), is_open: !container.env_from.is_empty() };
         for (name, text) in
             [("HOME", "/root"), ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")]
@@ -80,7 +80,7 @@ impl Env {
     }
 
     /// Returns the value of a variable, given the earlier ones, bounded to `room` bytes.
-    fn value(&self, variable: &Variable, pod: &Pod, meta: &Meta, room: usize) -> Value {
+    fn value(&self, variable: &Variable, pod: &Pod, meta: &ObjectMeta, room: usize) -> Value {
         let elsewhere = || Value::elsewhere(&variable.name);
         let Some(source) = &variable.value_from else {
             return Value::sure(&self.expand(&variable.value, room));
@@ -172,7 +172,7 @@ mod tests {
 
     fn env(container: &str) -> Env {
         let container: Container = serde_json::from_str(container).unwrap();
-        let meta: Meta =
+        let meta: ObjectMeta =
             serde_json::from_str(r#"{"name":"web-0","namespace":"shop","labels":{"app":"web"}}"#).unwrap();
         let pod: Pod = serde_json::from_str(r#"{"spec":{"nodeName":"node-3"}}"#).unwrap();
         Env::of(&container, &pod, &meta, ROOM)
