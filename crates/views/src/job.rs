@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Value of `managedBy` for the built-in controller, which also reconciles Jobs without `managedBy`.
-pub const JOB_CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
+const JOB_CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
 
 /// View of a Job.
 #[derive(Clone, Debug, Deserialize)]

@@ -212,10 +212,7 @@ pub struct RollingUpdate {
 }
 
 /// Serializes a counter; 0 as `null`, which removes the field.
-///
-/// # Errors
-/// If the serializer fails.
-pub fn serialize_nonzero<S: serde::Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_nonzero<S: serde::Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error> {
     if *number == 0 { serializer.serialize_none() } else { serializer.serialize_i64(*number) }
 }
 
@@ -225,10 +222,7 @@ fn one() -> i64 {
 }
 
 /// Deserializes a label selector. An absent selector matches nothing, an empty one everything.
-///
-/// # Errors
-/// If the selector is invalid.
-pub fn deserialize_selector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Selector, D::Error> {
+fn deserialize_selector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Selector, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     #[derive(Default)]

@@ -9,7 +9,7 @@ use super::pod::ResourceRequirements;
 use super::{Condition, deserialize_selector, or_default};
 
 /// Deprecated annotation with the storage class of a claim or volume; it overrides the field.
-pub const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+pub(crate) const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// View of a PersistentVolumeClaim.
 #[derive(Clone, Debug, Default, Deserialize)]
