@@ -9,7 +9,7 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
-use setpoint_views::node::SIMULATED;
+use setpoint_views::node::SIMULATED_LABEL;
 
 const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
 /// Group version of resource metrics.
@@ -84,7 +84,7 @@ impl Planner for MetricsService {
 }
 
 fn is_simulated(node: &Object) -> bool {
-    node.meta().labels.get(SIMULATED).is_some()
+    node.meta().labels.get(SIMULATED_LABEL).is_some()
 }
 
 fn has_simulated_label_changed(before: &Object, after: &Object) -> bool {
@@ -122,7 +122,7 @@ mod tests {
         };
         let mut cluster = Cluster::new(own, 1);
         let mut labels = Map::new();
-        labels.insert(if is_served { SIMULATED } else { "node-role.kubernetes.io/worker" }, "");
+        labels.insert(if is_served { SIMULATED_LABEL } else { "node-role.kubernetes.io/worker" }, "");
         cluster.create("nodes", "", value!({"metadata": {"name": "n", "labels": (labels)}}));
         cluster
     }
@@ -168,7 +168,7 @@ mod tests {
         };
         let first = uid(&cluster);
         let mut labels = Map::new();
-        labels.insert(SIMULATED, "");
+        labels.insert(SIMULATED_LABEL, "");
         cluster.create("nodes", "", value!({"metadata": {"name": "n", "labels": (labels)}}));
         cluster.settle();
         cluster.delete("nodes", "n", &value!({})).unwrap();

@@ -17,7 +17,7 @@ use setpoint_api::{Key, Time};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{EventRecord, Jump, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader};
 use setpoint_views::csi_driver::CsiDriver;
-use setpoint_views::persistent_volume::{Csi, PersistentVolume};
+use setpoint_views::persistent_volume::{CsiPersistentVolumeSource, PersistentVolume};
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_views::pod::Pod;
 use setpoint_views::volume_attachment::VolumeAttachment;
@@ -96,12 +96,12 @@ impl Planner for AttachDetach {
 
 /// Identity of a CSI volume. Several PersistentVolumes may refer to the same volume.
 #[must_use]
-pub fn handle(csi: &Csi) -> String {
+pub fn handle(csi: &CsiPersistentVolumeSource) -> String {
     format!("{}^{}", csi.driver, csi.volume_handle)
 }
 
 /// Name of the VolumeAttachment of a volume and a node.
-fn attachment_name(csi: &Csi, node: &str) -> String {
+fn attachment_name(csi: &CsiPersistentVolumeSource, node: &str) -> String {
     let text = format!("{}{}{node}", csi.volume_handle, csi.driver);
     let hash = sha256::digest(text.as_bytes());
     hash.iter().fold("csi-".to_owned(), |name, word| format!("{name}{word:08x}"))
@@ -131,7 +131,7 @@ struct VolumeUser<'a> {
 }
 
 /// Pods with a node that use a volume, oldest first.
-fn users<'a>(csi: &Csi, world: &'a WorldReader<'a>) -> Vec<VolumeUser<'a>> {
+fn users<'a>(csi: &CsiPersistentVolumeSource, world: &'a WorldReader<'a>) -> Vec<VolumeUser<'a>> {
     let mut users = Vec::new();
     if !is_attachable(&csi.driver, world) {
         return users;

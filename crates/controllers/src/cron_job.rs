@@ -16,7 +16,7 @@ use setpoint_reconcile::planner::enqueue_owner;
 use setpoint_reconcile::{
     Action, EventRecord, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
 };
-use setpoint_views::cron_job::{CronJob, CronJobSpec, CronJobStatus, Reference};
+use setpoint_views::cron_job::{CronJob, CronJobSpec, CronJobStatus, ObjectReference};
 use setpoint_views::job::Job;
 
 use crate::event_dedup;
@@ -124,7 +124,7 @@ impl<'a> CronJobSync<'a> {
         for (object, job) in self.jobs.clone() {
             let meta = object.meta();
             let is_listed = listed.contains(&*meta.uid);
-            match job.status.finish() {
+            match job.status.finished_condition() {
                 Some(finish) => {
                     if is_listed {
                         finished.insert(&meta.uid);
@@ -144,9 +144,11 @@ impl<'a> CronJobSync<'a> {
             }
         }
         self.status.active.retain(|one| !finished.contains(&*one.uid));
-        let exists = |one: &Reference| self.world.find(Job::RESOURCE, &one.namespace, &one.name).is_some();
+        let exists =
+            |one: &ObjectReference| self.world.find(Job::RESOURCE, &one.namespace, &one.name).is_some();
         let active = std::mem::take(&mut self.status.active);
-        let (existing, missing): (Vec<Reference>, Vec<Reference>) = active.into_iter().partition(exists);
+        let (existing, missing): (Vec<ObjectReference>, Vec<ObjectReference>) =
+            active.into_iter().partition(exists);
         self.status.active = existing;
         for one in missing {
             self.record_normal("MissingJob", format!("Active job went missing: {}", one.name));
@@ -185,7 +187,7 @@ impl<'a> CronJobSync<'a> {
             if job.meta().is_controlled_by(&self.owner.object.meta().uid) {
                 self.status.last_schedule_time = Some(due);
                 self.events.retain(|note| note.reason != "UnexpectedJob" || !note.message.ends_with(&name));
-                if job.view::<Job>().is_some_and(|job| job.status.finish().is_none()) {
+                if job.view::<Job>().is_some_and(|job| job.status.finished_condition().is_none()) {
                     self.status.active.push(reference(job));
                 }
             }
@@ -273,7 +275,8 @@ impl<'a> CronJobSync<'a> {
             ("Failed", self.spec.failed_jobs_history_limit),
         ] {
             let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { continue };
-            let has_finished_as = |job: &Job| job.status.finish().is_some_and(|finish| finish.kind == kind);
+            let has_finished_as =
+                |job: &Job| job.status.finished_condition().is_some_and(|finish| finish.kind == kind);
             let mut ended: Vec<_> = self.jobs.iter().filter(|(_, job)| has_finished_as(job)).collect();
             ended.sort_by_key(|(object, job)| {
                 let start = job.status.start_time;
@@ -288,9 +291,9 @@ impl<'a> CronJobSync<'a> {
 }
 
 /// Reference to a Job in the status.
-fn reference(job: &Object) -> Reference {
+fn reference(job: &Object) -> ObjectReference {
     let meta = job.meta();
-    Reference {
+    ObjectReference {
         kind: "Job".to_owned(),
         namespace: meta.namespace.to_string(),
         name: meta.name.to_string(),

@@ -115,7 +115,7 @@ fn sync_deployment(
     };
     let mut status = status::sync_rollout_status(&sets, step, now);
     if has_collision {
-        status.collision_count = Some(int32::count_on(status.collision_count.unwrap_or(0)));
+        status.collision_count = Some(int32::saturating_increment(status.collision_count.unwrap_or(0)));
     }
     let is_complete = status::is_complete(sets.deployment, &status, sets.owner.object.meta().generation);
     if let Some(at) = status::progress_check_at(&sets, &status, is_complete) {

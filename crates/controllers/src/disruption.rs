@@ -286,7 +286,7 @@ impl<'a> BudgetSync<'a> {
     /// Controller that decides the number of pods: of a ReplicaSet, its Deployment.
     fn find_scale(
         &self,
-        owner: &'a setpoint_reconcile::Owner,
+        owner: &'a setpoint_reconcile::OwnerReference,
         namespace: &str,
     ) -> Result<Option<(Box<str>, i64)>, String> {
         let found = scale::find(self.world, &owner.api_version, &owner.kind, namespace, &owner.name)?;

@@ -14,7 +14,7 @@ use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::{
-    Action, EventRecord, Object, Owner, Plan, Planner, Seed, Seen, Watch, WorldReader, Write,
+    Action, EventRecord, Object, OwnerReference, Plan, Planner, Seed, Seen, Watch, WorldReader, Write,
 };
 
 use crate::staleness::{RETRY_DELAY, is_recent};
@@ -85,12 +85,13 @@ fn needs_processing(object: &Object) -> bool {
 fn has_solid_owners<'w>(
     object: &'w Object,
     world: &WorldReader<'_>,
-    last_solid: &mut Option<(Option<&'w str>, &'w Owner)>,
+    last_solid: &mut Option<(Option<&'w str>, &'w OwnerReference)>,
 ) -> bool {
-    let is_solid = |owner: &'w Owner| {
+    let is_solid = |owner: &'w OwnerReference| {
         let place = object.key().namespace();
         let is_known = last_solid.is_some_and(|(namespace, known)| namespace == place && known == owner);
-        let is_solid = is_known || owner_state(object, owner, world, object.committed()) == OwnerState::Solid;
+        let is_solid =
+            is_known || owner_state(object, owner, world, object.commit_time()) == OwnerState::Solid;
         if is_solid && !is_known {
             *last_solid = Some((place, owner));
         }
@@ -161,7 +162,7 @@ enum OwnerState {
     Impossible { in_other_namespace: bool },
 }
 
-fn owner_state(object: &Object, owner: &Owner, world: &WorldReader<'_>, now: Time) -> OwnerState {
+fn owner_state(object: &Object, owner: &OwnerReference, world: &WorldReader<'_>, now: Time) -> OwnerState {
     let Some(kind) = kinds::find_resource(world, &owner.api_version, &owner.kind) else {
         return OwnerState::UnknownKind;
     };
@@ -205,7 +206,7 @@ fn attempt_to_delete(object: &Object, world: &WorldReader<'_>, now: Time, plan: 
         return;
     }
     // Unresolvable references are left alone. One Event is enough, because nothing changes.
-    let is_event_window_over = now.since(object.committed()) > EVENT_WINDOW;
+    let is_event_window_over = now.since(object.commit_time()) > EVENT_WINDOW;
     if owner_states.iter().all(|state| *state == OwnerState::Solid)
         || owner_states.iter().any(is_unresolvable) && is_event_window_over
     {
@@ -250,7 +251,7 @@ fn attempt_to_delete(object: &Object, world: &WorldReader<'_>, now: Time, plan: 
     plan.stage([Write::delete_unchanged(object).with_propagation(policy).into()]);
 }
 
-fn is_blocking(owner: &Owner) -> bool {
+fn is_blocking(owner: &OwnerReference) -> bool {
     owner.block_owner_deletion
 }
 
@@ -309,7 +310,7 @@ fn remove_finalizer(object: &Object, name: &str) -> Action {
     Write::merge(object, "", value!({"metadata": {"finalizers": (remaining)}})).into()
 }
 
-fn invalid_namespace_event(object: &Object, owner: &Owner) -> Option<EventRecord> {
+fn invalid_namespace_event(object: &Object, owner: &OwnerReference) -> Option<EventRecord> {
     let (api_version, kind) = kinds::storage_kind(object.key().resource().as_str())?;
     let namespace = object.key().namespace().unwrap_or_default();
     let owner = format!(

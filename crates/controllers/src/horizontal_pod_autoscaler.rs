@@ -313,7 +313,7 @@ impl<'a> AutoscalerSync<'a> {
     fn replica_calculator(&self, target: &Scale<'_>) -> ReplicaCalculator<'a> {
         let selector = target.selector.as_ref().unwrap_or(&Selector::Nothing);
         let behavior = self.autoscaler.spec.behavior.as_ref();
-        let tolerance = |rules: Option<&setpoint_views::horizontal_pod_autoscaler::Rules>| {
+        let tolerance = |rules: Option<&setpoint_views::horizontal_pod_autoscaler::ScalingRules>| {
             let text = rules.and_then(|rules| rules.tolerance.as_ref());
             text.and_then(|text| Quantity::parse(text).ok()).map_or(TOLERANCE, Quantity::to_f64)
         };

@@ -136,7 +136,7 @@ impl Planner for JobController {
         }
         let Some(job) = object.view::<Job>() else { return plan };
         let is_known_mode = matches!(job.spec.completion_mode.as_str(), "" | "NonIndexed" | "Indexed");
-        if job.spec.is_managed_elsewhere() || job.status.finish().is_some() || !is_known_mode {
+        if job.spec.is_managed_externally() || job.status.finished_condition().is_some() || !is_known_mode {
             return plan;
         }
         Sync::new(world, object, job, seen.memo.clone(), now).plan()
@@ -155,7 +155,8 @@ fn is_orphan(pod: &Object, world: &WorldReader<'_>) -> bool {
     }
     let owner =
         world.view::<Job>(&meta.namespace, &owner.name).filter(|(job, _)| job.meta().uid == owner.uid);
-    owner.is_none_or(|(_, job)| !job.spec.is_managed_elsewhere() && job.status.finish().is_some())
+    owner
+        .is_none_or(|(_, job)| !job.spec.is_managed_externally() && job.status.finished_condition().is_some())
 }
 
 /// `true` if a Job is about to adopt a pod.
@@ -163,8 +164,8 @@ fn is_adoptable(pod: &Object, world: &WorldReader<'_>) -> bool {
     let jobs = world.in_namespace(Job::RESOURCE, &pod.meta().namespace);
     let mut live = jobs.filter(|job| !job.meta().is_deleted()).filter_map(|job| job.view::<Job>());
     live.any(|job| {
-        job.status.finish().is_none()
-            && !job.spec.is_managed_elsewhere()
+        job.status.finished_condition().is_none()
+            && !job.spec.is_managed_externally()
             && job.spec.selector.matches(|name| pod.meta().labels.get(name))
     })
 }

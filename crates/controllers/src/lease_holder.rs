@@ -75,8 +75,8 @@ impl Planner for LeaseHolder {
         };
         let held = LeaderElectionRecord::from_lease(&lease.value(), lease.revision());
         let patch: Value = if held.holder != self.identity {
-            spec(&time, int32::count_on(held.transitions))
-        } else if lease.committed() < last {
+            spec(&time, int32::saturating_increment(held.transitions))
+        } else if lease.commit_time() < last {
             spec(&held.acquired, held.transitions)
         } else {
             return plan;

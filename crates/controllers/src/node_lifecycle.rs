@@ -150,7 +150,7 @@ impl Planner for NodeLifecycle {
             plan.requeue_at(deadline.after(Duration::from_micros(1)));
         }
         plan.stage(sync_taints_and_labels(object, node, world, now, &self.0.eviction_rate));
-        if node.is_silent() {
+        if node.is_unreachable() {
             plan.stage(mark_pods_not_ready(object, world, now));
         }
         if !node.is_ready() {
@@ -166,7 +166,7 @@ fn enqueue_for_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn F
     else {
         return;
     };
-    if world.view::<Node>("", &pod.spec.node_name).is_some_and(|(_, node)| node.is_silent())
+    if world.view::<Node>("", &pod.spec.node_name).is_some_and(|(_, node)| node.is_unreachable())
         && let Some(key) = key_of("nodes", "", &pod.spec.node_name)
     {
         enqueue(key);
@@ -221,7 +221,7 @@ impl NodeLifecycle {
         health: &NodeHealth,
         lease: Option<&Object>,
     ) -> (Time, Duration) {
-        let lease = lease.map(Object::committed);
+        let lease = lease.map(Object::commit_time);
         let lease = lease.map(|at| health.lease.map_or(at, |(_, seen)| at.min(seen)));
         if node.condition("Ready").is_none() {
             // A creation in the future is from before the clock was set back.
@@ -317,7 +317,7 @@ fn desired_taints(
     };
     // A node that never posted a status keeps the taints of its registration.
     let is_registration_taint = |taint: &Taint| taint.effect == "NoExecute" && node.readiness().is_none();
-    let is_desired = |taint: &Taint| desired.iter().any(|(key, effect)| taint.is(key, effect));
+    let is_desired = |taint: &Taint| desired.iter().any(|(key, effect)| taint.matches(key, effect));
     let kept = node
         .spec
         .taints
@@ -325,7 +325,7 @@ fn desired_taints(
         .filter(|taint| !is_managed(taint) || is_desired(taint) || is_registration_taint(taint));
     let mut taints: Vec<Taint> = kept.cloned().collect();
     for (key, effect) in desired {
-        if !taints.iter().any(|taint| taint.is(key, effect)) {
+        if !taints.iter().any(|taint| taint.matches(key, effect)) {
             taints.push(Taint {
                 key: key.to_owned(),
                 effect: effect.to_owned(),

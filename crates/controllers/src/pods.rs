@@ -214,7 +214,7 @@ pub fn deletion_order<'a>((object, pod): &PodRef<'a>, related_on_node: usize) ->
         deletion_cost(object),
         Reverse(related_on_node),
         if ready { ready_since } else { Reverse(Time::EPOCH) },
-        Reverse(pod.restarts()),
+        Reverse(pod.max_container_restarts()),
         Reverse(object.meta().created()),
         object.meta().name.clone(),
     )

@@ -15,7 +15,7 @@ use setpoint_reconcile::{
     Action, EventRecord, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
 };
 use setpoint_views::pod::{self, Pod};
-use setpoint_views::resource_claim::{Consumer, ResourceClaim};
+use setpoint_views::resource_claim::{ConsumerReference, ResourceClaim};
 
 use crate::indexes::{DEVICE_CLAIMS_BY_POD, PODS_BY_DEVICE_CLAIM, PODS_BY_DEVICE_TEMPLATE, path};
 use crate::{event_dedup, pods, staleness};
@@ -183,7 +183,11 @@ fn subject(pod: &Object) -> InvolvedObject {
 }
 
 /// `true` if a generated claim of a pod is missing. A claim that was deleted is created again.
-fn needs_claim(object: &Object, status: Option<&pod::ResourceClaimStatus>, world: &WorldReader<'_>) -> bool {
+fn needs_claim(
+    object: &Object,
+    status: Option<&pod::PodResourceClaimStatus>,
+    world: &WorldReader<'_>,
+) -> bool {
     let Some(status) = status else { return true };
     status.resource_claim_name.as_deref().is_some_and(|name| {
         let found = world.find(ResourceClaim::RESOURCE, &object.meta().namespace, name);
@@ -209,7 +213,7 @@ fn generated_claims<'a>(object: &Object, world: &'a WorldReader<'a>) -> BTreeMap
 }
 
 /// Creates a claim from a template.
-fn create_claim(object: &Object, claim: &pod::ResourceClaim, template: &Object) -> Action {
+fn create_claim(object: &Object, claim: &pod::PodResourceClaim, template: &Object) -> Action {
     let meta = object.meta();
     let template = template.value();
     let part = |path: &[&str]| template.at(path).cloned().unwrap_or_default();
@@ -256,7 +260,7 @@ fn reserve(object: &Object, (name, is_generated): (&str, bool), world: &WorldRea
         return None;
     }
     let mut consumers = view.status.reserved_for.clone();
-    consumers.push(Consumer {
+    consumers.push(ConsumerReference {
         api_group: String::new(),
         resource: "pods".to_owned(),
         name: meta.name.to_string(),
@@ -280,7 +284,7 @@ fn plan_claim(
         plan.requeue_at(now.after(staleness::RETRY_DELAY));
         return plan;
     }
-    let remaining: Vec<&Consumer> =
+    let remaining: Vec<&ConsumerReference> =
         reserved.iter().filter(|consumer| is_still_used_by(object, consumer, world)).collect();
     let (is_unreserved, is_allocated) = (remaining.is_empty(), claim.status.allocation.is_some());
     let has_finalizer = object.meta().has_finalizer(FINALIZER);
@@ -306,7 +310,7 @@ fn plan_claim(
 }
 
 /// `true` if a consumer still uses a claim. Consumers other than pods always do.
-fn is_still_used_by(claim: &Object, consumer: &Consumer, world: &WorldReader<'_>) -> bool {
+fn is_still_used_by(claim: &Object, consumer: &ConsumerReference, world: &WorldReader<'_>) -> bool {
     if !consumer.is_pod() {
         return true;
     }

@@ -70,7 +70,7 @@ impl Planner for ResourceQuotaController {
         // Unknown resources keep the usage that another controller may have set.
         let mut used = recorded.clone();
         used.retain(|name, _| hard.contains_key(name));
-        for (name, amount) in quota::used(world, namespace, &quota.spec, now) {
+        for (name, amount) in quota::namespace_usage(world, namespace, &quota.spec, now) {
             let recorded = recorded.get(&name).copied();
             if recorded.is_none_or(|recorded| amount < recorded)
                 && !has_observed_charges(world, &name, object)
@@ -100,7 +100,7 @@ impl Planner for ResourceQuotaController {
 
 /// `true` if the world shows all objects that were charged to the quota as it is seen.
 fn has_observed_charges(world: &WorldReader<'_>, name: &str, quota: &Object) -> bool {
-    let mut counted = world.resources().filter(|resource| quota::is_counted_of(name, resource.as_str()));
+    let mut counted = world.resources().filter(|resource| quota::is_charged_by(name, resource.as_str()));
     counted.all(|resource| world.revision_of(resource) >= quota.revision())
 }
 

@@ -16,7 +16,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// `true` if an object was written so recently that the world may not be as recent.
 #[must_use]
 pub fn is_recent(object: &Object, now: Time) -> bool {
-    now.since(object.committed()) <= WAIT_MAX
+    now.since(object.commit_time()) <= WAIT_MAX
 }
 
 /// `true` if the world shows all objects of a resource that existed when an object was written.

@@ -12,7 +12,9 @@ use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::{
     Action, Failure, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
 };
-use setpoint_views::storage_version_migration::{GroupResource, MigrationStatus, StorageVersionMigration};
+use setpoint_views::storage_version_migration::{
+    GroupResource, StorageVersionMigration, StorageVersionMigrationStatus,
+};
 use setpoint_views::{Condition, condition};
 
 use crate::conditions;
@@ -68,7 +70,7 @@ impl Planner for StorageVersionMigrator {
 /// Sync context of one migration.
 struct MigrationSync<'a> {
     object: &'a Object,
-    status: MigrationStatus,
+    status: StorageVersionMigrationStatus,
     now: Time,
 }
 
@@ -162,11 +164,11 @@ fn running_message(left: usize, total: usize) -> String {
     }
 }
 
-fn has_condition(status: &MigrationStatus, kind: &str) -> bool {
+fn has_condition(status: &StorageVersionMigrationStatus, kind: &str) -> bool {
     condition(&status.conditions, kind).is_some_and(Condition::is_true)
 }
 
-fn has_ended(status: &MigrationStatus) -> bool {
+fn has_ended(status: &StorageVersionMigrationStatus) -> bool {
     has_condition(status, "Succeeded") || has_condition(status, "Failed")
 }
 

@@ -124,7 +124,7 @@ fn eviction_time(object: &Object, pod: &Pod, taints: &[&Taint], memo: &TaintEvic
     let scheduled =
         condition(&pod.status.conditions, "PodScheduled").and_then(|one| one.last_transition_time);
     let start = object.meta().created().max(scheduled.unwrap_or(Time::EPOCH));
-    let tolerations = TolerationsByKey::of(&pod.spec.tolerations);
+    let tolerations = TolerationsByKey::new(&pod.spec.tolerations);
     let end = |taint: &&Taint| {
         let Some(toleration) = tolerations.first(taint) else {
             return Some(Time::EPOCH);

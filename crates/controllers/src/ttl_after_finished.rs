@@ -38,7 +38,7 @@ impl Planner for TtlAfterFinishedController {
 /// Time at which a Job is deleted.
 fn expiry(job: &Job) -> Option<Time> {
     let ttl = u64::try_from(job.spec.ttl_seconds_after_finished?).ok()?;
-    Some(job.status.finish()?.last_transition_time?.after(Duration::from_secs(ttl)))
+    Some(job.status.finished_condition()?.last_transition_time?.after(Duration::from_secs(ttl)))
 }
 
 #[cfg(test)]

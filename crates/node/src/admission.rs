@@ -166,7 +166,7 @@ impl<'a> AdmissionState<'a> {
         if no_execute.peek().is_none() {
             return Ok(());
         }
-        let tolerations = TolerationsByKey::of(&pod.spec.tolerations);
+        let tolerations = TolerationsByKey::new(&pod.spec.tolerations);
         if no_execute.any(|taint| tolerations.first(taint).is_none()) {
             return Err(predicate_failed(
                 "TaintToleration",

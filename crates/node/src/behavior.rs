@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use setpoint_reconcile::Meta;
+use setpoint_reconcile::ObjectMeta;
 
 use crate::images;
 use crate::pod::{Container, Pod};
@@ -112,7 +112,7 @@ pub fn container_behavior(
     container: &Container,
     restart_count: i64,
     pod: &Pod,
-    meta: &Meta,
+    meta: &ObjectMeta,
     script_count: usize,
 ) -> ContainerBehavior {
     let mut words: Vec<String> = container.command.iter().chain(&container.args).cloned().collect();

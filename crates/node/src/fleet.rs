@@ -236,7 +236,7 @@ impl NodeRef<'_> {
 /// terminates its pods.
 #[must_use]
 pub fn is_reachable(node: &Object) -> bool {
-    node.meta().is_deleted() || !node.view::<Node>().is_some_and(Node::is_silent)
+    node.meta().is_deleted() || !node.view::<Node>().is_some_and(Node::is_unreachable)
 }
 
 /// `true` if the node has simulation annotations.

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::{Meta, int32};
+use setpoint_reconcile::{ObjectMeta, int32};
 
 use crate::pod::{Container, ContainerState, Pod, PodStatus};
 use crate::references::CONFIG_ERROR;
@@ -41,7 +41,7 @@ pub struct SyncInput<'a> {
     /// Spec, and the last reported status.
     pub pod: &'a Pod,
     /// Its metadata.
-    pub meta: &'a Meta,
+    pub meta: &'a ObjectMeta,
     /// Node IPs.
     pub host_ips: &'a [String],
     /// Pod IPs; empty if the pod has none yet.
@@ -373,7 +373,7 @@ impl<'a, R: ContainerRuntime> PodActions<'a, R> {
                     self.waiting.insert(&container.name, ContainerState::waiting(CONFIG_ERROR, error));
                     return;
                 }
-                let restart_count = run.map_or(0, |run| int32::count_on(run.restart_count));
+                let restart_count = run.map_or(0, |run| int32::saturating_increment(run.restart_count));
                 self.actions.push(RuntimeAction::StartContainer {
                     container: container.name.clone(),
                     restart_count,

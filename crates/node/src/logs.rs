@@ -45,7 +45,7 @@ pub fn container_log(
     let pod = Pod::decode(object).ok_or("the pod cannot be read")?;
     let about = || format!("container {name:?} in pod {:?}", object.key().name());
     let none = |_: &str| false;
-    let (boot_time, last_write) = (Time::EPOCH, object.committed());
+    let (boot_time, last_write) = (Time::EPOCH, object.commit_time());
     let state =
         NodeState { rules, cache, boot_time, last_write, default_delay: Duration::ZERO, has_image: &none };
     let runtime = SimulatedRuntime::new(state, &pod, object.meta(), now);
@@ -89,7 +89,7 @@ pub fn pod_usage(
 ) -> Option<BTreeMap<String, BTreeMap<String, i64>>> {
     let pod = Pod::decode(object)?;
     let none = |_: &str| false;
-    let (boot_time, last_write) = (Time::EPOCH, object.committed());
+    let (boot_time, last_write) = (Time::EPOCH, object.commit_time());
     let state =
         NodeState { rules, cache, boot_time, last_write, default_delay: Duration::ZERO, has_image: &none };
     let runtime = SimulatedRuntime::new(state, &pod, object.meta(), now);

@@ -20,7 +20,7 @@ use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{
     Action, ClientIdentity, EventRecord, Jump, Plan, Planner, Seed, Seen, Watch, WorldReader, Write,
 };
-use setpoint_views::node::{Node, SIMULATED};
+use setpoint_views::node::{Node, SIMULATED_LABEL};
 
 use crate::fleet::{Fleet, KUBELET, NodeRef, PowerState};
 use crate::images::stable_hash;
@@ -143,7 +143,7 @@ impl Nodes {
             ("kubernetes.io/arch", status::ARCHITECTURE),
             ("beta.kubernetes.io/os", "linux"),
             ("beta.kubernetes.io/arch", status::ARCHITECTURE),
-            (SIMULATED, ""),
+            (SIMULATED_LABEL, ""),
         ] {
             labels.insert(label, value);
         }
@@ -190,7 +190,7 @@ impl Nodes {
                 plan.push(Write::create(LEASE_RESOURCE, LEASE_NAMESPACE, lease));
             }
             // A Lease from the future was renewed before the clock was set back.
-            Some(lease) if lease.committed() < last || lease.committed() > next => {
+            Some(lease) if lease.commit_time() < last || lease.commit_time() > next => {
                 plan.push(Write::merge(lease, "", value!({"spec": (spec)})).at_any_revision());
             }
             Some(_) => {}

@@ -64,7 +64,7 @@ pub fn sync_pod<M>(
         // `startTime` has a precision of one second. Later writes of the pod must not move the start, so it
         // counts from the middle of that second: the start delay is exact to half a second.
         earliest_start: start_time.after(start_delay.min(Duration::from_secs(1)) / 2).after(start_delay),
-        last_write: object.committed(),
+        last_write: object.commit_time(),
         resize: ResizeState {
             is_requested: object.view::<PodView>().is_some_and(|view| has_pending_resize(object, view)),
             decision: decision.resize,
@@ -74,7 +74,7 @@ pub fn sync_pod<M>(
         now,
     };
     let has_image = |image: &str| is_image_on_node(world, node, object, image);
-    let last_write = object.committed();
+    let last_write = object.commit_time();
     // A boot time in the future was written before the clock was set back. Containers started now would seem
     // to precede the boot, so it is ignored.
     let boot_time = Some(node.boot_time()).filter(|boot_time| *boot_time <= now).unwrap_or(Time::EPOCH);

@@ -96,7 +96,7 @@ impl Planner for Admission {
             };
             let Some(pod_ips) = pod_ips else {
                 // The pod waits until another pod releases its address.
-                if !pod_cidrs.is_empty() && now.since(pod.committed()) < EVENT_WINDOW {
+                if !pod_cidrs.is_empty() && now.since(pod.commit_time()) < EVENT_WINDOW {
                     plan.events.push(no_ip_event(pod, &pod_cidrs));
                 }
                 continue;

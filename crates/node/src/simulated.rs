@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::Meta;
+use setpoint_reconcile::ObjectMeta;
 
 use crate::behavior::rules_file::BehaviorRule;
 use crate::behavior::script_cache::ScriptCache;
@@ -60,7 +60,7 @@ pub struct NodeState<'a> {
 pub struct SimulatedRuntime<'a> {
     state: NodeState<'a>,
     pod: &'a Pod,
-    meta: &'a Meta,
+    meta: &'a ObjectMeta,
     now: Time,
     runs: BTreeMap<String, ContainerRun>,
     behaviors: BTreeMap<String, ContainerBehavior>,
@@ -73,7 +73,7 @@ pub struct SimulatedRuntime<'a> {
 impl<'a> SimulatedRuntime<'a> {
     /// Restores the runtime from the status of a pod.
     #[must_use]
-    pub fn new(state: NodeState<'a>, pod: &'a Pod, meta: &'a Meta, now: Time) -> SimulatedRuntime<'a> {
+    pub fn new(state: NodeState<'a>, pod: &'a Pod, meta: &'a ObjectMeta, now: Time) -> SimulatedRuntime<'a> {
         let (runs, behaviors, script_count) = (BTreeMap::new(), BTreeMap::new(), count_scripts(pod));
         let mut simulated =
             SimulatedRuntime { state, pod, meta, now, runs, behaviors, next_kill: None, script_count };

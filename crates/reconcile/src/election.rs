@@ -159,7 +159,7 @@ impl LeaderElector {
             self.leader_until = Time::EPOCH;
             return LeaseAction::Wait(self.retry_at);
         }
-        let transitions = int32::count_on(record.transitions);
+        let transitions = int32::saturating_increment(record.transitions);
         LeaseAction::Update(self.spec(&now, &Micros(now).to_string(), transitions), record.revision)
     }
 

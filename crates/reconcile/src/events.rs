@@ -136,7 +136,7 @@ impl EventCorrelator {
         if let Some(logged) =
             aggregate.logged_events.iter_mut().find(|logged| logged.message.as_deref() == message)
         {
-            logged.count = int32::count_on(logged.count);
+            logged.count = int32::saturating_increment(logged.count);
             let write = logged.update(&record.message, now)?;
             let event = logged.event.clone();
             return Some((write, EventAttempt { spam_key, event, is_update: true, at: now, retries: 0 }));

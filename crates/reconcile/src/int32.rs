@@ -1,18 +1,18 @@
-//! Counters of the API that are 32 bits wide. Anybody who may write a status can set one to its maximum, and a write with
-//! more than that is refused: the object would never be written again.
+//! Saturating arithmetic for `int32` counters of the API. A client with write access to a status can set a counter to its
+//! maximum; validation rejects a larger value, and no later write of the object would succeed.
 
-/// The largest value of a counter.
+/// Maximum of a counter.
 const MAX: i64 = i32::MAX as i64;
 
-/// Returns a number, or the largest that a counter can be.
+/// Returns the number, bounded by the maximum of a counter.
 #[must_use]
 pub fn saturate(number: i64) -> i64 {
     number.min(MAX)
 }
 
-/// Counts one more, up to the largest number that a counter can be.
+/// Adds one, up to the maximum of a counter.
 #[must_use]
-pub fn count_on(counter: i64) -> i64 {
+pub fn saturating_increment(counter: i64) -> i64 {
     saturate(counter.saturating_add(1))
 }
 
@@ -22,6 +22,14 @@ mod tests {
 
     #[test]
     fn counter_stays_at_its_maximum() {
-        assert_eq!((count_on(0), count_on(MAX - 1), count_on(MAX), count_on(i64::MAX)), (1, MAX, MAX, MAX));
+        assert_eq!(
+            (
+                saturating_increment(0),
+                saturating_increment(MAX - 1),
+                saturating_increment(MAX),
+                saturating_increment(i64::MAX)
+            ),
+            (1, MAX, MAX, MAX)
+        );
     }
 }

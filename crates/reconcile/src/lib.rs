@@ -34,7 +34,7 @@ pub mod write_executor;
 pub use clock::{Jump, LoopTime};
 pub use engine::{Engine, ObservedChange, Outcome, Turn, WriteId, WriteRejection, WriteRequest};
 pub use new_event::NewEvent;
-pub use object::{Meta, Object, Owner, View};
+pub use object::{Object, ObjectMeta, OwnerReference, View};
 pub use plan::{Action, EventRecord, EventType, Plan, Query, Write};
 pub use planner::{ClientIdentity, Controller, Failure, Planner, Seed, Seen, Watch};
 pub use world::{Index, World, WorldConfig, WorldReader};

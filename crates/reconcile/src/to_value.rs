@@ -1,4 +1,4 @@
-//! Plain structs as values, as reading their JSON would give them, without the detour through text.
+//! Serializer from structs to [`Value`]: equal to parsing their JSON, without producing it.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use serde::ser::{
 use setpoint_api::Value;
 use thiserror::Error;
 
-/// Why something cannot be a value: views and statuses are structs, lists and maps, and of enums only words.
+/// Error for a type that has no form as a [`Value`], such as bytes or an enum variant with fields.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub(crate) struct ToValueError(String);
@@ -22,42 +22,42 @@ impl serde::ser::Error for ToValueError {
 
 type Result<T = Value> = std::result::Result<T, ToValueError>;
 
-/// What a struct says.
+/// Serializes to a value.
 pub(crate) fn to_value(part: &(impl Serialize + ?Sized)) -> Result {
     part.serialize(ToValue)
 }
 
-fn unknown<T>(what: &str) -> Result<T> {
-    Err(ToValueError(format!("{what} has no place in a value")))
+fn unsupported<T>(what: &str) -> Result<T> {
+    Err(ToValueError(format!("cannot serialize {what} to a value")))
 }
 
 struct ToValue;
 
-/// A list on its way.
-struct Listed(Vec<Value>);
+/// Serializer of a list.
+struct ListSerializer(Vec<Value>);
 
-/// A map on its way, and the key whose value is to come.
-struct Mapped {
+/// Serializer of a map, with the key of the next value.
+struct MapSerializer {
     entries: Vec<(String, Value)>,
     key: Option<String>,
 }
 
-/// A struct on its way.
-struct Fields(Vec<(&'static str, Value)>);
+/// Serializer of a struct.
+struct StructSerializer(Vec<(&'static str, Value)>);
 
 impl Serializer for ToValue {
     type Ok = Value;
     type Error = ToValueError;
-    type SerializeSeq = Listed;
-    type SerializeTuple = Listed;
+    type SerializeSeq = ListSerializer;
+    type SerializeTuple = ListSerializer;
     type SerializeTupleStruct = Impossible<Value, ToValueError>;
     type SerializeTupleVariant = Impossible<Value, ToValueError>;
-    type SerializeMap = Mapped;
-    type SerializeStruct = Fields;
+    type SerializeMap = MapSerializer;
+    type SerializeStruct = StructSerializer;
     type SerializeStructVariant = Impossible<Value, ToValueError>;
 
-    fn serialize_bool(self, truth: bool) -> Result {
-        Ok(Value::Bool(truth))
+    fn serialize_bool(self, flag: bool) -> Result {
+        Ok(Value::Bool(flag))
     }
 
     fn serialize_i8(self, number: i8) -> Result {
@@ -109,7 +109,7 @@ impl Serializer for ToValue {
     }
 
     fn serialize_bytes(self, _: &[u8]) -> Result {
-        unknown("a run of bytes")
+        unsupported("bytes")
     }
 
     fn serialize_none(self) -> Result {
@@ -143,19 +143,19 @@ impl Serializer for ToValue {
         variant: &'static str,
         _: &T,
     ) -> Result {
-        unknown(variant)
+        unsupported(variant)
     }
 
-    fn serialize_seq(self, len: Option<usize>) -> Result<Listed> {
-        Ok(Listed(Vec::with_capacity(len.unwrap_or(0))))
+    fn serialize_seq(self, len: Option<usize>) -> Result<ListSerializer> {
+        Ok(ListSerializer(Vec::with_capacity(len.unwrap_or(0))))
     }
 
-    fn serialize_tuple(self, len: usize) -> Result<Listed> {
-        Ok(Listed(Vec::with_capacity(len)))
+    fn serialize_tuple(self, len: usize) -> Result<ListSerializer> {
+        Ok(ListSerializer(Vec::with_capacity(len)))
     }
 
     fn serialize_tuple_struct(self, name: &'static str, _: usize) -> Result<Self::SerializeTupleStruct> {
-        unknown(name)
+        unsupported(name)
     }
 
     fn serialize_tuple_variant(
@@ -165,15 +165,15 @@ impl Serializer for ToValue {
         variant: &'static str,
         _: usize,
     ) -> Result<Self::SerializeTupleVariant> {
-        unknown(variant)
+        unsupported(variant)
     }
 
-    fn serialize_map(self, len: Option<usize>) -> Result<Mapped> {
-        Ok(Mapped { entries: Vec::with_capacity(len.unwrap_or(0)), key: None })
+    fn serialize_map(self, len: Option<usize>) -> Result<MapSerializer> {
+        Ok(MapSerializer { entries: Vec::with_capacity(len.unwrap_or(0)), key: None })
     }
 
-    fn serialize_struct(self, _: &'static str, len: usize) -> Result<Fields> {
-        Ok(Fields(Vec::with_capacity(len)))
+    fn serialize_struct(self, _: &'static str, len: usize) -> Result<StructSerializer> {
+        Ok(StructSerializer(Vec::with_capacity(len)))
     }
 
     fn serialize_struct_variant(
@@ -183,11 +183,11 @@ impl Serializer for ToValue {
         variant: &'static str,
         _: usize,
     ) -> Result<Self::SerializeStructVariant> {
-        unknown(variant)
+        unsupported(variant)
     }
 }
 
-impl SerializeSeq for Listed {
+impl SerializeSeq for ListSerializer {
     type Ok = Value;
     type Error = ToValueError;
 
@@ -201,7 +201,7 @@ impl SerializeSeq for Listed {
     }
 }
 
-impl SerializeTuple for Listed {
+impl SerializeTuple for ListSerializer {
     type Ok = Value;
     type Error = ToValueError;
 
@@ -214,7 +214,7 @@ impl SerializeTuple for Listed {
     }
 }
 
-impl SerializeMap for Mapped {
+impl SerializeMap for MapSerializer {
     type Ok = Value;
     type Error = ToValueError;
 
@@ -222,13 +222,13 @@ impl SerializeMap for Mapped {
         self.key = Some(match to_value(key)? {
             Value::Str(text) => text.into(),
             Value::Int(number) => number.to_string(),
-            _ => return unknown("a key that is no text"),
+            _ => return unsupported("a key that is neither a string nor an integer"),
         });
         Ok(())
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
-        let Some(key) = self.key.take() else { return unknown("a value without a key") };
+        let Some(key) = self.key.take() else { return unsupported("a value without a key") };
         self.entries.push((key, to_value(value)?));
         Ok(())
     }
@@ -238,7 +238,7 @@ impl SerializeMap for Mapped {
     }
 }
 
-impl SerializeStruct for Fields {
+impl SerializeStruct for StructSerializer {
     type Ok = Value;
     type Error = ToValueError;
 
@@ -262,23 +262,23 @@ mod tests {
 
     #[derive(serde::Serialize)]
     struct Everything {
-        truth: bool,
+        flag: bool,
         small: i32,
         large: u64,
         part: f64,
-        word: Word,
+        variant: UnitVariant,
         one: char,
         nothing: Option<i64>,
         unit: (),
         pair: [i64; 2],
         some: Option<Vec<IntOrString>>,
         map: BTreeMap<String, i64>,
-        numbered: BTreeMap<u8, String>,
+        by_number: BTreeMap<u8, String>,
         conditions: Vec<Condition>,
     }
 
     #[derive(serde::Serialize)]
-    enum Word {
+    enum UnitVariant {
         Yes,
     }
 
@@ -302,18 +302,18 @@ mod tests {
     #[test]
     fn value_equals_the_parsed_json() {
         let everything = Everything {
-            truth: true,
+            flag: true,
             small: -7,
             large: 1 << 40,
             part: 0.5,
-            word: Word::Yes,
+            variant: UnitVariant::Yes,
             one: 'ß',
             nothing: None,
             unit: (),
             pair: [1, 2],
             some: Some(vec![IntOrString::Int(3), IntOrString::Text("25%".to_owned())]),
             map: [("a \"b\"".to_owned(), 1), ("c".to_owned(), i64::MIN)].into(),
-            numbered: [(9, "<x>".to_owned())].into(),
+            by_number: [(9, "<x>".to_owned())].into(),
             conditions: vec![Condition { kind: "Ready", last_probe_time: None, message: "it is\n" }],
         };
         let text = serde_json::to_vec(&everything).unwrap();

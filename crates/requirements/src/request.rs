@@ -369,7 +369,7 @@ fn quantities(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
 mod tests {
     use setpoint_api::value;
     use setpoint_views::Condition;
-    use setpoint_views::pod::Resources;
+    use setpoint_views::pod::ResourceRequirements;
 
     use super::*;
 
@@ -461,7 +461,8 @@ mod tests {
         pod.spec.containers = vec![container("1", "")];
         pod.spec.resources = Some(value!({"requests": {"cpu": "2"}}));
         pod.status.allocated_resources = pairs("3");
-        pod.status.resources = Some(Box::new(Resources { requests: pairs("4"), ..Resources::default() }));
+        pod.status.resources =
+            Some(Box::new(ResourceRequirements { requests: pairs("4"), ..ResourceRequirements::default() }));
         assert_eq!(PodRequest::new(&pod).requested.milli_cpu, 4000);
         pod.spec.resources = Some(value!({"requests": {"cpu": "5"}}));
         assert_eq!(PodRequest::new(&pod).requested.milli_cpu, 5000);

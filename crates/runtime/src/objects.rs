@@ -1,7 +1,7 @@
 //! Stored objects and changes as the loop takes them in. The loop shares the bytes of the store.
 
 use setpoint_api::Key;
-use setpoint_reconcile::object::{Kept, ObjectBytes};
+use setpoint_reconcile::object::{EncodedObject, ObjectBytes};
 use setpoint_reconcile::{Object, ObservedChange};
 use setpoint_store::{Event, Record};
 
@@ -20,7 +20,7 @@ pub fn object(key: Key, record: &Record) -> Option<Object> {
     let (revision, time, kept) = (record.revision(), record.time(), SharedBytes(record.clone()));
     // Hardly any planner looks at Events, and there are many.
     if key.resource().as_str() == "events" {
-        return Some(Object::unread(key, revision, time, kept));
+        return Some(Object::lazy(key, revision, time, kept));
     }
     Object::read(key, revision, time, kept).ok()
 }
@@ -28,7 +28,7 @@ pub fn object(key: Key, record: &Record) -> Option<Object> {
 /// Bytes that the loop shares with the store.
 struct SharedBytes(Record);
 
-impl Kept for SharedBytes {
+impl EncodedObject for SharedBytes {
     fn bytes(&self) -> ObjectBytes<'_> {
         ObjectBytes::Shared(self.0.value())
     }

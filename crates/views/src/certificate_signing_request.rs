@@ -1,4 +1,4 @@
-//! What planners read of a CertificateSigningRequest.
+//! View of a CertificateSigningRequest.
 
 use serde::Deserialize;
 use setpoint_api::Value;
@@ -6,51 +6,41 @@ use setpoint_reconcile::object::View;
 
 use super::{Condition, or_default};
 
-/// A CertificateSigningRequest.
+/// View of a CertificateSigningRequest.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CertificateSigningRequest {
-    /// What is wanted.
-    pub spec: RequestSpec,
-    /// How it stands.
-    pub status: RequestStatus,
+    pub spec: CertificateSigningRequestSpec,
+    pub status: CertificateSigningRequestStatus,
 }
 
 impl View for CertificateSigningRequest {
     const RESOURCE: &'static str = "certificatesigningrequests.certificates.k8s.io";
 }
 
-/// What is wanted of a request.
+/// Spec of a CertificateSigningRequest.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RequestSpec {
-    /// The request itself, encoded.
+pub struct CertificateSigningRequestSpec {
+    /// PEM-encoded request, in base64.
     pub request: String,
-    /// Who is to sign it.
     pub signer_name: String,
-    /// What the certificate is for.
     #[serde(deserialize_with = "or_default")]
     pub usages: Vec<String>,
-    /// How long the certificate is to live.
     pub expiration_seconds: Option<i64>,
-    /// Who asks.
     pub username: String,
-    /// The identity of who asks.
     pub uid: String,
-    /// The groups of who asks.
     #[serde(deserialize_with = "or_default")]
     pub groups: Vec<String>,
-    /// What else is known of who asks.
     pub extra: Option<Value>,
 }
 
-/// How a request stands.
+/// Status of a CertificateSigningRequest.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct RequestStatus {
-    /// The certificate, encoded; empty while there is none.
+pub struct CertificateSigningRequestStatus {
+    /// PEM-encoded certificate, in base64; empty until it is issued.
     pub certificate: String,
-    /// Its conditions.
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
 }

@@ -1,20 +1,19 @@
-//! What planners read of a ClusterRole.
+//! View of a ClusterRole.
 
 use serde::Deserialize;
 use setpoint_api::Value;
 use setpoint_api::labels::Selector;
 use setpoint_reconcile::object::View;
 
-use super::{or_default, selector};
+use super::{deserialize_selector, or_default};
 
-/// A ClusterRole.
+/// View of a ClusterRole.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterRole {
-    /// What it allows.
     #[serde(deserialize_with = "or_default")]
     pub rules: Vec<Value>,
-    /// From which others its rules are gathered; nothing if they are its own.
+    /// Set if the rules are aggregated from other ClusterRoles.
     pub aggregation_rule: Option<AggregationRule>,
 }
 
@@ -22,16 +21,16 @@ impl View for ClusterRole {
     const RESOURCE: &'static str = "clusterroles.rbac.authorization.k8s.io";
 }
 
-/// From which others the rules of a role are gathered.
+/// Selectors of the ClusterRoles that are aggregated.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AggregationRule {
-    /// From those that any of these selects.
+    /// ClusterRoles that match any of these are aggregated.
     #[serde(deserialize_with = "or_default")]
     pub cluster_role_selectors: Vec<RoleSelector>,
 }
 
-/// A selector of roles.
+/// Label selector of ClusterRoles.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
-pub struct RoleSelector(#[serde(deserialize_with = "selector")] pub Selector);
+pub struct RoleSelector(#[serde(deserialize_with = "deserialize_selector")] pub Selector);

@@ -1,27 +1,26 @@
-//! What planners read of a ClusterTrustBundle.
+//! View of a ClusterTrustBundle.
 
 use serde::Deserialize;
 
 use setpoint_reconcile::object::View;
 
-/// A ClusterTrustBundle.
+/// View of a ClusterTrustBundle.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ClusterTrustBundle {
-    /// What it holds.
-    pub spec: BundleSpec,
+    pub spec: ClusterTrustBundleSpec,
 }
 
 impl View for ClusterTrustBundle {
     const RESOURCE: &'static str = "clustertrustbundles.certificates.k8s.io";
 }
 
-/// What a bundle holds.
+/// Spec of a ClusterTrustBundle.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct BundleSpec {
-    /// Whose certificates it is to trust; empty if nobody's in particular.
+pub struct ClusterTrustBundleSpec {
+    /// Empty if the bundle is not linked to a signer.
     pub signer_name: String,
-    /// The certificates, in PEM.
+    /// Certificates in PEM.
     pub trust_bundle: String,
 }

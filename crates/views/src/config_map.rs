@@ -1,15 +1,14 @@
-//! What planners read of a ConfigMap.
+//! View of a ConfigMap.
 
 use serde::Deserialize;
 use setpoint_reconcile::object::{Pairs, View};
 
 use super::or_default;
 
-/// A ConfigMap.
+/// View of a ConfigMap.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ConfigMap {
-    /// Its texts.
     #[serde(deserialize_with = "or_default")]
     pub data: Pairs,
 }

@@ -1,17 +1,16 @@
-//! What planners read of a ControllerRevision.
+//! View of a ControllerRevision.
 
 use serde::Deserialize;
 use setpoint_api::Value;
 
 use setpoint_reconcile::object::View;
 
-/// What a workload wanted at one time.
+/// View of a ControllerRevision.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ControllerRevision {
-    /// Its number: the higher, the later it was wanted.
     pub revision: i64,
-    /// What was wanted, as a patch of the workload.
+    /// Patch of the workload.
     pub data: Value,
 }
 

@@ -1,15 +1,14 @@
-//! What planners read of a CSINode.
+//! View of a CSINode.
 
 use serde::Deserialize;
 use setpoint_reconcile::object::View;
 
 use super::or_default;
 
-/// What the drivers of a node can do.
+/// View of a CSINode.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CsiNode {
-    /// What they say.
     pub spec: CsiNodeSpec,
 }
 
@@ -17,29 +16,26 @@ impl View for CsiNode {
     const RESOURCE: &'static str = "csinodes.storage.k8s.io";
 }
 
-/// What drivers say of a node.
+/// Spec of a CSINode.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CsiNodeSpec {
-    /// The drivers.
     #[serde(deserialize_with = "or_default")]
-    pub drivers: Vec<Driver>,
+    pub drivers: Vec<CsiNodeDriver>,
 }
 
-/// A driver on a node.
+/// CSI driver on a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Driver {
-    /// Its name.
+pub struct CsiNodeDriver {
     pub name: String,
-    /// What it can do there.
-    pub allocatable: Option<Allocatable>,
+    pub allocatable: Option<VolumeNodeResources>,
 }
 
-/// What a driver can do on a node.
+/// Volume limits of a CSI driver on a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Allocatable {
-    /// How many volumes it can have there; as many as are wanted if it does not say.
+pub struct VolumeNodeResources {
+    /// Maximum number of volumes of the driver on the node; unbounded if absent.
     pub count: Option<i64>,
 }

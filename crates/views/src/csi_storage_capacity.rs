@@ -1,23 +1,20 @@
-//! What planners read of a CSIStorageCapacity.
+//! View of a CSIStorageCapacity.
 
 use serde::Deserialize;
 use setpoint_api::labels::Selector;
 use setpoint_reconcile::object::View;
 
-use super::selector;
+use super::deserialize_selector;
 
-/// A CSIStorageCapacity: how much room a driver has for volumes of a class, as seen from some nodes.
+/// View of a CSIStorageCapacity: free capacity for volumes of a class in a topology segment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiStorageCapacity {
-    /// The class.
     pub storage_class_name: String,
-    /// How much there is in all.
     pub capacity: Option<String>,
-    /// How large one volume can be.
     pub maximum_volume_size: Option<String>,
-    /// The nodes, by their labels; none if it does not say.
-    #[serde(deserialize_with = "selector")]
+    /// Selects no nodes if absent.
+    #[serde(deserialize_with = "deserialize_selector")]
     pub node_topology: Selector,
 }
 

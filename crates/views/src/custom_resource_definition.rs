@@ -1,57 +1,50 @@
-//! What planners read of a CustomResourceDefinition.
+//! View of a CustomResourceDefinition.
 
 use serde::Deserialize;
 
 use setpoint_reconcile::object::View;
 
-/// A CustomResourceDefinition.
+/// View of a CustomResourceDefinition.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CustomResourceDefinition {
-    /// What is wanted.
-    pub spec: DefinitionSpec,
+    pub spec: CustomResourceDefinitionSpec,
 }
 
 impl View for CustomResourceDefinition {
     const RESOURCE: &'static str = "customresourcedefinitions.apiextensions.k8s.io";
 }
 
-/// What a definition defines.
+/// Spec of a CustomResourceDefinition.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct DefinitionSpec {
-    /// The group.
+pub struct CustomResourceDefinitionSpec {
     pub group: String,
-    /// The names.
-    pub names: DefinitionNames,
+    pub names: CustomResourceDefinitionNames,
     /// `Namespaced` or `Cluster`.
     pub scope: String,
-    /// The versions.
-    pub versions: Vec<DefinitionVersion>,
+    pub versions: Vec<CustomResourceDefinitionVersion>,
 }
 
-/// What the objects are called.
+/// Names of a custom resource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct DefinitionNames {
-    /// Their kind.
+pub struct CustomResourceDefinitionNames {
     pub kind: String,
 }
 
-/// A version of a custom resource.
+/// Version of a custom resource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct DefinitionVersion {
-    /// Its name.
+pub struct CustomResourceDefinitionVersion {
     pub name: String,
-    /// Whether it is served.
     pub served: bool,
 }
 
 impl CustomResourceDefinition {
-    /// Whether a version is served.
+    /// `true` if the version is served.
     #[must_use]
     pub fn serves(&self, version: &str) -> bool {
-        self.spec.versions.iter().any(|one| one.served && one.name == version)
+        self.spec.versions.iter().any(|defined| defined.served && defined.name == version)
     }
 }

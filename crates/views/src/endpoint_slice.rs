@@ -1,4 +1,4 @@
-//! What planners read of an EndpointSlice.
+//! View of an EndpointSlice.
 
 use serde::Deserialize;
 use setpoint_api::Value;
@@ -6,16 +6,15 @@ use setpoint_reconcile::object::View;
 
 use super::or_default;
 
-/// An EndpointSlice.
+/// View of an EndpointSlice.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointSlice {
-    /// The sort of its addresses.
     pub address_type: String,
-    /// Its endpoints, as the API shows them.
+    /// As served by the API.
     #[serde(deserialize_with = "or_default")]
     pub endpoints: Vec<Value>,
-    /// Their ports, as the API shows them.
+    /// As served by the API.
     #[serde(deserialize_with = "or_default")]
     pub ports: Vec<Value>,
 }

@@ -1,4 +1,4 @@
-//! What planners read of Endpoints.
+//! View of Endpoints.
 
 use serde::Deserialize;
 use setpoint_api::Value;
@@ -6,11 +6,11 @@ use setpoint_reconcile::object::View;
 
 use super::or_default;
 
-/// Endpoints.
+/// View of an Endpoints object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Endpoints {
-    /// Addresses and ports, as the API shows them.
+    /// As served by the API.
     #[serde(deserialize_with = "or_default")]
     pub subsets: Vec<Value>,
 }

@@ -1,17 +1,15 @@
-//! What planners read of FlowSchemas and PriorityLevelConfigurations.
+//! View of a FlowSchema.
 
 use serde::Deserialize;
 use setpoint_reconcile::object::View;
 
 use super::{Condition, or_default};
 
-/// A FlowSchema: which requests share a priority.
+/// View of a FlowSchema.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct FlowSchema {
-    /// What is wanted.
     pub spec: FlowSchemaSpec,
-    /// How it stands.
     pub status: FlowSchemaStatus,
 }
 
@@ -19,30 +17,27 @@ impl View for FlowSchema {
     const RESOURCE: &'static str = "flowschemas.flowcontrol.apiserver.k8s.io";
 }
 
-/// What is wanted of a schema.
+/// Spec of a FlowSchema.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FlowSchemaSpec {
-    /// The priority of its requests.
-    pub priority_level_configuration: Named,
+    pub priority_level_configuration: PriorityLevelConfigurationReference,
 }
 
-/// A reference by name.
+/// Reference to a PriorityLevelConfiguration.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Named {
-    /// The name.
+pub struct PriorityLevelConfigurationReference {
     pub name: String,
 }
 
-/// How a schema stands.
+/// Status of a FlowSchema.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct FlowSchemaStatus {
-    /// Its conditions.
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
 }
 
-/// The resource of PriorityLevelConfigurations, of which nobody reads more than that they are there.
+/// Resource of PriorityLevelConfigurations, which have no view: planners read only their existence.
 pub const PRIORITY_LEVELS: &str = "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io";

@@ -1,17 +1,15 @@
-//! What planners read of a HorizontalPodAutoscaler.
+//! View of a HorizontalPodAutoscaler.
 
 use serde::{Deserialize, Serialize};
 use setpoint_api::{Time, Value};
 use setpoint_reconcile::object::View;
 
-use super::{Condition, or_default, time, unless_empty, write_time};
+use super::{Condition, deserialize_time, or_default, serialize_time, serialize_unless_empty};
 
-/// A HorizontalPodAutoscaler.
+/// View of a HorizontalPodAutoscaler.
 #[derive(Clone, Debug, Deserialize)]
 pub struct HorizontalPodAutoscaler {
-    /// What is wanted.
     pub spec: HorizontalPodAutoscalerSpec,
-    /// How it stands.
     #[serde(default)]
     pub status: HorizontalPodAutoscalerStatus,
 }
@@ -20,58 +18,46 @@ impl View for HorizontalPodAutoscaler {
     const RESOURCE: &'static str = "horizontalpodautoscalers.autoscaling";
 }
 
-/// What is wanted of a HorizontalPodAutoscaler.
+/// Spec of a HorizontalPodAutoscaler.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HorizontalPodAutoscalerSpec {
-    /// What is scaled.
-    pub scale_target_ref: TargetReference,
-    /// The fewest pods; one if absent.
+    pub scale_target_ref: CrossVersionObjectReference,
+    /// 1 if absent.
     pub min_replicas: Option<i64>,
-    /// The most pods.
     pub max_replicas: i64,
-    /// By what it is scaled.
     #[serde(default, deserialize_with = "or_default")]
-    pub metrics: Vec<Metric>,
-    /// How fast.
-    pub behavior: Option<Behavior>,
+    pub metrics: Vec<MetricSpec>,
+    pub behavior: Option<ScalingBehavior>,
 }
 
-/// An object by kind and name.
+/// Reference to the scale target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct TargetReference {
-    /// Group and version of its kind.
+pub struct CrossVersionObjectReference {
     pub api_version: String,
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
 }
 
-/// Something by which pods are scaled.
+/// Metric of an autoscaler.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Metric {
+pub struct MetricSpec {
     /// `Resource`, `ContainerResource`, `Pods`, `Object` or `External`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// A resource that pods use.
-    pub resource: Option<Source>,
-    /// A resource that a container of each pod uses.
-    pub container_resource: Option<Source>,
-    /// Something that pods tell.
-    pub pods: Option<Source>,
-    /// Something about another object.
-    pub object: Option<Source>,
-    /// Something outside of the cluster.
-    pub external: Option<Source>,
+    pub resource: Option<MetricSource>,
+    pub container_resource: Option<MetricSource>,
+    pub pods: Option<MetricSource>,
+    pub object: Option<MetricSource>,
+    pub external: Option<MetricSource>,
 }
 
-impl Metric {
-    /// The source that goes with the type.
+impl MetricSpec {
+    /// Returns the source of the metric's type.
     #[must_use]
-    pub fn source(&self) -> Option<&Source> {
+    pub fn source(&self) -> Option<&MetricSource> {
         match self.kind.as_str() {
             "Resource" => self.resource.as_ref(),
             "ContainerResource" => self.container_resource.as_ref(),
@@ -83,102 +69,83 @@ impl Metric {
     }
 }
 
-/// Where a number comes from, and what it should be. Each type uses its own of these fields.
+/// Source and target of a metric. Each metric type uses some of the fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Source {
-    /// The name of a resource.
+pub struct MetricSource {
     pub name: String,
-    /// The name of a container.
     pub container: String,
-    /// The name of a metric, and which of its series.
-    pub metric: MetricName,
-    /// The object that it is about.
+    pub metric: MetricIdentifier,
     pub described_object: Option<Value>,
-    /// What it should be.
-    pub target: Target,
+    pub target: MetricTarget,
 }
 
-/// The name of a metric, and which of its series.
+/// Name of a metric, with a selector of its series.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct MetricName {
-    /// The name.
+pub struct MetricIdentifier {
     pub name: String,
-    /// Which of its series, as a label selector.
     pub selector: Option<Value>,
 }
 
-/// What a number should be.
+/// Target of a metric.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Target {
+pub struct MetricTarget {
     /// `Utilization`, `Value` or `AverageValue`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// As a whole.
     pub value: Option<String>,
-    /// For each pod.
     pub average_value: Option<String>,
-    /// For each pod, in percent of what it asks for.
+    /// Percentage of the resource request.
     pub average_utilization: Option<i64>,
 }
 
-/// How fast to scale.
+/// Scaling behavior per direction.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Behavior {
-    /// Upwards.
-    pub scale_up: Option<Rules>,
-    /// Downwards.
-    pub scale_down: Option<Rules>,
+pub struct ScalingBehavior {
+    pub scale_up: Option<ScalingRules>,
+    pub scale_down: Option<ScalingRules>,
 }
 
-/// How fast to scale in one direction.
+/// Scaling rules of one direction.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Rules {
-    /// For how long earlier proposals are weighed.
+pub struct ScalingRules {
     pub stabilization_window_seconds: Option<i64>,
-    /// Which policy decides: `Max`, `Min` or `Disabled`.
+    /// `Max`, `Min` or `Disabled`.
     pub select_policy: String,
-    /// The policies.
     #[serde(deserialize_with = "or_default")]
-    pub policies: Vec<Policy>,
-    /// How far the numbers may be off before anything is done, as a quantity.
+    pub policies: Vec<ScalingPolicy>,
+    /// Quantity: ratio by which a metric may differ from its target without scaling.
     pub tolerance: Option<String>,
 }
 
-/// How much may change in a time.
+/// Maximum change within a period.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Policy {
+pub struct ScalingPolicy {
     /// `Pods` or `Percent`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// How much.
     pub value: i64,
-    /// In how many seconds.
     pub period_seconds: i64,
 }
 
-/// How a HorizontalPodAutoscaler stands.
+/// Status of a HorizontalPodAutoscaler.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HorizontalPodAutoscalerStatus {
-    /// Which generation this was seen of.
     pub observed_generation: Option<i64>,
-    /// When it last changed anything.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
+    #[serde(deserialize_with = "deserialize_time", serialize_with = "serialize_time")]
     pub last_scale_time: Option<Time>,
-    /// How many pods there are; absent for none.
+    /// Absent if 0.
     pub current_replicas: Option<i64>,
-    /// How many there should be.
     pub desired_replicas: i64,
-    /// What the metrics said. It is written by hand, because values are no part of a struct that is written.
+    /// Skipped when serializing, because a [`Value`] does not implement `Serialize`; the controller adds it.
     #[serde(deserialize_with = "or_default", skip_serializing)]
     pub current_metrics: Vec<Value>,
-    /// Its conditions.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
+    #[serde(deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub conditions: Vec<Condition>,
 }

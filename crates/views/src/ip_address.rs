@@ -1,14 +1,13 @@
-//! What planners read of an IPAddress.
+//! View of an IPAddress.
 
 use serde::Deserialize;
 
 use setpoint_reconcile::object::{Object, View};
 
-/// An IPAddress: that an address is allocated.
+/// View of an IPAddress.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct IpAddress {
-    /// What is wanted.
     pub spec: IpAddressSpec,
 }
 
@@ -16,30 +15,25 @@ impl View for IpAddress {
     const RESOURCE: &'static str = "ipaddresses.networking.k8s.io";
 }
 
-/// What is wanted of an address.
+/// Spec of an IPAddress.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IpAddressSpec {
-    /// Who has it.
-    pub parent_ref: Option<ParentRef>,
+    pub parent_ref: Option<ParentReference>,
 }
 
-/// Who has an address.
+/// Reference to the object that the address is allocated to.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct ParentRef {
-    /// The group of its resource.
+pub struct ParentReference {
     pub group: String,
-    /// Its resource.
     pub resource: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
 impl IpAddress {
-    /// Namespace and name of the Service that has it; none if something else has.
+    /// Namespace and name of the Service that is its parent; `None` for any other parent.
     #[must_use]
     pub fn service(&self) -> Option<(&str, &str)> {
         let parent = self.spec.parent_ref.as_ref()?;
@@ -47,7 +41,7 @@ impl IpAddress {
             .then_some((&*parent.namespace, &*parent.name))
     }
 
-    /// Whether it was allocated for a Service by the API.
+    /// `true` if the API server's allocator manages it.
     #[must_use]
     pub fn is_managed(object: &Object) -> bool {
         object.meta().labels.get("ipaddress.kubernetes.io/managed-by") == Some("ipallocator.k8s.io")

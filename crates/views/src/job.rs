@@ -1,21 +1,22 @@
-//! What planners read of a Job.
+//! View of a Job.
 
 use serde::{Deserialize, Serialize};
 use setpoint_api::Time;
 use setpoint_api::labels::Selector;
 use setpoint_reconcile::object::View;
 
-use super::{Condition, Template, condition, or_default, selector, time, unless_empty, write_time};
+use super::{
+    Condition, PodTemplate, condition, deserialize_selector, deserialize_time, or_default, serialize_time,
+    serialize_unless_empty,
+};
 
-/// The controller that manages Jobs which name none, or which name it.
-pub const BUILT_IN: &str = "kubernetes.io/job-controller";
+/// Value of `managedBy` for the built-in controller, which also reconciles Jobs without `managedBy`.
+const JOB_CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
 
-/// A Job.
+/// View of a Job.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Job {
-    /// What is wanted.
     pub spec: JobSpec,
-    /// How it stands.
     #[serde(default)]
     pub status: JobStatus,
 }
@@ -24,66 +25,54 @@ impl View for Job {
     const RESOURCE: &'static str = "jobs.batch";
 }
 
-/// What is wanted of a Job.
+/// Spec of a Job.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSpec {
-    /// How many pods may run at a time.
     #[serde(default = "one")]
     pub parallelism: i64,
-    /// How many pods must succeed; if absent, one success ends the Job.
+    /// If absent, one succeeded pod completes the Job.
     pub completions: Option<i64>,
-    /// How long it may be active.
     pub active_deadline_seconds: Option<i64>,
-    /// What failures of pods mean.
     pub pod_failure_policy: Option<PodFailurePolicy>,
-    /// Which successes are enough.
     pub success_policy: Option<SuccessPolicy>,
-    /// How many pods may fail.
     #[serde(default = "six")]
     pub backoff_limit: i64,
-    /// How many pods of one index may fail.
     pub backoff_limit_per_index: Option<i64>,
-    /// How many indexes may fail.
     pub max_failed_indexes: Option<i64>,
-    /// Which pods are its own.
-    #[serde(default = "nothing", deserialize_with = "selector")]
+    #[serde(default = "nothing", deserialize_with = "deserialize_selector")]
     pub selector: Selector,
-    /// What its pods look like.
     #[serde(default)]
-    pub template: Template,
-    /// How long it stays once it is finished.
+    pub template: PodTemplate,
     pub ttl_seconds_after_finished: Option<i64>,
     /// `NonIndexed` or `Indexed`.
     #[serde(default)]
     pub completion_mode: String,
-    /// Whether it rests.
     #[serde(default, deserialize_with = "or_default")]
     pub suspend: bool,
-    /// When a pod on its way out is replaced: `TerminatingOrFailed` or `Failed`.
+    /// `TerminatingOrFailed` or `Failed`.
     #[serde(default)]
     pub pod_replacement_policy: String,
-    /// Who manages it.
     pub managed_by: Option<String>,
 }
 
 impl JobSpec {
-    /// Whether each pod has an index of its own.
+    /// `true` if each pod has a completion index.
     #[must_use]
     pub fn is_indexed(&self) -> bool {
         self.completion_mode == "Indexed"
     }
 
-    /// Whether a pod is only replaced once it has failed.
+    /// `true` if a pod is replaced only once it is terminal, not while it terminates.
     #[must_use]
     pub fn replaces_only_failed(&self) -> bool {
         self.pod_replacement_policy == "Failed"
     }
 
-    /// Whether somebody else manages it.
+    /// `true` if `managedBy` names another controller.
     #[must_use]
-    pub fn is_managed_elsewhere(&self) -> bool {
-        self.managed_by.as_deref().is_some_and(|manager| manager != BUILT_IN)
+    pub fn is_managed_externally(&self) -> bool {
+        self.managed_by.as_deref().is_some_and(|manager| manager != JOB_CONTROLLER_NAME)
     }
 }
 
@@ -99,117 +88,106 @@ fn nothing() -> Selector {
     Selector::Nothing
 }
 
-/// What failures of pods mean: the first rule that fits decides.
+/// Pod failure policy of a Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodFailurePolicy {
-    /// The rules.
+    /// The first rule that matches decides.
     #[serde(deserialize_with = "or_default")]
-    pub rules: Vec<PodFailureRule>,
+    pub rules: Vec<PodFailurePolicyRule>,
 }
 
-/// A rule about failures of pods.
+/// Rule of a pod failure policy.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PodFailureRule {
+pub struct PodFailurePolicyRule {
     /// `Ignore`, `FailJob`, `FailIndex` or `Count`.
     pub action: String,
-    /// Which exit codes it is about.
-    pub on_exit_codes: Option<ExitCodes>,
-    /// Which conditions of pods it is about.
+    pub on_exit_codes: Option<OnExitCodes>,
     #[serde(deserialize_with = "or_default")]
-    pub on_pod_conditions: Vec<PodConditionPattern>,
+    pub on_pod_conditions: Vec<OnPodConditionsPattern>,
 }
 
-/// Exit codes of containers.
+/// Requirement on exit codes of containers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ExitCodes {
-    /// Of which container; of any if absent.
+pub struct OnExitCodes {
+    /// Any container if absent.
     pub container_name: Option<String>,
     /// `In` or `NotIn`.
     pub operator: String,
-    /// The codes.
     pub values: Vec<i64>,
 }
 
-/// A condition of a pod.
+/// Requirement on a pod condition.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct PodConditionPattern {
-    /// Its type.
+pub struct OnPodConditionsPattern {
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its status.
     pub status: String,
 }
 
-/// Which successes are enough: one rule that is met will do.
+/// Success policy of an indexed Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SuccessPolicy {
-    /// The rules.
-    pub rules: Vec<SuccessRule>,
+    /// One rule that is met suffices.
+    pub rules: Vec<SuccessPolicyRule>,
 }
 
-/// A rule about successes.
+/// Rule of a success policy.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct SuccessRule {
-    /// Which indexes it is about; about all if absent.
+pub struct SuccessPolicyRule {
+    /// All indexes if absent.
     pub succeeded_indexes: Option<String>,
-    /// How many of them are enough; all if absent.
+    /// All of the indexes if absent.
     pub succeeded_count: Option<i64>,
 }
 
-/// How a Job stands.
+/// Status of a Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
-    /// Its conditions.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
+    #[serde(deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub conditions: Vec<Condition>,
-    /// Since when it is active.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
+    #[serde(deserialize_with = "deserialize_time", serialize_with = "serialize_time")]
     pub start_time: Option<Time>,
-    /// When it was completed.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
+    #[serde(deserialize_with = "deserialize_time", serialize_with = "serialize_time")]
     pub completion_time: Option<Time>,
-    /// How many pods run or are going to; absent for none.
+    /// Absent if 0.
     pub active: Option<i64>,
-    /// How many pods succeeded; absent for none.
+    /// Absent if 0.
     pub succeeded: Option<i64>,
-    /// How many pods failed; absent for none.
+    /// Absent if 0.
     pub failed: Option<i64>,
-    /// How many pods are on their way out.
     pub terminating: Option<i64>,
-    /// How many pods can serve.
     pub ready: Option<i64>,
-    /// The indexes that succeeded, as `0-3,5`.
+    /// Intervals, such as `0-3,5`.
     pub completed_indexes: Option<String>,
-    /// The indexes that failed.
+    /// Intervals, such as `0-3,5`.
     pub failed_indexes: Option<String>,
-    /// Pods that have ended and are not in the counts yet.
-    pub uncounted_terminated_pods: Option<Uncounted>,
+    pub uncounted_terminated_pods: Option<UncountedTerminatedPods>,
 }
 
 impl JobStatus {
-    /// The condition with which the Job came to its end.
+    /// Returns the condition `Complete` or `Failed` that is `True`.
     #[must_use]
-    pub fn finish(&self) -> Option<&Condition> {
+    pub fn finished_condition(&self) -> Option<&Condition> {
         let kinds = ["Complete", "Failed"];
-        kinds.iter().find_map(|kind| condition(&self.conditions, kind).filter(|one| one.is_true()))
+        kinds
+            .iter()
+            .find_map(|kind| condition(&self.conditions, kind).filter(|condition| condition.is_true()))
     }
 }
 
-/// Pods that have ended and are not in the counts yet, by identity.
+/// UIDs of terminated pods that the counters do not include yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Uncounted {
-    /// Those that succeeded.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
+pub struct UncountedTerminatedPods {
+    #[serde(deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub succeeded: Vec<Box<str>>,
-    /// Those that failed.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
+    #[serde(deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub failed: Vec<Box<str>>,
 }

@@ -1,7 +1,10 @@
-//! What planners read of each kind: one struct per resource, with the fields that somebody needs.
+//! Typed views: one struct per resource, with the fields that planners read.
 //!
-//! Views are read from the stored form, in which defaults are filled in; what may be absent there has a default
-//! here. Statuses that a planner writes can also be written: what is absent becomes `null`, which removes it.
+//! Views are decoded from the stored form, in which defaults are applied; fields that may be absent there have a default
+//! here. Statuses that planners write implement `Serialize`: an absent value becomes `null`, which removes the field.
+//! Start at [`pod::Pod`].
+
+#![expect(missing_docs, reason = "fields mirror the API fields of the same name")]
 
 pub mod certificate_signing_request;
 pub mod cluster_role;
@@ -20,6 +23,7 @@ pub mod endpoint_slice;
 pub mod endpoints;
 pub mod flow_control;
 pub mod horizontal_pod_autoscaler;
+mod interned_str;
 pub mod ip_address;
 pub mod job;
 pub mod namespace;
@@ -42,7 +46,6 @@ pub mod stateful_set;
 pub mod storage_class;
 pub mod storage_version_migration;
 pub mod volume_attachment;
-mod word;
 
 use std::ops::Deref;
 
@@ -52,16 +55,16 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value};
 use setpoint_reconcile::world::{Heartbeat, Index, SharedView, WorldConfig};
 
-pub use self::word::Word;
-pub use setpoint_reconcile::object::{or_default, time};
+pub use self::interned_str::InternedStr;
+pub use setpoint_reconcile::object::{deserialize_time, or_default};
 
-/// Heartbeats of nodes and of the holders of Leases: most writes of a quiet cluster.
+/// Heartbeats of nodes and of holders of Leases, which are most writes of an idle cluster.
 const HEARTBEATS: [Heartbeat; 2] = [
     Heartbeat { resource: "nodes", field: "lastHeartbeatTime" },
     Heartbeat { resource: "leases.coordination.k8s.io", field: "renewTime" },
 ];
 
-/// Pods have the most objects and the most changes.
+/// Views that share equal parts: pods, which have the most objects and the most changes.
 static SHARED_VIEWS: [SharedView; 1] = [SharedView::of::<pod::Pod>()];
 
 /// Returns the configuration of a world with the built-in kinds and these indexes.
@@ -75,45 +78,40 @@ pub fn world_config(indexes: impl IntoIterator<Item = Index>) -> WorldConfig {
     }
 }
 
-/// A condition in a status.
+/// Condition in a status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// What it is about.
     #[serde(rename = "type")]
-    pub kind: Word,
+    pub kind: InternedStr,
     /// `True`, `False` or `Unknown`.
-    pub status: Word,
-    /// When that was last looked at; only conditions of Jobs and pods have it.
+    pub status: InternedStr,
+    /// Only in conditions of Jobs and pods.
     #[serde(
-        deserialize_with = "time",
-        serialize_with = "write_time",
+        deserialize_with = "deserialize_time",
+        serialize_with = "serialize_time",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_probe_time: Option<Time>,
-    /// When that was last written.
+    /// Only in conditions of Deployments and CertificateSigningRequests.
     #[serde(
-        deserialize_with = "time",
-        serialize_with = "write_time",
+        deserialize_with = "deserialize_time",
+        serialize_with = "serialize_time",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_update_time: Option<Time>,
-    /// Since when it is so.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
+    #[serde(deserialize_with = "deserialize_time", serialize_with = "serialize_time")]
     pub last_transition_time: Option<Time>,
-    /// Why, in one word.
     #[serde(skip_serializing_if = "is_empty")]
-    pub reason: Word,
-    /// Why, in words.
+    pub reason: InternedStr,
     #[serde(skip_serializing_if = "is_empty")]
     pub message: Box<str>,
-    /// For which generation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
 impl Condition {
-    /// A condition that is so since `now`.
+    /// Returns a condition with `now` as its transition time.
     #[must_use]
     pub fn new(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Condition {
         Condition {
@@ -126,7 +124,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds.
+    /// `true` if the status is `True`.
     #[must_use]
     pub fn is_true(&self) -> bool {
         self.status == "True"
@@ -137,101 +135,94 @@ fn is_empty(text: &impl Deref<Target = str>) -> bool {
     text.is_empty()
 }
 
-/// The condition of a type.
+/// Returns the condition of a type.
 #[must_use]
 pub fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.kind == kind)
 }
 
-/// Writes a time as the API does.
+/// Serializes a time as RFC 3339, with seconds.
 ///
 /// # Errors
-/// If it cannot be written.
-pub fn write_time<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+/// If the serializer fails.
+pub fn serialize_time<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => serializer.collect_str(&Seconds(*time)),
         None => serializer.serialize_none(),
     }
 }
 
-/// Writes a list; an empty one is removed.
+/// Serializes a list; an empty one as `null`, which removes the field.
 ///
 /// # Errors
-/// If it cannot be written.
-pub fn unless_empty<T: Serialize, S: Serializer>(list: &Vec<T>, serializer: S) -> Result<S::Ok, S::Error> {
+/// If the serializer fails.
+pub fn serialize_unless_empty<T: Serialize, S: Serializer>(
+    list: &Vec<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     if list.is_empty() { serializer.serialize_none() } else { list.serialize(serializer) }
 }
 
-/// A number, or a share in percent.
+/// Number, percentage or name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum IntOrString {
-    /// A number.
     Int(i64),
-    /// A share, as in `25%`.
+    /// Percentage, such as `25%`, or a port name.
     Text(String),
 }
 
 impl IntOrString {
-    /// The number that it means of a total: a share is rounded up or down.
+    /// Resolves a percentage of a total, rounded up or down; a number is returned as it is. `None` for any other text.
     #[must_use]
     pub fn scaled(&self, total: i64, round_up: bool) -> Option<i64> {
         match self {
             IntOrString::Int(number) => Some(*number),
             IntOrString::Text(text) => {
                 let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
-                let hundredfold = percent.checked_mul(total)?;
+                let hundredths = percent.checked_mul(total)?;
                 Some(if round_up {
-                    hundredfold.div_euclid(100) + i64::from(hundredfold.rem_euclid(100) > 0)
+                    hundredths.div_euclid(100) + i64::from(hundredths.rem_euclid(100) > 0)
                 } else {
-                    hundredfold.div_euclid(100)
+                    hundredths.div_euclid(100)
                 })
             }
         }
     }
 }
 
-/// How a workload goes from one template to the next.
+/// Update strategy of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpdateStrategy {
     /// `RollingUpdate`, `Recreate` or `OnDelete`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The bounds of a rolling update.
     pub rolling_update: Option<RollingUpdate>,
 }
 
-/// The bounds of a rolling update.
+/// Bounds of a rolling update.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RollingUpdate {
-    /// How many pods may be missing.
     pub max_unavailable: Option<IntOrString>,
-    /// How many there may be too many.
     pub max_surge: Option<IntOrString>,
-    /// The least ordinal that is updated.
+    /// Lowest ordinal that is updated.
     pub partition: Option<i64>,
 }
 
-/// Writes a count that is not stored when it is zero.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn nonzero<S: serde::Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+/// Serializes a counter; 0 as `null`, which removes the field.
+fn serialize_nonzero<S: serde::Serializer>(number: &i64, serializer: S) -> Result<S::Ok, S::Error> {
     if *number == 0 { serializer.serialize_none() } else { serializer.serialize_i64(*number) }
 }
 
-/// How many pods a workload has that does not say.
+/// Default of `replicas`.
 fn one() -> i64 {
     1
 }
 
-/// Reads a label selector; one that is absent selects nothing, an empty one everything.
-///
-/// # Errors
-/// If it is no selector.
-pub fn selector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Selector, D::Error> {
+/// Deserializes a label selector. An absent selector matches nothing, an empty one everything.
+fn deserialize_selector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Selector, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     #[derive(Default)]
@@ -249,15 +240,15 @@ pub fn selector<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Selector, 
         values: Vec<String>,
     }
     let Some(parts) = Option::<Parts>::deserialize(deserializer)? else { return Ok(Selector::Nothing) };
-    let expressions = parts.match_expressions.iter().map(|one| Expression {
-        key: &one.key,
-        operator: &one.operator,
-        values: one.values.iter().map(String::as_str).collect(),
+    let expressions = parts.match_expressions.iter().map(|requirement| Expression {
+        key: &requirement.key,
+        operator: &requirement.operator,
+        values: requirement.values.iter().map(String::as_str).collect(),
     });
     Selector::from_parts(parts.match_labels.iter(), expressions).map_err(serde::de::Error::custom)
 }
 
-/// A pod template, whole: it is copied into pods and compared with others.
+/// Whole pod template: it is copied into pods and compared with other templates.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
-pub struct Template(pub Value);
+pub struct PodTemplate(pub Value);

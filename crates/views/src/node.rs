@@ -1,21 +1,19 @@
-//! What planners read of a Node.
+//! View of a Node.
 
 use serde::{Deserialize, Serialize};
 use setpoint_api::Time;
 use setpoint_reconcile::object::{Pairs, View};
 
-use super::{or_default, time, write_time};
+use super::{deserialize_time, or_default, serialize_time};
 
-/// The label of a node on which no container runs for real: its role, so that people see it.
-pub const SIMULATED: &str = "node-role.kubernetes.io/simulated";
+/// Label of simulated nodes, as a role so that `kubectl get nodes` prints it.
+pub const SIMULATED_LABEL: &str = "node-role.kubernetes.io/simulated";
 
-/// A Node.
+/// View of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Node {
-    /// What is wanted.
     pub spec: NodeSpec,
-    /// How it stands.
     pub status: NodeStatus,
 }
 
@@ -23,144 +21,126 @@ impl View for Node {
     const RESOURCE: &'static str = "nodes";
 }
 
-/// What is wanted of a Node.
+/// Spec of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
-    /// What keeps pods away.
     #[serde(deserialize_with = "or_default")]
     pub taints: Vec<Taint>,
-    /// Whether it gets no new pods.
     pub unschedulable: bool,
-    /// The addresses of its pods.
     #[serde(rename = "podCIDRs", deserialize_with = "or_default")]
     pub pod_cidrs: Vec<String>,
 }
 
-/// What keeps pods away from a Node.
+/// Taint of a node or device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
-    /// Its key.
     pub key: String,
-    /// Its value.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
-    /// When it was added.
     #[serde(
-        deserialize_with = "time",
-        serialize_with = "write_time",
+        deserialize_with = "deserialize_time",
+        serialize_with = "serialize_time",
         skip_serializing_if = "Option::is_none"
     )]
     pub time_added: Option<Time>,
 }
 
 impl Taint {
-    /// Whether it is the same but for its value and time: a node has each only once.
+    /// `true` if key and effect match. They identify a taint: a node has at most one of each.
     #[must_use]
-    pub fn is(&self, key: &str, effect: &str) -> bool {
+    pub fn matches(&self, key: &str, effect: &str) -> bool {
         self.key == key && self.effect == effect
     }
 }
 
-/// How a Node stands.
+/// Status of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    /// Its conditions.
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<NodeCondition>,
-    /// The volumes that are attached to it.
     #[serde(deserialize_with = "or_default")]
     pub volumes_attached: Vec<AttachedVolume>,
-    /// The volumes that it has mounted, or is about to.
+    /// Volumes that are mounted or about to be.
     #[serde(deserialize_with = "or_default")]
     pub volumes_in_use: Vec<String>,
-    /// What pods may take of it.
     #[serde(deserialize_with = "or_default")]
     pub allocatable: Pairs,
-    /// The images that it has.
     #[serde(deserialize_with = "or_default")]
-    pub images: Vec<Image>,
-    /// What it says that it can do, in order.
+    pub images: Vec<ContainerImage>,
+    /// Sorted.
     #[serde(deserialize_with = "or_default")]
     pub declared_features: Vec<String>,
 }
 
-/// A volume that is attached to a Node.
+/// Volume that is attached to a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AttachedVolume {
-    /// Its name, with that of the plugin before it.
+    /// Unique volume name: plugin name, then the name of the volume.
     pub name: String,
-    /// Where its device is.
     pub device_path: String,
 }
 
-/// An image that a Node has.
+/// Image on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Image {
-    /// Its names.
+pub struct ContainerImage {
     #[serde(deserialize_with = "or_default")]
     pub names: Vec<Box<str>>,
-    /// Its size.
     pub size_bytes: i64,
 }
 
-/// A condition of a Node.
+/// Condition of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeCondition {
-    /// What it is about.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// When the node last said so.
     #[serde(
-        deserialize_with = "time",
-        serialize_with = "write_time",
+        deserialize_with = "deserialize_time",
+        serialize_with = "serialize_time",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_heartbeat_time: Option<Time>,
-    /// Since when it is so.
     #[serde(
-        deserialize_with = "time",
-        serialize_with = "write_time",
+        deserialize_with = "deserialize_time",
+        serialize_with = "serialize_time",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_transition_time: Option<Time>,
-    /// Why, in one word.
     pub reason: String,
-    /// Why, in words.
     pub message: String,
 }
 
 impl Node {
-    /// The condition of a type.
+    /// Returns the condition of a type.
     #[must_use]
     pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
         self.status.conditions.iter().find(|condition| condition.kind == kind)
     }
 
-    /// What it says of its readiness: `True`, `False` or `Unknown`; nothing if it never said anything.
+    /// Status of the Ready condition: `True`, `False` or `Unknown`; `None` before its first report.
     #[must_use]
     pub fn readiness(&self) -> Option<&str> {
         self.condition("Ready").map(|condition| condition.status.as_str())
     }
 
-    /// Whether it can run pods.
+    /// `true` if the Ready condition is `True`.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.readiness() == Some("True")
     }
 
-    /// Whether it was given up for silent, and has said nothing since.
+    /// `true` if the Ready condition is `Unknown`: the node stopped renewing its Lease.
     #[must_use]
-    pub fn is_silent(&self) -> bool {
+    pub fn is_unreachable(&self) -> bool {
         self.readiness() == Some("Unknown")
     }
 }

@@ -1,4 +1,4 @@
-//! What planners read of a PersistentVolume.
+//! View of a PersistentVolume.
 
 use serde::Deserialize;
 use setpoint_api::Value;
@@ -7,86 +7,72 @@ use setpoint_reconcile::object::{Object, Pairs, View};
 use super::or_default;
 use super::persistent_volume_claim::CLASS_ANNOTATION;
 
-/// A PersistentVolume.
+/// View of a PersistentVolume.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PersistentVolume {
-    /// What is wanted.
-    pub spec: VolumeSpec,
-    /// How it stands.
-    pub status: VolumeStatus,
+    pub spec: PersistentVolumeSpec,
+    pub status: PersistentVolumeStatus,
 }
 
 impl View for PersistentVolume {
     const RESOURCE: &'static str = "persistentvolumes";
 }
 
-/// What is wanted of a volume.
+/// Spec of a PersistentVolume.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct VolumeSpec {
-    /// How much it holds.
+pub struct PersistentVolumeSpec {
     #[serde(deserialize_with = "or_default")]
     pub capacity: Pairs,
-    /// How it may be used.
     #[serde(deserialize_with = "or_default")]
     pub access_modes: Vec<String>,
-    /// The claim it is bound to, or kept for.
-    pub claim_ref: Option<ClaimRef>,
-    /// What becomes of it after its claim.
+    /// Claim that the volume is bound to or reserved for.
+    pub claim_ref: Option<ClaimReference>,
     pub persistent_volume_reclaim_policy: String,
-    /// Its storage class.
     pub storage_class_name: String,
-    /// The class of its attributes.
     pub volume_attributes_class_name: Option<String>,
     /// `Filesystem` or `Block`.
     pub volume_mode: Option<String>,
-    /// Its driver, if that is one of the node's plugins.
-    pub csi: Option<Csi>,
-    /// The directory of a node that it is.
+    pub csi: Option<CsiPersistentVolumeSource>,
     pub host_path: Option<Value>,
-    /// The nodes that can reach it.
     pub node_affinity: Option<Value>,
 }
 
-/// A volume of a driver.
+/// CSI volume.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Csi {
-    /// The driver.
+pub struct CsiPersistentVolumeSource {
     pub driver: String,
-    /// What the driver calls the volume.
     pub volume_handle: String,
 }
 
-/// The claim of a volume.
+/// Reference to a PersistentVolumeClaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct ClaimRef {
-    /// Its namespace.
+pub struct ClaimReference {
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its identity; empty if any of the name will do.
+    /// Empty if any claim of the name matches.
     pub uid: String,
 }
 
-/// How a volume stands.
+/// Status of a PersistentVolume.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct VolumeStatus {
+pub struct PersistentVolumeStatus {
     /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
     pub phase: String,
 }
 
 impl PersistentVolume {
-    /// Its storage class; empty for none.
+    /// Returns its storage class; empty if none.
     #[must_use]
     pub fn class<'a>(&'a self, object: &'a Object) -> &'a str {
         object.meta().annotations.get(CLASS_ANNOTATION).unwrap_or(&self.spec.storage_class_name)
     }
 
-    /// Whether it is bound to a claim, or kept for it.
+    /// `true` if it is bound to the claim or reserved for it.
     #[must_use]
     pub fn is_for(&self, claim: &Object) -> bool {
         let meta = claim.meta();

@@ -1,4 +1,4 @@
-//! What planners read of a PodDisruptionBudget.
+//! View of a PodDisruptionBudget.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,13 @@ use serde::{Deserialize, Serialize};
 use setpoint_api::labels::Selector;
 use setpoint_reconcile::object::View;
 
-use super::{Condition, IntOrString, or_default, selector, unless_empty};
+use super::{Condition, IntOrString, deserialize_selector, or_default, serialize_unless_empty};
 
-/// A PodDisruptionBudget.
+/// View of a PodDisruptionBudget.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PodDisruptionBudget {
-    /// What is wanted.
     #[serde(default)]
     pub spec: PodDisruptionBudgetSpec,
-    /// How it stands.
     #[serde(default)]
     pub status: PodDisruptionBudgetStatus,
 }
@@ -23,16 +21,13 @@ impl View for PodDisruptionBudget {
     const RESOURCE: &'static str = "poddisruptionbudgets.policy";
 }
 
-/// What is wanted of a PodDisruptionBudget.
+/// Spec of a PodDisruptionBudget.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetSpec {
-    /// How many pods must stay.
     pub min_available: Option<IntOrString>,
-    /// How many pods may be missing.
     pub max_unavailable: Option<IntOrString>,
-    /// Which pods it is about.
-    #[serde(deserialize_with = "selector")]
+    #[serde(deserialize_with = "deserialize_selector")]
     pub selector: Selector,
 }
 
@@ -42,30 +37,24 @@ impl Default for PodDisruptionBudgetSpec {
     }
 }
 
-/// How a PodDisruptionBudget stands.
+/// Status of a PodDisruptionBudget.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodDisruptionBudgetStatus {
-    /// Which generation this was seen of.
     pub observed_generation: Option<i64>,
-    /// Pods whose eviction was granted, with the time; absent for none.
-    #[serde(deserialize_with = "or_default", serialize_with = "map_unless_empty")]
+    /// Eviction time by pod name; absent if empty.
+    #[serde(deserialize_with = "or_default", serialize_with = "serialize_map_unless_empty")]
     pub disrupted_pods: BTreeMap<String, String>,
-    /// How many pods may be evicted now.
     pub disruptions_allowed: i64,
-    /// How many pods can serve.
     pub current_healthy: i64,
-    /// How many should.
     pub desired_healthy: i64,
-    /// How many there should be.
     pub expected_pods: i64,
-    /// Its conditions.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
+    #[serde(deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub conditions: Vec<Condition>,
 }
 
 /// Writes a map; an empty one is removed.
-fn map_unless_empty<S: serde::Serializer>(
+fn serialize_map_unless_empty<S: serde::Serializer>(
     map: &BTreeMap<String, String>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

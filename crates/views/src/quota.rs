@@ -1,9 +1,10 @@
-//! What objects use of a quota: one evaluator for the status of ResourceQuotas and for admission.
+//! Quota evaluator: computes usage for the status of ResourceQuotas and for admission.
 //!
-//! [`usage`] says what one object uses, [`Spec::covers`] whether a quota counts it, [`Spec::counts`] whether a
-//! quota counts objects of a resource at all, [`unstated`] what it must say to be counted. Admission adds the usage
-//! of a new object (for an update, the difference) to what is used and compares with `hard`; the controller adds up
-//! what there is ([`used`]).
+//! [`usage`] is the usage of one object, [`ResourceQuotaSpec::covers`] matches an object against the scopes of a quota,
+//! [`ResourceQuotaSpec::counts`] matches a resource against its `hard` limits, and [`find_unspecified_resources`] finds
+//! requests and limits that a covered pod must specify. Admission adds the usage of a new object (for an update, the
+//! difference) to `used` and compares the sum with `hard`; the controller sums the usage of a namespace
+//! ([`namespace_usage`]).
 
 mod pods;
 
@@ -20,68 +21,65 @@ use crate::persistent_volume_claim::PersistentVolumeClaim;
 use crate::pod::Pod;
 use crate::service::Service;
 
-/// Amounts by the names that quotas have for them.
+/// Quantities by quota resource name, such as `requests.cpu` or `count/jobs.batch`.
 pub type Usage = BTreeMap<String, Quantity>;
 
-/// What separates a storage class from what is counted of it.
-const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// What is counted of claims.
-const CLAIM_NAMES: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
-/// Resources that no quota counts.
-const UNCOUNTED: [&str; 2] = ["events", "events.events.k8s.io"];
-/// Resources whose plain name counts their objects.
-const COUNTED: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
+/// Separator between a storage class and a resource name.
+const STORAGE_CLASS_INFIX: &str = ".storageclass.storage.k8s.io/";
+/// Quota resource names of PersistentVolumeClaims.
+const CLAIM_RESOURCE_NAMES: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
+/// Resources without object count quota.
+const UNCOUNTED_RESOURCES: [&str; 2] = ["events", "events.events.k8s.io"];
+/// Resources whose objects are also counted under the plain resource name.
+const PLAIN_COUNT_RESOURCES: [&str; 4] =
+    ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 
-/// The amounts that can be read.
+/// Parses quantities; those that are invalid are left out.
 #[must_use]
 pub fn amounts(pairs: &Pairs) -> Usage {
     pairs.iter().filter_map(|(name, text)| Some((name.to_owned(), Quantity::parse(text).ok()?))).collect()
 }
 
-/// What a quota limits.
+/// Spec of a ResourceQuota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Spec {
-    /// The limits.
+pub struct ResourceQuotaSpec {
     #[serde(deserialize_with = "or_default")]
     pub hard: Pairs,
-    /// What sort of objects it counts: all of these must hold.
+    /// All must match.
     #[serde(deserialize_with = "or_default")]
     pub scopes: Vec<String>,
-    /// What sort of objects it counts, said in more words.
     #[serde(deserialize_with = "or_default")]
     pub scope_selector: ScopeSelector,
 }
 
-/// What sort of objects a quota counts.
+/// Scope selector of a quota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScopeSelector {
-    /// All of these must hold.
+    /// All must match.
     #[serde(deserialize_with = "or_default")]
-    pub match_expressions: Vec<Scope>,
+    pub match_expressions: Vec<ScopeRequirement>,
 }
 
-/// One thing that must hold of an object.
+/// Requirement of a scope selector.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Scope {
-    /// What it is about.
+pub struct ScopeRequirement {
     pub scope_name: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: String,
-    /// The values.
     #[serde(deserialize_with = "or_default")]
     pub values: BTreeSet<String>,
 }
 
-impl Scope {
-    /// Whether it holds where there are these values.
-    fn holds(&self, present: &[&str]) -> bool {
-        let among = || present.iter().any(|value| self.values.contains(*value));
+impl ScopeRequirement {
+    /// `true` if the values of an object match.
+    fn matches(&self, present: &[&str]) -> bool {
+        let is_any_listed = || present.iter().any(|value| self.values.contains(*value));
         match self.operator.as_str() {
-            "In" => among(),
-            // Of several values it is enough that one is another.
+            "In" => is_any_listed(),
+            // One value that is not listed suffices.
             "NotIn" => present.is_empty() || !present.iter().all(|value| self.values.contains(*value)),
             "DoesNotExist" => present.is_empty(),
             _ => !present.is_empty(),
@@ -89,121 +87,134 @@ impl Scope {
     }
 }
 
-impl Spec {
-    /// Whether it limits anything of the objects of a resource.
+impl ResourceQuotaSpec {
+    /// `true` if a `hard` limit applies to objects of the resource.
     #[must_use]
     pub fn counts(&self, resource: &str) -> bool {
-        self.hard.iter().any(|(name, _)| is_counted_of(name, resource))
+        self.hard.iter().any(|(name, _)| is_charged_by(name, resource))
     }
 
-    /// Whether an object is of the sort that it counts.
+    /// `true` if an object matches all scopes.
     #[must_use]
     pub fn covers(&self, object: &Object) -> bool {
-        let plain = self.scopes.iter().all(|name| {
-            let scope = Scope { scope_name: name.clone(), operator: "Exists".to_owned(), ..Scope::default() };
+        let is_in_scopes = self.scopes.iter().all(|name| {
+            let scope = ScopeRequirement {
+                scope_name: name.clone(),
+                operator: "Exists".to_owned(),
+                ..ScopeRequirement::default()
+            };
             is_in_scope(object, &scope)
         });
-        plain && self.scope_selector.match_expressions.iter().all(|scope| is_in_scope(object, scope))
+        is_in_scopes && self.scope_selector.match_expressions.iter().all(|scope| is_in_scope(object, scope))
     }
 }
 
-fn is_in_scope(object: &Object, scope: &Scope) -> bool {
+fn is_in_scope(object: &Object, scope: &ScopeRequirement) -> bool {
     if let Some(pod) = object.view::<Pod>() {
         return pods::is_in_scope(pod, scope);
     }
     match object.view::<PersistentVolumeClaim>() {
         Some(claim) if scope.scope_name == "VolumeAttributesClass" => {
-            scope.holds(&claim.attributes_classes())
+            scope.matches(&claim.attributes_classes())
         }
-        // Other objects are of no sort at all.
+        // No scope matches objects of other resources.
         _ => false,
     }
 }
 
-/// Whether a name stands for something of the objects of a resource.
+/// `true` if objects of the resource are charged to the quota resource name.
 #[must_use]
-pub fn is_counted_of(name: &str, resource: &str) -> bool {
+pub fn is_charged_by(name: &str, resource: &str) -> bool {
     if name.strip_prefix("count/") == Some(resource) {
-        return !UNCOUNTED.contains(&resource);
+        return !UNCOUNTED_RESOURCES.contains(&resource);
     }
     match resource {
-        "pods" => pods::is_counted(name),
+        "pods" => pods::is_charged_by_pods(name),
         "services" => matches!(name, "services" | "services.nodeports" | "services.loadbalancers"),
         "persistentvolumeclaims" => {
-            let of_class = name.split_once(OF_CLASS).map_or(name, |(_, rest)| rest);
-            CLAIM_NAMES.contains(&of_class)
+            let plain = name.split_once(STORAGE_CLASS_INFIX).map_or(name, |(_, rest)| rest);
+            CLAIM_RESOURCE_NAMES.contains(&plain)
         }
-        other => COUNTED.contains(&other) && name == other,
+        other => PLAIN_COUNT_RESOURCES.contains(&other) && name == other,
     }
 }
 
-/// Which of these amounts an object must state and does not, as people are told.
+/// Returns the message about requests and limits that the containers of a pod must specify and do not, among the names
+/// that quotas limit.
 #[must_use]
-pub fn unstated<'a>(object: &Object, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    pods::unstated(object.view::<Pod>()?, names)
+pub fn find_unspecified_resources<'a>(
+    object: &Object,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    pods::find_unspecified_resources(object.view::<Pod>()?, names)
 }
 
-/// What an object uses, by all the names that a quota could have for it.
+/// Returns the usage of an object by all quota resource names that it is charged to.
 #[must_use]
 pub fn usage(object: &Object, now: Time) -> Usage {
     let resource = object.key().resource().as_str();
     let mut usage = Usage::new();
     usage.insert(format!("count/{resource}"), Quantity::from(1_i64));
     if let Some(pod) = object.view::<Pod>() {
-        if pods::is_alive(object, pod, now) {
+        if pods::is_charged(object, pod, now) {
             pods::add_usage(pod, &mut usage);
         }
     } else if let Some(service) = object.view::<Service>() {
-        add_service(service, &mut usage);
+        add_service_usage(service, &mut usage);
     } else if let Some(claim) = object.view::<PersistentVolumeClaim>() {
-        add_claim(object, claim, &mut usage);
-    } else if COUNTED.contains(&resource) {
+        add_claim_usage(object, claim, &mut usage);
+    } else if PLAIN_COUNT_RESOURCES.contains(&resource) {
         usage.insert(resource.to_owned(), Quantity::from(1_i64));
     }
     usage
 }
 
-fn add_service(service: &Service, usage: &mut Usage) {
+fn add_service_usage(service: &Service, usage: &mut Usage) {
     let spec = &service.spec;
-    let all = spec.ports.len();
-    let given = spec.ports.iter().filter(|port| port.node_port != 0).count();
-    let (node_ports, balancers) = match spec.kind.as_str() {
-        "NodePort" => (all, 0),
-        "LoadBalancer" if spec.allocate_load_balancer_node_ports == Some(false) => (given, 1),
-        "LoadBalancer" => (all, 1),
+    let ports = spec.ports.len();
+    let allocated = spec.ports.iter().filter(|port| port.node_port != 0).count();
+    let (node_ports, load_balancers) = match spec.kind.as_str() {
+        "NodePort" => (ports, 0),
+        "LoadBalancer" if spec.allocate_load_balancer_node_ports == Some(false) => (allocated, 1),
+        "LoadBalancer" => (ports, 1),
         _ => (0, 0),
     };
     let node_ports = i64::try_from(node_ports).unwrap_or(i64::MAX);
     usage.insert("services".to_owned(), Quantity::from(1_i64));
     usage.insert("services.nodeports".to_owned(), Quantity::from(node_ports));
-    usage.insert("services.loadbalancers".to_owned(), Quantity::from(balancers));
+    usage.insert("services.loadbalancers".to_owned(), Quantity::from(load_balancers));
 }
 
-fn add_claim(object: &Object, claim: &PersistentVolumeClaim, usage: &mut Usage) {
+fn add_claim_usage(object: &Object, claim: &PersistentVolumeClaim, usage: &mut Usage) {
     let class = claim.class(object);
     let mut add = |name: &str, amount: Quantity| {
         if !class.is_empty() {
-            usage.insert(format!("{class}{OF_CLASS}{name}"), amount);
+            usage.insert(format!("{class}{STORAGE_CLASS_INFIX}{name}"), amount);
         }
         usage.insert(name.to_owned(), amount);
     };
     add("persistentvolumeclaims", Quantity::from(1_i64));
     let storage = |amounts: &Pairs| amounts.get("storage").and_then(|text| Quantity::parse(text).ok());
-    if let Some(wanted) = storage(&claim.spec.resources.requests) {
-        // What a shrinking claim still has counts until it is given back.
+    if let Some(requested) = storage(&claim.spec.resources.requests) {
+        // A claim that shrinks is charged for its allocation until the allocation is released.
         let allocated = storage(&claim.status.allocated_resources);
-        let amount = allocated.map_or(wanted, |allocated| allocated.max(wanted));
+        let amount = allocated.map_or(requested, |allocated| allocated.max(requested));
         add("requests.storage", Quantity::new(amount.value(), amount.format()));
     }
 }
 
-/// What is used of a quota in a namespace: a number for each of its limits that something is known of.
+/// Returns the usage of a quota in a namespace: a quantity for each `hard` limit that applies to a known resource.
 #[must_use]
-pub fn used(world: &WorldReader<'_>, namespace: &str, spec: &Spec, now: Time) -> Usage {
+pub fn namespace_usage(
+    world: &WorldReader<'_>,
+    namespace: &str,
+    spec: &ResourceQuotaSpec,
+    now: Time,
+) -> Usage {
     let mut used = Usage::new();
     for resource in world.resources().filter(|resource| spec.counts(resource.as_str())) {
         let names =
-            || spec.hard.iter().map(|(name, _)| name).filter(|name| is_counted_of(name, resource.as_str()));
+            || spec.hard.iter().map(|(name, _)| name).filter(|name| is_charged_by(name, resource.as_str()));
         for name in names() {
             used.entry(name.to_owned()).or_insert_with(|| Quantity::from(0_i64));
         }

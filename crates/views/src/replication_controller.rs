@@ -1,13 +1,13 @@
-//! What planners read of a ReplicationController: what they read of a ReplicaSet.
+//! View of a ReplicationController, in the form of a ReplicaSet.
 
 use serde::Deserialize;
 use setpoint_api::labels::Selector;
 use setpoint_reconcile::object::{Pairs, View};
 
 use super::replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
-use super::{Template, one, or_default};
+use super::{PodTemplate, one, or_default};
 
-/// A ReplicationController, as if it were a ReplicaSet.
+/// View of a ReplicationController, in the form of a ReplicaSet.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Stored")]
 pub struct ReplicationController(pub ReplicaSet);
@@ -16,7 +16,7 @@ impl View for ReplicationController {
     const RESOURCE: &'static str = "replicationcontrollers";
 }
 
-/// The stored form, which differs in its selector: labels, and no expressions.
+/// Stored form: its selector is a map of labels, without expressions.
 #[derive(Deserialize)]
 struct Stored {
     spec: StoredSpec,
@@ -34,7 +34,7 @@ struct StoredSpec {
     #[serde(default, deserialize_with = "or_default")]
     selector: Pairs,
     #[serde(default)]
-    template: Template,
+    template: PodTemplate,
 }
 
 impl From<Stored> for ReplicationController {

@@ -1,4 +1,4 @@
-//! What planners read of a ResourceClaim.
+//! View of a ResourceClaim.
 
 use serde::{Deserialize, Serialize};
 use setpoint_api::Value;
@@ -7,11 +7,10 @@ use setpoint_reconcile::object::View;
 use super::or_default;
 use super::pod::Toleration;
 
-/// A ResourceClaim: a wish for devices.
+/// View of a ResourceClaim.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ResourceClaim {
-    /// How it stands.
     #[serde(deserialize_with = "or_default")]
     pub status: ResourceClaimStatus,
 }
@@ -20,82 +19,70 @@ impl View for ResourceClaim {
     const RESOURCE: &'static str = "resourceclaims.resource.k8s.io";
 }
 
-/// How a wish for devices stands.
+/// Status of a ResourceClaim.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimStatus {
-    /// What it got.
-    pub allocation: Option<Allocation>,
-    /// Who may use it.
+    pub allocation: Option<AllocationResult>,
     #[serde(deserialize_with = "or_default")]
-    pub reserved_for: Vec<Consumer>,
+    pub reserved_for: Vec<ConsumerReference>,
 }
 
-/// Who may use devices.
+/// Reference to a consumer of a ResourceClaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Consumer {
-    /// The group of its resource.
+pub struct ConsumerReference {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub api_group: String,
-    /// Its resource.
     pub resource: String,
-    /// Its name.
     pub name: String,
-    /// Its identity.
     pub uid: String,
 }
 
-impl Consumer {
-    /// Whether it is a pod.
+impl ConsumerReference {
+    /// `true` if the consumer is a pod.
     #[must_use]
     pub fn is_pod(&self) -> bool {
         self.api_group.is_empty() && self.resource == "pods"
     }
 }
 
-/// What a wish for devices got.
+/// Allocation of a ResourceClaim.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Allocation {
-    /// The devices.
-    pub devices: AllocatedDevices,
-    /// The nodes that can reach them; all if it does not say.
+pub struct AllocationResult {
+    pub devices: DeviceAllocationResult,
+    /// All nodes if absent.
     pub node_selector: Option<Value>,
 }
 
-/// The devices that a wish got.
+/// Allocated devices.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct AllocatedDevices {
-    /// One by one.
+pub struct DeviceAllocationResult {
     #[serde(deserialize_with = "or_default")]
     pub results: Vec<AllocatedDevice>,
 }
 
-/// A device that a wish got.
+/// Allocated device.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct AllocatedDevice {
-    /// Its driver.
     pub driver: String,
-    /// The pool that it is in.
     pub pool: String,
-    /// Its name in the pool.
     pub device: String,
-    /// What is put up with.
     #[serde(deserialize_with = "or_default")]
     pub tolerations: Vec<Toleration>,
 }
 
 impl ResourceClaim {
-    /// Whether somebody of this identity may use it.
+    /// `true` if a consumer of this UID is in `reservedFor`.
     #[must_use]
     pub fn is_reserved_for(&self, uid: &str) -> bool {
         self.status.reserved_for.iter().any(|consumer| consumer.uid == uid)
     }
 
-    /// The devices that it got.
+    /// Allocated devices; none before the claim is allocated.
     pub fn devices(&self) -> impl Iterator<Item = &AllocatedDevice> {
         self.status.allocation.iter().flat_map(|allocation| &allocation.devices.results)
     }

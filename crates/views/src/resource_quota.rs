@@ -1,33 +1,29 @@
-//! What planners read of a ResourceQuota.
+//! View of a ResourceQuota.
 
 use serde::Deserialize;
 use setpoint_reconcile::object::{Pairs, View};
 
 use super::or_default;
-use crate::quota::Spec;
+use crate::quota::ResourceQuotaSpec;
 
-/// A ResourceQuota.
+/// View of a ResourceQuota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ResourceQuota {
-    /// What is wanted.
-    pub spec: Spec,
-    /// How it stands.
-    pub status: QuotaStatus,
+    pub spec: ResourceQuotaSpec,
+    pub status: ResourceQuotaStatus,
 }
 
 impl View for ResourceQuota {
     const RESOURCE: &'static str = "resourcequotas";
 }
 
-/// How a ResourceQuota stands.
+/// Status of a ResourceQuota.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct QuotaStatus {
-    /// The limits that are in force.
+pub struct ResourceQuotaStatus {
     #[serde(deserialize_with = "or_default")]
     pub hard: Pairs,
-    /// What is used.
     #[serde(deserialize_with = "or_default")]
     pub used: Pairs,
 }

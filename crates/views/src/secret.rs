@@ -1,4 +1,4 @@
-//! What planners read of a Secret.
+//! View of a Secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,14 +7,13 @@ use setpoint_reconcile::object::{Pairs, View};
 
 use super::or_default;
 
-/// A Secret.
+/// View of a Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Secret {
-    /// Its sort.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its entries, encoded.
+    /// Values in base64.
     #[serde(deserialize_with = "or_default")]
     pub data: Pairs,
 }
@@ -24,7 +23,7 @@ impl View for Secret {
 }
 
 impl Secret {
-    /// An entry as text; empty if it is none, or not there.
+    /// Returns a value as text; empty if it is absent or invalid.
     #[must_use]
     pub fn text(&self, entry: &str) -> String {
         let bytes = self.data.get(entry).and_then(|encoded| STANDARD.decode(encoded).ok());

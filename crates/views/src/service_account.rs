@@ -1,27 +1,25 @@
-//! What planners read of a ServiceAccount.
+//! View of a ServiceAccount.
 
 use serde::Deserialize;
 use setpoint_reconcile::object::View;
 
 use super::or_default;
 
-/// A ServiceAccount.
+/// View of a ServiceAccount.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ServiceAccount {
-    /// The Secrets that it names.
     #[serde(deserialize_with = "or_default")]
-    pub secrets: Vec<SecretName>,
+    pub secrets: Vec<SecretReference>,
 }
 
 impl View for ServiceAccount {
     const RESOURCE: &'static str = "serviceaccounts";
 }
 
-/// The name of a Secret.
+/// Reference to a Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct SecretName {
-    /// It.
+pub struct SecretReference {
     pub name: String,
 }

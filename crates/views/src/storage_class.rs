@@ -1,4 +1,4 @@
-//! What planners read of a StorageClass.
+//! View of a StorageClass.
 
 use serde::Deserialize;
 use setpoint_api::Value;
@@ -9,20 +9,17 @@ use super::or_default;
 const DEFAULT_ANNOTATIONS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
-/// A StorageClass.
+/// View of a StorageClass.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StorageClass {
-    /// Who makes its volumes.
     pub provisioner: String,
-    /// What becomes of them after their claims.
     pub reclaim_policy: String,
-    /// Whether a volume is made at once or for the first pod that uses it.
+    /// `Immediate` or `WaitForFirstConsumer`.
     pub volume_binding_mode: String,
-    /// How its volumes are mounted.
     #[serde(deserialize_with = "or_default")]
     pub mount_options: Vec<Value>,
-    /// Where its volumes can be; anywhere if it does not say.
+    /// All topologies if empty.
     #[serde(deserialize_with = "or_default")]
     pub allowed_topologies: Vec<Value>,
 }
@@ -32,13 +29,13 @@ impl View for StorageClass {
 }
 
 impl StorageClass {
-    /// Whether a claim waits for the first pod that uses it.
+    /// `true` if claims are bound only once a pod uses them.
     #[must_use]
-    pub fn waits(&self) -> bool {
+    pub fn is_wait_for_first_consumer(&self) -> bool {
         self.volume_binding_mode == "WaitForFirstConsumer"
     }
 
-    /// Whether claims that name no class get it.
+    /// `true` if the object is annotated as the default class.
     #[must_use]
     pub fn is_default(object: &Object) -> bool {
         DEFAULT_ANNOTATIONS.iter().any(|name| object.meta().annotations.get(name) == Some("true"))

@@ -1,4 +1,4 @@
-//! Views in a world: shared specs of pods, and a world that follows changes against one that is built at once.
+//! Views in a world: shared pod specs, and equality of an incrementally updated world with one built from scratch.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,11 +48,11 @@ fn pods_of_one_template_share_their_spec() {
     assert_eq!((spec.node_name.as_str(), spec.volumes[0].name.as_str()), ("n1", "token-web-037"));
     world.put(stored_pod("web-037", 400, "o1", "i2", "n1"));
     assert_eq!(spec_of(&world, "web-037").containers[0].image, "i2");
-    assert_eq!(spec_of(&world, "web-036").containers[0].image, "i1", "others keep theirs");
+    assert_eq!(spec_of(&world, "web-036").containers[0].image, "i1", "other pods keep their spec");
 }
 
-/// Prints all that planners can read of the pods of a world.
-fn shown(world: &World) -> String {
+/// Formats everything that planners can read of the pods of a world.
+fn dump(world: &World) -> String {
     let pods: Vec<String> = world
         .reader()
         .views::<Pod>()
@@ -65,7 +65,7 @@ fn shown(world: &World) -> String {
 
 proptest::proptest! {
     #[test]
-    fn world_that_follows_changes_equals_one_built_at_once(
+    fn incrementally_updated_world_equals_one_built_from_scratch(
         changes in proptest::collection::vec((0u64..8, 0u8..2, 0u8..3, 0u8..3, 0u8..6), 1..60),
     ) {
         let new = || World::new(world_config([BY_NODE]));
@@ -82,12 +82,12 @@ proptest::proptest! {
                 world.put(object(revision));
                 last.insert(pod, object(revision));
             }
-            let mut at_once = new();
-            last.values().for_each(|object| drop(at_once.put(object.clone())));
-            proptest::prop_assert_eq!(shown(&world), shown(&at_once));
-            let mut backwards = new();
-            last.values().rev().for_each(|object| drop(backwards.put(object.clone())));
-            proptest::prop_assert_eq!(shown(&world), shown(&backwards));
+            let mut from_scratch = new();
+            last.values().for_each(|object| drop(from_scratch.put(object.clone())));
+            proptest::prop_assert_eq!(dump(&world), dump(&from_scratch));
+            let mut reversed = new();
+            last.values().rev().for_each(|object| drop(reversed.put(object.clone())));
+            proptest::prop_assert_eq!(dump(&world), dump(&reversed));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::{Time, value};
 use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::{Action, EventRecord, Object, Plan, View, WorldReader, Write};
-use setpoint_views::persistent_volume::Csi;
+use setpoint_views::persistent_volume::CsiPersistentVolumeSource;
 use setpoint_views::volume_attachment::VolumeAttachment;
 
 use super::{AttachDetachMemo, VolumeUser, attachment_name, handle, users};
@@ -17,7 +17,7 @@ const EVENT_PODS_MAX: usize = 20;
 
 /// Plans the attachments of a volume to the nodes whose pods use it.
 pub(super) fn plan(
-    csi: &Csi,
+    csi: &CsiPersistentVolumeSource,
     world: &WorldReader<'_>,
     memo: &AttachDetachMemo,
     now: Time,
@@ -60,7 +60,10 @@ pub(super) fn plan(
 }
 
 /// Nodes that a volume is attached to, or being attached to or detached from.
-fn attached_nodes<'a>(csi: &Csi, world: &'a WorldReader<'a>) -> impl Iterator<Item = &'a str> {
+fn attached_nodes<'a>(
+    csi: &CsiPersistentVolumeSource,
+    world: &'a WorldReader<'a>,
+) -> impl Iterator<Item = &'a str> {
     let siblings = world.by_index(VOLUMES_BY_HANDLE, &handle(csi));
     let attachments =
         siblings.flat_map(|sibling| world.by_index(ATTACHMENTS_BY_VOLUME, &sibling.meta().name));
@@ -92,7 +95,7 @@ impl<'a> AttachedNodes<'a> {
     }
 }
 
-fn create_attachment(name: &str, csi: &Csi, user: &VolumeUser<'_>) -> Action {
+fn create_attachment(name: &str, csi: &CsiPersistentVolumeSource, user: &VolumeUser<'_>) -> Action {
     let attachment = value!({
         "metadata": {"name": (name)},
         "spec": {

@@ -7,7 +7,7 @@ use setpoint_api::{Key, Time, value};
 use setpoint_reconcile::plan::{InvolvedObject, value_of};
 use setpoint_reconcile::{Action, Object, Plan, View, WorldReader, Write};
 use setpoint_views::node::{AttachedVolume, Node, NodeStatus};
-use setpoint_views::persistent_volume::{Csi, PersistentVolume};
+use setpoint_views::persistent_volume::{CsiPersistentVolumeSource, PersistentVolume};
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_views::volume_attachment::VolumeAttachment;
 
@@ -112,7 +112,8 @@ fn resolve_attachment<'a>(
     reported_volumes: &mut ReportedVolumes<'_>,
     world: &'a WorldReader<'a>,
 ) -> Option<NodeAttachment<'a>> {
-    let is_same_volume = |csi: &Csi| attachment_name(csi, &view.spec.node_name) == *object.meta().name;
+    let is_same_volume =
+        |csi: &CsiPersistentVolumeSource| attachment_name(csi, &view.spec.node_name) == *object.meta().name;
     let volume = view.spec.source.persistent_volume_name.as_deref()?;
     let found = world.view::<PersistentVolume>("", volume);
     match found.and_then(|(_, volume)| volume.spec.csi.as_ref()) {
@@ -139,9 +140,9 @@ fn resolve_attachment<'a>(
 }
 
 /// CSI volume of a name in the status of a node.
-fn parse_volume_name(name: &str) -> Option<Csi> {
+fn parse_volume_name(name: &str) -> Option<CsiPersistentVolumeSource> {
     let (driver, volume) = name.strip_prefix(CSI_NAME_PREFIX)?.split_once('^')?;
-    Some(Csi { driver: driver.to_owned(), volume_handle: volume.to_owned() })
+    Some(CsiPersistentVolumeSource { driver: driver.to_owned(), volume_handle: volume.to_owned() })
 }
 
 /// Adds a volume to the list of attached volumes, if it is missing.

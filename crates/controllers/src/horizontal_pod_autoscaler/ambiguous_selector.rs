@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::labels::{Operator, Requirement, Selector};
 use setpoint_reconcile::{View, WorldReader};
 use setpoint_views::deployment::Deployment;
-use setpoint_views::horizontal_pod_autoscaler::{HorizontalPodAutoscaler, TargetReference};
+use setpoint_views::horizontal_pod_autoscaler::{CrossVersionObjectReference, HorizontalPodAutoscaler};
 use setpoint_views::replica_set::ReplicaSet;
 use setpoint_views::stateful_set::StatefulSet;
 
@@ -71,7 +71,7 @@ fn required(one: &Requirement) -> Option<(&str, &str)> {
 fn target_selector_matches(
     world: &WorldReader<'_>,
     namespace: &str,
-    target: &TargetReference,
+    target: &CrossVersionObjectReference,
     matches: &dyn Fn(&Selector) -> bool,
 ) -> bool {
     let name = &*target.name;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use setpoint_api::Time;
 use setpoint_reconcile::Jump;
-use setpoint_views::horizontal_pod_autoscaler::{Behavior, Rules};
+use setpoint_views::horizontal_pod_autoscaler::{ScalingBehavior, ScalingRules};
 
 /// Default stabilization window for scaling down.
 const DOWNSCALE_STABILIZATION: Duration = Duration::from_secs(300);
@@ -77,10 +77,10 @@ impl ScaleHistory {
         &mut self,
         proposed: i64,
         current: i64,
-        behavior: Option<&Behavior>,
+        behavior: Option<&ScalingBehavior>,
         now: Time,
     ) -> LimitedReplicas {
-        let window = |rules: Option<&Rules>, default: Duration| {
+        let window = |rules: Option<&ScalingRules>, default: Duration| {
             rules.and_then(|rules| rules.stabilization_window_seconds).map_or(default, seconds)
         };
         let up = window(behavior.and_then(|behavior| behavior.scale_up.as_ref()), Duration::ZERO);
@@ -120,7 +120,7 @@ impl ScaleHistory {
         &self,
         desired: i64,
         bounds: ReplicaBounds,
-        behavior: Option<&Behavior>,
+        behavior: Option<&ScalingBehavior>,
         now: Time,
     ) -> LimitedReplicas {
         let ReplicaBounds { current, min, max } = bounds;
@@ -150,7 +150,7 @@ impl ScaleHistory {
     }
 
     /// Maximum number of pods that the policies allow when scaling up, minimum when scaling down.
-    fn rate_limit(&self, current: i64, rules: Option<&Rules>, is_up: bool, now: Time) -> i64 {
+    fn rate_limit(&self, current: i64, rules: Option<&ScalingRules>, is_up: bool, now: Time) -> i64 {
         let Some(rules) = rules.filter(|rules| rules.select_policy != "Disabled") else { return current };
         let changed = |changes: &[(i64, Time)], period: i64| -> i64 {
             let since = now.before(seconds(period));
@@ -172,7 +172,13 @@ impl ScaleHistory {
     }
 
     /// Records a change of the number.
-    pub(super) fn record_scale_event(&mut self, from: i64, to: i64, behavior: Option<&Behavior>, now: Time) {
+    pub(super) fn record_scale_event(
+        &mut self,
+        from: i64,
+        to: i64,
+        behavior: Option<&ScalingBehavior>,
+        now: Time,
+    ) {
         let Some(behavior) = behavior else { return };
         let (changes, rules) = if to > from {
             (&mut self.scale_ups, &behavior.scale_up)

@@ -11,7 +11,7 @@ use setpoint_api::quantity::{Format, Quantity};
 use setpoint_api::{Time, Value, rfc3339, value};
 use setpoint_reconcile::Query;
 use setpoint_reconcile::planner::QueryAnswer;
-use setpoint_views::horizontal_pod_autoscaler::{Metric, Source};
+use setpoint_views::horizontal_pod_autoscaler::{MetricSource, MetricSpec};
 
 use super::replica_calculator::{ReplicaCalculator, Sample, Samples, Usage, milli};
 
@@ -34,8 +34,8 @@ pub(super) struct MetricError {
 }
 
 /// Builds the query of a metric.
-pub(super) fn build_query(id: String, metric: &Metric, namespace: &str, selector: &str) -> Query {
-    let empty = Source::default();
+pub(super) fn build_query(id: String, metric: &MetricSpec, namespace: &str, selector: &str) -> Query {
+    let empty = MetricSource::default();
     let source = metric.source().unwrap_or(&empty);
     let name = if source.name.is_empty() { &source.metric.name } else { &source.name };
     let mut question = value!({
@@ -56,12 +56,12 @@ pub(super) fn build_query(id: String, metric: &Metric, namespace: &str, selector
 
 /// Evaluates the answer of a metric. `status_replicas` is the number of pods in the status of the target.
 pub(super) fn compute_proposal(
-    metric: &Metric,
+    metric: &MetricSpec,
     answered: &QueryAnswer,
     calculator: &ReplicaCalculator<'_>,
     status_replicas: i64,
 ) -> Result<MetricProposal, MetricError> {
-    let empty = Source::default();
+    let empty = MetricSource::default();
     let source = metric.source().unwrap_or(&empty);
     let (reason, what) = match metric.kind.as_str() {
         "Resource" => ("FailedGetResourceMetric", format!("{} resource metric value", source.name)),
@@ -89,8 +89,8 @@ pub(super) fn compute_proposal(
 }
 
 fn resource_metric(
-    metric: &Metric,
-    source: &Source,
+    metric: &MetricSpec,
+    source: &MetricSource,
     answered: &QueryAnswer,
     calculator: &ReplicaCalculator<'_>,
 ) -> Result<MetricProposal, String> {
@@ -142,7 +142,7 @@ fn metric_value(resource: &str, usage: &Usage) -> Value {
 }
 
 fn pods_metric(
-    source: &Source,
+    source: &MetricSource,
     answered: &QueryAnswer,
     calculator: &ReplicaCalculator<'_>,
 ) -> Result<MetricProposal, String> {
@@ -156,7 +156,7 @@ fn pods_metric(
 }
 
 fn object_metric(
-    source: &Source,
+    source: &MetricSource,
     answered: &QueryAnswer,
     calculator: &ReplicaCalculator<'_>,
     status_replicas: i64,
@@ -197,7 +197,7 @@ fn object_metric(
 }
 
 fn external_metric(
-    source: &Source,
+    source: &MetricSource,
     answered: &QueryAnswer,
     calculator: &ReplicaCalculator<'_>,
     status_replicas: i64,
@@ -235,12 +235,12 @@ fn replicas_per_average(used: i64, target: i64, pods: i64, calculator: &ReplicaC
     (replicas, (used as f64 / pods as f64).ceil() as i64)
 }
 
-fn external_name(source: &Source) -> String {
+fn external_name(source: &MetricSource) -> String {
     let selector = if source.metric.selector.is_some() { "&LabelSelector" } else { "nil" };
     format!("external metric {}({selector})", source.metric.name)
 }
 
-fn metric_identifier(source: &Source) -> Value {
+fn metric_identifier(source: &MetricSource) -> Value {
     let mut identifier = value!({"name": (source.metric.name.as_str())});
     if let Some(selector) = &source.metric.selector {
         identifier.make_map().insert("selector", selector.clone());

@@ -1,6 +1,6 @@
 //! Pod failure policy and success policy of a Job.
 
-use setpoint_views::job::{ExitCodes, PodFailurePolicy, SuccessPolicy};
+use setpoint_views::job::{OnExitCodes, PodFailurePolicy, SuccessPolicy};
 use setpoint_views::pod::{ContainerStatus, PodStatus};
 
 use super::TrackedPod;
@@ -59,7 +59,7 @@ pub(super) fn match_failure_policy(
 }
 
 /// First container that terminated with one of the exit codes.
-fn find_matching_exit<'a>(status: &'a PodStatus, codes: &ExitCodes) -> Option<(&'a ContainerStatus, i64)> {
+fn find_matching_exit<'a>(status: &'a PodStatus, codes: &OnExitCodes) -> Option<(&'a ContainerStatus, i64)> {
     let all = status.container_statuses.iter().chain(&status.init_container_statuses);
     let named = all.filter(|one| codes.container_name.as_ref().is_none_or(|name| *name == one.name));
     let ended = named.filter_map(|one| {

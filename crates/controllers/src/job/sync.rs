@@ -6,7 +6,7 @@ use std::time::Duration;
 use setpoint_api::Time;
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::{Action, Object, Plan, WorldReader, Write};
-use setpoint_views::job::{Job, JobSpec, Uncounted};
+use setpoint_views::job::{Job, JobSpec, UncountedTerminatedPods};
 use setpoint_views::{Condition, condition};
 
 use super::backoff::{Failures, finished_at};
@@ -22,7 +22,7 @@ pub(super) struct Sync<'a> {
     pub job: &'a Job,
     /// Pods of the Job, sorted by index.
     pub pods: Vec<TrackedPod<'a>>,
-    pub uncounted: Uncounted,
+    pub uncounted: UncountedTerminatedPods,
     pub succeeded: i64,
     pub failed: i64,
     pub indexes: Option<IndexState>,

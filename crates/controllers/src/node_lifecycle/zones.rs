@@ -60,7 +60,7 @@ pub(super) fn desired_no_execute_taint(
     if is_fully_disrupted(world) {
         return None;
     }
-    let has = |key: &str| node.spec.taints.iter().any(|taint| taint.is(key, "NoExecute"));
+    let has = |key: &str| node.spec.taints.iter().any(|taint| taint.matches(key, "NoExecute"));
     // A change from one key to the other needs no rate limit: the node was tainted before.
     (has(key) || has(opposite) || is_next(object, world, now, eviction_rate)).then_some(key)
 }

@@ -3,7 +3,7 @@
 //! with it.
 
 use setpoint_api::{Value, value};
-use setpoint_reconcile::object::Owner as Reference;
+use setpoint_reconcile::object::OwnerReference as Reference;
 use setpoint_reconcile::{Action, Object, Write};
 
 use super::StatefulSetRollout;

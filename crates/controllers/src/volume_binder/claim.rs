@@ -113,7 +113,7 @@ impl<'a> ClaimSync<'a> {
     fn sync_unbound(&self, plan: &mut Plan<String>, last_event: &str) {
         let name = self.claim.class(self.object);
         let class = self.world.view::<StorageClass>("", name);
-        let waits = class.is_some_and(|(_, class)| class.waits());
+        let waits = class.is_some_and(|(_, class)| class.is_wait_for_first_consumer());
         if let Some(volume) = matching::find_best((self.object, self.claim), waits, self.world) {
             return self.bind(plan, volume);
         }
@@ -141,7 +141,7 @@ impl<'a> ClaimSync<'a> {
 
     /// Default class: the newest of those with the annotation.
     fn default_class(&self) -> Option<&'a str> {
-        if self.claim.names_class(self.object) {
+        if self.claim.has_class(self.object) {
             return None;
         }
         let classes =

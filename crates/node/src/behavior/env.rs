@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use setpoint_reconcile::Meta;
+use setpoint_reconcile::ObjectMeta;
 
 use crate::pod::{Container, EnvVar, Pod};
 
@@ -55,7 +55,7 @@ const SERVICE_SUFFIXES: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
 impl Env {
     /// Returns the variables of a container, bounded to `bytes_left` bytes.
     #[must_use]
-    pub fn new(container: &Container, pod: &Pod, meta: &Meta, mut bytes_left: usize) -> Env {
+    pub fn new(container: &Container, pod: &Pod, meta: &ObjectMeta, mut bytes_left: usize) -> Env {
         let mut env = Env { variables: BTreeMap::new(), may_have_others: !container.env_from.is_empty() };
         for (name, text) in
             [("HOME", "/root"), ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")]
@@ -80,7 +80,7 @@ impl Env {
     }
 
     /// Returns the value of a variable, given the earlier ones, bounded to `bytes_left` bytes.
-    fn resolve(&self, variable: &EnvVar, pod: &Pod, meta: &Meta, bytes_left: usize) -> EnvValue {
+    fn resolve(&self, variable: &EnvVar, pod: &Pod, meta: &ObjectMeta, bytes_left: usize) -> EnvValue {
         let placeholder = || EnvValue::placeholder(&variable.name);
         let Some(source) = &variable.value_from else {
             return EnvValue::known(&self.expand(&variable.value, bytes_left));
@@ -174,7 +174,7 @@ mod tests {
 
     fn env(container: &str) -> Env {
         let container: Container = serde_json::from_str(container).unwrap();
-        let meta: Meta =
+        let meta: ObjectMeta =
             serde_json::from_str(r#"{"name":"web-0","namespace":"shop","labels":{"app":"web"}}"#).unwrap();
         let pod: Pod = serde_json::from_str(r#"{"spec":{"nodeName":"node-3"}}"#).unwrap();
         Env::new(&container, &pod, &meta, ARGUMENT_BYTES_MAX)

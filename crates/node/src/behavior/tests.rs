@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn meta(annotations: &str) -> Meta {
-    Meta { annotations: serde_json::from_str(annotations).unwrap(), ..Meta::default() }
+fn meta(annotations: &str) -> ObjectMeta {
+    ObjectMeta { annotations: serde_json::from_str(annotations).unwrap(), ..ObjectMeta::default() }
 }
 
 fn container(name: &str, command: &[&str]) -> Container {
@@ -61,7 +61,7 @@ fn shell_image_without_a_command_exits_at_once() {
             &container,
             0,
             &Pod::default(),
-            &Meta::default(),
+            &ObjectMeta::default(),
             1,
         )
         .exit()
@@ -81,7 +81,7 @@ fn files_on_volumes_outlive_a_run() {
             container,
             restarts,
             &Pod::default(),
-            &Meta::default(),
+            &ObjectMeta::default(),
             1,
         );
         behavior.exit().map(|exit| exit.exit_code)
@@ -112,7 +112,7 @@ fn run_with_a_high_restart_count_is_found_quickly() {
             container,
             restarts,
             &Pod::default(),
-            &Meta::default(),
+            &ObjectMeta::default(),
             1,
         );
         behavior.exit().map(|exit| exit.exit_code)
@@ -133,7 +133,7 @@ fn scripts_of_a_pod_share_one_budget() {
     let text = format!("for i in {words}; do for j in {words}; do a=$i$j; done; done; exit 3");
     let long = container("a", &["sh", "-c", &text]);
     let end = |script_count: usize, name: &str| {
-        let meta = Meta { name: name.into(), ..Meta::default() };
+        let meta = ObjectMeta { name: name.into(), ..ObjectMeta::default() };
         container_behavior((&[], &ScriptCache::default()), &long, 0, &Pod::default(), &meta, script_count)
             .exit()
             .map(|exit| exit.exit_code)
@@ -146,7 +146,7 @@ fn scripts_of_a_pod_share_one_budget() {
         &short,
         0,
         &Pod::default(),
-        &Meta::default(),
+        &ObjectMeta::default(),
         1_000,
     );
     assert_eq!(short.exit().map(|exit| exit.exit_code), Some(4));
@@ -165,7 +165,7 @@ fn runs_of_a_long_script_are_bounded_by_its_share() {
             &grows,
             100,
             &Pod::default(),
-            &Meta::default(),
+            &ObjectMeta::default(),
             script_count,
         );
         assert_eq!(behavior.exit().map(|exit| exit.exit_code), Some(3));

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use setpoint_api::{Map, Revision, Time, value};
 use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_reconcile::{Jump, Object, Plan, WorldReader, Write};
-use setpoint_views::node::SIMULATED;
+use setpoint_views::node::SIMULATED_LABEL;
 
 use super::{LEASE_NAMESPACE, LEASE_RESOURCE};
 use crate::fleet::{FLEET_ANNOTATION, Fleet};
@@ -77,7 +77,7 @@ pub fn claim_or_wait<M>(
 /// Returns the write that claims a node, conditional on its revision.
 fn claim_write(fleet: &Fleet, node: &Object) -> Write {
     let mut labels = Map::new();
-    labels.insert(SIMULATED, "");
+    labels.insert(SIMULATED_LABEL, "");
     Write::merge(
         node,
         "",
@@ -133,5 +133,5 @@ fn lease_duration(lease: &Object) -> Duration {
 /// `true` if the Lease has not expired since its last write.
 #[must_use]
 pub fn is_lease_valid(lease: &Object, now: Time) -> bool {
-    now < lease.committed().after(lease_duration(lease))
+    now < lease.commit_time().after(lease_duration(lease))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer};
 use setpoint_api::Time;
-use setpoint_views::{Condition, or_default, time, unless_empty, write_time};
+use setpoint_views::{Condition, deserialize_time, or_default, serialize_time, serialize_unless_empty};
 
 use super::{ResourceRequirements, VolumeMount};
 
@@ -29,25 +29,25 @@ pub struct PodStatus {
     #[serde(rename = "hostIP", serialize_with = "null_if_empty")]
     pub host_ip: String,
     /// Node IPs.
-    #[serde(rename = "hostIPs", deserialize_with = "or_default", serialize_with = "unless_empty")]
+    #[serde(rename = "hostIPs", deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub host_ips: Vec<Ip>,
     /// Primary pod IP.
     #[serde(rename = "podIP", serialize_with = "null_if_empty")]
     pub pod_ip: String,
     /// Pod IPs.
-    #[serde(rename = "podIPs", deserialize_with = "or_default", serialize_with = "unless_empty")]
+    #[serde(rename = "podIPs", deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub pod_ips: Vec<Ip>,
     /// Time of admission.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
+    #[serde(deserialize_with = "deserialize_time", serialize_with = "serialize_time")]
     pub start_time: Option<Time>,
     /// Statuses of init containers.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
+    #[serde(deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
     /// Statuses of regular containers.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
+    #[serde(deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub container_statuses: Vec<ContainerStatus>,
     /// Statuses of ephemeral containers.
-    #[serde(deserialize_with = "or_default", serialize_with = "unless_empty")]
+    #[serde(deserialize_with = "or_default", serialize_with = "serialize_unless_empty")]
     pub ephemeral_container_statuses: Vec<ContainerStatus>,
 }
 
@@ -159,7 +159,7 @@ pub struct ContainerStateWaiting {
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStateRunning {
     /// Start time.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
+    #[serde(deserialize_with = "deserialize_time", serialize_with = "serialize_time")]
     pub started_at: Option<Time>,
 }
 
@@ -176,10 +176,10 @@ pub struct ContainerStateTerminated {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Start time.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
+    #[serde(deserialize_with = "deserialize_time", serialize_with = "serialize_time")]
     pub started_at: Option<Time>,
     /// End time.
-    #[serde(deserialize_with = "time", serialize_with = "write_time")]
+    #[serde(deserialize_with = "deserialize_time", serialize_with = "serialize_time")]
     pub finished_at: Option<Time>,
     /// Container ID.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]

@@ -1,4 +1,4 @@
-//! Names with values: most objects hold several such sets, and each is one allocation, or none if it is empty.
+//! Compact map of strings: one allocation per map, or none if it is empty. Most objects hold several.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,16 +7,17 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use setpoint_api::Value;
 
-/// Names with values, in the order of the names: labels, annotations, selectors.
+/// Map of strings, sorted by name: labels, annotations, label selectors.
 ///
-/// Names and values stand one after another, each behind its length: six bits to a byte, the least first, with a seventh
-/// where more follow. So all of it is text.
+/// Names and values are concatenated, each after its length. A length is a varint of 6 bits per byte, least significant
+/// first; bit 6 marks that another byte follows, so that every byte of it is ASCII. Example: `{"app":"web"}` is
+/// `\x03app\x03web`; the length 70 is `\x46\x01` (6 + 64 as the mark, then 1).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pairs(Text);
+pub struct Pairs(Encoded);
 
-/// The text, in a form that takes no more room than the text alone: hardly any set is large, and every object has several.
+/// Encoded pairs, as small as the text alone if there are few: few maps are large, and every object has several.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Text {
+enum Encoded {
     /// At most [`SCAN_LEN_MAX`] pairs.
     Few(Box<str>),
     Many(Box<Indexed>),
@@ -25,78 +26,79 @@ enum Text {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Indexed {
     text: Box<str>,
-    /// Start of each pair.
-    places: Vec<u32>,
+    /// Offset of each pair in the text.
+    offsets: Vec<u32>,
 }
 
 impl Default for Pairs {
     fn default() -> Pairs {
-        Pairs(Text::Few(Box::default()))
+        Pairs(Encoded::Few(Box::default()))
     }
 }
 
-/// Pairs up to which a name is found by reading them one after another.
+/// Maximum number of pairs that are searched linearly; larger maps have an index.
 const SCAN_LEN_MAX: usize = 32;
 
 impl Pairs {
-    /// The value of a name.
+    /// Returns the value of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        let Text::Many(many) = &self.0 else {
+        let Encoded::Many(many) = &self.0 else {
             return self.iter().find(|(other, _)| *other == name).map(|(_, value)| value);
         };
-        let places = &many.places;
-        let rest = |place: &u32| many.text.get(*place as usize..).unwrap_or_default();
-        let at = places.partition_point(|place| take(&mut rest(place)).is_some_and(|other| other < name));
-        let mut rest = rest(places.get(at)?);
-        (take(&mut rest)? == name).then(|| take(&mut rest)).flatten()
+        let offsets = &many.offsets;
+        let rest = |offset: &u32| many.text.get(*offset as usize..).unwrap_or_default();
+        let index = offsets
+            .partition_point(|offset| take_string(&mut rest(offset)).is_some_and(|other| other < name));
+        let mut rest = rest(offsets.get(index)?);
+        (take_string(&mut rest)? == name).then(|| take_string(&mut rest)).flatten()
     }
 
     fn text(&self) -> &str {
         match &self.0 {
-            Text::Few(text) => text,
-            Text::Many(many) => &many.text,
+            Encoded::Few(text) => text,
+            Encoded::Many(many) => &many.text,
         }
     }
 
-    /// Names and values.
+    /// Iterates over names and values, in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut rest = self.text();
-        std::iter::from_fn(move || Some((take(&mut rest)?, take(&mut rest)?)))
+        std::iter::from_fn(move || Some((take_string(&mut rest)?, take_string(&mut rest)?)))
     }
 
-    /// Whether there are none.
+    /// `true` if there are no pairs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.text().is_empty()
     }
 
-    /// As a value, to write it.
+    /// Converts to a value.
     #[must_use]
     pub fn to_value(&self) -> Value {
         Value::Map(self.iter().map(|(name, value)| (name, Value::from(value))).collect())
     }
 
-    fn sorted(mut pairs: Vec<(Cow<'_, str>, Cow<'_, str>)>) -> Pairs {
+    fn from_unsorted(mut pairs: Vec<(Cow<'_, str>, Cow<'_, str>)>) -> Pairs {
         pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
         pairs.dedup_by(|(a, _), (b, _)| a == b);
         let pieces = || pairs.iter().flat_map(|(name, value)| [name, value]);
         let mut text = String::with_capacity(pieces().map(|piece| piece.len() + 1).sum());
-        let mut places = Vec::new();
+        let mut offsets = Vec::new();
         for (name, value) in &pairs {
-            places.push(u32::try_from(text.len()).unwrap_or(u32::MAX));
-            put(&mut text, name);
-            put(&mut text, value);
+            offsets.push(u32::try_from(text.len()).unwrap_or(u32::MAX));
+            push_string(&mut text, name);
+            push_string(&mut text, value);
         }
         let text = text.into_boxed_str();
-        if places.len() > SCAN_LEN_MAX {
-            return Pairs(Text::Many(Box::new(Indexed { text, places })));
+        if offsets.len() > SCAN_LEN_MAX {
+            return Pairs(Encoded::Many(Box::new(Indexed { text, offsets })));
         }
-        Pairs(Text::Few(text))
+        Pairs(Encoded::Few(text))
     }
 }
 
-fn put(text: &mut String, piece: &str) {
+fn push_string(text: &mut String, piece: &str) {
     let mut length = piece.len();
     while length >= 64 {
         text.push(char::from(64 | (length % 64) as u8));
@@ -106,7 +108,7 @@ fn put(text: &mut String, piece: &str) {
     text.push_str(piece);
 }
 
-fn take<'a>(rest: &mut &'a str) -> Option<&'a str> {
+fn take_string<'a>(rest: &mut &'a str) -> Option<&'a str> {
     let (mut length, mut shift, mut count) = (0, 0, 0);
     for byte in rest.bytes() {
         count += 1;
@@ -129,7 +131,7 @@ impl fmt::Debug for Pairs {
 
 impl<'a> FromIterator<(&'a str, &'a str)> for Pairs {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Pairs {
-        Pairs::sorted(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        Pairs::from_unsorted(pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 }
 
@@ -140,7 +142,7 @@ impl<'de> Deserialize<'de> for Pairs {
             type Value = Pairs;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("names with values")
+                f.write_str("a map of strings")
             }
 
             fn visit_unit<E>(self) -> Result<Pairs, E> {
@@ -152,14 +154,14 @@ impl<'de> Deserialize<'de> for Pairs {
                 while let Some((Piece(name), Piece(value))) = map.next_entry()? {
                     pairs.push((name, value));
                 }
-                Ok(Pairs::sorted(pairs))
+                Ok(Pairs::from_unsorted(pairs))
             }
         }
         deserializer.deserialize_any(Reader)
     }
 }
 
-/// A text that is read where it stands, if it can be.
+/// String that is borrowed from the input unless it has escapes.
 #[derive(Deserialize)]
 struct Piece<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_order_by_name_and_the_last_of_a_name_does_not_count_twice() {
+    fn pairs_are_sorted_by_name() {
         let pairs: Pairs = serde_json::from_str(r#"{"b":"\u00fc\n","a":"","":"x"}"#).unwrap();
         assert_eq!(pairs.iter().collect::<Vec<_>>(), [("", "x"), ("a", ""), ("b", "ü\n")]);
         assert_eq!((pairs.get("a"), pairs.get("c")), (Some(""), None));
@@ -180,15 +182,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_in_comes_out(
+        fn pairs_survive_a_round_trip(
             pairs in prop::collection::btree_map(".{0,80}", prop_oneof![".{0,80}", "a{4000,4200}"], 0..80),
         ) {
-            let read: Pairs = serde_json::from_str(&serde_json::to_string(&pairs).unwrap()).unwrap();
-            let made: Pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            prop_assert_eq!(&read, &made);
+            let decoded: Pairs = serde_json::from_str(&serde_json::to_string(&pairs).unwrap()).unwrap();
+            let collected: Pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            prop_assert_eq!(&decoded, &collected);
             let expected: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (&**name, &**value)).collect();
-            prop_assert_eq!(read.iter().collect::<Vec<_>>(), expected);
-            prop_assert!(pairs.iter().all(|(name, value)| read.get(name) == Some(value)));
+            prop_assert_eq!(decoded.iter().collect::<Vec<_>>(), expected);
+            prop_assert!(pairs.iter().all(|(name, value)| decoded.get(name) == Some(value)));
         }
     }
 }

@@ -19,7 +19,7 @@ use setpoint_reconcile::{Object, View};
 use setpoint_runtime::objects;
 use setpoint_store::commit::CHAIN_COMMITS_MAX;
 use setpoint_store::{Precondition, Proposal, Record};
-use setpoint_views::quota::{Usage, amounts, is_counted_of, unstated, usage};
+use setpoint_views::quota::{Usage, amounts, find_unspecified_resources, is_charged_by, usage};
 use setpoint_views::resource_quota::ResourceQuota;
 
 use super::admission;
@@ -152,10 +152,10 @@ impl<'a> Quota<'a> {
         let object = objects::object(key, record)?;
         let quota = object.view::<ResourceQuota>()?;
         let mut hard = amounts(&quota.status.hard);
-        hard.retain(|name, _| is_counted_of(name, resource));
+        hard.retain(|name, _| is_charged_by(name, resource));
         let used = amounts(&quota.status.used);
         let awaited = quota.spec.hard.iter().map(|(name, _)| name);
-        let awaited = awaited.filter(|name| is_counted_of(name, resource) && !hard.contains_key(*name));
+        let awaited = awaited.filter(|name| is_charged_by(name, resource) && !hard.contains_key(*name));
         let awaited: Vec<String> = awaited.map(str::to_owned).collect();
         (!hard.is_empty() || !awaited.is_empty()).then_some(Quota { record, object, hard, used, awaited })
     }
@@ -171,7 +171,7 @@ impl<'a> Quota<'a> {
     /// Rejects an object that lacks counted requests, or a quota without usage.
     fn check(&self, object: &Object) -> Result<(), String> {
         let name = self.name();
-        if let Some(why) = unstated(object, self.hard.keys().map(String::as_str)) {
+        if let Some(why) = find_unspecified_resources(object, self.hard.keys().map(String::as_str)) {
             return Err(format!("failed quota: {name}: {why}"));
         }
         if self.hard.keys().all(|resource| self.used.contains_key(resource)) {

@@ -93,7 +93,9 @@ impl<'a> VolumeSearch<'a> {
             }
             return Ok(());
         }
-        let class = world.view::<StorageClass>("", claim.class(object)).filter(|(_, class)| class.waits());
+        let class = world
+            .view::<StorageClass>("", claim.class(object))
+            .filter(|(_, class)| class.is_wait_for_first_consumer());
         let Some((_, class)) = class.filter(|_| volume.is_empty()) else {
             return Err(reject("pod has unbound immediate PersistentVolumeClaims".to_owned()));
         };

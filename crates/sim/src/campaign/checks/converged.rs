@@ -108,7 +108,7 @@ fn check_daemon_sets(world: &WorldReader<'_>) -> CheckResult {
 }
 
 fn check_jobs(world: &WorldReader<'_>) -> CheckResult {
-    world.views::<Job>().try_for_each(|(object, job)| match job.status.finish() {
+    world.views::<Job>().try_for_each(|(object, job)| match job.status.finished_condition() {
         None if !is_suspended(job) => Err(format!("{} is not finished: {:?}", object.key(), job.status)),
         Some(_) if job.spec.ttl_seconds_after_finished.is_some() => {
             Err(format!("{} is finished and was not deleted after its TTL", object.key()))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use setpoint_api::Revision;
 use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
-use setpoint_reconcile::{Meta, WorldReader};
+use setpoint_reconcile::{ObjectMeta, WorldReader};
 
 use super::{Check, CommitContext};
 use crate::campaign::coverage::CoverageMarks;
@@ -23,7 +23,7 @@ pub struct GarbageCollection {
 }
 
 /// `true` if an object is deleted in the foreground.
-fn is_foreground_deletion(meta: &Meta) -> bool {
+fn is_foreground_deletion(meta: &ObjectMeta) -> bool {
     meta.is_deleted() && meta.has_finalizer(FINALIZER_FOREGROUND)
 }
 

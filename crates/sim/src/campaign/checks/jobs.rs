@@ -77,7 +77,7 @@ impl JobCounts {
         if failed > size(ended.failed.len()) {
             marks.record("job counted a pod that was deleted");
         }
-        if status.finish().is_some_and(|finish| finish.kind == "Failed") {
+        if status.finished_condition().is_some_and(|finish| finish.kind == "Failed") {
             marks.record("job failed");
         }
         Ok(())
@@ -148,7 +148,8 @@ impl Check for JobCounts {
 
 /// `true` if a CronJob replaced or skipped a run.
 fn has_replaced_or_skipped_run(change: &CommitChange) -> bool {
-    let is_running = |object: &Object| object.view::<Job>().is_some_and(|job| job.status.finish().is_none());
+    let is_running =
+        |object: &Object| object.view::<Job>().is_some_and(|job| job.status.finished_condition().is_none());
     let replaced = change.is_deletion() && change.before.as_ref().is_some_and(is_running);
     let event = change.is_of("events").then(|| change.object().value());
     replaced || event.is_some_and(|event| event.str_at(&["reason"]) == "JobAlreadyActive")
