@@ -70,7 +70,7 @@ pub fn closed(resource_type: &ResourceType, record: &Record) -> Value {
 
 /// Converts stored bytes to the served version.
 #[must_use]
-pub fn served_bytes(resource_type: &ResourceType, bytes: Bytes) -> Bytes {
+pub(crate) fn served_bytes(resource_type: &ResourceType, bytes: Bytes) -> Bytes {
     if !resource_type.is_converted() {
         return bytes;
     }

@@ -46,7 +46,7 @@ use self::unauthenticated::UnauthenticatedConnections;
 use crate::exchange::Service;
 
 /// Maximum size of a request body, as upstream's.
-pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Bytes of an oversized body that are read and discarded, so that the client gets to read the error.
 const BODY_DISCARD_MAX: usize = 16 * 1024 * 1024;
 /// Time for the body of a request, whatever its size.

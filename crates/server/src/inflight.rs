@@ -131,7 +131,7 @@ impl Inflight {
 
     /// Returns the maximum of requests at a time since the last call, by kind.
     #[must_use]
-    pub fn take_peaks(&self) -> [(&'static str, usize); 2] {
+    pub(crate) fn take_peaks(&self) -> [(&'static str, usize); 2] {
         [("readOnly", self.read_only.take_peak()), ("mutating", self.mutating.take_peak())]
     }
 

@@ -29,13 +29,13 @@ pub enum View {
 impl View {
     /// `true` for tables.
     #[must_use]
-    pub fn is_table(self) -> bool {
+    pub(crate) fn is_table(self) -> bool {
         matches!(self, View::Table(_))
     }
 }
 
 /// Supported media types, for error messages.
-pub const ACCEPTED: [&str; 3] =
+pub(crate) const ACCEPTED: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// Form of a body; JSON without a `Content-Type`.
@@ -58,13 +58,13 @@ fn form(text: &str) -> Option<Form> {
 }
 
 /// Media types of watches, for error messages.
-pub const STREAMED: [&str; 2] =
+pub(crate) const STREAMED: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
 /// `true` if an `Accept` header names an offered media type, or `*/*`. This check precedes the negotiation and
 /// compares the bare types, as upstream's does: parameters and `application/*` do not count.
 #[must_use]
-pub fn is_offered(accept: Option<&str>, offered: &[&str]) -> bool {
+pub(crate) fn is_offered(accept: Option<&str>, offered: &[&str]) -> bool {
     let accept = accept.filter(|text| !text.is_empty()).unwrap_or("*/*");
     accept.split(',').any(|clause| {
         let media = clause.split(';').next().unwrap_or_default().trim();
@@ -91,7 +91,7 @@ pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<
 
 /// `true` if the client prefers aggregated discovery.
 #[must_use]
-pub fn wants_aggregated(accept: Option<&str>) -> bool {
+pub(crate) fn wants_aggregated(accept: Option<&str>) -> bool {
     let mut clauses: Vec<Clause<'_>> =
         accept.unwrap_or_default().split(',').filter_map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));

@@ -54,12 +54,12 @@ impl Metrics {
     }
 
     /// Counts a request that was rejected before it was routed.
-    pub fn count_refused(&self, key: SeriesKey, code: u16) {
+    pub(crate) fn count_refused(&self, key: SeriesKey, code: u16) {
         self.requests.count(key, code);
     }
 
     /// Counts a response; a stream is counted when it ends.
-    pub fn count_answer(&self, key: SeriesKey, response: &Response, took: Duration) {
+    pub(crate) fn count_answer(&self, key: SeriesKey, response: &Response, took: Duration) {
         if !matches!(response.body, Body::Stream(_)) {
             self.requests.count(key, response.status.as_u16());
             self.requests.observe(key, took);
@@ -99,7 +99,7 @@ impl Metrics {
 }
 
 /// A watch with metrics: it counts as running, as a request when it ends, and each of its events.
-pub struct CountedWatch {
+pub(crate) struct CountedWatch {
     watch: Watch,
     metrics: Arc<Metrics>,
     key: SeriesKey,

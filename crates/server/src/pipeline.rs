@@ -160,7 +160,7 @@ impl Writer {
 
     /// Returns an empty proposal to change these fields. With more than [`CAUSE_PATHS_MAX`] fields the cause names
     /// the whole object or status.
-    pub(crate) fn proposal_of(
+    fn proposal_of(
         &self,
         context: &RequestContext<'_>,
         subresource: Subresource,
@@ -187,7 +187,7 @@ impl Writer {
     }
 }
 
-pub(crate) fn metadata_rules(resource_type: &ResourceType) -> MetadataRules {
+fn metadata_rules(resource_type: &ResourceType) -> MetadataRules {
     MetadataRules {
         name: resource_type.rules.name_rule(),
         namespaced: resource_type.info.namespaced,
@@ -253,7 +253,7 @@ pub(crate) fn precondition(
 }
 
 /// 500 for a decoded object that cannot be encoded: a bug.
-pub(crate) fn unstorable() -> Status {
+fn unstorable() -> Status {
     Status::internal_error("the object cannot be stored")
 }
 

@@ -39,7 +39,7 @@ impl Query {
 
     /// `true` if a parameter is present, with or without a value.
     #[must_use]
-    pub fn is_given(&self, name: &str) -> bool {
+    pub(crate) fn is_given(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
     }
 

@@ -21,7 +21,7 @@ use super::{BACKDATE, CertifiedKey, date, inspect, life};
 use crate::x509::{CertificateRequest, SubjectAltNames};
 
 /// Default and maximum lifetime of a certificate.
-pub const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Minimum lifetime of a certificate.
 const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
 /// Certificates with a shorter lifetime expire at the requested time although they are backdated.

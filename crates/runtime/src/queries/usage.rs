@@ -68,7 +68,7 @@ pub struct UsageSample {
 }
 
 /// A source for clusters without measurements.
-pub struct NoUsageSource;
+pub(crate) struct NoUsageSource;
 
 impl UsageSource for NoUsageSource {
     fn is_served(&self) -> bool {
@@ -100,7 +100,7 @@ pub fn answer(question: &Value, source: &dyn UsageSource) -> Result<Value, Strin
 
 /// Error for a metric without a source; `None` for resource metrics.
 #[must_use]
-pub fn without_source(question: &Value) -> Option<String> {
+pub(crate) fn without_source(question: &Value) -> Option<String> {
     Some(match question.str_at(&["type"]) {
         "Resource" | "ContainerResource" => return None,
         "External" => {
@@ -120,7 +120,7 @@ pub fn without_source(question: &Value) -> Option<String> {
 
 /// Error for resource metrics that could not be fetched.
 #[must_use]
-pub fn unfetched(error: &str) -> String {
+pub(crate) fn unfetched(error: &str) -> String {
     format!("unable to fetch metrics from resource metrics API: {error}")
 }
 
@@ -128,7 +128,7 @@ pub fn unfetched(error: &str) -> String {
 ///
 /// # Errors
 /// If there is no sample.
-pub fn to_answer(question: &Value, used: &[UsageSample]) -> Result<Value, String> {
+pub(crate) fn to_answer(question: &Value, used: &[UsageSample]) -> Result<Value, String> {
     if used.is_empty() {
         return Err("no metrics returned from resource metrics API".to_owned());
     }

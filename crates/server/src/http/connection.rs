@@ -104,11 +104,11 @@ impl Activity {
         self.moved();
     }
 
-    pub fn begin_sending(&self) {
+    pub(crate) fn begin_sending(&self) {
         self.sending.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn end_sending(&self) {
+    pub(crate) fn end_sending(&self) {
         self.sending.fetch_sub(1, Ordering::Relaxed);
     }
 }

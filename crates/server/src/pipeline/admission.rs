@@ -76,7 +76,7 @@ fn admit_pod(pod: &mut Value, context: &RequestContext<'_>) -> Result<(), String
 }
 
 /// Runs mutating admission on an update.
-pub fn admit_update(
+pub(crate) fn admit_update(
     resource_type: &ResourceType,
     new: &mut Value,
     old: &Value,

@@ -51,7 +51,7 @@ pub fn check_options(options: &DeleteOptions<'_>) -> Result<(), Status> {
 ///
 /// # Errors
 /// If a precondition fails, or it is protected.
-pub fn delete_object(
+pub(crate) fn delete_object(
     resource_type: &ResourceType,
     record: &Record,
     object: Value,

@@ -24,7 +24,7 @@ const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disrupti
 ///
 /// # Errors
 /// If it is invalid.
-pub fn check_eviction(eviction: &Value, name: &str) -> Result<(), Status> {
+pub(crate) fn check_eviction(eviction: &Value, name: &str) -> Result<(), Status> {
     if metadata::name(eviction) != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }

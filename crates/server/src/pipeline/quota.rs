@@ -109,7 +109,7 @@ pub fn charged(proposal: &Proposal) -> Option<&Key> {
 
 /// `true` if the key is that of a quota.
 #[must_use]
-pub fn is_quota(key: &Key) -> bool {
+pub(crate) fn is_quota(key: &Key) -> bool {
     key.resource().as_str() == ResourceQuota::RESOURCE
 }
 

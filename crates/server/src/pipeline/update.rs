@@ -53,7 +53,7 @@ pub fn update(
 ///
 /// # Errors
 /// If it is invalid, forbidden, or conflicts.
-pub fn update_live(
+pub(crate) fn update_live(
     resource_type: &ResourceType,
     subresource: Subresource,
     desired: DesiredObject,

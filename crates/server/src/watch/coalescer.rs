@@ -134,7 +134,7 @@ impl WatchSlot {
     }
 
     /// Returns the end of a rest that begins now.
-    pub fn rest_until(&self, now: Instant) -> Instant {
+    pub(crate) fn rest_until(&self, now: Instant) -> Instant {
         self.coalescer.rest_until(now)
     }
 

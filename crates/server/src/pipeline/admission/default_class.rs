@@ -11,7 +11,7 @@ const STORAGE: [&str; 2] =
 const INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 
 /// Sets the storage class of a claim.
-pub fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
+pub(crate) fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(claim, "annotations", "volume.beta.kubernetes.io/storage-class");
     if by_annotation.is_some() || has_field(claim, "storageClassName") {
         return;
@@ -22,7 +22,7 @@ pub fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
 }
 
 /// Sets the class of an ingress.
-pub fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
+pub(crate) fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(ingress, "annotations", "kubernetes.io/ingress.class");
     if by_annotation.is_some() || has_field(ingress, "ingressClassName") {
         return;

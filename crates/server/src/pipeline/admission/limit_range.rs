@@ -112,7 +112,7 @@ pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
 ///
 /// # Errors
 /// If it is out of bounds.
-pub fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> {
+pub(crate) fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> {
     for range in ranges(metadata::namespace(claim), snapshot) {
         let mut faults = Vec::new();
         for item in items(&range).filter(|item| item.str_at(&["type"]) == "PersistentVolumeClaim") {

@@ -67,7 +67,7 @@ pub fn keep(new: &mut Value, old: &Value) {
 ///
 /// # Errors
 /// If there is another default class.
-pub fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result<(), String> {
+pub(crate) fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result<(), String> {
     if class.get("globalDefault").and_then(Value::as_bool) != Some(true) {
         return Ok(());
     }

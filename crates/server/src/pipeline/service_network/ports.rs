@@ -12,7 +12,7 @@ use super::super::{RequestContext, check};
 use crate::codec;
 
 /// Range of node ports.
-pub const RANGE: &str = "30000-32767";
+pub(crate) const RANGE: &str = "30000-32767";
 const FIRST: i64 = 30000;
 const LAST: i64 = 32767;
 
