@@ -226,7 +226,7 @@ pub async fn serve(
                 let (reactor, assign_reactor) = threads.assign_reactor();
                 let incoming = connection::Accepted {
                     stream,
-                    tls: tls.secured(),
+                    tls: tls.state(),
                     phase: phase.subscribe(),
                     membership,
                     evicted,
@@ -237,7 +237,7 @@ pub async fn serve(
                     drop((assign_reactor, open));
                 });
             }
-            Err(error) => rest(&error).await,
+            Err(error) => pause_after(&error).await,
         }
     }
     drop((listener, open));
@@ -256,7 +256,7 @@ pub async fn serve(
     clippy::disallowed_methods,
     reason = "the kernel does not report when descriptors are available again"
 )]
-async fn rest(error: &io::Error) {
+async fn pause_after(error: &io::Error) {
     let of_the_peer = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset];
     if !of_the_peer.contains(&error.kind()) {
         tracing::warn!(%error, "cannot accept connections");

@@ -116,12 +116,13 @@ impl DesiredObject {
             }
             None if has_omitted_empty => {
                 let mut owned = keeping(&object, KeepEmpty { for_ownership: true, for_validation: false });
-                let changed = ownership::note(resource_type, subresource, writer, context, live, &mut owned);
+                let changed =
+                    ownership::record_owners(resource_type, subresource, writer, context, live, &mut owned);
                 let managed = owned.at(&["metadata", "managedFields"]).cloned();
                 ownership::set(&mut object, managed.unwrap_or_default());
                 changed
             }
-            None => ownership::note(resource_type, subresource, writer, context, live, &mut object),
+            None => ownership::record_owners(resource_type, subresource, writer, context, live, &mut object),
         };
         if has_omitted_empty {
             object = keeping(&object, KeepEmpty { for_ownership: false, for_validation: true });
@@ -253,7 +254,7 @@ pub(crate) fn precondition(
 }
 
 /// 500 for a decoded object that cannot be encoded: a bug.
-fn unstorable() -> Status {
+fn encoding_error() -> Status {
     Status::internal_error("the object cannot be stored")
 }
 

@@ -101,7 +101,7 @@ impl Tokens {
     }
 
     fn key(&self) -> Result<&Key, &TokenError> {
-        self.key.get_or_init(|| Key::keep(self.dir.as_deref())).as_ref()
+        self.key.get_or_init(|| Key::load_or_create(self.dir.as_deref())).as_ref()
     }
 
     /// Signs a token.
@@ -187,7 +187,7 @@ impl Tokens {
 }
 
 impl Key {
-    fn keep(dir: Option<&Path>) -> Result<Key, TokenError> {
+    fn load_or_create(dir: Option<&Path>) -> Result<Key, TokenError> {
         let path = dir.map(|dir| dir.join(KEY_FILE));
         let failed = |source| TokenError::Io { path: path.clone().unwrap_or_default(), source };
         let kept = match &path {

@@ -78,7 +78,7 @@ impl AuthState {
     }
 }
 
-/// Activity of a connection, by which its tick tells an idle one from a dead one.
+/// Activity of a connection, by which its tick distinguishes an idle one from a dead one.
 #[derive(Default)]
 pub(super) struct Activity {
     /// Number of events: complete requests, and chunks of responses that were taken.

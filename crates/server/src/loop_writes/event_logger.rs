@@ -35,9 +35,9 @@ impl EventLogger {
         // A field called `message` would replace the text of the line.
         let (reason, note) = (news.reason, news.message.as_str());
         if news.severity != Severity::Warning && !NOTABLE.contains(&reason) {
-            tracing::debug!(component = *manager, about = about(news), reason, note, "event");
+            tracing::debug!(component = *manager, about = object_name(news), reason, note, "event");
         } else if self.has_room(manager, now()) {
-            tracing::info!(component = *manager, about = about(news), reason, note, "event");
+            tracing::info!(component = *manager, about = object_name(news), reason, note, "event");
         }
     }
 
@@ -61,7 +61,7 @@ impl EventLogger {
 }
 
 /// Returns the object that an Event is about, for the log.
-fn about(news: &News) -> String {
+fn object_name(news: &News) -> String {
     format!("{} {}", news.about.kind, news.about.key.path())
 }
 

@@ -45,7 +45,7 @@ fn both(news: &News, snapshot: &Snapshot) -> (Option<String>, String) {
         tolerations: Default::default(),
     };
     let printed = create(events(), news, &writer(), &context).map(outcome_text);
-    let made = typed(events(), news.to_value()).and_then(|event| {
+    let made = decode_object(events(), news.to_value()).and_then(|event| {
         create::create(events(), news.namespace(), DesiredObject::new(event), &writer(), &context)
     });
     (printed, outcome_text(made.map(|decided| decided.step)))

@@ -3,7 +3,7 @@
 use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
 
-use super::{all, mentions};
+use super::{all, contains_text};
 use crate::codec;
 
 const STORAGE: [&str; 2] =
@@ -38,7 +38,7 @@ fn has_field(object: &Value, field: &str) -> bool {
 
 fn default_of(snapshot: &Snapshot, resource: &str, annotations: &[&str]) -> Option<String> {
     let mut newest: Option<(String, String)> = None;
-    for record in all(snapshot, resource).filter(|record| mentions(record, "is-default-class")) {
+    for record in all(snapshot, resource).filter(|record| contains_text(record, "is-default-class")) {
         let class = codec::object(record);
         let is_default =
             |annotation: &&str| metadata::entry(&class, "annotations", annotation) == Some("true");
