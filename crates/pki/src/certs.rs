@@ -140,7 +140,7 @@ impl Pki {
 
     /// Earliest renewal time of the certificates. [`Pki::load_or_create`] renews them from then on.
     #[must_use]
-    pub fn renew_at(&self) -> Time {
+    fn renew_at(&self) -> Time {
         self.ca.renew_at.min(self.server.renew_at).min(self.admin.renew_at)
     }
 

@@ -101,7 +101,7 @@ impl CertificateRequest {
     ///
     /// # Errors
     /// If it is malformed, or not signed with its own key.
-    pub fn from_der(der: &[u8]) -> Result<CertificateRequest, ParseX509Error> {
+    pub(crate) fn from_der(der: &[u8]) -> Result<CertificateRequest, ParseX509Error> {
         let (rest, request) = X509CertificationRequest::from_der(der)
             .map_err(|error| ParseX509Error::Form(X509Error::from(error).to_string()))?;
         if !rest.is_empty() {
@@ -226,20 +226,13 @@ pub fn subject(der: &[u8]) -> Option<Subject> {
     })
 }
 
-/// Validity of a certificate in DER, both ends included; `None` if it cannot be parsed. A connection parses it once
-/// and compares it with the clock at each request.
+/// Validity of a certificate in DER, both ends included; `None` if it cannot be parsed.
 #[must_use]
 pub fn validity(der: &[u8]) -> Option<(Time, Time)> {
     let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     let validity = certificate.validity();
     let time = |asn1: x509_parser::time::ASN1Time| Time::from_seconds(asn1.timestamp());
     rest.is_empty().then(|| (time(validity.not_before), time(validity.not_after)))
-}
-
-/// `true` if `now` is within the validity. The whole last second counts, as in Go.
-#[must_use]
-pub fn is_valid_at((begin, end): (Time, Time), now: Time) -> bool {
-    begin <= now && now.0.div_euclid(1_000_000) <= end.0.div_euclid(1_000_000)
 }
 
 /// Error of the first invalid certificate in base64 of PEM, as API objects hold it.
@@ -287,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_validity_is_checked_to_the_second() {
+    fn certificate_validity_is_read_from_der() {
         let mut params = CertificateParams::default();
         params.not_before = time::OffsetDateTime::from_unix_timestamp(1_700_000_000).unwrap();
         params.not_after = time::OffsetDateTime::from_unix_timestamp(1_700_003_600).unwrap();
@@ -295,9 +288,6 @@ mod tests {
         let der = params.self_signed(&key).unwrap().der().to_vec();
         let life = validity(&der).unwrap();
         assert_eq!(life, (Time::from_seconds(1_700_000_000), Time::from_seconds(1_700_003_600)));
-        let at = |microseconds: i64| is_valid_at(life, Time(microseconds));
-        assert!(!at(1_699_999_999_999_999) && at(1_700_000_000_000_000));
-        assert!(at(1_700_003_600_999_999) && !at(1_700_003_601_000_000));
         assert_eq!(validity(&der[..der.len() - 1]), None);
         assert_eq!(validity(&[&der[..], b"x"].concat()), None);
         assert_eq!(validity(b""), None);

@@ -35,7 +35,7 @@ pub use watchdog::LOOP_STALL_MAX;
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
 /// The longest sleep of the loop. A step of the wall clock is noticed when the sleep ends.
-pub const SLEEP_MAX: Duration = Duration::from_secs(5);
+pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 /// Time that a plan has to end when the loop is stopped. The process does not wait longer: a plan writes nothing by
 /// itself, and a write that was sent is committed or rejected without the loop.

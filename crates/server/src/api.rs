@@ -231,12 +231,12 @@ impl Api {
                 responses::warn(&mut response, &warnings);
                 Ok(response)
             }
-            Route::Usage(about) => self.measured(&request, &about).await,
+            Route::Usage(about) => self.respond_usage(&request, &about).await,
             Route::Document(parts) => match Endpoint::find(&parts) {
                 Some((endpoint, check)) => {
                     Ok(self.health.answer(endpoint, &check, &request.query, &self.store).await)
                 }
-                None if parts == ["metrics"] => Ok(self.measures().await),
+                None if parts == ["metrics"] => Ok(self.respond_metrics().await),
                 None => self.document(&request, &parts),
             },
             Route::NotFound => document::missing(&request),
@@ -271,7 +271,7 @@ impl Api {
     }
 
     fn get(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
-        let (form, view) = wanted(request)?;
+        let (form, view) = accepted_form_and_view(request)?;
         let resource_type = target.resource_type;
         let missing = || Status::not_found(resource_type.qualified(), &target.name);
         let key = resource_type.key(&target.namespace, &target.name).map_err(|_| missing())?;
@@ -312,7 +312,7 @@ impl Api {
                 &errors,
             ));
         }
-        let (form, view) = wanted(request)?;
+        let (form, view) = accepted_form_and_view(request)?;
         let now = self.options.clock.now();
         if !is_watch {
             let (store, cache) = (&self.store, &self.lists);
@@ -345,28 +345,30 @@ fn has_forms(route: &Route) -> bool {
 
 /// Form of the response that the client accepts; JSON if there is none.
 fn negotiated(accept: Option<&str>) -> Form {
-    media::wanted(accept, |_, _| true).map_or(Form::Json, |(form, _)| form)
+    media::negotiate(accept, |_, _| true).map_or(Form::Json, |(form, _)| form)
 }
 
 /// Form and view that the client accepts.
-fn wanted(request: &Request) -> Result<(Form, View), Status> {
+fn accepted_form_and_view(request: &Request) -> Result<(Form, View), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |form, view| form != Form::Protobuf || view == View::Whole;
-    media::wanted(accept, can).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
+    media::negotiate(accept, can).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
 /// View that the client accepts of a text-only resource.
-fn wanted_view(request: &Request) -> Result<View, Status> {
+fn accepted_view(request: &Request) -> Result<View, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    let view = media::wanted(accept, |form, _| form != Form::Protobuf).map(|(_, view)| view);
+    let view = media::negotiate(accept, |form, _| form != Form::Protobuf).map(|(_, view)| view);
     view.ok_or_else(|| Status::not_acceptable(&media::ACCEPTED[..2]))
 }
 
 /// Form that the client accepts of an object without other views.
-fn wanted_whole(request: &Request) -> Result<Form, Status> {
+fn accepted_form(request: &Request) -> Result<Form, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let can = |_, view| view == View::Whole;
-    media::wanted(accept, can).map(|(form, _)| form).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
+    media::negotiate(accept, can)
+        .map(|(form, _)| form)
+        .ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
 /// Media types that a route offers: only collections can be watched.

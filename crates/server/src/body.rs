@@ -66,7 +66,7 @@ pub fn object(
     let (value, duplicates) = read(body, content_type).map_err(|fault| match fault {
         BodyError::Media => Status::unsupported_media_type(&media::ACCEPTED),
         BodyError::Unrecognized(why) => {
-            let (kind, shown) = (expected.kind, shown(body));
+            let (kind, shown) = (expected.kind, excerpt(body));
             Status::bad_request(format!(
                 "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
             ))
@@ -77,7 +77,7 @@ pub fn object(
         let (kind, version) = (expected.kind, expected.api_version.rsplit('/').next().unwrap_or_default());
         Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     };
-    let is_yaml = media::sent(content_type) == Some(Form::Yaml);
+    let is_yaml = media::content_form(content_type) == Some(Form::Yaml);
     // Duplicate YAML keys are reported by line, before other errors.
     let repeated = if is_yaml && !duplicates.is_empty() { yaml::repeated_keys(body) } else { Vec::new() };
     let duplicates = if is_yaml { &[] } else { &duplicates[..] };
@@ -118,7 +118,7 @@ pub enum BodyError {
 pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Duplicate>), BodyError> {
     let unversioned =
         |why: String| BodyError::Unrecognized(format!("couldn't get version/kind; json parse error: {why}"));
-    let (value, duplicates) = match media::sent(content_type).ok_or(BodyError::Media)? {
+    let (value, duplicates) = match media::content_form(content_type).ok_or(BodyError::Media)? {
         Form::Json => json::parse_strict(body).map_err(|error| unversioned(error.to_string()))?,
         Form::Yaml => yaml::parse_strict(body)
             .map_err(|error| BodyError::Unrecognized(error.message_without_prefix()))?,
@@ -179,7 +179,7 @@ fn check_type(value: &Value, expected: Expected<'_>) -> Result<(), Status> {
 }
 
 /// Start of a body for an error message: as text if it may be JSON.
-fn shown(body: &[u8]) -> String {
+fn excerpt(body: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 30;
     let start = &body[..body.len().min(SHOWN_BYTES_MAX)];
     let text = match body.first() {

@@ -21,7 +21,7 @@ use crate::pipeline::update::{Subresource, update};
 use crate::pipeline::{DesiredObject, RequestContext, Step, Writer};
 
 /// Namespaces without which a cluster cannot work.
-pub const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
+pub(crate) const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 

@@ -28,11 +28,11 @@ pub fn draft(resource_type: &ResourceType, mut object: Value, now: Time) -> Opti
     let labels = labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
     let draft =
         Draft::with_revision_at(bytes, hole).labels(labels).fields(resource_type.rules.fields(&object));
-    Some(expiring(draft, resource_type, now))
+    Some(set_expiry(draft, resource_type, now))
 }
 
 /// Sets the expiry of objects that have one.
-pub(crate) fn expiring(draft: Draft, resource_type: &ResourceType, now: Time) -> Draft {
+pub(crate) fn set_expiry(draft: Draft, resource_type: &ResourceType, now: Time) -> Draft {
     if resource_type.resource.as_str() == "events" { draft.expires(now.after(EVENT_TTL)) } else { draft }
 }
 
@@ -65,13 +65,13 @@ pub fn object(record: &Record) -> Value {
 
 /// As [`object`], for a status write or a binding: fields that these do not read stay encoded too.
 #[must_use]
-pub fn closed(resource_type: &ResourceType, record: &Record) -> Value {
+pub fn partial(resource_type: &ResourceType, record: &Record) -> Value {
     json::parse_with_raw_spec(&record.value(), resource_type.rules.raw_spec_fields()).unwrap_or(Value::Null)
 }
 
 /// Converts stored bytes to the served version.
 #[must_use]
-pub fn served_bytes(resource_type: &ResourceType, bytes: Bytes) -> Bytes {
+pub(crate) fn served_bytes(resource_type: &ResourceType, bytes: Bytes) -> Bytes {
     if !resource_type.is_converted() {
         return bytes;
     }

@@ -180,11 +180,14 @@ fn verbs(verbs: Verbs) -> Value {
     verbs.iter().map(|verb| Value::from(verb.as_str())).collect::<Vec<_>>().into()
 }
 
-fn texts(words: &[&str]) -> Value {
+fn string_list(words: &[&str]) -> Value {
     words.iter().map(|word| Value::from(*word)).collect::<Vec<_>>().into()
 }
 
-fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static ResourceType> + 'a {
+fn types_of_version<'a>(
+    group: &'a str,
+    version: &'a str,
+) -> impl Iterator<Item = &'static ResourceType> + 'a {
     resource_types::all().iter().filter(move |resource_type| {
         resource_type.info.group == group && resource_type.info.version == version
     })
@@ -192,7 +195,7 @@ fn of_version<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'st
 
 fn resource_list(group: &str, version: &str) -> Value {
     let mut resources = if group == usage::GROUP { usage::resources() } else { Vec::new() };
-    for resource_type in of_version(group, version) {
+    for resource_type in types_of_version(group, version) {
         let info = resource_type.info;
         let mut entry = map([
             ("name", info.plural.into()),
@@ -203,10 +206,10 @@ fn resource_list(group: &str, version: &str) -> Value {
         ]);
         let fields = entry.make_map();
         if !info.short_names.is_empty() {
-            fields.insert("shortNames", texts(&info.short_names));
+            fields.insert("shortNames", string_list(&info.short_names));
         }
         if !info.categories.is_empty() {
-            fields.insert("categories", texts(&info.categories));
+            fields.insert("categories", string_list(&info.categories));
         }
         if !resource_type.is_virtual {
             fields.insert("storageVersionHash", storage_version_hash(resource_type));
@@ -250,7 +253,8 @@ fn subresource(resource_type: &ResourceType, sub: &SubresourceInfo) -> Value {
 fn aggregate(groups: &[(&str, Vec<&str>)]) -> Value {
     let items = groups.iter().map(|(group, versions)| {
         let versions = versions.iter().map(|version| {
-            let mut resources: Vec<Value> = of_version(group, version).map(aggregated_resource).collect();
+            let mut resources: Vec<Value> =
+                types_of_version(group, version).map(aggregated_resource).collect();
             if *group == usage::GROUP {
                 resources = usage::aggregated();
             }
@@ -289,10 +293,10 @@ fn aggregated_resource(resource_type: &ResourceType) -> Value {
     ]);
     let fields = entry.make_map();
     if !info.short_names.is_empty() {
-        fields.insert("shortNames", texts(&info.short_names));
+        fields.insert("shortNames", string_list(&info.short_names));
     }
     if !info.categories.is_empty() {
-        fields.insert("categories", texts(&info.categories));
+        fields.insert("categories", string_list(&info.categories));
     }
     let subresources = info.subresources.iter().map(|sub| {
         let (group, version) = if sub.foreign { (sub.group, sub.version) } else { ("", "") };

@@ -80,7 +80,7 @@ impl Drop for EncodedChunk {
 }
 
 /// Writer of a gzip stream, chunk by chunk.
-pub struct Gzip {
+pub(crate) struct Gzip {
     deflate: Compress,
     crc: Crc,
     has_begun: bool,
@@ -108,7 +108,7 @@ impl Gzip {
     }
 
     /// As [`Gzip::write`], for a shared chunk, which is compressed only if it has not been yet.
-    pub fn write_shared(&mut self, chunk: &EncodedChunk, out: &mut Vec<u8>) {
+    pub(crate) fn write_shared(&mut self, chunk: &EncodedChunk, out: &mut Vec<u8>) {
         out.extend_from_slice(self.header());
         let compressed = chunk.compressed(&mut self.deflate);
         out.extend_from_slice(&compressed.bytes);

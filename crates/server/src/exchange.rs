@@ -63,7 +63,7 @@ pub enum Body {
 impl Body {
     /// Returns the bytes of memory that the body holds beside stored objects.
     #[must_use]
-    pub fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Body::Whole(parts) => parts.iter().map(BodyPart::held_bytes).sum(),
             Body::Chunked(chunks) => chunks.held_bytes(),
@@ -147,7 +147,7 @@ pub struct Admission {
 }
 
 /// Bytes of a body or a stored object from which on a request is large: about a millisecond of work.
-pub const LARGE_BYTES: usize = 32 * 1024;
+pub(crate) const LARGE_BYTES: usize = 32 * 1024;
 
 /// Estimated cost of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

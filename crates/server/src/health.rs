@@ -94,7 +94,7 @@ impl Check {
         Check { name, group: "", ready_only, test: Test::Other(Box::new(test)) }
     }
 
-    fn is_called(&self, name: &str) -> bool {
+    fn has_name(&self, name: &str) -> bool {
         !name.is_empty() && (self.name == name || self.group == name)
     }
 }
@@ -141,7 +141,7 @@ impl Health {
 
     /// Runs the check `name`; `None` if there is none.
     pub async fn of(&self, name: &str, store: &Store) -> Option<Result<(), String>> {
-        let check = self.checks.iter().find(|check| check.is_called(name))?;
+        let check = self.checks.iter().find(|check| check.has_name(name))?;
         Some(self.run(check, &Facts::gather(store).await))
     }
 
@@ -153,14 +153,14 @@ impl Health {
             let query = Query::parse(query);
             return self.summary(endpoint, checks, &query, &facts);
         }
-        let Some(check) = checks.find(|check| check.is_called(name)) else {
+        let Some(check) = checks.find(|check| check.has_name(name)) else {
             return responses::text(404, "404 page not found\n");
         };
         let facts =
             if matches!(check.test, Test::Ping) { Facts::default() } else { Facts::gather(store).await };
         match self.run(check, &facts) {
             Ok(()) => responses::text(200, "ok"),
-            Err(why) => unsniffed(responses::text(500, format!("internal server error: {why}\n"))),
+            Err(why) => set_nosniff(responses::text(500, format!("internal server error: {why}\n"))),
         }
     }
 
@@ -178,7 +178,7 @@ impl Health {
         let (mut text, mut failed) = (String::new(), Vec::new());
         for check in checks {
             let name = check.name;
-            let mut matching = excluded.iter_mut().filter(|(excluded, _)| check.is_called(excluded));
+            let mut matching = excluded.iter_mut().filter(|(excluded, _)| check.has_name(excluded));
             let line = if let Some((excluded, is_known)) = matching.next() {
                 *is_known = true;
                 match *excluded {
@@ -202,8 +202,8 @@ impl Health {
             ));
         }
         let word = endpoint.name();
-        let verbose = query.is_given("verbose");
-        unsniffed(if !failed.is_empty() {
+        let verbose = query.is_present("verbose");
+        set_nosniff(if !failed.is_empty() {
             tracing::warn!(failed = failed.join("; "), "{word} check failed");
             responses::text(500, format!("{text}{word} check failed\n"))
         } else if verbose {
@@ -283,7 +283,7 @@ fn missing(store: &Store) -> String {
 }
 
 /// Sets `X-Content-Type-Options: nosniff`.
-fn unsniffed(mut response: Response) -> Response {
+fn set_nosniff(mut response: Response) -> Response {
     let name = HeaderName::from_static("x-content-type-options");
     response.headers.insert(name, HeaderValue::from_static("nosniff"));
     response
@@ -309,7 +309,7 @@ mod tests {
             TestServer { health: Health::default(), store: Store::in_memory(Retention::default()), runtime }
         }
 
-        fn ask(&self, path: &str) -> (u16, String) {
+        fn get(&self, path: &str) -> (u16, String) {
             let (path, query) = path.split_once('?').unwrap_or((path, ""));
             let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
             let (endpoint, check) = Endpoint::find(&parts).unwrap();
@@ -322,40 +322,40 @@ mod tests {
     #[test]
     fn health_summary_names_failures_and_a_single_check_has_details() {
         let server = TestServer::new();
-        let (code, text) = server.ask("livez");
+        let (code, text) = server.get("livez");
         let expected = "[+]ping ok\n[+]store ok\n[-]poststarthook/bootstrap failed: reason withheld\nlivez check failed\n";
         assert_eq!((code, &text[..]), (500, expected));
-        let (code, text) = server.ask("livez/poststarthook/bootstrap");
+        let (code, text) = server.get("livez/poststarthook/bootstrap");
         assert_eq!(code, 500);
         assert!(text.starts_with("internal server error: namespace default is missing"), "{text}");
-        assert_eq!(server.ask("readyz/ping"), (200, "ok".to_owned()));
-        assert_eq!(server.ask("healthz/etcd"), (200, "ok".to_owned()));
-        assert_eq!(server.ask("livez/shutdown").0, 404, "only readiness depends on it");
-        assert_eq!(server.ask("livez?exclude=poststarthook/bootstrap"), (200, "ok".to_owned()));
+        assert_eq!(server.get("readyz/ping"), (200, "ok".to_owned()));
+        assert_eq!(server.get("healthz/etcd"), (200, "ok".to_owned()));
+        assert_eq!(server.get("livez/shutdown").0, 404, "only readiness depends on it");
+        assert_eq!(server.get("livez?exclude=poststarthook/bootstrap"), (200, "ok".to_owned()));
     }
 
     #[test]
     fn checks_are_excluded_by_name_or_group_and_unknown_names_are_reported() {
         let mut server = TestServer::new();
         server.health.add(Check::new("loop", true, || Err("stuck".to_owned())));
-        let (code, text) = server.ask(
+        let (code, text) = server.get(
             "readyz?verbose&exclude=poststarthook/bootstrap&exclude=etcd&exclude=loop&exclude=x&exclude=x",
         );
         let expected = "[+]ping ok\n[+]store excluded with etcd: ok\n[+]store-readiness ok\n\
                         [+]poststarthook/bootstrap excluded: ok\n[+]loop excluded: ok\n[+]shutdown ok\n\
                         warn: some health checks cannot be excluded: no matches for \"x\"\nreadyz check passed\n";
         assert_eq!((code, &text[..]), (200, expected));
-        assert_eq!(server.ask("readyz/loop"), (500, "internal server error: stuck\n".to_owned()));
+        assert_eq!(server.get("readyz/loop"), (500, "internal server error: stuck\n".to_owned()));
     }
 
     #[test]
     fn stopping_server_is_live_but_not_ready() {
         let server = TestServer::new();
         let rest = "exclude=poststarthook/bootstrap";
-        assert_eq!(server.ask(&format!("readyz?{rest}")).0, 200);
+        assert_eq!(server.get(&format!("readyz?{rest}")).0, 200);
         server.health.begin_shutdown();
-        assert_eq!(server.ask(&format!("livez?{rest}")).0, 200);
-        let (code, text) = server.ask(&format!("readyz?{rest}"));
+        assert_eq!(server.get(&format!("livez?{rest}")).0, 200);
+        let (code, text) = server.get(&format!("readyz?{rest}"));
         assert_eq!(code, 500);
         assert!(text.ends_with("[-]shutdown failed: reason withheld\nreadyz check failed\n"), "{text}");
     }

@@ -46,7 +46,7 @@ use self::unauthenticated::UnauthenticatedConnections;
 use crate::exchange::Service;
 
 /// Maximum size of a request body, as upstream's.
-pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Bytes of an oversized body that are read and discarded, so that the client gets to read the error.
 const BODY_DISCARD_MAX: usize = 16 * 1024 * 1024;
 /// Time for the body of a request, whatever its size.
@@ -226,7 +226,7 @@ pub async fn serve(
                 let (reactor, assign_reactor) = threads.assign_reactor();
                 let incoming = connection::Accepted {
                     stream,
-                    tls: tls.secured(),
+                    tls: tls.state(),
                     phase: phase.subscribe(),
                     membership,
                     evicted,
@@ -237,7 +237,7 @@ pub async fn serve(
                     drop((assign_reactor, open));
                 });
             }
-            Err(error) => rest(&error).await,
+            Err(error) => pause_after(&error).await,
         }
     }
     drop((listener, open));
@@ -256,7 +256,7 @@ pub async fn serve(
     clippy::disallowed_methods,
     reason = "the kernel does not report when descriptors are available again"
 )]
-async fn rest(error: &io::Error) {
+async fn pause_after(error: &io::Error) {
     let of_the_peer = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset];
     if !of_the_peer.contains(&error.kind()) {
         tracing::warn!(%error, "cannot accept connections");

@@ -116,7 +116,7 @@ impl Inflight {
         path: &str,
         query: &str,
     ) -> Result<InflightPermit, Status> {
-        let gauge = if lasts(method, path, query) {
+        let gauge = if is_long_running(method, path, query) {
             &self.long_running
         } else if is_read_only(method) {
             &self.read_only
@@ -131,7 +131,7 @@ impl Inflight {
 
     /// Returns the maximum of requests at a time since the last call, by kind.
     #[must_use]
-    pub fn take_peaks(&self) -> [(&'static str, usize); 2] {
+    pub(crate) fn take_peaks(&self) -> [(&'static str, usize); 2] {
         [("readOnly", self.read_only.take_peak()), ("mutating", self.mutating.take_peak())]
     }
 
@@ -155,7 +155,7 @@ fn is_read_only(method: &Method) -> bool {
 }
 
 /// `true` if a request is long-running: a watch, or a connection to a pod, node or Service.
-fn lasts(method: &Method, path: &str, query: &str) -> bool {
+fn is_long_running(method: &Method, path: &str, query: &str) -> bool {
     if *method == Method::GET && query.contains("watch") && Query::parse(query).flag("watch") == Some(true) {
         return true;
     }

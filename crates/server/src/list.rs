@@ -79,7 +79,7 @@ impl ListRequest {
             limit = 0;
         }
         let ((snapshot, is_newest), after) = match query.get("continue") {
-            "" => (fresh(store, query)?, None),
+            "" => (requested_snapshot(store, query)?, None),
             text => {
                 let token = ContinueToken::parse(text)
                     .map_err(|error| Status::bad_request(format!("invalid continue token: {error}")))?;
@@ -87,7 +87,7 @@ impl ListRequest {
                     let message = "specifying resource version is not allowed when using continue";
                     return Err(Status::bad_request(message));
                 }
-                ((rest(store, &token, now)?, false), Some(token.after))
+                ((continued_snapshot(store, &token, now)?, false), Some(token.after))
             }
         };
         Ok(ListRequest { selection, limit, snapshot, is_newest, after })
@@ -159,7 +159,7 @@ pub fn respond(
 }
 
 /// Returns the snapshot of a continue token.
-fn rest(store: &Store, token: &ContinueToken, now: Time) -> Result<Snapshot, Status> {
+fn continued_snapshot(store: &Store, token: &ContinueToken, now: Time) -> Result<Snapshot, Status> {
     let Some(revision) = token.revision else { return Ok(store.snapshot()) };
     let gone =
         || Status::continue_expired(Some(&ContinueToken { revision: None, ..token.clone() }.to_text()));
@@ -167,13 +167,13 @@ fn rest(store: &Store, token: &ContinueToken, now: Time) -> Result<Snapshot, Sta
         return Err(gone());
     }
     store.snapshot_at(revision).map_err(|error| match error {
-        ReadError::Busy => busy(&error),
+        ReadError::Busy => retry_later(&error),
         _ => gone(),
     })
 }
 
 /// 429 for a read that may succeed a moment later.
-fn busy(error: &ReadError) -> Status {
+fn retry_later(error: &ReadError) -> Status {
     Status::too_many_requests(error.to_string(), 1)
 }
 
@@ -198,7 +198,7 @@ pub fn revision(query: &Query) -> Result<Revision, Status> {
 }
 
 /// Returns the snapshot of a list without a continue token, and `true` if it is the newest.
-fn fresh(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
+fn requested_snapshot(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
     let (requested, newest) = (revision(query)?, store.snapshot());
     if requested.0 == 0 {
         return Ok((newest, true));
@@ -215,7 +215,7 @@ fn fresh(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
     }
     store.snapshot_at(requested).map(|past| (past, false)).map_err(|error| match error {
         ReadError::Compacted(compacted) => Status::too_old_resource_version(requested.0, compacted.floor.0),
-        ReadError::Busy => busy(&error),
+        ReadError::Busy => retry_later(&error),
         // The files of past revisions cannot be opened, for lack of file descriptors.
         ReadError::Log(LogError::Io { source, .. }) if is_transient(&source) => {
             Status::too_many_requests(source.to_string(), 1)

@@ -30,7 +30,7 @@ const COUNTERS: [Counter; 10] = [
 ];
 
 /// Writes the metrics of the loop.
-pub fn write_metrics(engine: &Engine, text: &mut Text) {
+pub(crate) fn write_metrics(engine: &Engine, text: &mut Text) {
     text.family("workqueue_depth", MetricType::Gauge, "Keys that wait to be planned.");
     for (name, depth, _) in engine.stats() {
         text.sample("workqueue_depth", &[("name", name)], depth);

@@ -87,8 +87,8 @@ fn decide(sent: &WriteRequest, context: &RequestContext<'_>) -> Result<Step, Sta
         Write::Patch { key, subresource: part, patch_type, patch, uid, revision } => {
             let record = find(resource_type, key, context)?;
             let subresource = subresource(part)?;
-            let is_closed = subresource == Subresource::Status && patch.get("spec").is_none();
-            let live = if is_closed { codec::closed(resource_type, &record) } else { codec::object(&record) };
+            let is_part = subresource == Subresource::Status && patch.get("spec").is_none();
+            let live = if is_part { codec::partial(resource_type, &record) } else { codec::object(&record) };
             if uid.as_deref().is_some_and(|uid| uid != metadata::text(&live, "uid"))
                 || revision.is_some_and(|revision| revision != record.revision())
             {
@@ -98,13 +98,13 @@ fn decide(sent: &WriteRequest, context: &RequestContext<'_>) -> Result<Step, Sta
             let patched = patch_type
                 .apply(patch, live.clone(), resource_type.stored_schema)
                 .map_err(|error| error.to_status())?;
-            let desired = DesiredObject::new(typed_where(resource_type, patched, patch)?);
+            let desired = DesiredObject::new(decode_patched(resource_type, patched, patch)?);
             Ok(update::update_live(resource_type, subresource, desired, (&record, live), &writer, context)?
                 .step)
         }
         Write::Apply { key, subresource: part, config, uid } => {
             let record = find(resource_type, key, context)?;
-            if **uid != *metadata::text(&codec::closed(resource_type, &record), "uid") {
+            if **uid != *metadata::text(&codec::partial(resource_type, &record), "uid") {
                 return Err(changed(resource_type, key));
             }
             let mut object = config.clone();
@@ -143,7 +143,7 @@ fn make(
     writer: &Writer,
     context: &RequestContext<'_>,
 ) -> Result<Step, Status> {
-    let object = typed(resource_type, object)?;
+    let object = decode_object(resource_type, object)?;
     Ok(create::create(resource_type, namespace, DesiredObject::new(object), writer, context)?.step)
 }
 
@@ -192,7 +192,7 @@ fn changed(resource_type: &ResourceType, key: &Key) -> Status {
 }
 
 /// Decodes an object of a planner as a client's would be.
-fn typed(resource_type: &ResourceType, mut object: Value) -> Result<Value, Status> {
+fn decode_object(resource_type: &ResourceType, mut object: Value) -> Result<Value, Status> {
     resource_type.set_type(&mut object);
     decode(object, resource_type.stored_schema, &[])
         .map(|decoded| decoded.value)
@@ -201,12 +201,12 @@ fn typed(resource_type: &ResourceType, mut object: Value) -> Result<Value, Statu
 
 /// Decodes a patched object as a client's would be. Fields that the patch does not name are as stored, and are not
 /// decoded again.
-fn typed_where(resource_type: &ResourceType, mut object: Value, patch: &Value) -> Result<Value, Status> {
+fn decode_patched(resource_type: &ResourceType, mut object: Value, patch: &Value) -> Result<Value, Status> {
     let (Some(whole), Some(patch)) = (object.as_map_mut(), patch.as_map()) else {
-        return typed(resource_type, object);
+        return decode_object(resource_type, object);
     };
     let named = patch.keys().filter_map(|field| Some((field, whole.get_mut(field)?.take())));
-    let mut part = typed(resource_type, Value::Map(named.collect()))?;
+    let mut part = decode_object(resource_type, Value::Map(named.collect()))?;
     for field in patch.keys() {
         match part.as_map_mut().and_then(|part| part.remove(field)) {
             Some(value) => drop(whole.insert(field, value)),

@@ -29,18 +29,18 @@ pub enum View {
 impl View {
     /// `true` for tables.
     #[must_use]
-    pub fn is_table(self) -> bool {
+    pub(crate) fn is_table(self) -> bool {
         matches!(self, View::Table(_))
     }
 }
 
 /// Supported media types, for error messages.
-pub const ACCEPTED: [&str; 3] =
+pub(crate) const ACCEPTED: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// Form of a body; JSON without a `Content-Type`.
 #[must_use]
-pub fn sent(content_type: Option<&str>) -> Option<Form> {
+pub fn content_form(content_type: Option<&str>) -> Option<Form> {
     match content_type.map(|text| text.split(';').next().unwrap_or("").trim().to_ascii_lowercase()) {
         None => Some(Form::Json),
         Some(text) if text.contains('*') => None,
@@ -58,13 +58,13 @@ fn form(text: &str) -> Option<Form> {
 }
 
 /// Media types of watches, for error messages.
-pub const STREAMED: [&str; 2] =
+pub(crate) const STREAMED: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
 /// `true` if an `Accept` header names an offered media type, or `*/*`. This check precedes the negotiation and
 /// compares the bare types, as upstream's does: parameters and `application/*` do not count.
 #[must_use]
-pub fn is_offered(accept: Option<&str>, offered: &[&str]) -> bool {
+pub(crate) fn is_offered(accept: Option<&str>, offered: &[&str]) -> bool {
     let accept = accept.filter(|text| !text.is_empty()).unwrap_or("*/*");
     accept.split(',').any(|clause| {
         let media = clause.split(';').next().unwrap_or_default().trim();
@@ -74,7 +74,7 @@ pub fn is_offered(accept: Option<&str>, offered: &[&str]) -> bool {
 
 /// Returns the first accepted form that `can` be served, by quality; JSON without an `Accept` header.
 #[must_use]
-pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<(Form, View)> {
+pub fn negotiate(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<(Form, View)> {
     let accept = accept.unwrap_or("").trim();
     if accept.is_empty() {
         return Some((Form::Json, View::Whole));
@@ -91,7 +91,7 @@ pub fn wanted(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<
 
 /// `true` if the client prefers aggregated discovery.
 #[must_use]
-pub fn wants_aggregated(accept: Option<&str>) -> bool {
+pub(crate) fn wants_aggregated(accept: Option<&str>) -> bool {
     let mut clauses: Vec<Clause<'_>> =
         accept.unwrap_or_default().split(',').filter_map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
@@ -172,25 +172,25 @@ mod tests {
         let any = |_, _| true;
         let json = |form, view| form == Form::Json && view == View::Whole;
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(wanted(None, any), Some((Form::Json, View::Whole)));
-        assert_eq!(wanted(Some("*/*"), any), Some((Form::Json, View::Whole)));
-        assert_eq!(wanted(Some(table), any), Some((Form::Json, View::Table(MetaVersion::V1))));
+        assert_eq!(negotiate(None, any), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some("*/*"), any), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some(table), any), Some((Form::Json, View::Table(MetaVersion::V1))));
         let older = "application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io;q=0";
-        assert_eq!(wanted(Some(older), any), Some((Form::Json, View::Metadata(MetaVersion::V1Beta1))));
-        assert_eq!(wanted(Some("application/json;as=Table;g=meta.k8s.io"), any), None);
-        assert_eq!(wanted(Some(table), json), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some(older), any), Some((Form::Json, View::Metadata(MetaVersion::V1Beta1))));
+        assert_eq!(negotiate(Some("application/json;as=Table;g=meta.k8s.io"), any), None);
+        assert_eq!(negotiate(Some(table), json), Some((Form::Json, View::Whole)));
         let both = "application/vnd.kubernetes.protobuf,application/json";
-        assert_eq!(wanted(Some(both), any), Some((Form::Protobuf, View::Whole)));
-        assert_eq!(wanted(Some(both), json), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some(both), any), Some((Form::Protobuf, View::Whole)));
+        assert_eq!(negotiate(Some(both), json), Some((Form::Json, View::Whole)));
         let quality = "application/json;q=0.1,application/yaml";
-        assert_eq!(wanted(Some(quality), any), Some((Form::Yaml, View::Whole)));
+        assert_eq!(negotiate(Some(quality), any), Some((Form::Yaml, View::Whole)));
         let streamed =
             "application/yaml;stream=watch,application/json;stream=other,application/json;stream=watch";
-        assert_eq!(wanted(Some(streamed), any), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some(streamed), any), Some((Form::Json, View::Whole)));
         let fallback = "application/xml;q=0.9,application/yaml;q=0,*/*;q=0.1";
-        assert_eq!(wanted(Some(fallback), any), Some((Form::Json, View::Whole)));
-        assert_eq!(wanted(Some("text/html"), any), None);
-        assert_eq!(sent(Some("application/json; charset=utf-8")), Some(Form::Json));
-        assert_eq!(sent(Some("text/plain")).or(sent(Some("*/*"))), None);
+        assert_eq!(negotiate(Some(fallback), any), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some("text/html"), any), None);
+        assert_eq!(content_form(Some("application/json; charset=utf-8")), Some(Form::Json));
+        assert_eq!(content_form(Some("text/plain")).or(content_form(Some("*/*"))), None);
     }
 }

@@ -54,12 +54,12 @@ impl Metrics {
     }
 
     /// Counts a request that was rejected before it was routed.
-    pub fn count_refused(&self, key: SeriesKey, code: u16) {
+    pub(crate) fn count_refused(&self, key: SeriesKey, code: u16) {
         self.requests.count(key, code);
     }
 
     /// Counts a response; a stream is counted when it ends.
-    pub fn count_answer(&self, key: SeriesKey, response: &Response, took: Duration) {
+    pub(crate) fn count_answer(&self, key: SeriesKey, response: &Response, took: Duration) {
         if !matches!(response.body, Body::Stream(_)) {
             self.requests.count(key, response.status.as_u16());
             self.requests.observe(key, took);
@@ -99,7 +99,7 @@ impl Metrics {
 }
 
 /// A watch with metrics: it counts as running, as a request when it ends, and each of its events.
-pub struct CountedWatch {
+pub(crate) struct CountedWatch {
     watch: Watch,
     metrics: Arc<Metrics>,
     key: SeriesKey,
@@ -144,16 +144,12 @@ impl Drop for CountedWatch {
 
 fn write_inflight(text: &mut Text, inflight: &Inflight) {
     let name = "apiserver_current_inflight_requests";
-    text.family(
-        name,
-        MetricType::Gauge,
-        "The most requests that were under way at a time since the last scrape.",
-    );
+    text.family(name, MetricType::Gauge, "Peak number of in-flight requests since the last scrape.");
     for (kind, peak) in inflight.take_peaks() {
         text.sample(name, &[("request_kind", kind)], peak);
     }
     let name = "setpoint_inflight_requests_limit";
-    text.family(name, MetricType::Gauge, "How many requests may be under way at a time.");
+    text.family(name, MetricType::Gauge, "Maximum number of in-flight requests.");
     for (kind, bound) in inflight.bounds() {
         text.sample(name, &[("request_kind", kind)], bound);
     }
@@ -169,21 +165,21 @@ fn write_objects(text: &mut Text, snapshot: &Snapshot) {
             (resource_type, table.map_or(0, |table| table.len()), table.map_or(0, |table| table.bytes()))
         })
         .collect();
-    text.family("apiserver_storage_objects", MetricType::Gauge, "How many objects are stored, by resource.");
+    text.family("apiserver_storage_objects", MetricType::Gauge, "Number of stored objects, by resource.");
     for (resource_type, count, _) in &counts {
         text.sample("apiserver_storage_objects", &[("resource", resource_type.resource.as_str())], *count);
     }
     text.family(
         "apiserver_resource_objects",
         MetricType::Gauge,
-        "How many objects are stored, by group and resource.",
+        "Number of stored objects, by group and resource.",
     );
     for (resource_type, count, _) in &counts {
         let labels = [("group", resource_type.info.group), ("resource", resource_type.info.plural)];
         text.sample("apiserver_resource_objects", &labels, *count);
     }
     let name = "apiserver_resource_size_estimate_bytes";
-    text.family(name, MetricType::Gauge, "The bytes of stored objects, by group and resource.");
+    text.family(name, MetricType::Gauge, "Bytes of stored objects, by group and resource.");
     for (resource_type, _, bytes) in &counts {
         text.sample(
             name,
@@ -199,40 +195,35 @@ fn write_store(text: &mut Text, stat: &StoreStat) {
         text.sample(name, &[], value);
     };
     let log = &stat.log;
-    one("setpoint_store_revision", MetricType::Gauge, "The newest revision.", stat.revision.0);
-    one("setpoint_store_objects", MetricType::Gauge, "How many objects are stored.", stat.objects as u64);
-    one("setpoint_store_bytes", MetricType::Gauge, "The bytes of all stored objects.", stat.bytes);
-    one(
-        "setpoint_store_hot_revision_min",
-        MetricType::Gauge,
-        "The oldest revision that memory still has.",
-        stat.hot_floor.0,
-    );
+    one("setpoint_store_revision", MetricType::Gauge, "Newest revision.", stat.revision.0);
+    one("setpoint_store_objects", MetricType::Gauge, "Number of stored objects.", stat.objects as u64);
+    one("setpoint_store_bytes", MetricType::Gauge, "Bytes of all stored objects.", stat.bytes);
+    one("setpoint_store_hot_revision_min", MetricType::Gauge, "Oldest revision in memory.", stat.hot_floor.0);
     one(
         "setpoint_store_hot_bytes",
         MetricType::Gauge,
-        "The bytes of superseded objects in memory.",
+        "Bytes of superseded objects in memory.",
         stat.hot_bytes,
     );
     one(
         "setpoint_log_revision_min",
         MetricType::Gauge,
-        "The oldest revision that can be rebuilt.",
+        "Oldest revision that can be rebuilt from the log.",
         log.floor.0,
     );
     one(
         "setpoint_log_live_bytes",
         MetricType::Gauge,
-        "The bytes of commits since the newest base.",
+        "Bytes of commits since the newest checkpoint.",
         log.live_bytes,
     );
-    one("setpoint_log_base_bytes", MetricType::Gauge, "The bytes of the newest base.", log.base_bytes);
+    one("setpoint_log_base_bytes", MetricType::Gauge, "Bytes of the newest checkpoint.", log.base_bytes);
     one(
         "setpoint_log_history_bytes",
         MetricType::Gauge,
-        "The bytes of history before it.",
+        "Bytes of history before the newest checkpoint.",
         log.history_bytes,
     );
-    one("setpoint_log_syncs_total", MetricType::Counter, "How many syncs have been waited for.", log.syncs);
-    one("setpoint_log_full", MetricType::Gauge, "Whether the disk is full: 1 if it is.", u64::from(log.full));
+    one("setpoint_log_syncs_total", MetricType::Counter, "Total number of syncs.", log.syncs);
+    one("setpoint_log_full", MetricType::Gauge, "1 if the disk is full, otherwise 0.", u64::from(log.full));
 }

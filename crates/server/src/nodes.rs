@@ -53,7 +53,7 @@ pub trait LogSource: Send + Sync {
 
 /// Options of a log request.
 #[derive(Clone, Debug, Default)]
-pub struct LogOptions {
+pub(crate) struct LogOptions {
     /// Name of the container.
     pub container: String,
     /// `true` for the previous run.
@@ -121,7 +121,7 @@ impl LogOptions {
 }
 
 /// A log stream that ends with its container or pod.
-pub struct LogFollower {
+pub(crate) struct LogFollower {
     store: Store,
     key: Key,
     source: Arc<dyn LogSource>,

@@ -116,12 +116,13 @@ impl DesiredObject {
             }
             None if has_omitted_empty => {
                 let mut owned = keeping(&object, KeepEmpty { for_ownership: true, for_validation: false });
-                let changed = ownership::note(resource_type, subresource, writer, context, live, &mut owned);
+                let changed =
+                    ownership::record_owners(resource_type, subresource, writer, context, live, &mut owned);
                 let managed = owned.at(&["metadata", "managedFields"]).cloned();
                 ownership::set(&mut object, managed.unwrap_or_default());
                 changed
             }
-            None => ownership::note(resource_type, subresource, writer, context, live, &mut object),
+            None => ownership::record_owners(resource_type, subresource, writer, context, live, &mut object),
         };
         if has_omitted_empty {
             object = keeping(&object, KeepEmpty { for_ownership: false, for_validation: true });
@@ -160,7 +161,7 @@ impl Writer {
 
     /// Returns an empty proposal to change these fields. With more than [`CAUSE_PATHS_MAX`] fields the cause names
     /// the whole object or status.
-    pub(crate) fn proposal_of(
+    fn proposal_of(
         &self,
         context: &RequestContext<'_>,
         subresource: Subresource,
@@ -187,7 +188,7 @@ impl Writer {
     }
 }
 
-pub(crate) fn metadata_rules(resource_type: &ResourceType) -> MetadataRules {
+fn metadata_rules(resource_type: &ResourceType) -> MetadataRules {
     MetadataRules {
         name: resource_type.rules.name_rule(),
         namespaced: resource_type.info.namespaced,
@@ -253,7 +254,7 @@ pub(crate) fn precondition(
 }
 
 /// 500 for a decoded object that cannot be encoded: a bug.
-pub(crate) fn unstorable() -> Status {
+fn encoding_error() -> Status {
     Status::internal_error("the object cannot be stored")
 }
 

@@ -39,7 +39,7 @@ impl Query {
 
     /// `true` if a parameter is present, with or without a value.
     #[must_use]
-    pub fn is_given(&self, name: &str) -> bool {
+    pub(crate) fn is_present(&self, name: &str) -> bool {
         self.0.iter().any(|(key, _)| key == name)
     }
 
@@ -61,7 +61,7 @@ impl Query {
     /// # Errors
     /// If it is malformed.
     pub fn number(&self, name: &str) -> Result<Option<i64>, NumberError> {
-        if !self.is_given(name) {
+        if !self.is_present(name) {
             return Ok(None);
         }
         let text = self.get(name);

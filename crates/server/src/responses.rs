@@ -39,7 +39,7 @@ fn answer(code: u16, kind: HeaderValue, parts: Vec<BodyPart>) -> Response {
 
 /// A JSON body from encoded parts.
 #[must_use]
-pub fn json_bytes(code: u16, parts: Vec<BodyPart>) -> Response {
+pub(crate) fn json_bytes(code: u16, parts: Vec<BodyPart>) -> Response {
     answer(code, JSON, parts)
 }
 
@@ -59,14 +59,14 @@ pub fn text(code: u16, text: impl Into<Bytes>) -> Response {
 
 /// 406 for a client that accepts none of the offered media types.
 #[must_use]
-pub fn not_offered(offered: &[&str]) -> Status {
+pub(crate) fn not_offered(offered: &[&str]) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
     Status { details: Some(Box::default()), ..Status::failure(Reason::NotAcceptable, message) }
 }
 
 /// 415 for an unknown patch type.
 #[must_use]
-pub fn unsupported_patch() -> Status {
+pub(crate) fn unsupported_patch() -> Status {
     let message = "415: Unsupported Media Type";
     Status { details: Some(Box::default()), ..Status::failure(Reason::UnsupportedMediaType, message) }
 }
@@ -105,7 +105,7 @@ pub fn error(error: &Status, form: Form) -> Response {
 
 /// Converts a JSON response to YAML.
 #[must_use]
-pub fn to_yaml(mut response: Response) -> Response {
+pub(crate) fn to_yaml(mut response: Response) -> Response {
     if let Body::Whole(parts) = &response.body
         && response.headers.get(CONTENT_TYPE) == Some(&JSON)
         && let Ok(value) = json::parse(&parts.concat())
@@ -183,7 +183,7 @@ pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty
 ///
 /// # Errors
 /// If they are invalid.
-pub fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions, Status> {
+pub(crate) fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions, Status> {
     let requested = query.get("includeObject");
     let include = IncludeObject::parse(requested).ok_or_else(|| {
         Status::bad_request(format!(
@@ -196,7 +196,7 @@ pub fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions
 
 /// Returns the `object` of a table row. Its metadata is that which all versions share: without the annotations in
 /// which one version keeps fields that it does not have.
-pub fn beside_row<'a>(
+pub(crate) fn beside_row<'a>(
     resource_type: &ResourceType,
     stored: &'a Value,
     shown: &'a Value,
@@ -242,7 +242,7 @@ pub fn mismatch(resource_type: &ResourceType, is_list: bool) -> Status {
 ///
 /// # Errors
 /// If the options of the view are invalid.
-pub fn view_of_object(
+pub(crate) fn view_of_object(
     code: u16,
     resource_type: &ResourceType,
     object: &Value,
@@ -273,7 +273,7 @@ pub fn view_of_object(
 ///
 /// # Errors
 /// If the options of the view are invalid.
-pub fn view_of_list(
+pub(crate) fn view_of_list(
     resource_type: &ResourceType,
     objects: &[Value],
     meta: ListMeta<'_>,

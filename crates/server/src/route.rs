@@ -59,7 +59,7 @@ pub fn route(path: &str) -> Route {
     if let ["apis", usage::GROUP, usage::VERSION, rest @ ..] = &words[..]
         && !rest.is_empty()
     {
-        return measured(rest).map_or(Route::NotFound, Route::Usage);
+        return parse_metrics_path(rest).map_or(Route::NotFound, Route::Usage);
     }
     let (group, version, rest) = match &words[..] {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
@@ -103,7 +103,7 @@ pub fn route(path: &str) -> Route {
 }
 
 /// Parses a path below `metrics.k8s.io`.
-fn measured(rest: &[&str]) -> Option<MetricsTarget> {
+fn parse_metrics_path(rest: &[&str]) -> Option<MetricsTarget> {
     let (plural, namespace, name) = match rest {
         ["nodes"] => ("nodes", "", ""),
         ["nodes", name] => ("nodes", "", *name),

@@ -13,7 +13,7 @@ use crate::route::Target;
 
 /// Label and field selectors together, compiled: a list matches each of its objects, a watch each event.
 #[derive(Clone, Debug)]
-pub struct Selection {
+pub(crate) struct Selection {
     labels: labels::CompiledSelector,
     fields: fields::FieldSelector,
     compiled_fields: fields::CompiledFieldSelector,
@@ -58,7 +58,7 @@ impl Selection {
 
 /// Properties that two lists or two watches must have in common to show the same objects in the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ViewKey {
+pub(crate) struct ViewKey {
     pub(crate) resource_type: usize,
     pub(crate) form: Form,
     /// View and options of the table, printed.

@@ -28,7 +28,7 @@ use crate::exchange::Identity;
 use setpoint_pki::private_file;
 
 /// Issuer, and default audience.
-pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// Tolerated clock difference, and time for which an object counts as existing after its deletion was due. Upstream's
 /// value.
 const LEEWAY: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ const KEY_FILE: &str = "service-account.key";
 
 /// Invalid token, or failure to sign one.
 #[derive(Debug, Error)]
-pub enum TokenError {
+pub(crate) enum TokenError {
     /// Malformed, or signed with another key.
     #[error("invalid bearer token")]
     Invalid,
@@ -67,7 +67,7 @@ pub enum TokenError {
 }
 
 /// Signing key, loaded or created at its first use.
-pub struct Tokens {
+pub(crate) struct Tokens {
     dir: Option<PathBuf>,
     key: OnceLock<Result<Key, TokenError>>,
 }
@@ -78,7 +78,7 @@ struct Key {
 }
 
 /// Claims of a valid token.
-pub struct Verified {
+pub(crate) struct Verified {
     /// User and groups.
     pub identity: Identity,
     /// UID of the service account.
@@ -101,7 +101,7 @@ impl Tokens {
     }
 
     fn key(&self) -> Result<&Key, &TokenError> {
-        self.key.get_or_init(|| Key::keep(self.dir.as_deref())).as_ref()
+        self.key.get_or_init(|| Key::load_or_create(self.dir.as_deref())).as_ref()
     }
 
     /// Signs a token.
@@ -187,7 +187,7 @@ impl Tokens {
 }
 
 impl Key {
-    fn keep(dir: Option<&Path>) -> Result<Key, TokenError> {
+    fn load_or_create(dir: Option<&Path>) -> Result<Key, TokenError> {
         let path = dir.map(|dir| dir.join(KEY_FILE));
         let failed = |source| TokenError::Io { path: path.clone().unwrap_or_default(), source };
         let kept = match &path {
@@ -305,7 +305,7 @@ const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 ///
 /// As upstream, only the text between the first two spaces counts, so a token after two spaces is empty.
 #[must_use]
-pub fn bearer_token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let sent =
         headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).map(str::trim).unwrap_or_default();
     let mut parts = sent.split(' ');

@@ -156,7 +156,7 @@ impl Watch {
     }
 
     /// Returns the number of events since the last call.
-    pub fn take_events(&mut self) -> u64 {
+    pub(crate) fn take_events(&mut self) -> u64 {
         self.events.take()
     }
 

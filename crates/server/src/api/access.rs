@@ -28,7 +28,7 @@ impl Api {
 
 /// `true` if one of the groups has full access. Everything else is denied: requests, access reviews and the loop
 /// share this rule.
-pub(super) fn may_do_everything<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
+pub(super) fn has_full_access<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
     groups.any(|group| group == ADMINISTRATORS)
 }
 
@@ -36,12 +36,12 @@ pub(super) fn may_do_everything<'a>(mut groups: impl Iterator<Item = &'a str>) -
 #[must_use]
 pub fn review_access(spec: &Value) -> bool {
     let groups = spec.get("groups").and_then(Value::as_list).unwrap_or_default();
-    may_do_everything(groups.iter().filter_map(Value::as_str))
+    has_full_access(groups.iter().filter_map(Value::as_str))
 }
 
 /// `true` if the user has full access.
 pub(super) fn is_administrator(identity: &Identity) -> bool {
-    may_do_everything(identity.groups.iter().map(String::as_str))
+    has_full_access(identity.groups.iter().map(String::as_str))
 }
 
 /// Prefix of impersonation headers: user, group, UID and extra fields.
@@ -68,7 +68,7 @@ pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
         return Ok(());
     }
     match route {
-        Route::Objects(target) if is_about_oneself(target) => Ok(()),
+        Route::Objects(target) if is_self_review(target) => Ok(()),
         Route::Objects(target) => Err(forbidden(request, target)),
         Route::Usage(about) => Err(forbidden_usage(request, about)),
         Route::Document(parts) if is_open(parts) && request.method == Method::GET => Ok(()),
@@ -81,7 +81,7 @@ pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
 }
 
 /// `true` for reviews of the user itself, which every authenticated user may create.
-fn is_about_oneself(target: &Target) -> bool {
+fn is_self_review(target: &Target) -> bool {
     matches!(
         target.resource_type.info.kind,
         "SelfSubjectReview" | "SelfSubjectAccessReview" | "SelfSubjectRulesReview"
@@ -104,18 +104,20 @@ fn forbidden(request: &Request, target: &Target) -> Status {
     } else {
         format!("{}/{}", info.plural, target.subresource)
     };
-    let why = why(request, (info.group, &resource), &target.namespace, &target.name, target.watch);
+    let why =
+        forbidden_message(request, (info.group, &resource), &target.namespace, &target.name, target.watch);
     Status::forbidden(target.resource_type.qualified(), &target.name, why)
 }
 
 fn forbidden_usage(request: &Request, about: &MetricsTarget) -> Status {
     let resource = Qualified { group: usage::GROUP, name: about.plural };
-    let why = why(request, (resource.group, resource.name), &about.namespace, &about.name, false);
+    let why =
+        forbidden_message(request, (resource.group, resource.name), &about.namespace, &about.name, false);
     Status::forbidden(resource, &about.name, why)
 }
 
 /// Message of a 403.
-fn why(
+fn forbidden_message(
     request: &Request,
     (group, resource): (&str, &str),
     namespace: &str,

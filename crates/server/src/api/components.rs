@@ -8,7 +8,7 @@ use setpoint_api::schema::builtin;
 use setpoint_api::status::{Generic, Status};
 use setpoint_api::{Map, Value};
 
-use super::{Api, wanted};
+use super::{Api, accepted_form_and_view};
 use crate::body::Expected;
 use crate::exchange::{Request, Response};
 use crate::media::View;
@@ -33,7 +33,7 @@ impl Api {
             let method = request.method.as_str();
             return Err(Status::generic(405, &Generic { method, ..Generic::default() }));
         }
-        let (form, view) = wanted(request)?;
+        let (form, view) = accepted_form_and_view(request)?;
         let pretty = query.flag("pretty") == Some(true);
         let (resource_type, now) = (target.resource_type, self.options.clock.now());
         if !target.name.is_empty() {

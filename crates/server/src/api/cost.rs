@@ -45,7 +45,7 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
         && !resource_type.is_converted()
         && takes_stored_bytes(&request.headers);
     if target.name.is_empty() {
-        if reads_past(&request.query) {
+        if reads_history(&request.query) {
             return true;
         }
         let snapshot = store.snapshot();
@@ -68,7 +68,7 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
 }
 
 /// `true` if a list is about a past state, which may have to be rebuilt from disk.
-fn reads_past(query: &str) -> bool {
+fn reads_history(query: &str) -> bool {
     let names_revision = query.contains("resourceVersion=") && !query.contains("resourceVersion=0");
     query.contains("continue=") || (names_revision && !query.contains("watch="))
 }

@@ -15,7 +15,7 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Time, json, value};
 
-use super::{Api, check_accept, not_allowed, unknown, wanted_whole};
+use super::{Api, accepted_form, check_accept, not_allowed, unknown};
 use crate::exchange::{Body, Request, Response};
 use crate::loop_report;
 use crate::query::Query;
@@ -35,7 +35,7 @@ const LOOP_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Api {
     /// `/metrics`. Metrics of the store are left out if it does not respond in time.
-    pub(super) async fn measures(&self) -> Response {
+    pub(super) async fn respond_metrics(&self) -> Response {
         let stat = health::stat(&self.store).await.ok();
         let text = self.metrics.render(&self.store.snapshot(), stat.as_ref(), &self.inflight);
         let mut response = responses::text(200, text);
@@ -76,7 +76,7 @@ impl Api {
             check_accept(request, &media::ACCEPTED[..1])?;
         } else {
             check_accept(request, &media::ACCEPTED)?;
-            wanted_whole(request)?;
+            accepted_form(request)?;
         }
         Ok(responses::document(&document))
     }
@@ -119,20 +119,20 @@ impl Api {
     /// OpenAPI documents, generated at each request and not cached.
     fn openapi(&self, request: &Request, rest: &[&str]) -> Response {
         match rest {
-            ["v2"] => second(request),
+            ["v2"] => openapi_v2(request),
             ["v3"] => {
                 let mut bytes = json::to_vec(&openapi::v3::index(std::iter::empty()));
                 bytes.push(b'\n');
                 let tag = discovery::tag(&bytes);
                 tagged(responses::json_bytes(200, vec![bytes.into()]), &tag, request)
             }
-            ["v3", name @ ..] => self.third(request, &name.join("/")),
+            ["v3", name @ ..] => self.openapi_v3(request, &name.join("/")),
             _ => nothing(),
         }
     }
 
     /// One document of OpenAPI v3. Under the URL with its hash it never changes.
-    fn third(&self, request: &Request, name: &str) -> Response {
+    fn openapi_v3(&self, request: &Request, name: &str) -> Response {
         let Some(hash) = openapi::v3::hash(name) else { return nothing() };
         let query = Query::parse(&request.query);
         let requested = query.get("hash");
@@ -160,7 +160,7 @@ impl Api {
 }
 
 /// The OpenAPI v2 document, as JSON or protobuf. Only its ETags are cached.
-fn second(request: &Request) -> Response {
+fn openapi_v2(request: &Request) -> Response {
     static TAGS: [OnceLock<String>; 2] = [const { OnceLock::new() }; 2];
     let accept = accept(request).unwrap_or("*/*");
     let is_gnostic = accept.contains("proto-openapi");

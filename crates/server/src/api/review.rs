@@ -10,9 +10,9 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Generic, Status};
 use setpoint_api::{Map, Time, Value, metadata, value};
 
-use super::access::{is_administrator, may_do_everything};
+use super::access::{has_full_access, is_administrator};
 use super::write::writer;
-use super::{Api, wanted_whole};
+use super::{Api, accepted_form};
 use crate::body::{self, DecodedBody, Expected, Strictness};
 use crate::exchange::{Identity, Request, Response};
 use crate::pipeline::update::Subresource;
@@ -48,7 +48,7 @@ impl Api {
     }
 
     fn review(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
-        let form = wanted_whole(request)?;
+        let form = accepted_form(request)?;
         let resource_type = target.resource_type;
         let api_version = resource_type.api_version();
         let expected = Expected {
@@ -75,7 +75,7 @@ impl Api {
             entropy: [0; 3],
             tolerations: self.options.tolerations,
         };
-        ownership::note(resource_type, Subresource::None, &writer, &context, None, &mut review);
+        ownership::record_owners(resource_type, Subresource::None, &writer, &context, None, &mut review);
         let identity = &request.identity;
         match resource_type.info.kind {
             "TokenReview" => {
@@ -96,7 +96,7 @@ impl Api {
             }
             _ => {
                 let groups = review.at(&["spec", "groups"]).and_then(Value::as_list).unwrap_or_default();
-                let allowed = may_do_everything(groups.iter().filter_map(Value::as_str));
+                let allowed = has_full_access(groups.iter().filter_map(Value::as_str));
                 decide(&mut review, allowed);
             }
         }

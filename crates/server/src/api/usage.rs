@@ -2,7 +2,7 @@
 //!
 //! Nothing is stored. Errors and table columns are those of upstream's metrics server.
 
-mod shown;
+mod encoding;
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use setpoint_api::resource_types;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_runtime::queries::usage::{UsageSample, UsageSelector, UsageSource};
 
-use self::shown::{answer_list, answer_one};
-use super::{Api, wanted_view};
+use self::encoding::{answer_list, answer_one};
+use super::{Api, accepted_view};
 use crate::discovery::usage::GROUP;
 use crate::exchange::{Request, Response};
 use crate::query::Query;
@@ -39,8 +39,8 @@ impl MetricsQuery {
     }
 
     /// Reads the samples. The source may visit every pod, so it runs on a blocking thread.
-    async fn ask(self, source: Arc<dyn UsageSource>) -> Result<Vec<UsageSample>, Status> {
-        let asking = tokio::task::spawn_blocking(move || {
+    async fn read_samples(self, source: Arc<dyn UsageSource>) -> Result<Vec<UsageSample>, Status> {
+        let reading = tokio::task::spawn_blocking(move || {
             let MetricsTarget { plural, namespace, name } = &self.about;
             let which = UsageSelector { namespace, name, labels: &self.labels };
             let used = if *plural == "nodes" { source.nodes(which) } else { source.pods(which) };
@@ -53,7 +53,7 @@ impl MetricsQuery {
             });
             Ok(used)
         });
-        asking.await.map_err(Status::internal_error)?
+        reading.await.map_err(Status::internal_error)?
     }
 }
 
@@ -65,7 +65,7 @@ impl Api {
     }
 
     /// Handles a request for resource usage.
-    pub(super) async fn measured(
+    pub(super) async fn respond_usage(
         &self,
         request: &Request,
         about: &MetricsTarget,
@@ -82,21 +82,21 @@ impl Api {
         if query.flag("watch") == Some(true) && about.name.is_empty() {
             return Err(Status::method_not_supported(resource, "watch"));
         }
-        let view = wanted_view(request)?;
+        let view = accepted_view(request)?;
         let wanted = MetricsQuery::read(about.clone(), &query)?;
-        let used = wanted.ask(Arc::clone(source)).await?;
+        let used = wanted.read_samples(Arc::clone(source)).await?;
         let now = self.options.clock.now();
         if about.name.is_empty() {
             return answer_list(about.plural, &used, view, &query, now);
         }
         match used.first() {
             Some(used) => answer_one(about.plural, used, view, &query, now),
-            None => Err(self.unmeasured(about, resource)),
+            None => Err(self.not_found_error(about, resource)),
         }
     }
 
     /// 404 for an object that does not exist or has no sample.
-    fn unmeasured(&self, about: &MetricsTarget, resource: Qualified<'_>) -> Status {
+    fn not_found_error(&self, about: &MetricsTarget, resource: Qualified<'_>) -> Status {
         let MetricsTarget { plural, namespace, name } = about;
         let key = resource_types::find("", "v1", plural)
             .and_then(|resource_type| resource_type.key(namespace, name).ok());

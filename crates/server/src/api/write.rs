@@ -17,7 +17,7 @@ use setpoint_api::{Time, Value, json, metadata, yaml};
 use setpoint_store::{CommitError, Record, RejectReason, Snapshot};
 
 use super::patching::{self, ParsedPatch};
-use super::{Api, wanted};
+use super::{Api, accepted_form_and_view};
 use crate::body::{self, BodyError, Expected, Strictness};
 use crate::exchange::{Request, Response};
 use crate::media::{self, Form, View};
@@ -53,7 +53,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Response, Status> {
-        let wanted = wanted(request)?;
+        let wanted = accepted_form_and_view(request)?;
         let (desired, mut warnings) = self.body(request, target, query)?;
         let writer = writer(request, query, None)?;
         // Most writes are decided once, and decoding the body again is cheaper than cloning it each time.
@@ -65,11 +65,14 @@ impl Api {
                     Some(desired) => desired,
                     None => self.body(request, target, query)?.0,
                 };
-                noted(create(target.resource_type, &target.namespace, desired, &writer, context), &mut more)
+                take_warnings(
+                    create(target.resource_type, &target.namespace, desired, &writer, context),
+                    &mut more,
+                )
             })
             .await;
         warnings.extend(more);
-        answered(target, done, 201, wanted, query, self.options.clock.now(), &warnings)
+        write_response(target, done, 201, wanted, query, self.options.clock.now(), &warnings)
     }
 
     pub(super) async fn update(
@@ -78,7 +81,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Response, Status> {
-        let wanted = wanted(request)?;
+        let wanted = accepted_form_and_view(request)?;
         let (mut desired, mut warnings) = self.body(request, target, query)?;
         set_namespace(&mut desired.object, target)?;
         let writer = writer(request, query, None)?;
@@ -99,12 +102,12 @@ impl Api {
                     }
                     Err(missing) => Err(missing),
                 };
-                noted(decided, &mut more)
+                take_warnings(decided, &mut more)
             })
             .await;
         warnings.extend(more);
         let code = if created { 201 } else { 200 };
-        answered(target, done, code, wanted, query, self.options.clock.now(), &warnings)
+        write_response(target, done, code, wanted, query, self.options.clock.now(), &warnings)
     }
 
     pub(super) async fn patch(
@@ -113,7 +116,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Response, Status> {
-        let wanted = wanted(request)?;
+        let wanted = accepted_form_and_view(request)?;
         let Some(sort) = patching::patch_type(request)? else {
             return self.apply(request, target, query).await;
         };
@@ -134,7 +137,7 @@ impl Api {
             .perform(|context| {
                 let record = self.find(target, context.snapshot)?;
                 let mut old =
-                    if is_status { codec::closed(resource_type, &record) } else { codec::object(&record) };
+                    if is_status { codec::partial(resource_type, &record) } else { codec::object(&record) };
                 let mut sent = match patch.apply(resource_type.to_served(old.clone()), expected) {
                     // A rejection contains the whole object.
                     Err(_) if is_status => {
@@ -151,7 +154,7 @@ impl Api {
                     has_omitted_empty: sent.has_omitted_empty,
                     owners: None,
                 };
-                noted(
+                take_warnings(
                     update_live(
                         resource_type,
                         subresource(target),
@@ -165,11 +168,11 @@ impl Api {
             })
             .await;
         warnings.extend(more);
-        answered(target, done, 200, wanted, query, self.options.clock.now(), &warnings)
+        write_response(target, done, 200, wanted, query, self.options.clock.now(), &warnings)
     }
 
     async fn apply(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
-        let wanted = wanted(request)?;
+        let wanted = accepted_form_and_view(request)?;
         let writer = writer(request, query, Some(true))?;
         let force = query.flag("force") == Some(true);
         let strictness = Strictness::of(query.get("fieldValidation"));
@@ -190,12 +193,12 @@ impl Api {
                     &writer,
                     context,
                 );
-                noted(decided, &mut more)
+                take_warnings(decided, &mut more)
             })
             .await;
         warnings.extend(more);
         let code = if created { 201 } else { 200 };
-        answered(target, done, code, wanted, query, self.options.clock.now(), &warnings)
+        write_response(target, done, code, wanted, query, self.options.clock.now(), &warnings)
     }
 
     pub(super) async fn delete(
@@ -204,11 +207,11 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Response, Status> {
-        let wanted = wanted(request)?;
+        let wanted = accepted_form_and_view(request)?;
         let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
         check_options(&options)?;
-        let warnings = preserved(target, &options);
+        let warnings = job_warnings(target, &options);
         let done = self
             .perform(|context| {
                 let record = self.find(target, context.snapshot)?;
@@ -228,7 +231,7 @@ impl Api {
                 responses::warn(&mut response, &warnings);
                 Ok(response)
             }
-            done => answered(target, done, 200, wanted, query, self.options.clock.now(), &warnings),
+            done => write_response(target, done, 200, wanted, query, self.options.clock.now(), &warnings),
         }
     }
 
@@ -238,7 +241,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Response, Status> {
-        let wanted = wanted(request)?;
+        let wanted = accepted_form_and_view(request)?;
         let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
         check_options(&options)?;
@@ -259,7 +262,7 @@ impl Api {
             outcome?;
         }
         let mut response = list::answer(target, page, wanted, query, self.options.clock.now())?;
-        responses::warn(&mut response, &preserved(target, &options));
+        responses::warn(&mut response, &job_warnings(target, &options));
         Ok(response)
     }
 
@@ -392,7 +395,7 @@ fn set_namespace(object: &mut Value, target: &Target) -> Result<(), Status> {
 }
 
 /// Warning for deleting a Job without a propagation policy.
-fn preserved(target: &Target, options: &DeleteOptions<'_>) -> Vec<String> {
+fn job_warnings(target: &Target, options: &DeleteOptions<'_>) -> Vec<String> {
     let is_silent = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
     if target.resource_type.resource.as_str() != "jobs.batch" || !is_silent {
         return Vec::new();
@@ -501,14 +504,14 @@ fn delete_parameters(query: &Query) -> Result<Value, Status> {
 }
 
 /// Moves the warnings of a decision to `warnings`.
-fn noted(decided: Result<Decision, Status>, warnings: &mut Vec<String>) -> Result<Step, Status> {
+fn take_warnings(decided: Result<Decision, Status>, warnings: &mut Vec<String>) -> Result<Step, Status> {
     let Decision { step, warnings: more } = decided?;
     *warnings = more;
     Ok(step)
 }
 
 /// Response to a write with its warnings, which an error has too.
-fn answered(
+fn write_response(
     target: &Target,
     done: Result<WriteResult, Status>,
     code: u16,
@@ -518,7 +521,7 @@ fn answered(
     warnings: &[String],
 ) -> Result<Response, Status> {
     let mut response = match done {
-        Ok(done) => shown(target, done, code, wanted, query, now)?,
+        Ok(done) => encode_result(target, done, code, wanted, query, now)?,
         Err(status) if warnings.is_empty() => return Err(status),
         Err(status) => responses::status(&status),
     };
@@ -526,7 +529,7 @@ fn answered(
     Ok(response)
 }
 
-fn shown(
+fn encode_result(
     target: &Target,
     done: WriteResult,
     code: u16,

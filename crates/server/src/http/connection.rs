@@ -78,7 +78,7 @@ impl AuthState {
     }
 }
 
-/// Activity of a connection, by which its tick tells an idle one from a dead one.
+/// Activity of a connection, by which its tick distinguishes an idle one from a dead one.
 #[derive(Default)]
 pub(super) struct Activity {
     /// Number of events: complete requests, and chunks of responses that were taken.
@@ -104,11 +104,11 @@ impl Activity {
         self.moved();
     }
 
-    pub fn begin_sending(&self) {
+    pub(crate) fn begin_sending(&self) {
         self.sending.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn end_sending(&self) {
+    pub(crate) fn end_sending(&self) {
         self.sending.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -20,17 +20,17 @@ impl Counters {
     }
 
     /// Connections closed because there were too many.
-    pub fn connections_refused(&self) -> u64 {
+    pub(crate) fn connections_refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
     /// Connections closed for lack of activity, or for slow reads and writes.
-    pub fn connections_cut(&self) -> u64 {
+    pub(crate) fn connections_cut(&self) -> u64 {
         self.cut.load(Ordering::Relaxed)
     }
 
     /// Unauthenticated connections closed to make room for newer ones.
-    pub fn evictions(&self) -> u64 {
+    pub(crate) fn evictions(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 

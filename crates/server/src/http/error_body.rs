@@ -28,7 +28,7 @@ impl<S> ErrorBodyStream<S> {
 }
 
 /// Status code of a bare error head; `None` for anything else.
-fn bare(head: &[u8]) -> Option<u16> {
+fn bare_error_code(head: &[u8]) -> Option<u16> {
     if !head.starts_with(REFUSED) || !head.ends_with(b"\r\n\r\n") {
         return None;
     }
@@ -64,7 +64,7 @@ impl<S: AsyncWrite + Unpin> ErrorBodyStream<S> {
     /// as written once the replacement is.
     fn replace(&mut self, context: &mut Context<'_>, head: &[u8]) -> Option<Poll<io::Result<usize>>> {
         if self.rest.is_empty() {
-            self.rest = error_response(bare(head)?);
+            self.rest = error_response(bare_error_code(head)?);
         }
         Some(self.finish(context).map_ok(|()| head.len()))
     }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn only_a_bare_error_head_is_replaced() {
-        let head = |text: &str| bare(text.as_bytes());
+        let head = |text: &str| bare_error_code(text.as_bytes());
         assert_eq!(
             head("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"),
             Some(400)

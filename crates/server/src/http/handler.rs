@@ -107,7 +107,7 @@ async fn answer(
     }
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
     let mut bytes = shared.responses.reserve(&request.identity.user);
-    let response = contained(shared, request, cost).await;
+    let response = run_service(shared, request, cost).await;
     // The response to a write is sent in any case if its commit has succeeded.
     let has_effect = !is_read && response.status.is_success();
     if !bytes.grow(response.body.held_bytes()) && !has_effect {
@@ -144,14 +144,14 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
 
 /// Runs the service, on the reactor or a worker. A panic becomes a 500.
 #[expect(clippy::disallowed_methods, reason = "the log shows durations in real time")]
-async fn contained(shared: &Shared, request: Request, cost: Cost) -> Response {
+async fn run_service(shared: &Shared, request: Request, cost: Cost) -> Response {
     let (method, path) = (request.method.clone(), request.path.clone());
     let begun = Instant::now();
     let response = match cost {
-        Cost::Small => guarded(&*shared.service, request).await,
+        Cost::Small => catch_panic(&*shared.service, request).await,
         Cost::Large => {
             let service = Arc::clone(&shared.service);
-            let answering = shared.workers.spawn(async move { guarded(&*service, request).await });
+            let answering = shared.workers.spawn(async move { catch_panic(&*service, request).await });
             WorkerTask(answering).await
         }
     };
@@ -198,7 +198,7 @@ impl<T> Drop for WorkerTask<T> {
 /// Runs the service; `None` if it panics.
 ///
 /// The service must keep state that requests share consistent when it unwinds; its locks do not poison.
-async fn guarded(service: &dyn Service, request: Request) -> Option<Response> {
+async fn catch_panic(service: &dyn Service, request: Request) -> Option<Response> {
     let mut answering = catch_unwind(AssertUnwindSafe(|| service.answer(request))).ok()?;
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,
@@ -240,14 +240,14 @@ fn audit_id(shared: &Shared, headers: &HeaderMap) -> HeaderValue {
         return id.clone();
     }
     let number = shared.requests.fetch_add(1, Ordering::Relaxed);
-    let high = mixed(shared.seed ^ number);
-    let low = mixed(shared.seed.rotate_left(32).wrapping_add(number));
+    let high = mix(shared.seed ^ number);
+    let low = mix(shared.seed.rotate_left(32).wrapping_add(number));
     let id = uuid::text(high, low);
     HeaderValue::from_maybe_shared(Bytes::from(id)).expect("an id is made of hexadecimal digits and hyphens")
 }
 
 /// Finalizer of SplitMix64: a bijection that spreads consecutive numbers.
-fn mixed(number: u64) -> u64 {
+fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -48,7 +48,7 @@ pub enum TlsError {
 
 /// TLS configuration of the server. Certificates can be replaced at any time.
 pub struct Tls {
-    secured: RwLock<TlsState>,
+    state: RwLock<TlsState>,
 }
 
 /// Configuration of a new connection.
@@ -192,7 +192,7 @@ impl Tls {
     /// # Errors
     /// If a certificate is unusable.
     pub fn new(pki: &Pki) -> Result<Tls, TlsError> {
-        Ok(Tls { secured: RwLock::new(secured(pki)?) })
+        Ok(Tls { state: RwLock::new(build_state(pki)?) })
     }
 
     /// Replaces the certificates for new connections; open connections keep the old ones.
@@ -200,22 +200,22 @@ impl Tls {
     /// # Errors
     /// If a certificate is unusable.
     pub fn replace(&self, pki: &Pki) -> Result<(), TlsError> {
-        *self.secured.write() = secured(pki)?;
+        *self.state.write() = build_state(pki)?;
         Ok(())
     }
 
     /// Configuration of new connections.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(self.secured.read().acceptor.config())
+        Arc::clone(self.state.read().acceptor.config())
     }
 
-    pub(super) fn secured(&self) -> TlsState {
-        self.secured.read().clone()
+    pub(super) fn state(&self) -> TlsState {
+        self.state.read().clone()
     }
 }
 
-fn secured(pki: &Pki) -> Result<TlsState, TlsError> {
+fn build_state(pki: &Pki) -> Result<TlsState, TlsError> {
     let provider = Arc::new(provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes())?)?;

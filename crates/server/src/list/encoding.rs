@@ -83,7 +83,7 @@ impl ItemEncoder {
     }
 
     /// `true` if the length of all items precedes them.
-    pub fn needs_length(&self) -> bool {
+    pub(crate) fn needs_length(&self) -> bool {
         matches!(self.form, ItemForm::Protobuf)
     }
 

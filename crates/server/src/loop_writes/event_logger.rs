@@ -39,9 +39,9 @@ impl EventLogger {
         // A field called `message` would replace the text of the line.
         let (reason, note) = (new_event.reason, new_event.message.as_str());
         if new_event.event_type != EventType::Warning && !NOTABLE.contains(&reason) {
-            tracing::debug!(component = *manager, about = about(new_event), reason, note, "event");
+            tracing::debug!(component = *manager, about = object_name(new_event), reason, note, "event");
         } else if self.has_room(manager, now()) {
-            tracing::info!(component = *manager, about = about(new_event), reason, note, "event");
+            tracing::info!(component = *manager, about = object_name(new_event), reason, note, "event");
         }
     }
 
@@ -65,7 +65,7 @@ impl EventLogger {
 }
 
 /// Returns the object that an Event is about, for the log.
-fn about(new_event: &NewEvent) -> String {
+fn object_name(new_event: &NewEvent) -> String {
     format!("{} {}", new_event.involved_object.kind, new_event.involved_object.key.path())
 }
 

@@ -19,7 +19,7 @@ use setpoint_api::{Time, Value};
 use setpoint_reconcile::NewEvent;
 use setpoint_store::{Draft, Precondition, Snapshot};
 
-use super::typed;
+use super::decode_object;
 use crate::codec;
 use crate::exchange::Identity;
 use crate::pipeline::{DesiredObject, RequestContext, Step, Writer, create, guard_namespace};
@@ -148,7 +148,7 @@ pub(super) fn create(
     let (bytes, hole) = template.fill(&texts, &stamp)?;
     let fields = template.fields.iter().map(|(name, filled)| (name, filled.text(&texts, &stamp)));
     let draft = Draft::with_revision_at(bytes, hole).fields(fields);
-    let draft = codec::expiring(draft, resource_type, context.now);
+    let draft = codec::set_expiry(draft, resource_type, context.now);
     let guarded = guard_namespace(writer.proposal(context), context, namespace, resource_type, name);
     Some(
         guarded
@@ -262,7 +262,7 @@ impl EventTemplate {
             entropy: MARKED_UID,
             tolerations: Default::default(),
         };
-        let desired = DesiredObject::new(typed(resource_type, event).ok()?);
+        let desired = DesiredObject::new(decode_object(resource_type, event).ok()?);
         let mut made = create::make(resource_type, desired, &writer, &context).ok()?.object;
         let filled = |text: &str| match marks.iter().find(|(_, mark)| mark == text) {
             Some((slot, _)) => FieldValue::Slot(*slot),

@@ -21,8 +21,13 @@ pub fn write(text: &mut Text) {
     let system = fs::read_to_string("/proc/stat").unwrap_or_default();
     let fds = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as f64);
     one("process_cpu_seconds_total", MetricType::Counter, "The CPU time of the process.", cpu_seconds(&stat));
-    one("process_open_fds", MetricType::Gauge, "How many files are open.", fds);
-    one("process_max_fds", MetricType::Gauge, "How many files may be open.", open_files_max(&limits));
+    one("process_open_fds", MetricType::Gauge, "Number of open file descriptors.", fds);
+    one(
+        "process_max_fds",
+        MetricType::Gauge,
+        "Maximum number of open file descriptors.",
+        open_files_max(&limits),
+    );
     one("process_resident_memory_bytes", MetricType::Gauge, "The memory in use.", bytes(&status, "VmRSS:"));
     one("process_virtual_memory_bytes", MetricType::Gauge, "The memory reserved.", bytes(&status, "VmSize:"));
     let start = start_seconds(&stat, &system);

@@ -113,7 +113,7 @@ fn dry_run(query: &Query) -> usize {
 
 fn operation(target: &Target, method: &Method, query: &str, is_apply: bool) -> usize {
     if matches!(&*target.subresource, "attach" | "exec" | "log" | "portforward" | "proxy") {
-        return place_of("CONNECT", "resource");
+        return operation_index("CONNECT", "resource");
     }
     let scope = match (&*target.name, &*target.namespace) {
         ("", "") => "cluster",
@@ -123,19 +123,19 @@ fn operation(target: &Target, method: &Method, query: &str, is_apply: bool) -> u
     let is_watch =
         || target.watch || (query.contains("watch") && Query::parse(query).flag("watch") == Some(true));
     match *method {
-        Method::GET | Method::HEAD if is_watch() => place_of("WATCH", scope),
+        Method::GET | Method::HEAD if is_watch() => operation_index("WATCH", scope),
         Method::GET | Method::HEAD if scope == "resource" => GET,
-        Method::GET | Method::HEAD => place_of("LIST", scope),
-        Method::POST => place_of("POST", "resource"),
-        Method::PUT => place_of("PUT", "resource"),
-        Method::PATCH if is_apply => place_of("APPLY", "resource"),
-        Method::PATCH => place_of("PATCH", "resource"),
-        Method::DELETE => place_of("DELETE", scope),
+        Method::GET | Method::HEAD => operation_index("LIST", scope),
+        Method::POST => operation_index("POST", "resource"),
+        Method::PUT => operation_index("PUT", "resource"),
+        Method::PATCH if is_apply => operation_index("APPLY", "resource"),
+        Method::PATCH => operation_index("PATCH", "resource"),
+        Method::DELETE => operation_index("DELETE", scope),
         _ => OTHER,
     }
 }
 
-fn place_of(verb: &str, scope: &str) -> usize {
+fn operation_index(verb: &str, scope: &str) -> usize {
     OPERATIONS.iter().position(|operation| *operation == (verb, scope)).unwrap_or(OTHER)
 }
 
@@ -273,7 +273,7 @@ impl Requests {
         for (labels, series) in self.all() {
             for (code, count) in CODES.iter().zip(&series.codes).filter(|(_, count)| load(count) > 0) {
                 let labels: Vec<_> =
-                    labels.common().into_iter().chain([("code", *code), labels.trial()]).collect();
+                    labels.common().into_iter().chain([("code", *code), labels.dry_run_label()]).collect();
                 text.sample(name, &labels, load(count));
             }
         }
@@ -284,7 +284,7 @@ impl Requests {
             "Response latency in seconds by verb, dry run, group, version, resource, scope and component.",
         );
         for (labels, series) in self.all() {
-            let labels: Vec<_> = labels.common().into_iter().chain([labels.trial()]).collect();
+            let labels: Vec<_> = labels.common().into_iter().chain([labels.dry_run_label()]).collect();
             write_histogram(text, name, &labels, series, 0);
         }
         let name = "apiserver_request_sli_duration_seconds";
@@ -381,7 +381,7 @@ impl Labels {
         ]
     }
 
-    fn trial(&self) -> (&'static str, &'static str) {
+    fn dry_run_label(&self) -> (&'static str, &'static str) {
         ("dry_run", self.dry_run)
     }
 }

@@ -47,7 +47,7 @@ impl Text {
     }
 
     /// Adds a histogram: cumulative counts of all buckets, the total and the sum.
-    pub fn histogram(
+    pub(crate) fn histogram(
         &mut self,
         name: &str,
         labels: &[(&str, &str)],

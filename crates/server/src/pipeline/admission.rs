@@ -76,14 +76,14 @@ fn admit_pod(pod: &mut Value, context: &RequestContext<'_>) -> Result<(), String
 }
 
 /// Runs mutating admission on an update.
-pub fn admit_update(
+pub(crate) fn admit_update(
     resource_type: &ResourceType,
     new: &mut Value,
     old: &Value,
     context: &RequestContext<'_>,
 ) {
     if resource_type.info.group.is_empty() && resource_type.info.plural == "pods" {
-        priority::keep(new, old);
+        priority::keep_priority(new, old);
         tolerations::admit(new, context.tolerations);
     }
 }
@@ -160,7 +160,7 @@ fn find(snapshot: &Snapshot, resource: &str, name: &str) -> Option<Value> {
 }
 
 /// `true` if the stored bytes contain the text: a cheap filter before decoding.
-fn mentions(record: &Record, text: &str) -> bool {
+fn contains_text(record: &Record, text: &str) -> bool {
     memmem::find(&record.value(), text.as_bytes()).is_some()
 }
 

@@ -12,7 +12,7 @@ use setpoint_api::{Value, metadata};
 use setpoint_store::Precondition;
 
 use super::update::Subresource;
-use super::{RequestContext, Step, Writer, precondition, unstorable};
+use super::{RequestContext, Step, Writer, encoding_error, precondition};
 use crate::codec;
 
 /// Resource name for error messages.
@@ -57,7 +57,7 @@ pub fn bind(
     {
         return Ok(commit(draft));
     }
-    let mut pod = if writer.dry_run { codec::object(record) } else { codec::closed(pods, record) };
+    let mut pod = if writer.dry_run { codec::object(record) } else { codec::partial(pods, record) };
     for (field, title) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         precondition(pods, &pod, title, metadata::text(binding, field), metadata::text(&pod, field))?;
     }
@@ -66,7 +66,7 @@ pub fn bind(
     if writer.dry_run {
         return Ok(Step::DryRun(pod));
     }
-    codec::draft(pods, pod, context.now).map(commit).ok_or_else(unstorable)
+    codec::draft(pods, pod, context.now).map(commit).ok_or_else(encoding_error)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use setpoint_store::{Precondition, Record};
 
 use super::update::Subresource;
 use super::{
-    Decision, DesiredObject, RequestContext, Step, Writer, admission, check, guard_namespace, metadata_rules,
-    quota, service_network, unstorable,
+    Decision, DesiredObject, RequestContext, Step, Writer, admission, check, encoding_error, guard_namespace,
+    metadata_rules, quota, service_network,
 };
 use crate::{codec, uuid};
 
@@ -46,14 +46,14 @@ pub fn create(
     let name = metadata::name(&object).to_owned();
     let key = resource_type.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
     if let Some(record) = context.snapshot.get(&key) {
-        return Err(taken(resource_type, &name, record));
+        return Err(already_exists(resource_type, &name, record));
     }
     warnings.extend(resource_type.rules.warnings(&object, None));
     warnings.extend(admission::pod_security::warnings(resource_type, &object, None, context.snapshot));
     if writer.dry_run {
         return Ok(Decision { step: Step::DryRun(object), warnings });
     }
-    let draft = codec::draft(resource_type, object, context.now).ok_or_else(unstorable)?;
+    let draft = codec::draft(resource_type, object, context.now).ok_or_else(encoding_error)?;
     let proposal = claims.commit(proposal.put(key, Precondition::Absent, draft), writer, context)?;
     let proposal = charges.commit(proposal, writer, context)?;
     Ok(Decision { step: Step::Commit(Box::new(proposal)), warnings })
@@ -103,7 +103,7 @@ pub(crate) fn make(
 }
 
 /// 409 for a name that is taken, perhaps by an object that is being deleted.
-fn taken(resource_type: &ResourceType, name: &str, record: &Record) -> Status {
+fn already_exists(resource_type: &ResourceType, name: &str, record: &Record) -> Status {
     let mut status = Status::already_exists(resource_type.qualified(), name);
     if metadata::deletion_timestamp(&codec::object(record)).is_some() {
         status.message = format!("object is being deleted: {}", status.message).into();

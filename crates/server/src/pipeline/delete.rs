@@ -13,7 +13,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_store::{Precondition, Record};
 
 use super::update::Subresource;
-use super::{RequestContext, Step, Writer, service_network, unstorable};
+use super::{RequestContext, Step, Writer, encoding_error, service_network};
 use crate::codec;
 
 /// Namespaces that cannot be deleted.
@@ -51,7 +51,7 @@ pub fn check_options(options: &DeleteOptions<'_>) -> Result<(), Status> {
 ///
 /// # Errors
 /// If a precondition fails, or it is protected.
-pub fn delete_object(
+pub(crate) fn delete_object(
     resource_type: &ResourceType,
     record: &Record,
     object: Value,
@@ -87,7 +87,7 @@ pub fn delete_object(
         Deletion::Mark(object) if writer.dry_run => Step::DryRun(object),
         Deletion::Remove(object) if writer.dry_run => Step::DryRunRemove(object),
         Deletion::Mark(object) => {
-            let draft = codec::draft(resource_type, object, context.now).ok_or_else(unstorable)?;
+            let draft = codec::draft(resource_type, object, context.now).ok_or_else(encoding_error)?;
             let mark = FieldPath::from_fields(&["metadata", "deletionTimestamp"]);
             let proposal = writer.proposal_of(context, Subresource::None, &FieldSet::from_paths([&mark]));
             Step::Commit(Box::new(proposal.put(key, expect, draft)))

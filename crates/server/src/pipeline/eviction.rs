@@ -13,7 +13,7 @@ use setpoint_store::{Precondition, Proposal, Record};
 
 use super::delete::delete_object;
 use super::update::Subresource;
-use super::{RequestContext, Step, Writer, ownership, unstorable};
+use super::{RequestContext, Step, Writer, encoding_error, ownership};
 use crate::codec;
 
 /// Evictions that a budget can hold before the controller has observed them.
@@ -24,7 +24,7 @@ const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disrupti
 ///
 /// # Errors
 /// If it is invalid.
-pub fn check_eviction(eviction: &Value, name: &str) -> Result<(), Status> {
+pub(crate) fn check_eviction(eviction: &Value, name: &str) -> Result<(), Status> {
     if metadata::name(eviction) != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
@@ -128,15 +128,15 @@ fn charge(
     status.insert("disruptionsAllowed", left);
     status.ensure_map("disruptedPods").insert(metadata::name(pod), now.as_str());
     if left == 0 {
-        exhaust(&mut new, &now);
+        set_exhausted(&mut new, &now);
     }
     let writer = Writer { manager: "kube-apiserver".into(), ..writer.clone() };
-    ownership::note(budgets, Subresource::Status, &writer, context, Some(&old), &mut new);
+    ownership::record_owners(budgets, Subresource::Status, &writer, context, Some(&old), &mut new);
     let name = metadata::name(&old).to_owned();
     let key = budgets
         .key(metadata::namespace(&old), &name)
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    let draft = codec::draft(budgets, new, context.now).ok_or_else(unstorable)?;
+    let draft = codec::draft(budgets, new, context.now).ok_or_else(encoding_error)?;
     Ok(Some(BudgetCharge { key, expect: Precondition::Revision(record.revision()), draft }))
 }
 
@@ -146,12 +146,12 @@ fn check(budget: &Value) -> Result<(), Status> {
     let number = |field: &str| budget.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
     let forbidden = |why: &str, cause: String| {
         let resource = Qualified { group: "policy", name: "poddisruptionbudget" };
-        because(Status::forbidden(resource, name, why), cause)
+        with_budget_cause(Status::forbidden(resource, name, why), cause)
     };
     let stays = format!("The disruption budget {name} does not allow evicting pods currently");
     if number("observedGeneration") < metadata::generation(budget) {
         let why = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(because(Status::too_many_requests(VIOLATION, 10), why));
+        return Err(with_budget_cause(Status::too_many_requests(VIOLATION, 10), why));
     }
     if number("disruptionsAllowed") < 0 {
         let why = "pdb disruptions allowed is negative";
@@ -179,10 +179,10 @@ fn check(budget: &Value) -> Result<(), Status> {
     } else {
         stays
     };
-    Err(because(Status::too_many_requests(VIOLATION, 0), cause))
+    Err(with_budget_cause(Status::too_many_requests(VIOLATION, 0), cause))
 }
 
-fn because(mut status: Status, message: String) -> Status {
+fn with_budget_cause(mut status: Status, message: String) -> Status {
     let cause = Cause { reason: "DisruptionBudget".into(), message: message.into(), field: Box::default() };
     status.details.get_or_insert_default().causes.push(cause);
     status
@@ -217,7 +217,7 @@ fn set_condition(object: &mut Value, mut fields: Vec<(&'static str, Value)>, now
 }
 
 /// Sets the condition of a budget that allows no more disruptions.
-fn exhaust(budget: &mut Value, now: &str) {
+fn set_exhausted(budget: &mut Value, now: &str) {
     let generation = budget.at(&["status", "observedGeneration"]).cloned().unwrap_or_default();
     let fields = vec![
         ("type", "DisruptionAllowed".into()),

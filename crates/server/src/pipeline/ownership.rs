@@ -20,7 +20,7 @@ pub struct Owners {
 
 /// Records the owners of fields in `new` after any write but an apply. Returns the changed fields; none for a create,
 /// which changes everything.
-pub fn note(
+pub fn record_owners(
     resource_type: &ResourceType,
     subresource: Subresource,
     writer: &Writer,

@@ -24,7 +24,7 @@ use setpoint_views::resource_quota::ResourceQuota;
 
 use super::admission;
 use super::update::Subresource;
-use super::{RequestContext, Writer, ownership, unstorable};
+use super::{RequestContext, Writer, encoding_error, ownership};
 use crate::codec;
 
 /// Maximum number of quotas that an object can be charged to: they are committed together with it.
@@ -54,7 +54,7 @@ pub fn charge(
     context: &RequestContext<'_>,
 ) -> Result<Charges, Status> {
     let namespace = metadata::namespace(new);
-    if namespace.is_empty() || !may_use_more(resource_type, subresource, new, old) {
+    if namespace.is_empty() || !can_increase_usage(resource_type, subresource, new, old) {
         return Ok(Charges::default());
     }
     let Some(table) = admission::table(context.snapshot, ResourceQuota::RESOURCE) else {
@@ -67,7 +67,7 @@ pub fn charge(
     if quotas.is_empty() {
         return Ok(Charges::default());
     }
-    let read = |value: &Value| object(resource_type, value, context).ok_or_else(unstorable);
+    let read = |value: &Value| object(resource_type, value, context).ok_or_else(encoding_error);
     let (new, old) = (read(new)?, old.map(read).transpose()?);
     add_up(&quotas, &new, old.as_ref(), subresource, context)
         .map_err(|why| Status::forbidden(resource_type.qualified(), &new.meta().name, why))
@@ -86,10 +86,17 @@ impl Charges {
     ) -> Result<Proposal, Status> {
         let server = Writer { manager: "kube-apiserver".to_owned(), ..writer.clone() };
         self.0.into_iter().try_fold(proposal, |proposal, Charge { key, seen, mut quota }| {
-            let resource_type = resource_types::storage_type(key.resource()).ok_or_else(unstorable)?;
+            let resource_type = resource_types::storage_type(key.resource()).ok_or_else(encoding_error)?;
             let live = context.snapshot.get(&key).map(codec::object);
-            ownership::note(resource_type, Subresource::Status, &server, context, live.as_ref(), &mut quota);
-            let draft = codec::draft(resource_type, quota, context.now).ok_or_else(unstorable)?;
+            ownership::record_owners(
+                resource_type,
+                Subresource::Status,
+                &server,
+                context,
+                live.as_ref(),
+                &mut quota,
+            );
+            let draft = codec::draft(resource_type, quota, context.now).ok_or_else(encoding_error)?;
             let used = FieldSet::from_paths([&FieldPath::from_fields(&["status", "used"])]);
             Ok(proposal.after(writer.proposal_of(context, Subresource::Status, &used).put(
                 key,
@@ -109,12 +116,12 @@ pub fn charged(proposal: &Proposal) -> Option<&Key> {
 
 /// `true` if the key is that of a quota.
 #[must_use]
-pub fn is_quota(key: &Key) -> bool {
+pub(crate) fn is_quota(key: &Key) -> bool {
     key.resource().as_str() == ResourceQuota::RESOURCE
 }
 
 /// `true` if a write can increase usage: it creates an object, or changes a counted field.
-fn may_use_more(
+fn can_increase_usage(
     resource_type: &ResourceType,
     subresource: Subresource,
     new: &Value,

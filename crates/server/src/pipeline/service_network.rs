@@ -24,7 +24,7 @@ use setpoint_api::{Key, Map, Resource, Value, metadata, value};
 use setpoint_store::{Draft, Precondition, Proposal, Snapshot};
 
 use self::ranges::Ranges;
-use super::{RequestContext, Writer, check, unstorable};
+use super::{RequestContext, Writer, check, encoding_error};
 use crate::codec;
 
 /// Addresses and ports that a commit takes and releases.
@@ -74,7 +74,7 @@ pub fn allocate(
         // Existing addresses stay; families are added and removed at the end of the list.
         Some(old) if has_address(old) => {
             claims.taken = take_addresses(resource_type, service, before, ranges, context)?;
-            let kept = texts(service, "ipFamilies").len();
+            let kept = spec_strings(service, "ipFamilies").len();
             claims.released = addresses(old).into_iter().skip(kept).collect();
         }
         _ if wanted => claims.taken = take_addresses(resource_type, service, 0, ranges, context)?,
@@ -112,9 +112,9 @@ impl AddressClaims {
         };
         for object in self.taken {
             let resource_type =
-                resource_types::find("networking.k8s.io", "v1", "ipaddresses").ok_or_else(unstorable)?;
-            let key = resource_type.key("", metadata::name(&object)).map_err(|_| unstorable())?;
-            let draft = codec::draft(resource_type, object, context.now).ok_or_else(unstorable)?;
+                resource_types::find("networking.k8s.io", "v1", "ipaddresses").ok_or_else(encoding_error)?;
+            let key = resource_type.key("", metadata::name(&object)).map_err(|_| encoding_error())?;
+            let draft = codec::draft(resource_type, object, context.now).ok_or_else(encoding_error)?;
             proposal = add(proposal, &|it| it.put(key.clone(), Precondition::Absent, draft.clone()));
         }
         for key in self.released.iter().filter_map(|ip| address_key(ranges::address(ip)?)) {
@@ -124,7 +124,7 @@ impl AddressClaims {
             }
         }
         if self.takes_port {
-            let key = port_key().ok_or_else(unstorable)?;
+            let key = port_key().ok_or_else(encoding_error)?;
             let seen = context.snapshot.get(&key).map(setpoint_store::Record::revision);
             let text = format!(
                 r#"{{"kind":"RangeAllocation","apiVersion":"v1","metadata":{{"name":"servicenodeports"}},"range":"{}"}}"#,
@@ -154,11 +154,11 @@ fn has_address(service: &Value) -> bool {
 
 /// Addresses of a Service.
 fn addresses(service: &Value) -> Vec<String> {
-    if has_address(service) { texts(service, "clusterIPs") } else { Vec::new() }
+    if has_address(service) { spec_strings(service, "clusterIPs") } else { Vec::new() }
 }
 
 /// A list of texts in the spec.
-fn texts(service: &Value, field: &str) -> Vec<String> {
+fn spec_strings(service: &Value, field: &str) -> Vec<String> {
     let list = service.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default();
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
@@ -184,8 +184,8 @@ fn take_addresses(
     wanted: &AllocationRequest,
     context: &RequestContext<'_>,
 ) -> Result<Vec<Value>, Status> {
-    let families = texts(service, "ipFamilies");
-    let mut ips = texts(service, "clusterIPs");
+    let families = spec_strings(service, "ipFamilies");
+    let mut ips = spec_strings(service, "clusterIPs");
     ips.resize(ips.len().max(families.len()), String::new());
     let mut taken = Vec::new();
     for (i, family) in families.iter().enumerate().skip(skipped) {

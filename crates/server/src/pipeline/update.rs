@@ -12,8 +12,8 @@ use setpoint_api::{Value, json};
 use setpoint_store::{Precondition, Record};
 
 use super::{
-    Decision, DesiredObject, RequestContext, Step, Writer, admission, check, metadata_rules, ownership,
-    quota, service_network, unstorable,
+    Decision, DesiredObject, RequestContext, Step, Writer, admission, check, encoding_error, metadata_rules,
+    ownership, quota, service_network,
 };
 use crate::codec;
 
@@ -49,11 +49,11 @@ pub fn update(
     update_live(resource_type, subresource, desired, (record, codec::object(record)), writer, context)
 }
 
-/// As [`update`], with the decoded object of the record; for a status it may be decoded by [`codec::closed`].
+/// As [`update`], with the decoded object of the record; for a status it may be decoded by [`codec::partial`].
 ///
 /// # Errors
 /// If it is invalid, forbidden, or conflicts.
-pub fn update_live(
+pub(crate) fn update_live(
     resource_type: &ResourceType,
     subresource: Subresource,
     desired: DesiredObject,
@@ -81,19 +81,19 @@ pub fn update_live(
     if writer.dry_run {
         return decided(Step::DryRun(open(new)));
     }
-    if released(resource_type, &new, &old) {
+    if can_be_removed(resource_type, &new, &old) {
         let proposal = writer.proposal(context).delete(key, expect);
         let proposal = service_network::release(resource_type, &old).commit(proposal, writer, context)?;
         return decided(Step::Remove(Box::new(proposal), open(new)));
     }
     if has_omitted_empty {
-        new = decode(new, resource_type.stored_schema, &[]).map_err(|_| unstorable())?.value;
+        new = decode(new, resource_type.stored_schema, &[]).map_err(|_| encoding_error())?.value;
     }
     keep_times(&old, &mut new);
     if new == old {
         return decided(Step::Unchanged(record.clone()));
     }
-    let draft = codec::draft(resource_type, new, context.now).ok_or_else(unstorable)?;
+    let draft = codec::draft(resource_type, new, context.now).ok_or_else(encoding_error)?;
     let proposal = writer.proposal_of(context, subresource, &changed).put(key, expect, draft);
     let proposal = charges.commit(claims.commit(proposal, writer, context)?, writer, context)?;
     decided(Step::Commit(Box::new(proposal)))
@@ -180,7 +180,7 @@ fn keep_metadata(new: &mut Value, old: &Value, reset: &[&str]) {
     }
 }
 
-/// Decodes fields that were left encoded, for a response; see [`codec::closed`].
+/// Decodes fields that were left encoded, for a response; see [`codec::partial`].
 fn open(object: Value) -> Value {
     let spec = object.get("spec").and_then(Value::as_map);
     if spec.is_some_and(|spec| spec.iter().any(|(_, field)| matches!(field, Value::Raw(_)))) {
@@ -190,7 +190,7 @@ fn open(object: Value) -> Value {
 }
 
 /// `true` if a deleted object has no finalizers left. A namespace is also held by its contents.
-fn released(resource_type: &ResourceType, new: &Value, old: &Value) -> bool {
+fn can_be_removed(resource_type: &ResourceType, new: &Value, old: &Value) -> bool {
     match resource_type.resource.as_str() {
         "namespaces" => namespace::is_released(new, old),
         _ => is_released(new, old),

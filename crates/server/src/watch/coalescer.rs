@@ -31,7 +31,7 @@ const REST: (Duration, Duration) = (Duration::from_millis(4), Duration::from_mil
 const CHUNKS_MAX: usize = 4;
 
 /// The watches of a server. The more there are, the longer each rests between writes: few watches are quick, and many
-/// do not take the server away from everyone else.
+/// do not starve other requests.
 #[derive(Debug)]
 pub struct WatchCoalescer {
     watches: AtomicU32,
@@ -134,7 +134,7 @@ impl WatchSlot {
     }
 
     /// Returns the end of a rest that begins now.
-    pub fn rest_until(&self, now: Instant) -> Instant {
+    pub(crate) fn rest_until(&self, now: Instant) -> Instant {
         self.coalescer.rest_until(now)
     }
 

@@ -1,6 +1,7 @@
 //! Test harness of the API server: requests and responses over an in-memory store, without sockets.
 //!
-//! The clock of [`TestServer`] is manual and its entropy is a counter, so responses are the same in every run. Start at [`TestServer`].
+//! The clock of [`TestServer`] is manual and its entropy is a counter, so responses are the same in every run. Start
+//! at [`TestServer`].
 
 #![allow(dead_code, reason = "each test binary uses a part of the harness")]
 

@@ -27,7 +27,7 @@ impl Api {
         if part == "proxy" {
             let node = self.check_proxy(target, &snapshot)?;
             let is_simulated = node.is_some_and(|node| is_simulated(&snapshot, &node));
-            return Err(if is_simulated { simulated(target) } else { not_yet(target) });
+            return Err(if is_simulated { simulated_error(target) } else { unimplemented_error(target) });
         }
         let pod = codec::object(&self.find(target, &snapshot)?);
         if part != "portforward" {
@@ -40,9 +40,9 @@ impl Api {
             (node, part) => {
                 let nodes = self.log_source.get().filter(|_| is_simulated(&snapshot, node));
                 match nodes {
-                    None => Err(not_yet(target)),
+                    None => Err(unimplemented_error(target)),
                     Some(nodes) if part == "log" => self.log(target, query, &pod, Arc::clone(nodes)),
-                    Some(_) => Err(simulated(target)),
+                    Some(_) => Err(simulated_error(target)),
                 }
             }
         }
@@ -122,7 +122,7 @@ fn is_simulated(snapshot: &Snapshot, node: &str) -> bool {
 }
 
 /// 501 for connections to simulated containers.
-fn simulated(target: &Target) -> Status {
+fn simulated_error(target: &Target) -> Status {
     let (plural, part, name) = (target.resource_type.info.plural, &target.subresource, &target.name);
     let what = match target.resource_type.info.singular {
         "node" => format!("node {name} is simulated: no kubelet runs"),
@@ -133,7 +133,7 @@ fn simulated(target: &Target) -> Status {
 }
 
 /// 501 for connections to real nodes.
-fn not_yet(target: &Target) -> Status {
+fn unimplemented_error(target: &Target) -> Status {
     let (plural, part) = (target.resource_type.info.plural, &target.subresource);
     Status::unclassified(
         501,

@@ -12,7 +12,7 @@ use setpoint_api::status::{Qualified, Status};
 use super::{expected, object};
 use crate::api::patching::{self, ParsedPatch};
 use crate::api::write::{WriteResult, configuration, writer};
-use crate::api::{Api, wanted_whole};
+use crate::api::{Api, accepted_form};
 use crate::body::Expected;
 use crate::codec;
 use crate::exchange::{Request, Response};
@@ -40,7 +40,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Response, Status> {
-        let form = wanted_whole(request)?;
+        let form = accepted_form(request)?;
         let expected = expected(SCALE_VERSION, "Scale")?;
         let pretty = query.flag("pretty") == Some(true);
         if matches!(request.method, Method::GET | Method::HEAD) {
@@ -57,7 +57,8 @@ impl Api {
                 if let ScaleChange::Whole(scale) = &change {
                     check_uid(target.resource_type, scale, &record)?;
                 }
-                let (object, owners, more) = scaled(target, workload, &change, expected, &writer, context)?;
+                let (object, owners, more) =
+                    apply_scale(target, workload, &change, expected, &writer, context)?;
                 warnings.extend(more);
                 let desired = DesiredObject { object, has_omitted_empty: false, owners: Some(owners) };
                 let decided =
@@ -99,7 +100,7 @@ fn change(
 }
 
 /// Returns a workload with its new scale, the field owners if it was applied, and warnings.
-fn scaled(
+fn apply_scale(
     target: &Target,
     mut workload: Value,
     change: &ScaleChange,

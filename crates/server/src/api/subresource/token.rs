@@ -8,7 +8,7 @@ use setpoint_api::{Key, Resource, Value, metadata, value};
 use std::time::Duration;
 
 use super::{expected, object};
-use crate::api::{Api, wanted_whole};
+use crate::api::{Api, accepted_form};
 use crate::codec;
 use crate::exchange::{Request, Response};
 use crate::pipeline::create::uid;
@@ -26,7 +26,7 @@ impl Api {
         target: &Target,
         query: &Query,
     ) -> Result<Response, Status> {
-        let form = wanted_whole(request)?;
+        let form = accepted_form(request)?;
         let definition = expected("authentication.k8s.io/v1", "TokenRequest")?;
         let (mut token_request, warnings) = object(request, target, query, definition)?;
         let snapshot = self.store.snapshot();

@@ -151,7 +151,7 @@ async fn certificate_is_verified_again_while_its_connection_lives() {
     let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], begun, 7).unwrap();
     let chain = [CertificateDer::from_pem_slice(pki.admin.certificate.as_bytes()).unwrap()];
     let begun = u64::try_from(begun.0 / 1_000_000).unwrap();
-    let certificate = tls::ClientCertificate::new(Tls::new(&pki).unwrap().secured(), &chain, begun);
+    let certificate = tls::ClientCertificate::new(Tls::new(&pki).unwrap().state(), &chain, begun);
     let user = |at: u64| certificate.identity(at).map(|identity| identity.user);
     let admin = Some("kubernetes-admin".to_owned());
     let years = |years: u64| years * 365 * 24 * 3600;

@@ -45,7 +45,7 @@ fn both(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<String>, String) {
         tolerations: Default::default(),
     };
     let printed = create(events(), new_event, &writer(), &context).map(outcome_text);
-    let made = typed(events(), new_event.to_value()).and_then(|event| {
+    let made = decode_object(events(), new_event.to_value()).and_then(|event| {
         create::create(events(), new_event.namespace(), DesiredObject::new(event), &writer(), &context)
     });
     (printed, outcome_text(made.map(|decided| decided.step)))

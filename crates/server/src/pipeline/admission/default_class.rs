@@ -3,7 +3,7 @@
 use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
 
-use super::{all, mentions};
+use super::{all, contains_text};
 use crate::codec;
 
 const STORAGE: [&str; 2] =
@@ -11,7 +11,7 @@ const STORAGE: [&str; 2] =
 const INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 
 /// Sets the storage class of a claim.
-pub fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
+pub(crate) fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(claim, "annotations", "volume.beta.kubernetes.io/storage-class");
     if by_annotation.is_some() || has_field(claim, "storageClassName") {
         return;
@@ -22,7 +22,7 @@ pub fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
 }
 
 /// Sets the class of an ingress.
-pub fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
+pub(crate) fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(ingress, "annotations", "kubernetes.io/ingress.class");
     if by_annotation.is_some() || has_field(ingress, "ingressClassName") {
         return;
@@ -38,7 +38,7 @@ fn has_field(object: &Value, field: &str) -> bool {
 
 fn default_of(snapshot: &Snapshot, resource: &str, annotations: &[&str]) -> Option<String> {
     let mut newest: Option<(String, String)> = None;
-    for record in all(snapshot, resource).filter(|record| mentions(record, "is-default-class")) {
+    for record in all(snapshot, resource).filter(|record| contains_text(record, "is-default-class")) {
         let class = codec::object(record);
         let is_default =
             |annotation: &&str| metadata::entry(&class, "annotations", annotation) == Some("true");

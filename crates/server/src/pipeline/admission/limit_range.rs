@@ -103,7 +103,7 @@ pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
                 _ => {}
             }
         }
-        together(faults)?;
+        join_errors(faults)?;
     }
     Ok(())
 }
@@ -112,14 +112,14 @@ pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
 ///
 /// # Errors
 /// If it is out of bounds.
-pub fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> {
+pub(crate) fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> {
     for range in ranges(metadata::namespace(claim), snapshot) {
         let mut faults = Vec::new();
         for item in items(&range).filter(|item| item.str_at(&["type"]) == "PersistentVolumeClaim") {
             let requests = amounts(claim.at(&["spec", "resources", "requests"]));
             let none = Amounts::new();
             for (name, bound) in amounts(item.get("min")) {
-                faults.extend(too_little("PersistentVolumeClaim", name, bound, &requests, &none));
+                faults.extend(min_violation("PersistentVolumeClaim", name, bound, &requests, &none));
             }
             for (name, bound) in amounts(item.get("max")) {
                 let head = format!("maximum {name} usage per PersistentVolumeClaim is {bound}");
@@ -132,7 +132,7 @@ pub fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> 
                 }
             }
         }
-        together(faults)?;
+        join_errors(faults)?;
     }
     Ok(())
 }
@@ -176,12 +176,12 @@ fn total<'a>(pod: &'a Value, field: &str) -> Amounts<'a> {
                 *amount += *others;
             }
         }
-        raise(&mut first, &needs);
+        raise_to_max(&mut first, &needs);
         if is_sidecar {
             beside.extend(needs);
         }
     }
-    raise(&mut sum, &first);
+    raise_to_max(&mut sum, &first);
     let own = amounts(pod.at(&["spec", "resources", field]));
     sum.extend(own.into_iter().filter(|(name, _)| matches!(*name, "cpu" | "memory")));
     sum
@@ -193,7 +193,7 @@ fn add<'a>(sum: &mut Amounts<'a>, more: &Amounts<'a>) {
     }
 }
 
-fn raise<'a>(sum: &mut Amounts<'a>, to: &Amounts<'a>) {
+fn raise_to_max<'a>(sum: &mut Amounts<'a>, to: &Amounts<'a>) {
     for (name, amount) in to {
         let most = sum.entry(name).or_insert(*amount);
         *most = (*most).max(*amount);
@@ -214,7 +214,7 @@ struct Bounds<'a> {
 impl<'a> Bounds<'a> {
     fn of(item: &'a Value) -> Bounds<'a> {
         let rules: [(Rule, &str); 3] =
-            [(too_little, "min"), (too_much, "max"), (too_uneven, "maxLimitRequestRatio")];
+            [(min_violation, "min"), (max_violation, "max"), (ratio_violation, "maxLimitRequestRatio")];
         let rules = rules.map(|(rule, field)| {
             let bounds = amounts(item.get(field));
             let untold = bounds.keys().copied().collect();
@@ -237,7 +237,7 @@ impl<'a> Bounds<'a> {
     }
 }
 
-fn too_little(
+fn min_violation(
     sort: &str,
     name: &str,
     bound: Quantity,
@@ -253,7 +253,7 @@ fn too_little(
     }
 }
 
-fn too_much(
+fn max_violation(
     sort: &str,
     name: &str,
     bound: Quantity,
@@ -270,7 +270,7 @@ fn too_much(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio is shown with six digits")]
-fn too_uneven(
+fn ratio_violation(
     sort: &str,
     name: &str,
     bound: Quantity,
@@ -291,7 +291,7 @@ fn too_uneven(
 }
 
 /// Joins distinct errors into one message.
-fn together(mut faults: Vec<String>) -> Result<(), String> {
+fn join_errors(mut faults: Vec<String>) -> Result<(), String> {
     let mut seen = std::collections::BTreeSet::new();
     faults.retain(|fault| seen.insert(fault.clone()));
     match faults.len() {

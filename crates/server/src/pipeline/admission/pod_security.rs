@@ -10,7 +10,7 @@ use setpoint_api::field_error::{ErrorList, FieldError, Path};
 use setpoint_api::{Key, Resource, Value, metadata};
 use setpoint_store::{Record, Snapshot};
 
-use super::mentions;
+use super::contains_text;
 use crate::codec;
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
@@ -141,7 +141,7 @@ pub fn warnings(
 /// Namespace of an object, if it has policy labels.
 fn namespace_of(object: &Value, snapshot: &Snapshot) -> Option<Value> {
     let key = Key::cluster(&Resource::new("namespaces").ok()?, metadata::namespace(object)).ok()?;
-    let has_policy = |record: &&Record| mentions(record, PREFIX);
+    let has_policy = |record: &&Record| contains_text(record, PREFIX);
     snapshot.get(&key).filter(has_policy).map(codec::object)
 }
 

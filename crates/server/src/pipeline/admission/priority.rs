@@ -3,7 +3,7 @@
 use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
 
-use super::{all, find, mentions};
+use super::{all, contains_text, find};
 use crate::codec;
 
 const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
@@ -52,7 +52,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
 }
 
 /// Keeps the priority of a pod if an update omits it.
-pub fn keep(new: &mut Value, old: &Value) {
+pub fn keep_priority(new: &mut Value, old: &Value) {
     let spec = new.ensure_map("spec");
     for field in ["priority", "preemptionPolicy"] {
         if let Some(value) = old.at(&["spec", field])
@@ -67,7 +67,7 @@ pub fn keep(new: &mut Value, old: &Value) {
 ///
 /// # Errors
 /// If there is another default class.
-pub fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result<(), String> {
+pub(crate) fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result<(), String> {
     if class.get("globalDefault").and_then(Value::as_bool) != Some(true) {
         return Ok(());
     }
@@ -83,7 +83,7 @@ pub fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -
 /// Class of pods without one: of several defaults that with the lowest value.
 fn default_class(snapshot: &Snapshot) -> Option<Value> {
     all(snapshot, CLASSES)
-        .filter(|record| mentions(record, "\"globalDefault\":true"))
+        .filter(|record| contains_text(record, "\"globalDefault\":true"))
         .map(codec::object)
         .filter(|class| class.get("globalDefault").and_then(Value::as_bool) == Some(true))
         .min_by_key(value)
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn update_without_priority_keeps_it() {
         let mut new = object(r#"{"spec":{}}"#);
-        keep(&mut new, &object(r#"{"spec":{"priority":4,"preemptionPolicy":"Never"}}"#));
+        keep_priority(&mut new, &object(r#"{"spec":{"priority":4,"preemptionPolicy":"Never"}}"#));
         assert_eq!(new, object(r#"{"spec":{"priority":4,"preemptionPolicy":"Never"}}"#));
     }
 }

@@ -5,10 +5,10 @@ use setpoint_api::{Value, metadata};
 /// Finalizer of claims.
 pub const CLAIM: &str = "kubernetes.io/pvc-protection";
 /// Finalizer of volumes.
-pub const VOLUME: &str = "kubernetes.io/pv-protection";
+pub(crate) const VOLUME: &str = "kubernetes.io/pv-protection";
 
 /// Finalizer of VolumeAttributesClasses.
-pub const ATTRIBUTES_CLASS: &str = "kubernetes.io/vac-protection";
+pub(crate) const ATTRIBUTES_CLASS: &str = "kubernetes.io/vac-protection";
 
 /// Adds the finalizer unless it is present.
 pub fn admit(object: &mut Value, finalizer: &str) {

@@ -8,7 +8,7 @@ use setpoint_api::names::generate::generated_name;
 use setpoint_api::{Key, Map, Resource, Value, json, metadata};
 use setpoint_store::{Record, Snapshot};
 
-use super::mentions;
+use super::contains_text;
 use crate::codec;
 
 const DEFAULT: &str = "default";
@@ -47,7 +47,8 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), S
         spec.insert("serviceAccount", name);
     }
     // Most accounts have neither field, and are not decoded.
-    let account = account.filter(|account| mentions(account, AUTOMOUNT) || mentions(account, SECRETS));
+    let account =
+        account.filter(|account| contains_text(account, AUTOMOUNT) || contains_text(account, SECRETS));
     let account = account.map(codec::object).unwrap_or_default();
     let given = spec.get(AUTOMOUNT).and_then(Value::as_bool);
     if given.or_else(|| account.get(AUTOMOUNT)?.as_bool()).unwrap_or(true) {

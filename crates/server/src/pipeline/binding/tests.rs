@@ -28,7 +28,7 @@ fn record(pod: Value) -> Record {
 
 /// Binds a pod through its rules.
 fn by_the_rules(record: &Record, binding: &Value) -> Option<Record> {
-    let mut pod = codec::closed(pods(), record);
+    let mut pod = codec::partial(pods(), record);
     pod::bind(&mut pod, binding, NOW).ok()?;
     codec::draft(pods(), pod, Time::EPOCH).map(stored_as)
 }

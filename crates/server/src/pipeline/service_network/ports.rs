@@ -12,7 +12,7 @@ use super::super::{RequestContext, check};
 use crate::codec;
 
 /// Range of node ports.
-pub const RANGE: &str = "30000-32767";
+pub(crate) const RANGE: &str = "30000-32767";
 const FIRST: i64 = 30000;
 const LAST: i64 = 32767;
 
@@ -32,7 +32,7 @@ pub(super) fn allocate(
     let mut used = PortsInUse { dry_run, ..PortsInUse::of(context, old) };
     if wants_ports {
         let mut errors = ErrorList::new();
-        give_ports(service, old, &mut used, &mut errors)?;
+        assign_ports(service, old, &mut used, &mut errors)?;
         check(resource_type, service, &errors)?;
     }
     if wants_check {
@@ -58,7 +58,7 @@ pub(super) fn allocate(
     Ok(used.taken)
 }
 
-fn give_ports(
+fn assign_ports(
     service: &mut Value,
     old: Option<&Value>,
     used: &mut PortsInUse,

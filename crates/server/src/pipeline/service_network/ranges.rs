@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::codec;
 
 /// Name of the default ServiceCIDR.
-pub const DEFAULT_NAME: &str = "kubernetes";
+pub(crate) const DEFAULT_NAME: &str = "kubernetes";
 /// Service CIDR if none is configured.
 const DEFAULT: Cidr = Cidr { ip: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), prefix_bits: 16 };
 /// Largest IPv6 range, as a prefix length.

@@ -255,12 +255,12 @@ fn of_two_concurrent_decisions_one_conflicts() {
 const DUAL: &[(&str, &str)] = &[("kubernetes", "10.0.0.0/16,fd00::/108")];
 
 fn ips(service: &Value) -> Vec<String> {
-    texts(service, "clusterIPs")
+    spec_strings(service, "clusterIPs")
 }
 
 /// Families, policy and number of addresses of a Service.
 fn stacks(service: &Value) -> (Vec<String>, &str, usize) {
-    (texts(service, "ipFamilies"), service.str_at(&["spec", "ipFamilyPolicy"]), ips(service).len())
+    (spec_strings(service, "ipFamilies"), service.str_at(&["spec", "ipFamilyPolicy"]), ips(service).len())
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn second_address_is_added_and_removed() {
     assert_eq!((two.len(), &two[0]), (2, &one));
     assert!(two.iter().all(|ip| cluster.has(ip)));
     let kept = cluster.change("x", &spec("SingleStack")).unwrap();
-    assert_eq!((ips(&kept), texts(&kept, "ipFamilies").len()), (vec![one.clone()], 1));
+    assert_eq!((ips(&kept), spec_strings(&kept, "ipFamilies").len()), (vec![one.clone()], 1));
     assert!(cluster.has(&one) && !cluster.has(&two[1]));
     cluster.change("x", &spec("PreferDualStack")).unwrap();
     let given = ips(&cluster.change("x", &spec("PreferDualStack").replace("80", "81")).unwrap());

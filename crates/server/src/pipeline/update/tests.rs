@@ -117,11 +117,11 @@ fn status_update_of_a_partly_decoded_object_stores_the_same_bytes() {
             "kind": (kind), "apiVersion": (api_version), "metadata": {"name": "x", "namespace": "a"}, "spec": (spec),
         });
         let key = resource_type.key("a", "x").unwrap();
-        let written = [false, true].map(|is_closed| {
+        let written = [false, true].map(|is_partial| {
             let cluster = Cluster::new();
             let made = cluster.make(resource_type, "a", object.clone());
             let read = |record: &Record| {
-                if is_closed { codec::closed(resource_type, record) } else { codec::object(record) }
+                if is_partial { codec::partial(resource_type, record) } else { codec::object(record) }
             };
             let first = cluster.report(resource_type, &key, &status, read);
             let second = cluster.report(
@@ -157,7 +157,7 @@ fn response_objects_are_fully_decoded() {
         entropy: [7; 3],
         tolerations: Default::default(),
     };
-    let live = codec::closed(resource_type, &record);
+    let live = codec::partial(resource_type, &record);
     let mut desired = live.clone();
     desired.ensure_map("status").insert("phase", "Running");
     let decided = update_live(

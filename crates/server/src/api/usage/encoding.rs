@@ -36,8 +36,8 @@ pub(super) fn answer_one(
     }
     let whole = Value::from(whole);
     match view {
-        View::Whole => Ok(written(&whole, query)),
-        View::Table(version) => Ok(written(&table(&[(used, whole)], query, version)?, query)),
+        View::Whole => Ok(to_response(&whole, query)),
+        View::Table(version) => Ok(to_response(&table(&[(used, whole)], query, version)?, query)),
         View::Metadata(version) | View::MetadataList(version) => {
             let mut out = Vec::new();
             write_partial(&whole, version, &mut out);
@@ -64,11 +64,11 @@ pub(super) fn answer_list(
                 "metadata": {},
                 "items": (items),
             });
-            Ok(written(&list, query))
+            Ok(to_response(&list, query))
         }
         View::Table(version) => {
             let rows: Vec<(&UsageSample, Value)> = used.iter().zip(objects).collect();
-            Ok(written(&table(&rows, query, version)?, query))
+            Ok(to_response(&table(&rows, query, version)?, query))
         }
         View::Metadata(version) | View::MetadataList(version) => {
             let (objects, mut out): (Vec<Value>, _) = (objects.collect(), Vec::new());
@@ -78,7 +78,7 @@ pub(super) fn answer_list(
     }
 }
 
-fn written(value: &Value, query: &Query) -> Response {
+fn to_response(value: &Value, query: &Query) -> Response {
     if query.flag("pretty") != Some(true) {
         return responses::document(value);
     }
