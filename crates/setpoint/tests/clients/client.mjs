@@ -23,9 +23,9 @@ async function step(name, run) {
 }
 
 /** The Status of a call that must fail, after its code and reason are checked. */
-async function refused(code, reason, call) {
+async function fails(code, reason, call) {
   const error = await call.then(
-    () => assert.fail(`not refused with ${code}`),
+    () => assert.fail(`did not fail with ${code}`),
     (error) => error,
   );
   assert(error instanceof k8s.ApiException, `${error}`);
@@ -81,20 +81,20 @@ await step("creates and gets", async () => {
   const read = await core.readNamespacedConfigMap({ namespace, name: "one" });
   assert.deepEqual([read.data, read.metadata.uid], [{ a: "1" }, made.metadata.uid]);
   await core.createNamespacedConfigMap({ namespace, body: configMap("dry"), dryRun: "All" });
-  await refused(404, "NotFound", core.readNamespacedConfigMap({ namespace, name: "dry" }));
+  await fails(404, "NotFound", core.readNamespacedConfigMap({ namespace, name: "dry" }));
 });
 
 await step("parses errors", async () => {
-  const missing = await refused(404, "NotFound", core.readNamespacedConfigMap({ namespace, name: "none" }));
+  const missing = await fails(404, "NotFound", core.readNamespacedConfigMap({ namespace, name: "none" }));
   assert.equal(missing.message, 'configmaps "none" not found');
-  await refused(409, "AlreadyExists", core.createNamespacedConfigMap({ namespace, body: configMap("one") }));
+  await fails(409, "AlreadyExists", core.createNamespacedConfigMap({ namespace, body: configMap("one") }));
   const old = await core.readNamespacedConfigMap({ namespace, name: "one" });
   old.metadata.labels = { tier: "first" };
   await core.replaceNamespacedConfigMap({ namespace, name: "one", body: old });
-  await refused(409, "Conflict", core.replaceNamespacedConfigMap({ namespace, name: "one", body: old }));
-  const bad = await refused(422, "Invalid", core.createNamespacedConfigMap({ namespace, body: configMap("Bad_Name") }));
+  await fails(409, "Conflict", core.replaceNamespacedConfigMap({ namespace, name: "one", body: old }));
+  const bad = await fails(422, "Invalid", core.createNamespacedConfigMap({ namespace, body: configMap("Bad_Name") }));
   assert.equal(bad.details.causes[0].field, "metadata.name");
-  await refused(400, "BadRequest", core.listNamespacedConfigMap({ namespace, labelSelector: "a in (b" }));
+  await fails(400, "BadRequest", core.listNamespacedConfigMap({ namespace, labelSelector: "a in (b" }));
 });
 
 await step("lists with selectors and pages", async () => {
@@ -169,10 +169,10 @@ await step("patches in every form", async () => {
   assert.equal(after.metadata.labels.applied, "yes");
   assert(after.metadata.managedFields.some((entry) => entry.manager === "javascript" && entry.operation === "Apply"));
   const rival = { ...applied, spec: { replicas: 7 } };
-  const conflict = await refused(409, "Conflict", patch(k8s.PatchStrategy.ServerSideApply, rival, { fieldManager: "rival" }));
+  const conflict = await fails(409, "Conflict", patch(k8s.PatchStrategy.ServerSideApply, rival, { fieldManager: "rival" }));
   assert(conflict.details.causes.some((cause) => cause.field === ".spec.replicas"), JSON.stringify(conflict));
   const test = [{ op: "test", path: "/spec/replicas", value: 1 }];
-  await refused(422, "Invalid", patch(k8s.PatchStrategy.JsonPatch, test));
+  await fails(422, "Invalid", patch(k8s.PatchStrategy.JsonPatch, test));
 });
 
 await step("scales and writes status apart", async () => {
@@ -193,7 +193,7 @@ await step("scales and writes status apart", async () => {
 await step("deletes with options", async () => {
   const { metadata } = await core.readNamespacedConfigMap({ namespace, name: "one" });
   const remove = (uid) => core.deleteNamespacedConfigMap({ namespace, name: "one", body: { preconditions: { uid } } });
-  await refused(409, "Conflict", remove("another"));
+  await fails(409, "Conflict", remove("another"));
   assert.equal((await remove(metadata.uid)).status, "Success");
   await apps.deleteNamespacedDeployment({ namespace, name: "web", propagationPolicy: "Foreground" });
   const held = await apps.readNamespacedDeployment({ namespace, name: "web" });
@@ -222,7 +222,7 @@ await step("works without types", async () => {
   const listed = await objects.list("v1", "Service", namespace, undefined, undefined, undefined, undefined, "a=b");
   assert.deepEqual(listed.items.map((item) => item.metadata.name), ["front"]);
   await objects.delete(header);
-  await refused(404, "NotFound", objects.read(header));
+  await fails(404, "NotFound", objects.read(header));
 });
 
 console.log(`ok: ${steps} steps`);

@@ -24,7 +24,7 @@ def step(function):
     return function
 
 
-def refused(status, reason, call, *arguments, **options):
+def fails(status, reason, call, *arguments, **options):
     """Checks code and reason of a call that must fail. Returns its Status."""
     try:
         call(*arguments, **options)
@@ -33,7 +33,7 @@ def refused(status, reason, call, *arguments, **options):
         assert (error.status, body["kind"], body["reason"]) == (status, "Status", reason), error.body
         assert body["code"] == status, error.body
         return body
-    raise AssertionError(f"{call.__name__} was not refused with {status}")
+    raise AssertionError(f"{call.__name__} did not fail with {status}")
 
 
 def config_map(name, data=None, **metadata):
@@ -82,33 +82,33 @@ def creates_and_gets():
     assert named.metadata.name.startswith("made-") and len(named.metadata.name) == 10
     dry = core.create_namespaced_config_map(NAMESPACE, config_map("dry"), dry_run="All")
     assert dry.metadata.uid
-    refused(404, "NotFound", core.read_namespaced_config_map, "dry", NAMESPACE)
+    fails(404, "NotFound", core.read_namespaced_config_map, "dry", NAMESPACE)
     core.delete_namespaced_config_map(named.metadata.name, NAMESPACE)
 
 
 @step
 def parses_errors():
-    body = refused(404, "NotFound", core.read_namespaced_config_map, "none", NAMESPACE)
+    body = fails(404, "NotFound", core.read_namespaced_config_map, "none", NAMESPACE)
     assert body["message"] == 'configmaps "none" not found'
     assert body["details"] == {"name": "none", "kind": "configmaps"}
-    body = refused(409, "AlreadyExists", core.create_namespaced_config_map, NAMESPACE, config_map("one"))
+    body = fails(409, "AlreadyExists", core.create_namespaced_config_map, NAMESPACE, config_map("one"))
     assert body["message"] == 'configmaps "one" already exists'
     old = core.read_namespaced_config_map("one", NAMESPACE)
     old.metadata.labels = {"tier": "first"}
     core.replace_namespaced_config_map("one", NAMESPACE, old)
-    body = refused(409, "Conflict", core.replace_namespaced_config_map, "one", NAMESPACE, old)
+    body = fails(409, "Conflict", core.replace_namespaced_config_map, "one", NAMESPACE, old)
     assert "the object has been modified" in body["message"]
-    body = refused(422, "Invalid", core.create_namespaced_config_map, NAMESPACE, config_map("Bad_Name"))
+    body = fails(422, "Invalid", core.create_namespaced_config_map, NAMESPACE, config_map("Bad_Name"))
     assert body["details"]["causes"][0]["field"] == "metadata.name", body
     wrong = deployment("wrong")
     wrong.spec.template.metadata.labels = {"app": "other"}
-    body = refused(422, "Invalid", apps.create_namespaced_deployment, NAMESPACE, wrong)
+    body = fails(422, "Invalid", apps.create_namespaced_deployment, NAMESPACE, wrong)
     assert body["details"]["causes"][0]["field"] == "spec.template.metadata.labels", body
-    refused(404, "NotFound", core.create_namespaced_config_map, "nowhere", config_map("x"))
-    refused(
+    fails(404, "NotFound", core.create_namespaced_config_map, "nowhere", config_map("x"))
+    fails(
         400, "BadRequest", core.list_namespaced_config_map, NAMESPACE, label_selector="a in (b"
     )
-    refused(400, "BadRequest", core.list_namespaced_config_map, NAMESPACE, field_selector="spec.x=1")
+    fails(400, "BadRequest", core.list_namespaced_config_map, NAMESPACE, field_selector="spec.x=1")
 
 
 @step
@@ -134,7 +134,7 @@ def lists_with_selectors_and_pages():
         assert page.metadata.resource_version == first.metadata.resource_version
         names += [item.metadata.name for item in page.items]
     assert names == [f"page-{number:02}" for number in range(25)], names
-    refused(400, "BadRequest", listed, NAMESPACE, limit=10, _continue="nonsense")
+    fails(400, "BadRequest", listed, NAMESPACE, limit=10, _continue="nonsense")
 
 
 @step
@@ -177,7 +177,7 @@ def watches_and_resumes():
 
 @step
 def is_told_when_a_version_is_gone():
-    body = refused(
+    body = fails(
         504,
         "Timeout",
         core.list_namespaced_config_map,
@@ -219,9 +219,9 @@ def patches_in_every_form():
     assert after.metadata.labels["applied"] == "yes"
     assert any(f.manager == "python" and f.operation == "Apply" for f in after.metadata.managed_fields)
     applied["spec"] = {"replicas": 7}
-    body = refused(409, "Conflict", patch, "application/apply-patch+yaml", applied, field_manager="second")
+    body = fails(409, "Conflict", patch, "application/apply-patch+yaml", applied, field_manager="second")
     assert any(cause["field"] == ".spec.replicas" for cause in body["details"]["causes"]), body
-    refused(422, "Invalid", patch, "application/json-patch+json", [{"op": "test", "path": "/spec/replicas", "value": 1}])
+    fails(422, "Invalid", patch, "application/json-patch+json", [{"op": "test", "path": "/spec/replicas", "value": 1}])
     typed = apps.patch_namespaced_deployment("web", NAMESPACE, {"spec": {"paused": True}})
     assert typed.spec.paused is True
 
@@ -260,7 +260,7 @@ def writes_status_apart():
 def deletes_with_options():
     current = core.read_namespaced_config_map("one", NAMESPACE)
     stale = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid="another"))
-    refused(409, "Conflict", core.delete_namespaced_config_map, "one", NAMESPACE, body=stale)
+    fails(409, "Conflict", core.delete_namespaced_config_map, "one", NAMESPACE, body=stale)
     exact = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid=current.metadata.uid))
     trial = client.V1DeleteOptions(dry_run=["All"], preconditions=exact.preconditions)
     assert core.delete_namespaced_config_map("one", NAMESPACE, body=trial)["status"] == "Success"
@@ -304,7 +304,7 @@ def works_without_types():
         assert event["type"] == "ADDED" and event["object"].metadata.name == "front"
         break
     services.delete(name="front", namespace=NAMESPACE)
-    refused(404, "NotFound", services.get, name="front", namespace=NAMESPACE)
+    fails(404, "NotFound", services.get, name="front", namespace=NAMESPACE)
     listed = custom.list_namespaced_custom_object("apps", "v1", NAMESPACE, "deployments")
     assert listed["kind"] == "DeploymentList"
 

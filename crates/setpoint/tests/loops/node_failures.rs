@@ -173,8 +173,8 @@ fn unschedulable_pod_has_a_reason_and_is_bound_to_a_new_node() {
     let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"huge","labels":{"app":"huge"}},"spec":{
         "containers":[{"name":"c","image":"huge","resources":{"requests":{"cpu":"100"}}}]}}"#;
     create(&server, pod);
-    let why = ["get", "pod", "huge", "-o", "jsonpath={.status.phase}: {.status.conditions[0].message}"];
-    wait_for(&server, &why, |output| {
+    let condition = ["get", "pod", "huge", "-o", "jsonpath={.status.phase}: {.status.conditions[0].message}"];
+    wait_for(&server, &condition, |output| {
         output.starts_with("Pending: 0/1 nodes are available: 1 Insufficient cpu.")
     });
     let described = kubectl(&server, &["describe", "pod", "huge"]);

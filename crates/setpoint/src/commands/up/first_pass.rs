@@ -221,7 +221,7 @@ mod tests {
     fn three_consecutive_crashes_at_one_key_enter_safe_mode() {
         let dir = tempfile::tempdir().unwrap();
         for crash in 0..CRASHES_MAX {
-            assert_eq!(crash_at(dir.path(), "x").crashing_key(), None, "after {crash} deaths");
+            assert_eq!(crash_at(dir.path(), "x").crashing_key(), None, "after {crash} crashes");
         }
         let progress = ProgressFile::begin(dir.path()).unwrap();
         assert_eq!(progress.crashes().crashing_key(), Some(("copier", "things/a/x")));
@@ -258,7 +258,7 @@ mod tests {
             crash_at(dir.path(), "z");
             ProgressFile::begin(dir.path()).unwrap().end();
         }
-        assert_eq!(crash_at(dir.path(), "z"), Crashes::default(), "a pass that ended forgets deaths");
+        assert_eq!(crash_at(dir.path(), "z"), Crashes::default(), "a completed pass resets the count");
     }
 
     #[test]
