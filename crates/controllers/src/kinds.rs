@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use setpoint_api::resources::{self, ResourceInfo, Verb};
-use setpoint_reconcile::{Object, World, WorldReader};
+use setpoint_reconcile::{Object, WorldReader};
 use setpoint_views::custom_resource_definition::CustomResourceDefinition;
 
 use crate::indexes::DEFINITIONS_BY_KIND;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use setpoint_api::Time;
-use setpoint_reconcile::{Object, World, WorldReader};
+use setpoint_reconcile::{Object, WorldReader};
 
 /// Delay before a plan that needs a more recent world is repeated.
 pub const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn wait_for_a_stale_world_is_bounded() {
-        let mut world = World::default();
+        let mut world = setpoint_reconcile::World::default();
         world.put(object("pods", 5));
         let (soon, late) = (Time::from_seconds(1001), Time::from_seconds(1031));
         assert!(has_observed(&world.reader(), "pods", &object("claims", 5), soon));

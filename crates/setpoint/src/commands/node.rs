@@ -252,6 +252,7 @@ async fn set_power(node: &TargetArgs, change: impl Fn(&str) -> PowerChange) -> a
 
 /// `true` if a fleet runs the node: its boot id differs from `previous_boot_id`, or, if that is `None`, its
 /// Lease has not expired. Waits up to [`REPORT_TIMEOUT`].
+#[expect(clippy::disallowed_methods, reason = "a node is polled in real time")]
 async fn wait_for_report(
     client: &Client,
     name: &str,

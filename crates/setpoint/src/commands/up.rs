@@ -339,7 +339,7 @@ fn reconcile(
         args.controller_args.apply_to(Settings { host_path_directory: paths.volumes(), ..settings });
     // This process serves the queries about its own nodes, so their rules need not be published.
     nodes.published_rules = None;
-    nodes.components = Components { names: args.controllers.components(&settings), started_at: started_at };
+    nodes.components = Components { names: args.controllers.components(&settings), started_at };
     nodes.components.names.iter().for_each(|component| component_logs.log_start(component));
     args.controllers
         .start_lines(&settings)
@@ -377,6 +377,7 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Prints that the server is ready, once its readiness check succeeds.
+#[expect(clippy::disallowed_methods, reason = "the readiness check is polled in real time")]
 async fn announce_ready(
     service: Arc<dyn Service>,
     url: String,
@@ -417,6 +418,7 @@ struct CertificateRenewer {
 
 impl CertificateRenewer {
     /// Renews the certificates whenever they are due.
+    #[expect(clippy::disallowed_methods, reason = "certificates are renewed in real time")]
     async fn run(self, pki: Pki) {
         renewal::renew_when_due(&SystemClock, pki, tokio::time::sleep, || self.renew()).await;
     }
