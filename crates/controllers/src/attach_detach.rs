@@ -21,11 +21,11 @@ use setpoint_views::persistent_volume::{CsiPersistentVolumeSource, PersistentVol
 use setpoint_views::persistent_volume_claim::PersistentVolumeClaim;
 use setpoint_views::pod::Pod;
 use setpoint_views::volume_attachment::VolumeAttachment;
+use sha2::{Digest, Sha256};
 
 use crate::indexes::{
     ATTACHMENTS_BY_NODE, ATTACHMENTS_BY_VOLUME, PODS_BY_CLAIM, VOLUMES_BY_HANDLE, for_each_pod_claim, path,
 };
-use crate::sha256;
 use crate::volume_protection::{is_terminated, uses_claim};
 
 /// Prefix of CSI volumes in the status of a node.
@@ -102,9 +102,8 @@ pub fn handle(csi: &CsiPersistentVolumeSource) -> String {
 
 /// Name of the VolumeAttachment of a volume and a node.
 fn attachment_name(csi: &CsiPersistentVolumeSource, node: &str) -> String {
-    let text = format!("{}{}{node}", csi.volume_handle, csi.driver);
-    let hash = sha256::digest(text.as_bytes());
-    hash.iter().fold("csi-".to_owned(), |name, word| format!("{name}{word:08x}"))
+    let hash = Sha256::digest(format!("{}{}{node}", csi.volume_handle, csi.driver));
+    hash.iter().fold("csi-".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }
 
 /// `true` if the object is the first of those that refer to the same volume: its key plans the volume.

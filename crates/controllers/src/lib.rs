@@ -52,7 +52,6 @@ pub mod scale;
 pub mod service_account;
 pub mod service_cidr;
 pub mod service_pods;
-pub mod sha256;
 pub mod slice_mirroring;
 pub mod staleness;
 pub mod stateful_set;

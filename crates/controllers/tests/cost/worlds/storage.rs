@@ -2,6 +2,7 @@
 
 use setpoint_api::{Value, value};
 use setpoint_reconcile::Object;
+use sha2::{Digest, Sha256};
 
 use super::Case;
 use crate::objects::*;
@@ -29,9 +30,8 @@ fn attachment(volume: &str, node: &str) -> Value {
 
 /// Name of the VolumeAttachment of a claim's volume and a node.
 fn attachment_name(claim: &str, node: &str) -> String {
-    let text = format!("handle-{claim}d{node}");
-    let hash = setpoint_controllers::sha256::digest(text.as_bytes());
-    hash.iter().fold("csi-".to_owned(), |name, word| format!("{name}{word:08x}"))
+    let hash = Sha256::digest(format!("handle-{claim}d{node}"));
+    hash.iter().fold("csi-".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }
 
 /// Node with `len` attached volumes.
