@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
-#[path = "../tests/harness/mod.rs"]
+#[path = "../tests/harness/test_server.rs"]
 mod harness;
 
 use std::io::{Read, Write};

@@ -23,6 +23,7 @@ mod watches;
 #[path = "api/words.rs"]
 mod words;
 
+#[path = "harness/test_server.rs"]
 mod harness;
 
 use std::time::Duration;

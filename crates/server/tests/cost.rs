@@ -9,6 +9,7 @@
 mod bases;
 #[path = "cost/generate.rs"]
 mod generate;
+#[path = "harness/test_server.rs"]
 mod harness;
 #[path = "cost/meter.rs"]
 mod meter;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "harness/test_server.rs"]
 mod harness;
 
 use std::future::Future;

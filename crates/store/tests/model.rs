@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use setpoint_api::Revision;
 use setpoint_sim::model::{Change, state_of};
 use setpoint_sim::store_world::{StoreWorld, key, resource};
-use setpoint_store::{Filter, Precondition};
+use setpoint_store::{Precondition, WatchFilter};
 
 #[derive(Clone, Debug)]
 enum Step {
     Commit(Vec<Change>),
     Batch(Vec<Vec<Change>>),
     ReadAt(prop::sample::Index),
-    Watch(usize, WatchFilter),
+    Watch(usize, FilterChoice),
     ReadWatch(usize, usize),
     ResumeWatch(usize),
     Fork(prop::sample::Index, Vec<Change>),
@@ -26,20 +26,22 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum WatchFilter {
+enum FilterChoice {
     None,
     Namespace,
     Name,
     Field,
 }
 
-impl WatchFilter {
-    fn to_filter(self) -> Filter {
+impl FilterChoice {
+    fn to_filter(self) -> WatchFilter {
         match self {
-            WatchFilter::None => Filter::default(),
-            WatchFilter::Namespace => Filter { namespace: Some("a".into()), ..Filter::default() },
-            WatchFilter::Name => Filter { name: Some("x".into()), ..Filter::default() },
-            WatchFilter::Field => Filter { field: Some(("size".into(), "even".into())), ..Filter::default() },
+            FilterChoice::None => WatchFilter::default(),
+            FilterChoice::Namespace => WatchFilter { namespace: Some("a".into()), ..WatchFilter::default() },
+            FilterChoice::Name => WatchFilter { name: Some("x".into()), ..WatchFilter::default() },
+            FilterChoice::Field => {
+                WatchFilter { field: Some(("size".into(), "even".into())), ..WatchFilter::default() }
+            }
         }
     }
 }
@@ -68,10 +70,10 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 
 fn step() -> impl Strategy<Value = Step> {
     let filter = prop_oneof![
-        Just(WatchFilter::None),
-        Just(WatchFilter::Namespace),
-        Just(WatchFilter::Name),
-        Just(WatchFilter::Field)
+        Just(FilterChoice::None),
+        Just(FilterChoice::Namespace),
+        Just(FilterChoice::Name),
+        Just(FilterChoice::Field)
     ];
     prop_oneof![
         20 => changes().prop_map(Step::Commit),
@@ -117,7 +119,7 @@ fn fork(world: &StoreWorld, revision: Revision, changes: &[Change]) {
         let exists = model.newest().contains_key(key) && fork.snapshot().get(key).is_some();
         if exists {
             let proposal =
-                setpoint_store::Proposal::new(setpoint_store::Cause::default(), setpoint_api::Time(1));
+                setpoint_store::Proposal::new(setpoint_store::CommitCause::default(), setpoint_api::Time(1));
             let committed = fork.commit(proposal.delete(key.clone(), Precondition::Present)).unwrap();
             assert_eq!(Some(committed.revision), model.commit(&[(key.clone(), Precondition::Present, None)]));
             assert!(fork.snapshot().get(key).is_none());

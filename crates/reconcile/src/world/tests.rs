@@ -1,3 +1,5 @@
+//! Tests of the world: indexes, recorded reads, changes since a snapshot.
+
 use setpoint_api::Time;
 
 use super::*;

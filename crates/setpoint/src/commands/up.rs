@@ -262,7 +262,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     // The range of an existing cluster does not change.
     let stored_ranges = Ranges::of(&store.snapshot()).cluster().to_vec();
     let advertised = advertised(address);
-    let identity = addresses::Identity {
+    let identity = addresses::ServerNames {
         listen: args.listen,
         advertised: advertised.map(|address| address.ip()),
         extra: args.tls_san.as_ref().map_or(&[], |names| &names.0),
