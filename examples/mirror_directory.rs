@@ -1,8 +1,8 @@
-//! A loop outside of Kubernetes: a directory is kept equal to a ConfigMap. Edit a file, delete one, put one too many
-//! there, or change the ConfigMap: the directory is put right in a moment.
+//! Reconciliation outside of Kubernetes: keeps a directory equal to a ConfigMap. Edit, delete or add a file, or change
+//! the ConfigMap, and the directory is corrected within a moment.
 //!
-//! What is wanted comes from the API, what is seen from the disk. [`acts`] is a pure function of the two; the rest is a
-//! shell that looks, asks it, and does what it says:
+//! The desired state comes from the API, the observed state from the disk. [`acts`] is a pure function of the two; the
+//! rest is a shell that observes, plans and acts:
 //!
 //! ```text
 //! cargo run --release -- up --kubeconfig /tmp/kc &
@@ -22,27 +22,27 @@ use base64::engine::general_purpose::STANDARD;
 use setpoint_api::{Value, json};
 use setpoint_runtime::client::{Client, ClientError, next_chunk};
 
-/// How often the directory is looked at.
+/// Interval at which the directory is read.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long to wait before a server that does not answer is asked again.
+/// Pause before the next request to a server that failed.
 const PAUSE: Duration = Duration::from_secs(1);
-/// What is written is written here first. No key of a ConfigMap can have this name.
+/// Temporary file of a write. No key of a ConfigMap can have this name.
 const NEW: &str = "~new";
 
-/// Contents by name.
+/// Contents of files by name.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What is in the directory: nothing for what is no plain file, as a link is none.
+/// Observed files; `None` for entries that are not regular files, such as links.
 type Seen = BTreeMap<String, Option<Vec<u8>>>;
 
-/// What to do about a difference.
+/// Correction of one file.
 #[derive(Debug, PartialEq, Eq)]
 enum Action<'a> {
     Write(&'a str, &'a [u8]),
     Remove(&'a str),
 }
 
-/// Everything that makes the directory what it should be; nothing when it is.
+/// Returns the actions that make the directory equal to the ConfigMap; none if it is.
 fn acts<'a>(wanted: &'a Files, seen: &'a Seen) -> Vec<Action<'a>> {
     let extra = seen.keys().filter(|name| !wanted.contains_key(*name)).map(|name| Action::Remove(name));
     let differs =
@@ -51,7 +51,7 @@ fn acts<'a>(wanted: &'a Files, seen: &'a Seen) -> Vec<Action<'a>> {
     extra.chain(wrong).collect()
 }
 
-/// What a ConfigMap wants.
+/// Returns the desired files of a ConfigMap.
 fn wanted(map: &Value) -> Files {
     let entries = |field| map.get(field).and_then(Value::as_map).into_iter().flat_map(|map| map.iter());
     let texts =
@@ -59,11 +59,11 @@ fn wanted(map: &Value) -> Files {
     let decode = |text: &Value| STANDARD.decode(text.as_str().unwrap_or_default()).unwrap_or_default();
     let binaries = entries("binaryData").map(|(name, text)| (name, decode(text)));
     let files = texts.chain(binaries).map(|(name, bytes)| (name.to_string(), bytes));
-    // Servers refuse such names; whoever writes to a disk does not rely on it.
+    // Servers reject such names, but a path on disk must not depend on that.
     files.filter(|(name, _)| !name.contains('/') && !name.starts_with("..") && name != ".").collect()
 }
 
-/// What is in the directory. Directories in it are not ours, and not looked at.
+/// Reads the directory. Subdirectories are ignored.
 fn look(directory: &Path) -> io::Result<Seen> {
     let mut seen = Seen::new();
     for entry in fs::read_dir(directory)? {
@@ -72,7 +72,7 @@ fn look(directory: &Path) -> io::Result<Seen> {
         if kind.is_file() {
             match fs::read(entry.path()) {
                 Ok(bytes) => drop(seen.insert(name, Some(bytes))),
-                // Somebody was faster: the next look shows what came of it.
+                // Removed concurrently: the next read shows the result.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -85,7 +85,7 @@ fn look(directory: &Path) -> io::Result<Seen> {
 
 fn perform(act: &Action<'_>, directory: &Path) -> io::Result<()> {
     match act {
-        // Whoever reads the file sees the old one or the new one, never half of one.
+        // The rename is atomic: readers see the old file or the new one, never a part.
         Action::Write(name, bytes) => {
             let new = directory.join(NEW);
             let mut file = File::create(&new)?;
@@ -100,7 +100,7 @@ fn perform(act: &Action<'_>, directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Looks, and does what there is to do. What fails harms nothing else, and is tried again at the next look.
+/// Corrects the directory. A failed action does not affect others, and is retried after the next read.
 fn reconcile(wanted: &Files, directory: &Path) {
     let seen = fs::create_dir_all(directory).and_then(|()| look(directory));
     let seen = match seen {
@@ -116,8 +116,8 @@ fn reconcile(wanted: &Files, directory: &Path) {
     }
 }
 
-/// Keeps the directory equal to the ConfigMap, for ever. While the ConfigMap or the server is away, it is kept as it
-/// was wanted last.
+/// Keeps the directory equal to the ConfigMap forever. While the ConfigMap or the server is missing, the last desired
+/// state applies.
 #[expect(clippy::disallowed_methods, reason = "a program of its own has a clock of its own")]
 pub async fn keep(client: &Client, namespace: &str, name: &str, directory: &Path) {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps?fieldSelector=metadata.name%3D{name}");
@@ -131,8 +131,8 @@ pub async fn keep(client: &Client, namespace: &str, name: &str, directory: &Path
     }
 }
 
-/// Lists, then watches until that ends. A watch only ever says that it is time to list again; between its words the
-/// directory is looked at.
+/// Lists, then watches until the watch ends. Any event of the watch causes a new list; between events the directory is
+/// read at intervals.
 async fn follow(
     client: &Client,
     path: &str,
@@ -155,7 +155,7 @@ async fn follow(
         loop {
             last.iter().for_each(|wanted| reconcile(wanted, directory));
             match tokio::time::timeout(LOOK, next_chunk(&mut changes)).await {
-                // Nothing new.
+                // No event within the interval.
                 Err(_) => {}
                 Ok(Ok(Some(_))) => break,
                 Ok(ended) => return ended.map(drop),

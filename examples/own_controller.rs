@@ -1,7 +1,7 @@
-//! A controller of one's own, in one file: every namespace with the label `team` has a ConfigMap `team` that says
-//! which team it is and how to reach it. Delete it, edit it, or change the label: it is put right in a moment.
+//! A controller in one file: every namespace with the label `team` gets a ConfigMap `team` with the name and address of
+//! the team. Delete or edit the ConfigMap, or change the label, and it is corrected within a moment.
 //!
-//! It is a pure function and a few lines that run it against any server that speaks the Kubernetes API:
+//! It is a pure function, and a few lines that run it against any server of the Kubernetes API:
 //!
 //! ```text
 //! cargo run --release -- up --kubeconfig /tmp/kc &
@@ -33,14 +33,14 @@ impl Planner for TeamCards {
         "team-cards"
     }
 
-    /// A namespace concerns itself; a ConfigMap called `team` concerns its namespace.
+    /// Maps a namespace to its own key, and a ConfigMap named `team` to the key of its namespace.
     fn watches(&self) -> &'static [Watch] {
         const WATCHES: [Watch; 2] = [Watch::primary("namespaces"), Watch::mapped("configmaps", of_card)];
         &WATCHES
     }
 
-    /// What is true, what should be, and what to do about the difference. It is called again whenever one of the two
-    /// may have changed, and what it says twice is done once.
+    /// Compares the ConfigMap with the label, and returns the write that corrects it. It is called again after every
+    /// change of either; a plan can be repeated, since each write has a precondition.
     fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         let Some(namespace) = world.get(key).filter(|namespace| !namespace.meta().is_deleted()) else {
