@@ -1,7 +1,7 @@
 //! Executor of the loop's writes in the process of the store.
 //!
-//! The loop plans, an API server decides and commits. This trait is the seam between the two: a runtime drives it, a
-//! server implements it, and neither links the other.
+//! The loop plans, an API server decides and commits. This trait is the seam between the two: a runtime drives it and a
+//! server implements it, so that a controller of its own process does not link a server.
 
 use std::task::Context;
 

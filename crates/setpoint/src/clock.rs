@@ -11,13 +11,13 @@ use setpoint_api::{Clock, Time};
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
+    #[expect(clippy::disallowed_methods, reason = "implements the wall clock of others")]
     fn now(&self) -> Time {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the monotonic clock")]
+    #[expect(clippy::disallowed_methods, reason = "implements the monotonic clock of others")]
     fn uptime(&self) -> Duration {
         static START: OnceLock<Instant> = OnceLock::new();
         let now = Instant::now();

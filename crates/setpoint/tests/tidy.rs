@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Licences that a dependency may have, one of the alternatives it offers.
-const LICENCES: [&str; 14] = [
+const LICENSES: [&str; 14] = [
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
@@ -46,7 +46,7 @@ fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_dependency_has_a_licence_that_fits() {
+fn every_dependency_has_a_license_that_fits() {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--filter-platform"])
         .arg(format!("{}-unknown-linux-gnu", std::env::consts::ARCH))
@@ -58,13 +58,13 @@ fn every_dependency_has_a_licence_that_fits() {
     let packages = metadata["packages"].as_array().unwrap();
     assert!(packages.len() > 20);
     for package in packages {
-        let licence = package["license"].as_str().unwrap_or("none");
+        let license = package["license"].as_str().unwrap_or("none");
         // `A OR B` and the older `A/B` offer a choice; `A AND B` asks for both.
-        let fits = licence.replace('/', " OR ").split(" OR ").any(|choice| {
+        let fits = license.replace('/', " OR ").split(" OR ").any(|choice| {
             let choice = choice.trim().trim_matches(['(', ')']);
-            choice.split(" AND ").all(|one| LICENCES.contains(&one.trim().trim_matches(['(', ')'])))
+            choice.split(" AND ").all(|one| LICENSES.contains(&one.trim().trim_matches(['(', ')'])))
         });
-        assert!(fits, "{} has the licence {licence}", package["name"]);
+        assert!(fits, "{} has the license {license}", package["name"]);
     }
 }
 

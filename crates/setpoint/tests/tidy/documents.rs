@@ -4,8 +4,15 @@ use std::path::PathBuf;
 
 use super::{root, rust_files};
 
-const DOCUMENTS: [&str; 6] =
-    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs/README.md", "docs/GLOSSARY.md"];
+const DOCUMENTS: [&str; 7] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs/README.md",
+    "docs/GLOSSARY.md",
+    "docs/walks.md",
+];
 
 fn read(document: &str) -> String {
     std::fs::read_to_string(root().join(document)).unwrap()
