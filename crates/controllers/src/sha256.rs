@@ -106,10 +106,10 @@ fn compress(state: [u32; 8], block: &[u8]) -> [u32; 8] {
     for (word, round) in words.iter().zip(ROUNDS) {
         let mix = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
         let choice = e & f ^ !e & g;
-        let one = h.wrapping_add(mix).wrapping_add(choice).wrapping_add(round).wrapping_add(*word);
+        let first = h.wrapping_add(mix).wrapping_add(choice).wrapping_add(round).wrapping_add(*word);
         let mix = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
-        let two = mix.wrapping_add(a & b ^ a & c ^ b & c);
-        (h, g, f, e, d, c, b, a) = (g, f, e, d.wrapping_add(one), c, b, a, one.wrapping_add(two));
+        let second = mix.wrapping_add(a & b ^ a & c ^ b & c);
+        (h, g, f, e, d, c, b, a) = (g, f, e, d.wrapping_add(first), c, b, a, first.wrapping_add(second));
     }
     let mixed = [a, b, c, d, e, f, g, h];
     std::array::from_fn(|i| state[i].wrapping_add(mixed[i]))
