@@ -38,7 +38,7 @@ fn scale(engine: &mut Engine, replicas: usize, revision: u64) -> Option<WriteReq
 }
 
 /// Returns the write that follows an outcome.
-fn complete(engine: &mut Engine, request: &WriteRequest, outcome: Outcome) -> Option<WriteRequest> {
+fn complete(engine: &mut Engine, request: &WriteRequest, outcome: WriteOutcome) -> Option<WriteRequest> {
     let mut turn = Turn::default();
     engine.complete_write(request.id, outcome, at(1), &mut turn);
     assert!(turn.writes.len() < 2);
@@ -50,8 +50,8 @@ fn event_with_an_unknown_outcome_is_retried_under_the_same_name() {
     let mut engine = Engine::new(vec![Box::new(Reporter)], WorldConfig::default());
     let first = scale(&mut engine, 1, 1).unwrap();
     assert!(matches!(first.write, Write::CreateEvent(_)));
-    let second = complete(&mut engine, &first, Outcome::Conflict).expect("the Event may not exist");
-    let third = complete(&mut engine, &second, Outcome::Lost { by: Revision(9) })
+    let second = complete(&mut engine, &first, WriteOutcome::Conflict).expect("the Event may not exist");
+    let third = complete(&mut engine, &second, WriteOutcome::Lost { by: Revision(9) })
         .expect("the outcome is unknown again");
     for again in [&second, &third] {
         assert_eq!(
@@ -59,10 +59,10 @@ fn event_with_an_unknown_outcome_is_retried_under_the_same_name() {
             (&first.write, &first.user, &first.reconciler)
         );
     }
-    assert!(complete(&mut engine, &third, Outcome::Conflict).is_none(), "retried forever");
+    assert!(complete(&mut engine, &third, WriteOutcome::Conflict).is_none(), "retried forever");
     let patch = scale(&mut engine, 1, 2).unwrap();
     assert!(matches!(patch.write, Write::Patch { .. }), "the Event is assumed to exist");
-    let again = complete(&mut engine, &patch, Outcome::Conflict).expect("the count was not written");
+    let again = complete(&mut engine, &patch, WriteOutcome::Conflict).expect("the count was not written");
     assert_eq!(again.write, patch.write);
     assert!(complete(&mut engine, &again, done(3)).is_none());
 }
@@ -77,7 +77,7 @@ fn deleted_event_is_recreated_with_its_last_message() {
     let combined = last.expect("the tenth is the combined Event");
     assert!(scale(&mut engine, 11, 11).is_none(), "it waits for the outcome");
     let patch = complete(&mut engine, &combined, done(20)).expect("the pending update");
-    let recreated = complete(&mut engine, &patch, Outcome::Gone).expect("the Event was deleted");
+    let recreated = complete(&mut engine, &patch, WriteOutcome::Gone).expect("the Event was deleted");
     let Write::CreateEvent(new_event) = &recreated.write else { panic!("{recreated:?}") };
     assert_eq!(new_event.message, "(combined from similar events): 11 desired");
 }
