@@ -81,8 +81,8 @@ fn resync(engine: &mut Engine, now: &mut Time) -> (Duration, u64) {
     let plans = |engine: &Engine| engine.stats().map(|(_, _, stats)| stats.plans).sum::<u64>();
     let before = (cpu(), plans(engine));
     let end = now.after(RESYNC);
-    while let Some(wake) = turns(engine, *now).filter(|wake| *wake <= end) {
-        *now = wake;
+    while let Some(next_turn_at) = turns(engine, *now).filter(|next_turn_at| *next_turn_at <= end) {
+        *now = next_turn_at;
     }
     *now = end;
     (cpu() - before.0, plans(engine) - before.1)
@@ -93,7 +93,7 @@ fn turns(engine: &mut Engine, now: Time) -> Option<Time> {
     loop {
         let turn = engine.turn(now, Seed(1));
         assert!(turn.writes.is_empty(), "a cluster at rest is left alone: {:?}", turn.writes);
-        if turn.next_turn_at.is_none_or(|wake| wake > now) {
+        if turn.next_turn_at.is_none_or(|next| next > now) {
             return turn.next_turn_at;
         }
     }
@@ -119,7 +119,7 @@ fn measured(engine: &mut Engine, from: Time) -> (Duration, u64) {
     // The first resync starts after half a minute.
     resync(engine, &mut now);
     let rounds = (0..ROUNDS * RESYNC_WHOLE).map(|_| resync(engine, &mut now));
-    let (cost, plans) = rounds.fold((Duration::ZERO, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let (cost, plans) = rounds.fold((Duration::ZERO, 0), |sum, round| (sum.0 + round.0, sum.1 + round.1));
     (cost / ROUNDS, plans / u64::from(ROUNDS))
 }
 

@@ -70,7 +70,10 @@ fn expires_at(object: &Object, request: &CertificateSigningRequest) -> Option<Ti
         "Approved" => Some(DECIDED_TTL),
         _ => None,
     };
-    let ends = status.conditions.iter().filter_map(|one| Some(one.last_update_time?.after(ttl(&one.kind)?)));
+    let ends = status
+        .conditions
+        .iter()
+        .filter_map(|condition| Some(condition.last_update_time?.after(ttl(&condition.kind)?)));
     ends.min()
 }
 
@@ -108,7 +111,7 @@ impl Planner for RequestApprover {
         if !is_pending || request.spec.signer_name != KUBELET_CLIENT_SIGNER {
             return plan;
         }
-        let id = |what: &str| query_id(object, what);
+        let id = |purpose: &str| query_id(object, purpose);
         let Some(csr) = decoded_csr(object, request, seen, &mut plan) else { return plan };
         if rules::validate_kubelet_client(csr, &request.spec.usages).is_err() {
             return plan;
@@ -137,8 +140,8 @@ impl Planner for RequestApprover {
 }
 
 /// ID of a query about a request: a recreated request of the same name has another one.
-fn query_id(object: &Object, what: &str) -> String {
-    format!("{what} {}", object.meta().uid)
+fn query_id(object: &Object, purpose: &str) -> String {
+    format!("{purpose} {}", object.meta().uid)
 }
 
 /// Decoded content of a request; `None` if the query is pending, or the request cannot be decoded.
@@ -222,7 +225,7 @@ mod tests {
     fn is_approved(cluster: &Cluster, name: &str) -> bool {
         let request = cluster.get(REQUESTS, name).unwrap();
         let conditions = request.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
-        conditions.iter().any(|one| one.str_at(&["reason"]) == "AutoApproved")
+        conditions.iter().any(|condition| condition.str_at(&["reason"]) == "AutoApproved")
     }
 
     #[test]

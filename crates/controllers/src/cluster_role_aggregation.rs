@@ -98,19 +98,24 @@ impl<'a> SelectorIndex<'a> {
             if matches!(selector, Selector::Nothing) || !seen.insert(selector.to_string()) {
                 continue;
             }
-            let has_values = |one: &&Requirement| {
-                matches!(one.operator(), Operator::In | Operator::Equals | Operator::DoubleEquals)
+            let has_values = |requirement: &&Requirement| {
+                matches!(requirement.operator(), Operator::In | Operator::Equals | Operator::DoubleEquals)
             };
-            let has_name = |one: &&Requirement| {
-                matches!(one.operator(), Operator::Exists | Operator::GreaterThan | Operator::LessThan)
+            let has_name = |requirement: &&Requirement| {
+                matches!(
+                    requirement.operator(),
+                    Operator::Exists | Operator::GreaterThan | Operator::LessThan
+                )
             };
             let requirements = || selector.requirements().iter();
-            if let Some(one) = requirements().filter(has_values).min_by_key(|one| one.values().len()) {
-                for value in one.values() {
-                    index.by_label.entry((one.key(), value)).or_default().push(at);
+            if let Some(requirement) =
+                requirements().filter(has_values).min_by_key(|requirement| requirement.values().len())
+            {
+                for value in requirement.values() {
+                    index.by_label.entry((requirement.key(), value)).or_default().push(at);
                 }
-            } else if let Some(one) = requirements().find(has_name) {
-                index.by_name.entry(one.key()).or_default().push(at);
+            } else if let Some(requirement) = requirements().find(has_name) {
+                index.by_name.entry(requirement.key()).or_default().push(at);
             } else {
                 index.others.push(at);
             }
@@ -154,9 +159,9 @@ fn enqueue_for_role(_: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut
 }
 
 /// Index function: roles with an aggregation rule.
-pub(crate) fn index_aggregating_roles(object: &Object, found: &mut dyn FnMut(&str)) {
+pub(crate) fn index_aggregating_roles(object: &Object, emit: &mut dyn FnMut(&str)) {
     if object.view::<ClusterRole>().is_some_and(|role| role.aggregation_rule.is_some()) {
-        found("");
+        emit("");
     }
 }
 

@@ -119,7 +119,8 @@ impl<'a> CronJobSync<'a> {
     fn sync_active_jobs(&mut self) {
         let newest = self.status.last_schedule_time.map(|time| self.job_name(time));
         // The status may list many Jobs.
-        let listed: BTreeSet<String> = self.status.active.iter().map(|one| one.uid.clone()).collect();
+        let listed: BTreeSet<String> =
+            self.status.active.iter().map(|reference| reference.uid.clone()).collect();
         let mut finished: BTreeSet<&str> = BTreeSet::new();
         for (object, job) in self.jobs.clone() {
             let meta = object.meta();
@@ -143,9 +144,10 @@ impl<'a> CronJobSync<'a> {
                 }
             }
         }
-        self.status.active.retain(|one| !finished.contains(&*one.uid));
-        let exists =
-            |one: &ObjectReference| self.world.find(Job::RESOURCE, &one.namespace, &one.name).is_some();
+        self.status.active.retain(|reference| !finished.contains(&*reference.uid));
+        let exists = |reference: &ObjectReference| {
+            self.world.find(Job::RESOURCE, &reference.namespace, &reference.name).is_some()
+        };
         let active = std::mem::take(&mut self.status.active);
         let (existing, missing): (Vec<ObjectReference>, Vec<ObjectReference>) =
             active.into_iter().partition(exists);
@@ -172,7 +174,7 @@ impl<'a> CronJobSync<'a> {
             self.record_warning("TooManyMissedTimes", format!("too many missed start times. {advice}"));
         }
         let name = self.job_name(due);
-        let is_active = self.status.active.iter().any(|one| one.name == name);
+        let is_active = self.status.active.iter().any(|reference| reference.name == name);
         if is_active || self.status.last_schedule_time == Some(due) {
             return;
         }
@@ -186,7 +188,8 @@ impl<'a> CronJobSync<'a> {
             // The Job was created before a crash. If it belongs to another owner, the time is skipped.
             if job.meta().is_controlled_by(&self.owner.object.meta().uid) {
                 self.status.last_schedule_time = Some(due);
-                self.events.retain(|note| note.reason != "UnexpectedJob" || !note.message.ends_with(&name));
+                self.events
+                    .retain(|event| event.reason != "UnexpectedJob" || !event.message.ends_with(&name));
                 if job.view::<Job>().is_some_and(|job| job.status.finished_condition().is_none()) {
                     self.status.active.push(reference(job));
                 }
@@ -195,7 +198,9 @@ impl<'a> CronJobSync<'a> {
         }
         if self.spec.concurrency_policy == "Replace" {
             let active = std::mem::take(&mut self.status.active);
-            let jobs = active.iter().filter_map(|one| self.world.find(Job::RESOURCE, namespace, &one.name));
+            let jobs = active
+                .iter()
+                .filter_map(|reference| self.world.find(Job::RESOURCE, namespace, &reference.name));
             plan.stage(jobs.map(|job| self.delete(job)));
         }
         plan.stage([self.create(&name, due, &zone)]);
@@ -269,7 +274,7 @@ impl<'a> CronJobSync<'a> {
 
     /// Finished Jobs beyond the history limits, oldest first.
     fn cleanup_finished_jobs(&self) -> Vec<Action> {
-        let mut acts = Vec::new();
+        let mut actions = Vec::new();
         for (kind, limit) in [
             ("Complete", self.spec.successful_jobs_history_limit),
             ("Failed", self.spec.failed_jobs_history_limit),
@@ -284,9 +289,9 @@ impl<'a> CronJobSync<'a> {
             });
             let excess = ended.len().saturating_sub(limit);
             let to_delete = ended[..excess].iter().filter(|(job, _)| !job.meta().is_deleted());
-            acts.extend(to_delete.map(|(job, _)| self.delete(job)));
+            actions.extend(to_delete.map(|(job, _)| self.delete(job)));
         }
-        acts
+        actions
     }
 }
 

@@ -86,10 +86,10 @@ impl Planner for DaemonSetController {
         let history = RevisionHistory::of(world, &owner, &set.spec.selector);
         let selects = |pod: &Object| set.spec.selector.matches(|name| pod.meta().labels.get(name));
         let claimed = pods::claim_pods_where(world, &owner, selects, |_| true);
-        if !history.acts.is_empty() || !claimed.acts.is_empty() {
+        if !history.actions.is_empty() || !claimed.actions.is_empty() {
             // The next plan starts from the adoptions and releases.
-            plan.stage(history.acts);
-            plan.stage(claimed.acts);
+            plan.stage(history.actions);
+            plan.stage(claimed.actions);
             return plan.with_memo(seen.memo.clone());
         }
         let collisions = set.status.collision_count.unwrap_or(0);
@@ -113,7 +113,7 @@ struct DaemonSetRollout<'a> {
 impl DaemonSetRollout<'_> {
     fn plan(&self, pods: &[pods::PodRef<'_>], mut memo: Memo) -> Plan<Memo> {
         let mut plan = Plan::default();
-        plan.stage(self.latest.act.clone());
+        plan.stage(self.latest.action.clone());
         let status = self.status();
         if status != self.set.status {
             plan.stage([Action::from(Write::status(self.owner.object, value_of(&status)))]);

@@ -51,11 +51,11 @@ impl Planner for DeploymentController {
         }
         let owner = Owner { object, api_version: "apps/v1", kind: "Deployment" };
         let selects = |set: &Object| deployment.spec.selector.matches(|name| set.meta().labels.get(name));
-        let (claimed, acts) =
+        let (claimed, actions) =
             owners::claim_objects(world, &owner, REPLICA_SETS, ORPHAN_REPLICA_SETS, selects, |_| true);
-        if !acts.is_empty() {
+        if !actions.is_empty() {
             // The next plan starts from the adoptions and releases.
-            plan.stage(acts);
+            plan.stage(actions);
             return plan;
         }
         let sets = ReplicaSets::of(&owner, deployment, claimed);
@@ -107,9 +107,10 @@ fn sync_deployment(
     let failure =
         seen.failure.filter(|failure| failure.verb == "create" && failure.resource.as_str() == REPLICA_SETS);
     let step = match &new_set {
-        Some(set) => {
-            status::RolloutStep::CreateReplicaSet { set: &set.name, failure: failure.map(|it| &*it.message) }
-        }
+        Some(set) => status::RolloutStep::CreateReplicaSet {
+            set: &set.name,
+            failure: failure.map(|failure| &*failure.message),
+        },
         None if is_scaling => status::RolloutStep::Scale,
         None => status::RolloutStep::Roll,
     };

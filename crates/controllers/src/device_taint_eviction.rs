@@ -93,8 +93,8 @@ fn plan_pod(
     match eviction(object, pod, world, &mut DeviceTaints::new(world, None)) {
         Some(eviction) if eviction.at <= now => {
             plan.stage(set_disruption_target(object, pod, DISRUPTION_TARGET, now));
-            let note = subject.normal(EVENT_REASON, "Marking for deletion");
-            plan.stage([Action::from(Write::delete(object)).on_done(note)]);
+            let event = subject.normal(EVENT_REASON, "Marking for deletion");
+            plan.stage([Action::from(Write::delete(object)).on_done(event)]);
         }
         Some(eviction) => {
             plan.memo.is_eviction_pending = true;
@@ -206,12 +206,15 @@ fn current_slices<'a>(world: &'a WorldReader<'a>, driver: &str, pool: &str) -> V
     slices
 }
 
-/// End of the claim's toleration of a taint; `None` if it tolerates the taint for ever.
+/// End of the claim's toleration of a taint; `None` if it tolerates the taint forever.
 fn toleration_end(device: &AllocatedDevice, taint: &Taint) -> Option<Time> {
     // A rule on trial is evaluated as `NoExecute`.
     let taint = Taint { effect: NO_EXECUTE.to_owned(), ..taint.clone() };
     let added = taint.time_added.unwrap_or(Time::EPOCH);
-    let matching = device.tolerations.iter().filter(|one| one.effect == NO_EXECUTE && one.tolerates(&taint));
+    let matching = device
+        .tolerations
+        .iter()
+        .filter(|toleration| toleration.effect == NO_EXECUTE && toleration.tolerates(&taint));
     let mut min_seconds: Option<i64> = None;
     for toleration in matching {
         let seconds = toleration.toleration_seconds?.max(0);

@@ -266,14 +266,14 @@ impl<'a> BudgetSync<'a> {
     /// Sum of the scales of the pods' controllers, and `true` if some pods have no controller.
     fn expected_scale(&self) -> Result<(i64, bool), String> {
         let mut scales: BTreeMap<Box<str>, i64> = BTreeMap::new();
-        let mut known: BTreeSet<&str> = BTreeSet::new();
+        let mut owners: BTreeSet<&str> = BTreeSet::new();
         let mut has_unmanaged = false;
         for (pod, _) in &self.pods {
             let Some(owner) = pod.meta().controller() else {
                 has_unmanaged = true;
                 continue;
             };
-            if known.insert(&owner.uid) {
+            if owners.insert(&owner.uid) {
                 let found = self.find_scale(owner, &pod.meta().namespace)?;
                 let (uid, replicas) =
                     found.ok_or_else(|| format!("found no controllers for pod \"{}\"", pod.meta().name))?;
@@ -301,11 +301,11 @@ impl<'a> BudgetSync<'a> {
     /// Pods whose eviction was granted and that still exist. Pods past [`DELETION_TIMEOUT`] are healthy
     /// again.
     fn disrupted(&mut self) -> BTreeMap<String, String> {
-        let known = &self.budget.status.disrupted_pods;
+        let recorded = &self.budget.status.disrupted_pods;
         let mut disrupted = BTreeMap::new();
         for (pod, _) in self.pods.iter().filter(|(pod, _)| !pod.meta().is_deleted()) {
             let name: &str = &pod.meta().name;
-            let Some(since) = known.get(name) else { continue };
+            let Some(since) = recorded.get(name) else { continue };
             let end = rfc3339::parse(since).unwrap_or(Time::EPOCH).after(DELETION_TIMEOUT);
             if end > self.now {
                 self.requeue_at = Some(self.requeue_at.map_or(end, |earlier| earlier.min(end)));

@@ -64,14 +64,14 @@ impl Planner for EndpointSliceController {
         let time = service_pods::trigger_time(object, &selected);
         let reconciler = SliceReconciler { world, object, service, selected, time };
         let families = reconciler.families();
-        let mut acts = Vec::new();
+        let mut actions = Vec::new();
         let existing = reconciler.existing();
         for family in &families {
-            acts.extend(reconciler.reconcile_family(family, &existing));
+            actions.extend(reconciler.reconcile_family(family, &existing));
         }
         let stale = existing.iter().filter(|(_, slice)| !families.contains(&slice.address_type.as_str()));
-        acts.extend(stale.map(|(slice, _)| Action::from(Write::delete(slice))));
-        plan.stage(acts);
+        actions.extend(stale.map(|(slice, _)| Action::from(Write::delete(slice))));
+        plan.stage(actions);
         plan
     }
 }
@@ -147,14 +147,14 @@ struct SliceReconciler<'a> {
 impl<'a> SliceReconciler<'a> {
     fn families(&self) -> Vec<&'static str> {
         let families = self.service.spec.ip_families.iter();
-        let known = families.filter_map(|family| match family.as_str() {
+        let listed = families.filter_map(|family| match family.as_str() {
             "IPv4" => Some("IPv4"),
             "IPv6" => Some("IPv6"),
             _ => None,
         });
-        let known: Vec<&'static str> = known.collect();
+        let listed: Vec<&'static str> = listed.collect();
         match self.service.spec.cluster_ip.as_str() {
-            _ if !known.is_empty() => known,
+            _ if !listed.is_empty() => listed,
             "" | "None" => vec!["IPv4", "IPv6"],
             ip if ip.contains(':') => vec!["IPv6"],
             _ => vec!["IPv4"],

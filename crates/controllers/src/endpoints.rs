@@ -47,8 +47,9 @@ impl Planner for EndpointsController {
         let mut plan = Plan::default();
         let current = world.find("endpoints", key.namespace().unwrap_or_default(), key.name());
         let Some(object) = world.get(key) else {
-            let managed = current.filter(|one| one.meta().labels.get(MANAGED_BY) == Some(MANAGER));
-            plan.stage(managed.map(|one| Action::from(Write::delete(one))));
+            let managed =
+                current.filter(|endpoints| endpoints.meta().labels.get(MANAGED_BY) == Some(MANAGER));
+            plan.stage(managed.map(|endpoints| Action::from(Write::delete(endpoints))));
             return plan;
         };
         let Some(service) = object.view::<Service>() else { return plan };

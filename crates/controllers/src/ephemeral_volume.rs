@@ -60,7 +60,7 @@ impl Planner for EphemeralVolumes {
         let Some(pod) = object.view::<Pod>() else { return plan };
         let subject = InvolvedObject::new(object, "v1", "Pod");
         let meta = object.meta();
-        let mut acts = Vec::new();
+        let mut actions = Vec::new();
         for volume in &pod.spec.volumes {
             let Some(source) = &volume.ephemeral else { continue };
             let name = ephemeral_claim_name(&meta.name, &volume.name);
@@ -76,10 +76,10 @@ impl Planner for EphemeralVolumes {
             let failed = format!("ephemeral volume {}: create PVC {name}: {{error}}", volume.name);
             let owner = Owner { object, api_version: "v1", kind: "Pod" };
             let claim = new_claim(&name, source, &owner);
-            let act = Action::from(Write::create("persistentvolumeclaims", &meta.namespace, claim));
-            acts.push(act.on_failed(subject.warning("FailedBinding", failed)));
+            let action = Action::from(Write::create("persistentvolumeclaims", &meta.namespace, claim));
+            actions.push(action.on_failed(subject.warning("FailedBinding", failed)));
         }
-        plan.stage(acts);
+        plan.stage(actions);
         if !plan.memo.is_empty() && plan.memo != seen.memo {
             plan.events.push(subject.warning("FailedBinding", plan.memo.clone()));
         }

@@ -11,9 +11,9 @@ use setpoint_reconcile::EventRecord;
 /// Events of `all` that are not in `before`.
 #[must_use]
 pub fn new_events(all: &[EventRecord], before: &[EventRecord]) -> Vec<EventRecord> {
-    fn identity(note: &EventRecord) -> (&Key, &str, &str) {
-        (&note.involved_object.key, note.reason, &note.message)
+    fn identity(event: &EventRecord) -> (&Key, &str, &str) {
+        (&event.involved_object.key, event.reason, &event.message)
     }
-    let known: BTreeSet<_> = before.iter().map(identity).collect();
-    all.iter().filter(|note| !known.contains(&identity(note))).cloned().collect()
+    let emitted: BTreeSet<_> = before.iter().map(identity).collect();
+    all.iter().filter(|event| !emitted.contains(&identity(event))).cloned().collect()
 }

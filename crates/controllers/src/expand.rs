@@ -41,8 +41,11 @@ impl Planner for Expander {
         const WATCHES: [Watch; 2] = [
             Watch::primary(PersistentVolumeClaim::RESOURCE),
             Watch::mapped(PersistentVolume::RESOURCE, |volume, _, enqueue| {
-                let of = volume.view::<PersistentVolume>().and_then(|volume| volume.spec.claim_ref.as_ref());
-                let key = of.and_then(|of| key_of(PersistentVolumeClaim::RESOURCE, &of.namespace, &of.name));
+                let claim_ref =
+                    volume.view::<PersistentVolume>().and_then(|volume| volume.spec.claim_ref.as_ref());
+                let key = claim_ref.and_then(|claim_ref| {
+                    key_of(PersistentVolumeClaim::RESOURCE, &claim_ref.namespace, &claim_ref.name)
+                });
                 key.into_iter().for_each(enqueue);
             }),
         ];
@@ -63,7 +66,7 @@ impl Planner for Expander {
         let Some(claim) = bound else { return plan };
         let volume = world.view::<PersistentVolume>("", &claim.spec.volume_name);
         let is_bound_to_claim = |volume: &&PersistentVolume| {
-            volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *object.meta().uid)
+            volume.spec.claim_ref.as_ref().is_some_and(|claim_ref| claim_ref.uid == *object.meta().uid)
         };
         let Some((seen_volume, volume)) = volume.filter(|(_, volume)| is_bound_to_claim(volume)) else {
             return plan;
@@ -125,9 +128,9 @@ fn expand(
         "allocatedResourceStatuses": null,
     }));
     let message = format!("ExpandVolume succeeded for volume {}", object.key().path());
-    let note =
+    let event =
         InvolvedObject::new(object, "v1", "PersistentVolumeClaim").normal("VolumeResizeSuccessful", message);
-    plan.stage([Action::from(finished).on_done(note)]);
+    plan.stage([Action::from(finished).on_done(event)]);
     plan.stages
 }
 
@@ -151,12 +154,12 @@ fn wait_for_resizer(
         return plan.stage(set_resizer(object, plugin.driver));
     }
     let message = "waiting for an external controller to expand this PVC";
-    let note = if volume.spec.csi.is_some() {
+    let event = if volume.spec.csi.is_some() {
         subject.normal(EXTERNAL_EXPANDING, message)
     } else {
         subject.warning(EXTERNAL_EXPANDING, message)
     };
-    record_once(plan, last_event, note);
+    record_once(plan, last_event, event);
 }
 
 /// Sets the resizer annotation of a claim.

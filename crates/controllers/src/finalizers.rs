@@ -10,7 +10,7 @@ pub fn add(object: &Object, name: &str) -> Option<Action> {
     if meta.has_finalizer(name) {
         return None;
     }
-    let all = meta.finalizers.iter().map(|one| Value::from(&**one)).chain([Value::from(name)]);
+    let all = meta.finalizers.iter().map(|finalizer| Value::from(&**finalizer)).chain([Value::from(name)]);
     Some(write(object, all.collect()))
 }
 
@@ -21,8 +21,8 @@ pub fn remove(object: &Object, name: &str) -> Option<Action> {
     if !meta.has_finalizer(name) {
         return None;
     }
-    let others = meta.finalizers.iter().filter(|one| &***one != name);
-    Some(write(object, others.map(|one| Value::from(&**one)).collect()))
+    let others = meta.finalizers.iter().filter(|finalizer| &***finalizer != name);
+    Some(write(object, others.map(|finalizer| Value::from(&**finalizer)).collect()))
 }
 
 /// Replaces the list, at the seen version of the object.

@@ -89,10 +89,11 @@ fn has_solid_owners<'w>(
 ) -> bool {
     let is_solid = |owner: &'w OwnerReference| {
         let place = object.key().namespace();
-        let is_known = last_solid.is_some_and(|(namespace, known)| namespace == place && known == owner);
+        let is_cached =
+            last_solid.is_some_and(|(namespace, last_owner)| namespace == place && last_owner == owner);
         let is_solid =
-            is_known || owner_state(object, owner, world, object.commit_time()) == OwnerState::Solid;
-        if is_solid && !is_known {
+            is_cached || owner_state(object, owner, world, object.commit_time()) == OwnerState::Solid;
+        if is_solid && !is_cached {
             *last_solid = Some((place, owner));
         }
         is_solid
@@ -116,7 +117,7 @@ fn is_deleting_dependents(object: &Object) -> bool {
 
 /// `true` if the world shows all dependents that existed when the object was deleted. Dependents that are not
 /// seen would be lost or left behind. After a bounded wait the world is taken as it is, so no deletion waits
-/// for ever.
+/// forever.
 fn has_observed_dependents(object: &Object, world: &WorldReader<'_>, now: Time) -> bool {
     let reached = |resource| world.revision_of(resource) >= object.revision();
     world.revision() >= object.revision() || !is_recent(object, now) || world.resources().all(reached)
@@ -185,7 +186,7 @@ fn owner_state(object: &Object, owner: &OwnerReference, world: &WorldReader<'_>,
     match found.filter(matches_reference) {
         Some(found) if is_deleting_dependents(found) => OwnerState::WaitingForDependents,
         Some(_) => OwnerState::Solid,
-        None => match world.resources().find(|known| known.as_str() == kind.resource) {
+        None => match world.resources().find(|resource| resource.as_str() == kind.resource) {
             // An owner that existed when the object was written is visible, if the world is recent enough.
             Some(_) if !staleness::has_observed(world, kind.resource, object, now) => OwnerState::NotObserved,
             Some(_) => OwnerState::Dangling { in_other_namespace },

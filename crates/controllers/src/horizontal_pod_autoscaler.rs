@@ -101,8 +101,10 @@ impl Planner for HorizontalPodAutoscalerController {
 /// Enqueues the autoscalers of a changed scale target.
 fn enqueue_for_target(target: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     for autoscaler in world.in_namespace(HorizontalPodAutoscaler::RESOURCE, &target.meta().namespace) {
-        let is_its = |one: &HorizontalPodAutoscaler| *one.spec.scale_target_ref.name == *target.meta().name;
-        if autoscaler.view::<HorizontalPodAutoscaler>().is_some_and(is_its) {
+        let targets = |autoscaler: &HorizontalPodAutoscaler| {
+            *autoscaler.spec.scale_target_ref.name == *target.meta().name
+        };
+        if autoscaler.view::<HorizontalPodAutoscaler>().is_some_and(targets) {
             enqueue(autoscaler.key().clone());
         }
     }
@@ -145,10 +147,10 @@ impl<'a> AutoscalerSync<'a> {
             let subject = InvolvedObject::new(self.object, "autoscaling/v2", "HorizontalPodAutoscaler");
             let size = format!("New size: {}; reason: {}", step.replicas, step.reason);
             let patch = value!({"spec": {"replicas": (step.replicas)}});
-            let act = Action::from(Write::merge(target, "", patch).at_any_revision())
+            let action = Action::from(Write::merge(target, "", patch).at_any_revision())
                 .on_done(subject.normal("SuccessfulRescale", size.clone()))
                 .on_failed(subject.warning("FailedRescale", format!("{size}; error: {{error}}")));
-            plan.stage([act]);
+            plan.stage([action]);
         }
         if self.status != self.autoscaler.status {
             let mut status = value_of(&self.status);

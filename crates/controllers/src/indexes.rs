@@ -114,7 +114,7 @@ pub fn all() -> Vec<Index> {
             resource: "nodes",
             values: zones::index_zone_pending_taint,
         },
-        Index { name: NODES_BY_ZONE, resource: "nodes", values: |node, found| found(&zone_of(node)) },
+        Index { name: NODES_BY_ZONE, resource: "nodes", values: |node, emit| emit(&zone_of(node)) },
         Index { name: ORPHAN_PODS, resource: "pods", values: index_orphan },
         Index { name: ORPHAN_REPLICA_SETS, resource: "replicasets.apps", values: index_orphan },
         Index { name: ORPHAN_REVISIONS, resource: "controllerrevisions.apps", values: index_orphan },
@@ -157,27 +157,27 @@ pub fn all() -> Vec<Index> {
     ]
 }
 
-fn index_disruption_target(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_disruption_target(object: &Object, emit: &mut dyn FnMut(&str)) {
     if object.view().is_some_and(|pod| crate::disruption::disruption_target_since(object, pod).is_some()) {
-        found("");
+        emit("");
     }
 }
 
-fn index_deleted(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_deleted(object: &Object, emit: &mut dyn FnMut(&str)) {
     if object.meta().is_deleted() {
-        found(&object.meta().name);
+        emit(&object.meta().name);
     }
 }
 
-fn index_terminated(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_terminated(object: &Object, emit: &mut dyn FnMut(&str)) {
     if object.view::<Pod>().is_some_and(Pod::is_finished) {
-        found("");
+        emit("");
     }
 }
 
-fn index_job_tracked(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_job_tracked(object: &Object, emit: &mut dyn FnMut(&str)) {
     if object.meta().has_finalizer(crate::job::TRACKING_FINALIZER) {
-        found("");
+        emit("");
     }
 }
 
@@ -188,33 +188,33 @@ pub fn zone_of(node: &Object) -> String {
     format!("{}/{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
 }
 
-fn index_orphan(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_orphan(object: &Object, emit: &mut dyn FnMut(&str)) {
     if object.meta().controller().is_none() {
-        found(&object.meta().namespace);
+        emit(&object.meta().namespace);
     }
 }
 
-fn index_labels(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_labels(object: &Object, emit: &mut dyn FnMut(&str)) {
     for (name, value) in object.meta().labels.iter() {
-        found(&label_key(&object.meta().namespace, name, value));
+        emit(&label_key(&object.meta().namespace, name, value));
     }
 }
 
-fn index_first_selected(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_first_selected(object: &Object, emit: &mut dyn FnMut(&str)) {
     let selector = object.view::<Service>().and_then(|service| service.spec.selector.as_ref());
     if let Some((name, value)) = selector.and_then(|selector| selector.iter().next()) {
-        found(&label_key(&object.meta().namespace, name, value));
+        emit(&label_key(&object.meta().namespace, name, value));
     }
 }
 
 /// Names of the claims that a pod uses, including those of ephemeral volumes.
-pub fn for_each_pod_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+pub fn for_each_pod_claim(object: &Object, emit: &mut dyn FnMut(&str)) {
     let Some(pod) = object.view::<Pod>() else { return };
     for volume in &pod.spec.volumes {
         if let Some(claim) = &volume.persistent_volume_claim {
-            found(&claim.claim_name);
+            emit(&claim.claim_name);
         } else if volume.ephemeral.is_some() {
-            found(&ephemeral_claim_name(&object.meta().name, &volume.name));
+            emit(&ephemeral_claim_name(&object.meta().name, &volume.name));
         }
     }
 }
@@ -225,8 +225,8 @@ pub fn ephemeral_claim_name(pod: &str, volume: &str) -> String {
     format!("{pod}-{volume}")
 }
 
-fn index_pod_claims(object: &Object, found: &mut dyn FnMut(&str)) {
-    for_each_pod_claim(object, &mut |name| found(&path(&object.meta().namespace, name)));
+fn index_pod_claims(object: &Object, emit: &mut dyn FnMut(&str)) {
+    for_each_pod_claim(object, &mut |name| emit(&path(&object.meta().namespace, name)));
 }
 
 /// Enqueues the claims that a pod uses.
@@ -239,94 +239,94 @@ pub fn enqueue_claims(pod: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut
 }
 
 /// VolumeAttributesClasses that a claim has or requests.
-pub fn claim_attributes_classes(object: &Object, found: &mut dyn FnMut(&str)) {
+pub fn claim_attributes_classes(object: &Object, emit: &mut dyn FnMut(&str)) {
     let claim = object.view::<PersistentVolumeClaim>();
-    claim.iter().flat_map(|claim| claim.attributes_classes()).for_each(found);
+    claim.iter().flat_map(|claim| claim.attributes_classes()).for_each(emit);
 }
 
 /// VolumeAttributesClass of a volume.
-pub fn volume_attributes_class(object: &Object, found: &mut dyn FnMut(&str)) {
+pub fn volume_attributes_class(object: &Object, emit: &mut dyn FnMut(&str)) {
     let volume = object.view::<PersistentVolume>();
     let name = volume.and_then(|volume| volume.spec.volume_attributes_class_name.as_deref());
-    name.filter(|name| !name.is_empty()).into_iter().for_each(found);
+    name.filter(|name| !name.is_empty()).into_iter().for_each(emit);
 }
 
-fn index_slice_service(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_slice_service(object: &Object, emit: &mut dyn FnMut(&str)) {
     if let Some(name) = object.meta().labels.get(crate::endpoint_slice::SERVICE_NAME) {
-        found(&path(&object.meta().namespace, name));
+        emit(&path(&object.meta().namespace, name));
     }
 }
 
-fn index_claim_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_claim_volume(object: &Object, emit: &mut dyn FnMut(&str)) {
     let claim = object.view::<PersistentVolumeClaim>();
     if let Some(claim) = claim.filter(|claim| !claim.spec.volume_name.is_empty()) {
-        found(&claim.spec.volume_name);
+        emit(&claim.spec.volume_name);
     }
 }
 
-fn index_pending_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_pending_claim(object: &Object, emit: &mut dyn FnMut(&str)) {
     let claim = object.view::<PersistentVolumeClaim>();
     if let Some(claim) = claim.filter(|claim| claim.spec.volume_name.is_empty()) {
-        found(claim.class(object));
+        emit(claim.class(object));
     }
 }
 
-fn index_volume_claim(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_volume_claim(object: &Object, emit: &mut dyn FnMut(&str)) {
     if let Some(of) = object.view::<PersistentVolume>().and_then(|volume| volume.spec.claim_ref.as_ref()) {
-        found(&path(&of.namespace, &of.name));
+        emit(&path(&of.namespace, &of.name));
     }
 }
 
-fn index_unclaimed_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_unclaimed_volume(object: &Object, emit: &mut dyn FnMut(&str)) {
     if let Some(volume) = object.view::<PersistentVolume>().filter(|volume| volume.spec.claim_ref.is_none()) {
-        found(volume.class(object));
+        emit(volume.class(object));
     }
 }
 
-fn index_attached_node(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_attached_node(object: &Object, emit: &mut dyn FnMut(&str)) {
     let attachment = object.view::<VolumeAttachment>();
-    attachment.into_iter().for_each(|attachment| found(&attachment.spec.node_name));
+    attachment.into_iter().for_each(|attachment| emit(&attachment.spec.node_name));
 }
 
-fn index_attached_volume(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_attached_volume(object: &Object, emit: &mut dyn FnMut(&str)) {
     let attachment = object.view::<VolumeAttachment>();
     let name = attachment.and_then(|attachment| attachment.spec.source.persistent_volume_name.as_deref());
-    name.into_iter().for_each(found);
+    name.into_iter().for_each(emit);
 }
 
-fn index_volume_handle(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_volume_handle(object: &Object, emit: &mut dyn FnMut(&str)) {
     let volume = object.view::<PersistentVolume>();
     if let Some(csi) = volume.and_then(|volume| volume.spec.csi.as_ref()) {
-        found(&crate::attach_detach::handle(csi));
+        emit(&crate::attach_detach::handle(csi));
     }
 }
 
-fn index_consumers(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_consumers(object: &Object, emit: &mut dyn FnMut(&str)) {
     let claim = object.view::<ResourceClaim>();
     let consumers = claim.into_iter().flat_map(|claim| &claim.status.reserved_for);
-    consumers.filter(|consumer| consumer.is_pod()).for_each(|consumer| found(&consumer.uid));
+    consumers.filter(|consumer| consumer.is_pod()).for_each(|consumer| emit(&consumer.uid));
 }
 
-fn index_claim_pools(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_claim_pools(object: &Object, emit: &mut dyn FnMut(&str)) {
     let claim = object.view::<ResourceClaim>();
     let devices = claim.into_iter().flat_map(ResourceClaim::devices);
-    devices.for_each(|device| found(&path(&device.driver, &device.pool)));
+    devices.for_each(|device| emit(&path(&device.driver, &device.pool)));
 }
 
-fn index_slice_pool(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_slice_pool(object: &Object, emit: &mut dyn FnMut(&str)) {
     let slice = object.view::<ResourceSlice>();
-    slice.into_iter().for_each(|slice| found(&path(&slice.spec.driver, &slice.spec.pool.name)));
+    slice.into_iter().for_each(|slice| emit(&path(&slice.spec.driver, &slice.spec.pool.name)));
 }
 
-fn index_pod_device_claims(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_pod_device_claims(object: &Object, emit: &mut dyn FnMut(&str)) {
     let pod = object.view::<Pod>();
     let claims = pod.into_iter().flat_map(Pod::device_claims);
-    claims.for_each(|(name, _)| found(&path(&object.meta().namespace, name)));
+    claims.for_each(|(name, _)| emit(&path(&object.meta().namespace, name)));
 }
 
-fn index_pod_device_templates(object: &Object, found: &mut dyn FnMut(&str)) {
+fn index_pod_device_templates(object: &Object, emit: &mut dyn FnMut(&str)) {
     let pod = object.view::<Pod>();
     let claims = pod.into_iter().flat_map(|pod| &pod.spec.resource_claims);
     let templates = claims.filter_map(|claim| claim.resource_claim_template_name.as_deref());
-    templates.for_each(|name| found(&path(&object.meta().namespace, name)));
+    templates.for_each(|name| emit(&path(&object.meta().namespace, name)));
 }

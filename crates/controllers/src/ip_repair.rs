@@ -63,7 +63,7 @@ impl Planner for IpRepair {
             for text in service.spec.cluster_ips.iter().filter(|_| service.has_ip()) {
                 events.extend(repair_allocation(&mut plan, object, text, world));
             }
-            plan.memo = events.iter().map(|note| note.message.as_str()).collect();
+            plan.memo = events.iter().map(|event| event.message.as_str()).collect();
             if plan.memo != seen.memo {
                 plan.events = events;
             }
@@ -114,8 +114,8 @@ fn repair_allocation(
     }
     let name = ip.to_string();
     let create = |message: String| {
-        let act = Action::from(Write::create(IP_ADDRESSES, "", new_ip_address(&name, family, object)));
-        act.on_done(subject.warning("ClusterIPNotAllocated", message))
+        let action = Action::from(Write::create(IP_ADDRESSES, "", new_ip_address(&name, family, object)));
+        action.on_done(subject.warning("ClusterIPNotAllocated", message))
     };
     let Some((existing, address)) = world.view::<IpAddress>("", &name) else {
         plan.stage([create(format!("Cluster IP [{family}]: {ip} is not allocated; repairing"))]);

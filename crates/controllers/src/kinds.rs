@@ -47,9 +47,9 @@ pub fn storage_kind(resource: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// Index function: kind of a CustomResourceDefinition.
-pub(crate) fn index_definition_kind(object: &Object, found: &mut dyn FnMut(&str)) {
+pub(crate) fn index_definition_kind(object: &Object, emit: &mut dyn FnMut(&str)) {
     if let Some(definition) = object.view::<CustomResourceDefinition>() {
-        found(&definition.spec.names.kind);
+        emit(&definition.spec.names.kind);
     }
 }
 

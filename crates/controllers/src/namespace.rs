@@ -131,7 +131,7 @@ impl<'a> RemainingContent<'a> {
     }
 
     /// Objects to delete now: only pods while there are any, then resources without failures, then those with
-    /// failures, starting at a random object, so no object is blocked by a bad one for ever.
+    /// failures, starting at a random object, so no object is blocked by a bad one forever.
     fn deletions(&self, deletion_failures: &DeletionFailures, seed: Seed) -> Vec<Vec<Action>> {
         let has_pods = self.by_resource.contains_key("pods");
         let mut without_failures = Vec::new();

@@ -209,7 +209,7 @@ impl Planner for NodeIpam {
             .zip(&allocated)
             .map(|(cluster_cidr, allocated)| cluster_cidr.free_blocks(allocated))
             .collect();
-        let mut acts: Vec<Action> = Vec::new();
+        let mut actions: Vec<Action> = Vec::new();
         for (object, _) in nodes {
             // A range without a free block has none for later nodes either.
             let Some(blocks) = free_blocks.iter_mut().map(Iterator::next).collect::<Option<Vec<u128>>>()
@@ -227,9 +227,9 @@ impl Planner for NodeIpam {
             let cidrs: Vec<String> = cidrs.collect();
             let first = cidrs.first().cloned();
             let patch = value!({"spec": {"podCIDR": (first), "podCIDRs": (cidrs)}});
-            acts.push(Write::merge(object, "", patch).at_any_revision().into());
+            actions.push(Write::merge(object, "", patch).at_any_revision().into());
         }
-        plan.stage(acts);
+        plan.stage(actions);
         plan
     }
 }

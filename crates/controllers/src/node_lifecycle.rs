@@ -137,13 +137,13 @@ impl Planner for NodeLifecycle {
         let unknown = if now > deadline { unknown_conditions(object, node, now) } else { Vec::new() };
         if !unknown.is_empty() {
             let status = value!({"status": {"conditions": (value_of(&unknown))}});
-            let mut act = Action::from(Write::merge(object, "status", status).strategic());
+            let mut action = Action::from(Write::merge(object, "status", status).strategic());
             if node.is_ready() {
                 let message = format!("Node {} status is now: NodeNotReady", key.name());
-                act = act.on_done(subject.normal("NodeNotReady", message));
+                action = action.on_done(subject.normal("NodeNotReady", message));
             }
             // Taints follow the conditions, so they are planned once these are visible.
-            plan.stage([act]);
+            plan.stage([action]);
             return plan;
         }
         if now <= deadline {
@@ -245,10 +245,10 @@ fn unknown_conditions(object: &Object, node: &Node, now: Time) -> Vec<NodeCondit
             reason: "NodeStatusNeverUpdated".to_owned(),
             message: "Kubelet never posted node status.".to_owned(),
         }),
-        Some(known) if known.status != "Unknown" => Some(NodeCondition {
+        Some(current) if current.status != "Unknown" => Some(NodeCondition {
             kind: kind.to_owned(),
             status: "Unknown".to_owned(),
-            last_heartbeat_time: known.last_heartbeat_time,
+            last_heartbeat_time: current.last_heartbeat_time,
             last_transition_time: Some(now),
             reason: "NodeStatusUnknown".to_owned(),
             message: "Kubelet stopped posting node status.".to_owned(),
@@ -257,9 +257,10 @@ fn unknown_conditions(object: &Object, node: &Node, now: Time) -> Vec<NodeCondit
     };
     let mut changed: Vec<NodeCondition> = HEARTBEAT_CONDITIONS.into_iter().filter_map(unknown).collect();
     // Existing conditions keep their positions, and missing ones follow.
-    let position =
-        |one: &NodeCondition| node.status.conditions.iter().position(|known| known.kind == one.kind);
-    changed.sort_by_key(|one| position(one).unwrap_or(usize::MAX));
+    let position = |condition: &NodeCondition| {
+        node.status.conditions.iter().position(|existing| existing.kind == condition.kind)
+    };
+    changed.sort_by_key(|condition| position(condition).unwrap_or(usize::MAX));
     changed
 }
 
@@ -295,7 +296,7 @@ fn desired_taints(
     eviction_rate: &EvictionRate,
 ) -> Vec<Taint> {
     let has_condition =
-        |kind: &str, status: &str| node.condition(kind).is_some_and(|known| known.status == status);
+        |kind: &str, status: &str| node.condition(kind).is_some_and(|condition| condition.status == status);
     let mut desired: Vec<(&str, &str)> = CONDITION_TAINTS
         .into_iter()
         .filter(|(kind, status, _)| has_condition(kind, status))
@@ -339,20 +340,22 @@ fn desired_taints(
 
 /// Sets `Ready=False` on the pods of a silent node.
 fn mark_pods_not_ready(object: &Object, world: &WorldReader<'_>, now: Time) -> Vec<Action> {
-    let mut acts = Vec::new();
+    let mut actions = Vec::new();
     for pod in world.by_index(PODS_BY_NODE, object.key().name()) {
         let conditions = pod.view::<Pod>().map(|pod| &pod.status.conditions[..]).unwrap_or_default();
-        let Some(ready) = conditions.iter().find(|one| one.kind == "Ready" && one.is_true()) else {
+        let Some(ready) =
+            conditions.iter().find(|condition| condition.kind == "Ready" && condition.is_true())
+        else {
             continue;
         };
         let mut condition = ready.clone();
         condition.status = "False".into();
         condition.last_transition_time = Some(now);
         let status = value!({"status": {"conditions": (value_of(&[condition]))}});
-        let note = InvolvedObject::new(pod, "v1", "Pod").warning("NodeNotReady", "Node is not ready");
-        acts.push(Action::from(Write::merge(pod, "status", status).strategic()).on_done(note));
+        let event = InvolvedObject::new(pod, "v1", "Pod").warning("NodeNotReady", "Node is not ready");
+        actions.push(Action::from(Write::merge(pod, "status", status).strategic()).on_done(event));
     }
-    acts
+    actions
 }
 
 #[cfg(test)]

@@ -40,11 +40,11 @@ impl Owner<'_> {
 
 /// Maximum number of adoptions and releases at a time: one more than fits into a plan, so a plan that leaves
 /// some out is planned again.
-pub(crate) const ACTS_MAX: usize = PLAN_ACTIONS_MAX + 1;
+pub(crate) const CLAIM_ACTIONS_MAX: usize = PLAN_ACTIONS_MAX + 1;
 
 /// Claims the dependents of an owner: controlled objects that match, and orphans, found in an index by
 /// namespace, that match and are adopted. Controlled objects that no longer match are released. An owner that
-/// is being deleted neither adopts nor releases. The acts are the adoptions and releases.
+/// is being deleted neither adopts nor releases. The actions are the adoptions and releases.
 #[must_use]
 pub fn claim_objects<'a>(
     world: &'a WorldReader<'a>,
@@ -55,29 +55,29 @@ pub fn claim_objects<'a>(
     adopts: impl Fn(&Object) -> bool,
 ) -> (Vec<&'a Object>, Vec<Action>) {
     let meta = owner.object.meta();
-    let (mut claimed, mut acts) = (Vec::new(), Vec::new());
+    let (mut claimed, mut actions) = (Vec::new(), Vec::new());
     for object in world.owned(&meta.uid, resource) {
         if !object.meta().is_controlled_by(&meta.uid) {
             continue;
         }
         if selects(object) {
             claimed.push(object);
-        } else if !meta.is_deleted() && acts.len() < ACTS_MAX {
-            acts.push(release(object, &meta.uid));
+        } else if !meta.is_deleted() && actions.len() < CLAIM_ACTIONS_MAX {
+            actions.push(release(object, &meta.uid));
         }
     }
     if meta.is_deleted() {
-        return (claimed, acts);
+        return (claimed, actions);
     }
     for object in world.by_index(orphans, &meta.namespace) {
         if !object.meta().is_deleted() && selects(object) && adopts(object) {
             claimed.push(object);
-            if acts.len() < ACTS_MAX {
-                acts.push(adopt(object, owner));
+            if actions.len() < CLAIM_ACTIONS_MAX {
+                actions.push(adopt(object, owner));
             }
         }
     }
-    (claimed, acts)
+    (claimed, actions)
 }
 
 fn adopt(object: &Object, owner: &Owner<'_>) -> Action {

@@ -46,17 +46,21 @@ impl<'a> Placement<'a> {
 
 impl<'a> AffinityTerms<'a> {
     fn add(&mut self, term: &'a Value) {
-        let is_in = |one: &&Value| one.str_at(&["operator"]) == "In";
+        let is_in = |expression: &&Value| expression.str_at(&["operator"]) == "In";
         let (expressions, fields) = (list_at(term, "matchExpressions"), list_at(term, "matchFields"));
-        if let Some(one) = expressions.iter().find(is_in) {
-            for value in values_of(one) {
-                self.by_label.entry((one.str_at(&["key"]), value)).or_default().push(term);
+        if let Some(expression) = expressions.iter().find(is_in) {
+            for value in values_of(expression) {
+                self.by_label.entry((expression.str_at(&["key"]), value)).or_default().push(term);
             }
             return;
         }
         match fields {
-            [one] if expressions.is_empty() && is_in(&one) && one.str_at(&["key"]) == "metadata.name" => {
-                self.names.extend(values_of(one));
+            [expression]
+                if expressions.is_empty()
+                    && is_in(&expression)
+                    && expression.str_at(&["key"]) == "metadata.name" =>
+            {
+                self.names.extend(values_of(expression));
             }
             _ => self.others.push(term),
         }
@@ -96,10 +100,10 @@ fn matches_term(term: &Value, node: &Object) -> bool {
 
 fn matches_all<'a>(expressions: &[Value], label: impl Fn(&str) -> Option<&'a str>) -> bool {
     let number = |text: &str| text.parse::<i64>().ok();
-    expressions.iter().all(|one| {
-        let mut values = values_of(one);
-        let label = label(one.str_at(&["key"]));
-        match one.str_at(&["operator"]) {
+    expressions.iter().all(|expression| {
+        let mut values = values_of(expression);
+        let label = label(expression.str_at(&["key"]));
+        match expression.str_at(&["operator"]) {
             "In" => values.any(|value| label == Some(value)),
             "NotIn" => values.all(|value| label != Some(value)),
             "Exists" => label.is_some(),
@@ -124,8 +128,8 @@ impl<'a> Tolerations<'a> {
     #[must_use]
     pub fn of(list: &'a [Value]) -> Tolerations<'a> {
         let mut by_key: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
-        for one in list {
-            by_key.entry(one.str_at(&["key"])).or_default().push(one);
+        for toleration in list {
+            by_key.entry(toleration.str_at(&["key"])).or_default().push(toleration);
         }
         Tolerations(by_key)
     }
@@ -134,8 +138,8 @@ impl<'a> Tolerations<'a> {
     #[must_use]
     pub fn is_tolerated(&self, taint: &Taint) -> bool {
         let mut candidates = ["", taint.key.as_str()].into_iter().filter_map(|key| self.0.get(key)).flatten();
-        candidates.any(|one| {
-            let part = |name| one.str_at(&[name]);
+        candidates.any(|toleration| {
+            let part = |name| toleration.str_at(&[name]);
             (part("effect").is_empty() || part("effect") == taint.effect)
                 && match part("operator") {
                     "Exists" => true,

@@ -165,7 +165,8 @@ fn is_out_of_service(node: &Object) -> bool {
     let node = node.value();
     let list =
         |path: &[&str]| node.at(path).and_then(Value::as_list).map(<[Value]>::to_vec).unwrap_or_default();
-    let is_ready = |one: &Value| one.str_at(&["type"]) == "Ready" && one.str_at(&["status"]) == "True";
+    let is_ready =
+        |condition: &Value| condition.str_at(&["type"]) == "Ready" && condition.str_at(&["status"]) == "True";
     let is_out_of_service_taint = |taint: &Value| taint.str_at(&["key"]) == OUT_OF_SERVICE;
     !list(&["status", "conditions"]).iter().any(is_ready)
         && list(&["spec", "taints"]).iter().any(is_out_of_service_taint)

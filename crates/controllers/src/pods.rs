@@ -17,10 +17,10 @@ pub type PodRef<'a> = (&'a Object, &'a Pod);
 /// Pods of an owner, and the adoptions and releases.
 #[derive(Default)]
 pub struct ClaimedPods<'a> {
-    /// Pods that the owner controls, or will control after the acts.
+    /// Pods that the owner controls, or will control after the actions.
     pub pods: Vec<PodRef<'a>>,
     /// Adoptions and releases.
-    pub acts: Vec<Action>,
+    pub actions: Vec<Action>,
 }
 
 /// Claims the pods of an owner: controlled pods that match the selector, and orphans that match it.
@@ -41,8 +41,8 @@ pub fn claim_pods_where<'a>(
     selects: impl Fn(&Object) -> bool,
     adopts: impl Fn(&Object) -> bool,
 ) -> ClaimedPods<'a> {
-    let (objects, acts) = owners::claim_objects(world, owner, "pods", ORPHAN_PODS, selects, adopts);
-    ClaimedPods { pods: objects.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect(), acts }
+    let (objects, actions) = owners::claim_objects(world, owner, "pods", ORPHAN_PODS, selects, adopts);
+    ClaimedPods { pods: objects.into_iter().filter_map(|pod| Some((pod, pod.view()?))).collect(), actions }
 }
 
 /// Like [`claim_pods`], for an owner with a finalizer on its pods: adoption adds it and release removes it.
@@ -64,8 +64,8 @@ pub fn claim_tracked_pods<'a>(
         }
         if selects(object) {
             claimed.pods.push((object, pod));
-        } else if !meta.is_deleted() && claimed.acts.len() < owners::ACTS_MAX {
-            claimed.acts.push(release(object, &meta.uid, finalizer));
+        } else if !meta.is_deleted() && claimed.actions.len() < owners::CLAIM_ACTIONS_MAX {
+            claimed.actions.push(release(object, &meta.uid, finalizer));
         }
     }
     if meta.is_deleted() {
@@ -76,8 +76,8 @@ pub fn claim_tracked_pods<'a>(
         let can_adopt = finalizer.is_some() || !pod.is_finished();
         if !object.meta().is_deleted() && can_adopt && selects(object) {
             claimed.pods.push((object, pod));
-            if claimed.acts.len() < owners::ACTS_MAX {
-                claimed.acts.push(adopt(object, owner, finalizer));
+            if claimed.actions.len() < owners::CLAIM_ACTIONS_MAX {
+                claimed.actions.push(adopt(object, owner, finalizer));
             }
         }
     }
@@ -92,9 +92,9 @@ pub fn select_pods<'a>(
     selector: &Selector,
 ) -> Vec<PodRef<'a>> {
     let matches = |pod: &&'a Object| selector.matches(|name| pod.meta().labels.get(name));
-    let required = |one: &'_ Requirement| match (one.operator(), one.values().len()) {
+    let required = |requirement: &'_ Requirement| match (requirement.operator(), requirement.values().len()) {
         (Operator::Equals | Operator::DoubleEquals | Operator::In, 1) => {
-            one.values().next().map(|value| label_key(namespace, one.key(), value))
+            requirement.values().next().map(|value| label_key(namespace, requirement.key(), value))
         }
         _ => None,
     };

@@ -86,7 +86,7 @@ impl PodSetKind {
         if status != set.status {
             plan.stage([Action::from(Write::status(object, value_of(&status)))]);
         }
-        plan.stage(claimed.acts);
+        plan.stage(claimed.actions);
         if !object.meta().is_deleted() {
             manage_replicas(&mut plan, &owner, &set.spec, active.clone(), world);
         }

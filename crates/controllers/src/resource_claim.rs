@@ -235,8 +235,8 @@ fn create_claim(object: &Object, claim: &pod::PodResourceClaim, template: &Objec
         "spec": (part(&["spec", "spec"])),
     });
     let failed = format!("PodResourceClaim {}: create ResourceClaim : {{error}}", claim.name);
-    let act = Action::from(Write::create(ResourceClaim::RESOURCE, &meta.namespace, claimed));
-    act.on_failed(subject(object).warning("FailedResourceClaimCreation", failed))
+    let action = Action::from(Write::create(ResourceClaim::RESOURCE, &meta.namespace, claimed));
+    action.on_failed(subject(object).warning("FailedResourceClaimCreation", failed))
 }
 
 /// Base of a generated name. If it is too long, both parts are cut in proportion.

@@ -23,7 +23,7 @@ pub struct RevisionHistory<'a> {
     /// All revisions, oldest first.
     pub all: Vec<RevisionRef<'a>>,
     /// Adoptions and releases.
-    pub acts: Vec<Action>,
+    pub actions: Vec<Action>,
 }
 
 /// Revision of the current template.
@@ -33,7 +33,7 @@ pub struct Latest {
     /// Value of its hash label.
     pub hash: String,
     /// Write that creates it or makes it the latest, if it is needed.
-    pub act: Option<Action>,
+    pub action: Option<Action>,
     /// Number of name collisions so far.
     pub collisions: i64,
 }
@@ -43,12 +43,12 @@ impl<'a> RevisionHistory<'a> {
     #[must_use]
     pub fn of(world: &'a WorldReader<'a>, owner: &Owner<'a>, selector: &Selector) -> RevisionHistory<'a> {
         let selects = |object: &Object| selector.matches(|name| object.meta().labels.get(name));
-        let (found, acts) =
+        let (found, actions) =
             owners::claim_objects(world, owner, REVISIONS, ORPHAN_REVISIONS, selects, |_| true);
         let mut all: Vec<RevisionRef<'a>> =
-            found.into_iter().filter_map(|it| Some((it, it.view()?))).collect();
+            found.into_iter().filter_map(|object| Some((object, object.view()?))).collect();
         all.sort_by_key(|(object, view)| (view.revision, object.meta().created(), &*object.meta().name));
-        RevisionHistory { all, acts }
+        RevisionHistory { all, actions }
     }
 
     /// Finds a revision by name.
@@ -72,10 +72,10 @@ impl<'a> RevisionHistory<'a> {
         let next = others.map(|(_, view)| view.revision).max().unwrap_or(0).saturating_add(1);
         if let Some((object, view)) = self.all.iter().rev().find(|(_, view)| has_template(view, template)) {
             let meta = object.meta();
-            let act =
+            let action =
                 (view.revision < next).then(|| Write::merge(object, "", value!({"revision": (next)})).into());
             let hash = meta.labels.get(label).unwrap_or(&meta.name).to_owned();
-            return Latest { name: meta.name.to_string(), hash, act, collisions };
+            return Latest { name: meta.name.to_string(), hash, action, collisions };
         }
         let data = patch_data(template);
         let mut salt = collisions;
@@ -105,8 +105,8 @@ impl<'a> RevisionHistory<'a> {
             "data": (data),
             "revision": (next),
         });
-        let act = Write::create(REVISIONS, &owner.object.meta().namespace, revision).into();
-        Latest { name, hash, act: Some(act), collisions }
+        let action = Write::create(REVISIONS, &owner.object.meta().namespace, revision).into();
+        Latest { name, hash, action: Some(action), collisions }
     }
 }
 
@@ -148,5 +148,5 @@ pub fn truncate_history(
     let unused = history.all.iter().filter(|(object, _)| !used.contains(&*object.meta().name));
     let unused: Vec<&RevisionRef<'_>> = unused.collect();
     let excess = &unused[..unused.len().saturating_sub(limit)];
-    excess.iter().take(owners::ACTS_MAX).map(|(object, _)| Write::delete(object).into()).collect()
+    excess.iter().take(owners::CLAIM_ACTIONS_MAX).map(|(object, _)| Write::delete(object).into()).collect()
 }

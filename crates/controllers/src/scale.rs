@@ -71,10 +71,10 @@ fn selector(value: &Value) -> Option<Selector> {
     let labels = if is_plain { Some(map) } else { labels.and_then(Value::as_map) };
     let labels = labels.into_iter().flat_map(|labels| labels.iter());
     let labels = labels.filter_map(|(name, value)| Some((name, value.as_str()?)));
-    let expressions = expressions.unwrap_or_default().iter().map(|one| Expression {
-        key: one.str_at(&["key"]),
-        operator: one.str_at(&["operator"]),
-        values: one
+    let expressions = expressions.unwrap_or_default().iter().map(|expression| Expression {
+        key: expression.str_at(&["key"]),
+        operator: expression.str_at(&["operator"]),
+        values: expression
             .get("values")
             .and_then(Value::as_list)
             .unwrap_or_default()

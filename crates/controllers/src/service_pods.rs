@@ -100,7 +100,8 @@ impl<'s, T: Clone> TargetPorts<'s, T> {
         if self.named.is_empty() {
             return ports;
         }
-        let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
+        let sidecars =
+            pod.spec.init_containers.iter().filter(|container| container.restart_policy == "Always");
         for port in pod.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports) {
             let (name, protocol) = (port.name.as_str(), port.protocol.as_str());
             if self.named.contains(&(name, protocol)) {

@@ -78,7 +78,7 @@ impl Planner for SliceMirroring {
             })
             .filter_map(|slice| Some((slice, slice.view()?)))
             .collect();
-        let mut acts = Vec::new();
+        let mut actions = Vec::new();
         if let Some((object, endpoints)) = endpoints_to_mirror(world, namespace, key.name()) {
             let (desired, skipped) = desired_groups(endpoints);
             // Positions of the slices of each group, the first one last.
@@ -93,7 +93,7 @@ impl Planner for SliceMirroring {
                     positions.get_mut(&(family.to_owned(), encode_ports(&ports))).and_then(Vec::pop);
                 let current = position.map(|position| existing[position]);
                 used.extend(position);
-                acts.extend(write(object, family, ports, endpoints, current));
+                actions.extend(write(object, family, ports, endpoints, current));
             }
             let mut position = 0..;
             existing.retain(|_| position.next().is_none_or(|position| !used.contains(&position)));
@@ -109,8 +109,8 @@ impl Planner for SliceMirroring {
             }
             plan.memo = skipped;
         }
-        acts.extend(existing.into_iter().map(|(slice, _)| Action::from(Write::delete(slice))));
-        plan.stage(acts);
+        actions.extend(existing.into_iter().map(|(slice, _)| Action::from(Write::delete(slice))));
+        plan.stage(actions);
         plan
     }
 }

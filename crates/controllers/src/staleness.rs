@@ -10,7 +10,7 @@ use setpoint_reconcile::{Object, WorldReader};
 
 /// Delay before a plan that needs a more recent world is repeated.
 pub const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// Maximum age of an object whose plan waits for a more recent world, so no object waits for ever.
+/// Maximum age of an object whose plan waits for a more recent world, so no object waits forever.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// `true` if an object was written so recently that the world may not be as recent.
@@ -22,8 +22,8 @@ pub fn is_recent(object: &Object, now: Time) -> bool {
 /// `true` if the world shows all objects of a resource that existed when an object was written.
 #[must_use]
 pub fn has_observed(world: &WorldReader<'_>, resource: &str, object: &Object, now: Time) -> bool {
-    let known = world.resources().find(|known| known.as_str() == resource);
-    let revision = known.map_or(world.revision(), |known| world.revision_of(known));
+    let observed = world.resources().find(|observed| observed.as_str() == resource);
+    let revision = observed.map_or(world.revision(), |observed| world.revision_of(observed));
     revision >= object.revision() || !is_recent(object, now)
 }
 

@@ -51,10 +51,10 @@ impl Planner for StatefulSetController {
         let owner = Owner { object, api_version: "apps/v1", kind: "StatefulSet" };
         let history = RevisionHistory::of(world, &owner, &set.spec.selector);
         let claimed = ordinal_pods::claim_pods(world, &owner, &set.spec.selector);
-        if !history.acts.is_empty() || !claimed.acts.is_empty() {
+        if !history.actions.is_empty() || !claimed.actions.is_empty() {
             // The next plan starts from the adoptions and releases.
-            plan.stage(history.acts);
-            plan.stage(claimed.acts);
+            plan.stage(history.actions);
+            plan.stage(claimed.actions);
             return plan;
         }
         let collisions = set.status.collision_count.unwrap_or(0);
@@ -80,7 +80,7 @@ impl StatefulSetRollout<'_> {
     fn plan(&self, plan: &mut Plan, pods: &[pods::PodRef<'_>]) {
         let is_deleted = self.owner.object.meta().is_deleted();
         if !is_deleted {
-            plan.stage(self.latest.act.clone());
+            plan.stage(self.latest.action.clone());
         }
         let status = self.status(pods);
         if status != self.set.status {
@@ -158,12 +158,13 @@ impl StatefulSetRollout<'_> {
         )
     }
 
-    /// Act on a pod with Events of its outcome.
-    fn with_events(&self, act: Action, [verb, done, failed]: [&'static str; 3], pod: &str) -> Action {
+    /// Action on a pod with Events of its outcome.
+    fn with_events(&self, action: Action, [verb, done, failed]: [&'static str; 3], pod: &str) -> Action {
         let subject = self.subject();
-        let what = format!("{verb} Pod {pod} in StatefulSet {}", self.owner.object.meta().name);
-        act.on_done(subject.normal(done, format!("{what} successful")))
-            .on_failed(subject.warning(failed, format!("{what} failed error: {{error}}")))
+        let operation = format!("{verb} Pod {pod} in StatefulSet {}", self.owner.object.meta().name);
+        action
+            .on_done(subject.normal(done, format!("{operation} successful")))
+            .on_failed(subject.warning(failed, format!("{operation} failed error: {{error}}")))
     }
 }
 

@@ -94,8 +94,8 @@ impl MigrationSync<'_> {
             match resolve_resource(&migration.spec.resource) {
                 Ok(resource) if self.status.resource_version.is_empty() => {
                     // Revision that is visible here: objects that are not visible yet are newer.
-                    let known = world.revision_of(&resource);
-                    self.status.resource_version = known.max(Revision(1)).to_string();
+                    let observed = world.revision_of(&resource);
+                    self.status.resource_version = observed.max(Revision(1)).to_string();
                 }
                 Ok(resource) => self.migrate(&resource, world, failure, plan),
                 Err(error) => {
@@ -175,11 +175,13 @@ fn has_ended(status: &StorageVersionMigrationStatus) -> bool {
 /// `true` if a migration is the next of its resource to run.
 fn is_next(object: &Object, migration: &StorageVersionMigration, world: &WorldReader<'_>) -> bool {
     let rank = |object: &Object| (object.meta().created(), object.meta().name.to_string());
-    let others = world.views::<StorageVersionMigration>().filter(|(other, of)| {
-        other.key() != object.key() && of.spec.resource == migration.spec.resource && !has_ended(&of.status)
+    let others = world.views::<StorageVersionMigration>().filter(|(other, view)| {
+        other.key() != object.key()
+            && view.spec.resource == migration.spec.resource
+            && !has_ended(&view.status)
     });
     let mut others = others.filter(|(other, _)| !other.meta().is_deleted());
-    others.all(|(other, of)| !has_condition(&of.status, "Running") && rank(object) < rank(other))
+    others.all(|(other, view)| !has_condition(&view.status, "Running") && rank(object) < rank(other))
 }
 
 /// Reason why a resource cannot be migrated.
@@ -193,9 +195,9 @@ struct ResourceError {
 fn resolve_resource(group_resource: &GroupResource) -> Result<Resource, ResourceError> {
     let unknown =
         || ResourceError { message: "resource does not exist in discovery".to_owned(), is_transient: true };
-    let mut known = resources::all().iter();
+    let mut resources = resources::all().iter();
     let info =
-        known.find(|info| info.group == group_resource.group && info.plural == group_resource.resource);
+        resources.find(|info| info.group == group_resource.group && info.plural == group_resource.resource);
     let info = info.ok_or_else(unknown)?;
     if ![Verb::Update, Verb::Patch, Verb::List].into_iter().all(|verb| info.verbs.contains(verb)) {
         let message = format!(

@@ -89,15 +89,15 @@ impl Planner for TaintEviction {
                 }
             }
         }
-        let cancelled = seen.memo.pending.iter().filter(|pod| !plan.memo.pending.contains(*pod));
-        let cancelled = cancelled
+        let canceled = seen.memo.pending.iter().filter(|pod| !plan.memo.pending.contains(*pod));
+        let canceled = canceled
             .filter_map(|pod| world.get(pod))
             .filter(|pod| !pod.meta().is_deleted() && !evicted.contains(pod.key()));
-        let notes = cancelled.map(|pod| {
+        let events = canceled.map(|pod| {
             let message = format!("Cancelling deletion of Pod {}", pod.key().path());
             InvolvedObject::new(pod, "v1", "Pod").normal("TaintManagerEviction", message)
         });
-        plan.events.extend(notes.collect::<Vec<_>>());
+        plan.events.extend(events.collect::<Vec<_>>());
         plan.stage(marks);
         plan.stage(deletes);
         plan
@@ -119,10 +119,10 @@ fn enqueue_for_pod(object: &Object, world: &WorldReader<'_>, enqueue: &mut dyn F
     }
 }
 
-/// Time of a pod's eviction: the epoch if it does not tolerate a taint, `None` if it tolerates all for ever.
+/// Time of a pod's eviction: the epoch if it does not tolerate a taint, `None` if it tolerates all forever.
 fn eviction_time(object: &Object, pod: &Pod, taints: &[&Taint], memo: &TaintEvictionMemo) -> Option<Time> {
-    let scheduled =
-        condition(&pod.status.conditions, "PodScheduled").and_then(|one| one.last_transition_time);
+    let scheduled = condition(&pod.status.conditions, "PodScheduled")
+        .and_then(|condition| condition.last_transition_time);
     let start = object.meta().created().max(scheduled.unwrap_or(Time::EPOCH));
     let tolerations = TolerationsByKey::new(&pod.spec.tolerations);
     let end = |taint: &&Taint| {
@@ -159,8 +159,8 @@ pub(crate) fn set_disruption_target(
 
 fn delete(pod: &Object) -> Action {
     let message = format!("Marking for deletion Pod {}", pod.key().path());
-    let note = InvolvedObject::new(pod, "v1", "Pod").normal("TaintManagerEviction", message);
-    Action::from(Write::delete(pod)).on_done(note)
+    let event = InvolvedObject::new(pod, "v1", "Pod").normal("TaintManagerEviction", message);
+    Action::from(Write::delete(pod)).on_done(event)
 }
 
 #[cfg(test)]

@@ -56,7 +56,9 @@ pub fn is_terminating(pod: &Value) -> bool {
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
     !is_terminating(pod)
-        && conditions.iter().any(|it| it.str_at(&["type"]) == "Ready" && it.str_at(&["status"]) == "True")
+        && conditions.iter().any(|condition| {
+            condition.str_at(&["type"]) == "Ready" && condition.str_at(&["status"]) == "True"
+        })
 }
 
 /// Binds every pod to a node, so its deletion is graceful.

@@ -134,18 +134,18 @@ mod tests {
     }
 
     fn names(cluster: &Cluster) -> Vec<String> {
-        cluster.list(BUNDLES).iter().map(|one| one.str_at(&["metadata", "name"]).to_owned()).collect()
+        cluster.list(BUNDLES).iter().map(|bundle| bundle.str_at(&["metadata", "name"]).to_owned()).collect()
     }
 
     #[test]
     fn one_bundle_exists_and_is_named_after_its_content() {
         let mut cluster = cluster();
-        let of = |name: &str, signer: &str| {
+        let bundle = |name: &str, signer: &str| {
             let spec = value!({"signerName": (signer), "trustBundle": (testing::CERTIFICATE_PEM)});
             value!({"metadata": {"name": (name)}, "spec": (spec)})
         };
-        cluster.create(BUNDLES, "", of("kubernetes.io:kube-apiserver-serving:old", SIGNER));
-        cluster.create(BUNDLES, "", of("example.org:s:mine", "example.org/s"));
+        cluster.create(BUNDLES, "", bundle("kubernetes.io:kube-apiserver-serving:old", SIGNER));
+        cluster.create(BUNDLES, "", bundle("example.org:s:mine", "example.org/s"));
         assert_eq!(settle_and_answer(&mut cluster), 1);
         assert_eq!(names(&cluster), ["example.org:s:mine", NAME]);
         let bundle = cluster.get(BUNDLES, NAME).unwrap();

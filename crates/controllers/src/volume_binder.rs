@@ -140,16 +140,16 @@ fn enqueue_pending_claims(world: &WorldReader<'_>, class: &str, enqueue: &mut dy
 /// Sets the migration annotation of an object, or removes a stale one.
 fn sync_migrated_to(object: &Object, provisioner: Option<&str>) -> Option<Action> {
     let driver = migrated_plugins::find_by_name(provisioner?).map(|plugin| plugin.driver);
-    let known = object.meta().annotations.get(MIGRATED_TO).filter(|known| !known.is_empty());
+    let current = object.meta().annotations.get(MIGRATED_TO).filter(|current| !current.is_empty());
     let patch = value!({"metadata": {"annotations": {"pv.kubernetes.io/migrated-to": (driver)}}});
-    (known != driver).then(|| Write::merge(object, "", patch).into())
+    (current != driver).then(|| Write::merge(object, "", patch).into())
 }
 
 /// Emits an Event, unless it was the last one.
-pub(crate) fn record_once(plan: &mut Plan<String>, last_event: &str, note: EventRecord) {
-    let text = format!("{}: {}", note.reason, note.message);
+pub(crate) fn record_once(plan: &mut Plan<String>, last_event: &str, event: EventRecord) {
+    let text = format!("{}: {}", event.reason, event.message);
     if text != last_event {
-        plan.events.push(note);
+        plan.events.push(event);
     }
     plan.memo = text;
 }

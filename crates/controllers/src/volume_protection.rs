@@ -127,13 +127,13 @@ fn sync_unused_condition(
     used: bool,
     now: Time,
 ) -> Option<Action> {
-    let known = condition(&claim.status.conditions, UNUSED);
+    let current = condition(&claim.status.conditions, UNUSED);
     let (status, reason, message) = if used {
         ("False", "PodUsingPVC", "A pod is currently referencing this PVC")
     } else {
         ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC")
     };
-    if known.is_some_and(|known| known.is_true() != used) {
+    if current.is_some_and(|current| current.is_true() != used) {
         return None;
     }
     let condition_value = value_of(&Condition::new(UNUSED, status, reason, message, now));

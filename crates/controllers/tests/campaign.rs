@@ -68,7 +68,7 @@ fn everything_converges_under_faults() {
     if std::env::var("SETPOINT_SIM_SURVEY").is_ok() {
         let (failed, marks) = campaign::survey(SETUP, seeds, threads());
         println!("{marks:#?}\nnever: {:?}", marks.missing(&REQUIRED));
-        failed.iter().for_each(|(seed, why)| println!("{seed}: {why}"));
+        failed.iter().for_each(|(seed, error)| println!("{seed}: {error}"));
         assert_eq!(failed.len(), 0, "of {seeds} seeds");
         return;
     }

@@ -49,7 +49,7 @@ struct Scene {
 
 impl Scene {
     fn of(case: &Case, len: usize) -> Scene {
-        let controller = planners().into_iter().find(|one| one.name() == case.planner).unwrap();
+        let controller = planners().into_iter().find(|controller| controller.name() == case.planner).unwrap();
         let mut world = World::new(world_config(indexes()));
         for object in (case.objects)(len) {
             world.put(object);
@@ -64,17 +64,17 @@ impl Scene {
 
     /// Lists the keys, and enqueues the keys of one change of each watched resource.
     fn list_and_wake(&self) -> usize {
-        let mut woken = self.controller.keys(&self.world.reader()).len();
+        let mut enqueued = self.controller.keys(&self.world.reader()).len();
         for watch in self.controller.watches() {
             let all: Box<dyn Iterator<Item = &Object>> = match watch.resource {
                 "*" => Box::new(self.world.get(&self.key).into_iter()),
                 resource => Box::new(self.world.reader().all(resource)),
             };
             for object in all.take(1) {
-                (watch.mapper)(object, &self.world.reader(), &mut |_| woken += 1);
+                (watch.mapper)(object, &self.world.reader(), &mut |_| enqueued += 1);
             }
         }
-        woken
+        enqueued
     }
 }
 
@@ -118,10 +118,10 @@ fn run(counter: &mut Counter, shard: Shard) {
         if !shard.contains(number) || !name.contains(&only) {
             continue;
         }
-        let mut known: BTreeMap<usize, [u64; 3]> = BTreeMap::new();
+        let mut measured: BTreeMap<usize, [u64; 3]> = BTreeMap::new();
         for (at, part) in PARTS.iter().enumerate() {
             let growth = cost::measure_growth(cost::LOOKUPS, counter, &mut |counter, len| {
-                known.entry(len).or_insert_with(|| measure(counter, case, len))[at]
+                measured.entry(len).or_insert_with(|| measure(counter, case, len))[at]
             });
             let (most, failed) = match case.steps_max {
                 None => (growth.extrapolate(ELEMENTS), growth.has_failed),

@@ -232,8 +232,8 @@ impl Storage {
             cluster.get(ATTRIBUTES, "gold").is_some_and(|class| going(&class)) && claims.iter().any(gold),
         ];
         let mut sometimes = self.sometimes.borrow_mut();
-        for (what, _) in SOMETIMES.iter().zip(so).filter(|(_, so)| *so) {
-            *sometimes.entry(what).or_default() += 1;
+        for (mark, _) in SOMETIMES.iter().zip(so).filter(|(_, so)| *so) {
+            *sometimes.entry(mark).or_default() += 1;
         }
     }
 
@@ -249,7 +249,7 @@ impl Storage {
             pods.iter().filter(is_on).map(|pod| (pod.str_at(&["metadata", "uid"]), pod)).collect();
         uses.retain(|(pod, _), _| on.contains_key(pod.as_str()));
         for ((pod, claim), name) in &*uses {
-            if !claims.iter().any(|one| one.str_at(&["metadata", "uid"]) == claim) {
+            if !claims.iter().any(|object| object.str_at(&["metadata", "uid"]) == claim) {
                 return Err(format!("{name} is gone, which {} uses", path(on[pod.as_str()])));
             }
         }
@@ -325,14 +325,14 @@ fn check_nothing_is_left(cluster: &Cluster) -> Result<(), String> {
             pods.iter().any(|pod| pod.str_at(&["spec", "nodeName"]) == node && uses(pod, &claim))
         });
         if !is_used && attachment.at(&["metadata", "deletionTimestamp"]).is_none() {
-            return Err(format!("{} is attached to {node} for nobody", path(&attachment)));
+            return Err(format!("{} is attached to {node}, where no pod uses it", path(&attachment)));
         }
     }
     for claim in cluster.list(CLAIMS) {
         let is_going = claim.at(&["metadata", "deletionTimestamp"]).is_some();
         let name = claim.str_at(&["metadata", "name"]);
         if is_going && !pods.iter().any(|pod| uses(pod, name)) {
-            return Err(format!("{} was deleted, is used by nobody, and is there", path(&claim)));
+            return Err(format!("{} was deleted and has no users, but still exists", path(&claim)));
         }
     }
     Ok(())
@@ -373,7 +373,8 @@ fn storage_converges_under_faults_and_nothing_in_use_is_lost() {
     let seeds = std::env::var("SETPOINT_SIM_SEEDS").map_or(400, |text| text.parse().unwrap());
     let mut marks = Marks::new();
     for seed in 0..seeds {
-        let report = scenario::run(CONTROLLERS, &scenario, seed, STEPS).unwrap_or_else(|why| panic!("{why}"));
+        let report =
+            scenario::run(CONTROLLERS, &scenario, seed, STEPS).unwrap_or_else(|error| panic!("{error}"));
         for (mark, count) in report.marks {
             *marks.entry(mark).or_default() += count;
         }
@@ -382,7 +383,7 @@ fn storage_converges_under_faults_and_nothing_in_use_is_lost() {
         assert!(marks.get(mark).copied().unwrap_or(0) > 0, "never happened: {mark} ({marks:?})");
     }
     let sometimes = scenario.sometimes.borrow();
-    for what in SOMETIMES {
-        assert!(sometimes.contains_key(what), "never in {seeds} histories: {what} ({sometimes:?})");
+    for mark in SOMETIMES {
+        assert!(sometimes.contains_key(mark), "never in {seeds} histories: {mark} ({sometimes:?})");
     }
 }

@@ -1,45 +1,44 @@
-//! Loop time: the wall clock as the loop follows it.
+//! Loop time: the monotonic clock plus an offset, which follows the wall clock in jumps.
 //!
-//! Between two calls of [`LoopTime::follow`] loop time advances with the monotonic clock, so that every wait and every
-//! age is one of the monotonic clock. A step of the wall clock moves loop time only there, and returns a [`Jump`] for the
-//! engine and the leader elector. The end of a suspension is a jump too: the monotonic clock stood still meanwhile, and
-//! the wall clock is ahead.
+//! Loop time advances with the monotonic clock, so waits and ages do not depend on steps of the wall clock. Only
+//! [`LoopTime::follow`] moves it to the wall clock, and then returns a [`Jump`] for the engine and the leader elector. The
+//! end of a suspension is a jump too: the monotonic clock stood still meanwhile, and the wall clock is ahead.
 
 use std::time::Duration;
 
 use setpoint_api::Time;
 
-/// The smallest difference between loop time and the wall clock that counts as a jump. Timestamps are shown in whole
-/// seconds; smaller steps add up until they reach it.
+/// Minimum difference between loop time and the wall clock that counts as a jump. API timestamps are in whole seconds.
+/// Smaller steps add up until they reach it.
 pub const JUMP_MIN: Duration = Duration::from_secs(1);
 
-/// The monotonic clock, set by the wall clock.
+/// Clock of the loop.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopTime {
-    /// The loop time at which the monotonic clock began.
+    /// Loop time at zero of the monotonic clock.
     start: Time,
 }
 
-/// A step of loop time.
+/// Step of loop time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
     micros: i64,
 }
 
 impl LoopTime {
-    /// Loop time that agrees with both clocks now.
+    /// Returns loop time that agrees with the wall clock at this reading of the monotonic clock.
     #[must_use]
     pub fn new(wall: Time, uptime: Duration) -> LoopTime {
         LoopTime { start: wall.before(uptime) }
     }
 
-    /// The time at this reading of the monotonic clock.
+    /// Returns the loop time at a reading of the monotonic clock.
     #[must_use]
     pub fn now(&self, uptime: Duration) -> Time {
         self.start.after(uptime)
     }
 
-    /// Follows the wall clock if it was set, and returns by how much.
+    /// Moves loop time to the wall clock if they differ by at least [`JUMP_MIN`]. Returns the jump.
     pub fn follow(&mut self, wall: Time, uptime: Duration) -> Option<Jump> {
         let jump = Jump::between(self.now(uptime), wall);
         if jump.size() < JUMP_MIN {
@@ -51,25 +50,25 @@ impl LoopTime {
 }
 
 impl Jump {
-    /// The step from one time to another.
+    /// Returns the step from one time to another.
     #[must_use]
     pub fn between(before: Time, after: Time) -> Jump {
         Jump { micros: after.0.saturating_sub(before.0) }
     }
 
-    /// `true` for a step towards the future.
+    /// `true` for a step toward the future.
     #[must_use]
     pub fn is_forward(self) -> bool {
         self.micros > 0
     }
 
-    /// The length of the step.
+    /// Length of the step.
     #[must_use]
     pub fn size(self) -> Duration {
         Duration::from_micros(self.micros.unsigned_abs())
     }
 
-    /// A local observation from before the step, as old after it as it was before it.
+    /// Shifts the time of a local observation from before the step, so that its age stays the same.
     #[must_use]
     pub fn shift(self, observed: Time) -> Time {
         Time(observed.0.saturating_add(self.micros))

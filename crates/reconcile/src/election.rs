@@ -94,7 +94,7 @@ pub struct LeaderElector {
 }
 
 impl LeaderElector {
-    /// Creates a candidate with this identity, as `host_id`.
+    /// Creates a candidate with an identity of the form `host_id`.
     #[must_use]
     pub fn new(identity: String) -> LeaderElector {
         let config = LeaderElectionConfig::default();
@@ -119,12 +119,12 @@ impl LeaderElector {
         self.retry_at
     }
 
-    /// Starts an attempt. The next one is a retry period later, whatever comes of this one.
+    /// Starts an attempt. The next one is a retry period later, whatever its outcome.
     pub fn start_attempt(&mut self, now: Time) {
         self.retry_at = now.after(self.config.retry_period);
     }
 
-    /// Takes in a step of the clock, or the end of a suspension. The age of the observed change stays the same, so a
+    /// Handles a step of the clock, or the end of a suspension. The age of the observed change stays the same, so a
     /// candidate whose clock was set forward does not acquire the Lease early. A leader keeps its remaining time if the
     /// clock was set back. If it was set forward, that time may really have passed, so the leader stops unless it renews.
     pub fn clock_jumped(&mut self, jump: Jump) {
@@ -163,9 +163,9 @@ impl LeaderElector {
         LeaseAction::Update(self.spec(&now, &Micros(now).to_string(), transitions), record.revision)
     }
 
-    /// Takes in that the last action was committed; it was sent at `sent`.
-    pub fn lease_written(&mut self, sent: Time) {
-        self.leader_until = sent.after(self.config.renew_deadline);
+    /// Handles the commit of the last action, which was sent at `sent_at`.
+    pub fn lease_written(&mut self, sent_at: Time) {
+        self.leader_until = sent_at.after(self.config.renew_deadline);
     }
 
     fn spec(&self, now: &Time, acquired: &str, transitions: i64) -> Value {
@@ -185,20 +185,20 @@ mod tests {
 
     use super::*;
 
-    /// Lease that candidates read and write, with preconditions.
+    /// Lease object with preconditions, which all candidates share.
     #[derive(Default)]
-    struct Shared {
+    struct FakeLease {
         lease: Option<Value>,
         revision: u64,
     }
 
-    impl Shared {
-        fn held(&self) -> Option<LeaderElectionRecord> {
+    impl FakeLease {
+        fn record(&self) -> Option<LeaderElectionRecord> {
             self.lease.as_ref().map(|lease| LeaderElectionRecord::from_lease(lease, Revision(self.revision)))
         }
 
-        fn write(&mut self, step: LeaseAction) -> bool {
-            let spec = match step {
+        fn write(&mut self, action: LeaseAction) -> bool {
+            let spec = match action {
                 LeaseAction::Create(spec) if self.lease.is_none() => spec,
                 LeaseAction::Update(spec, revision) if revision.0 == self.revision => spec,
                 _ => return false,
@@ -211,23 +211,23 @@ mod tests {
 
     #[test]
     fn candidate_acquires_the_lease_when_it_expires() {
-        let mut shared = Shared::default();
+        let mut lease = FakeLease::default();
         let (mut a, mut b) = (LeaderElector::new("a".into()), LeaderElector::new("b".into()));
         let at = Time::from_seconds;
-        let step = a.try_acquire_or_renew(shared.held(), at(0));
-        assert!(shared.write(step));
+        let action = a.try_acquire_or_renew(lease.record(), at(0));
+        assert!(lease.write(action));
         a.lease_written(at(0));
-        assert!(matches!(b.try_acquire_or_renew(shared.held(), at(1)), LeaseAction::Wait(_)));
+        assert!(matches!(b.try_acquire_or_renew(lease.record(), at(1)), LeaseAction::Wait(_)));
         assert!(a.is_leader(at(9)) && !a.is_leader(at(10)), "a leader that cannot renew stops");
-        assert!(matches!(b.try_acquire_or_renew(shared.held(), at(15)), LeaseAction::Wait(_)));
-        let step = b.try_acquire_or_renew(shared.held(), at(16));
+        assert!(matches!(b.try_acquire_or_renew(lease.record(), at(15)), LeaseAction::Wait(_)));
+        let action = b.try_acquire_or_renew(lease.record(), at(16));
         assert!(
-            matches!(&step, LeaseAction::Update(spec, _) if spec.get("leaseTransitions") == Some(&Value::Int(1)))
+            matches!(&action, LeaseAction::Update(spec, _) if spec.get("leaseTransitions") == Some(&Value::Int(1)))
         );
-        assert!(shared.write(step));
+        assert!(lease.write(action));
         b.lease_written(at(16));
         assert!(b.is_leader(at(17)));
-        assert!(matches!(a.try_acquire_or_renew(shared.held(), at(17)), LeaseAction::Wait(_)));
+        assert!(matches!(a.try_acquire_or_renew(lease.record(), at(17)), LeaseAction::Wait(_)));
         assert!(!a.is_leader(at(17)));
     }
 
@@ -235,12 +235,12 @@ mod tests {
     fn clock_step_neither_prolongs_leadership_nor_acquires_the_lease_early() {
         let (hour, at) = (3600_i64, |seconds: i64| Time::from_seconds(1_800_000_000 + seconds));
         for step in [hour, -hour] {
-            let mut shared = Shared::default();
+            let mut lease = FakeLease::default();
             let (mut a, mut b) = (LeaderElector::new("a".into()), LeaderElector::new("b".into()));
-            let step_a = a.try_acquire_or_renew(shared.held(), at(0));
-            assert!(shared.write(step_a));
+            let action = a.try_acquire_or_renew(lease.record(), at(0));
+            assert!(lease.write(action));
             a.lease_written(at(0));
-            assert!(matches!(b.try_acquire_or_renew(shared.held(), at(1)), LeaseAction::Wait(_)));
+            assert!(matches!(b.try_acquire_or_renew(lease.record(), at(1)), LeaseAction::Wait(_)));
             let jump = Jump::between(at(2), at(2 + step));
             a.clock_jumped(jump);
             b.clock_jumped(jump);
@@ -248,36 +248,36 @@ mod tests {
             assert!(!a.is_leader(at(11 + step)), "leadership is not prolonged");
             assert!(a.retry_at() <= at(2 + step) && b.retry_at() <= at(2 + step), "both retry at once");
             assert!(
-                matches!(b.try_acquire_or_renew(shared.held(), at(15 + step)), LeaseAction::Wait(_)),
+                matches!(b.try_acquire_or_renew(lease.record(), at(15 + step)), LeaseAction::Wait(_)),
                 "the Lease was acquired early"
             );
             assert!(
-                matches!(b.try_acquire_or_renew(shared.held(), at(16 + step)), LeaseAction::Update(..)),
+                matches!(b.try_acquire_or_renew(lease.record(), at(16 + step)), LeaseAction::Update(..)),
                 "the Lease was acquired late"
             );
         }
     }
 
     proptest! {
-        /// Candidates stall, and their writes are delayed and lost.
+        /// Candidates stall, and their writes are delayed and their responses lost.
         #[test]
         fn there_is_at_most_one_leader(steps in proptest::collection::vec((0usize..3, 0i64..6000, 0u8..4), 1..200)) {
-            let mut shared = Shared::default();
+            let mut lease = FakeLease::default();
             let mut electors: Vec<LeaderElector> = ["a", "b", "c"].map(|name| LeaderElector::new(name.into())).into();
             let mut in_flight: Vec<Option<(LeaseAction, Time)>> = vec![None, None, None];
             let mut now = Time::from_seconds(1_800_000_000);
-            for (candidate, millis, luck) in steps {
+            for (candidate, millis, fault) in steps {
                 now = now.after(Duration::from_millis(millis.unsigned_abs()));
                 match in_flight[candidate].take() {
                     // A delayed write may still arrive.
-                    Some((step, sent)) => {
-                        if shared.write(step) && luck > 0 {
-                            electors[candidate].lease_written(sent);
+                    Some((action, sent_at)) => {
+                        if lease.write(action) && fault > 0 {
+                            electors[candidate].lease_written(sent_at);
                         }
                     }
-                    None => match electors[candidate].try_acquire_or_renew(shared.held(), now) {
+                    None => match electors[candidate].try_acquire_or_renew(lease.record(), now) {
                         LeaseAction::Wait(_) => {}
-                        step => in_flight[candidate] = Some((step, now)),
+                        action => in_flight[candidate] = Some((action, now)),
                     },
                 }
                 let leaders = electors.iter().filter(|elector| elector.is_leader(now)).count();

@@ -48,7 +48,7 @@ enum InFlightWrite {
     Event(Box<EventWrite>),
 }
 
-/// Rest of an action whose write was sent.
+/// Action whose write was sent: fields for statistics and own writes, and the Events of the outcome.
 struct SentAction {
     verb: &'static str,
     resource: Resource,
@@ -144,8 +144,8 @@ impl Engine {
         WriteId(self.last_write_id)
     }
 
-    /// Takes in a step of the clock, or the end of a suspension; `now` is the time after it. Every key that waits for a
-    /// time is planned, since that time may have passed or may never come. Ages of local observations do not change.
+    /// Handles a step of the clock, or the end of a suspension; `now` is the time after it. Enqueues every key with a
+    /// timer, since its time may have passed or may never come. Ages of local observations do not change.
     pub fn clock_jumped(&mut self, jump: Jump, now: Time) {
         for state in &mut self.controllers {
             state.queue.clock_jumped(now);
@@ -212,19 +212,19 @@ impl Engine {
         gaps
     }
 
-    /// Plans every key of every controller, and shows the unmodified plans. Sends nothing; for tests.
+    /// Plans every key of every controller, and passes the unmodified plans to `visit`. Sends nothing; for tests.
     pub fn try_plans(
         &self,
         now: Time,
         seed: Seed,
-        show: &mut dyn FnMut(&'static str, Key, Plan<ErasedMemo>),
+        visit: &mut dyn FnMut(&'static str, Key, Plan<ErasedMemo>),
     ) {
         for state in &self.controllers {
             for key in state.controller.keys(&self.world.reader()) {
                 let mut soft = SoftState::default();
                 let plan =
                     state.controller.plan_any(&key, &self.world.reader(), SoftStateMut(&mut soft), now, seed);
-                show(state.controller.name(), key, plan);
+                visit(state.controller.name(), key, plan);
             }
         }
     }
@@ -235,7 +235,7 @@ fn reconciler_tag(name: &str, key: &Key) -> String {
     format!("{name} {key}")
 }
 
-/// `true` if a tag is the one of this controller and key.
+/// `true` if a tag names this controller and key; compares without an allocation.
 fn is_caused_by(tag: &str, name: &str, key: &Key) -> bool {
     tag.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')).is_some_and(|rest| {
         rest.strip_prefix(key.resource().as_str()).and_then(|rest| rest.strip_prefix('/')) == Some(key.path())

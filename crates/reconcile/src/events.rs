@@ -6,8 +6,8 @@
 //!
 //! The bounds are those of client-go. All state is soft: losing it creates a second Event instead of counting the first.
 //!
-//! While a write of an Event is in flight it is unknown whether the Event exists. Repetitions wait for the outcome, and
-//! are then written as one update. Start at [`EventCorrelator::record`].
+//! The existence of an Event is unknown while a write of it is in flight. Repetitions wait for the outcome, and are
+//! then written as one update. Start at [`EventCorrelator::record`].
 
 mod aggregate;
 mod logged_event;
@@ -82,7 +82,7 @@ struct SpamRecord {
 pub(crate) struct EventAttempt {
     spam_key: SpamKey,
     event: Key,
-    /// `true` for a patch of an Event that was believed to exist.
+    /// `true` for a patch of an existing Event.
     is_update: bool,
     /// Time of the Event, so that a retry repeats the same write.
     at: Time,
@@ -130,9 +130,9 @@ impl EventCorrelator {
             return None;
         }
         let aggregate = spam_record.aggregate(record, now);
-        self.logged_count -= aggregate.touch(now);
+        self.logged_count -= aggregate.record_time(now);
         let message =
-            if aggregate.aggregates(&record.message) { None } else { Some(record.message.as_str()) };
+            if aggregate.should_aggregate(&record.message) { None } else { Some(record.message.as_str()) };
         if let Some(logged) =
             aggregate.logged_events.iter_mut().find(|logged| logged.message.as_deref() == message)
         {
@@ -152,7 +152,7 @@ impl EventCorrelator {
         Some((write, attempt))
     }
 
-    /// Takes in the outcome of an attempt.
+    /// Handles the outcome of an attempt. Returns the write that follows from it.
     pub fn complete(
         &mut self,
         reporter: Reporter<'_>,
@@ -163,18 +163,18 @@ impl EventCorrelator {
         let spam_record = self.spam_records.get_mut(&attempt.spam_key)?;
         for aggregate in &mut spam_record.aggregates {
             let logged_events = &mut aggregate.logged_events;
-            let Some(at) = logged_events.iter().position(|logged| logged.event == attempt.event) else {
+            let Some(index) = logged_events.iter().position(|logged| logged.event == attempt.event) else {
                 continue;
             };
             match outcome {
                 EventOutcome::Unknown if attempt.retries < RETRIES_MAX => {
-                    return Some(logged_events[at].retry(reporter, record, attempt));
+                    return Some(logged_events[index].retry(reporter, record, attempt));
                 }
                 // If the Event does not exist after all, the next update finds it gone.
-                EventOutcome::Exists | EventOutcome::Unknown => return logged_events[at].confirm(attempt),
+                EventOutcome::Exists | EventOutcome::Unknown => return logged_events[index].confirm(attempt),
                 EventOutcome::Gone | EventOutcome::Rejected => {}
             }
-            let logged = logged_events.swap_remove(at);
+            let logged = logged_events.swap_remove(index);
             self.logged_count -= 1;
             // Events expire, and users delete them. A create that fails would fail again.
             if outcome == EventOutcome::Gone && attempt.is_update {
@@ -239,11 +239,11 @@ impl SpamRecord {
 
     fn aggregate(&mut self, record: &EventRecord, now: Time) -> &mut Aggregate {
         let position = self.aggregates.iter().position(|aggregate| aggregate.matches(record));
-        let at = position.unwrap_or_else(|| {
+        let index = position.unwrap_or_else(|| {
             self.aggregates.push(Aggregate::new(record, now));
             self.aggregates.len() - 1
         });
-        &mut self.aggregates[at]
+        &mut self.aggregates[index]
     }
 }
 

@@ -63,8 +63,8 @@ impl<M> Plan<M> {
         self.stages.iter().map(Vec::len).sum()
     }
 
-    /// Adds a stage of actions; none if there are no actions. If the plan is full, the rest of the iterator is not read,
-    /// and neither this stage's rest nor any later stage is carried out before the key is planned again.
+    /// Adds a stage, unless there are no actions. If the plan is full, the rest of the iterator is not read, and neither
+    /// the rest of this stage nor any later stage is carried out before the key is planned again.
     pub fn stage(&mut self, actions: impl IntoIterator<Item = Action>) {
         self.stage_at_most(PLAN_ACTIONS_MAX, actions);
     }

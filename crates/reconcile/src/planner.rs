@@ -20,7 +20,7 @@ use crate::world::WorldReader;
 /// Identity that several planners share.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientIdentity {
-    /// User of writes that no node does ([`Planner::node`]).
+    /// User of the writes that are not attributed to a node; see [`Planner::node`].
     pub user: &'static str,
     /// Field manager.
     pub manager: &'static str,
@@ -78,7 +78,7 @@ pub trait Planner: Send + Sync + 'static {
         }
     }
 
-    /// Node whose user does the writes of a key; `None` for [`Planner::user`].
+    /// Node that the writes of a key are attributed to; `None` for [`Planner::user`].
     fn node(&self, _: &Key, _: &WorldReader<'_>) -> Option<String> {
         None
     }
@@ -95,8 +95,8 @@ pub trait Planner: Send + Sync + 'static {
 
     /// All keys, for the resync. By default every object of its primary resources.
     fn keys(&self, world: &WorldReader<'_>) -> Vec<Key> {
-        let own = self.watches().iter().filter(|watch| watch.is_primary);
-        own.flat_map(|watch| world.all(watch.resource)).map(|object| object.key().clone()).collect()
+        let primary = self.watches().iter().filter(|watch| watch.is_primary);
+        primary.flat_map(|watch| world.all(watch.resource)).map(|object| object.key().clone()).collect()
     }
 }
 
@@ -261,7 +261,7 @@ pub trait Controller: Send + Sync {
     ) -> Plan<ErasedMemo>;
 }
 
-/// Soft state of a key during its plan, which takes the memo out: a plan that panics loses it.
+/// Soft state of a key during its plan. The plan takes the memo out, so a plan that panics loses it.
 pub struct SoftStateMut<'a>(pub(crate) &'a mut SoftState);
 
 /// Plans one key without a loop, and keeps its memo and answers as the loop does. Sends nothing; for tests.
@@ -350,7 +350,7 @@ impl<P: Planner> Controller for P {
         let mut plan = self.plan_owning(key, world, seen, now, seed);
         let memo = std::mem::take(&mut plan.memo);
         // Most planners have no memo; nothing is allocated for these.
-        let kept: Memo = (size_of::<P::Memo>() > 0).then(|| Arc::new(memo) as Arc<dyn Any + Send + Sync>);
-        plan.with_memo(ErasedMemo(kept))
+        let erased: Memo = (size_of::<P::Memo>() > 0).then(|| Arc::new(memo) as Arc<dyn Any + Send + Sync>);
+        plan.with_memo(ErasedMemo(erased))
     }
 }

@@ -1,4 +1,4 @@
-//! Work queue of a controller: keys that are ready, busy, or wait for a time.
+//! Work queue of a controller: keys that are ready, busy, or have a timer.
 //!
 //! - A key is queued once, and is never planned twice at a time. A key that is enqueued while it is busy is planned again
 //!   afterwards.
@@ -31,7 +31,7 @@ fn backoff(failures: u32) -> Duration {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing to do, or waiting for a time.
+    /// Nothing to do before its timer is due, if it has one.
     Idle,
     /// Queued.
     Ready,
@@ -46,16 +46,16 @@ pub(crate) enum ReconcileReason {
     OwnChange,
     /// A change by another client.
     OtherChange,
-    /// A resync: no known change.
+    /// A resync: no change concerns the key.
     Resync,
 }
 
 pub(crate) struct QueueEntry {
     state: State,
-    /// Strongest reason since the key became busy.
+    /// Strongest reason for which it was enqueued while busy.
     requeue: Option<ReconcileReason>,
     enqueued_at: Time,
-    /// Time of its timer.
+    /// End of the backoff, or the time at which its plan requeues it.
     due: Option<Time>,
     is_backing_off: bool,
     /// Number of failures in a row.
@@ -86,7 +86,7 @@ impl QueueEntry {
     }
 
     /// `true` if dropping the entry loses nothing.
-    fn is_blank(&self) -> bool {
+    fn is_droppable(&self) -> bool {
         self.state == State::Idle
             && self.due.is_none()
             && self.failures == 0
@@ -206,8 +206,8 @@ impl Queue {
         None
     }
 
-    /// `true` if the key has any state.
-    pub fn has(&self, key: &Key) -> bool {
+    /// `true` if the key has an entry.
+    pub fn contains(&self, key: &Key) -> bool {
         self.entries.contains_key(key)
     }
 
@@ -250,14 +250,14 @@ impl Queue {
             self.push_ready(key.clone(), now);
         } else if let Some(due) = requeue_at {
             self.set_timer(key, due);
-        } else if entry.is_blank() {
+        } else if entry.is_droppable() {
             self.entries.remove(key);
         }
         is_contended
     }
 
-    /// Enqueues every key that waits for a time, and drops queries and answers: their times are those of the clock before
-    /// the step. A busy key is planned again afterwards.
+    /// Enqueues every key with a timer, and drops queries and answers: their times are those of the clock before the
+    /// step. A busy key is planned again afterwards.
     pub fn clock_jumped(&mut self, now: Time) {
         self.timers.clear();
         let mut due = Vec::new();
@@ -281,7 +281,7 @@ impl Queue {
         self.entries.values_mut().map(|entry| &mut entry.soft)
     }
 
-    /// Enqueues a key at a time, unless it is enqueued before.
+    /// Sets the timer of an idle key, which has none.
     fn set_timer(&mut self, key: &Key, due: Time) {
         self.entry(key).due = Some(due);
         self.timers.insert((due, key.clone()));
@@ -314,7 +314,7 @@ impl Queue {
         }
     }
 
-    /// States of all keys that have any.
+    /// States of all keys with an entry.
     pub fn states(&self) -> impl Iterator<Item = KeyState> {
         self.entries.iter().map(|(key, entry)| KeyState {
             key: key.clone(),

@@ -21,9 +21,9 @@ pub const LAG_BOUNDS: [Duration; 8] = [
 pub struct ControllerStats {
     /// Maximum queue depth. Bursts are too short to be seen by sampling the depth.
     pub peak_queue_depth: usize,
-    /// Plans.
+    /// Executed plans.
     pub plans: u64,
-    /// Quiet plans.
+    /// Plans without actions, Events and queries.
     pub quiet: u64,
     /// Committed writes.
     pub writes: u64,
@@ -54,15 +54,15 @@ impl ControllerStats {
         self.lag_sum += lag;
     }
 
-    /// Returns an upper bound of the lag of a share of the plans; `None` if it is in the last bucket.
+    /// Returns the upper bound of the bucket of a quantile of the lag, such as 0.99; `None` for the last bucket.
     #[must_use]
-    pub fn lag_quantile(&self, share: f64) -> Option<Duration> {
+    pub fn lag_quantile(&self, quantile: f64) -> Option<Duration> {
         let total: u64 = self.lag.iter().sum();
-        let mut below = 0;
+        let mut cumulative = 0;
         for (count, bound) in self.lag.iter().zip(LAG_BOUNDS) {
-            below += count;
+            cumulative += count;
             #[expect(clippy::cast_precision_loss, reason = "counts of plans are far below 2^52")]
-            if below as f64 >= total as f64 * share {
+            if cumulative as f64 >= total as f64 * quantile {
                 return Some(bound);
             }
         }
@@ -73,7 +73,7 @@ impl ControllerStats {
 /// State of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyState {
-    /// The key.
+    /// Key of the object.
     pub key: Key,
     /// Number of failures in a row.
     pub failures: u32,

@@ -27,8 +27,8 @@ pub(crate) fn to_value(part: &(impl Serialize + ?Sized)) -> Result {
     part.serialize(ToValue)
 }
 
-fn unsupported<T>(what: &str) -> Result<T> {
-    Err(ToValueError(format!("cannot serialize {what} to a value")))
+fn unsupported<T>(type_name: &str) -> Result<T> {
+    Err(ToValueError(format!("cannot serialize {type_name} to a value")))
 }
 
 struct ToValue;
@@ -100,8 +100,8 @@ impl Serializer for ToValue {
         Ok(if number.is_finite() { Value::Float(number) } else { Value::Null })
     }
 
-    fn serialize_char(self, one: char) -> Result {
-        self.serialize_str(one.encode_utf8(&mut [0; 4]))
+    fn serialize_char(self, character: char) -> Result {
+        self.serialize_str(character.encode_utf8(&mut [0; 4]))
     }
 
     fn serialize_str(self, text: &str) -> Result {

@@ -45,7 +45,7 @@ pub struct World {
 struct Table {
     /// Position among the tables, in the order of their creation.
     number: usize,
-    /// Revision up to which changes of this resource are known.
+    /// Revision up to which changes of this resource are observed.
     revision: Revision,
     /// Revision of the last change that was more than a heartbeat.
     changed: Revision,
@@ -82,13 +82,13 @@ impl World {
         self.tables.values().any(|table| table.changed > since && reads.intersects(Reads::of(table)))
     }
 
-    /// Revision up to which all changes are known.
+    /// Revision up to which all changes are observed.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// Revision up to which changes of a resource are known: at least that of the world.
+    /// Revision up to which changes of a resource are observed: at least that of the world.
     #[must_use]
     pub fn revision_of(&self, resource: &Resource) -> Revision {
         self.tables.get(resource).map_or(self.revision, |table| table.revision.max(self.revision))
@@ -148,11 +148,12 @@ impl World {
     fn sibling(&self, object: &Object) -> Option<&Object> {
         let (key, controller) = (object.key(), object.meta().controller().map(|owner| &owner.uid));
         let objects = &self.tables.get(key.resource())?.objects;
-        let is_like = |other: &&Object| other.meta().controller().map(|owner| &owner.uid) == controller;
+        let has_same_controller =
+            |other: &&Object| other.meta().controller().map(|owner| &owner.uid) == controller;
         let before = objects.range(..key.clone()).next_back().map(|(_, other)| other);
-        before.filter(is_like).or_else(|| {
-            let behind = objects.range((Bound::Excluded(key.clone()), Bound::Unbounded)).next();
-            behind.map(|(_, other)| other).filter(is_like)
+        before.filter(has_same_controller).or_else(|| {
+            let next = objects.range((Bound::Excluded(key.clone()), Bound::Unbounded)).next();
+            next.map(|(_, other)| other).filter(has_same_controller)
         })
     }
 
@@ -169,19 +170,19 @@ impl World {
         Some(before)
     }
 
-    /// Records that all changes up to a revision are known.
+    /// Records that all changes up to a revision are observed.
     pub fn advance_to(&mut self, revision: Revision) {
         self.revision = self.revision.max(revision);
     }
 
-    /// Records that all changes of a resource up to a revision are known.
+    /// Records that all changes of a resource up to a revision are observed.
     pub fn advance_resource_to(&mut self, resource: &Resource, revision: Revision) {
         let table = self.table(resource);
         table.revision = table.revision.max(revision);
     }
 
-    fn remove_uid(&mut self, of: Option<&Object>) {
-        let Some(object) = of else { return };
+    fn remove_uid(&mut self, object: Option<&Object>) {
+        let Some(object) = object else { return };
         if self.uids.get(&*object.meta().uid) == Some(object.key()) {
             self.uids.remove(&*object.meta().uid);
         }
@@ -202,15 +203,15 @@ impl World {
     }
 }
 
-fn owner_uids(object: &Object, found: &mut dyn FnMut(&str)) {
-    object.meta().owner_references.iter().for_each(|owner| found(&owner.uid));
+fn owner_uids(object: &Object, emit: &mut dyn FnMut(&str)) {
+    object.meta().owner_references.iter().for_each(|owner| emit(&owner.uid));
 }
 
 /// Returns the values under which an index holds an object.
-fn values(object: Option<&Object>, of: IndexValues) -> Vec<Arc<str>> {
+fn values(object: Option<&Object>, values_of: IndexValues) -> Vec<Arc<str>> {
     let mut values = Vec::new();
     if let Some(object) = object {
-        of(object, &mut |value| values.push(value.into()));
+        values_of(object, &mut |value| values.push(value.into()));
     }
     values
 }

@@ -1,13 +1,13 @@
 //! Executor of the loop's writes in the process of the store.
 //!
-//! The loop plans, an API server decides and commits. This trait is the seam between the two: a runtime drives it and a
-//! server implements it, so that a controller of its own process does not link a server.
+//! The loop plans writes; an API server validates and commits them. The server crate implements this trait and the
+//! runtime crate calls it, so neither depends on the other.
 
 use std::task::Context;
 
 use crate::{WriteId, WriteOutcome, WriteRequest};
 
-/// Decides writes and commits them.
+/// Validates and commits writes.
 pub trait WriteExecutor: Send {
     /// Starts a write. Returns its outcome if there is nothing to commit.
     fn start(&mut self, request: WriteRequest) -> Option<(WriteId, WriteOutcome)>;

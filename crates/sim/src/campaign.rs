@@ -98,15 +98,15 @@ pub fn run(
             let revision = run.cluster.store.snapshot().revision().0;
             Ok(CampaignReport { marks: run.marks, revision, digest: digest(&run.cluster) })
         }
-        Err(why) => Err(CampaignFailure { message: why, history: run.cluster.history }),
+        Err(message) => Err(CampaignFailure { message, history: run.cluster.history }),
     }
 }
 
 fn run_phases(run: &mut CampaignRun, schedule: &Schedule) -> Result<(), String> {
     for (number, step) in schedule.steps.iter().enumerate() {
-        run.step(*step).map_err(|why| format!("step {number} ({:?}): {why}", step.action))?;
+        run.step(*step).map_err(|error| format!("step {number} ({:?}): {error}", step.action))?;
     }
-    run.converge().map_err(|why| format!("convergence: {why}"))?;
+    run.converge().map_err(|error| format!("convergence: {error}"))?;
     for (_, _, stats) in run.cluster.engine.stats() {
         run.marks.add("conflict", stats.conflicts);
         run.marks.add("contention", stats.contentions);

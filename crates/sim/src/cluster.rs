@@ -202,9 +202,11 @@ impl Cluster {
             }
         }
         // The world is complete up to the watch that lags most.
-        let known = self.watches.iter().map(|watch| watch.cursor.as_ref().map(Cursor::position));
-        if let Some(known) = known.collect::<Option<Vec<_>>>().and_then(|known| known.into_iter().min()) {
-            self.engine.reach(known);
+        let positions = self.watches.iter().map(|watch| watch.cursor.as_ref().map(Cursor::position));
+        if let Some(revision) =
+            positions.collect::<Option<Vec<_>>>().and_then(|positions| positions.into_iter().min())
+        {
+            self.engine.reach(revision);
         }
     }
 
@@ -221,7 +223,7 @@ impl Cluster {
         self.crash();
     }
 
-    /// Crashes the loop after a number of steps, and acts for the nodes before each turn.
+    /// Crashes the loop after a number of steps, and simulates the nodes before each turn.
     pub fn crash_after_with_pods(&mut self, steps: usize) {
         self.run_steps(steps, Cluster::run_pods);
         self.crash();
@@ -318,25 +320,25 @@ impl Cluster {
 
     /// Performs the next planned write. Returns `false` if there is none.
     pub fn perform(&mut self) -> bool {
-        let Some(sent) = self.outbox.pop_front() else { return false };
-        let outcome = self.write(&sent);
-        self.answer(sent.id, outcome);
+        let Some(request) = self.outbox.pop_front() else { return false };
+        let outcome = self.write(&request);
+        self.answer(request.id, outcome);
         true
     }
 
     /// Performs the first planned write that matches. Returns `false` if there is none.
-    pub fn perform_first(&mut self, is: impl Fn(&WriteRequest) -> bool) -> bool {
-        let Some(at) = self.outbox.iter().position(is) else { return false };
-        let Some(sent) = self.outbox.remove(at) else { return false };
-        self.outbox.push_front(sent);
+    pub fn perform_first(&mut self, matches: impl Fn(&WriteRequest) -> bool) -> bool {
+        let Some(at) = self.outbox.iter().position(matches) else { return false };
+        let Some(request) = self.outbox.remove(at) else { return false };
+        self.outbox.push_front(request);
         self.perform()
     }
 
     /// Loses the first planned write that matches before it arrives. Returns `false` if there is none.
-    pub fn lose_first(&mut self, is: impl Fn(&WriteRequest) -> bool) -> bool {
-        let Some(at) = self.outbox.iter().position(is) else { return false };
-        let Some(sent) = self.outbox.remove(at) else { return false };
-        self.outbox.push_front(sent);
+    pub fn lose_first(&mut self, matches: impl Fn(&WriteRequest) -> bool) -> bool {
+        let Some(at) = self.outbox.iter().position(matches) else { return false };
+        let Some(request) = self.outbox.remove(at) else { return false };
+        self.outbox.push_front(request);
         self.lose_write();
         true
     }
@@ -347,8 +349,8 @@ impl Cluster {
     }
 
     /// Performs a write that was in flight when its loop stopped. Returns `true` if it succeeded.
-    pub fn deliver_late(&mut self, sent: &WriteRequest) -> bool {
-        let WriteOutcome::Done { revision, .. } = self.write(sent) else { return false };
+    pub fn deliver_late(&mut self, request: &WriteRequest) -> bool {
+        let WriteOutcome::Done { revision, .. } = self.write(request) else { return false };
         // A write without effect is not committed: its revision is that of an older commit.
         if let Some(origin) = self.origins.get_mut(&revision) {
             origin.is_late = true;
@@ -358,8 +360,8 @@ impl Cluster {
 
     /// Performs the next write and keeps it queued, as if the response was lost unnoticed. It will be performed again.
     pub fn perform_without_response(&mut self) {
-        if let Some(sent) = self.outbox.front().cloned() {
-            self.write(&sent);
+        if let Some(request) = self.outbox.front().cloned() {
+            self.write(&request);
         }
     }
 
@@ -371,41 +373,41 @@ impl Cluster {
 
     /// Performs the next write and loses the response: the loop sees a broken connection.
     pub fn lose_response(&mut self) {
-        if let Some(sent) = self.outbox.front().cloned() {
-            self.write(&sent);
+        if let Some(request) = self.outbox.front().cloned() {
+            self.write(&request);
             self.lose_write();
         }
     }
 
     /// Loses the next write before it arrives: the loop sees a broken connection.
     pub fn lose_write(&mut self) {
-        if let Some(sent) = self.outbox.pop_front() {
+        if let Some(request) = self.outbox.pop_front() {
             let by = self.store.snapshot().revision();
-            self.answer(sent.id, WriteOutcome::Lost { by });
+            self.answer(request.id, WriteOutcome::Lost { by });
         }
     }
 
-    fn answer(&mut self, ticket: WriteId, outcome: WriteOutcome) {
+    fn answer(&mut self, id: WriteId, outcome: WriteOutcome) {
         let mut turn = Turn::default();
-        self.engine.complete_write(ticket, outcome, self.now, &mut turn);
+        self.engine.complete_write(id, outcome, self.now, &mut turn);
         self.outbox.extend(turn.writes);
     }
 
-    fn write(&mut self, sent: &WriteRequest) -> WriteOutcome {
+    fn write(&mut self, request: &WriteRequest) -> WriteOutcome {
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         let outcome = match loop_writes::prepare(
-            sent,
+            request,
             &RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
         ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => loop_writes::outcome(self.commit(*proposal), name),
         };
         if let WriteOutcome::Done { revision, .. } = outcome {
-            self.origins.entry(revision).or_insert(CommitOrigin { seen: sent.seen, is_late: false });
+            self.origins.entry(revision).or_insert(CommitOrigin { seen: request.seen, is_late: false });
         }
         if self.keeps_history {
-            self.record_history(sent, &outcome);
+            self.record_history(request, &outcome);
         }
         outcome
     }
@@ -416,8 +418,8 @@ impl Cluster {
         Ok(committed)
     }
 
-    fn record_history(&mut self, sent: &WriteRequest, outcome: &WriteOutcome) {
-        let what = match &sent.write {
+    fn record_history(&mut self, request: &WriteRequest, outcome: &WriteOutcome) {
+        let target = match &request.write {
             Write::Create { resource, .. } => resource.to_string(),
             Write::CreateEvent(new_event) => new_event.key.to_string(),
             Write::Patch { key, patch, .. } | Write::Apply { key, config: patch, .. } => {
@@ -425,8 +427,8 @@ impl Cluster {
             }
             Write::Delete { key, .. } | Write::Post { key, .. } => key.to_string(),
         };
-        let (by, verb, seen) = (&sent.reconciler, sent.write.verb(), sent.seen);
-        self.history.push(format!("{by}, seen {seen}: {verb} {what}: {outcome:?}"));
+        let (by, verb, seen) = (&request.reconciler, request.write.verb(), request.seen);
+        self.history.push(format!("{by}, seen {seen}: {verb} {target}: {outcome:?}"));
     }
 
     /// Observes, plans and writes until nothing is due at this time.
@@ -436,16 +438,19 @@ impl Cluster {
     pub fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             self.observe();
-            let wake = self.plan();
+            let next_turn_at = self.plan();
             let mut wrote = false;
             while self.perform() {
                 wrote = true;
             }
-            if !wrote && wake.is_none_or(|wake| wake > self.now) {
+            if !wrote && next_turn_at.is_none_or(|next_turn_at| next_turn_at > self.now) {
                 return;
             }
         }
-        panic!("no rest after {TURNS_MAX} turns: {:?}", self.engine.gaps(self.now, Seed(0)));
+        panic!(
+            "the cluster did not settle within {TURNS_MAX} turns: {:?}",
+            self.engine.gaps(self.now, Seed(0))
+        );
     }
 
     /// Advances the clock by a span and runs everything that is due on the way.
@@ -453,9 +458,9 @@ impl Cluster {
         let end = self.now.after(span);
         loop {
             self.settle();
-            let wake = self.plan();
-            match wake.filter(|wake| *wake <= end) {
-                Some(wake) => self.now = wake.max(self.now),
+            let next_turn_at = self.plan();
+            match next_turn_at.filter(|next_turn_at| *next_turn_at <= end) {
+                Some(next_turn_at) => self.now = next_turn_at.max(self.now),
                 None => break,
             }
         }
@@ -661,14 +666,14 @@ impl Cluster {
         table.into_iter().flat_map(|table| table.iter()).map(codec::object).collect()
     }
 
-    /// Acts for the nodes: pending pods run and are ready, terminating pods are removed.
+    /// Simulates the nodes: pending pods run and are ready, terminating pods are removed.
     pub fn run_pods(&mut self) {
         for pod in self.list("pods") {
             self.run_pod(&pod);
         }
     }
 
-    /// Acts for the nodes as [`Cluster::run_pods`], for some of the pods. Some others fail.
+    /// Simulates the nodes as [`Cluster::run_pods`], for some of the pods. Some others fail.
     pub fn run_some_pods(&mut self) {
         for pod in self.list("pods") {
             match self.rng.u8(..16) {
@@ -682,7 +687,7 @@ impl Cluster {
         }
     }
 
-    /// Acts for the node of one pod as [`Cluster::run_pods`].
+    /// Simulates the node of one pod as [`Cluster::run_pods`].
     pub fn run_pod(&mut self, pod: &Value) {
         if pod.at(&["metadata", "deletionTimestamp"]).is_some() {
             let _ = self.delete("pods", &path(pod), &value!({"gracePeriodSeconds": 0}));
@@ -694,7 +699,7 @@ impl Cluster {
         }
     }
 
-    /// Settles the loop and acts for the nodes until neither has work.
+    /// Settles the loop and simulates the nodes until neither has work.
     pub fn settle_with_pods(&mut self) {
         for _ in 0..TURNS_MAX {
             self.settle();
@@ -709,7 +714,7 @@ impl Cluster {
     /// Checks that no controller has anything to write.
     ///
     /// # Panics
-    /// If one has.
+    /// If a controller has something to write.
     pub fn assert_quiet(&mut self) {
         self.observe();
         let gaps = self.engine.gaps(self.now, Seed(self.rng.u64(..)));

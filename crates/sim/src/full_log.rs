@@ -49,7 +49,8 @@ impl Log for FullLog {
         if !self.full.is_full() {
             return self.log.append(batch, heads);
         }
-        let deletes: Vec<Proposal> = batch.iter().filter(|one| one.only_deletes()).cloned().collect();
+        let deletes: Vec<Proposal> =
+            batch.iter().filter(|proposal| proposal.only_deletes()).cloned().collect();
         let mut admitted = self.log.append(&deletes, heads)?.into_iter();
         let verdict = |proposal: &Proposal| {
             let deletes = proposal.only_deletes().then(|| admitted.next()).flatten();

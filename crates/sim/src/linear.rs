@@ -244,18 +244,18 @@ pub struct OrderedOperation {
 /// Two operations that violate it, the earlier one in real time first.
 pub fn check_order(operations: &[OrderedOperation]) -> Result<(), (OrderedOperation, OrderedOperation)> {
     let mut operations = operations.to_vec();
-    operations.sort_by_key(|one| std::cmp::Reverse(one.position));
+    operations.sort_by_key(|operation| std::cmp::Reverse(operation.position));
     // Among operations with a higher position, the one that was answered first.
     let mut earliest: Option<OrderedOperation> = None;
     for same_position in operations.chunk_by(|a, b| a.position == b.position) {
-        for one in same_position {
+        for operation in same_position {
             if let Some(later) = earliest
-                && later.answered < one.invoked
+                && later.answered < operation.invoked
             {
-                return Err((later, *one));
+                return Err((later, *operation));
             }
         }
-        let first = same_position.iter().copied().chain(earliest).min_by_key(|one| one.answered);
+        let first = same_position.iter().copied().chain(earliest).min_by_key(|operation| operation.answered);
         earliest = first;
     }
     Ok(())

@@ -234,7 +234,7 @@ fn delete(path: &str, expect: Precondition) -> Proposal {
     proposal().delete(pod(path), expect)
 }
 
-fn is_compacted(result: Result<(), LogError>) -> Option<Revision> {
+fn compacted_floor(result: Result<(), LogError>) -> Option<Revision> {
     match result {
         Ok(()) => None,
         Err(LogError::Compacted { floor }) => Some(floor),

@@ -92,8 +92,8 @@ impl NaiveLog {
     /// Returns the commits after `after`, up to `until`.
     #[must_use]
     pub fn between(&self, after: Revision, until: Revision) -> Vec<Commit> {
-        let wanted = |commit: &&Commit| commit.revision > after && commit.revision <= until;
-        self.commits.iter().filter(wanted).cloned().collect()
+        let is_in_range = |commit: &&Commit| commit.revision > after && commit.revision <= until;
+        self.commits.iter().filter(is_in_range).cloned().collect()
     }
 
     /// Returns all objects at a revision.

@@ -1,8 +1,8 @@
 //! Log on redb: a second implementation, to compare the disk log with.
 //!
 //! It shares the encoding of commits with the product's logs, and nothing else: pages, checksums and recovery are
-//! those of redb, so that a bug of the disk log does not hide in both. It has one base at a time, and no history
-//! before it.
+//! those of redb, so that a bug of the disk log does not hide in both. It keeps one
+//! base, the snapshot of the last compaction, and no commits before it.
 
 use std::sync::Arc;
 use std::{fmt, io};
@@ -40,12 +40,12 @@ impl RedbLog {
     pub fn open(backend: impl StorageBackend) -> Result<RedbLog, LogError> {
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
-        let database = builder.create_with_backend(backend).map_err(engine)?;
+        let database = builder.create_with_backend(backend).map_err(engine_error)?;
         let log = RedbLog { database: Arc::new(database), syncs: 0 };
         // Readers require both tables.
         log.in_transaction(|transaction| {
-            transaction.open_table(COMMITS).map_err(engine)?;
-            transaction.open_table(BASE).map_err(engine)?;
+            transaction.open_table(COMMITS).map_err(engine_error)?;
+            transaction.open_table(BASE).map_err(engine_error)?;
             Ok(())
         })?;
         Ok(log)
@@ -60,10 +60,10 @@ impl RedbLog {
     }
 
     fn head(&self) -> Result<Revision, LogError> {
-        let transaction = self.database.begin_read().map_err(engine)?;
-        let commits = transaction.open_table(COMMITS).map_err(engine)?;
-        let base = transaction.open_table(BASE).map_err(engine)?;
-        Ok(last(&commits)?.max(last(&base)?))
+        let transaction = self.database.begin_read().map_err(engine_error)?;
+        let commits = transaction.open_table(COMMITS).map_err(engine_error)?;
+        let base = transaction.open_table(BASE).map_err(engine_error)?;
+        Ok(last_revision(&commits)?.max(last_revision(&base)?))
     }
 }
 
@@ -79,12 +79,12 @@ impl Log for RedbLog {
     fn append(&mut self, batch: &[Proposal], heads: &dyn CurrentRevisions) -> Result<Vec<Verdict>, LogError> {
         let verdicts = decide(batch, heads, self.head()?, true);
         self.in_transaction(|transaction| {
-            let mut commits = transaction.open_table(COMMITS).map_err(engine)?;
+            let mut commits = transaction.open_table(COMMITS).map_err(engine_error)?;
             for (proposal, verdict) in batch.iter().zip(&verdicts) {
                 if let Ok(revision) = verdict {
                     let mut out = Vec::new();
                     encode_commit(&mut out, *revision, proposal.time(), proposal.writes());
-                    commits.insert(revision.0, &out[..]).map_err(engine)?;
+                    commits.insert(revision.0, &out[..]).map_err(engine_error)?;
                 }
             }
             Ok(())
@@ -106,7 +106,7 @@ impl Log for RedbLog {
     }
 
     fn compact(&mut self, snapshot: &Snapshot, _: Time) -> Result<Box<dyn MaintenanceTask>, LogError> {
-        Ok(Box::new(Fold { database: Arc::clone(&self.database), base: snapshot.clone() }))
+        Ok(Box::new(Compaction { database: Arc::clone(&self.database), base: snapshot.clone() }))
     }
 
     fn stat(&self) -> LogStat {
@@ -116,26 +116,26 @@ impl Log for RedbLog {
 }
 
 /// Compaction: makes a snapshot the base and drops the commits up to it.
-struct Fold {
+struct Compaction {
     database: Arc<Database>,
     base: Snapshot,
 }
 
-impl MaintenanceTask for Fold {
+impl MaintenanceTask for Compaction {
     fn run(self: Box<Self>) -> Result<(), LogError> {
         in_transaction(&self.database, |transaction| {
-            let mut base = transaction.open_table(BASE).map_err(engine)?;
-            if last(&base)? >= self.base.revision() {
+            let mut base = transaction.open_table(BASE).map_err(engine_error)?;
+            if last_revision(&base)? >= self.base.revision() {
                 return Ok(());
             }
-            base.retain(|_, _| false).map_err(engine)?;
+            base.retain(|_, _| false).map_err(engine_error)?;
             for commit in commits_of(&self.base) {
                 let mut out = Vec::new();
                 encode_commit(&mut out, commit.revision, commit.time, commit.writes.iter());
-                base.insert(commit.revision.0, &out[..]).map_err(engine)?;
+                base.insert(commit.revision.0, &out[..]).map_err(engine_error)?;
             }
-            let mut commits = transaction.open_table(COMMITS).map_err(engine)?;
-            commits.retain_in(..=self.base.revision().0, |_, _| false).map_err(engine)
+            let mut commits = transaction.open_table(COMMITS).map_err(engine_error)?;
+            commits.retain_in(..=self.base.revision().0, |_, _| false).map_err(engine_error)
         })
     }
 }
@@ -144,21 +144,21 @@ struct RedbReader(Arc<Database>);
 
 impl RedbReader {
     fn floor(&self) -> Result<Revision, LogError> {
-        let transaction = self.0.begin_read().map_err(engine)?;
-        last(&transaction.open_table(BASE).map_err(engine)?)
+        let transaction = self.0.begin_read().map_err(engine_error)?;
+        last_revision(&transaction.open_table(BASE).map_err(engine_error)?)
     }
 }
 
 impl LogReader for RedbReader {
     fn base(&mut self, at_most: Revision) -> Result<Snapshot, LogError> {
-        let transaction = self.0.begin_read().map_err(engine)?;
-        let base = transaction.open_table(BASE).map_err(engine)?;
-        let floor = last(&base)?;
+        let transaction = self.0.begin_read().map_err(engine_error)?;
+        let base = transaction.open_table(BASE).map_err(engine_error)?;
+        let floor = last_revision(&base)?;
         if floor > at_most {
             return Err(LogError::Compacted { floor });
         }
         let mut commits = Vec::new();
-        read(&base, Revision::ZERO, floor, &mut |commit| commits.push(commit))?;
+        read_commits(&base, Revision::ZERO, floor, &mut |commit| commits.push(commit))?;
         Ok(snapshot_of(commits))
     }
 
@@ -168,12 +168,12 @@ impl LogReader for RedbReader {
         until: Revision,
         each: &mut dyn FnMut(Commit),
     ) -> Result<(), LogError> {
-        let transaction = self.0.begin_read().map_err(engine)?;
-        let floor = last(&transaction.open_table(BASE).map_err(engine)?)?;
+        let transaction = self.0.begin_read().map_err(engine_error)?;
+        let floor = last_revision(&transaction.open_table(BASE).map_err(engine_error)?)?;
         if after < floor {
             return Err(LogError::Compacted { floor });
         }
-        read(&transaction.open_table(COMMITS).map_err(engine)?, after, until, each)
+        read_commits(&transaction.open_table(COMMITS).map_err(engine_error)?, after, until, each)
     }
 }
 
@@ -181,18 +181,18 @@ fn in_transaction(
     database: &Database,
     work: impl FnOnce(&WriteTransaction) -> Result<(), LogError>,
 ) -> Result<(), LogError> {
-    let transaction = database.begin_write().map_err(engine)?;
+    let transaction = database.begin_write().map_err(engine_error)?;
     work(&transaction)?;
-    transaction.commit().map_err(engine)
+    transaction.commit().map_err(engine_error)
 }
 
 /// Last revision of a table; 0 if it is empty.
-fn last(table: &impl ReadableTable<u64, &'static [u8]>) -> Result<Revision, LogError> {
-    let last = table.last().map_err(engine)?;
+fn last_revision(table: &impl ReadableTable<u64, &'static [u8]>) -> Result<Revision, LogError> {
+    let last = table.last().map_err(engine_error)?;
     Ok(last.map_or(Revision::ZERO, |(revision, _)| Revision(revision.value())))
 }
 
-fn read(
+fn read_commits(
     table: &impl ReadableTable<u64, &'static [u8]>,
     after: Revision,
     until: Revision,
@@ -202,15 +202,15 @@ fn read(
     if until <= after {
         return Ok(());
     }
-    for entry in table.range(after.0 + 1..=until.0).map_err(engine)? {
-        let (_, bytes) = entry.map_err(engine)?;
+    for entry in table.range(after.0 + 1..=until.0).map_err(engine_error)? {
+        let (_, bytes) = entry.map_err(engine_error)?;
         let mut bytes = Bytes::copy_from_slice(bytes.value());
-        each(decode_commit(&mut bytes, &mut names).map_err(engine)?);
+        each(decode_commit(&mut bytes, &mut names).map_err(engine_error)?);
     }
     Ok(())
 }
 
-fn engine(error: impl fmt::Display) -> LogError {
+fn engine_error(error: impl fmt::Display) -> LogError {
     LogError::Engine(error.to_string())
 }
 

@@ -122,7 +122,7 @@ impl StoreWorld {
     /// Commits to the store and the model, and compares the results.
     ///
     /// # Panics
-    /// If they differ.
+    /// If the results differ.
     pub fn commit(&mut self, changes: &[Change]) {
         let expected = self.model.commit(changes);
         let outcome = self.store.commit(proposal(changes, self.now));
@@ -140,12 +140,12 @@ impl StoreWorld {
     /// # Panics
     /// If an outcome differs from that of the model.
     pub fn commit_batch(&mut self, batch: &[Vec<Change>]) -> (usize, bool) {
-        let tickets: Vec<PendingCommit> =
+        let pending_commits: Vec<PendingCommit> =
             batch.iter().map(|changes| self.store.submit(proposal(changes, self.now))).collect();
         let (mut acknowledged, mut failed) = (0, false);
-        for (changes, ticket) in batch.iter().zip(tickets) {
+        for (changes, pending) in batch.iter().zip(pending_commits) {
             let expected = self.model.commit(changes);
-            match (ticket.wait(), expected) {
+            match (pending.wait(), expected) {
                 (Ok(committed), Some(revision)) => {
                     assert_eq!(committed.revision, revision);
                     acknowledged += 1;
@@ -200,25 +200,25 @@ impl StoreWorld {
     }
 
     /// Reads up to `most` events of a watch, and then records a bookmark at its position.
-    pub fn read_watch(&mut self, which: usize, most: usize) {
+    pub fn read_watch(&mut self, index: usize, most: usize) {
         let count = self.watchers.len();
         if count > 0 {
-            self.watchers[which % count].read(&self.store, most);
+            self.watchers[index % count].read(&self.store, most);
         }
     }
 
     /// Ends the stream of a watch, and resumes it where it was.
-    pub fn resume_watch(&mut self, which: usize) {
+    pub fn resume_watch(&mut self, index: usize) {
         let count = self.watchers.len();
         if count > 0 {
-            self.watchers[which % count].resume(&self.store);
+            self.watchers[index % count].resume(&self.store);
         }
     }
 
     /// Closes and reopens the store, and resumes the watches.
     ///
     /// # Panics
-    /// If its state is not the same.
+    /// If the state after the restart differs.
     pub fn restart(&mut self) {
         self.store = open(&self.disk).expect("a closed store can be reopened");
         assert_eq!(self.store.snapshot().revision(), self.model.revision());
@@ -237,7 +237,7 @@ impl StoreWorld {
     /// Restores the power. The store must be at `durable` or later, in a state of the model.
     ///
     /// # Panics
-    /// If it is not.
+    /// If a durable commit is lost, or the state is none of the model.
     pub fn recover(&mut self, durable: Revision, rng: &mut Rng) {
         self.disk.power_cycle(rng);
         self.store = open(&self.disk).unwrap_or_else(|error| panic!("after a power cut: {error}"));
@@ -262,7 +262,7 @@ impl StoreWorld {
     /// Reads all watches to the end, and checks their guarantees.
     ///
     /// # Panics
-    /// If one is violated.
+    /// If a guarantee is violated.
     pub fn check_watches(&mut self) {
         for watcher in &mut self.watchers {
             watcher.read(&self.store, usize::MAX);
@@ -322,7 +322,7 @@ fn expected_events(model: &Model, resource: &Resource, filter: &WatchFilter) -> 
         let parity = if value.first().is_some_and(|byte| byte % 2 == 0) { "even" } else { "odd" };
         filter.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace))
             && filter.name.as_deref().is_none_or(|name| key.name() == name)
-            && filter.field.as_ref().is_none_or(|(_, wanted)| wanted == parity)
+            && filter.field.as_ref().is_none_or(|(_, expected)| expected == parity)
     };
     let mut expected_events = Vec::new();
     for number in 1..=model.revision().0 {

@@ -117,10 +117,10 @@ fn ordered(items: &[WatchItem]) -> Result<(), BrokenGuarantee> {
 
 /// Unique: no event is delivered twice.
 fn unique(items: &[WatchItem]) -> Result<(), BrokenGuarantee> {
-    let mut known = std::collections::BTreeSet::new();
+    let mut delivered = std::collections::BTreeSet::new();
     for item in items {
         if let WatchItem::Event { revision, path, .. } = item
-            && !known.insert((*revision, path.clone()))
+            && !delivered.insert((*revision, path.clone()))
         {
             return Err(BrokenGuarantee::Twice { revision: *revision, path: path.clone() });
         }
@@ -171,10 +171,10 @@ fn truthful(
 ) -> Result<(), BrokenGuarantee> {
     for item in items {
         if let WatchItem::Event { revision, change, path } = item {
-            let wanted = ExpectedEvent { revision: *revision, change: *change, path: path.clone() };
-            let at = expected_events.partition_point(|known| known.revision < *revision);
-            let real = expected_events[at..].iter().take_while(|known| known.revision == *revision);
-            if *revision <= start || !real.into_iter().any(|known| *known == wanted) {
+            let event = ExpectedEvent { revision: *revision, change: *change, path: path.clone() };
+            let at = expected_events.partition_point(|expected| expected.revision < *revision);
+            let real = expected_events[at..].iter().take_while(|expected| expected.revision == *revision);
+            if *revision <= start || !real.into_iter().any(|expected| *expected == event) {
                 return Err(BrokenGuarantee::Invented { revision: *revision, path: path.clone() });
             }
         }

@@ -5,7 +5,8 @@ use setpoint_api::labels::Selector;
 use setpoint_reconcile::object::View;
 
 use super::{
-    Condition, PodTemplate, UpdateStrategy, deserialize_selector, one, or_default, serialize_nonzero,
+    Condition, PodTemplate, UpdateStrategy, default_replicas, deserialize_selector, or_default,
+    serialize_nonzero,
 };
 
 /// View of a Deployment.
@@ -24,7 +25,7 @@ impl View for Deployment {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeploymentSpec {
-    #[serde(default = "one")]
+    #[serde(default = "default_replicas")]
     pub replicas: i64,
     #[serde(default)]
     pub min_ready_seconds: i64,

@@ -49,7 +49,8 @@ impl DeviceTaintRule {
     /// `true` if the selector matches a device.
     #[must_use]
     pub fn matches(&self, driver: &str, pool: &str, device: &str) -> bool {
-        let matches = |field: &Option<String>, actual: &str| field.as_deref().is_none_or(|it| it == actual);
+        let matches =
+            |field: &Option<String>, actual: &str| field.as_deref().is_none_or(|expected| expected == actual);
         self.spec.device_selector.as_ref().is_some_and(|selector| {
             matches(&selector.driver, driver)
                 && matches(&selector.pool, pool)

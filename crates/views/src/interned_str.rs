@@ -7,7 +7,7 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Types, statuses and reasons of most conditions.
-const KNOWN: [&str; 24] = [
+const INTERNED: [&str; 24] = [
     "",
     "True",
     "False",
@@ -40,15 +40,15 @@ pub struct InternedStr(Repr);
 
 #[derive(Clone, PartialEq, Eq)]
 enum Repr {
-    /// Index into [`KNOWN`].
-    Known(u8),
-    Other(Box<str>),
+    /// Index into [`INTERNED`].
+    Interned(u8),
+    Allocated(Box<str>),
 }
 
 impl InternedStr {
-    fn find_known(text: &str) -> Option<InternedStr> {
-        let index = KNOWN.iter().position(|known| *known == text)?;
-        Some(InternedStr(Repr::Known(u8::try_from(index).ok()?)))
+    fn find_interned(text: &str) -> Option<InternedStr> {
+        let index = INTERNED.iter().position(|entry| *entry == text)?;
+        Some(InternedStr(Repr::Interned(u8::try_from(index).ok()?)))
     }
 
     /// Returns the string.
@@ -60,7 +60,7 @@ impl InternedStr {
 
 impl Default for InternedStr {
     fn default() -> InternedStr {
-        InternedStr(Repr::Known(0))
+        InternedStr(Repr::Interned(0))
     }
 }
 
@@ -69,21 +69,22 @@ impl Deref for InternedStr {
 
     fn deref(&self) -> &str {
         match &self.0 {
-            Repr::Known(index) => KNOWN[usize::from(*index)],
-            Repr::Other(text) => text,
+            Repr::Interned(index) => INTERNED[usize::from(*index)],
+            Repr::Allocated(text) => text,
         }
     }
 }
 
 impl From<&str> for InternedStr {
     fn from(text: &str) -> InternedStr {
-        InternedStr::find_known(text).unwrap_or_else(|| InternedStr(Repr::Other(text.into())))
+        InternedStr::find_interned(text).unwrap_or_else(|| InternedStr(Repr::Allocated(text.into())))
     }
 }
 
 impl From<String> for InternedStr {
     fn from(text: String) -> InternedStr {
-        InternedStr::find_known(&text).unwrap_or_else(|| InternedStr(Repr::Other(text.into_boxed_str())))
+        InternedStr::find_interned(&text)
+            .unwrap_or_else(|| InternedStr(Repr::Allocated(text.into_boxed_str())))
     }
 }
 
@@ -119,8 +120,8 @@ impl Serialize for InternedStr {
 
 impl<'de> Deserialize<'de> for InternedStr {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<InternedStr, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
+        struct StrVisitor;
+        impl Visitor<'_> for StrVisitor {
             type Value = InternedStr;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,7 +132,7 @@ impl<'de> Deserialize<'de> for InternedStr {
                 Ok(InternedStr::from(text))
             }
         }
-        deserializer.deserialize_str(Reader)
+        deserializer.deserialize_str(StrVisitor)
     }
 }
 
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn interned_and_allocated_strings_survive_a_round_trip() {
-        for text in KNOWN.into_iter().chain(["ready", "Readyy", "ü", "a \"quoted\" word"]) {
+        for text in INTERNED.into_iter().chain(["ready", "Readyy", "ü", "a \"quoted\" word"]) {
             let interned = InternedStr::from(text);
             assert_eq!(interned, text);
             assert_eq!(interned, InternedStr::from(text.to_owned()));

@@ -29,14 +29,14 @@ impl View for Job {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSpec {
-    #[serde(default = "one")]
+    #[serde(default = "default_parallelism")]
     pub parallelism: i64,
     /// If absent, one succeeded pod completes the Job.
     pub completions: Option<i64>,
     pub active_deadline_seconds: Option<i64>,
     pub pod_failure_policy: Option<PodFailurePolicy>,
     pub success_policy: Option<SuccessPolicy>,
-    #[serde(default = "six")]
+    #[serde(default = "default_backoff_limit")]
     pub backoff_limit: i64,
     pub backoff_limit_per_index: Option<i64>,
     pub max_failed_indexes: Option<i64>,
@@ -76,11 +76,11 @@ impl JobSpec {
     }
 }
 
-fn one() -> i64 {
+fn default_parallelism() -> i64 {
     1
 }
 
-fn six() -> i64 {
+fn default_backoff_limit() -> i64 {
     6
 }
 

@@ -216,8 +216,7 @@ fn serialize_nonzero<S: serde::Serializer>(number: &i64, serializer: S) -> Resul
     if *number == 0 { serializer.serialize_none() } else { serializer.serialize_i64(*number) }
 }
 
-/// Default of `replicas`.
-fn one() -> i64 {
+fn default_replicas() -> i64 {
     1
 }
 

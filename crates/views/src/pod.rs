@@ -61,11 +61,11 @@ impl View for Pod {
 pub const BY_NODE: Index = Index {
     name: "pods by node",
     resource: Pod::RESOURCE,
-    values: |object, found| {
+    values: |object, emit| {
         if let Some(pod) = object.view::<Pod>()
             && !pod.spec.node_name.is_empty()
         {
-            found(&pod.spec.node_name);
+            emit(&pod.spec.node_name);
         }
     },
 };
@@ -74,13 +74,13 @@ pub const BY_NODE: Index = Index {
 pub const NEW_BY_NODE: Index = Index {
     name: "new pods by node",
     resource: Pod::RESOURCE,
-    values: |object, found| {
+    values: |object, emit| {
         if let Some(pod) = object.view::<Pod>()
             && !pod.spec.node_name.is_empty()
             && !object.meta().is_deleted()
             && pod.is_new()
         {
-            found(&pod.spec.node_name);
+            emit(&pod.spec.node_name);
         }
     },
 };
@@ -412,7 +412,8 @@ impl Pod {
         self.status.start_time.is_none() && !self.is_finished()
     }
 
-    /// Names of its ResourceClaims that are known, each with `true` if the claim is generated from a template.
+    /// Names of its ResourceClaims, each with `true` if the claim is generated from a template. Claims that are not
+    /// generated yet are left out.
     pub fn device_claims(&self) -> impl Iterator<Item = (&str, bool)> {
         self.claims_with_status().filter_map(|(claim, status)| match &claim.resource_claim_name {
             Some(name) => Some((name.as_str(), false)),
@@ -448,7 +449,7 @@ impl Pod {
     /// `true` if it has been ready for `min_ready_seconds`.
     #[must_use]
     pub fn is_available(&self, min_ready_seconds: i64, now: Time) -> bool {
-        self.available_at(min_ready_seconds).is_some_and(|since| since <= now)
+        self.available_at(min_ready_seconds).is_some_and(|at| at <= now)
     }
 
     /// Time at which it becomes available if it stays ready.
@@ -489,12 +490,13 @@ mod tests {
 
     #[test]
     fn container_state_is_decoded() {
-        let read = |text: &str| serde_json::from_str::<ContainerState>(text).unwrap();
-        assert!(read(r#"{"running":{"startedAt":"2026-11-18T06:58:13Z"}}"#).is_running());
-        assert!(read(r#"{"running":{}}"#).is_running());
-        assert!(!read("{}").is_running() && !read(r#"{"running":null}"#).is_running());
-        assert_eq!(read(r#"{"waiting":{"reason":"x","message":"y"}}"#).waiting.unwrap().reason, "x");
-        let state = read(r#"{"terminated":{"exitCode":3,"finishedAt":"1970-01-01T00:00:07Z","reason":"r"}}"#);
+        let decode = |text: &str| serde_json::from_str::<ContainerState>(text).unwrap();
+        assert!(decode(r#"{"running":{"startedAt":"2026-11-18T06:58:13Z"}}"#).is_running());
+        assert!(decode(r#"{"running":{}}"#).is_running());
+        assert!(!decode("{}").is_running() && !decode(r#"{"running":null}"#).is_running());
+        assert_eq!(decode(r#"{"waiting":{"reason":"x","message":"y"}}"#).waiting.unwrap().reason, "x");
+        let state =
+            decode(r#"{"terminated":{"exitCode":3,"finishedAt":"1970-01-01T00:00:07Z","reason":"r"}}"#);
         let terminated = state.terminated.unwrap();
         assert_eq!((terminated.exit_code, terminated.finished_at), (Some(3), Some(Time::from_seconds(7))));
     }

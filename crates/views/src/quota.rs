@@ -203,7 +203,7 @@ fn add_claim_usage(object: &Object, claim: &PersistentVolumeClaim, usage: &mut U
     }
 }
 
-/// Returns the usage of a quota in a namespace: a quantity for each `hard` limit that applies to a known resource.
+/// Returns the usage of a quota in a namespace: a quantity for each `hard` limit that applies to an observed resource.
 #[must_use]
 pub fn namespace_usage(
     world: &WorldReader<'_>,

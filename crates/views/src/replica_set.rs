@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use setpoint_api::labels::Selector;
 use setpoint_reconcile::object::View;
 
-use super::{Condition, PodTemplate, deserialize_selector, one, or_default};
+use super::{Condition, PodTemplate, default_replicas, deserialize_selector, or_default};
 
 /// View of a ReplicaSet.
 #[derive(Clone, Debug, Deserialize)]
@@ -22,7 +22,7 @@ impl View for ReplicaSet {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaSetSpec {
-    #[serde(default = "one")]
+    #[serde(default = "default_replicas")]
     pub replicas: i64,
     #[serde(default)]
     pub min_ready_seconds: i64,

@@ -5,7 +5,7 @@ use setpoint_api::labels::Selector;
 use setpoint_reconcile::object::{Pairs, View};
 
 use super::replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
-use super::{PodTemplate, one, or_default};
+use super::{PodTemplate, default_replicas, or_default};
 
 /// View of a ReplicationController, in the form of a ReplicaSet.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,7 +27,7 @@ struct Stored {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredSpec {
-    #[serde(default = "one")]
+    #[serde(default = "default_replicas")]
     replicas: i64,
     #[serde(default)]
     min_ready_seconds: i64,

@@ -35,27 +35,28 @@ pub(super) fn plan(
     }
     let mut attached = AttachedNodes::default();
     attached_nodes(csi, world).for_each(|node| attached.add(node, &by_node));
-    let mut acts: Vec<Action> = Vec::new();
-    let mut notes = Vec::new();
+    let mut actions: Vec<Action> = Vec::new();
+    let mut events = Vec::new();
     for node in nodes {
         let node_users = &by_node[node];
         let user = node_users[0];
         let name = attachment_name(csi, node);
         if let Some((object, attachment)) = world.view::<VolumeAttachment>("", &name) {
-            notes.extend(node_users.iter().filter_map(|user| attach_failure_event(user, object, attachment)));
+            events
+                .extend(node_users.iter().filter_map(|user| attach_failure_event(user, object, attachment)));
         } else if !user.is_multi_attach && !attached.nodes.is_empty() {
-            notes.extend(node_users.iter().map(|user| multi_attach_event(user, &attached)));
+            events.extend(node_users.iter().map(|user| multi_attach_event(user, &attached)));
         } else if world.find("nodes", "", node).is_none() {
             // A node may become visible after the pods on it.
             plan.requeue_at(now.after(staleness::RETRY_DELAY * 100));
         } else {
-            acts.push(create_attachment(&name, csi, user));
+            actions.push(create_attachment(&name, csi, user));
             attached.add(node, &by_node);
         }
     }
-    plan.stage(acts);
-    plan.events = event_dedup::new_events(&notes, &memo.emitted);
-    plan.memo.emitted = notes;
+    plan.stage(actions);
+    plan.events = event_dedup::new_events(&events, &memo.emitted);
+    plan.memo.emitted = events;
     plan
 }
 
@@ -105,8 +106,8 @@ fn create_attachment(name: &str, csi: &CsiPersistentVolumeSource, user: &VolumeU
         },
     });
     let failed = message("AttachVolume.Attach failed", user, ": {error}");
-    let act = Action::from(Write::create(VolumeAttachment::RESOURCE, "", attachment));
-    act.on_failed(InvolvedObject::new(user.pod, "v1", "Pod").warning("FailedAttachVolume", failed))
+    let action = Action::from(Write::create(VolumeAttachment::RESOURCE, "", attachment));
+    action.on_failed(InvolvedObject::new(user.pod, "v1", "Pod").warning("FailedAttachVolume", failed))
 }
 
 /// Event for a pod whose volume could not be attached.

@@ -49,8 +49,11 @@ pub(super) fn plan(
     let all: Vec<NodeAttachment<'_>> = attachments_on(key.name(), world)
         .filter_map(|found| resolve_attachment(found, &mut reported_volumes, world))
         .collect();
-    let attached_names: BTreeSet<&str> =
-        all.iter().filter(|one| one.is_attached()).filter_map(|one| one.name.as_deref()).collect();
+    let attached_names: BTreeSet<&str> = all
+        .iter()
+        .filter(|attachment| attachment.is_attached())
+        .filter_map(|attachment| attachment.name.as_deref())
+        .collect();
     let mut reported: Vec<AttachedVolume> =
         status.map(|status| status.volumes_attached.clone()).unwrap_or_default();
     reported
@@ -59,14 +62,14 @@ pub(super) fn plan(
     let in_use: BTreeSet<&str> =
         status.into_iter().flat_map(|status| &status.volumes_in_use).map(String::as_str).collect();
     let (mut detachments, mut detached): (Vec<Action>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
-    for one in all.iter().filter(|one| !one.object.meta().is_deleted()) {
-        if !one.users.is_empty() {
-            report_attached(&mut reported, &listed, one, node.is_some(), &mut plan);
-        } else if has_observed_users(one, world, now) {
-            let is_in_use = one.name.as_deref().is_some_and(|name| in_use.contains(name));
-            if can_detach(one, is_in_use, node.map(|(_, node)| node), memo, now, &mut plan) {
-                detached.extend(one.name.as_deref());
-                detachments.push(Write::delete(one.object).into());
+    for attachment in all.iter().filter(|attachment| !attachment.object.meta().is_deleted()) {
+        if !attachment.users.is_empty() {
+            report_attached(&mut reported, &listed, attachment, node.is_some(), &mut plan);
+        } else if has_observed_users(attachment, world, now) {
+            let is_in_use = attachment.name.as_deref().is_some_and(|name| in_use.contains(name));
+            if can_detach(attachment, is_in_use, node.map(|(_, node)| node), memo, now, &mut plan) {
+                detached.extend(attachment.name.as_deref());
+                detachments.push(Write::delete(attachment.object).into());
             }
         } else {
             plan.requeue_at(now.after(staleness::RETRY_DELAY));
@@ -96,7 +99,8 @@ impl<'a> ReportedVolumes<'a> {
     fn name(&mut self, attachment: &str) -> Option<String> {
         let ReportedVolumes { key, status, by_attachment } = self;
         let by_attachment = by_attachment.get_or_insert_with(|| {
-            let attached = status.iter().flat_map(|status| &status.volumes_attached).map(|one| &one.name);
+            let attached =
+                status.iter().flat_map(|status| &status.volumes_attached).map(|volume| &volume.name);
             let names = attached.chain(status.iter().flat_map(|status| &status.volumes_in_use));
             names
                 .filter_map(|name| Some((attachment_name(&parse_volume_name(name)?, key.name()), &**name)))
@@ -149,33 +153,35 @@ fn parse_volume_name(name: &str) -> Option<CsiPersistentVolumeSource> {
 fn report_attached(
     reported: &mut Vec<AttachedVolume>,
     listed: &BTreeSet<String>,
-    one: &NodeAttachment<'_>,
+    attachment: &NodeAttachment<'_>,
     has_node: bool,
     plan: &mut Plan<AttachDetachMemo>,
 ) {
-    let Some(name) = one.name.as_ref().filter(|_| has_node && one.is_attached()) else { return };
+    let Some(name) = attachment.name.as_ref().filter(|_| has_node && attachment.is_attached()) else {
+        return;
+    };
     // A volume has one attachment per node, so none is listed twice.
     if listed.contains(name) {
         return;
     }
     reported.push(AttachedVolume { name: name.clone(), device_path: String::new() });
-    plan.events.extend(one.users.iter().map(|user| {
+    plan.events.extend(attachment.users.iter().map(|user| {
         let message = message("AttachVolume.Attach succeeded", user, "");
         InvolvedObject::new(user.pod, "v1", "Pod").normal("SuccessfulAttachVolume", message)
     }));
 }
 
 /// `true` if the world is recent enough to show all possible users of an attachment.
-fn has_observed_users(one: &NodeAttachment<'_>, world: &WorldReader<'_>, now: Time) -> bool {
+fn has_observed_users(attachment: &NodeAttachment<'_>, world: &WorldReader<'_>, now: Time) -> bool {
     ["pods", PersistentVolumeClaim::RESOURCE, PersistentVolume::RESOURCE]
         .iter()
-        .all(|resource| staleness::has_observed(world, resource, one.object, now))
+        .all(|resource| staleness::has_observed(world, resource, attachment.object, now))
 }
 
 /// `true` if an unused volume may be detached: the node has unmounted it, or the wait for the node is over.
 /// `is_in_use` is `true` if the volume is in `status.volumesInUse`.
 fn can_detach(
-    one: &NodeAttachment<'_>,
+    attachment: &NodeAttachment<'_>,
     is_in_use: bool,
     node: Option<&Node>,
     memo: &AttachDetachMemo,
@@ -187,7 +193,7 @@ fn can_detach(
     if node.is_some_and(|node| !is_in_use || is_out_of_service(node)) {
         return true;
     }
-    let name = &one.object.meta().name;
+    let name = &attachment.object.meta().name;
     let since = memo.detach_requested.get(name).copied().unwrap_or(now);
     let end = since.after(UNMOUNT_WAIT_MAX);
     let is_healthy = node.is_some_and(Node::is_ready);

@@ -100,9 +100,9 @@ fn attachments(cluster: &Cluster) -> Vec<String> {
     let attachments = cluster.list(ATTACHMENTS);
     let mut nodes: Vec<String> = attachments
         .iter()
-        .map(|one| {
-            let sign = if is_deleted(one) { "-" } else { "" };
-            format!("{sign}{}", one.str_at(&["spec", "nodeName"]))
+        .map(|attachment| {
+            let sign = if is_deleted(attachment) { "-" } else { "" };
+            format!("{sign}{}", attachment.str_at(&["spec", "nodeName"]))
         })
         .collect();
     nodes.sort();
@@ -112,7 +112,7 @@ fn attachments(cluster: &Cluster) -> Vec<String> {
 fn reported(cluster: &Cluster, node: &str) -> Vec<String> {
     let node = cluster.get("nodes", node).unwrap();
     let attached = node.at(&["status", "volumesAttached"]).and_then(Value::as_list).unwrap_or_default();
-    attached.iter().map(|one| one.str_at(&["name"]).to_owned()).collect()
+    attached.iter().map(|volume| volume.str_at(&["name"]).to_owned()).collect()
 }
 
 fn set_volumes_in_use(cluster: &mut Cluster, node: &str, names: &[&str]) {
@@ -139,7 +139,7 @@ fn volume_is_attached_for_its_pod_and_detached_after_it() {
     assert_eq!(found.str_at(&["metadata", "name"]), name);
     assert_eq!(found.str_at(&["spec", "attacher"]), "d.example.com");
     assert_eq!(found.str_at(&["spec", "source", "persistentVolumeName"]), "v");
-    assert!(reported(&cluster, "n").is_empty(), "it is not there yet");
+    assert!(reported(&cluster, "n").is_empty(), "it is not attached yet");
     cluster.assert_quiet();
     run_attacher(&mut cluster);
     assert_eq!(reported(&cluster, "n"), [NAME]);
@@ -153,7 +153,7 @@ fn volume_is_attached_for_its_pod_and_detached_after_it() {
     cluster.assert_quiet();
     set_volumes_in_use(&mut cluster, "n", &[]);
     assert_eq!(attachments(&cluster), ["-n"]);
-    assert!(reported(&cluster, "n").is_empty(), "it is not reported before it goes");
+    assert!(reported(&cluster, "n").is_empty(), "it leaves volumesAttached before it is detached");
     cluster.assert_quiet();
     run_attacher(&mut cluster);
     assert!(attachments(&cluster).is_empty());
@@ -300,7 +300,7 @@ fn attachment_of_a_deleted_volume_is_deleted_and_foreign_ones_stay() {
     assert_eq!(names(&cluster, ATTACHMENTS), ["mine"]);
     cluster.create("pods", "default", pod("q", "v", "n"));
     cluster.settle();
-    assert_eq!(names(&cluster, ATTACHMENTS), ["mine"], "whoever has it on a node has it");
+    assert_eq!(names(&cluster, ATTACHMENTS), ["mine"], "a foreign attachment counts as attached");
     cluster.delete(ATTACHMENTS, "mine", &Value::map()).unwrap();
     cluster.settle();
     run_attacher(&mut cluster);
@@ -419,9 +419,9 @@ fn assert_single(cluster: &Cluster, seed: u64) {
     let mut taken: Vec<String> = cluster
         .list(ATTACHMENTS)
         .iter()
-        .map(|one| match seed % 2 {
+        .map(|attachment| match seed % 2 {
             0 => String::new(),
-            _ => one.str_at(&["spec", "source", "persistentVolumeName"]).to_owned(),
+            _ => attachment.str_at(&["spec", "source", "persistentVolumeName"]).to_owned(),
         })
         .collect();
     let all = taken.len();

@@ -40,8 +40,8 @@ pub fn validate_kubelet_serving(csr: &Value, usages: &[String]) -> Result<(), St
 /// # Errors
 /// The message of the condition, if the request is not permitted.
 pub fn validate_client(usages: &[String]) -> Result<(), String> {
-    let known = ["client auth", "digital signature", "key encipherment"];
-    if let Some(other) = usages.iter().find(|usage| !known.contains(&usage.as_str())) {
+    let allowed = ["client auth", "digital signature", "key encipherment"];
+    if let Some(other) = usages.iter().find(|usage| !allowed.contains(&usage.as_str())) {
         return Err(format!("invalid usage for client certificate: {other}"));
     }
     if !usages.iter().any(|usage| usage == "client auth") {

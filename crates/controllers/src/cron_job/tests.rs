@@ -55,7 +55,7 @@ fn start(schedule: &str, more: &Value) -> Cluster {
 fn running(cluster: &Cluster) -> Vec<Value> {
     let is_running = |job: &Value| {
         let conditions = job.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
-        !conditions.iter().any(|one| matches!(one.str_at(&["type"]), "Complete" | "Failed"))
+        !conditions.iter().any(|condition| matches!(condition.str_at(&["type"]), "Complete" | "Failed"))
     };
     cluster.list("jobs.batch").into_iter().filter(is_running).collect()
 }
@@ -76,7 +76,7 @@ fn run_garbage_collector(cluster: &mut Cluster) {
     let jobs = cluster.list("jobs.batch");
     for pod in cluster.list("pods") {
         let job = pod.str_at(&["metadata", "labels", "job-name"]);
-        if jobs.iter().all(|one| one.str_at(&["metadata", "name"]) != job) {
+        if jobs.iter().all(|object| object.str_at(&["metadata", "name"]) != job) {
             let path = format!("default/{}", pod.str_at(&["metadata", "name"]));
             let _ = cluster.delete("pods", &path, &value!({"gracePeriodSeconds": 0}));
         }

@@ -32,14 +32,14 @@ pub(super) fn tolerations(template: &Value) -> Vec<Value> {
     for (key, effect) in TOLERATED.into_iter().chain(on_host.then_some(TOLERATED_ON_HOST)) {
         let added = value!({"key": (key), "operator": "Exists", "effect": (effect)});
         // Replaces a toleration of the same taint.
-        let same = |one: &Value| {
-            one.str_at(&["key"]) == key
-                && one.str_at(&["effect"]) == effect
-                && one.str_at(&["operator"]) == "Exists"
-                && one.str_at(&["value"]).is_empty()
+        let is_same = |toleration: &Value| {
+            toleration.str_at(&["key"]) == key
+                && toleration.str_at(&["effect"]) == effect
+                && toleration.str_at(&["operator"]) == "Exists"
+                && toleration.str_at(&["value"]).is_empty()
         };
-        match all.iter_mut().find(|one| same(one)) {
-            Some(one) => *one = added,
+        match all.iter_mut().find(|toleration| is_same(toleration)) {
+            Some(toleration) => *toleration = added,
             None => all.push(added),
         }
     }
@@ -157,7 +157,7 @@ pub(super) fn manage<'a>(
 ) {
     for (name, node_pods) in &rollout.nodes.by_node {
         match node_pods.node.map(|(_, eligibility)| eligibility) {
-            // A pending pod of a deleted node would be pending for ever.
+            // A pending pod of a deleted node would be pending forever.
             None => {
                 let waiting = node_pods.undeleted().filter(|(_, pod)| pod.spec.node_name.is_empty());
                 changes.pods_to_delete.extend(waiting.map(|(pod, _)| *pod));
@@ -190,7 +190,7 @@ fn delete_finished_pods<'a>(
     let subject = rollout.owner.subject();
     let mut running = Vec::new();
     for (object, pod) in node_pods.undeleted() {
-        let what = || format!("{}/{} on node {node}", object.meta().namespace, object.meta().name);
+        let pod_on_node = || format!("{}/{} on node {node}", object.meta().namespace, object.meta().name);
         match pod.status.phase.as_str() {
             "Failed" => {
                 let (last, wait) = memo.get(node).copied().unwrap_or_default();
@@ -199,12 +199,12 @@ fn delete_finished_pods<'a>(
                     continue;
                 }
                 memo.insert(node.to_owned(), (rollout.now, (wait * 2).clamp(BACKOFF_MIN, BACKOFF_MAX)));
-                let message = format!("Found failed daemon pod {}, will try to kill it", what());
+                let message = format!("Found failed daemon pod {}, will try to kill it", pod_on_node());
                 plan.events.push(subject.warning("FailedDaemonPod", message));
                 changes.pods_to_delete.push(object);
             }
             "Succeeded" => {
-                let message = format!("Found succeeded daemon pod {}, will try to delete it", what());
+                let message = format!("Found succeeded daemon pod {}, will try to delete it", pod_on_node());
                 plan.events.push(subject.normal("SucceededDaemonPod", message));
                 changes.pods_to_delete.push(object);
             }

@@ -14,11 +14,11 @@ pub(super) fn max_surge(rollout: &DaemonSetRollout<'_>, nodes: i64) -> i64 {
 fn resolve_bound(
     rollout: &DaemonSetRollout<'_>,
     nodes: i64,
-    which: fn(&RollingUpdate) -> Option<&IntOrString>,
+    field: fn(&RollingUpdate) -> Option<&IntOrString>,
 ) -> i64 {
     let strategy = &rollout.set.spec.update_strategy;
     let rolling = strategy.rolling_update.as_ref().filter(|_| strategy.kind == "RollingUpdate");
-    rolling.and_then(which).and_then(|bound| bound.scaled(nodes, true)).unwrap_or(0)
+    rolling.and_then(field).and_then(|bound| bound.scaled(nodes, true)).unwrap_or(0)
 }
 
 /// Deletes old pods, or creates new ones beside them, within the bounds.

@@ -118,7 +118,9 @@ fn every_node_runs_one_pod_and_new_nodes_get_one() {
     let pod = &cluster.list("pods")[0];
     let tolerations = pod.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap();
     let tolerates = |key: &str, effect: &str| {
-        tolerations.iter().any(|it| it.str_at(&["key"]) == key && it.str_at(&["effect"]) == effect)
+        tolerations
+            .iter()
+            .any(|toleration| toleration.str_at(&["key"]) == key && toleration.str_at(&["effect"]) == effect)
     };
     assert!(tolerates("node.kubernetes.io/not-ready", "NoExecute"));
     assert!(tolerates("node.kubernetes.io/unschedulable", "NoSchedule"));
@@ -153,7 +155,7 @@ fn labels_and_taints_decide_where_pods_run_and_stay() {
     settle(&mut cluster);
     taint(&mut cluster, "n0", "NoSchedule");
     settle(&mut cluster);
-    assert_eq!(nodes(&cluster), ["n0", "n1", "n2"], "one that is there may stay");
+    assert_eq!(nodes(&cluster), ["n0", "n1", "n2"], "a running pod stays");
     assert_eq!(number(&cluster, D, LOG, "numberMisscheduled"), 1);
     assert_eq!(number(&cluster, D, LOG, "desiredNumberScheduled"), 2);
     cluster.assert_quiet();
@@ -268,7 +270,7 @@ fn revision_history_limit_is_enforced() {
         assert_at_rest(&mut cluster, version, &["n0"]);
     }
     let mut revisions: Vec<i64> =
-        cluster.list(REVISIONS).iter().filter_map(|it| it.get("revision")?.as_i64()).collect();
+        cluster.list(REVISIONS).iter().filter_map(|object| object.get("revision")?.as_i64()).collect();
     revisions.sort_unstable();
     assert_eq!(revisions, [3, 4]);
 }

@@ -106,11 +106,11 @@ impl<'a> OwnedReplicaSet<'a> {
         if self.min_ready_seconds != self.set.spec.min_ready_seconds {
             patch.ensure_map("spec").insert("minReadySeconds", self.min_ready_seconds);
         }
-        let act = (!patch.is_empty()).then(|| Action::from(Write::merge(self.object, "", patch)))?;
+        let action = (!patch.is_empty()).then(|| Action::from(Write::merge(self.object, "", patch)))?;
         if from == to {
-            return Some(act);
+            return Some(action);
         }
-        Some(act.on_done(scaled(subject, &self.object.meta().name, from, to)))
+        Some(action.on_done(scaled(subject, &self.object.meta().name, from, to)))
     }
 }
 
@@ -242,11 +242,11 @@ impl<'a> ReplicaSets<'a> {
         });
         let subject = self.owner.subject();
         let failed = format!("Failed to create new replica set \"{name}\": {{error}}");
-        let act = Action::from(Write::create(REPLICA_SETS, &self.owner.object.meta().namespace, set))
+        let action = Action::from(Write::create(REPLICA_SETS, &self.owner.object.meta().namespace, set))
             .on_failed(subject.warning("ReplicaSetCreateError", failed));
         match self.created_replicas {
-            0 => act,
-            size => act.on_done(scaled(&subject, &name, 0, size)),
+            0 => action,
+            size => action.on_done(scaled(&subject, &name, 0, size)),
         }
     }
 

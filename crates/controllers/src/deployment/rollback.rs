@@ -25,19 +25,19 @@ pub(super) fn roll_back(plan: &mut Plan, sets: &ReplicaSets<'_>, revision: i64) 
 
     let revision = if revision == 0 { previous_revision(sets) } else { Some(revision) };
     let Some(revision) = revision else {
-        let note = subject.warning(REVISION_NOT_FOUND, "Unable to find last revision.");
-        return plan.stage([write(remove_annotation).on_done(note)]);
+        let event = subject.warning(REVISION_NOT_FOUND, "Unable to find last revision.");
+        return plan.stage([write(remove_annotation).on_done(event)]);
     };
     let Some(found) = sets.all().find(|set| set.revision() == Some(revision)) else {
-        let note = subject.warning(REVISION_NOT_FOUND, "Unable to find the revision to rollback to.");
-        return plan.stage([write(remove_annotation).on_done(note)]);
+        let event = subject.warning(REVISION_NOT_FOUND, "Unable to find the revision to rollback to.");
+        return plan.stage([write(remove_annotation).on_done(event)]);
     };
     let template = &found.set.spec.template.0;
     if is_equal_ignoring_hash(template, &sets.deployment.spec.template.0) {
         let message =
             format!("The rollback revision contains the same template as current deployment \"{name}\"");
-        let note = subject.warning("DeploymentRollbackTemplateUnchanged", message);
-        return plan.stage([write(remove_annotation).on_done(note)]);
+        let event = subject.warning("DeploymentRollbackTemplateUnchanged", message);
+        return plan.stage([write(remove_annotation).on_done(event)]);
     }
     let mut patch = remove_annotation;
     let annotations = patch.ensure_map("metadata").ensure_map("annotations");

@@ -156,7 +156,7 @@ pub(super) fn roll_out_rolling(sets: &mut ReplicaSets<'_>) {
 fn scale_down_old(sets: &mut ReplicaSets<'_>, bounds: &RolloutBounds, new_size: i64) {
     let new_available = sets.new.as_ref().map_or(0, OwnedReplicaSet::available);
     let spare = sets.total() - bounds.min_available() - (new_size - new_available);
-    // Unhealthy pods first: they would block the rollout for ever.
+    // Unhealthy pods first: they would block the rollout forever.
     let mut remaining = spare.max(0);
     for old in &mut sets.old {
         let unhealthy = (old.replicas - old.available()).min(remaining);

@@ -143,12 +143,12 @@ fn set_paused_condition(conditions: &mut Vec<Condition>, paused: bool, now: Time
 fn sync_progressing_condition(status: &mut DeploymentStatus, sets: &ReplicaSets<'_>, now: Time) {
     let current = condition(&status.conditions, PROGRESSING).cloned();
     let name = sets.new.as_ref().map(|new| &*new.object.meta().name);
-    let what = match name {
+    let subject = match name {
         Some(name) => format!("ReplicaSet \"{name}\""),
         None => format!("Deployment \"{}\"", sets.owner.object.meta().name),
     };
     let was_complete = current.as_ref().is_some_and(|current| current.reason == NEW_REPLICA_SET_AVAILABLE);
-    let is_about_new_set = current.as_ref().is_some_and(|current| current.message.starts_with(&what));
+    let is_about_new_set = current.as_ref().is_some_and(|current| current.message.starts_with(&subject));
     if was_complete && is_about_new_set && status.replicas == status.updated_replicas {
         return;
     }
@@ -157,7 +157,7 @@ fn sync_progressing_condition(status: &mut DeploymentStatus, sets: &ReplicaSets<
             PROGRESSING,
             "True",
             NEW_REPLICA_SET_AVAILABLE,
-            &format!("{what} has successfully progressed."),
+            &format!("{subject} has successfully progressed."),
             now,
         )
     } else if is_progressing(&sets.deployment.status, status) {
@@ -165,7 +165,7 @@ fn sync_progressing_condition(status: &mut DeploymentStatus, sets: &ReplicaSets<
             PROGRESSING,
             "True",
             "ReplicaSetUpdated",
-            &format!("{what} is progressing."),
+            &format!("{subject} is progressing."),
             now,
         )
     } else if let Some(name) = name
@@ -175,13 +175,16 @@ fn sync_progressing_condition(status: &mut DeploymentStatus, sets: &ReplicaSets<
         let message = format!("Found new replica set \"{name}\"");
         new_updated_condition(PROGRESSING, "True", "FoundNewReplicaSet", &message, now)
     } else if !was_complete
-        && current.as_ref().and_then(|it| times_out_at(sets.deployment, it)).is_some_and(|at| at < now)
+        && current
+            .as_ref()
+            .and_then(|condition| times_out_at(sets.deployment, condition))
+            .is_some_and(|at| at < now)
     {
         let timed_out = new_updated_condition(
             PROGRESSING,
             "False",
             TIMED_OUT,
-            &format!("{what} has timed out progressing."),
+            &format!("{subject} has timed out progressing."),
             now,
         );
         return set_condition_by_reason(&mut status.conditions, timed_out);
@@ -237,7 +240,8 @@ pub(super) fn progress_check_at(
 
 /// `ReplicaFailure` of the sets; that of the new set takes precedence.
 fn replica_failure(sets: &ReplicaSets<'_>) -> Option<Condition> {
-    let of = |set: &OwnedReplicaSet<'_>| condition(&set.set.status.conditions, REPLICA_FAILURE).cloned();
-    let failure = sets.new.iter().chain(&sets.old).find_map(of)?;
+    let failure_of =
+        |set: &OwnedReplicaSet<'_>| condition(&set.set.status.conditions, REPLICA_FAILURE).cloned();
+    let failure = sets.new.iter().chain(&sets.old).find_map(failure_of)?;
     Some(Condition { last_update_time: failure.last_transition_time, ..failure })
 }

@@ -36,18 +36,18 @@ fn image(image: &str) -> Value {
 
 fn set_of(cluster: &Cluster, image: &str) -> Value {
     let sets = cluster.list(RS);
-    let of = |set: &&Value| {
+    let has_image = |set: &&Value| {
         let containers = set.at(&["spec", "template", "spec", "containers"]).and_then(Value::as_list);
         containers.is_some_and(|containers| containers[0].str_at(&["image"]) == image)
     };
-    sets.iter().find(of).unwrap_or_else(|| panic!("no set of {image}")).clone()
+    sets.iter().find(has_image).unwrap_or_else(|| panic!("no set of {image}")).clone()
 }
 
 fn size(cluster: &Cluster, image: &str) -> i64 {
     set_of(cluster, image).at(&["spec", "replicas"]).and_then(Value::as_i64).unwrap()
 }
 
-fn note<'a>(object: &'a Value, name: &str) -> &'a str {
+fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
     object.str_at(&["metadata", "annotations", &format!("deployment.kubernetes.io/{name}")])
 }
 
@@ -67,7 +67,7 @@ fn assert_at_rest(cluster: &mut Cluster, image: &str, replicas: i64) {
     let generation = web.at(&["metadata", "generation"]).and_then(Value::as_i64).unwrap();
     assert_eq!(number(cluster, D, WEB, "observedGeneration"), generation);
     assert_eq!(number(cluster, D, WEB, "updatedReplicas"), replicas);
-    assert_eq!(note(&web, "revision"), note(&set_of(cluster, image), "revision"));
+    assert_eq!(annotation(&web, "revision"), annotation(&set_of(cluster, image), "revision"));
     cluster.assert_quiet();
 }
 
@@ -89,7 +89,11 @@ fn rollout_creates_scales_and_completes() {
     assert_eq!(name, format!("web-{hash}"));
     assert_eq!(set.str_at(&["spec", "selector", "matchLabels", "pod-template-hash"]), hash);
     assert_eq!(
-        (note(&set, "revision"), note(&set, "desired-replicas"), note(&set, "max-replicas")),
+        (
+            annotation(&set, "revision"),
+            annotation(&set, "desired-replicas"),
+            annotation(&set, "max-replicas")
+        ),
         ("1", "3", "4")
     );
     assert!(has_event(&cluster, "ScalingReplicaSet", &format!("Scaled up replica set {name} from 0 to 3")));
@@ -97,12 +101,12 @@ fn rollout_creates_scales_and_completes() {
     cluster.patch(D, WEB, "", image("v2")).unwrap();
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v2", 3);
-    assert_eq!((size(&cluster, "v1"), note(&set_of(&cluster, "v2"), "revision")), (0, "2"));
+    assert_eq!((size(&cluster, "v1"), annotation(&set_of(&cluster, "v2"), "revision")), (0, "2"));
 
     cluster.patch(D, WEB, "", value!({"spec": {"replicas": 5}})).unwrap();
     cluster.settle_with_pods();
     assert_at_rest(&mut cluster, "v2", 5);
-    assert_eq!(note(&set_of(&cluster, "v2"), "desired-replicas"), "5");
+    assert_eq!(annotation(&set_of(&cluster, "v2"), "desired-replicas"), "5");
 }
 
 #[test]
@@ -116,8 +120,8 @@ fn restored_template_reuses_its_set() {
     }
     assert_eq!(cluster.list(RS).len(), 2);
     let (v1, v2) = (set_of(&cluster, "v1"), set_of(&cluster, "v2"));
-    assert_eq!((note(&v1, "revision"), note(&v1, "revision-history")), ("3", "1"));
-    assert_eq!((note(&v2, "revision"), note(&v2, "revision-history")), ("4", "2"));
+    assert_eq!((annotation(&v1, "revision"), annotation(&v1, "revision-history")), ("3", "1"));
+    assert_eq!((annotation(&v2, "revision"), annotation(&v2, "revision-history")), ("4", "2"));
 }
 
 #[test]
@@ -154,7 +158,7 @@ fn revision_history_limit_is_enforced() {
     }
     assert_at_rest(&mut cluster, "v3", 1);
     assert_eq!(cluster.list(RS).len(), 2);
-    assert_eq!(note(&set_of(&cluster, "v2"), "revision"), "3");
+    assert_eq!(annotation(&set_of(&cluster, "v2"), "revision"), "3");
 }
 
 /// Runs one random write, pod or step at a time, and checks the bounds after each.
@@ -436,9 +440,9 @@ fn edit_randomly(cluster: &mut Cluster) {
         7 => match chosen(cluster) {
             Some(path) => {
                 let mut patch = Value::map();
-                let notes = patch.ensure_map("metadata").ensure_map("annotations");
-                notes.insert(super::replica_sets::DESIRED_REPLICAS, number.to_string());
-                notes.insert(super::replica_sets::REVISION, number.to_string());
+                let annotations = patch.ensure_map("metadata").ensure_map("annotations");
+                annotations.insert(super::replica_sets::DESIRED_REPLICAS, number.to_string());
+                annotations.insert(super::replica_sets::REVISION, number.to_string());
                 cluster.patch(RS, &path, "", patch)
             }
             None => return,

@@ -40,15 +40,15 @@ pub(super) fn plan(
 ) -> Plan<DeviceTaintEvictionMemo> {
     let mut plan = Plan::<DeviceTaintEvictionMemo>::default();
     let generation = object.meta().generation;
-    let known = condition(&rule.status.conditions, EVICTION_IN_PROGRESS);
-    let current = known.filter(|known| known.observed_generation == Some(generation));
+    let existing = condition(&rule.status.conditions, EVICTION_IN_PROGRESS);
+    let current = existing.filter(|existing| existing.observed_generation == Some(generation));
     let effect = rule.spec.taint.effect.as_str();
     // Without `NoExecute` the status depends on the rule alone.
     if current.is_some() && effect != NO_EXECUTE {
         return plan;
     }
     let affected = AffectedPods::of(object, rule, world);
-    let progress = update_progress(&affected, known, memo.progress.as_ref(), world);
+    let progress = update_progress(&affected, existing, memo.progress.as_ref(), world);
     let new = in_progress_condition(rule, &affected, &progress, world);
     plan.memo.progress = Some(progress);
     let due =
@@ -96,11 +96,11 @@ impl<'a> AffectedPods<'a> {
                     continue;
                 }
                 let eviction = eviction(found, pod, world, &mut taints);
-                if !eviction.is_some_and(|one| one.rules.contains(&*object.meta().uid)) {
+                if !eviction.is_some_and(|eviction| eviction.rules.contains(&*object.meta().uid)) {
                     continue;
                 }
                 let has_disruption_target = condition(&pod.status.conditions, "DisruptionTarget")
-                    .is_some_and(|one| one.is_true() && one.reason == DISRUPTION_TARGET.0);
+                    .is_some_and(|target| target.is_true() && target.reason == DISRUPTION_TARGET.0);
                 match found.meta().is_deleted() {
                     false if !pod.is_finished() => affected.pending.push(found),
                     true if has_disruption_target => affected.terminating.push(found),
@@ -119,7 +119,7 @@ fn selects_device(rule: &DeviceTaintRule, device: &AllocatedDevice) -> bool {
 /// Updates the progress. Without a memo, the count in the last condition is the base.
 fn update_progress(
     affected: &AffectedPods<'_>,
-    known: Option<&Condition>,
+    existing: Option<&Condition>,
     before: Option<&RuleProgress>,
     world: &WorldReader<'_>,
 ) -> RuleProgress {
@@ -129,7 +129,7 @@ fn update_progress(
         return RuleProgress {
             pending,
             counted: terminating,
-            evicted: known.map_or(0, |known| parse_evicted(&known.message)),
+            evicted: existing.map_or(0, |existing| parse_evicted(&existing.message)),
         };
     };
     let is_gone = |uid: &str| world.get_by_uid(uid).is_none();

@@ -101,13 +101,13 @@ fn no_execute_taint() -> Value {
 fn pods_are_evicted_when_the_tolerations_of_their_claims_end() {
     let mut cluster = cluster();
     publish(&mut cluster, "s", 1, value!([{"key": "bad", "effect": "NoSchedule"}]));
-    assert_eq!(running(&cluster).len(), 3, "who is there may stay");
+    assert_eq!(running(&cluster).len(), 3, "NoSchedule evicts no running pod");
     publish(&mut cluster, "s", 1, no_execute_taint());
     assert_eq!(running(&cluster), ["for-ever", "patient"]);
     assert!(has_event(&cluster, "DeviceTaintManagerEviction", "Marking for deletion"));
-    let why = condition(&cluster, "pods", "default/at-once", "DisruptionTarget");
+    let target = condition(&cluster, "pods", "default/at-once", "DisruptionTarget");
     assert_eq!(
-        why,
+        target,
         "True DeletionByDeviceTaintManager Device Taint manager: deleting due to NoExecute taint"
     );
     cluster.run(Duration::from_secs(95));
@@ -169,7 +169,7 @@ fn rule_without_effect_reports_a_dry_run() {
     cluster.delete(RULES, "rule", &Value::map()).unwrap();
     cluster.create(RULES, "", rule("NoExecute", "w"));
     cluster.run(Duration::from_secs(300));
-    assert_eq!(progress(&cluster), "False NotStarted ", "nobody has that device");
+    assert_eq!(progress(&cluster), "False NotStarted ", "no pod uses that device");
     assert_eq!(running(&cluster).len(), 3);
 }
 

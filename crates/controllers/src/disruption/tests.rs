@@ -117,14 +117,14 @@ fn unready_and_evicted_pods_are_not_healthy() {
         )
         .unwrap();
     cluster.settle();
-    assert_eq!(numbers(&cluster), [4, 3, 3, 0], "an eviction that was granted is as good as done");
+    assert_eq!(numbers(&cluster), [4, 3, 3, 0], "a pod with a granted eviction is not healthy");
     let listed = |cluster: &Cluster| {
         status(cluster).get("disruptedPods").and_then(Value::as_map).map_or(0, setpoint_api::Map::len)
     };
-    assert_eq!(listed(&cluster), 1, "a pod that is gone is not waited for");
+    assert_eq!(listed(&cluster), 1, "a deleted pod is removed from disruptedPods");
     cluster.assert_quiet();
     cluster.run(Duration::from_secs(121));
-    assert_eq!((numbers(&cluster), listed(&cluster)), ([4, 3, 4, 1], 0), "nobody waits for ever");
+    assert_eq!((numbers(&cluster), listed(&cluster)), ([4, 3, 4, 1], 0), "a granted eviction expires");
     assert_eq!(event_count(&cluster, "NotDeleted"), 1);
     cluster.assert_quiet();
 }
@@ -178,7 +178,10 @@ fn stale_disruption_target_is_reset() {
     let is = |cluster: &Cluster| {
         let pod = cluster.get("pods", &path).unwrap();
         let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list).unwrap().to_vec();
-        let target = conditions.into_iter().find(|one| one.str_at(&["type"]) == "DisruptionTarget").unwrap();
+        let target = conditions
+            .into_iter()
+            .find(|condition| condition.str_at(&["type"]) == "DisruptionTarget")
+            .unwrap();
         (target.str_at(&["status"]).to_owned(), target.get("reason").is_some())
     };
     cluster.run(Duration::from_secs(119));

@@ -50,8 +50,8 @@ fn claim_without_the_pod_as_owner_is_left_alone_with_an_event() {
     cluster.create("pods", "default", pod());
     cluster.settle();
     let events = cluster.list("events");
-    let told = "ephemeral volume v: PVC default/p-v was not created for pod default/p (pod is not owner)";
-    assert!(events.iter().any(|event| event.str_at(&["message"]) == told), "{events:?}");
+    let message = "ephemeral volume v: PVC default/p-v was not created for pod default/p (pod is not owner)";
+    assert!(events.iter().any(|event| event.str_at(&["message"]) == message), "{events:?}");
     let claim = cluster.get("persistentvolumeclaims", "default/p-v").unwrap();
     assert!(claim.at(&["metadata", "ownerReferences"]).is_none());
     cluster.assert_quiet();

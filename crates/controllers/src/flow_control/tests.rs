@@ -49,7 +49,7 @@ fn schema_with_a_missing_priority_level_is_dangling() {
     cluster.assert_quiet();
     let object = cluster.get(SCHEMAS, "s").unwrap();
     let managed = object.at(&["metadata", "managedFields"]).and_then(Value::as_list).unwrap();
-    let ours = managed.iter().find(|one| one.str_at(&["operation"]) == "Apply").unwrap();
+    let ours = managed.iter().find(|entry| entry.str_at(&["operation"]) == "Apply").unwrap();
     assert_eq!(ours.str_at(&["manager"]), Planner::manager(&ConfigConsumer));
     assert_eq!(
         json::to_text(ours.get("fieldsV1").unwrap()),

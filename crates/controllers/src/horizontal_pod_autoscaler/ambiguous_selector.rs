@@ -87,7 +87,7 @@ fn target_selector_matches(
             .is_some_and(|(_, it)| it.spec.replicas != 0 && matches(&it.spec.selector)),
         (api_version, kind) => {
             let found = scale::find(world, api_version, kind, namespace, name).ok().flatten();
-            found.is_some_and(|it| it.replicas != 0 && it.selector.as_ref().is_some_and(matches))
+            found.is_some_and(|scale| scale.replicas != 0 && scale.selector.as_ref().is_some_and(matches))
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn compute_proposal(
 ) -> Result<MetricProposal, MetricError> {
     let empty = MetricSource::default();
     let source = metric.source().unwrap_or(&empty);
-    let (reason, what) = match metric.kind.as_str() {
+    let (reason, metric_name) = match metric.kind.as_str() {
         "Resource" => ("FailedGetResourceMetric", format!("{} resource metric value", source.name)),
         "ContainerResource" => {
             ("FailedGetContainerResourceMetric", format!("{} container metric value", source.container))
@@ -83,7 +83,7 @@ pub(super) fn compute_proposal(
         _ => external_metric(source, answered, calculator, status_replicas),
     };
     proposed.map_err(|cause| {
-        let message = format!("failed to get {what}: {cause}");
+        let message = format!("failed to get {metric_name}: {cause}");
         MetricError { reason, cause, message }
     })
 }
@@ -95,9 +95,9 @@ fn resource_metric(
     calculator: &ReplicaCalculator<'_>,
 ) -> Result<MetricProposal, String> {
     let name = source.name.as_str();
-    let samples = |what: &str| {
+    let samples = |quantity: &str| {
         let describe = |error: &String| {
-            format!("failed to get {name} {what}: unable to get metrics for resource {name}: {error}")
+            format!("failed to get {name} {quantity}: unable to get metrics for resource {name}: {error}")
         };
         samples(answered).map_err(|error| describe(&error))
     };
@@ -112,8 +112,8 @@ fn resource_metric(
             let (replicas, usage) = calculator
                 .replicas_for_utilization(samples("utilization")?, name, &source.container, target)
                 .map_err(|error| format!("failed to get {name} utilization: {error}"))?;
-            let of = if is_container { "container resource" } else { "resource" };
-            (replicas, usage, format!("{name} {of} utilization (percentage of request)"))
+            let metric_kind = if is_container { "container resource" } else { "resource" };
+            (replicas, usage, format!("{name} {metric_kind} utilization (percentage of request)"))
         } else {
             return Err(
                 "invalid resource metric source: neither an average utilization target nor an average value \

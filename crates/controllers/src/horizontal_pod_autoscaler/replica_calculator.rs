@@ -77,7 +77,7 @@ impl ReplicaCalculator<'_> {
             let request = request(&object.meta().name, pod, container, resource);
             requests.insert(object.meta().name.to_string(), request);
         }
-        let of = |name: &str| match requests.get(name) {
+        let request_of = |name: &str| match requests.get(name) {
             Some(Ok(request)) => *request,
             _ => 0,
         };
@@ -86,11 +86,11 @@ impl ReplicaCalculator<'_> {
             for request in requests.values() {
                 request.as_ref().map_err(Clone::clone)?;
             }
-            let known = samples.iter().filter(|(name, _)| requests.contains_key(*name));
+            let matched = samples.iter().filter(|(name, _)| requests.contains_key(*name));
             let (mut used, mut requested, mut count) = (0i64, 0i64, 0i64);
-            for (name, sample) in known {
+            for (name, sample) in matched {
                 used = used.saturating_add(sample.value);
-                requested = requested.saturating_add(of(name));
+                requested = requested.saturating_add(request_of(name));
                 count += 1;
             }
             if requested == 0 {
@@ -101,7 +101,7 @@ impl ReplicaCalculator<'_> {
             Ok(Usage { ratio, percent: Some(percent), average: used / count })
         };
         self.compute_replicas(samples, resource == "cpu", measure, |name| {
-            of(name).saturating_mul(target.max(100)) / 100
+            request_of(name).saturating_mul(target.max(100)) / 100
         })
     }
 
@@ -239,15 +239,17 @@ fn request(name: &str, pod: &Pod, container: &str, resource: &str) -> Result<i64
             .and_then(milli)
             .ok_or_else(|| format!("missing pod-level request for {resource} in Pod {name}"));
     }
-    let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
-    let all: Vec<&Container> = pod.spec.containers.iter().chain(sidecars).collect();
+    let sidecars = pod.spec.init_containers.iter().filter(|container| container.restart_policy == "Always");
+    let containers: Vec<&Container> = pod.spec.containers.iter().chain(sidecars).collect();
     let mut result: i64 = 0;
-    for one in all.iter().filter(|one| container.is_empty() || container == one.name) {
-        let text = one.resources.requests.get(resource);
-        let missing = || format!("missing request for {resource} in container {} of Pod {name}", one.name);
+    for candidate in containers.iter().filter(|candidate| container.is_empty() || container == candidate.name)
+    {
+        let text = candidate.resources.requests.get(resource);
+        let missing =
+            || format!("missing request for {resource} in container {} of Pod {name}", candidate.name);
         result = result.saturating_add(text.and_then(milli).ok_or_else(missing)?);
     }
-    if !container.is_empty() && all.iter().all(|one| one.name != container) {
+    if !container.is_empty() && containers.iter().all(|candidate| candidate.name != container) {
         return Err(format!("container {container} not found in Pod {name}"));
     }
     Ok(result)

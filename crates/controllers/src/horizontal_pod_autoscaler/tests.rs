@@ -122,8 +122,8 @@ fn status(cluster: &Cluster) -> Value {
 fn condition(cluster: &Cluster, kind: &str) -> (String, String) {
     let status = status(cluster);
     let conditions = status.get("conditions").and_then(Value::as_list).unwrap_or_default();
-    let found = conditions.iter().find(|one| one.str_at(&["type"]) == kind);
-    let text = |field: &str| found.map_or(String::new(), |one| one.str_at(&[field]).to_owned());
+    let found = conditions.iter().find(|condition| condition.str_at(&["type"]) == kind);
+    let text = |field: &str| found.map_or(String::new(), |condition| condition.str_at(&[field]).to_owned());
     (text("status"), text("reason"))
 }
 

@@ -61,12 +61,12 @@ pub(super) fn backoff(failures: usize) -> Duration {
 /// Finish time of a pod: from its containers, else its `Ready` condition, else its deletion.
 pub(super) fn finished_at(tracked: &TrackedPod<'_>) -> Time {
     let (meta, pod) = (tracked.object.meta(), tracked.pod);
-    let sidecars = pod.spec.init_containers.iter().filter(|one| one.restart_policy == "Always");
-    let sidecars: BTreeSet<&str> = sidecars.map(|one| one.name.as_str()).collect();
+    let sidecars = pod.spec.init_containers.iter().filter(|container| container.restart_policy == "Always");
+    let sidecars: BTreeSet<&str> = sidecars.map(|container| container.name.as_str()).collect();
     let first = &pod.status.init_container_statuses;
-    let sidecar_statuses = first.iter().filter(|one| sidecars.contains(one.name.as_str()));
+    let sidecar_statuses = first.iter().filter(|status| sidecars.contains(status.name.as_str()));
     let all = pod.status.container_statuses.iter().chain(sidecar_statuses);
-    let ends = all.map(|one| one.state.terminated.as_ref()?.finished_at);
+    let ends = all.map(|status| status.state.terminated.as_ref()?.finished_at);
     let ended = ends.collect::<Option<Vec<Time>>>().and_then(|ends| ends.into_iter().max());
     let unready = || {
         let ready = condition(&pod.status.conditions, "Ready")?;

@@ -108,7 +108,7 @@ impl<'a> Sync<'a> {
             match until.filter(|until| *until > self.now) {
                 Some(until) => {
                     changes.backoff_until =
-                        Some(changes.backoff_until.map_or(until, |known| known.min(until)));
+                        Some(changes.backoff_until.map_or(until, |earliest| earliest.min(until)));
                 }
                 None => {
                     changes.creations.push(create(self.new_indexed_pod(template.clone(), index, replaced)))
@@ -136,7 +136,7 @@ impl<'a> Sync<'a> {
             *finalizers = Value::List(Vec::new());
         }
         if let Some(list) = finalizers.as_list_mut()
-            && !list.iter().any(|one| one.as_str() == Some(TRACKING_FINALIZER))
+            && !list.iter().any(|finalizer| finalizer.as_str() == Some(TRACKING_FINALIZER))
         {
             list.push(TRACKING_FINALIZER.into());
         }
@@ -183,7 +183,7 @@ fn set_index_variable(pod: &mut Value) {
         for container in containers.into_iter().flatten() {
             let variables = container.make_map().ensure("env", || Value::List(Vec::new()));
             let Some(variables) = variables.as_list_mut() else { continue };
-            if variables.iter().all(|one| one.str_at(&["name"]) != INDEX_VARIABLE) {
+            if variables.iter().all(|variable| variable.str_at(&["name"]) != INDEX_VARIABLE) {
                 let path = format!("metadata.labels['{COMPLETION_INDEX}']");
                 variables.push(
                     value!({"name": (INDEX_VARIABLE), "valueFrom": {"fieldRef": {"fieldPath": (path)}}}),

@@ -9,7 +9,7 @@ use super::indexes::IndexSet;
 /// Action on a failed pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodFailureAction {
-    /// It counts towards `backoffLimit`.
+    /// It counts toward `backoffLimit`.
     Count,
     /// It does not count.
     Ignore,
@@ -61,10 +61,10 @@ pub(super) fn match_failure_policy(
 /// First container that terminated with one of the exit codes.
 fn find_matching_exit<'a>(status: &'a PodStatus, codes: &OnExitCodes) -> Option<(&'a ContainerStatus, i64)> {
     let all = status.container_statuses.iter().chain(&status.init_container_statuses);
-    let named = all.filter(|one| codes.container_name.as_ref().is_none_or(|name| *name == one.name));
-    let ended = named.filter_map(|one| {
-        let end = one.state.terminated.as_ref()?;
-        Some((one, end.exit_code.unwrap_or(0)))
+    let named = all.filter(|status| codes.container_name.as_ref().is_none_or(|name| *name == status.name));
+    let ended = named.filter_map(|status| {
+        let end = status.state.terminated.as_ref()?;
+        Some((status, end.exit_code.unwrap_or(0)))
     });
     let matching = |code: i64| match codes.operator.as_str() {
         "In" => codes.values.contains(&code),

@@ -105,7 +105,7 @@ impl<'a> Sync<'a> {
             indexes: None,
             failures: memo,
             now,
-            adoptions: claimed.acts,
+            adoptions: claimed.actions,
         };
         sync.count();
         sync
@@ -121,8 +121,8 @@ impl<'a> Sync<'a> {
         // The status may list many pods.
         let uids = |uids: &'_ [Box<str>]| uids.iter().cloned().collect::<BTreeSet<Box<str>>>();
         let (known_succeeded, known_failed) = (uids(&uncounted.succeeded), uids(&uncounted.failed));
-        let is_uncounted = |pod: &TrackedPod<'_>, known: &BTreeSet<Box<str>>| {
-            pod.is_tracked && self.is_valid(pod) && !known.contains(pod.uid())
+        let is_uncounted = |pod: &TrackedPod<'_>, counted: &BTreeSet<Box<str>>| {
+            pod.is_tracked && self.is_valid(pod) && !counted.contains(pod.uid())
         };
         let size = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let succeeded =
@@ -150,15 +150,15 @@ impl<'a> Sync<'a> {
     fn index_state(&self) -> Option<IndexState> {
         let spec = self.spec();
         let completions = spec.completions.filter(|_| spec.is_indexed())?;
-        let known = |text: &Option<String>| IndexSet::parse(text.as_deref().unwrap_or_default(), completions);
+        let parse = |text: &Option<String>| IndexSet::parse(text.as_deref().unwrap_or_default(), completions);
         let valid = || self.pods.iter().filter(|pod| pod.is_tracked && self.is_valid(pod));
         let succeeded = valid().filter(|pod| pod.has_succeeded()).filter_map(|pod| pod.index);
-        let succeeded = known(&self.job.status.completed_indexes).with_indexes(succeeded);
+        let succeeded = parse(&self.job.status.completed_indexes).with_indexes(succeeded);
         let failed = spec.backoff_limit_per_index.map(|limit| {
             let failed = valid().filter(|pod| self.fails_index(pod, limit)).filter_map(|pod| pod.index);
             // A succeeded index stays so, even if another pod of it failed the index.
             let failed = failed.filter(|index| !succeeded.contains(*index));
-            known(&self.job.status.failed_indexes).with_indexes(failed)
+            parse(&self.job.status.failed_indexes).with_indexes(failed)
         });
         let mut state = IndexState { completions, succeeded, failed, last_failed: BTreeMap::new() };
         if state.failed.is_some() {
@@ -180,9 +180,9 @@ impl<'a> Sync<'a> {
                 continue;
             }
             let rank = |pod: &TrackedPod<'_>| (pod.failures_before(), finished_at(pod));
-            let known = last.entry(index).or_insert(at);
-            if rank(&self.pods[*known]) <= rank(pod) {
-                *known = at;
+            let latest = last.entry(index).or_insert(at);
+            if rank(&self.pods[*latest]) <= rank(pod) {
+                *latest = at;
             }
         }
         last
@@ -240,12 +240,12 @@ impl<'a> Sync<'a> {
             terminal_state = Some(TerminalState::success("CompletionsReached", message));
         }
         let tracked = self.track_status(terminal_state.as_ref());
-        plan.events.extend(tracked.notes);
+        plan.events.extend(tracked.events);
         if tracked.status != self.job.status {
-            let mut act = Action::from(Write::status(self.object, value_of(&tracked.status)));
-            act.done.extend(tracked.status_event);
+            let mut action = Action::from(Write::status(self.object, value_of(&tracked.status)));
+            action.done.extend(tracked.status_event);
             plan.stage(self.adoptions);
-            plan.stage([act]);
+            plan.stage([action]);
         } else {
             plan.stage(self.adoptions);
         }
@@ -268,8 +268,11 @@ impl<'a> Sync<'a> {
     /// Terminal state of the Job, if it is reached. An earlier decision stands; failures come before
     /// successes.
     fn terminal_state(&self) -> Option<TerminalState> {
-        let known = |kind| condition(&self.job.status.conditions, kind).filter(|one| one.is_true());
-        if let Some(decided) = known("SuccessCriteriaMet").or_else(|| known("FailureTarget")) {
+        let true_condition =
+            |kind| condition(&self.job.status.conditions, kind).filter(|condition| condition.is_true());
+        if let Some(decided) =
+            true_condition("SuccessCriteriaMet").or_else(|| true_condition("FailureTarget"))
+        {
             return Some(TerminalState::from_condition(decided));
         }
         let fails = self.pods.iter().filter(|pod| self.has_failed(pod)).find_map(|pod| {

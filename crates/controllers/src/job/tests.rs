@@ -44,8 +44,10 @@ fn number(cluster: &Cluster, field: &str) -> i64 {
 fn conditions(cluster: &Cluster) -> Vec<(String, String)> {
     let status = status(cluster);
     let conditions = status.get("conditions").and_then(Value::as_list).unwrap_or_default();
-    let current = conditions.iter().filter(|one| one.str_at(&["status"]) == "True");
-    current.map(|one| (one.str_at(&["type"]).to_owned(), one.str_at(&["reason"]).to_owned())).collect()
+    let current = conditions.iter().filter(|condition| condition.str_at(&["status"]) == "True");
+    current
+        .map(|condition| (condition.str_at(&["type"]).to_owned(), condition.str_at(&["reason"]).to_owned()))
+        .collect()
 }
 
 fn terminal_conditions(interim: &str, last: &str, reason: &str) -> Vec<(String, String)> {
@@ -247,25 +249,25 @@ fn indexes_fail_independently() {
     let mut cluster = start(&value!({
         "completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1, "maxFailedIndexes": 1,
     }));
-    let of =
+    let pod_of_index =
         |cluster: &Cluster, index: &str| active_pods(cluster).into_iter().find(|pod| index_of(pod) == index);
-    let zero = of(&cluster, "0").unwrap();
+    let zero = pod_of_index(&cluster, "0").unwrap();
     end(&mut cluster, &zero, 1);
     cluster.settle();
-    assert!(of(&cluster, "0").is_none());
+    assert!(pod_of_index(&cluster, "0").is_none());
     let pod_zero = cluster.get("pods", &path(&zero)).unwrap();
     assert!(
         !pod_zero.at(&["metadata", "finalizers"]).is_none_or(Value::is_empty),
         "it waits for its replacement"
     );
     pass(&mut cluster, 11);
-    let zero = of(&cluster, "0").unwrap();
+    let zero = pod_of_index(&cluster, "0").unwrap();
     assert_eq!(zero.str_at(&["metadata", "annotations", super::INDEX_FAILURES]), "1");
     end(&mut cluster, &zero, 1);
     cluster.settle();
     assert_eq!(status(&cluster).str_at(&["failedIndexes"]), "0");
     pass(&mut cluster, 60);
-    assert!(of(&cluster, "0").is_none() && conditions(&cluster).is_empty());
+    assert!(pod_of_index(&cluster, "0").is_none() && conditions(&cluster).is_empty());
     cluster.assert_quiet();
     end_all(&mut cluster, 0);
     assert_eq!(conditions(&cluster), terminal_conditions("FailureTarget", "Failed", "FailedIndexes"));

@@ -11,7 +11,7 @@ use super::policy::PodFailureAction;
 use super::sync::{Sync, TerminalState};
 use super::{TRACKING_FINALIZER, TrackedPod, UNCOUNTED_MAX};
 use crate::conditions::ensure_condition;
-use crate::owners::ACTS_MAX;
+use crate::owners::CLAIM_ACTIONS_MAX;
 use crate::pods;
 
 /// Result of counting.
@@ -21,7 +21,7 @@ pub(super) struct TrackedStatus {
     /// Event to emit when the status is written.
     pub status_event: Option<EventRecord>,
     /// Events to emit in any case.
-    pub notes: Vec<EventRecord>,
+    pub events: Vec<EventRecord>,
     /// Pods that lose their finalizer once the status is written.
     pub counted: Vec<Action>,
 }
@@ -36,13 +36,13 @@ impl Sync<'_> {
         }
         self.count_released(&mut status);
         let (counted, is_complete_list) = self.list_finished(&mut status, terminal_state);
-        let mut notes = Vec::new();
+        let mut events = Vec::new();
         if let Some(terminal_state) = terminal_state {
             let is_final = is_complete_list && counted.is_empty() && self.is_empty(&status);
-            status_event = self.set_terminal_conditions(&mut status, terminal_state, is_final, &mut notes);
+            status_event = self.set_terminal_conditions(&mut status, terminal_state, is_final, &mut events);
         }
         let counted = counted.into_iter().map(|pod| self.remove_finalizer(&pod)).collect();
-        TrackedStatus { status, status_event, notes, counted }
+        TrackedStatus { status, status_event, events, counted }
     }
 
     /// Removes the finalizer of a counted pod. A pod that is removed uncounted may have finished meanwhile;
@@ -150,7 +150,7 @@ impl Sync<'_> {
                 uncounted.failed.push(pod.uid().into());
             }
             let listed = new_indexes + uncounted.succeeded.len() + uncounted.failed.len();
-            if listed >= UNCOUNTED_MAX || counted.len() >= ACTS_MAX {
+            if listed >= UNCOUNTED_MAX || counted.len() >= CLAIM_ACTIONS_MAX {
                 return (counted, false);
             }
         }
@@ -179,7 +179,7 @@ impl Sync<'_> {
         status: &mut JobStatus,
         terminal_state: &TerminalState,
         is_final: bool,
-        notes: &mut Vec<EventRecord>,
+        events: &mut Vec<EventRecord>,
     ) -> Option<EventRecord> {
         let (interim, last) = if terminal_state.is_success {
             ("SuccessCriteriaMet", "Complete")
@@ -207,7 +207,7 @@ impl Sync<'_> {
         status.completion_time = Some(status.start_time.map_or(self.now, |start| start.max(self.now)));
         if self.job.spec.completions.is_some_and(|completions| status.succeeded.unwrap_or(0) > completions) {
             let message = "Too many succeeded pods running after completion count reached";
-            notes.push(subject.warning("TooManySucceededPods", message));
+            events.push(subject.warning("TooManySucceededPods", message));
         }
         Some(subject.normal("Completed", "Job completed"))
     }
@@ -227,5 +227,5 @@ fn known_reason(reason: &str) -> &'static str {
         "FailedIndexes",
         "PodFailurePolicy",
     ];
-    REASONS.iter().find(|known| **known == reason).copied().unwrap_or("Failed")
+    REASONS.iter().find(|listed| **listed == reason).copied().unwrap_or("Failed")
 }

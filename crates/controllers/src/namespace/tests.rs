@@ -44,7 +44,7 @@ fn condition(cluster: &Cluster, kind: &str) -> (String, String, String) {
     (text("status"), text("reason"), text("message"))
 }
 
-fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
+fn expected(status: &str, reason: &str, message: &str) -> (String, String, String) {
     (status.to_owned(), reason.to_owned(), message.to_owned())
 }
 
@@ -103,7 +103,7 @@ fn finalizers_block_deletion_and_are_in_the_conditions() {
     assert_eq!(cluster.list("configmaps").len(), 1);
     assert_eq!(
         condition(&cluster, "NamespaceFinalizersRemaining"),
-        says(
+        expected(
             "True",
             "SomeFinalizersRemain",
             "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
@@ -111,7 +111,7 @@ fn finalizers_block_deletion_and_are_in_the_conditions() {
     );
     assert_eq!(
         condition(&cluster, "NamespaceContentRemaining"),
-        says(
+        expected(
             "True",
             "SomeResourcesRemain",
             "Some resources are remaining: configmaps. has 1 resource instances"
@@ -119,7 +119,11 @@ fn finalizers_block_deletion_and_are_in_the_conditions() {
     );
     assert_eq!(
         condition(&cluster, "NamespaceDeletionContentFailure"),
-        says("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization")
+        expected(
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization"
+        )
     );
     cluster.assert_quiet();
     cluster.run(Duration::from_secs(100));
@@ -154,8 +158,8 @@ fn failed_deletion_does_not_block_others() {
     for _ in 0..2000 {
         cluster.observe();
         let next_turn_at = cluster.plan();
-        let bad = |sent: &setpoint_reconcile::WriteRequest| {
-            sent.write.resource().as_str() == "leases.coordination.k8s.io"
+        let bad = |request: &setpoint_reconcile::WriteRequest| {
+            request.write.resource().as_str() == "leases.coordination.k8s.io"
         };
         while let Some(next) = cluster.next_write() {
             if bad(next) {

@@ -47,7 +47,7 @@ fn live(cluster: &mut Cluster, seconds: u64, alive: &[&str]) {
 fn ready(cluster: &Cluster, name: &str) -> (String, String) {
     let node = cluster.get("nodes", name).unwrap();
     let conditions = node.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
-    let ready = conditions.iter().find(|one| one.str_at(&["type"]) == "Ready").unwrap();
+    let ready = conditions.iter().find(|condition| condition.str_at(&["type"]) == "Ready").unwrap();
     (ready.str_at(&["status"]).to_owned(), ready.str_at(&["reason"]).to_owned())
 }
 
@@ -99,7 +99,10 @@ fn silent_node_becomes_unknown_is_tainted_and_recovers() {
     let pod = cluster.get("pods", "default/p").unwrap();
     let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
     assert!(
-        conditions.iter().any(|one| one.str_at(&["type"]) == "Ready" && one.str_at(&["status"]) == "False")
+        conditions
+            .iter()
+            .any(|condition| condition.str_at(&["type"]) == "Ready"
+                && condition.str_at(&["status"]) == "False")
     );
     let reasons = reasons(&cluster);
     assert_eq!(reasons.iter().filter(|reason| *reason == "NodeNotReady").count(), 2, "{reasons:?}");
@@ -192,7 +195,8 @@ fn conditions_of_a_silent_node_keep_their_order() {
     live(&mut cluster, 70, &["b"]);
     let node = cluster.get("nodes", "a").unwrap();
     let conditions = node.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
-    let shown = conditions.iter().map(|one| (one.str_at(&["type"]), one.str_at(&["status"])));
+    let shown =
+        conditions.iter().map(|condition| (condition.str_at(&["type"]), condition.str_at(&["status"])));
     let unknown = ["PIDPressure", "DiskPressure", "Ready", "MemoryPressure"].map(|kind| (kind, "Unknown"));
     assert_eq!(shown.collect::<Vec<_>>(), [&[("Other", "False")][..], &unknown].concat());
     cluster.assert_quiet();

@@ -76,17 +76,17 @@ fn is_counted(object: &Object) -> bool {
 }
 
 /// Index function: health of counted nodes.
-pub(crate) fn index_state(object: &Object, found: &mut dyn FnMut(&str)) {
+pub(crate) fn index_state(object: &Object, emit: &mut dyn FnMut(&str)) {
     if let Some(node) = object.view::<Node>().filter(|_| is_counted(object)) {
-        found(if node.is_ready() { HEALTHY } else { DOWN });
+        emit(if node.is_ready() { HEALTHY } else { DOWN });
     }
 }
 
 /// Index function: zone of nodes that are down and not yet tainted.
-pub(crate) fn index_zone_pending_taint(object: &Object, found: &mut dyn FnMut(&str)) {
+pub(crate) fn index_zone_pending_taint(object: &Object, emit: &mut dyn FnMut(&str)) {
     let is_down = |node: &&Node| node.readiness().is_some_and(|ready| ready != "True");
     if object.view::<Node>().filter(is_down).is_some_and(|node| evicting_taint_added(node).is_none()) {
-        found(&zone_of(object));
+        emit(&zone_of(object));
     }
 }
 

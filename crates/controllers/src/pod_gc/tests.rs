@@ -47,7 +47,8 @@ fn pods_of_a_deleted_node_are_deleted_after_quarantine() {
     let held = cluster.get("pods", "default/held").unwrap();
     assert_eq!(held.str_at(&["status", "phase"]), "Failed");
     let conditions = held.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
-    let target = conditions.iter().find(|one| one.str_at(&["type"]) == "DisruptionTarget").unwrap();
+    let target =
+        conditions.iter().find(|condition| condition.str_at(&["type"]) == "DisruptionTarget").unwrap();
     assert_eq!(target.str_at(&["reason"]), "DeletionByPodGC");
     assert_eq!(target.str_at(&["message"]), "PodGC: node no longer exists");
     cluster.assert_quiet();

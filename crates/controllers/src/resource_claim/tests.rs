@@ -11,7 +11,7 @@ use crate::testing::{has_event, names};
 
 const CLAIMS: &str = "resourceclaims.resource.k8s.io";
 
-fn empty(seed: u64) -> Cluster {
+fn cluster(seed: u64) -> Cluster {
     let controllers = || {
         let list: Vec<Box<dyn setpoint_reconcile::Controller>> =
             vec![Box::new(ResourceClaimController), Box::new(GarbageCollector)];
@@ -41,15 +41,15 @@ fn pod(name: &str, claims: &[Value]) -> Value {
     })
 }
 
-fn by_template() -> Value {
+fn template_reference() -> Value {
     value!({"name": "dev", "resourceClaimTemplateName": "t"})
 }
 
 /// Scheduler: allocates a device for a claim.
 fn allocate(cluster: &mut Cluster, name: &str, users: &[&str]) {
     let path = format!("default/{name}");
-    let held = value!({"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}});
-    let _ = cluster.patch(CLAIMS, &path, "", held);
+    let finalizer = value!({"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}});
+    let _ = cluster.patch(CLAIMS, &path, "", finalizer);
     let users: Vec<Value> = users.iter().map(|user| consumer(cluster, user)).collect();
     let device = value!({"request": "r", "driver": "d.example.com", "pool": "p", "device": "x"});
     let status = value!({"allocation": {"devices": {"results": [(device)]}}, "reservedFor": (users)});
@@ -63,24 +63,24 @@ fn consumer(cluster: &Cluster, pod: &str) -> Value {
     value!({"resource": "pods", "name": (pod), "uid": (uid)})
 }
 
-fn known(cluster: &Cluster, pod: &str) -> Vec<String> {
+fn claim_names(cluster: &Cluster, pod: &str) -> Vec<String> {
     let pod = cluster.get("pods", &format!("default/{pod}")).unwrap();
-    let known = pod.at(&["status", "resourceClaimStatuses"]).and_then(Value::as_list).unwrap_or_default();
-    known.iter().map(|one| one.str_at(&["resourceClaimName"]).to_owned()).collect()
+    let statuses = pod.at(&["status", "resourceClaimStatuses"]).and_then(Value::as_list).unwrap_or_default();
+    statuses.iter().map(|status| status.str_at(&["resourceClaimName"]).to_owned()).collect()
 }
 
-fn kept_for(cluster: &Cluster, claim: &str) -> Vec<String> {
+fn reserved_for(cluster: &Cluster, claim: &str) -> Vec<String> {
     let claim = cluster.get(CLAIMS, &format!("default/{claim}")).unwrap();
-    let kept = claim.at(&["status", "reservedFor"]).and_then(Value::as_list).unwrap_or_default();
-    kept.iter().map(|one| one.str_at(&["name"]).to_owned()).collect()
+    let consumers = claim.at(&["status", "reservedFor"]).and_then(Value::as_list).unwrap_or_default();
+    consumers.iter().map(|consumer| consumer.str_at(&["name"]).to_owned()).collect()
 }
 
-fn has_device(cluster: &Cluster, claim: &str) -> bool {
+fn is_allocated(cluster: &Cluster, claim: &str) -> bool {
     let claim = cluster.get(CLAIMS, &format!("default/{claim}")).unwrap();
     claim.at(&["status", "allocation"]).is_some()
 }
 
-fn end(cluster: &mut Cluster, pod: &str) {
+fn finish_pod(cluster: &mut Cluster, pod: &str) {
     let done = value!({"status": {"phase": "Succeeded"}});
     cluster.patch("pods", &format!("default/{pod}"), "status", done).unwrap();
     cluster.settle();
@@ -88,8 +88,8 @@ fn end(cluster: &mut Cluster, pod: &str) {
 
 #[test]
 fn generated_claim_is_reserved_and_deleted_after_its_pod() {
-    let mut cluster = empty(1);
-    cluster.create("pods", "default", pod("p", &[by_template()]));
+    let mut cluster = cluster(1);
+    cluster.create("pods", "default", pod("p", &[template_reference()]));
     cluster.settle();
     let message = "PodResourceClaim dev: resource claim template \"t\": resourceclaimtemplate.resource.k8s.io \"t\" \
                    not found";
@@ -99,7 +99,7 @@ fn generated_claim_is_reserved_and_deleted_after_its_pod() {
     cluster.settle();
     let name = names(&cluster, CLAIMS).remove(0);
     assert!(name.starts_with("p-dev-") && name.len() == "p-dev-".len() + 5, "{name}");
-    assert_eq!(known(&cluster, "p"), std::slice::from_ref(&name));
+    assert_eq!(claim_names(&cluster, "p"), std::slice::from_ref(&name));
     let claim = cluster.get(CLAIMS, &format!("default/{name}")).unwrap();
     assert_eq!(claim.str_at(&["metadata", "annotations", POD_CLAIM_NAME]), "dev");
     assert_eq!(claim.str_at(&["metadata", "annotations", "a"]), "2");
@@ -108,17 +108,17 @@ fn generated_claim_is_reserved_and_deleted_after_its_pod() {
     allocate(&mut cluster, &name, &["p"]);
     cluster.bind("default/p", "n").unwrap();
     cluster.settle();
-    assert_eq!(kept_for(&cluster, &name), ["p"]);
+    assert_eq!(reserved_for(&cluster, &name), ["p"]);
     cluster.assert_quiet();
-    end(&mut cluster, "p");
-    assert!(names(&cluster, CLAIMS).is_empty(), "the pod is there, but needs it no longer");
-    assert_eq!(known(&cluster, "p"), [name], "it is not recreated");
+    finish_pod(&mut cluster, "p");
+    assert!(names(&cluster, CLAIMS).is_empty(), "a finished pod does not keep its generated claim");
+    assert_eq!(claim_names(&cluster, "p"), [name], "it is not recreated");
     cluster.assert_quiet();
 }
 
 #[test]
 fn user_claim_is_reserved_and_deallocated_after_its_last_pod() {
-    let mut cluster = empty(2);
+    let mut cluster = cluster(2);
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
     let named = value!({"name": "dev", "resourceClaimName": "mine"});
     for name in ["p", "q"] {
@@ -126,20 +126,20 @@ fn user_claim_is_reserved_and_deallocated_after_its_last_pod() {
     }
     allocate(&mut cluster, "mine", &[]);
     cluster.settle();
-    assert!(has_device(&cluster, "mine"), "an unreserved claim stays allocated");
+    assert!(is_allocated(&cluster, "mine"), "an unreserved claim stays allocated");
     cluster.bind("default/p", "n").unwrap();
     cluster.bind("default/q", "n").unwrap();
     cluster.settle();
-    let mut kept = kept_for(&cluster, "mine");
-    kept.sort();
-    assert_eq!(kept, ["p", "q"], "bound pods get a reservation, whichever scheduler bound them");
+    let mut consumers = reserved_for(&cluster, "mine");
+    consumers.sort();
+    assert_eq!(consumers, ["p", "q"], "bound pods get a reservation, whichever scheduler bound them");
     cluster.assert_quiet();
-    end(&mut cluster, "p");
-    assert_eq!(kept_for(&cluster, "mine"), ["q"]);
-    assert!(has_device(&cluster, "mine"));
+    finish_pod(&mut cluster, "p");
+    assert_eq!(reserved_for(&cluster, "mine"), ["q"]);
+    assert!(is_allocated(&cluster, "mine"));
     cluster.delete("pods", "default/q", &value!({"gracePeriodSeconds": 0})).unwrap();
     cluster.settle();
-    assert!(kept_for(&cluster, "mine").is_empty() && !has_device(&cluster, "mine"));
+    assert!(reserved_for(&cluster, "mine").is_empty() && !is_allocated(&cluster, "mine"));
     let claim = cluster.get(CLAIMS, "default/mine").unwrap();
     assert!(claim.at(&["metadata", "finalizers"]).is_none_or(Value::is_empty));
     cluster.assert_quiet();
@@ -147,7 +147,7 @@ fn user_claim_is_reserved_and_deallocated_after_its_last_pod() {
 
 #[test]
 fn deleted_claim_is_removed_after_its_last_consumer() {
-    let mut cluster = empty(3);
+    let mut cluster = cluster(3);
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
     cluster.create("pods", "default", pod("p", &[value!({"name": "dev", "resourceClaimName": "mine"})]));
     allocate(&mut cluster, "mine", &["p"]);
@@ -160,9 +160,9 @@ fn deleted_claim_is_removed_after_its_last_consumer() {
     cluster.create("pods", "default", pod("q", &[value!({"name": "dev", "resourceClaimName": "mine"})]));
     cluster.bind("default/q", "n").unwrap();
     cluster.settle();
-    assert_eq!(kept_for(&cluster, "mine"), ["p"]);
+    assert_eq!(reserved_for(&cluster, "mine"), ["p"]);
     cluster.assert_quiet();
-    end(&mut cluster, "p");
+    finish_pod(&mut cluster, "p");
     assert!(cluster.get(CLAIMS, "default/mine").is_none());
     // The same without consumers, but with a device.
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "idle"}, "spec": (spec())}));
@@ -174,7 +174,7 @@ fn deleted_claim_is_removed_after_its_last_consumer() {
 
 #[test]
 fn consumers_other_than_pods_stay_and_pods_are_matched_by_uid() {
-    let mut cluster = empty(4);
+    let mut cluster = cluster(4);
     cluster.create(CLAIMS, "default", value!({"metadata": {"name": "mine"}, "spec": (spec())}));
     allocate(&mut cluster, "mine", &[]);
     let group = value!({"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "1"});
@@ -183,26 +183,26 @@ fn consumers_other_than_pods_stay_and_pods_are_matched_by_uid() {
     let status = value!({"status": {"reservedFor": [(group), (stale)]}});
     cluster.patch(CLAIMS, "default/mine", "status", status).unwrap();
     cluster.settle();
-    assert_eq!(kept_for(&cluster, "mine"), ["g"]);
-    assert!(has_device(&cluster, "mine"));
+    assert_eq!(reserved_for(&cluster, "mine"), ["g"]);
+    assert!(is_allocated(&cluster, "mine"));
     cluster.assert_quiet();
 }
 
 #[test]
 fn deleted_claim_is_recreated_and_an_unlisted_one_is_reused() {
-    let mut cluster = empty(5);
+    let mut cluster = cluster(5);
     cluster.create(CLAIM_TEMPLATES, "default", template("t"));
     cluster.create(
         "pods",
         "default",
-        pod("p", &[by_template(), value!({"name": "b", "resourceClaimTemplateName": "t"})]),
+        pod("p", &[template_reference(), value!({"name": "b", "resourceClaimTemplateName": "t"})]),
     );
     cluster.settle();
-    let first = known(&cluster, "p");
+    let first = claim_names(&cluster, "p");
     assert_eq!((first.len(), names(&cluster, CLAIMS).len()), (2, 2));
     cluster.delete(CLAIMS, &format!("default/{}", first[0]), &Value::map()).unwrap();
     cluster.settle();
-    let second = known(&cluster, "p");
+    let second = claim_names(&cluster, "p");
     assert!(second.len() == 2 && second[0] != first[0] && names(&cluster, CLAIMS).contains(&second[0]));
     cluster.assert_quiet();
 }
@@ -218,24 +218,24 @@ fn long_names_are_truncated_in_proportion() {
 #[test]
 fn crash_between_any_two_writes_converges_to_the_same_state() {
     for crash_after in 0..11 {
-        let mut cluster = empty(crash_after as u64);
+        let mut cluster = cluster(crash_after as u64);
         let step = |cluster: &mut Cluster| {
             cluster.crash_after(crash_after);
             cluster.settle();
         };
         cluster.create(CLAIM_TEMPLATES, "default", template("t"));
-        cluster.create("pods", "default", pod("p", &[by_template()]));
+        cluster.create("pods", "default", pod("p", &[template_reference()]));
         step(&mut cluster);
         assert_eq!(
             names(&cluster, CLAIMS),
-            known(&cluster, "p"),
+            claim_names(&cluster, "p"),
             "one claim was created, and the status lists it"
         );
-        let name = known(&cluster, "p").remove(0);
+        let name = claim_names(&cluster, "p").remove(0);
         allocate(&mut cluster, &name, &[]);
         cluster.bind("default/p", "n").unwrap();
         step(&mut cluster);
-        assert_eq!(kept_for(&cluster, &name), ["p"]);
+        assert_eq!(reserved_for(&cluster, &name), ["p"]);
         cluster.patch("pods", "default/p", "status", value!({"status": {"phase": "Failed"}})).unwrap();
         step(&mut cluster);
         assert!(names(&cluster, CLAIMS).is_empty(), "crash after {crash_after}");
@@ -247,7 +247,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
 #[test]
 fn random_edits_converge_and_no_finished_pod_holds_devices() {
     for seed in 0..40 {
-        let mut cluster = empty(seed);
+        let mut cluster = cluster(seed);
         let mut rng = fastrand::Rng::with_seed(seed);
         cluster.create(CLAIMS, "default", value!({"metadata": {"name": "shared"}, "spec": (spec())}));
         for _ in 0..50 {
@@ -256,7 +256,7 @@ fn random_edits_converge_and_no_finished_pod_holds_devices() {
             match rng.u8(..12) {
                 0..3 => {
                     let claim_ref = if rng.bool() {
-                        by_template()
+                        template_reference()
                     } else {
                         value!({"name": "dev", "resourceClaimName": "shared"})
                     };
@@ -292,12 +292,12 @@ fn random_edits_converge_and_no_finished_pod_holds_devices() {
         cluster.run(Duration::from_secs(700));
         cluster.assert_quiet();
         for claim in names(&cluster, CLAIMS) {
-            for user in kept_for(&cluster, &claim) {
+            for user in reserved_for(&cluster, &claim) {
                 let pod = cluster.get("pods", &format!("default/{user}")).unwrap();
                 assert_ne!(pod.str_at(&["status", "phase"]), "Failed", "seed {seed}");
             }
         }
-        let made: Vec<String> = cluster
+        let owners: Vec<String> = cluster
             .list(CLAIMS)
             .iter()
             .flat_map(|claim| {
@@ -309,9 +309,9 @@ fn random_edits_converge_and_no_finished_pod_holds_devices() {
             })
             .map(|owner| owner.str_at(&["uid"]).to_owned())
             .collect();
-        let mut unique = made.clone();
+        let mut unique = owners.clone();
         unique.sort();
         unique.dedup();
-        assert_eq!(unique.len(), made.len(), "seed {seed}: a pod with two claims of one template");
+        assert_eq!(unique.len(), owners.len(), "seed {seed}: a pod with two claims of one template");
     }
 }

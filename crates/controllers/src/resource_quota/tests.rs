@@ -144,17 +144,17 @@ fn rejected_pods_are_reported_and_created_once_quota_allows() {
         let failure = |cluster: &Cluster| {
             let set = cluster.get(resource, "default/web").unwrap();
             let conditions = set.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
-            conditions.iter().find(|one| one.str_at(&["type"]) == "ReplicaFailure").cloned()
+            conditions.iter().find(|condition| condition.str_at(&["type"]) == "ReplicaFailure").cloned()
         };
-        let said = failure(&cluster).unwrap();
-        assert_eq!((said.str_at(&["status"]), said.str_at(&["reason"])), ("True", "FailedCreate"));
-        let why = "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2";
-        assert!(said.str_at(&["message"]).ends_with(why), "{said:?}");
+        let condition = failure(&cluster).unwrap();
+        assert_eq!((condition.str_at(&["status"]), condition.str_at(&["reason"])), ("True", "FailedCreate"));
+        let message = "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2";
+        assert!(condition.str_at(&["message"]).ends_with(message), "{condition:?}");
         let events = cluster.list("events");
-        let told = |event: &Value| {
-            event.str_at(&["reason"]) == "FailedCreate" && event.str_at(&["message"]).ends_with(why)
+        let reports_failure = |event: &Value| {
+            event.str_at(&["reason"]) == "FailedCreate" && event.str_at(&["message"]).ends_with(message)
         };
-        assert!(events.iter().any(told), "{events:?}");
+        assert!(events.iter().any(reports_failure), "{events:?}");
         cluster.patch(resource, "default/web", "", value!({"spec": {"replicas": 2}})).unwrap();
         cluster.run(Duration::from_secs(2));
         assert_eq!(failure(&cluster), None);
@@ -242,7 +242,7 @@ fn recorded_usage_is_never_below_actual_usage_in_any_view() {
             let asking = cluster.list("pods").iter().filter(asks).count();
             assert_counted(&cluster, "r", "pods", asking, 3, seed);
         }
-        assert!(full > 0, "some are refused");
+        assert!(full > 0, "some are rejected");
         cluster.mend_watches();
         cluster.run(Duration::from_secs(60));
         let pods = cluster.list("pods").len();

@@ -18,7 +18,7 @@ fn range(name: &str, cidr: &str) -> Value {
 fn ready(cluster: &Cluster, name: &str) -> String {
     let range = cluster.get(RANGES, name).unwrap();
     let conditions = range.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
-    conditions.iter().map(|one| one.str_at(&["status"]).to_owned()).collect()
+    conditions.iter().map(|condition| condition.str_at(&["status"]).to_owned()).collect()
 }
 
 fn address(cluster: &mut Cluster, ip: &str) {
@@ -70,7 +70,12 @@ fn range_with_addresses_stays_until_they_are_covered_elsewhere() {
 #[test]
 fn neither_the_first_nor_the_last_address_is_allocated() {
     let cidr = Cidr::parse("10.0.0.0/24").unwrap();
-    let one = |text: &str| is_allocatable(&cidr, text.parse().unwrap());
-    assert!(one("10.0.0.1") && one("10.0.0.254"));
-    assert!(!one("10.0.0.0") && !one("10.0.0.255") && !one("10.0.1.1") && !one("fd00::1"));
+    let can_allocate = |text: &str| is_allocatable(&cidr, text.parse().unwrap());
+    assert!(can_allocate("10.0.0.1") && can_allocate("10.0.0.254"));
+    assert!(
+        !can_allocate("10.0.0.0")
+            && !can_allocate("10.0.0.255")
+            && !can_allocate("10.0.1.1")
+            && !can_allocate("fd00::1")
+    );
 }

@@ -49,7 +49,7 @@ pub(super) fn create_missing(rollout: &StatefulSetRollout<'_>, ordinal: i64) -> 
     let set = &rollout.owner.object.meta().name;
     let object = rollout.owner.object.value();
     let selected = object.at(&["spec", "selector", "matchLabels"]).and_then(Value::as_map);
-    let acts = missing.into_iter().map(|(name, template)| {
+    let actions = missing.into_iter().map(|(name, template)| {
         let mut labels = template.at(&["metadata", "labels"]).cloned().unwrap_or_default();
         for (label, value) in selected.into_iter().flat_map(|labels| labels.iter()) {
             labels.make_map().insert(label, value.clone());
@@ -76,7 +76,7 @@ pub(super) fn create_missing(rollout: &StatefulSetRollout<'_>, ordinal: i64) -> 
             .on_done(subject.normal("SuccessfulCreate", done))
             .on_failed(subject.warning("FailedCreate", failed))
     });
-    acts.collect()
+    actions.collect()
 }
 
 /// Sets the owners of a pod's claims according to the retention policy.
@@ -119,10 +119,13 @@ fn sync_claim_owner(
         return None;
     }
     let retains_all = policy.when_scaled != DELETE && policy.when_deleted != DELETE;
-    let is_foreign = references.iter().any(|it| it.controller && !is_set(it) && !is_pod(it));
+    let is_foreign =
+        references.iter().any(|reference| reference.controller && !is_set(reference) && !is_pod(reference));
     let owner = if is_foreign && !retains_all { ClaimOwner::None } else { owner };
-    let owned_by = |is: &dyn Fn(&Reference) -> bool| references.iter().any(|it| is(it) && it.controller);
-    let owned_count = references.iter().filter(|it| is_set(it) || is_pod(it)).count();
+    let owned_by = |is: &dyn Fn(&Reference) -> bool| {
+        references.iter().any(|reference| is(reference) && reference.controller)
+    };
+    let owned_count = references.iter().filter(|reference| is_set(reference) || is_pod(reference)).count();
     let is_current = match owner {
         ClaimOwner::None => owned_count == 0,
         ClaimOwner::Set => owned_count == 1 && owned_by(&is_set),
@@ -131,7 +134,10 @@ fn sync_claim_owner(
     if is_current {
         return None;
     }
-    let others = references.iter().filter(|it| !is_set(it) && !is_pod(it)).map(owner_reference_value);
+    let others = references
+        .iter()
+        .filter(|reference| !is_set(reference) && !is_pod(reference))
+        .map(owner_reference_value);
     let own = match owner {
         ClaimOwner::None => None,
         ClaimOwner::Set => Some(rollout.owner.reference()),

@@ -218,8 +218,8 @@ fn set_identity_labels(rollout: &StatefulSetRollout<'_>, ordinal: i64, pod: &Obj
     let labels = patch.ensure_map("metadata").ensure_map("labels");
     labels.insert(POD_NAME, name);
     labels.insert(POD_INDEX, ordinal.to_string());
-    let act = Write::merge(pod, "", patch).into();
-    Some(rollout.with_events(act, ["Update", "SuccessfulUpdate", "FailedUpdate"], name))
+    let action = Write::merge(pod, "", patch).into();
+    Some(rollout.with_events(action, ["Update", "SuccessfulUpdate", "FailedUpdate"], name))
 }
 
 /// Creates a pod, after its claims. It waits for claims of its name that are being deleted.
@@ -229,8 +229,13 @@ fn create_pod(rollout: &StatefulSetRollout<'_>, ordinal: i64, writes: &mut Plann
     }
     writes.prerequisites.extend(claims::create_missing(rollout, ordinal));
     let name = format!("{}-{ordinal}", rollout.owner.object.meta().name);
-    let act = Write::create("pods", &rollout.owner.object.meta().namespace, new_pod(rollout, ordinal, &name));
-    writes.pods.push(rollout.with_events(act.into(), ["Create", "SuccessfulCreate", "FailedCreate"], &name));
+    let action =
+        Write::create("pods", &rollout.owner.object.meta().namespace, new_pod(rollout, ordinal, &name));
+    writes.pods.push(rollout.with_events(
+        action.into(),
+        ["Create", "SuccessfulCreate", "FailedCreate"],
+        &name,
+    ));
 }
 
 /// New pod, of the revision of its ordinal.

@@ -273,7 +273,7 @@ fn restored_template_reuses_its_revision() {
         assert_at_rest(&mut cluster, 1);
     }
     let mut revisions: Vec<i64> =
-        cluster.list(REVISIONS).iter().filter_map(|it| it.get("revision")?.as_i64()).collect();
+        cluster.list(REVISIONS).iter().filter_map(|object| object.get("revision")?.as_i64()).collect();
     revisions.sort_unstable();
     assert_eq!(revisions, [4, 5], "v4, and v3 under a new number");
 }

@@ -51,8 +51,9 @@ fn pods_are_evicted_when_their_toleration_ends() {
     assert!(has_event_message(&cluster, "Marking for deletion Pod default/at-once"));
     let evicted = cluster.get("pods", "default/at-once").unwrap();
     let conditions = evicted.at(&["status", "conditions"]).and_then(Value::as_list).unwrap();
-    let why = conditions.iter().find(|one| one.str_at(&["type"]) == "DisruptionTarget").unwrap();
-    assert_eq!(why.str_at(&["reason"]), "DeletionByTaintManager");
+    let target =
+        conditions.iter().find(|condition| condition.str_at(&["type"]) == "DisruptionTarget").unwrap();
+    assert_eq!(target.str_at(&["reason"]), "DeletionByTaintManager");
     cluster.run(Duration::from_secs(90));
     assert_eq!(running(&cluster), ["for-ever", "patient"]);
     cluster.run(Duration::from_secs(15));

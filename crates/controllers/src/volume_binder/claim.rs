@@ -34,9 +34,9 @@ impl<'a> ClaimSync<'a> {
     pub fn plan(&self, last_event: &str) -> Plan<String> {
         let mut plan = Plan::default();
         let annotation = |name: &&str| self.object.meta().annotations.get(name);
-        if let Some(act) = sync_migrated_to(self.object, STORAGE_PROVISIONER.iter().find_map(annotation)) {
+        if let Some(action) = sync_migrated_to(self.object, STORAGE_PROVISIONER.iter().find_map(annotation)) {
             // The next plan starts from this write.
-            plan.stage([act]);
+            plan.stage([action]);
             return plan;
         }
         if self.object.meta().annotations.get(BIND_COMPLETED).is_some() {
@@ -77,20 +77,20 @@ impl<'a> ClaimSync<'a> {
         if !staleness::has_observed(self.world, "persistentvolumes", self.object, self.now) {
             plan.requeue_at(self.now.after(staleness::RETRY_DELAY));
         } else if self.claim.status.phase != "Lost" {
-            let act = self.unbound_status("Lost").map(|write| {
+            let action = self.unbound_status("Lost").map(|write| {
                 let (reason, message) = lost;
                 Action::from(write).on_done(self.subject().warning(reason, message))
             });
-            plan.stage(act);
+            plan.stage(action);
         }
     }
 
     /// Plans a claim that names a volume: it gets that one or none.
     fn sync_named(&self, plan: &mut Plan<String>, last_event: &str) {
-        let waits = |plan: &mut Plan<String>, note: Option<EventRecord>| {
+        let waits = |plan: &mut Plan<String>, event: Option<EventRecord>| {
             plan.stage(self.unbound_status("Pending").map(Action::from));
-            if let Some(note) = note {
-                record_once(plan, last_event, note);
+            if let Some(event) = event {
+                record_once(plan, last_event, event);
             }
         };
         let Some(volume) = self.volume(&self.claim.spec.volume_name) else { return waits(plan, None) };
@@ -101,8 +101,8 @@ impl<'a> ClaimSync<'a> {
         }
         let mismatch = matching::find_mismatch((self.object, self.claim), volume);
         match mismatch.filter(|_| volume.1.spec.claim_ref.is_none()) {
-            Some(why) => {
-                let message = format!("Cannot bind to requested volume \"{name}\": {why}");
+            Some(reason) => {
+                let message = format!("Cannot bind to requested volume \"{name}\": {reason}");
                 waits(plan, Some(self.subject().warning("VolumeMismatch", message)));
             }
             None => self.bind(plan, volume),
@@ -227,26 +227,26 @@ impl<'a> ClaimSync<'a> {
             meta.namespace, meta.name
         );
         let done = format!("Successfully provisioned volume {name} using {provisioner}");
-        let act = Action::from(Write::create("persistentvolumes", "", volume))
+        let action = Action::from(Write::create("persistentvolumes", "", volume))
             .on_done(self.subject().normal("ProvisioningSucceeded", done))
             .on_failed(failed(failure));
-        plan.stage([act]);
+        plan.stage([action]);
     }
 
     /// Sets the provisioner annotation of the claim.
     fn set_provisioner(&self, name: &str) -> Option<Action> {
-        let known = self.object.meta().annotations.get(STORAGE_PROVISIONER[0]);
+        let current = self.object.meta().annotations.get(STORAGE_PROVISIONER[0]);
         let patch = value!({"metadata": {"annotations": {
             "volume.kubernetes.io/storage-provisioner": (name),
             "volume.beta.kubernetes.io/storage-provisioner": (name),
         }}});
-        (known != Some(name)).then(|| Write::merge(self.object, "", patch).into())
+        (current != Some(name)).then(|| Write::merge(self.object, "", patch).into())
     }
 
     /// Binds a volume and the claim: sets the claim reference, then the volume name, then the status.
     fn bind(&self, plan: &mut Plan<String>, (object, volume): VolumeRef<'_>) {
         let meta = self.object.meta();
-        let is_named = volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *meta.uid);
+        let is_named = volume.spec.claim_ref.as_ref().is_some_and(|claim_ref| claim_ref.uid == *meta.uid);
         if !volume.is_for(self.object) || !is_named {
             plan.stage([Action::from(self.set_claim_ref(object, volume))]);
         }

@@ -25,9 +25,9 @@ pub(super) fn find_best<'a>(
 ) -> Option<VolumeRef<'a>> {
     let meta = object.meta();
     let view = |volume: &'a Object| Some((volume, volume.view::<PersistentVolume>()?));
-    // A started binding is completed: a volume whose finalizer waits for the claim would wait for ever.
+    // A started binding is completed: a volume whose finalizer waits for the claim would wait forever.
     let is_binding_started = |volume: &PersistentVolume| {
-        let names = volume.spec.claim_ref.as_ref().is_some_and(|of| of.uid == *meta.uid);
+        let names = volume.spec.claim_ref.as_ref().is_some_and(|claim_ref| claim_ref.uid == *meta.uid);
         names && volume.status.phase == "Bound"
     };
     let is_match = |(seen, volume): &VolumeRef<'_>| {
@@ -50,7 +50,8 @@ pub(super) fn find_best<'a>(
     unclaimed
         .filter(|(seen, volume)| {
             let labels = &seen.meta().labels;
-            let selects = claim.spec.selector.as_ref().is_none_or(|one| one.matches(|name| labels.get(name)));
+            let selects =
+                claim.spec.selector.as_ref().is_none_or(|selector| selector.matches(|name| labels.get(name)));
             volume.status.phase == "Available" && selects
         })
         .filter(is_match)
@@ -60,7 +61,7 @@ pub(super) fn find_best<'a>(
 /// Reason why a volume does not fit a claim that names it.
 pub(super) fn find_mismatch((object, claim): ClaimRef<'_>, (seen, volume): VolumeRef<'_>) -> Option<String> {
     let name = &seen.meta().name;
-    let why = if seen.meta().is_deleted() {
+    let reason = if seen.meta().is_deleted() {
         return Some(format!("the volume is marked for deletion \"{name}\""));
     } else if storage(&volume.spec.capacity) < storage(&claim.spec.resources.requests) {
         "requested PV is too small"
@@ -75,7 +76,7 @@ pub(super) fn find_mismatch((object, claim): ClaimRef<'_>, (seen, volume): Volum
     } else {
         return None;
     };
-    Some(why.to_owned())
+    Some(reason.to_owned())
 }
 
 /// `true` if both have the same volume mode.

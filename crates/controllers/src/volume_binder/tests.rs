@@ -146,7 +146,7 @@ fn reserved_volume_waits_and_claim_by_name_gets_no_other_volume() {
     cluster.settle();
     assert_eq!((bound_to(&cluster, "mine"), bound_to(&cluster, "other")), ("kept".into(), "".into()));
     let found = cluster.get("persistentvolumes", "kept").unwrap();
-    assert!(found.at(&["metadata", "annotations", BOUND_BY_CONTROLLER]).is_none(), "a person chose");
+    assert!(found.at(&["metadata", "annotations", BOUND_BY_CONTROLLER]).is_none(), "a user chose the volume");
     assert!(has_event_text(
         &cluster,
         "VolumeMismatch",
@@ -391,9 +391,9 @@ fn volume_whose_claim_is_not_visible_yet_is_not_released() {
     };
     let early = plan(&world.reader(), 1001);
     assert!(early.is_quiet() && early.requeue_at.is_some());
-    assert!(!plan(&world.reader(), 1060).is_quiet(), "it does not wait for ever");
+    assert!(!plan(&world.reader(), 1060).is_quiet(), "the wait is bounded");
     world.advance_to(setpoint_api::Revision(7));
-    assert!(!plan(&world.reader(), 1001).is_quiet(), "now it is known that the claim is gone");
+    assert!(!plan(&world.reader(), 1001).is_quiet(), "the world shows that the claim was deleted");
 }
 
 fn with_default_class() -> Cluster {
@@ -432,7 +432,11 @@ fn default_class_binds_a_claim_and_deletes_its_volume_with_it() {
     let found = cluster.get("persistentvolumes", &name).unwrap();
     assert!(found.at(&["metadata", "deletionTimestamp"]).is_some());
     let left = found.at(&["metadata", "finalizers"]).and_then(Value::as_list).unwrap().to_vec();
-    assert_eq!(left, [Value::from("kubernetes.io/pv-protection")], "the protection is another's affair");
+    assert_eq!(
+        left,
+        [Value::from("kubernetes.io/pv-protection")],
+        "another controller removes the finalizer"
+    );
     cluster.assert_quiet();
 }
 
@@ -457,7 +461,7 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
         let bound = [bound_to(&cluster, "c"), bound_to(&cluster, "rival")];
         assert_eq!(bound.iter().filter(|name| *name == "v").count(), 1, "crash after {crash_after}");
         assert_eq!(phase(&cluster, "persistentvolumeclaims", "default/d"), "Bound");
-        assert_eq!(cluster.list("persistentvolumes").len(), 2, "none was made twice");
+        assert_eq!(cluster.list("persistentvolumes").len(), 2, "no volume was created twice");
         cluster.assert_quiet();
     }
 }

@@ -37,18 +37,20 @@ enum VolumeDeleter {
 impl VolumeSync<'_> {
     pub fn plan(&self, last_event: &str) -> Plan<String> {
         let mut plan = Plan::default();
-        if let Some(act) = sync_migrated_to(self.object, self.annotation(PROVISIONED_BY)) {
+        if let Some(action) = sync_migrated_to(self.object, self.annotation(PROVISIONED_BY)) {
             // The next plan starts from this write.
-            plan.stage([act]);
+            plan.stage([action]);
             return plan;
         }
         plan.stage(self.sync_finalizer());
-        let Some(of) = self.volume.spec.claim_ref.as_ref().filter(|of| !of.uid.is_empty()) else {
+        let Some(claim_ref) =
+            self.volume.spec.claim_ref.as_ref().filter(|claim_ref| !claim_ref.uid.is_empty())
+        else {
             plan.stage(self.set_phase("Available"));
             return plan;
         };
-        let claim = self.world.view::<PersistentVolumeClaim>(&of.namespace, &of.name);
-        match claim.filter(|(object, _)| *object.meta().uid == *of.uid) {
+        let claim = self.world.view::<PersistentVolumeClaim>(&claim_ref.namespace, &claim_ref.name);
+        match claim.filter(|(object, _)| *object.meta().uid == *claim_ref.uid) {
             None if !staleness::has_observed(self.world, "persistentvolumeclaims", self.object, self.now) => {
                 plan.requeue_at(self.now.after(staleness::RETRY_DELAY));
             }
@@ -143,7 +145,7 @@ impl VolumeSync<'_> {
                     plan.stage(delete);
                 }
                 VolumeDeleter::External => {}
-                VolumeDeleter::None(why) => self.fail(plan, "VolumeFailedDelete", &why),
+                VolumeDeleter::None(reason) => self.fail(plan, "VolumeFailedDelete", &reason),
             },
             _ => {
                 let message = "Volume has unrecognized PersistentVolumeReclaimPolicy";
@@ -170,8 +172,8 @@ impl VolumeSync<'_> {
     fn fail(&self, plan: &mut Plan<String>, reason: &'static str, message: &str) {
         if self.volume.status.phase != "Failed" {
             let status = value!({"phase": "Failed", "message": (message)});
-            let act = Action::from(Write::status(self.object, status));
-            plan.stage([act.on_done(self.subject().warning(reason, message))]);
+            let action = Action::from(Write::status(self.object, status));
+            plan.stage([action.on_done(self.subject().warning(reason, message))]);
         }
     }
 

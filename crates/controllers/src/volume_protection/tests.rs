@@ -60,7 +60,7 @@ fn pod(node: &str) -> Value {
 fn unused(cluster: &Cluster) -> String {
     let claim = cluster.get("persistentvolumeclaims", "default/c").unwrap();
     let conditions = claim.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
-    conditions.iter().map(|one| one.str_at(&["status"]).to_owned()).collect()
+    conditions.iter().map(|condition| condition.str_at(&["status"]).to_owned()).collect()
 }
 
 #[test]

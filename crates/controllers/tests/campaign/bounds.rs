@@ -60,7 +60,7 @@ fn check(engine: &Engine, now: Time) -> usize {
         plans += 1;
         let size = plan.actions();
         assert!(size <= PLAN_ACTIONS_MAX, "{name} plans {size} acts for {key}");
-        let writes = || plan.stages.iter().flatten().map(|act| &act.write);
+        let writes = || plan.stages.iter().flatten().map(|action| &action.write);
         let is_pod = |write: &&Write| write.resource().as_str() == "pods";
         let created = writes().filter(|write| matches!(write, Write::Create { .. })).filter(is_pod).count();
         let deleted = writes().filter(|write| matches!(write, Write::Delete { .. })).filter(is_pod).count();
@@ -75,16 +75,16 @@ fn check(engine: &Engine, now: Time) -> usize {
 }
 
 /// Runs a check in a thread of its own, and panics if it does not finish.
-fn in_time(what: String, run: impl FnOnce() -> usize + Send + 'static) -> usize {
+fn in_time(case: String, run: impl FnOnce() -> usize + Send + 'static) -> usize {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || done.send(run()).unwrap());
     match ended.recv_timeout(ENDLESS) {
         Ok(plans) => plans,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: a plan does not end"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{case}: a plan does not end"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             let cause = thread.join().unwrap_err();
             let text = cause.downcast_ref::<String>().map(String::as_str);
-            panic!("{what}: {}", text.or(cause.downcast_ref::<&str>().copied()).unwrap_or("a panic"));
+            panic!("{case}: {}", text.or(cause.downcast_ref::<&str>().copied()).unwrap_or("a panic"));
         }
     }
 }
@@ -108,8 +108,8 @@ impl Extremes {
         self.draw(rarity) == 0
     }
 
-    fn of<T: Clone>(&mut self, all: &[T]) -> T {
-        all[usize::try_from(self.draw(all.len() as u64)).unwrap()].clone()
+    fn pick<T: Clone>(&mut self, values: &[T]) -> T {
+        values[usize::try_from(self.draw(values.len() as u64)).unwrap()].clone()
     }
 
     /// Extreme value of a type; `None` for types that have none.
@@ -120,12 +120,12 @@ impl Extremes {
         let times = ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z"];
         let quantities = ["0", "-1", "9223372036854775807", "1e18", "1n", "8Ei"];
         Some(match shape {
-            Shape::Int32 => Value::Int(self.of(&small)),
-            Shape::Int64 => Value::Int(self.of(&large)),
-            Shape::IntOrString if self.draw(2) == 0 => Value::from(self.of(&shares)),
-            Shape::IntOrString => Value::Int(self.of(&small)),
-            Shape::Time | Shape::MicroTime => Value::from(self.of(&times)),
-            Shape::Quantity => Value::from(self.of(&quantities)),
+            Shape::Int32 => Value::Int(self.pick(&small)),
+            Shape::Int64 => Value::Int(self.pick(&large)),
+            Shape::IntOrString if self.draw(2) == 0 => Value::from(self.pick(&shares)),
+            Shape::IntOrString => Value::Int(self.pick(&small)),
+            Shape::Time | Shape::MicroTime => Value::from(self.pick(&times)),
+            Shape::Quantity => Value::from(self.pick(&quantities)),
             _ => return None,
         })
     }
@@ -171,7 +171,7 @@ impl Extremes {
             for name in names {
                 let is_number = annotations.get_str(&name).is_some_and(|text| text.parse::<i64>().is_ok());
                 if is_number && self.is_hit() {
-                    annotations.insert(name.as_str(), self.of(&numbers));
+                    annotations.insert(name.as_str(), self.pick(&numbers));
                 }
             }
         }
@@ -180,7 +180,7 @@ impl Extremes {
                 && let Some(status) = object.at_mut(&["status"]).and_then(Value::as_map_mut)
             {
                 let all = ["0-2147483646", "5-1,7-9223372036854775807", "-3", "", "0,2,4"];
-                status.insert(field, self.of(&all));
+                status.insert(field, self.pick(&all));
             }
         }
     }
@@ -305,7 +305,7 @@ fn workloads_of_any_size_plan_one_burst_and_defer_the_rest() {
                 return;
             }
             let is_pod = |write: &Write| write.resource().as_str() == "pods";
-            let new = plan.stages.iter().flatten().filter(|act| is_pod(&act.write)).count();
+            let new = plan.stages.iter().flatten().filter(|action| is_pod(&action.write)).count();
             pods += new;
             if new == 500 {
                 assert_eq!(plan.deferred, u64::try_from(most).unwrap() - 500, "{resource}");
@@ -346,7 +346,7 @@ fn bulk_deletions_and_releases_are_split_in_order() {
             seen += 1;
             assert_eq!(plan.actions(), PLAN_ACTIONS_MAX, "{name}");
             assert!(plan.deferred > 0, "{name}: the rest is for the next plan");
-            let frees = |act: &Action| match &act.write {
+            let frees = |action: &Action| match &action.write {
                 Write::Patch { key: of, subresource: part, .. } => *of == key && *part != "status",
                 _ => false,
             };

@@ -14,12 +14,12 @@ use super::{CONTROL_PLANE, SETUP};
 const SEEDS_MAX: u64 = 400;
 
 /// Mutation of a plan.
-type Spoil = fn(&mut Plan<ErasedMemo>, &Key, &WorldReader<'_>);
+type Mutation = fn(&mut Plan<ErasedMemo>, &Key, &WorldReader<'_>);
 
 /// Controller with mutated plans.
 struct Mutant {
     inner: Box<dyn Controller>,
-    spoil: Spoil,
+    mutation: Mutation,
 }
 
 impl Controller for Mutant {
@@ -69,27 +69,27 @@ impl Controller for Mutant {
         seed: Seed,
     ) -> Plan<ErasedMemo> {
         let mut plan = self.inner.plan_any(key, world, soft, now, seed);
-        (self.spoil)(&mut plan, key, world);
+        (self.mutation)(&mut plan, key, world);
         plan
     }
 }
 
-/// All controllers, those of these names mutated.
-fn spoilt(names: &[&str], spoil: Spoil) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
+/// Returns all controllers; those with these names are mutated.
+fn with_mutation(names: &[&str], mutation: Mutation) -> (Vec<Box<dyn Controller>>, Vec<Index>) {
     let (all, indexes) = CONTROL_PLANE();
     let mutate = |inner: Box<dyn Controller>| -> Box<dyn Controller> {
-        if names.contains(&inner.name()) { Box::new(Mutant { inner, spoil }) } else { inner }
+        if names.contains(&inner.name()) { Box::new(Mutant { inner, mutation }) } else { inner }
     };
     (all.into_iter().map(mutate).collect(), indexes)
 }
 
 /// Asserts that a bug is caught, with the expected message.
-fn is_caught(setup: Setup, words: &str) {
-    is_caught_in(&[], setup, words);
+fn is_caught(setup: Setup, message: &str) {
+    is_caught_in(&[], setup, message);
 }
 
 /// Like [`is_caught`], with only some scenarios; all if none are named.
-fn is_caught_in(scenarios: &[&str], setup: Setup, words: &str) {
+fn is_caught_in(scenarios: &[&str], setup: Setup, message: &str) {
     let named = |number: &usize| scenarios.contains(&users::ALL[*number].name);
     let mut others = Vec::new();
     for seed in 0..SEEDS_MAX {
@@ -98,13 +98,13 @@ fn is_caught_in(scenarios: &[&str], setup: Setup, words: &str) {
             schedule.scenarios = (0..users::ALL.len()).filter(named).collect();
         }
         match campaign::run(setup, &schedule, false) {
-            Err(failure) if failure.message.contains(words) => return,
+            Err(failure) if failure.message.contains(message) => return,
             Err(failure) => others.push(failure.message),
             Ok(_) => {}
         }
     }
     others.truncate(3);
-    panic!("nobody noticed in {SEEDS_MAX} seeds that {words:?}, only {others:#?}");
+    panic!("no check failed with {message:?} in {SEEDS_MAX} seeds; other failures: {others:#?}");
 }
 
 fn mutant(controllers: Controllers) -> Setup {
@@ -112,33 +112,33 @@ fn mutant(controllers: Controllers) -> Setup {
 }
 
 fn patches<'a>(plan: &'a mut Plan<ErasedMemo>, resource: &'a str) -> impl Iterator<Item = &'a mut Value> {
-    let acts = plan.stages.iter_mut().flatten();
-    acts.filter_map(move |act| match &mut act.write {
+    let actions = plan.stages.iter_mut().flatten();
+    actions.filter_map(move |action| match &mut action.write {
         Write::Patch { key, patch, .. } if key.resource().as_str() == resource => Some(patch),
         _ => None,
     })
 }
 
 /// Duplicates all creations.
-fn make_twice(plan: &mut Plan<ErasedMemo>, _: &Key, _: &WorldReader<'_>) {
+fn duplicate_creates(plan: &mut Plan<ErasedMemo>, _: &Key, _: &WorldReader<'_>) {
     for stage in &mut plan.stages {
-        let made = stage.iter().filter(|act| matches!(act.write, Write::Create { .. })).cloned();
-        let made: Vec<_> = made.collect();
-        stage.extend(made);
+        let creates = stage.iter().filter(|action| matches!(action.write, Write::Create { .. })).cloned();
+        let creates: Vec<_> = creates.collect();
+        stage.extend(creates);
     }
 }
 
 #[test]
 fn replica_set_that_creates_pods_twice_is_caught() {
     is_caught(
-        mutant(|| spoilt(&["replicaset-controller", "replication-controller"], make_twice)),
-        "wanted at most",
+        mutant(|| with_mutation(&["replicaset-controller", "replication-controller"], duplicate_creates)),
+        "has created",
     );
 }
 
 #[test]
 fn daemon_set_that_creates_pods_twice_is_caught() {
-    is_caught(mutant(|| spoilt(&["daemonset-controller"], make_twice)), "pods on Some(");
+    is_caught(mutant(|| with_mutation(&["daemonset-controller"], duplicate_creates)), "pods on Some(");
 }
 
 /// Changes the sizes that a Deployment sets on its sets.
@@ -152,28 +152,28 @@ fn resize(plan: &mut Plan<ErasedMemo>, change: fn(i64) -> i64) {
 
 #[test]
 fn deployment_above_max_surge_is_caught() {
-    let inflate: Controllers = || {
-        spoilt(&["deployment-controller"], |plan, _, _| {
+    let mutated: Controllers = || {
+        with_mutation(&["deployment-controller"], |plan, _, _| {
             resize(plan, |replicas| if replicas > 0 { replicas + 5 } else { 0 });
         })
     };
-    is_caught(mutant(inflate), "so that its sets have");
+    is_caught(mutant(mutated), "so that its sets have");
 }
 
 #[test]
 fn deployment_above_max_unavailable_is_caught() {
     is_caught(
-        mutant(|| spoilt(&["deployment-controller"], |plan, _, _| resize(plan, |_| 0))),
-        "go on serving",
+        mutant(|| with_mutation(&["deployment-controller"], |plan, _, _| resize(plan, |_| 0))),
+        "pods stay available",
     );
 }
 
 #[test]
 fn stateful_set_that_ignores_the_order_is_caught() {
-    let skip: Controllers = || {
-        spoilt(&["statefulset-controller"], |plan, _, _| {
-            for act in plan.stages.iter_mut().flatten() {
-                if let Write::Create { object, .. } = &mut act.write
+    let mutated: Controllers = || {
+        with_mutation(&["statefulset-controller"], |plan, _, _| {
+            for action in plan.stages.iter_mut().flatten() {
+                if let Write::Create { object, .. } = &mut action.write
                     && object.str_at(&["metadata", "name"]) == "db-0"
                 {
                     object.ensure_map("metadata").insert("name", "db-1");
@@ -181,45 +181,46 @@ fn stateful_set_that_ignores_the_order_is_caught() {
             }
         })
     };
-    is_caught(mutant(skip), "was made before db-0 served");
+    is_caught(mutant(mutated), "was created before db-0 was ready");
 }
 
 #[test]
 fn collector_that_keeps_orphan_references_is_caught() {
-    let keep: Controllers = || {
-        spoilt(&["generic-garbage-collector"], |plan, _, _| {
-            let lets_go = |write: &Write| match write {
+    let mutated: Controllers = || {
+        with_mutation(&["generic-garbage-collector"], |plan, _, _| {
+            let removes_owner = |write: &Write| match write {
                 Write::Patch { patch, .. } => patch.at(&["metadata", "ownerReferences"]).is_some(),
                 _ => false,
             };
-            plan.stages.iter_mut().for_each(|stage| stage.retain(|act| !lets_go(&act.write)));
+            plan.stages.iter_mut().for_each(|stage| stage.retain(|action| !removes_owner(&action.write)));
         })
     };
-    is_caught(mutant(keep), "had left it behind");
+    is_caught(mutant(mutated), "had orphaned it");
 }
 
 #[test]
 fn collector_that_deletes_owned_objects_is_caught() {
-    let take: Controllers = || {
-        spoilt(&["generic-garbage-collector"], |plan, key, world| {
+    let mutated: Controllers = || {
+        with_mutation(&["generic-garbage-collector"], |plan, key, world| {
             if let Some(object) = world.get(key).filter(|object| !object.meta().owner_references.is_empty()) {
                 plan.stage([Write::delete(object).into()]);
             }
         })
     };
-    is_caught(mutant(take), "lives");
+    is_caught(mutant(mutated), "although its owner");
 }
 
 #[test]
 fn collector_that_leaves_garbage_is_caught() {
-    let sleep: Controllers = || spoilt(&["generic-garbage-collector"], |plan, _, _| plan.stages.clear());
-    is_caught(mutant(sleep), "is leaked");
+    let mutated: Controllers =
+        || with_mutation(&["generic-garbage-collector"], |plan, _, _| plan.stages.clear());
+    is_caught(mutant(mutated), "is leaked");
 }
 
 #[test]
 fn budget_that_allows_too_many_disruptions_is_caught() {
-    let generous: Controllers = || {
-        spoilt(&["disruption-controller"], |plan, _, _| {
+    let mutated: Controllers = || {
+        with_mutation(&["disruption-controller"], |plan, _, _| {
             for patch in patches(plan, "poddisruptionbudgets.policy") {
                 if let Some(status) = patch.get_mut("status") {
                     status.make_map().insert("disruptionsAllowed", 5);
@@ -227,13 +228,13 @@ fn budget_that_allows_too_many_disruptions_is_caught() {
             }
         })
     };
-    is_caught(mutant(generous), "an eviction leaves");
+    is_caught(mutant(mutated), "an eviction leaves");
 }
 
 #[test]
 fn job_that_overcounts_is_caught() {
-    let boast: Controllers = || {
-        spoilt(&["job-controller"], |plan, _, _| {
+    let mutated: Controllers = || {
+        with_mutation(&["job-controller"], |plan, _, _| {
             for patch in patches(plan, "jobs.batch") {
                 if let Some(status) = patch.get_mut("status") {
                     let succeeded = status.get("succeeded").and_then(Value::as_i64).unwrap_or(0);
@@ -242,13 +243,13 @@ fn job_that_overcounts_is_caught() {
             }
         })
     };
-    is_caught(mutant(boast), "pods succeeded");
+    is_caught(mutant(mutated), "pods succeeded");
 }
 
 #[test]
 fn job_that_removes_finalizers_of_uncounted_pods_is_caught() {
-    let forget: Controllers = || {
-        spoilt(&["job-controller"], |plan, _, _| {
+    let mutated: Controllers = || {
+        with_mutation(&["job-controller"], |plan, _, _| {
             for patch in patches(plan, "jobs.batch") {
                 if let Some(status) = patch.get_mut("status") {
                     status.make_map().remove("uncountedTerminatedPods");
@@ -256,7 +257,7 @@ fn job_that_removes_finalizers_of_uncounted_pods_is_caught() {
             }
         })
     };
-    is_caught(mutant(forget), " counts ");
+    is_caught(mutant(mutated), " counts ");
 }
 
 #[test]
@@ -266,27 +267,28 @@ fn loop_that_writes_without_leading_is_caught() {
 
 #[test]
 fn controller_that_never_stops_writing_is_caught() {
-    let fidget: Controllers = || {
-        spoilt(&["replicaset-controller"], |plan, key, world| {
+    let mutated: Controllers = || {
+        with_mutation(&["replicaset-controller"], |plan, key, world| {
             if let Some(object) = world.get(key) {
                 let patch = setpoint_api::value!({"metadata": {"annotations": {"seen": (object.revision().to_string())}}});
                 plan.stage([Write::merge(object, "", patch).into()]);
             }
         })
     };
-    is_caught(mutant(fidget), "no rest");
+    is_caught(mutant(mutated), "did not settle");
 }
 
 #[test]
 fn stale_slices_are_caught() {
-    let sleep: Controllers = || spoilt(&["endpointslice-controller"], |plan, _, _| plan.stages.clear());
-    is_caught(mutant(sleep), "leads to");
+    let mutated: Controllers =
+        || with_mutation(&["endpointslice-controller"], |plan, _, _| plan.stages.clear());
+    is_caught(mutant(mutated), "has endpoints");
 }
 
 /// Binds all pods with this name prefix to one node.
-fn send_to(plan: &mut Plan<ErasedMemo>, pods: &str, node: &str) {
-    for act in plan.stages.iter_mut().flatten() {
-        if let Write::Post { key, subresource: "binding", object } = &mut act.write
+fn bind_all(plan: &mut Plan<ErasedMemo>, pods: &str, node: &str) {
+    for action in plan.stages.iter_mut().flatten() {
+        if let Write::Post { key, subresource: "binding", object } = &mut action.write
             && key.name().starts_with(pods)
         {
             object.ensure_map("target").insert("name", node);
@@ -296,38 +298,41 @@ fn send_to(plan: &mut Plan<ErasedMemo>, pods: &str, node: &str) {
 
 #[test]
 fn scheduler_that_overcommits_nodes_is_caught() {
-    let crowd: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "modest", "node-1"));
-    is_caught_in(&["crowd"], mutant(crowd), "thousandths of cpu left");
+    let mutated: Controllers =
+        || with_mutation(&["scheduler"], |plan, _, _| bind_all(plan, "modest", "node-1"));
+    is_caught_in(&["crowd"], mutant(mutated), "thousandths of cpu left");
 }
 
 #[test]
 fn scheduler_that_assigns_a_host_port_twice_is_caught() {
-    let crowd: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "porter", "node-0"));
-    is_caught_in(&["crowd"], mutant(crowd), "has its port 8080 taken");
+    let mutated: Controllers =
+        || with_mutation(&["scheduler"], |plan, _, _| bind_all(plan, "porter", "node-0"));
+    is_caught_in(&["crowd"], mutant(mutated), "has its port 8080 taken");
 }
 
 #[test]
 fn scheduler_that_ignores_node_labels_is_caught() {
-    let blind: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "picky", "node-0"));
-    is_caught_in(&["crowd"], mutant(blind), "does not have the labels");
+    let mutated: Controllers =
+        || with_mutation(&["scheduler"], |plan, _, _| bind_all(plan, "picky", "node-0"));
+    is_caught_in(&["crowd"], mutant(mutated), "does not have the labels");
 }
 
 #[test]
 fn scheduler_that_ignores_taints_is_caught() {
-    let bold: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "", SPARE));
-    is_caught(mutant(bold), "has the taint dedicated");
+    let mutated: Controllers = || with_mutation(&["scheduler"], |plan, _, _| bind_all(plan, "", SPARE));
+    is_caught(mutant(mutated), "has the taint dedicated");
 }
 
 #[test]
 fn scheduler_that_ignores_volume_affinity_is_caught() {
-    let blind: Controllers = || spoilt(&["scheduler"], |plan, _, _| send_to(plan, "db", "node-2"));
-    is_caught_in(&["ordered set"], mutant(blind), "does not have the volume");
+    let mutated: Controllers = || with_mutation(&["scheduler"], |plan, _, _| bind_all(plan, "db", "node-2"));
+    is_caught_in(&["ordered set"], mutant(mutated), "does not have the volume");
 }
 
 #[test]
 fn quota_that_undercounts_is_caught() {
-    let forgetful: Controllers = || {
-        spoilt(&["resourcequota-controller"], |plan, _, _| {
+    let mutated: Controllers = || {
+        with_mutation(&["resourcequota-controller"], |plan, _, _| {
             for patch in patches(plan, "resourcequotas") {
                 if let Some(used) = patch.at_mut(&["status", "used"]) {
                     used.make_map().retain(|_, amount| {
@@ -338,7 +343,7 @@ fn quota_that_undercounts_is_caught() {
             }
         })
     };
-    is_caught_in(&["quota and claims"], mutant(forgetful), "was admitted");
+    is_caught_in(&["quota and claims"], mutant(mutated), "was admitted");
 }
 
 #[test]
@@ -348,5 +353,5 @@ fn disk_that_does_not_sync_is_caught() {
 
 #[test]
 fn loop_that_waits_by_the_wall_clock_is_caught() {
-    is_caught(Setup { waits_by_wall_clock: true, ..SETUP }, "no rest");
+    is_caught(Setup { waits_by_wall_clock: true, ..SETUP }, "did not settle");
 }

@@ -31,7 +31,7 @@ fn place(seed: u64, behavior: LoopBehavior) -> (BTreeMap<String, usize>, usize) 
     if behavior.repeats_writes {
         trial.disable_checks();
     }
-    trial.converge().unwrap_or_else(|why| panic!("seed {seed}, {behavior:?}: {why}"));
+    trial.converge().unwrap_or_else(|error| panic!("seed {seed}, {behavior:?}: {error}"));
     (trial.final_state(), trial.writes)
 }
 

@@ -73,7 +73,7 @@ pub fn deleted(mut object: Value, finalizer: &str) -> Value {
 }
 
 /// Adds a label.
-pub fn labelled(mut object: Value, label: &str, text: impl Into<Value>) -> Value {
+pub fn labeled(mut object: Value, label: &str, text: impl Into<Value>) -> Value {
     object.ensure_map("metadata").ensure_map("labels").insert(label, text.into());
     object
 }

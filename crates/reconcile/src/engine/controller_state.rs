@@ -24,8 +24,8 @@ pub(super) struct ControllerState {
     pub resync_keys: Vec<Key>,
     /// Number of keys per slice of the current resync.
     pub resync_slice_len: usize,
-    /// Keys whose last plan was not quiet. The next plan may differ without any change.
-    pub unquiet: BTreeSet<Key>,
+    /// Keys whose last plan was not quiet. Their next plan may differ without any change.
+    pub non_quiet_keys: BTreeSet<Key>,
     /// Reads of its plans since the last full resync.
     pub reads: Reads,
     /// Reads of the last listing of its keys.
@@ -44,7 +44,7 @@ impl ControllerState {
             stats: ControllerStats::default(),
             resync_keys: Vec::new(),
             resync_slice_len: 0,
-            unquiet: BTreeSet::new(),
+            non_quiet_keys: BTreeSet::new(),
             reads: Reads::default(),
             list_reads: Reads::default(),
             resync_revision: Revision::ZERO,
@@ -62,7 +62,7 @@ impl ControllerState {
     pub fn keys_to_resync(&mut self, world: &World, is_full: bool) -> Vec<Key> {
         let since = std::mem::replace(&mut self.resync_revision, world.revision());
         if !is_full && !world.has_changed(self.reads.and(self.list_reads), since) {
-            return self.unquiet.iter().cloned().collect();
+            return self.non_quiet_keys.iter().cloned().collect();
         }
         let reader = world.reader();
         let mut keys = self.controller.keys(&reader);
@@ -72,7 +72,9 @@ impl ControllerState {
             self.reads = Reads::default();
         } else if !world.has_changed(self.reads, since) {
             let is_changed = |key: &Key| world.get(key).is_none_or(|object| object.revision() > since);
-            keys.retain(|key| is_changed(key) || self.unquiet.contains(key) || self.queue.has(key));
+            keys.retain(|key| {
+                is_changed(key) || self.non_quiet_keys.contains(key) || self.queue.contains(key)
+            });
         }
         keys
     }

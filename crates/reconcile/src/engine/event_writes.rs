@@ -65,7 +65,7 @@ impl Engine {
         self.in_flight.insert(id, InFlightWrite::Event(Box::new(event_write)));
     }
 
-    /// Takes in the outcome of an Event's write, and sends the write that follows from it: a retry, an update that was
+    /// Handles the outcome of an Event's write, and sends the write that follows from it: a retry, an update that was
     /// recorded meanwhile, or a new Event in place of a deleted one.
     pub(super) fn complete_event_write(
         &mut self,

@@ -57,8 +57,8 @@ pub enum WriteOutcome {
     Conflict,
     /// Rejected by the API server.
     Rejected(WriteRejection),
-    /// Unknown, because the connection broke. If the write was committed, then not after this revision, which the shell
-    /// learned later. The key is not planned before the world has reached it, so that nothing is done twice.
+    /// Unknown: the connection broke. If the write was committed, its revision is at most `by`, which the shell read
+    /// afterwards. The key is not planned before the world has reached `by`, so that no write is repeated.
     Lost {
         /// Upper bound of the revision of the commit.
         by: Revision,

@@ -9,8 +9,8 @@ use crate::object::Object;
 use crate::queue::ReconcileReason;
 
 impl Engine {
-    /// Takes in a change. Changes of a resource arrive in order, so a change that is older than the last one of its
-    /// resource is a duplicate, and is ignored: it must not restore a deleted object.
+    /// Applies a change to the world and enqueues the keys that it concerns. Changes of a resource arrive in order, so a
+    /// change that is not newer than the last one is a duplicate, and is ignored: it must not restore a deleted object.
     pub fn observe(&mut self, change: ObservedChange, now: Time) {
         if self.world.last_change(change.key.resource()) < change.revision {
             self.apply_change(change, now);
@@ -19,7 +19,7 @@ impl Engine {
 
     fn apply_change(&mut self, change: ObservedChange, now: Time) {
         let ObservedChange { key, revision, after, reconciler } = change;
-        if self.world.get(&key).is_some_and(|known| known.revision() >= revision) {
+        if self.world.get(&key).is_some_and(|current| current.revision() >= revision) {
             return;
         }
         let before = match &after {
@@ -51,10 +51,10 @@ impl Engine {
         }
     }
 
-    /// Takes in a complete list of a resource at a revision. Known objects that are not in it are removed.
+    /// Applies a complete list of a resource at a revision. Older objects that are not in the list are removed.
     pub fn relist(&mut self, resource: &Resource, objects: Vec<Object>, revision: Revision, now: Time) {
-        let known = self.world.reader().all(resource.as_str()).filter(|object| object.revision() < revision);
-        let mut gone: BTreeSet<Key> = known.map(|object| object.key().clone()).collect();
+        let older = self.world.reader().all(resource.as_str()).filter(|object| object.revision() < revision);
+        let mut gone: BTreeSet<Key> = older.map(|object| object.key().clone()).collect();
         for object in objects {
             gone.remove(object.key());
             let (key, revision) = (object.key().clone(), object.revision());

@@ -8,7 +8,7 @@ use crate::planner::QueryAnswer;
 use crate::queue::{PlanResult, ReconcileReason};
 
 impl Engine {
-    /// Takes in the outcome of a write, and adds the next batch of its plan to the turn.
+    /// Handles the outcome of a write, and adds the next batch of its plan to the turn.
     pub fn complete_write(&mut self, id: WriteId, outcome: WriteOutcome, now: Time, turn: &mut Turn) {
         let Some(write) = self.in_flight.remove(&id) else { return };
         let (controller, key, action) = match write {
@@ -26,9 +26,9 @@ impl Engine {
             WriteOutcome::Done { revision, name } => {
                 state.stats.writes += 1;
                 state.queue.entry(&key).record_own_write(action.resource, revision);
-                events.extend(action.done.into_iter().map(|event| fill(event, "{name}", &name)));
+                events.extend(action.done.into_iter().map(|event| fill_placeholder(event, "{name}", &name)));
             }
-            // A delete of an object that is gone has reached its goal.
+            // A delete of a missing object is done.
             WriteOutcome::Gone if action.verb == "delete" => {}
             WriteOutcome::Gone | WriteOutcome::Conflict => {
                 state.stats.conflicts += 1;
@@ -42,7 +42,7 @@ impl Engine {
             WriteOutcome::Rejected(WriteRejection { reason, message }) => {
                 progress.stop(PlanResult::Failed);
                 state.record_failure(&key, &action, &reason, &message, now);
-                events.extend(action.failed.map(|event| fill(event, "{error}", &message)));
+                events.extend(action.failed.map(|event| fill_placeholder(event, "{error}", &message)));
             }
         }
         for event in events {
@@ -51,7 +51,7 @@ impl Engine {
         self.send_next_batch(controller, &key, now, turn);
     }
 
-    /// Takes in the answer of a query, or the error of its handler. A query that failed is sent again only after a
+    /// Handles the answer of a query, or the error of its handler. A failed query is sent again only after a
     /// backoff, however often the planner repeats it; see [`super::QUERY_BACKOFF_MAX`].
     pub fn answer_query(
         &mut self,
@@ -77,7 +77,7 @@ impl Engine {
     }
 }
 
-fn fill(mut event: EventRecord, placeholder: &str, text: &str) -> EventRecord {
+fn fill_placeholder(mut event: EventRecord, placeholder: &str, text: &str) -> EventRecord {
     event.message = event.message.replace(placeholder, text);
     event
 }

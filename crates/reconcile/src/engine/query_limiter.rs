@@ -1,7 +1,7 @@
 //! Query limiter: sends each query of a key once at a time, with exponential backoff after errors.
 //!
-//! Planners repeat a query in every plan until it is answered. The limiter keeps that from becoming a storm, once for
-//! all planners.
+//! Planners repeat a query in every plan until it is answered. The limiter bounds the rate, so that planners need no
+//! backoff of their own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,14 +10,16 @@ use setpoint_api::Time;
 
 /// Backoff after the first error of a query.
 pub const QUERY_BACKOFF_MIN: Duration = Duration::from_millis(100);
-/// Maximum backoff. Shorter than the period in which any planner repeats an answered query, so that none misses a period.
+/// Maximum backoff. Shorter than the query period of every planner (the shortest is 15 s, of the autoscaler), so that no
+/// period is missed.
 pub const QUERY_BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// Time after which an answer counts as lost. Longer than the timeout of every handler, and shorter than that period too.
+/// Time after which an answer counts as lost. Longer than the timeout of every handler, and shorter than every query
+/// period.
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(12);
 /// Maximum number of answers that are kept per key; the oldest is dropped first.
 pub const ANSWERS_MAX: usize = 1024;
 
-/// Unanswered queries of a key, by id. If they are lost, a query is sent once too often.
+/// Unanswered queries of a key, by id. Soft state: losing it sends a query once too often.
 #[derive(Debug, Default)]
 pub(crate) struct QueryLimiter(BTreeMap<String, QueryState>);
 
@@ -30,10 +32,10 @@ struct QueryState {
 }
 
 impl QueryLimiter {
-    /// Allows a query to be sent.
+    /// Marks a query as in flight.
     ///
     /// # Errors
-    /// The time of the next attempt, if the query is in flight or backing off.
+    /// The earliest time of the next attempt, if the query is in flight or backing off.
     pub fn try_send(&mut self, id: &str, now: Time) -> Result<(), Time> {
         let retry_at = now.after(QUERY_TIMEOUT);
         match self.0.get_mut(id) {
@@ -49,7 +51,7 @@ impl QueryLimiter {
         }
     }
 
-    /// Takes in an answer or an error.
+    /// Handles an answer or an error: an answer resets the backoff, an error extends it.
     pub fn complete(&mut self, id: &str, is_error: bool, now: Time) {
         if !is_error {
             self.0.remove(id);

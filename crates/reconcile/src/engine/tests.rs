@@ -49,10 +49,10 @@ impl Planner for Copies {
         assert!(key.name() != "bad", "a bad thing");
         let mut plan = Plan { memo: seen.memo + 1, ..Plan::default() };
         let Some(object) = world.get(key) else { return plan };
-        let have = world.owned(&object.meta().uid, "copies").count();
-        let want = object.view::<Thing>().map_or(0, |thing| thing.spec.replicas);
+        let actual = world.owned(&object.meta().uid, "copies").count();
+        let desired = object.view::<Thing>().map_or(0, |thing| thing.spec.replicas);
         let create = || Action::from(Write::create("copies", "a", Value::map()));
-        plan.stage((have..want).map(|_| create()));
+        plan.stage((actual..desired).map(|_| create()));
         plan
     }
 }
@@ -102,10 +102,10 @@ fn one_plan_closes_all_gaps_in_batches_that_double() {
     for _ in 0..10 {
         sizes.push(turn.writes.len());
         let mut next = Turn::default();
-        for sent in std::mem::take(&mut turn.writes) {
+        for request in std::mem::take(&mut turn.writes) {
             revision += 1;
             engine.observe(copy("x", revision), at(0));
-            engine.complete_write(sent.id, done(revision), at(0), &mut next);
+            engine.complete_write(request.id, done(revision), at(0), &mut next);
         }
         turn = next;
     }
@@ -208,5 +208,8 @@ fn every_write_of_a_plan_carries_the_revision_of_its_world() {
     engine.reach(Revision(7));
     let first = turn.writes.remove(0);
     engine.complete_write(first.id, done(8), at(0), &mut turn);
-    assert_eq!(turn.writes.iter().map(|sent| sent.seen).collect::<Vec<_>>(), [Revision(1), Revision(1)]);
+    assert_eq!(
+        turn.writes.iter().map(|request| request.seen).collect::<Vec<_>>(),
+        [Revision(1), Revision(1)]
+    );
 }

@@ -107,9 +107,9 @@ impl Engine {
             entry.soft.clear_queries();
         }
         if is_quiet {
-            state.unquiet.remove(&key);
+            state.non_quiet_keys.remove(&key);
         } else {
-            state.unquiet.insert(key.clone());
+            state.non_quiet_keys.insert(key.clone());
         }
         state.stats.quiet += u64::from(is_quiet);
         state.stats.resync_gaps += u64::from(is_resync_only && !is_quiet);

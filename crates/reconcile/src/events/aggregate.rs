@@ -37,9 +37,9 @@ impl Aggregate {
         self.reason == record.reason && *self.field_path == *record.involved_object.field_path
     }
 
-    /// Takes in the time of an Event. After a pause a new round begins, and Events that have expired by now are dropped
-    /// unless a write of them is in flight. Returns the number of dropped Events.
-    pub fn touch(&mut self, now: Time) -> usize {
+    /// Records the time of an Event. After [`AGGREGATE_INTERVAL`] without an Event a new round begins, and expired Events
+    /// are dropped unless a write of them is in flight. Returns the number of dropped Events.
+    pub fn record_time(&mut self, now: Time) -> usize {
         let before = self.logged_events.len();
         if now.since(self.last_event_at) > AGGREGATE_INTERVAL {
             self.round = self.round.wrapping_add(1);
@@ -52,9 +52,10 @@ impl Aggregate {
 
     /// `true` if an Event with this message is counted in the combined Event. Messages that have an Event of their own in
     /// this round keep it.
-    pub fn aggregates(&mut self, message: &str) -> bool {
-        let known = self.logged_events.iter().position(|logged| logged.message.as_deref() == Some(message));
-        if known.is_some_and(|at| self.logged_events[at].round == self.round) {
+    pub fn should_aggregate(&mut self, message: &str) -> bool {
+        let existing =
+            self.logged_events.iter().position(|logged| logged.message.as_deref() == Some(message));
+        if existing.is_some_and(|index| self.logged_events[index].round == self.round) {
             return false;
         }
         // Counts logged Events instead of messages, so that messages of deleted Events do not count forever.
@@ -62,8 +63,8 @@ impl Aggregate {
         if self.logged_events.iter().filter(is_separate).count() + 1 >= AGGREGATE_MIN_MESSAGES as usize {
             return true;
         }
-        if let Some(at) = known {
-            self.logged_events[at].round = self.round;
+        if let Some(index) = existing {
+            self.logged_events[index].round = self.round;
         }
         false
     }

@@ -83,7 +83,7 @@ impl LoggedEvent {
         }
     }
 
-    /// Takes in that the Event exists. Returns the update that was pending.
+    /// Confirms that the Event exists. Returns the pending update.
     pub fn confirm(&mut self, attempt: &mut EventAttempt) -> Option<FollowUp> {
         attempt.retries = 0;
         let follow_up = self.take_pending(attempt);

@@ -108,13 +108,13 @@ impl<'w> WorldReader<'w> {
         removed.into_iter().flatten().chain(changed)
     }
 
-    /// Revision up to which all changes are known.
+    /// Revision up to which all changes are observed.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.world.revision()
     }
 
-    /// Revision up to which changes of a resource are known: at least that of the world.
+    /// Revision up to which changes of a resource are observed: at least that of the world.
     #[must_use]
     pub fn revision_of(&self, resource: &Resource) -> Revision {
         self.world.revision_of(resource)

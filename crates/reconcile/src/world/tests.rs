@@ -1,4 +1,4 @@
-//! Tests of the world: indexes, recorded reads, changes since a snapshot.
+//! Tests of the world, its indexes and its reader.
 
 use setpoint_api::Time;
 
@@ -7,9 +7,9 @@ use super::*;
 const BY_APP: Index = Index {
     name: "app",
     resource: "pods",
-    values: |object, found| {
+    values: |object, emit| {
         if let Some(app) = object.meta().labels.get("app") {
-            found(app);
+            emit(app);
         }
     },
 };
@@ -113,7 +113,7 @@ fn reader_records_resources_but_not_reads_of_its_own_object() {
     assert_eq!(changes(&|reader| reader.owned("none", "pods").count() > 0), (false, true));
     assert_eq!(changes(&|reader| reader.dependents("none").count() > 0), (true, true));
     assert_eq!(changes(&|reader| reader.get_by_uid("none").is_some()), (true, true));
-    assert_eq!(changes(&|reader| reader.all("unheard of").count() > 0), (true, true));
+    assert_eq!(changes(&|reader| reader.all("unknown").count() > 0), (true, true));
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Candidates {
                 marks.record("leader deposed with writes in flight");
             }
             self.late_writes
-                .extend(writes.into_iter().take(LATE_WRITES_MAX).map(|sent| (candidate.name, sent)));
+                .extend(writes.into_iter().take(LATE_WRITES_MAX).map(|request| (candidate.name, request)));
             cluster.stop();
         }
         candidate.is_running = is_leading;
@@ -101,10 +101,10 @@ impl Candidates {
     pub fn deliver_late_writes(&mut self, cluster: &mut Cluster, all: bool, marks: &mut CoverageMarks) {
         let holder = holder(cluster);
         let mut waiting = Vec::new();
-        for (sender, sent) in std::mem::take(&mut self.late_writes) {
+        for (sender, request) in std::mem::take(&mut self.late_writes) {
             if sender == holder || !(all || cluster.rng.bool()) {
-                waiting.push((sender, sent));
-            } else if cluster.deliver_late(&sent) {
+                waiting.push((sender, request));
+            } else if cluster.deliver_late(&request) {
                 marks.record("late write succeeded");
             } else {
                 marks.record("late write was rejected");
@@ -143,8 +143,10 @@ impl Candidates {
         let acting: Vec<&str> = self
             .candidates
             .iter()
-            .filter(|one| one.is_running && (one.elector.is_leader(cluster.now) || self.ignores_lease))
-            .map(|one| one.name)
+            .filter(|candidate| {
+                candidate.is_running && (candidate.elector.is_leader(cluster.now) || self.ignores_lease)
+            })
+            .map(|candidate| candidate.name)
             .collect();
         if acting.len() > 1 {
             return Err(format!("{} act at once", acting.join(" and ")));

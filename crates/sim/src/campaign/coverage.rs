@@ -33,8 +33,8 @@ impl CoverageMarks {
 
     /// Marks of a list that were never reached.
     #[must_use]
-    pub fn missing<'a>(&self, wanted: &[&'a str]) -> Vec<&'a str> {
-        wanted.iter().filter(|mark| self.count(mark) == 0).copied().collect()
+    pub fn missing<'a>(&self, required: &[&'a str]) -> Vec<&'a str> {
+        required.iter().filter(|mark| self.count(mark) == 0).copied().collect()
     }
 }
 

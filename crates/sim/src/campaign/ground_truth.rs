@@ -34,7 +34,7 @@ impl CommitChange {
     /// The object after the change, or before it if it was removed.
     ///
     /// # Panics
-    /// If there is neither.
+    /// If the change has neither an old nor a new state.
     #[must_use]
     pub fn object(&self) -> &Object {
         self.after.as_ref().or(self.before.as_ref()).expect("a change has a before or an after")
@@ -121,7 +121,7 @@ impl GroundTruth {
         events.sort_by_key(|(_, event)| event.revision());
         for commit in events.chunk_by(|(_, a), (_, b)| a.revision() == b.revision()) {
             let changes: Vec<CommitChange> =
-                commit.iter().map(|one| self.apply_event(one, origins)).collect();
+                commit.iter().map(|event| self.apply_event(event, origins)).collect();
             each(&self.world.reader(), &changes)?;
         }
         origins.clear();

@@ -94,7 +94,10 @@ impl NodeLoop {
             cluster.observe_only("leases.coordination.k8s.io");
             cluster.observe_only("nodes");
             cluster.plan();
-            while cluster.perform_first(|sent| sent.reconciler.starts_with(STATUS) && !is_event(sent)) {}
+            while cluster
+                .perform_first(|request| request.reconciler.starts_with(STATUS) && !is_event(request))
+            {
+            }
         });
     }
 
@@ -112,7 +115,7 @@ impl NodeLoop {
                     cluster.lose_response();
                     marks.record("node lost a response");
                 } else {
-                    cluster.perform_first(|sent| !is_event(sent));
+                    cluster.perform_first(|request| !is_event(request));
                 }
             }
             drop_events(cluster);
@@ -128,17 +131,17 @@ impl NodeLoop {
         self.with_loop(cluster, |cluster| {
             for _ in 0..TURNS_MAX {
                 cluster.mend_watches();
-                let wake = cluster.plan();
+                let next_turn_at = cluster.plan();
                 drop_events(cluster);
-                if !cluster.perform() && wake.is_none_or(|wake| wake > cluster.now) {
-                    return Ok(wake);
+                if !cluster.perform() && next_turn_at.is_none_or(|next_turn_at| next_turn_at > cluster.now) {
+                    return Ok(next_turn_at);
                 }
                 while cluster.perform() {}
             }
             cluster.plan();
-            let write = cluster.next_write().map(|sent| format!("{:?}", sent.write));
+            let write = cluster.next_write().map(|request| format!("{:?}", request.write));
             let write: String = write.unwrap_or_default().chars().take(300).collect();
-            Err(format!("no rest of nodes after {TURNS_MAX} turns at one moment: {write}"))
+            Err(format!("nodes did not settle within {TURNS_MAX} turns at one time: {write}"))
         })
     }
 
@@ -217,7 +220,7 @@ impl NodeLoop {
     /// Checks that nodes have nothing to write for pods. Heartbeats are always due again.
     ///
     /// # Errors
-    /// If they have.
+    /// If a node has something to write.
     pub fn check_quiet(&mut self, cluster: &mut Cluster) -> Result<(), String> {
         let mut gaps = self.with_loop(cluster, |cluster| cluster.engine.gaps(cluster.now, Seed(7)));
         gaps.retain(|(name, ..)| *name != STATUS);
@@ -230,8 +233,8 @@ impl NodeLoop {
     }
 }
 
-fn is_event(sent: &WriteRequest) -> bool {
-    sent.write.resource().as_str() == "events"
+fn is_event(request: &WriteRequest) -> bool {
+    request.write.resource().as_str() == "events"
 }
 
 fn set_power(cluster: &mut Cluster, name: &str, power: &str, boots: bool) -> bool {

@@ -358,7 +358,7 @@ impl CampaignRun {
     /// Runs the second phase: ends all faults, and waits until everything is converged and quiet.
     ///
     /// # Errors
-    /// If that takes longer than [`CONVERGENCE_MAX`].
+    /// If convergence takes longer than [`CONVERGENCE_MAX`].
     pub fn converge(&mut self) -> Result<(), String> {
         // UIDs are drawn from it too, so its seed must differ from that of the first phase.
         self.cluster.rng = Rng::with_seed(!self.seed);
@@ -388,8 +388,8 @@ impl CampaignRun {
         self.run_for(QUIET_PERIOD)?;
         let after = self.ground_truth.last_work;
         if before != after {
-            let what = &self.ground_truth.last_change;
-            return Err(format!("commits after convergence: {what} at {after}, after {before}"));
+            let change = &self.ground_truth.last_change;
+            return Err(format!("commits after convergence: {change} at {after}, after {before}"));
         }
         self.check_converged()
     }
@@ -412,7 +412,7 @@ impl CampaignRun {
     /// Checks that no planner panicked.
     ///
     /// # Errors
-    /// If one did.
+    /// If a planner panicked.
     pub fn check_panics(&mut self) -> Result<(), String> {
         let panicked = self.cluster.engine.stats().find(|(_, _, stats)| stats.panics > 0);
         if let Some((name, ..)) = panicked {
@@ -429,10 +429,11 @@ impl CampaignRun {
         let end = self.cluster.now.after(span);
         loop {
             self.ensure_leader();
-            let wake = self.settle()?;
+            let next_turn_at = self.settle()?;
             let next = self.cluster.now.after(Duration::from_secs(5));
-            self.cluster.now =
-                wake.filter(|wake| *wake > self.cluster.now).map_or(next, |wake| wake.min(next));
+            self.cluster.now = next_turn_at
+                .filter(|next_turn_at| *next_turn_at > self.cluster.now)
+                .map_or(next, |next_turn_at| next_turn_at.min(next));
             self.nodes.send_heartbeats(&mut self.cluster);
             if self.cluster.now >= end {
                 return Ok(());
@@ -454,7 +455,7 @@ impl CampaignRun {
         /// Turns within which both must settle.
         const TURNS_MAX: usize = 300;
         for _ in 0..TURNS_MAX {
-            let mut wake = None;
+            let mut next_turn_at = None;
             let before = self.ground_truth.last_work;
             let scrambles = self.behavior.delays_events && self.cluster.rng.u8(..4) > 0;
             if self.candidates.can_act(&self.cluster) {
@@ -464,32 +465,33 @@ impl CampaignRun {
                 } else {
                     self.cluster.mend_watches()
                 }
-                wake = self.cluster.plan();
+                next_turn_at = self.cluster.plan();
                 self.cluster.reply(|_| Err("not available in a simulation".to_owned()));
                 self.perform_all();
             }
             self.check()?;
             let busy = self.ground_truth.last_work != before
                 || scrambles
-                || wake.is_some_and(|wake| wake <= self.cluster.now);
+                || next_turn_at.is_some_and(|next_turn_at| next_turn_at <= self.cluster.now);
             if !busy {
                 let nodes = self.nodes.work_all(&mut self.cluster)?;
                 self.check()?;
                 if self.ground_truth.last_work == before {
                     // A delay of the nodes saves many turns.
-                    let nodes = nodes.map(|wake| wake.max(self.cluster.now.after(NODE_DELAY)));
-                    return Ok(wake.into_iter().chain(nodes).min());
+                    let nodes =
+                        nodes.map(|next_turn_at| next_turn_at.max(self.cluster.now.after(NODE_DELAY)));
+                    return Ok(next_turn_at.into_iter().chain(nodes).min());
                 }
             }
         }
-        let (what, last) = (&self.ground_truth.last_change, self.ground_truth.last_work);
-        Err(format!("no rest after {TURNS_MAX} turns at one moment: {what} at {last}"))
+        let (change, last) = (&self.ground_truth.last_change, self.ground_truth.last_work);
+        Err(format!("the cluster did not settle within {TURNS_MAX} turns at one time: {change} at {last}"))
     }
 
     /// Lets the nodes do all of their work.
     ///
     /// # Panics
-    /// If their work does not end.
+    /// If the nodes do not become idle.
     pub fn run_nodes(&mut self) {
         self.nodes.work_all(&mut self.cluster).unwrap_or_else(|message| panic!("{message}"));
     }
@@ -544,7 +546,9 @@ fn default_storage_class() -> Value {
 
 /// Drops most Event writes of a loop: they are half of all writes, and little can go wrong with them.
 pub fn drop_events(cluster: &mut Cluster) {
-    while cluster.rng.u8(..8) > 0 && cluster.lose_first(|sent| sent.write.resource().as_str() == "events") {}
+    while cluster.rng.u8(..8) > 0
+        && cluster.lose_first(|request| request.write.resource().as_str() == "events")
+    {}
 }
 
 /// Describes an object by what is the same in every run.

@@ -1,4 +1,4 @@
-//! Users: they create, edit, scale, pause, roll back and delete objects at bad moments.
+//! Users: they create, edit, scale, pause, roll back and delete objects while controllers work on them.
 //!
 //! A [`UserScenario`] is a group of objects with a user who edits them. A seed chooses some of [`ALL`].
 
@@ -189,8 +189,9 @@ impl UserSession<'_> {
         self.pick(resource).map_or("nothing".to_owned(), |object| path(&object))
     }
 
-    fn chance(&mut self, of: u8) -> u8 {
-        self.cluster.rng.u8(..of)
+    /// Draws a random number below `bound`.
+    fn chance(&mut self, bound: u8) -> u8 {
+        self.cluster.rng.u8(..bound)
     }
 
     /// Relabels, evicts or deletes a random pod, unless the run is calm.

@@ -153,9 +153,9 @@ fn true_history(rng: &mut Rng, length: usize) -> Vec<Operation> {
 
 #[test]
 fn order_against_real_time_is_rejected() {
-    let one = |position, invoked, answered| OrderedOperation { position, invoked, answered };
-    assert_eq!(check_order(&[one(1, 0, 5), one(2, 1, 2), one(3, 6, 7)]), Ok(()));
-    assert_eq!(check_order(&[one(2, 0, 1), one(2, 2, 3)]), Ok(()), "equal positions are allowed");
-    let (early, late) = (one(9, 0, 1), one(4, 2, 3));
-    assert_eq!(check_order(&[one(1, 0, 9), late, early, one(12, 8, 9)]), Err((early, late)));
+    let operation = |position, invoked, answered| OrderedOperation { position, invoked, answered };
+    assert_eq!(check_order(&[operation(1, 0, 5), operation(2, 1, 2), operation(3, 6, 7)]), Ok(()));
+    assert_eq!(check_order(&[operation(2, 0, 1), operation(2, 2, 3)]), Ok(()), "equal positions are allowed");
+    let (early, late) = (operation(9, 0, 1), operation(4, 2, 3));
+    assert_eq!(check_order(&[operation(1, 0, 9), late, early, operation(12, 8, 9)]), Err((early, late)));
 }

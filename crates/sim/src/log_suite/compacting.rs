@@ -4,7 +4,7 @@ use setpoint_api::{Revision, Time};
 use setpoint_store::{Draft, Precondition};
 
 use super::reading::{read_state, read_tail};
-use super::{END, LogFactory, LogTest, delete, is_compacted, pod, proposal, put};
+use super::{END, LogFactory, LogTest, compacted_floor, delete, pod, proposal, put};
 use crate::naive::objects_of;
 
 fn some_commits(test: &mut LogTest<'_>, round: usize) {
@@ -139,8 +139,8 @@ pub fn revisions_before_the_floor_are_reported_as_compacted(factory: &mut dyn Lo
         for after in (0..head.0).map(Revision) {
             if after < floor {
                 let tail = reader.tail(after, END, &mut |_| panic!("a commit from before the floor"));
-                assert_eq!(is_compacted(tail), Some(floor));
-                assert_eq!(is_compacted(reader.base(after).map(drop)), Some(floor));
+                assert_eq!(compacted_floor(tail), Some(floor));
+                assert_eq!(compacted_floor(reader.base(after).map(drop)), Some(floor));
             } else {
                 assert_eq!(read_tail(&mut *reader, after, END), test.naive.between(after, END));
             }

@@ -122,8 +122,8 @@ fn random_key(rng: &mut Rng) -> Key {
 }
 
 fn random_expect(rng: &mut Rng, naive: &NaiveLog, key: &Key) -> Precondition {
-    let known = CurrentRevisions::current_revision(naive, key);
-    match (rng.u8(..8), known) {
+    let current = CurrentRevisions::current_revision(naive, key);
+    match (rng.u8(..8), current) {
         (0 | 1, _) => Precondition::Any,
         (2, _) => Precondition::Absent,
         (3, _) => Precondition::Present,

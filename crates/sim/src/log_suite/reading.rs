@@ -7,7 +7,7 @@ use setpoint_store::commit::{Commit, Proposal};
 use setpoint_store::log::LogReader;
 use setpoint_store::{CommitCause, Draft, Precondition};
 
-use super::{END, LogFactory, LogTest, delete, is_compacted, key, pod, proposal, put};
+use super::{END, LogFactory, LogTest, compacted_floor, delete, key, pod, proposal, put};
 use crate::naive::{objects_of, snapshot_of};
 
 /// All acknowledged commits and no others, in order, also after the log is reopened.
@@ -196,7 +196,7 @@ fn read_view(reader: &mut dyn LogReader) -> ReaderView {
         let mut commits = Vec::new();
         // A compaction between the two calls makes the base stale: start again from the new one.
         let tail = reader.tail(base.revision(), END, &mut |commit| commits.push(commit));
-        if is_compacted(tail).is_none() {
+        if compacted_floor(tail).is_none() {
             return ReaderView { base: base.revision(), objects: objects_of(&base), commits };
         }
     }
@@ -224,7 +224,7 @@ pub fn base_is_no_newer_than_requested(factory: &mut dyn LogFactory) {
                 }
                 Err(error) => {
                     assert!(at < floor, "{at} is not before {floor}");
-                    assert_eq!(is_compacted(Err(error)), Some(floor));
+                    assert_eq!(compacted_floor(Err(error)), Some(floor));
                 }
             }
         }

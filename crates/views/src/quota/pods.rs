@@ -74,7 +74,8 @@ pub(super) fn find_unspecified_resources<'a>(
     pod: &Pod,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let pod_level = |list| parse_quantities(pod.spec.resources.as_ref().and_then(|own| own.get(list)));
+    let pod_level =
+        |list| parse_quantities(pod.spec.resources.as_ref().and_then(|resources| resources.get(list)));
     if pod_level("requests").keys().chain(pod_level("limits").keys()).any(|name| is_pod_level_resource(name))
     {
         return None;
@@ -86,10 +87,10 @@ pub(super) fn find_unspecified_resources<'a>(
             None => container.resources.requests.get(name.trim_start_matches("requests.")).is_some(),
         };
         let containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
-        let without: BTreeSet<&str> =
+        let unspecified: BTreeSet<&str> =
             containers.filter(|container| !specifies(container)).map(|container| &*container.name).collect();
-        let without: Vec<&str> = without.into_iter().collect();
-        (!without.is_empty()).then(|| format!("{name} for: {}", without.join(",")))
+        let unspecified: Vec<&str> = unspecified.into_iter().collect();
+        (!unspecified.is_empty()).then(|| format!("{name} for: {}", unspecified.join(",")))
     });
     let missing: Vec<String> = missing.collect();
     (!missing.is_empty()).then(|| format!("must specify {}", missing.join("; ")))
@@ -148,7 +149,9 @@ fn pod_resources(pod: &Pod, list: &str, sources: &[ContainerResources]) -> Usage
         };
         max_assign(&mut total, &effective_resources(pod, resources_of));
     }
-    for (name, amount) in parse_quantities(pod.spec.resources.as_ref().and_then(|own| own.get(list))) {
+    for (name, amount) in
+        parse_quantities(pod.spec.resources.as_ref().and_then(|resources| resources.get(list)))
+    {
         if is_pod_level_resource(&name) {
             total.insert(name, amount);
         }
@@ -174,15 +177,15 @@ fn effective_resources(pod: &Pod, resources_of: impl Fn(&Container) -> Usage) ->
     }
     let (mut sidecars, mut init_peak) = (Usage::new(), Usage::new());
     for container in &pod.spec.init_containers {
-        let mut own = resources_of(container);
+        let mut running = resources_of(container);
         if container.restart_policy == "Always" {
-            add_assign(&mut total, &own);
-            add_assign(&mut sidecars, &own);
-            own.clone_from(&sidecars);
+            add_assign(&mut total, &running);
+            add_assign(&mut sidecars, &running);
+            running.clone_from(&sidecars);
         } else {
-            add_assign(&mut own, &sidecars);
+            add_assign(&mut running, &sidecars);
         }
-        max_assign(&mut init_peak, &own);
+        max_assign(&mut init_peak, &running);
     }
     max_assign(&mut total, &init_peak);
     total
@@ -229,7 +232,8 @@ fn is_best_effort(pod: &Pod) -> bool {
     let is_set = |amounts: &Usage| {
         amounts.iter().any(|(name, amount)| matches!(name.as_str(), "cpu" | "memory") && !amount.is_zero())
     };
-    let pod_level = |list: &str| parse_quantities(pod.spec.resources.as_ref().and_then(|own| own.get(list)));
+    let pod_level =
+        |list: &str| parse_quantities(pod.spec.resources.as_ref().and_then(|resources| resources.get(list)));
     let mut containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
     let has_resources = |container: &Container| {
         is_set(&amounts(&container.resources.requests)) || is_set(&amounts(&container.resources.limits))

@@ -36,8 +36,8 @@ fn slice(manager: &str, kind: (&str, &str), at: usize) -> Value {
         "addressType": "IPv4", "ports": [{"name": "p000000", "port": 1, "protocol": "TCP"}],
         "endpoints": [{"addresses": ["10.9.9.9"], "targetRef": {"kind": "Pod", "uid": (name("gone", at))}}],
     });
-    let slice = labelled(owned(slice, &by), "kubernetes.io/service-name", "web");
-    labelled(slice, "endpointslice.kubernetes.io/managed-by", manager)
+    let slice = labeled(owned(slice, &by), "kubernetes.io/service-name", "web");
+    labeled(slice, "endpointslice.kubernetes.io/managed-by", manager)
 }
 
 /// Pod with the named target port of the Service, and a port number of its own.
@@ -75,7 +75,7 @@ fn addresses(len: usize) -> impl Iterator<Item = Object> {
     (0..len).map(|at| {
         let mut object_of =
             value!({"spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "web"}}});
-        object_of = labelled(object_of, "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
+        object_of = labeled(object_of, "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
         object(ADDRESSES, &format!("10.{}.{}.7", 100 + at / 256 % 100, at % 256), object_of)
     })
 }

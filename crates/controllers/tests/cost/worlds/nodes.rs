@@ -53,7 +53,7 @@ fn affine(kind: &str) -> Value {
 }
 
 fn named_node(at: usize) -> Value {
-    labelled(node(), "kubernetes.io/hostname", name("n", at))
+    labeled(node(), "kubernetes.io/hostname", name("n", at))
 }
 
 const QUEUE: &str = "leases.coordination.k8s.io kube-system/kube-scheduler";

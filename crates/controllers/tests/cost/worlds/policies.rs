@@ -234,7 +234,7 @@ pub const CASES: &[Case] = &[
         "autoscalers and pods with labels of their own",
         "horizontalpodautoscalers.autoscaling default/a",
         |len| {
-            let pods = many(len, "pods", "default/p", |at| labelled(pod("n0"), "number", name("x", at)));
+            let pods = many(len, "pods", "default/p", |at| labeled(pod("n0"), "number", name("x", at)));
             let targets = many(len, "deployments.apps", "default/d", |at| {
                 with(workload(1), "selector", value!({"matchLabels": {"app": (name("x", at))}}))
             });

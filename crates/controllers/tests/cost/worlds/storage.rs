@@ -54,7 +54,7 @@ fn attached(len: usize, in_use: bool, has_volumes: bool) -> Vec<Object> {
 fn unclaimed_volume(at: usize) -> Value {
     let mut volume = saying(volume("x", "ReadWriteOnce"), "phase", "Available");
     volume.ensure_map("spec").remove("claimRef");
-    labelled(volume, "number", name("x", at))
+    labeled(volume, "number", name("x", at))
 }
 
 fn pending_claim() -> Value {
@@ -92,7 +92,7 @@ pub const CASES: &[Case] = &[
             used("ReadWriteOnce", len, |at| at % 2).into_iter().chain([there]).collect()
         },
     ),
-    Case::new("attachdetach-controller", "volumes of a node that nobody uses", "nodes n0", |len| {
+    Case::new("attachdetach-controller", "unused volumes of a node", "nodes n0", |len| {
         attached(len, false, true)
     }),
     Case::new("attachdetach-controller", "volumes of a node in use", "nodes n0", |len| {

@@ -8,7 +8,7 @@ use crate::objects::*;
 
 const SET: (&str, &str, &str) = ("apps/v1", "ReplicaSet", "replicasets.apps");
 
-fn of((api_version, kind, resource): (&str, &str, &str), name: &str) -> Value {
+fn owner_of((api_version, kind, resource): (&str, &str, &str), name: &str) -> Value {
     owner(api_version, kind, resource, name)
 }
 
@@ -19,7 +19,7 @@ fn with_pods(
     len: usize,
     pod_of: fn(usize) -> Value,
 ) -> Vec<Object> {
-    let by = of(kind, "web");
+    let by = owner_of(kind, "web");
     let pods = many(len, "pods", "default/p", move |at| owned(pod_of(at), &by));
     pods.chain([object(kind.2, "default/web", workload)]).collect()
 }
@@ -50,7 +50,7 @@ const JOB: (&str, &str, &str) = ("batch/v1", "Job", "jobs.batch");
 fn revision(at: usize) -> Value {
     let template =
         value!({"$patch": "replace", "spec": {"containers": [{"name": "c", "image": (name("i", at))}]}});
-    labelled(value!({"revision": (at as i64), "data": {"spec": {"template": (template)}}}), "app", "web")
+    labeled(value!({"revision": (at as i64), "data": {"spec": {"template": (template)}}}), "app", "web")
 }
 
 fn stateful(replicas: usize) -> Value {
@@ -79,10 +79,10 @@ pub const CASES: &[Case] = &[
         "sets of one Deployment with pods on the same nodes",
         "replicasets.apps default/web",
         |len| {
-            let by = of(("apps/v1", "Deployment", "deployments.apps"), "web");
+            let by = owner_of(("apps/v1", "Deployment", "deployments.apps"), "web");
             let sets = many(len, SET.2, "default/s", |_| owned(workload(0), &by));
             let pods = (0..len).map(|at| {
-                let set = of(SET, &name("s", at));
+                let set = owner_of(SET, &name("s", at));
                 object("pods", &format!("default/q{at:06}"), owned(on_two_nodes(at), &set))
             });
             let own = with_pods(SET, owned(workload(len / 2), &by), len, on_two_nodes);
@@ -99,19 +99,19 @@ pub const CASES: &[Case] = &[
         },
     ),
     Case::new("deployment-controller", "replica sets", "deployments.apps default/web", |len| {
-        let by = of(("apps/v1", "Deployment", "deployments.apps"), "web");
+        let by = owner_of(("apps/v1", "Deployment", "deployments.apps"), "web");
         let sets = many(len, SET.2, "default/s", |at| {
-            let set = labelled(owned(workload(at % 3), &by), "app", "web");
+            let set = labeled(owned(workload(at % 3), &by), "app", "web");
             annotated(set, "deployment.kubernetes.io/revision", at.to_string())
         });
         let deployment = with(with(workload(9), "revisionHistoryLimit", 3), "paused", false);
         sets.chain([object("deployments.apps", "default/web", deployment)]).collect()
     }),
     Case::new("deployment-controller", "pods of old sets", "deployments.apps default/web", |len| {
-        let by = of(("apps/v1", "Deployment", "deployments.apps"), "web");
+        let by = owner_of(("apps/v1", "Deployment", "deployments.apps"), "web");
         let strategy = value!({"type": "Recreate"});
         let deployment = with(workload(len), "strategy", strategy);
-        let old = with(labelled(owned(workload(0), &by), "app", "web"), "template", value!({"spec": {}}));
+        let old = with(labeled(owned(workload(0), &by), "app", "web"), "template", value!({"spec": {}}));
         let pods = with_pods(SET, old, len, |at| saying(on_two_nodes(at), "phase", "Failed"));
         pods.into_iter().chain([object("deployments.apps", "default/web", deployment)]).collect()
     }),
@@ -154,26 +154,26 @@ pub const CASES: &[Case] = &[
         },
     ),
     Case::new("daemonset-controller", "past templates", "daemonsets.apps default/web", |len| {
-        let by = of(DAEMON, "web");
+        let by = owner_of(DAEMON, "web");
         let set = with(workload(0), "revisionHistoryLimit", 3);
         many(len, "controllerrevisions.apps", "default/r", |at| owned(revision(at), &by))
             .chain([object(DAEMON.2, "default/web", set)])
             .collect()
     }),
     Case::new("statefulset-controller", "pods that are too many", "statefulsets.apps default/web", |len| {
-        let by = of(STATEFUL, "web");
+        let by = owner_of(STATEFUL, "web");
         let pods =
             (0..len).map(|at| object("pods", &format!("default/web-{at}"), owned(on_two_nodes(at), &by)));
         pods.chain([object(STATEFUL.2, "default/web", stateful(0))]).collect()
     }),
     Case::new("statefulset-controller", "pods of an old revision", "statefulsets.apps default/web", |len| {
-        let by = of(STATEFUL, "web");
+        let by = owner_of(STATEFUL, "web");
         let pods =
             (0..len).map(|at| object("pods", &format!("default/web-{at}"), owned(on_two_nodes(at), &by)));
         pods.chain([object(STATEFUL.2, "default/web", stateful(len))]).collect()
     }),
     Case::new("statefulset-controller", "past templates", "statefulsets.apps default/web", |len| {
-        let by = of(STATEFUL, "web");
+        let by = owner_of(STATEFUL, "web");
         let set = with(stateful(3), "revisionHistoryLimit", 3);
         many(len, "controllerrevisions.apps", "default/r", |at| owned(revision(at), &by))
             .chain([object(STATEFUL.2, "default/web", set)])
@@ -201,7 +201,7 @@ pub const CASES: &[Case] = &[
         |len| with_pods(JOB, job(len, "Indexed"), len, |at| tracked(2 * at, "Succeeded")),
     ),
     Case::new("cronjob-controller", "jobs", "cronjobs.batch default/web", |len| {
-        let by = of(CRON, "web");
+        let by = owner_of(CRON, "web");
         let done =
             value!([{"type": "Complete", "status": "True", "lastTransitionTime": "2027-01-15T07:00:00Z"}]);
         let jobs = many(len, "jobs.batch", "default/j", |_| {

@@ -9,10 +9,10 @@ fn carry_out(engine: &mut Engine, mut turn: Turn, revision: &mut u64) -> Vec<usi
     while !turn.writes.is_empty() {
         sizes.push(turn.writes.len());
         let mut next = Turn::default();
-        for sent in turn.writes {
+        for request in turn.writes {
             *revision += 1;
             engine.observe(copy("x", *revision), at(0));
-            engine.complete_write(sent.id, done(*revision), at(0), &mut next);
+            engine.complete_write(request.id, done(*revision), at(0), &mut next);
         }
         turn = next;
     }
@@ -23,13 +23,13 @@ fn carry_out(engine: &mut Engine, mut turn: Turn, revision: &mut u64) -> Vec<usi
 #[test]
 fn full_plan_is_truncated_and_its_key_is_requeued_at_once() {
     let mut engine = engine();
-    let wanted = 2 * PLAN_ACTIONS_MAX + 7;
-    engine.observe(thing("x", wanted, 1), at(0));
+    let replicas = 2 * PLAN_ACTIONS_MAX + 7;
+    engine.observe(thing("x", replicas, 1), at(0));
     let mut revision = 1;
     for (round, size) in [PLAN_ACTIONS_MAX, PLAN_ACTIONS_MAX, 7, 0].into_iter().enumerate() {
         let turn = engine.turn(at(0), Seed(1));
         let waiting = (round < 2).then(|| engine.keys("copier")[0].deferred_writes);
-        assert_eq!(waiting, [Some(wanted as u64 - size as u64), Some(7), None, None][round]);
+        assert_eq!(waiting, [Some(replicas as u64 - size as u64), Some(7), None, None][round]);
         assert_eq!(carry_out(&mut engine, turn, &mut revision).iter().sum::<usize>(), size);
     }
     let (_, _, stats) = engine.stats().next().unwrap();
@@ -73,15 +73,15 @@ fn many_large_plans_share_the_bound_of_in_flight_writes() {
         engine.observe(thing(&format!("x{number}"), 2000, number + 1), at(0));
     }
     let mut turn = engine.turn(at(0), Seed(1));
-    let mut most = 0;
+    let mut peak = 0;
     for revision in 0..12 {
-        most = most.max(turn.writes.len());
+        peak = peak.max(turn.writes.len());
         let mut next = Turn::default();
-        for sent in turn.writes {
-            engine.complete_write(sent.id, done(100 + revision), at(0), &mut next);
+        for request in turn.writes {
+            engine.complete_write(request.id, done(100 + revision), at(0), &mut next);
         }
         turn = next;
     }
     let bound = IN_FLIGHT_WRITES_MAX + usize::try_from(count).unwrap();
-    assert!((IN_FLIGHT_WRITES_MAX / 2..=bound).contains(&most), "{most} writes at a time, at most {bound}");
+    assert!((IN_FLIGHT_WRITES_MAX / 2..=bound).contains(&peak), "{peak} writes at a time, at most {bound}");
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::InvolvedObject;
 
-/// Records an Event with the number of wanted copies of every thing.
+/// Records an Event with the number of desired copies of every thing.
 struct Reporter;
 
 impl Planner for Reporter {
@@ -21,9 +21,9 @@ impl Planner for Reporter {
     fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
         let mut plan = Plan::default();
         if let Some(object) = world.get(key) {
-            let want = object.view::<Thing>().map_or(0, |thing| thing.spec.replicas);
+            let desired = object.view::<Thing>().map_or(0, |thing| thing.spec.replicas);
             let object_reference = InvolvedObject::new(object, "example.com/v1", "Thing");
-            plan.events.push(object_reference.normal("Counted", format!("{want} wanted")));
+            plan.events.push(object_reference.normal("Counted", format!("{desired} desired")));
         }
         plan
     }
@@ -38,9 +38,9 @@ fn scale(engine: &mut Engine, replicas: usize, revision: u64) -> Option<WriteReq
 }
 
 /// Returns the write that follows an outcome.
-fn after(engine: &mut Engine, sent: &WriteRequest, outcome: WriteOutcome) -> Option<WriteRequest> {
+fn complete(engine: &mut Engine, request: &WriteRequest, outcome: WriteOutcome) -> Option<WriteRequest> {
     let mut turn = Turn::default();
-    engine.complete_write(sent.id, outcome, at(1), &mut turn);
+    engine.complete_write(request.id, outcome, at(1), &mut turn);
     assert!(turn.writes.len() < 2);
     turn.writes.pop()
 }
@@ -50,8 +50,8 @@ fn event_with_an_unknown_outcome_is_retried_under_the_same_name() {
     let mut engine = Engine::new(vec![Box::new(Reporter)], WorldConfig::default());
     let first = scale(&mut engine, 1, 1).unwrap();
     assert!(matches!(first.write, Write::CreateEvent(_)));
-    let second = after(&mut engine, &first, WriteOutcome::Conflict).expect("the Event may not exist");
-    let third = after(&mut engine, &second, WriteOutcome::Lost { by: Revision(9) })
+    let second = complete(&mut engine, &first, WriteOutcome::Conflict).expect("the Event may not exist");
+    let third = complete(&mut engine, &second, WriteOutcome::Lost { by: Revision(9) })
         .expect("the outcome is unknown again");
     for again in [&second, &third] {
         assert_eq!(
@@ -59,12 +59,12 @@ fn event_with_an_unknown_outcome_is_retried_under_the_same_name() {
             (&first.write, &first.user, &first.reconciler)
         );
     }
-    assert!(after(&mut engine, &third, WriteOutcome::Conflict).is_none(), "retried forever");
+    assert!(complete(&mut engine, &third, WriteOutcome::Conflict).is_none(), "retried forever");
     let patch = scale(&mut engine, 1, 2).unwrap();
     assert!(matches!(patch.write, Write::Patch { .. }), "the Event is assumed to exist");
-    let again = after(&mut engine, &patch, WriteOutcome::Conflict).expect("the count was not written");
+    let again = complete(&mut engine, &patch, WriteOutcome::Conflict).expect("the count was not written");
     assert_eq!(again.write, patch.write);
-    assert!(after(&mut engine, &again, done(3)).is_none());
+    assert!(complete(&mut engine, &again, done(3)).is_none());
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn deleted_event_is_recreated_with_its_last_message() {
     }
     let combined = last.expect("the tenth is the combined Event");
     assert!(scale(&mut engine, 11, 11).is_none(), "it waits for the outcome");
-    let patch = after(&mut engine, &combined, done(20)).expect("the pending update");
-    let recreated = after(&mut engine, &patch, WriteOutcome::Gone).expect("the Event was deleted");
+    let patch = complete(&mut engine, &combined, done(20)).expect("the pending update");
+    let recreated = complete(&mut engine, &patch, WriteOutcome::Gone).expect("the Event was deleted");
     let Write::CreateEvent(new_event) = &recreated.write else { panic!("{recreated:?}") };
-    assert_eq!(new_event.message, "(combined from similar events): 11 wanted");
+    assert_eq!(new_event.message, "(combined from similar events): 11 desired");
 }

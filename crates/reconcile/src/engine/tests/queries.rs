@@ -40,10 +40,10 @@ fn querier() -> (Engine, Key) {
 #[test]
 fn failing_query_backs_off_however_often_the_planner_repeats_it() {
     let (mut engine, key) = querier();
-    let (mut now, mut sent) = (at(0), 0);
+    let (mut now, mut sends) = (at(0), 0);
     while now < at(60_000) {
         let turn = engine.turn(now, Seed(1));
-        sent += turn.queries.len();
+        sends += turn.queries.len();
         for (name, key, query) in turn.queries {
             engine.answer_query(name, &key, &query.id, Err("unknown".to_owned()), now);
         }
@@ -51,7 +51,7 @@ fn failing_query_backs_off_however_often_the_planner_repeats_it() {
         assert!(next > now, "the loop spins");
         now = next;
     }
-    assert!((8..=13).contains(&sent), "sent {sent} times in a minute");
+    assert!((8..=13).contains(&sends), "sent {sends} times in a minute");
     let (_, _, stats) = engine.stats().next().unwrap();
     assert!(stats.plans < 100, "planned {} times", stats.plans);
     engine.answer_query("querier", &key, "q", Ok(Value::Null), now);

@@ -41,11 +41,11 @@ pub fn check_converged(world: &WorldReader<'_>) -> CheckResult {
 }
 
 /// Checks that all numbers equal the desired one.
-fn expect_equal(object: &Object, what: &str, numbers: &[i64], wanted: i64) -> CheckResult {
-    if numbers.iter().all(|number| *number == wanted) {
+fn expect_equal(object: &Object, field: &str, numbers: &[i64], expected: i64) -> CheckResult {
+    if numbers.iter().all(|number| *number == expected) {
         return Ok(());
     }
-    Err(format!("{}: expected {wanted} {what}, found {numbers:?}", object.key()))
+    Err(format!("{}: expected {expected} {field}, found {numbers:?}", object.key()))
 }
 
 fn pods_of(world: &WorldReader<'_>, object: &Object) -> (i64, i64) {
@@ -143,7 +143,7 @@ fn check_services(world: &WorldReader<'_>) -> CheckResult {
         let selects =
             |pod: &&Object| selector.iter().all(|(name, value)| pod.meta().labels.get(name) == Some(value));
         let pods = world.in_namespace("pods", namespace).filter(selects).filter(|pod| is_active(pod));
-        let mut wanted: Vec<&str> = pods
+        let mut expected: Vec<&str> = pods
             .filter(|pod| pod.view::<Pod>().is_some_and(|pod| !pod.status.pod_ip.is_empty()))
             .map(|pod| &*pod.meta().uid)
             .collect();
@@ -153,12 +153,12 @@ fn check_services(world: &WorldReader<'_>) -> CheckResult {
             slices.filter_map(|slice| slice.view::<EndpointSlice>()).flat_map(|slice| &slice.endpoints);
         let mut found: Vec<&str> =
             endpoints.map(|endpoint: &Value| endpoint.str_at(&["targetRef", "uid"])).collect();
-        wanted.sort_unstable();
+        expected.sort_unstable();
         found.sort_unstable();
-        if wanted == found {
+        if expected == found {
             Ok(())
         } else {
-            Err(format!("{} leads to {found:?}, not to {wanted:?}", object.key()))
+            Err(format!("{} has endpoints {found:?}, expected {expected:?}", object.key()))
         }
     })
 }

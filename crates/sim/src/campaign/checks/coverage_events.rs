@@ -74,7 +74,8 @@ impl CoverageEvents {
     }
 
     fn record_bind(&self, object: &Object, was: &Pod, is: &Pod, marks: &mut CoverageMarks) {
-        if condition(&was.status.conditions, "PodScheduled").is_some_and(|one| one.reason == "Unschedulable")
+        if condition(&was.status.conditions, "PodScheduled")
+            .is_some_and(|condition| condition.reason == "Unschedulable")
         {
             marks.record("unschedulable pod was bound");
         }

@@ -52,9 +52,11 @@ impl Check for DaemonPods {
         }
         let Some(owner) = object.meta().controller() else { return Ok(()) };
         let node_name = node(object);
-        let pods =
-            context.world.owned(&owner.uid, "pods").filter(|one| is_active(one) && node(one) == node_name);
-        let pods = pods.filter(|one| !self.late_pods.contains(&one.meta().uid));
+        let pods = context
+            .world
+            .owned(&owner.uid, "pods")
+            .filter(|object| is_active(object) && node(object) == node_name);
+        let pods = pods.filter(|object| !self.late_pods.contains(&object.meta().uid));
         let pods = size(pods.count());
         if pods == 2 {
             marks.record("daemon surged");

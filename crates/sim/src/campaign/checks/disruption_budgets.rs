@@ -54,11 +54,11 @@ impl Check for DisruptionBudgets {
         let serving = size(context.world.all("pods").filter(|pod| selects(pod) && is_healthy(pod)).count());
         let since = self.computed_from.get(&after.meta().uid).copied().unwrap_or(Revision::ZERO);
         let lost = size(self.lost.iter().filter(|(at, pod)| *at > since && selects(pod)).count());
-        let wanted = budget.status.desired_healthy;
-        if serving + lost < wanted {
+        let desired_healthy = budget.status.desired_healthy;
+        if serving + lost < desired_healthy {
             let key = &change.key;
             return Err(format!(
-                "an eviction leaves {serving} healthy pods, {lost} were lost, {key} requires {wanted}"
+                "an eviction leaves {serving} healthy pods, {lost} were lost, {key} requires {desired_healthy}"
             ));
         }
         Ok(())

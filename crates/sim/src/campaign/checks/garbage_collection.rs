@@ -60,7 +60,7 @@ impl Check for GarbageCollection {
             }
             if found.is_some_and(|found| !is_foreground_deletion(found.meta())) {
                 let (kind, name) = (&owner.kind, &owner.name);
-                return Err(format!("{} was collected, and its owner {kind} {name} lives", change.key));
+                return Err(format!("{} was collected although its owner {kind} {name} exists", change.key));
             }
             let is_orphaned = self
                 .orphaning
@@ -68,7 +68,7 @@ impl Check for GarbageCollection {
                 .is_some_and(|since| self.created_at.get(&meta.uid) < Some(since));
             if is_orphaned && found.is_none() {
                 let (kind, name) = (&owner.kind, &owner.name);
-                return Err(format!("{} was collected, and {kind} {name} had left it behind", change.key));
+                return Err(format!("{} was collected although {kind} {name} had orphaned it", change.key));
             }
         }
         Ok(())

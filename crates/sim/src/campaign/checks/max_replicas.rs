@@ -16,7 +16,7 @@ use crate::campaign::ground_truth::CommitChange;
 #[derive(Default)]
 pub struct MaxReplicas {
     /// Replicas of each set.
-    wanted: ValueHistory,
+    replicas: ValueHistory,
     /// Replicas with surge of each Deployment.
     allowed: ValueHistory,
     /// UIDs of pods with changed owners or labels, which sets may not see for a while, and of objects that a deposed
@@ -47,7 +47,7 @@ impl Check for MaxReplicas {
     ) -> Result<(), String> {
         let object = change.object();
         if let Some(number) = change.after.as_ref().and_then(replicas) {
-            self.wanted.record(&object.meta().uid, change.revision, number);
+            self.replicas.record(&object.meta().uid, change.revision, number);
         }
         if let Some(deployment) = change.after.as_ref().and_then(|after| after.view::<Deployment>()) {
             self.allowed.record(&object.meta().uid, change.revision, max_pods(deployment));
@@ -95,11 +95,11 @@ impl MaxReplicas {
         let Some(owner) = change.object().meta().controller() else { return Ok(()) };
         let pods = context.world.owned(&owner.uid, "pods").filter(|pod| is_active(pod));
         let pods = size(pods.filter(|pod| !self.exempt.contains(&pod.meta().uid)).count());
-        let max = self.wanted.since(&owner.uid, change.seen).max().unwrap_or(0);
+        let max = self.replicas.since(&owner.uid, change.seen).max().unwrap_or(0);
         if pods > max {
             let (kind, name) = (&owner.kind, &owner.name);
             return Err(format!(
-                "{kind} {name} has created {} and has {pods} pods, wanted at most {max}",
+                "{kind} {name} has created {} and has {pods} pods, at most {max} are allowed",
                 change.key
             ));
         }
@@ -125,8 +125,8 @@ impl MaxReplicas {
                 change.key
             ));
         }
-        let wanted = context.world.get_by_uid(&owner.uid).and_then(|one| one.view::<Deployment>());
-        if wanted.is_some_and(|deployment| total > deployment.spec.replicas) {
+        let deployment = context.world.get_by_uid(&owner.uid).and_then(|object| object.view::<Deployment>());
+        if deployment.is_some_and(|deployment| total > deployment.spec.replicas) {
             marks.record("rollout surged");
         }
         Ok(())

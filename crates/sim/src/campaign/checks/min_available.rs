@@ -25,19 +25,20 @@ fn min_available(deployment: &Deployment) -> i64 {
     }
     let rolling = deployment.spec.strategy.rolling_update.as_ref();
     let part = |number: Option<i64>| number.unwrap_or(0);
-    let missing = part(rolling.and_then(|one| one.max_unavailable.as_ref()?.scaled(replicas, false)));
-    let surge = part(rolling.and_then(|one| one.max_surge.as_ref()?.scaled(replicas, true)));
+    let missing =
+        part(rolling.and_then(|strategy| strategy.max_unavailable.as_ref()?.scaled(replicas, false)));
+    let surge = part(rolling.and_then(|strategy| strategy.max_surge.as_ref()?.scaled(replicas, true)));
     // With both bounds at 0 no rollout could proceed, so one pod may be unavailable.
     replicas - if missing == 0 && surge == 0 { 1 } else { missing }
 }
 
-/// Available pods that remain if a set is scaled to `wanted`: unavailable ones are deleted first.
-fn serving(world: &WorldReader<'_>, set: &Object, wanted: i64, context: &CommitContext<'_>) -> i64 {
+/// Available pods that remain if a set is scaled to `replicas`: unavailable ones are deleted first.
+fn serving(world: &WorldReader<'_>, set: &Object, replicas: i64, context: &CommitContext<'_>) -> i64 {
     let min_ready_seconds = set.view::<ReplicaSet>().map_or(0, |set| set.spec.min_ready_seconds);
     let pods = world.owned(&set.meta().uid, "pods").filter(|pod| is_active(pod));
     let serving =
-        pods.filter(|one| pod(one).is_some_and(|pod| pod.is_available(min_ready_seconds, context.now)));
-    size(serving.count()).min(wanted)
+        pods.filter(|object| pod(object).is_some_and(|pod| pod.is_available(min_ready_seconds, context.now)));
+    size(serving.count()).min(replicas)
 }
 
 impl Check for MinAvailable {
@@ -59,9 +60,9 @@ impl Check for MinAvailable {
         let Some(owner) = after.meta().controller().filter(|_| is < was) else { return Ok(()) };
         let sets: Vec<&Object> = context.world.owned(&owner.uid, "replicasets.apps").collect();
         let count = |own: i64| -> i64 {
-            let wanted =
+            let replicas_of =
                 |set: &Object| if set.key() == &change.key { own } else { replicas(set).unwrap_or(0) };
-            sets.iter().map(|set| serving(context.world, set, wanted(set), context)).sum()
+            sets.iter().map(|set| serving(context.world, set, replicas_of(set), context)).sum()
         };
         let (before, after) = (count(was), count(is));
         let min = self.allowed.since(&owner.uid, change.seen).min().unwrap_or(0);
@@ -69,7 +70,7 @@ impl Check for MinAvailable {
         if after < before && after < min {
             let name = &owner.name;
             return Err(format!(
-                "Deployment {name} has lowered {} from {was} to {is}: {after} of {before} pods go on serving, at least {min} must",
+                "Deployment {name} has lowered {} from {was} to {is}: {after} of {before} pods stay available, at least {min} are required",
                 change.key
             ));
         }

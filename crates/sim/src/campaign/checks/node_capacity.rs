@@ -99,7 +99,7 @@ impl Check for NodeCapacity {
         let others: Vec<&Pod> = others.map(|(_, other)| other).collect();
         let count = size(others.len());
         match FreeCapacity::new(node, others.into_iter()).find_shortage(view) {
-            Some(why) => Err(format!("{} runs on {name} beside {count} others: it {why}", change.key)),
+            Some(reason) => Err(format!("{} runs on {name} beside {count} others: it {reason}", change.key)),
             None => Ok(()),
         }
     }
@@ -158,11 +158,11 @@ mod tests {
         assert_eq!(starts(pod("new", "1", 90, "Running")), Ok(()));
         assert_eq!(starts(pod("new", "2", 80, "Pending")), Ok(()), "a pending pod uses nothing");
         let full = "has 1000 thousandths of cpu left, 2000 are asked for";
-        for (pod, why) in [
+        for (pod, reason) in [
             (pod("new", "2", 90, "Running"), full),
             (pod("new", "1", 80, "Running"), "has its port 80 taken"),
         ] {
-            let expected = format!("pods/default/new runs on n beside 1 others: it {why}");
+            let expected = format!("pods/default/new runs on n beside 1 others: it {reason}");
             assert_eq!(starts(pod), Err(expected));
         }
     }

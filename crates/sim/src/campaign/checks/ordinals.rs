@@ -39,7 +39,7 @@ impl Check for OrderedCreation {
             let name = format!("{}-{lower}", owner.name);
             let pod = context.world.find("pods", &set.meta().namespace, &name);
             if !pod.is_some_and(is_healthy) {
-                return Err(format!("{} was made before {name} served", change.key));
+                return Err(format!("{} was created before {name} was ready", change.key));
             }
         }
         Ok(())

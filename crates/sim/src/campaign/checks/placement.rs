@@ -43,8 +43,10 @@ impl Check for Placements {
         let Some(view) = pod(after).filter(|pod| !pod.spec.node_name.is_empty()) else { return Ok(()) };
         let (uid, node) = (&after.meta().uid, &view.spec.node_name);
         match self.bound.get(uid) {
-            Some(known) if known == node => return Ok(()),
-            Some(known) => return Err(format!("{} was bound to {known}, and then to {node}", change.key)),
+            Some(bound_node) if bound_node == node => return Ok(()),
+            Some(bound_node) => {
+                return Err(format!("{} was bound to {bound_node}, and then to {node}", change.key));
+            }
             None => self.bound.insert(uid.clone(), node.clone()),
         };
         if &*change.by != "scheduler" {
@@ -54,7 +56,7 @@ impl Check for Placements {
         for version in self.since(node, change.seen) {
             match find_objection(version, after, view, context.world, change.is_late) {
                 None => return Ok(()),
-                Some(why) => objection = why,
+                Some(reason) => objection = reason,
             }
         }
         Err(format!("{} was bound to {node}, which cannot hold it: it {objection}", change.key))
@@ -87,7 +89,7 @@ fn find_objection(
     let cordon = Some(&cordon).filter(|_| view.spec.unschedulable);
     let taints = view.spec.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule").chain(cordon);
     for taint in taints {
-        if !pod.spec.tolerations.iter().any(|one| one.tolerates(taint)) {
+        if !pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(taint)) {
             return Some(format!("has the taint {}:{}", taint.key, taint.effect));
         }
     }
@@ -133,7 +135,10 @@ fn is_reachable(volume: &Value, node: &str) -> bool {
         volume.at(&["spec", "nodeAffinity", "required", "nodeSelectorTerms"]).and_then(Value::as_list);
     let Some(term) = terms.and_then(<[Value]>::first) else { return true };
     let expression = term.get("matchExpressions").and_then(Value::as_list).and_then(<[Value]>::first);
-    let names = expression.and_then(|one| one.get("values")).and_then(Value::as_list).unwrap_or_default();
+    let names = expression
+        .and_then(|expression| expression.get("values"))
+        .and_then(Value::as_list)
+        .unwrap_or_default();
     names.iter().any(|name| name.as_str() == Some(node))
 }
 

@@ -29,17 +29,19 @@ fn is_counted(object: &Object, pod: &Pod, now: Time) -> bool {
 }
 
 /// Usage of a resource in a namespace, in thousandths; `None` for resources that no scenario uses.
-fn used(world: &WorldReader<'_>, namespace: &str, what: &str, now: Time) -> Option<i64> {
+fn used(world: &WorldReader<'_>, namespace: &str, resource_name: &str, now: Time) -> Option<i64> {
     let pods = world.in_namespace("pods", namespace);
-    let pods = pods.filter(|one| pod(one).is_some_and(|pod| is_counted(one, pod, now)));
-    match what {
+    let pods = pods.filter(|object| pod(object).is_some_and(|pod| is_counted(object, pod, now)));
+    match resource_name {
         "pods" => Some(i64::try_from(pods.count()).ok()? * 1000),
         "requests.cpu" => {
             let containers = pods.filter_map(pod).flat_map(|pod| &pod.spec.containers);
             let asked = containers.filter_map(|container| container.resources.requests.get("cpu"));
             Some(asked.map(milli_value).sum())
         }
-        "configmaps" => Some(i64::try_from(world.in_namespace(what, namespace).count()).ok()? * 1000),
+        "configmaps" => {
+            Some(i64::try_from(world.in_namespace(resource_name, namespace).count()).ok()? * 1000)
+        }
         _ => None,
     }
 }
@@ -59,13 +61,15 @@ impl Check for QuotaLimits {
         let Some(namespace) = change.key.namespace().filter(|_| change.is_creation()) else { return Ok(()) };
         for object in context.world.in_namespace("resourcequotas", namespace) {
             let Some(quota) = object.view::<ResourceQuota>() else { continue };
-            for (what, hard) in quota.status.hard.iter().filter(|(what, _)| counted.contains(what)) {
-                let Some(used) = used(context.world, namespace, what, context.now) else { continue };
+            for (resource_name, hard) in
+                quota.status.hard.iter().filter(|(resource_name, _)| counted.contains(resource_name))
+            {
+                let Some(used) = used(context.world, namespace, resource_name, context.now) else { continue };
                 let hard = milli_value(hard);
                 if used > hard {
                     let (key, quota) = (&change.key, object.key());
                     return Err(format!(
-                        "{key} was admitted: {used} thousandths of {what} are used, {quota} allows {hard}"
+                        "{key} was admitted: {used} thousandths of {resource_name} are used, {quota} allows {hard}"
                     ));
                 }
                 if used == hard {

@@ -106,7 +106,7 @@ pub fn begin_bounds(session: &mut UserSession<'_>) {
 
 /// Creates several objects at once: the quota may have room for each of them, but not for all.
 fn create_concurrently(session: &mut UserSession<'_>, resource: &str) -> EditResult {
-    let one = |number: u8| {
+    let new_object = |number: u8| {
         let mut object = value!({"metadata": {"generateName": "rush-"}});
         if resource == "pods" {
             let requests = value!({"cpu": (format!("{}m", 100 * (u32::from(number) + 1)))});
@@ -115,7 +115,7 @@ fn create_concurrently(session: &mut UserSession<'_>, resource: &str) -> EditRes
         }
         object
     };
-    let objects = (0..3).map(one).collect();
+    let objects = (0..3).map(new_object).collect();
     let (made, overtaken) = session.cluster.create_at_once(resource, "bounded", objects);
     if overtaken > 0 {
         session.marks.record("users raced for a quota");
