@@ -16,15 +16,15 @@ mod bytes;
 mod error;
 mod path;
 mod scalar;
+mod stored_writer;
 mod time;
-mod written;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::{DecodeError, StrictError};
 use path::{DecodePath, Step};
-pub use written::write_stored;
+pub use stored_writer::write_stored;
 
 /// Maximum number of strict errors to report, as upstream bounds them.
 pub const STRICT_ERRORS_MAX: usize = 100;

@@ -1,4 +1,4 @@
-//! Fields that the decoder keeps, drops, rejects and reports.
+//! Tests of the decoder: dropped and added fields, canonical scalars, type errors and strict errors.
 
 use proptest::prelude::*;
 
@@ -224,7 +224,7 @@ impl Rng {
         (self.0 >> 33) % sides
     }
 
-    /// Random value of a type, sometimes of another one, with missing, null and unknown fields.
+    /// Generates a value of a type, sometimes of the wrong type, with missing, null and unknown fields.
     fn value(&mut self, shape: Shape<'_>, depth: u32) -> Value {
         match (self.below(12), shape) {
             (0, _) => Value::Null,
@@ -249,7 +249,7 @@ impl Rng {
         }
     }
 
-    /// Removes fields and moves others to the end, as code does that sets them again.
+    /// Removes fields and moves others to the end of their map, as code that sets a field again does.
     fn change(&mut self, value: &mut Value) {
         match value {
             Value::Map(map) => {
@@ -284,7 +284,7 @@ impl Rng {
             }
         }
         if self.below(6) == 0 {
-            map.insert_first("nobodyKnows", 1);
+            map.insert_first("unknownField", 1);
         }
         Value::Map(map)
     }
@@ -315,11 +315,11 @@ proptest! {
             changed.ensure_map("metadata").insert("resourceVersion", "7");
             let mut again = decode(changed.clone(), of, &[]).unwrap().value;
             let mut written = Vec::new();
-            let hole = write_stored(&changed, of, &mut written);
+            let offset = write_stored(&changed, of, &mut written);
             // Options and other kinds without metadata have no resourceVersion and are not stored.
-            prop_assert_eq!(hole.is_some(), of.field("metadata").is_some());
-            let Some(hole) = hole.map(|hole| hole as usize) else { return Ok(()) };
-            written.insert(hole, b'7');
+            prop_assert_eq!(offset.is_some(), of.field("metadata").is_some());
+            let Some(offset) = offset.map(|offset| offset as usize) else { return Ok(()) };
+            written.insert(offset, b'7');
             let types: Vec<_> = ["kind", "apiVersion"].map(|key| (key, again.make_map().remove(key))).into();
             for (key, value) in types.into_iter().rev() {
                 value.into_iter().for_each(|value| again.make_map().insert_first(key, value));

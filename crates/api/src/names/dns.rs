@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Faults, faults, is_capped_run, max_bytes, max_characters};
+use super::{Faults, faults, has_ends_and_middle, max_bytes, max_characters};
 use crate::field_error::{ErrorList, FieldError, Path};
 
 /// Maximum bytes of a DNS label.
@@ -53,7 +53,7 @@ pub(super) fn subdomain_in_key(text: &str) -> Faults {
 pub fn subdomain_with_underscore(text: &str) -> Faults {
     let text = text.as_bytes();
     let good = text.split(|b| *b == b'.').all(|label| {
-        is_capped_run(label.strip_prefix(b"_").unwrap_or(label), is_lower_alphanumeric, |b| {
+        has_ends_and_middle(label.strip_prefix(b"_").unwrap_or(label), is_lower_alphanumeric, |b| {
             b == b'-' || b == b'_' || is_lower_alphanumeric(b)
         })
     });
@@ -70,7 +70,7 @@ pub fn subdomain_caseless(text: &str) -> Faults {
         Cow::Owned(text.replace('\u{17f}', "s").replace('\u{212a}', "k"))
     };
     let good = folded.as_bytes().split(|b| *b == b'.').all(|label| {
-        is_capped_run(label, |b| b.is_ascii_alphanumeric(), |b| b == b'-' || b.is_ascii_alphanumeric())
+        has_ends_and_middle(label, |b| b.is_ascii_alphanumeric(), |b| b == b'-' || b.is_ascii_alphanumeric())
     });
     faults(max_bytes(text.as_bytes(), SUBDOMAIN_BYTES_MAX), (!good).then_some(SUBDOMAIN_CASELESS_FAULT))
 }
@@ -136,7 +136,7 @@ fn is_lower_alphanumeric(b: u8) -> bool {
 }
 
 fn is_label(text: &[u8]) -> bool {
-    is_capped_run(text, is_lower_alphanumeric, |b| b == b'-' || is_lower_alphanumeric(b))
+    has_ends_and_middle(text, is_lower_alphanumeric, |b| b == b'-' || is_lower_alphanumeric(b))
 }
 
 fn is_subdomain(text: &[u8]) -> bool {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_need_enough_labels() {
+    fn fully_qualified_name_has_at_least_two_labels() {
         let check = |name| {
             let mut errors = ErrorList::new();
             fully_qualified_domain_name(&mut errors, &Path::root("f"), name);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Faults, dns, faults, is_capped_run, max_bytes, max_characters};
+use super::{Faults, dns, faults, has_ends_and_middle, max_bytes, max_characters};
 use crate::field_error::{ErrorList, FieldError, Path};
 
 /// Maximum bytes of a label value, and of the name part of a label key.
@@ -51,7 +51,7 @@ pub fn label_key(key: &str) -> Faults {
     if let Some(too_long) = max_bytes(name.as_bytes(), LABEL_BYTES_MAX) {
         wrong.push(format!("name part {too_long}").into());
     }
-    if !is_capped_run(name.as_bytes(), is_alphanumeric, is_label_middle) {
+    if !has_ends_and_middle(name.as_bytes(), is_alphanumeric, is_label_middle) {
         wrong.push(LABEL_KEY_FAULT.into());
     }
     wrong
@@ -61,7 +61,7 @@ pub fn label_key(key: &str) -> Faults {
 #[must_use]
 pub fn label_value(value: &str) -> Faults {
     let value = value.as_bytes();
-    let good = value.is_empty() || is_capped_run(value, is_alphanumeric, is_label_middle);
+    let good = value.is_empty() || has_ends_and_middle(value, is_alphanumeric, is_label_middle);
     faults(max_bytes(value, LABEL_BYTES_MAX), (!good).then_some(LABEL_VALUE_FAULT))
 }
 
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn short_formats_are_checked() {
+    fn percent_header_name_c_identifier_and_path_segment_are_validated() {
         assert!(percent("10%").is_empty() && percent("0%").is_empty());
         assert_eq!(percent("%"), [PERCENT_FAULT]);
         assert!(http_header_name("X-1").is_empty());

@@ -48,7 +48,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
         let first = self.slots.len();
         self.slots.extend(of.fields().map(|field| Slot { path: path(field), field, value: None }));
         if let Some(Value::Map(map)) = value {
-            fill(&mut self.slots[first..], map);
+            fill_slots(&mut self.slots[first..], map);
         }
         let end = self.slots.len();
         let slots = &mut self.slots[first..];
@@ -187,7 +187,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
 
 /// Finds the values of fields. These are usually in schema order, so each search continues where the previous
 /// one ended.
-fn fill<'v>(slots: &mut [Slot<'v, '_>], map: &'v Map) {
+fn fill_slots<'v>(slots: &mut [Slot<'v, '_>], map: &'v Map) {
     let mut cursor = 0;
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         let mut places = (cursor..slots.len()).chain(0..cursor);

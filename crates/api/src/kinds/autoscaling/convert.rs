@@ -1,4 +1,4 @@
-//! Conversion of HorizontalPodAutoscaler between versions 1 and 2.
+//! Conversion of HorizontalPodAutoscaler between `autoscaling/v1` and `autoscaling/v2`.
 //!
 //! Version 1 has one metric, CPU utilization. Everything else is kept in annotations, each in its own format:
 //! metrics and their values as in the first alpha version, the behavior with the field names of upstream's

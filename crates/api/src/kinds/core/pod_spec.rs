@@ -42,7 +42,7 @@ pub use volumes::{check_claim_spec, check_csi_driver_name, check_signer_name};
 pub(crate) use warnings::spec_warnings;
 
 use crate::kinds::read::{
-    boolean, check_required_word, check_supported, list, optional_boolean, optional_number, optional_text,
+    boolean, check_required_enum, check_supported, list, optional_boolean, optional_number, optional_text,
     present, push_forbidden, push_invalid, push_number_faults, push_required, text, text_entries,
 };
 use containers::PodContext;
@@ -167,9 +167,9 @@ pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
 
 fn check_policies(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let restarts = text(spec, "restartPolicy");
-    check_required_word(errors, &path.child("restartPolicy"), restarts, &["Always", "OnFailure", "Never"]);
+    check_required_enum(errors, &path.child("restartPolicy"), restarts, &["Always", "OnFailure", "Never"]);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    check_required_word(errors, &path.child("dnsPolicy"), text(spec, "dnsPolicy"), &policies);
+    check_required_enum(errors, &path.child("dnsPolicy"), text(spec, "dnsPolicy"), &policies);
 }
 
 fn check_names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
