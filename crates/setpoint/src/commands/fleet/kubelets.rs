@@ -162,8 +162,8 @@ impl LogSource for Kubelets {
         let node = logs::node_name(pod).unwrap_or_default();
         let rules = self.rules(&snapshot, &node, now);
         let rules = rules.map_err(|reason| self.log_error(&snapshot, pod, container, &node, reason))?;
-        let said = logs::container_log((&rules, &self.fleet.script_cache), pod, container, previous, now);
-        let logs::ContainerLog { lines, dropped, is_running, next } = said.map_err(Status::bad_request)?;
+        let log = logs::container_log((&rules, &self.fleet.script_cache), pod, container, previous, now);
+        let logs::ContainerLog { lines, dropped, is_running, next } = log.map_err(Status::bad_request)?;
         Ok(ContainerLog { lines, dropped, is_running, next })
     }
 }
