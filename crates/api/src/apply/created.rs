@@ -1,7 +1,7 @@
 //! Field ownership of a create, computed in one pass over the object.
 //!
 //! The result equals the added and modified paths of [`super::compare`] between the zero object and the new
-//! one, without unowned paths. There is only one object to walk and one set to set_default_if_empty, so the set is written
+//! one, without unowned paths. There is only one object to walk and one set to fill, so the set is written
 //! directly in its stored form. Fields of the zero object, such as `status: {}`, are known from the schema.
 
 use compact_str::CompactString;
