@@ -270,7 +270,12 @@ pub fn keep(new: &mut Value, old: &Value, field: &str) {
 }
 
 /// Adds an error if an immutable field changed.
-pub fn check_immutable(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
+pub(crate) fn check_immutable(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    new: Option<&Value>,
+    old: Option<&Value>,
+) {
     let (new, old) = (new.unwrap_or(&Value::Null), old.unwrap_or(&Value::Null));
     if new != old {
         let shown = crate::field_error::BadValue::Json(crate::json::to_text(new).into());

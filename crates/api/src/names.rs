@@ -53,7 +53,7 @@ impl NameRule {
 
     /// Checks a `generateName`: the prefix of a name, which may end in a dash because a suffix follows.
     #[must_use]
-    pub fn check_prefix(self, prefix: &str) -> Faults {
+    pub(crate) fn check_prefix(self, prefix: &str) -> Faults {
         let bytes = prefix.as_bytes();
         match self {
             NameRule::PathSegment => key::path_segment_prefix(prefix),

@@ -168,6 +168,6 @@ pub fn find_definition(api_version: &str, kind: &str) -> Option<Struct<'static>>
 
 /// `true` if objects of this definition have a protobuf form. Tables have none.
 #[must_use]
-pub fn has_protobuf_form(schema: Struct<'_>) -> bool {
+pub(crate) fn has_protobuf_form(schema: Struct<'_>) -> bool {
     schema.fields().all(|field| field.number().is_some() || matches!(field.name(), "kind" | "apiVersion"))
 }

@@ -50,7 +50,7 @@ pub(super) fn subdomain_in_key(text: &str) -> Faults {
 
 /// A DNS subdomain whose labels may contain underscores, as in `_tcp.example.com`.
 #[must_use]
-pub fn subdomain_with_underscore(text: &str) -> Faults {
+pub(crate) fn subdomain_with_underscore(text: &str) -> Faults {
     let text = text.as_bytes();
     let good = text.split(|b| *b == b'.').all(|label| {
         has_ends_and_middle(label.strip_prefix(b"_").unwrap_or(label), is_lower_alphanumeric, |b| {
@@ -62,7 +62,7 @@ pub fn subdomain_with_underscore(text: &str) -> Faults {
 
 /// A case-insensitive DNS subdomain: names of CSI drivers.
 #[must_use]
-pub fn subdomain_caseless(text: &str) -> Faults {
+pub(crate) fn subdomain_caseless(text: &str) -> Faults {
     // Two characters outside ASCII have `s` and `k` as their lower case; upstream accepts them.
     let folded: Cow<'_, str> = if text.is_ascii() {
         Cow::Borrowed(text)
@@ -77,7 +77,7 @@ pub fn subdomain_caseless(text: &str) -> Faults {
 
 /// A DNS label that begins with a letter.
 #[must_use]
-pub fn label_1035(text: &str) -> Faults {
+pub(crate) fn label_1035(text: &str) -> Faults {
     label_1035_bytes(text.as_bytes())
 }
 
@@ -88,14 +88,14 @@ pub(super) fn label_1035_bytes(text: &[u8]) -> Faults {
 
 /// A DNS subdomain after `*.`.
 #[must_use]
-pub fn wildcard_subdomain(text: &str) -> Faults {
+pub(crate) fn wildcard_subdomain(text: &str) -> Faults {
     let text = text.as_bytes();
     let good = text.strip_prefix(b"*.").is_some_and(is_subdomain);
     faults(max_characters(text, SUBDOMAIN_BYTES_MAX), (!good).then_some(WILDCARD_FAULT))
 }
 
 /// A domain of at least three labels.
-pub fn fully_qualified_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(crate) fn fully_qualified_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }
@@ -110,7 +110,7 @@ pub fn fully_qualified_name(errors: &mut ErrorList, path: &Path<'_>, name: &str)
 }
 
 /// A domain of at least two labels, which may end in a dot.
-pub fn fully_qualified_domain_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(crate) fn fully_qualified_domain_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }

@@ -42,7 +42,7 @@ impl Map {
     /// Builds a map from these fields; `true` if a key occurred more than once. The last value of a key wins
     /// and takes the position of the first.
     #[must_use]
-    pub fn from_entries(entries: Vec<(CompactString, Value)>) -> (Map, bool) {
+    pub(crate) fn from_entries(entries: Vec<(CompactString, Value)>) -> (Map, bool) {
         if has_duplicates(&entries) {
             (Map::indexed(last_of_each(entries)), true)
         } else {
@@ -159,7 +159,11 @@ impl Map {
     }
 
     /// Inserts a field at the front; an existing field gets the value and keeps its position.
-    pub fn insert_first(&mut self, key: impl Into<CompactString> + AsRef<str>, value: impl Into<Value>) {
+    pub(crate) fn insert_first(
+        &mut self,
+        key: impl Into<CompactString> + AsRef<str>,
+        value: impl Into<Value>,
+    ) {
         match self.get_mut(key.as_ref()) {
             Some(old) => *old = value.into(),
             None => {
@@ -264,7 +268,7 @@ impl Map {
 
     /// Returns the fields in order, for rebuilding a map.
     #[must_use]
-    pub fn into_entries(self) -> Vec<(CompactString, Value)> {
+    pub(crate) fn into_entries(self) -> Vec<(CompactString, Value)> {
         self.entries
     }
 

@@ -147,7 +147,12 @@ fn sync_data_sources(spec: &mut Map, old: Option<&Value>) {
 }
 
 /// Validates the spec of a claim or claim template. Violations that `old` has too are accepted.
-pub fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Value>, old: Option<&Value>) {
+pub(crate) fn validate_spec(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    spec: Option<&Value>,
+    old: Option<&Value>,
+) {
     let modes = texts(field(spec, "accessModes"));
     if modes.is_empty() {
         errors.push(FieldError::required(&path.child("accessModes"), "at least 1 access mode is required"));

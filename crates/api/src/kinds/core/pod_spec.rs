@@ -33,12 +33,12 @@ mod warnings;
 mod windows;
 
 pub(crate) use affinity::apply_label_keys;
-pub use affinity::check_node_selector;
-pub use defaults::default_claim_spec;
+pub(crate) use affinity::check_node_selector;
+pub(crate) use defaults::default_claim_spec;
 pub(crate) use disabled::{drop_disabled, drop_disabled_status};
 pub use resources::qos_class;
-pub use scheduling::check_tolerations;
-pub use volumes::{check_claim_spec, check_csi_driver_name, check_signer_name};
+pub(crate) use scheduling::check_tolerations;
+pub(crate) use volumes::check_claim_spec;
 pub(crate) use warnings::spec_warnings;
 
 use crate::kinds::read::{

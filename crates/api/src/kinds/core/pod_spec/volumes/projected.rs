@@ -233,7 +233,7 @@ fn check_certificate_seconds(errors: &mut ErrorList, path: &Path<'_>, seconds: i
 }
 
 /// Validates the name of a certificate signer: `example.com/name`.
-pub fn check_signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
+fn check_signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
     if signer.is_empty() {
         return push_required(errors, path, "");
     }
