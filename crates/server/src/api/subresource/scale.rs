@@ -18,8 +18,8 @@ use crate::codec;
 use crate::exchange::{Request, Response};
 use crate::pipeline::ownership::Owners;
 use crate::pipeline::update::{Subresource, update};
-use crate::pipeline::{DesiredObject, RequestContext, Writer, check_uid, ownership, place};
-use crate::query::Query;
+use crate::pipeline::{DesiredObject, RequestContext, WriteOrigin, check_uid, ownership, place};
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 
@@ -38,7 +38,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         let form = accepted_form(request)?;
         let expected = expected(SCALE_VERSION, "Scale")?;
@@ -84,7 +84,7 @@ fn view(workload: &Value) -> Result<Value, Status> {
 fn change(
     request: &Request,
     target: &Target,
-    query: &Query,
+    query: &QueryParams,
     expected: Expected<'_>,
 ) -> Result<(ScaleChange, Vec<String>), Status> {
     if request.method == Method::PUT {
@@ -105,7 +105,7 @@ fn apply_scale(
     mut workload: Value,
     change: &ScaleChange,
     expected: Expected<'_>,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<(Value, Owners, Vec<String>), Status> {
     let api_version = target.resource_type.api_version();
@@ -117,7 +117,7 @@ fn apply_scale(
     let mut live = view(&workload)?;
     ownership::set(&mut live, to_scale(&owners, &paths).to_value());
     let versions = OneVersion { api_version: SCALE_VERSION, of: expected.schema, filter: None };
-    let writes = apply::Writer {
+    let writes = apply::ApplyContext {
         versions: &versions,
         api_version: SCALE_VERSION,
         of: expected.schema,
