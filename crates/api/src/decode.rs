@@ -16,15 +16,15 @@ mod bytes;
 mod error;
 mod path;
 mod scalar;
+mod stored_writer;
 mod time;
-mod written;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::{DecodeError, StrictError};
 use path::{DecodePath, Step};
-pub use written::write_stored;
+pub use stored_writer::write_stored;
 
 /// Maximum number of strict errors to report, as upstream bounds them.
 pub const STRICT_ERRORS_MAX: usize = 100;
@@ -49,9 +49,9 @@ pub struct Decoded {
 ///
 /// # Errors
 /// For the first value of the wrong type, with the text of Go's decoder.
-pub fn decode(value: Value, of: Struct<'_>, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
+pub fn decode(value: Value, schema: Struct<'_>, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
     let decoder = Decoder { duplicates, ..Decoder::default() };
-    decoder.decode_root(value, of)
+    decoder.decode_root(value, schema)
 }
 
 /// Empty lists and maps that decoding keeps although they are not stored.
@@ -70,7 +70,7 @@ pub struct KeepEmpty {
 /// As [`decode`].
 pub fn decode_request(
     value: Value,
-    of: Struct<'_>,
+    schema: Struct<'_>,
     duplicates: &[Duplicate],
 ) -> Result<Decoded, DecodeError> {
     let decoder = Decoder {
@@ -78,29 +78,33 @@ pub fn decode_request(
         keep: KeepEmpty { for_ownership: true, for_validation: true },
         ..Decoder::default()
     };
-    decoder.decode_root(value, of)
+    decoder.decode_root(value, schema)
 }
 
 /// Decodes a value and keeps some empty lists and maps.
 ///
 /// # Errors
 /// As [`decode`].
-pub fn decode_keeping_empty(value: Value, of: Struct<'_>, keep: KeepEmpty) -> Result<Decoded, DecodeError> {
+pub fn decode_keeping_empty(
+    value: Value,
+    schema: Struct<'_>,
+    keep: KeepEmpty,
+) -> Result<Decoded, DecodeError> {
     let decoder = Decoder { keep, ..Decoder::default() };
-    decoder.decode_root(value, of)
+    decoder.decode_root(value, schema)
 }
 
 /// An empty list here resets field ownership.
 const MANAGED_FIELDS: &str = "managedFields";
 
 impl Decoder<'_> {
-    fn decode_root(mut self, mut value: Value, of: Struct<'_>) -> Result<Decoded, DecodeError> {
+    fn decode_root(mut self, mut value: Value, schema: Struct<'_>) -> Result<Decoded, DecodeError> {
         let root = DecodePath::root();
         match &mut value {
-            Value::Map(map) => self.decode_fields(map, of, &root)?,
-            Value::Null => value = zero_struct(of),
+            Value::Map(map) => self.decode_fields(map, schema, &root)?,
+            Value::Null => value = zero_struct(schema),
             other => {
-                let go = format!("{}.{}", of.version(), of.name());
+                let go = format!("{}.{}", schema.version(), schema.name());
                 return Err(root.type_error(other.type_name().to_owned(), &go));
             }
         }
@@ -138,21 +142,21 @@ impl Decoder<'_> {
     fn decode_fields(
         &mut self,
         map: &mut Map,
-        of: Struct<'_>,
+        schema: Struct<'_>,
         path: &DecodePath<'_>,
     ) -> Result<(), DecodeError> {
         let mut entries = std::mem::take(map).into_entries();
         let first = self.ranks.len();
         let mut kept = 0;
         for at in 0..entries.len() {
-            self.report_duplicates(at, path, |key| of.field(key).is_some());
+            self.report_duplicates(at, path, |key| schema.field(key).is_some());
             let (key, value) = &mut entries[at];
-            let Some(rank) = of.position(key) else {
+            let Some(rank) = schema.position(key) else {
                 self.report(path, |path| StrictError::Unknown { path: path.child(key) });
                 continue;
             };
-            let field = of.field_at(rank);
-            if self.decode_field(value, field, &path.then(Step::Field { of, field }))? {
+            let field = schema.field_at(rank);
+            if self.decode_field(value, field, &path.then(Step::Field { schema, field }))? {
                 if kept < at {
                     entries.swap(kept, at);
                 }
@@ -160,11 +164,11 @@ impl Decoder<'_> {
                 self.ranks.push(rank);
             }
         }
-        self.report_duplicates(entries.len(), path, |key| of.field(key).is_some());
+        self.report_duplicates(entries.len(), path, |key| schema.field(key).is_some());
         entries.truncate(kept);
-        for rank in of.always_written() {
+        for rank in schema.always_written() {
             if !self.ranks[first..].contains(&rank) {
-                let field = of.field_at(rank);
+                let field = schema.field_at(rank);
                 entries.push((CompactString::from(field.name()), zero_field(field)));
                 self.ranks.push(rank);
             }
@@ -218,9 +222,9 @@ impl Decoder<'_> {
         path: &DecodePath<'_>,
     ) -> Result<(), DecodeError> {
         match (ty.shape(), &mut *value) {
-            (Shape::Struct(of), Value::Map(map)) => self.decode_fields(map, of, path),
-            (Shape::Map(of), Value::Map(map)) => self.decode_map(map, of, path),
-            (Shape::List(of), Value::List(list)) => self.decode_list(list, of, path),
+            (Shape::Struct(schema), Value::Map(map)) => self.decode_fields(map, schema, path),
+            (Shape::Map(item_type), Value::Map(map)) => self.decode_map(map, item_type, path),
+            (Shape::List(item_type), Value::List(list)) => self.decode_list(list, item_type, path),
             (Shape::SchemaOr(or, schema), _) => self.decode_schema_or(value, or, schema, path),
             (Shape::Fields | Shape::Raw | Shape::Any, _) => Ok(()),
             // A raw value was decoded before it was stored. Requests never contain one.
@@ -232,16 +236,16 @@ impl Decoder<'_> {
     fn decode_map(
         &mut self,
         map: &mut Map,
-        of: TypeRef<'_>,
+        item_type: TypeRef<'_>,
         path: &DecodePath<'_>,
     ) -> Result<(), DecodeError> {
         let count = map.len();
         for (at, (key, value)) in map.iter_mut().enumerate() {
             self.report_duplicates(at, path, |_| true);
             if value.is_null() {
-                *value = zero_item(of);
+                *value = zero_item(item_type);
             } else {
-                self.decode_value(value, of, &path.then(Step::Key(key)))?;
+                self.decode_value(value, item_type, &path.then(Step::Key(key)))?;
             }
         }
         self.report_duplicates(count, path, |_| true);
@@ -253,14 +257,14 @@ impl Decoder<'_> {
     fn decode_list(
         &mut self,
         list: &mut [Value],
-        of: TypeRef<'_>,
+        item_type: TypeRef<'_>,
         path: &DecodePath<'_>,
     ) -> Result<(), DecodeError> {
         for (index, value) in list.iter_mut().enumerate() {
             if value.is_null() {
-                *value = zero_item(of);
+                *value = zero_item(item_type);
             } else {
-                self.decode_value(value, of, &path.then(Step::Index(index)))?;
+                self.decode_value(value, item_type, &path.then(Step::Index(index)))?;
             }
         }
         Ok(())
@@ -349,7 +353,7 @@ fn zero_item(ty: TypeRef<'_>) -> Value {
 
 fn zero(ty: TypeRef<'_>) -> Value {
     match ty.shape() {
-        Shape::Struct(of) => zero_struct(of),
+        Shape::Struct(schema) => zero_struct(schema),
         Shape::String => Value::from(""),
         Shape::Int32 | Shape::Int64 | Shape::Double | Shape::IntOrString => Value::Int(0),
         Shape::Bool => Value::Bool(false),
@@ -359,7 +363,7 @@ fn zero(ty: TypeRef<'_>) -> Value {
 }
 
 /// Zero value of a struct, as Go encodes it.
-pub(crate) fn zero_struct(of: Struct<'_>) -> Value {
+pub(crate) fn zero_struct(schema: Struct<'_>) -> Value {
     let zero = |field: Field<'_>| (CompactString::from(field.name()), zero_field(field));
-    Value::Map(Map::from_unique(of.always_written().map(|rank| zero(of.field_at(rank))).collect()))
+    Value::Map(Map::from_unique(schema.always_written().map(|rank| zero(schema.field_at(rank))).collect()))
 }

@@ -244,7 +244,7 @@ impl FieldError {
     }
 
     /// The value is repeated; `detail` names the rule.
-    pub fn duplicate_by<'a>(
+    pub(crate) fn duplicate_by<'a>(
         path: &'a Path<'_>,
         value: impl Into<BadValue>,
         detail: impl Into<Cow<'static, str>>,
@@ -253,7 +253,7 @@ impl FieldError {
     }
 
     /// The referenced object is not among those that `detail` lists.
-    pub fn not_found_in<'a>(
+    pub(crate) fn not_found_in<'a>(
         path: &'a Path<'_>,
         value: impl Into<BadValue>,
         detail: impl Into<Cow<'static, str>>,
@@ -268,7 +268,7 @@ impl FieldError {
 
     /// The value is not one of `supported`, which are listed in the given order: sort them where upstream
     /// does.
-    pub fn not_supported<'a, S: AsRef<str>>(
+    pub(crate) fn not_supported<'a, S: AsRef<str>>(
         path: &'a Path<'_>,
         value: impl Into<BadValue>,
         supported: &[S],
@@ -282,13 +282,13 @@ impl FieldError {
     }
 
     /// The value has more than `max` bytes.
-    pub fn too_long<'a>(path: &'a Path<'_>, max: usize) -> FieldErrorDraft<'a> {
+    pub(crate) fn too_long<'a>(path: &'a Path<'_>, max: usize) -> FieldErrorDraft<'a> {
         let detail = format!("may not be more than {max} {}", plural(max, "byte", "bytes"));
         FieldError::draft(ErrorKind::TooLong, path, BadValue::Omitted, detail)
     }
 
     /// The value has more than `max` characters.
-    pub fn too_long_characters<'a>(path: &'a Path<'_>, max: usize) -> FieldErrorDraft<'a> {
+    pub(crate) fn too_long_characters<'a>(path: &'a Path<'_>, max: usize) -> FieldErrorDraft<'a> {
         let detail = format!("may not be more than {max} {}", plural(max, "character", "characters"));
         FieldError::draft(ErrorKind::TooLong, path, BadValue::Omitted, detail)
     }
@@ -300,7 +300,7 @@ impl FieldError {
     }
 
     /// The list has more than `max` items; `actual` is shown if given.
-    pub fn too_many<'a>(path: &'a Path<'_>, actual: Option<usize>, max: usize) -> FieldErrorDraft<'a> {
+    pub(crate) fn too_many<'a>(path: &'a Path<'_>, actual: Option<usize>, max: usize) -> FieldErrorDraft<'a> {
         let detail = format!("must have at most {max} {}", plural(max, "item", "items"));
         FieldError::draft(ErrorKind::TooMany, path, actual.map_or(BadValue::Omitted, BadValue::from), detail)
     }
@@ -380,7 +380,7 @@ impl ErrorList {
     }
 
     /// Adds an `Invalid` error for each message about a value.
-    pub fn push_invalid(
+    pub(crate) fn push_invalid(
         &mut self,
         path: &Path<'_>,
         value: &str,

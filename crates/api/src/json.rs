@@ -20,7 +20,8 @@ mod tests;
 pub(crate) use reader::Parser;
 pub use reader::{Duplicate, JsonError};
 pub use skip::{Member, Members};
-pub use writer::{write_escaped, write_float, write_str};
+pub use writer::write_str;
+pub(crate) use writer::{write_escaped, write_float};
 
 /// Maximum nesting of arrays and objects. Upstream allows 10,000; this bound lets every recursive walk over a
 /// value run on a small stack, and is far beyond the depth of any kind.

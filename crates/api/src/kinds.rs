@@ -61,7 +61,7 @@ pub const ALL_BUT_STATUS: &[&str] = &["metadata", "spec"];
 /// absent and null are the same.
 ///
 /// The pipeline calls, for a create: `default`, admission, `prepare_create`, `validate`, `validate_create`.
-/// For an update: `default`, admission, `prepare_update`, `check_update`. For the status subresource:
+/// For an update: `default`, admission, `prepare_update`, `validate_update`. For the status subresource:
 /// `default`, `prepare_status`, `validate_status`. Methods that take the time or the user run next to these:
 /// `default_times` after `default`, `sign` after `prepare_create` and `prepare_update`, `sign_status` after
 /// `prepare_status`.
@@ -87,7 +87,7 @@ pub trait Rules: Send + Sync {
         &[]
     }
 
-    /// Sets the defaults that depend on the clock upstream.
+    /// Sets the defaults that depend on the clock.
     fn default_times(&self, _object: &mut Value, _now: Time) {}
 
     /// Clears the fields that a create may not set: by default `status`, where that is a subresource.
@@ -153,14 +153,14 @@ pub trait Rules: Send + Sync {
     fn validate_create(&self, _object: &Value, _errors: &mut ErrorList) {}
 
     /// Validates the transition from `old` to `new`, in addition to [`Rules::validate`] of the new object.
-    fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
+    fn validate_transition(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
     /// Validates an update: by default [`Rules::validate`] of the new object, then
-    /// [`Rules::validate_update`]. Overridden by kinds with ratcheting validation (errors that the old object
+    /// [`Rules::validate_transition`]. Overridden by kinds with ratcheting validation (errors that the old object
     /// has too are accepted) and by kinds whose updates follow other rules than creates.
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         self.validate(new, errors);
-        self.validate_update(new, old, errors);
+        self.validate_transition(new, old, errors);
     }
 
     /// Validates a status update.
@@ -270,7 +270,12 @@ pub fn keep(new: &mut Value, old: &Value, field: &str) {
 }
 
 /// Adds an error if an immutable field changed.
-pub fn check_immutable(errors: &mut ErrorList, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
+pub(crate) fn check_immutable(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    new: Option<&Value>,
+    old: Option<&Value>,
+) {
     let (new, old) = (new.unwrap_or(&Value::Null), old.unwrap_or(&Value::Null));
     if new != old {
         let shown = crate::field_error::BadValue::Json(crate::json::to_text(new).into());

@@ -19,7 +19,8 @@ mod validate;
 
 pub use compiled::CompiledSelector;
 pub use parse::{ParseError, RequirementError};
-pub use validate::{validate, validate_requirement};
+pub use validate::validate;
+pub(crate) use validate::validate_requirement;
 
 /// Operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

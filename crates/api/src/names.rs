@@ -53,7 +53,7 @@ impl NameRule {
 
     /// Checks a `generateName`: the prefix of a name, which may end in a dash because a suffix follows.
     #[must_use]
-    pub fn check_prefix(self, prefix: &str) -> Faults {
+    pub(crate) fn check_prefix(self, prefix: &str) -> Faults {
         let bytes = prefix.as_bytes();
         match self {
             NameRule::PathSegment => key::path_segment_prefix(prefix),
@@ -98,8 +98,8 @@ fn max_bytes(text: &[u8], max: usize) -> Option<String> {
     (text.len() > max).then(|| format!("must be no more than {max} bytes"))
 }
 
-/// `true` if the text is one byte of `ends`, or a run of `middle` between two of `ends`.
-fn is_capped_run(text: &[u8], ends: impl Fn(u8) -> bool, middle: impl Fn(u8) -> bool) -> bool {
+/// `true` if the first and the last byte match `ends` and all others match `middle`; an empty text does not match.
+fn has_ends_and_middle(text: &[u8], ends: impl Fn(u8) -> bool, middle: impl Fn(u8) -> bool) -> bool {
     match text {
         [] => false,
         [only] => ends(*only),

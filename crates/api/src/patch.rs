@@ -64,11 +64,11 @@ impl PatchType {
     ///
     /// # Errors
     /// As [`Patch::apply`].
-    pub fn apply(self, patch: &Value, object: Value, of: Struct<'_>) -> Result<Value, PatchError> {
+    pub fn apply(self, patch: &Value, object: Value, schema: Struct<'_>) -> Result<Value, PatchError> {
         match self {
             PatchType::Json => Ok(json::apply(object, patch)?),
             PatchType::Merge => merge::apply(object, patch).ok_or(PatchError::Merge),
-            PatchType::Strategic => Ok(strategic::apply(object, patch, of)?),
+            PatchType::Strategic => Ok(strategic::apply(object, patch, schema)?),
         }
     }
 }
@@ -178,15 +178,15 @@ impl Patch {
     ///
     /// # Errors
     /// If an operation fails, or the patch does not apply to the object.
-    pub fn apply(&self, object: Value, of: Struct<'_>) -> Result<Value, PatchError> {
-        self.patch_type.apply(&self.body, object, of)
+    pub fn apply(&self, object: Value, schema: Struct<'_>) -> Result<Value, PatchError> {
+        self.patch_type.apply(&self.body, object, schema)
     }
 
     /// Response if the patched object fails to decode. `patched` is the result of [`Patch::apply`].
     #[must_use]
-    pub fn invalid(&self, patched: &Value, of: Struct<'_>, error: &DecodeError) -> Status {
+    pub fn invalid(&self, patched: &Value, schema: Struct<'_>, error: &DecodeError) -> Status {
         let text = match self.patch_type {
-            PatchType::Strategic => restore::mismatch(patched, of),
+            PatchType::Strategic => restore::mismatch(patched, schema),
             PatchType::Json | PatchType::Merge => None,
         };
         self.rejection(patched, text.unwrap_or_else(|| error.to_string()))

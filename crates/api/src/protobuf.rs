@@ -126,21 +126,21 @@ pub fn decode(bytes: &[u8]) -> Result<Object, ProtoError> {
 ///
 /// # Errors
 /// If the bytes are not such a message.
-pub fn decode_message(bytes: &[u8], of: Struct<'_>) -> Result<Value, ProtoError> {
-    let value = read::Decoder::default().message(bytes, of, 1)?;
-    Ok(crate::decode::decode(value, of, &[])?.value)
+pub fn decode_message(bytes: &[u8], schema: Struct<'_>) -> Result<Value, ProtoError> {
+    let value = read::Decoder::default().message(bytes, schema, 1)?;
+    Ok(crate::decode::decode(value, schema, &[])?.value)
 }
 
 /// Appends the message of a decoded object, without an envelope and without its kind.
-pub fn encode(value: &Value, of: Struct<'_>, out: &mut Vec<u8>) {
-    write::Encoder::new(out).message(Some(value), of);
+pub fn encode(value: &Value, schema: Struct<'_>, out: &mut Vec<u8>) {
+    write::Encoder::new(out).message(Some(value), schema);
 }
 
 /// Encodes an object in its envelope, with the kind and version of the object.
 #[must_use]
-pub fn to_vec(value: &Value, of: Struct<'_>) -> Vec<u8> {
+pub fn to_vec(value: &Value, schema: Struct<'_>) -> Vec<u8> {
     let mut message = Vec::with_capacity(1024);
-    encode(value, of, &mut message);
+    encode(value, schema, &mut message);
     let mut out = Vec::new();
     write_object(value.str_at(&["apiVersion"]), value.str_at(&["kind"]), &message, &mut out);
     out
@@ -149,9 +149,9 @@ pub fn to_vec(value: &Value, of: Struct<'_>) -> Vec<u8> {
 /// Encodes a Status in its envelope.
 #[must_use]
 pub fn status_to_vec(status: &Status) -> Vec<u8> {
-    let of = schema::builtin().meta("Status").expect("the table contains meta/v1");
+    let schema = schema::builtin().meta("Status").expect("the table contains meta/v1");
     let value = json::parse(&status.to_json()).expect("a status is written as JSON");
-    to_vec(&value, of)
+    to_vec(&value, schema)
 }
 
 /// Definition of a kind with a protobuf form. The options and responses of `meta/v1` are known in every group
@@ -163,11 +163,11 @@ pub fn find_definition(api_version: &str, kind: &str) -> Option<Struct<'static>>
     schemas
         .kind(group, version, kind)
         .or_else(|| schemas.kind("meta.k8s.io", "v1", kind))
-        .filter(|of| has_protobuf_form(*of))
+        .filter(|schema| has_protobuf_form(*schema))
 }
 
 /// `true` if objects of this definition have a protobuf form. Tables have none.
 #[must_use]
-pub fn has_protobuf_form(of: Struct<'_>) -> bool {
-    of.fields().all(|field| field.number().is_some() || matches!(field.name(), "kind" | "apiVersion"))
+pub(crate) fn has_protobuf_form(schema: Struct<'_>) -> bool {
+    schema.fields().all(|field| field.number().is_some() || matches!(field.name(), "kind" | "apiVersion"))
 }

@@ -114,7 +114,7 @@ impl Quantity {
 
     /// Amount in units of `10^scale`, rounded away from zero and saturating at the bounds of `i64`.
     #[must_use]
-    pub fn scaled_value(self, scale: i32) -> i64 {
+    pub(crate) fn scaled_value(self, scale: i32) -> i64 {
         self.amount.to_i64(scale.into())
     }
 

@@ -235,8 +235,9 @@ impl TimeParser<'_> {
         let (hours, minutes) = (pair(h, hh), pair(m, mm));
         // 24 hours and 60 minutes are accepted, as in Go.
         if hours.is_some_and(|hours| hours > 24) {
-            let minute_is_worse = minutes.is_some_and(|minutes| minutes > 60);
-            let part = if minute_is_worse { "time zone offset minute" } else { "time zone offset hour" };
+            // Go checks the hour first and the minute second, and reports the last error.
+            let is_minute_invalid = minutes.is_some_and(|minutes| minutes > 60);
+            let part = if is_minute_invalid { "time zone offset minute" } else { "time zone offset hour" };
             return Err(self.out_of_range(part));
         }
         if hours.is_some() && minutes.is_some_and(|minutes| minutes > 60) {
@@ -302,7 +303,7 @@ const DAYS_PER_ERA: i64 = 146_097;
 /// Days from March 1 of the year 0 to the epoch.
 const DAYS_BEFORE_EPOCH: i64 = 719_468;
 
-/// Days from the epoch to a date.
+/// Converts a date to days since the epoch.
 fn days_from_date(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -312,7 +313,7 @@ fn days_from_date(year: i64, month: i64, day: i64) -> i64 {
     era * DAYS_PER_ERA + day_of_era - DAYS_BEFORE_EPOCH
 }
 
-/// Date at so many days after the epoch.
+/// Converts days since the epoch to year, month and day.
 fn date_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + DAYS_BEFORE_EPOCH;
     let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));

@@ -8,7 +8,7 @@ use compact_str::CompactString;
 
 mod build;
 mod map;
-mod places;
+mod position_index;
 mod read;
 
 pub use map::Map;

@@ -241,6 +241,6 @@ pub fn reject_pod(object: &Object, rejection: &PodRejection, now: Time) -> Optio
         Cow::Borrowed(reason) => reason,
         Cow::Owned(_) => "UnexpectedAdmissionError",
     };
-    let note = InvolvedObject::new(object, "v1", "Pod").warning(reason, rejection.message.clone());
-    Some(Action::from(Write::status(object, value_of(&status))).on_done(note))
+    let event = InvolvedObject::new(object, "v1", "Pod").warning(reason, rejection.message.clone());
+    Some(Action::from(Write::status(object, value_of(&status))).on_done(event))
 }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_differ() {
+    fn different_names_have_different_hashes() {
         assert_ne!(stable_hash("node-1"), stable_hash("node-2"));
         assert_eq!(
             (hex_digest("a").len(), hex_digest("a") == hex_digest("a"), hex_digest("a") == hex_digest("b")),

@@ -211,18 +211,19 @@ impl Nodes {
         let Some(patch) = update.patch else { return Some((node.object.revision(), update.next_report)) };
         let subject = InvolvedObject::new(node.object, "v1", "Node");
         let name = node.object.key().name();
-        let mut act =
+        let mut action =
             Action::from(Write::merge(node.object, "status", value!({"status": (patch)})).strategic());
         if update.becomes_ready {
-            act = act.on_done(subject.normal("NodeReady", format!("Node {name} status is now: NodeReady")));
+            action =
+                action.on_done(subject.normal("NodeReady", format!("Node {name} status is now: NodeReady")));
         }
         if let Some(boot_id) =
             update.boot_id.filter(|boot_id| !reported_boot_id.is_empty() && reported_boot_id != *boot_id)
         {
             let message = format!("Node {name} has been rebooted, boot id: {boot_id}");
-            act = act.on_done(subject.warning("Rebooted", message));
+            action = action.on_done(subject.warning("Rebooted", message));
         }
-        plan.push(act);
+        plan.push(action);
         None
     }
 }

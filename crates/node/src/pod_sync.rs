@@ -104,9 +104,9 @@ pub fn sync_pod<M>(
     if result.status == pod.status {
         plan.events.extend(events);
     } else {
-        let mut act = Action::from(Write::status(object, value_of(&result.status)));
-        act.done = events;
-        plan.push(act);
+        let mut action = Action::from(Write::status(object, value_of(&result.status)));
+        action.done = events;
+        plan.push(action);
     }
     // A pod with grace period 0 waits for finalizers only; its node has already removed it.
     let meta = object.meta();

@@ -86,7 +86,7 @@ impl Planner for PodAdmission {
                 && self.0.component(pod).is_none()
                 && let Err(rejection) = state.admit(pod, view)
             {
-                reject_pod(pod, &rejection, now).into_iter().for_each(|act| plan.push(act));
+                reject_pod(pod, &rejection, now).into_iter().for_each(|action| plan.push(action));
                 continue;
             }
             let pod_ips = if view.spec.host_network {

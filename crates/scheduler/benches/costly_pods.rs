@@ -63,7 +63,7 @@ fn plan_until(world: &WorldReader<'_>, name: &str) -> usize {
             Write::Post { key, .. } | Write::Patch { key, .. } => key.name() == name,
             _ => false,
         };
-        if plan.stages.iter().flatten().any(|act| is_for_pod(&act.write)) {
+        if plan.stages.iter().flatten().any(|action| is_for_pod(&action.write)) {
             return plans;
         }
         memo = plan.memo;

@@ -295,11 +295,11 @@ impl FilterScoreCache {
 
     /// Returns the best node for a pod; `None` if no node is feasible.
     #[must_use]
-    pub fn select_node(&self, cache: &SchedulerCache, chance: u32) -> Option<usize> {
+    pub fn select_node(&self, cache: &SchedulerCache, random: u32) -> Option<usize> {
         if self.cached_fit_error(cache).is_some() {
             None
         } else {
-            selection::select_node(self, cache, chance)
+            selection::select_node(self, cache, random)
         }
     }
 

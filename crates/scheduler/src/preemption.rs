@@ -115,7 +115,7 @@ pub struct PreemptionEvaluator<'a> {
     /// Budgets to respect if possible.
     pub budgets: &'a DisruptionBudgets<'a>,
     /// Random number that breaks ties and chooses where a partial search begins.
-    pub chance: u64,
+    pub random: u64,
 }
 
 impl PreemptionEvaluator<'_> {
@@ -139,7 +139,7 @@ impl PreemptionEvaluator<'_> {
         });
         let best = candidates.min_by_key(|(at, one)| {
             let hash = cache.nodes[results.node(*at)].hash;
-            let tie_break = (hash ^ self.chance).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let tie_break = (hash ^ self.random).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let victims = (one.highest_priority, one.priority_sum, one.victims.len());
             (one.pdb_violations, victims, Reverse(one.earliest_start), tie_break)
         });
@@ -173,7 +173,7 @@ impl PreemptionEvaluator<'_> {
         let offset = if can_keep || positions == 0 {
             0
         } else {
-            usize::try_from(self.chance).unwrap_or(0) % positions
+            usize::try_from(self.random).unwrap_or(0) % positions
         };
         // The search ends with enough candidates only if one of them violates no budget.
         let (mut candidates, mut has_free_candidate, mut steps) = (0, false, 0);

@@ -15,9 +15,9 @@ use crate::plugins::{
 };
 use crate::topology::TopologySnapshot;
 
-/// Returns the best node for a pod. `chance` breaks ties between equal scores.
+/// Returns the best node for a pod. `random` breaks ties between equal scores.
 #[must_use]
-pub fn select_node(results: &FilterScoreCache, cache: &SchedulerCache, chance: u32) -> Option<usize> {
+pub fn select_node(results: &FilterScoreCache, cache: &SchedulerCache, random: u32) -> Option<usize> {
     if results.prefilter_rejection.is_some() {
         return None;
     }
@@ -27,14 +27,14 @@ pub fn select_node(results: &FilterScoreCache, cache: &SchedulerCache, chance: u
         && results.soft_spread.constraints.is_empty()
         && !results.has_preferences
     {
-        match results.ranked.find_best(chance, |at| topology.allows(results.node(at))) {
+        match results.ranked.find_best(random, |at| topology.allows(results.node(at))) {
             RankLookup::Best(at) => return Some(results.node(at)),
             RankLookup::NoneFits => return None,
             RankLookup::Undecided => {}
         }
         for (at, result) in results.node_results().iter().enumerate() {
             if result.is_feasible() && topology.allows(results.node(at)) {
-                best.consider(at, i64::from(result.base_score), result, chance);
+                best.consider(at, i64::from(result.base_score), result, random);
             }
         }
         return best.at.map(|at| results.node(at));
@@ -59,7 +59,7 @@ pub fn select_node(results: &FilterScoreCache, cache: &SchedulerCache, chance: u
         if let Some(scores) = &affinity_scores {
             score += weights.inter_pod_affinity * scores[i];
         }
-        best.consider(at, score, result, chance);
+        best.consider(at, score, result, random);
     }
     best.at.map(|at| results.node(at))
 }
@@ -194,11 +194,11 @@ struct BestNode {
 
 impl BestNode {
     #[inline]
-    fn consider(&mut self, at: usize, score: i64, result: &NodeResult, chance: u32) {
+    fn consider(&mut self, at: usize, score: i64, result: &NodeResult, random: u32) {
         if self.at.is_some() && score < self.score {
             return;
         }
-        let tie_break = tie_break(result.hash, chance);
+        let tie_break = tie_break(result.hash, random);
         if self.at.is_none() || (score, tie_break) > (self.score, self.tie_break) {
             *self = BestNode { at: Some(at), score, tie_break };
         }

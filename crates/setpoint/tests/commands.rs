@@ -113,7 +113,7 @@ fn check_stat_and_compact_print_their_results() {
 }
 
 #[test]
-fn damage_is_one_line_and_a_failure() {
+fn corrupt_segment_fails_with_one_line() {
     let dir = tempfile::tempdir().unwrap();
     fill(dir.path());
     let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());

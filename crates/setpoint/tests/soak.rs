@@ -217,7 +217,8 @@ async fn prepare(client: &Client) {
 
 #[test]
 fn hostile_clients_delay_no_others_and_memory_is_bounded() {
-    let server = Server::with(&["--nodes=2", "--pod-start=0", &format!("--history-bytes={HISTORY_BYTES}")]);
+    let server =
+        Server::start_with(&["--nodes=2", "--pod-start=0", &format!("--history-bytes={HISTORY_BYTES}")]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let running = Arc::new(AtomicBool::new(true));
     let (sent, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

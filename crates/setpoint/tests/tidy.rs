@@ -69,7 +69,7 @@ fn every_dependency_has_a_license_that_fits() {
 }
 
 #[test]
-fn sources_are_short_and_finished() {
+fn sources_are_short_documented_and_without_todo() {
     let mut files = Vec::new();
     rust_files(&root().join("crates"), &mut files);
     assert!(files.len() > 30);

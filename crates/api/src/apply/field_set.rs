@@ -182,7 +182,7 @@ impl FieldSet {
     }
 
     /// Removes the paths of another set and all paths below them.
-    pub fn subtract_trees(&mut self, other: &FieldSet) {
+    pub(crate) fn subtract_trees(&mut self, other: &FieldSet) {
         self.retain_by(other, |own, theirs| {
             if theirs.member {
                 return false;
@@ -299,7 +299,7 @@ impl FieldSet {
     ///
     /// # Errors
     /// If the text is not a field set.
-    pub fn from_json(json: &[u8]) -> Result<FieldSet, FieldsError> {
+    pub(crate) fn from_json(json: &[u8]) -> Result<FieldSet, FieldsError> {
         let mut parser = Parser::new(json);
         let (_, set) = read(&mut parser, &mut Vec::new())?;
         parser.expect_end()?;

@@ -19,8 +19,8 @@ const LINEAR_LEN_MAX: usize = 8;
 /// Merges a configuration into an object of the same kind, except `metadata.managedFields`. The configuration
 /// is valid, so its lists have unique keys.
 #[must_use]
-pub fn merge(live: &Value, config: &Value, of: Struct<'_>) -> Value {
-    merge_value(live, config, Type::Kind(of), Level::Root)
+pub fn merge(live: &Value, config: &Value, schema: Struct<'_>) -> Value {
+    merge_value(live, config, Type::Kind(schema), Level::Root)
 }
 
 fn merge_value(live: &Value, config: &Value, ty: Type<'_>, level: Level) -> Value {
@@ -176,8 +176,8 @@ fn merge_items(live: &[Value], config: &[Value], items: Items<'_>) -> Vec<Value>
 
 /// Removes the paths of a set from an object, with everything below them. A value that becomes empty becomes
 /// null.
-pub fn remove(object: &mut Value, paths: &FieldSet, of: Struct<'_>) {
-    remove_below(object, paths, Type::Kind(of));
+pub fn remove(object: &mut Value, paths: &FieldSet, schema: Struct<'_>) {
+    remove_below(object, paths, Type::Kind(schema));
 }
 
 fn remove_below(value: &mut Value, paths: &FieldSet, ty: Type<'_>) {

@@ -70,7 +70,7 @@ impl OwnedFields {
 
     /// Returns the set.
     #[must_use]
-    pub fn into_set(mut self) -> FieldSet {
+    pub(crate) fn into_set(mut self) -> FieldSet {
         self.take()
     }
 }

@@ -35,8 +35,8 @@ pub struct Violations(pub Vec<Violation>);
 
 /// Paths of an object of a kind.
 #[must_use]
-pub fn paths(object: &Value, of: Struct<'_>) -> FieldSet {
-    below(object, Type::Kind(of)).1
+pub fn paths(object: &Value, schema: Struct<'_>) -> FieldSet {
+    below(object, Type::Kind(schema)).1
 }
 
 /// Fields that never have a manager: those that identify the object, and those that only the server sets.
@@ -120,8 +120,8 @@ fn of_items(list: &[Value], items: Items<'_>) -> FieldSet {
 }
 
 /// Makes every known field that is a prefix of a path of the set a member too.
-pub(super) fn ensure_fields(set: &mut FieldSet, of: Struct<'_>) {
-    ensure_below(set, Type::Kind(of));
+pub(super) fn ensure_fields(set: &mut FieldSet, schema: Struct<'_>) {
+    ensure_below(set, Type::Kind(schema));
 }
 
 fn ensure_below(set: &mut FieldSet, ty: Type<'_>) {
@@ -141,8 +141,8 @@ fn ensure_below(set: &mut FieldSet, ty: Type<'_>) {
 
 /// Converts a set that was stored under an older schema: of a value that has become atomic, only the value
 /// itself is owned. `true` if anything changed.
-pub(super) fn reconcile(set: &mut FieldSet, of: Struct<'_>) -> bool {
-    reconcile_below(set, Type::Kind(of))
+pub(super) fn reconcile(set: &mut FieldSet, schema: Struct<'_>) -> bool {
+    reconcile_below(set, Type::Kind(schema))
 }
 
 fn reconcile_below(set: &mut FieldSet, ty: Type<'_>) -> bool {
@@ -173,9 +173,9 @@ fn reconcile_below(set: &mut FieldSet, ty: Type<'_>) -> bool {
 ///
 /// # Errors
 /// All violations, with the texts of upstream.
-pub fn validate(config: &Value, of: Struct<'_>) -> Result<(), Violations> {
+pub fn validate(config: &Value, schema: Struct<'_>) -> Result<(), Violations> {
     let mut found = Vec::new();
-    check(config, Type::Kind(of), &mut found);
+    check(config, Type::Kind(schema), &mut found);
     if found.is_empty() { Ok(()) } else { Err(Violations(found)) }
 }
 

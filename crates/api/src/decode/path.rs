@@ -16,7 +16,7 @@ pub(super) enum Step<'a> {
     /// The object itself.
     Root,
     /// A field of a struct.
-    Field { of: Struct<'a>, field: Field<'a> },
+    Field { schema: Struct<'a>, field: Field<'a> },
     /// A value of a map.
     Key(&'a str),
     /// An item of a list.
@@ -69,8 +69,8 @@ impl DecodePath<'_> {
         let mut names = Vec::new();
         let mut place = Some(self);
         while let Some(DecodePath { parent, step }) = place {
-            if let Step::Field { of, field } = step {
-                owner = owner.or(Some(of.name()));
+            if let Step::Field { schema, field } = step {
+                owner = owner.or(Some(schema.name()));
                 names.push(field.name());
                 names.extend(Some(field.embedded_path()).filter(|path| !path.is_empty()));
             }

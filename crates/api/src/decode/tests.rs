@@ -1,4 +1,4 @@
-//! Fields that the decoder keeps, drops, rejects and reports.
+//! Tests of the decoder: dropped and added fields, canonical scalars, type errors and strict errors.
 
 use proptest::prelude::*;
 
@@ -10,28 +10,28 @@ fn kind(group: &str, kind: &str) -> Struct<'static> {
     builtin().kind(group, "v1", kind).unwrap()
 }
 
-fn run(of: Struct<'_>, text: &str) -> Result<Decoded, DecodeError> {
+fn run(schema: Struct<'_>, text: &str) -> Result<Decoded, DecodeError> {
     let (value, duplicates) = json::parse_strict(text.as_bytes()).unwrap();
-    decode(value, of, &duplicates)
+    decode(value, schema, &duplicates)
 }
 
 /// Decodes a document and encodes the result.
-fn object(of: Struct<'_>, text: &str) -> String {
-    String::from_utf8(json::to_vec(&run(of, text).unwrap().value)).unwrap()
+fn object(schema: Struct<'_>, text: &str) -> String {
+    String::from_utf8(json::to_vec(&run(schema, text).unwrap().value)).unwrap()
 }
 
-fn error(of: Struct<'_>, text: &str) -> String {
-    run(of, text).unwrap_err().to_string()
+fn error(schema: Struct<'_>, text: &str) -> String {
+    run(schema, text).unwrap_err().to_string()
 }
 
-fn strict(of: Struct<'_>, text: &str) -> Vec<String> {
-    run(of, text).unwrap().strict.iter().map(ToString::to_string).collect()
+fn strict(schema: Struct<'_>, text: &str) -> Vec<String> {
+    run(schema, text).unwrap().strict.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn type_errors_have_the_texts_of_go() {
     let pod = kind("", "Pod");
-    for (of, text, expected) in [
+    for (schema, text, expected) in [
         (
             kind("", "ConfigMap"),
             r#"{"data":{"a":1}}"#,
@@ -90,7 +90,7 @@ fn type_errors_have_the_texts_of_go() {
             "string into Go struct field DeploymentSpec.spec.replicas of type int32",
         ),
     ] {
-        assert_eq!(error(of, text), format!("json: cannot unmarshal {expected}"), "{text}");
+        assert_eq!(error(schema, text), format!("json: cannot unmarshal {expected}"), "{text}");
     }
 }
 
@@ -198,12 +198,12 @@ fn scalars_become_canonical() {
 
 #[test]
 fn json_schemas_have_no_strict_errors() {
-    let of = builtin().kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    let crd = builtin().kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
     let body = |schema: &str| {
         format!(r#"{{"spec":{{"versions":[{{"name":"v1","schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#)
     };
     let schema = r#"{"type":"object","additionalProperties":{"type":"string","foo":1},"items":[{"x":1}],"default":{"any":null}}"#;
-    let decoded = run(of, &body(schema)).unwrap();
+    let decoded = run(crd, &body(schema)).unwrap();
     assert!(decoded.strict.is_empty());
     let text = String::from_utf8(json::to_vec(&decoded.value)).unwrap();
     assert!(
@@ -211,8 +211,8 @@ fn json_schemas_have_no_strict_errors() {
             && text.contains(r#""additionalProperties":{"type":"string"}"#)
     );
     assert!(text.contains(r#""items":[{}]"#));
-    assert_eq!(error(of, &body(r#"{"additionalProperties":1}"#)), "boolean or JSON schema expected");
-    assert_eq!(run(of, &body(r#"{"foo":1}"#)).unwrap().strict.len(), 1);
+    assert_eq!(error(crd, &body(r#"{"additionalProperties":1}"#)), "boolean or JSON schema expected");
+    assert_eq!(run(crd, &body(r#"{"foo":1}"#)).unwrap().strict.len(), 1);
 }
 
 /// Seeded random numbers.
@@ -224,19 +224,21 @@ impl Rng {
         (self.0 >> 33) % sides
     }
 
-    /// Random value of a type, sometimes of another one, with missing, null and unknown fields.
+    /// Generates a value of a type, sometimes of the wrong type, with missing, null and unknown fields.
     fn value(&mut self, shape: Shape<'_>, depth: u32) -> Value {
         match (self.below(12), shape) {
             (0, _) => Value::Null,
             (1, _) if self.below(20) == 0 => Value::from("wrong"),
-            (_, Shape::Struct(of)) => self.fields(of, depth),
-            (_, Shape::Map(of)) => {
+            (_, Shape::Struct(schema)) => self.fields(schema, depth),
+            (_, Shape::Map(item_type)) => {
                 let count = self.below(3);
-                Value::Map((0..count).map(|i| (format!("k{i}"), self.value(of.shape(), depth + 1))).collect())
+                Value::Map(
+                    (0..count).map(|i| (format!("k{i}"), self.value(item_type.shape(), depth + 1))).collect(),
+                )
             }
-            (_, Shape::List(of)) => {
+            (_, Shape::List(item_type)) => {
                 let count = self.below(3);
-                Value::List((0..count).map(|_| self.value(of.shape(), depth + 1)).collect())
+                Value::List((0..count).map(|_| self.value(item_type.shape(), depth + 1)).collect())
             }
             (_, Shape::Bytes) => ["", "YQ==", "YR==", "YWJj"][self.index(4)].into(),
             (_, Shape::Int32 | Shape::Int64 | Shape::Double) => Value::Int(self.below(3).cast_signed()),
@@ -249,7 +251,7 @@ impl Rng {
         }
     }
 
-    /// Removes fields and moves others to the end, as code does that sets them again.
+    /// Removes fields and moves others to the end of their map, as code that sets a field again does.
     fn change(&mut self, value: &mut Value) {
         match value {
             Value::Map(map) => {
@@ -274,17 +276,17 @@ impl Rng {
         usize::try_from(self.below(len)).unwrap()
     }
 
-    fn fields(&mut self, of: Struct<'_>, depth: u32) -> Value {
+    fn fields(&mut self, schema: Struct<'_>, depth: u32) -> Value {
         let mut map = Map::new();
         // Nearly all fields at the root, fewer further down, so that objects are large but finite.
         let sparse = u64::from(depth * depth / 2 + 5);
-        for field in of.fields() {
+        for field in schema.fields() {
             if depth < 9 && self.below(sparse) < 4 {
                 map.insert(field.name(), self.value(field.ty().shape(), depth + 1));
             }
         }
         if self.below(6) == 0 {
-            map.insert_first("nobodyKnows", 1);
+            map.insert_first("unknownField", 1);
         }
         Value::Map(map)
     }
@@ -296,9 +298,9 @@ proptest! {
         let mut rng = Rng(seed);
         let kinds = schema::builtin().kinds();
         let at = rng.index(kinds.len() as u64);
-        let of = schema::builtin().kinds().nth(at).unwrap();
-        if let Ok(once) = decode(rng.fields(of, 0), of, &[]) {
-            let twice = decode(once.value.clone(), of, &[]).unwrap();
+        let schema = schema::builtin().kinds().nth(at).unwrap();
+        if let Ok(once) = decode(rng.fields(schema, 0), schema, &[]) {
+            let twice = decode(once.value.clone(), schema, &[]).unwrap();
             prop_assert!(twice.strict.is_empty());
             prop_assert_eq!(json::to_vec(&twice.value), json::to_vec(&once.value));
         }
@@ -308,18 +310,18 @@ proptest! {
     fn write_stored_equals_decode_then_write(seed: u64) {
         let mut rng = Rng(seed);
         let at = rng.index(schema::builtin().kinds().len() as u64);
-        let of = schema::builtin().kinds().nth(at).unwrap();
-        if let Ok(decoded) = decode_request(rng.fields(of, 0), of, &[]) {
+        let schema = schema::builtin().kinds().nth(at).unwrap();
+        if let Ok(decoded) = decode_request(rng.fields(schema, 0), schema, &[]) {
             let mut changed = decoded.value;
             rng.change(&mut changed);
             changed.ensure_map("metadata").insert("resourceVersion", "7");
-            let mut again = decode(changed.clone(), of, &[]).unwrap().value;
+            let mut again = decode(changed.clone(), schema, &[]).unwrap().value;
             let mut written = Vec::new();
-            let hole = write_stored(&changed, of, &mut written);
+            let offset = write_stored(&changed, schema, &mut written);
             // Options and other kinds without metadata have no resourceVersion and are not stored.
-            prop_assert_eq!(hole.is_some(), of.field("metadata").is_some());
-            let Some(hole) = hole.map(|hole| hole as usize) else { return Ok(()) };
-            written.insert(hole, b'7');
+            prop_assert_eq!(offset.is_some(), schema.field("metadata").is_some());
+            let Some(offset) = offset.map(|offset| offset as usize) else { return Ok(()) };
+            written.insert(offset, b'7');
             let types: Vec<_> = ["kind", "apiVersion"].map(|key| (key, again.make_map().remove(key))).into();
             for (key, value) in types.into_iter().rev() {
                 value.into_iter().for_each(|value| again.make_map().insert_first(key, value));
@@ -331,14 +333,14 @@ proptest! {
 
 #[test]
 fn request_keeps_empty_values_that_field_ownership_needs() {
-    let of = kind("storage.k8s.io", "CSINode");
+    let schema = kind("storage.k8s.io", "CSINode");
     let text = r#"{"metadata":{"labels":{},"managedFields":[]},"spec":{"drivers":[]}}"#;
-    let sent = decode_request(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap();
+    let sent = decode_request(json::parse(text.as_bytes()).unwrap(), schema, &[]).unwrap();
     assert!(sent.has_omitted_empty);
     let metadata = r#"{"managedFields":[]}"#;
     assert_eq!(json::to_text(sent.value.get("metadata").unwrap()), metadata);
     assert_eq!(json::to_text(sent.value.get("spec").unwrap()), r#"{"drivers":[]}"#);
-    let stored = decode(sent.value, of, &[]).unwrap();
+    let stored = decode(sent.value, schema, &[]).unwrap();
     assert!(!stored.has_omitted_empty);
     assert_eq!(json::to_text(stored.value.get("metadata").unwrap()), "{}");
     assert_eq!(json::to_text(stored.value.get("spec").unwrap()), r#"{"drivers":null}"#);
@@ -346,11 +348,11 @@ fn request_keeps_empty_values_that_field_ownership_needs() {
 
 #[test]
 fn request_keeps_empty_values_that_validation_needs() {
-    let of = kind("", "Pod");
+    let schema = kind("", "Pod");
     let text = r#"{"spec":{"nodeSelector":{},"overhead":{},"containers":[]}}"#;
-    let sent = decode_request(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap();
+    let sent = decode_request(json::parse(text.as_bytes()).unwrap(), schema, &[]).unwrap();
     let spec = |keep| {
-        let kept = decode_keeping_empty(sent.value.clone(), of, keep).unwrap();
+        let kept = decode_keeping_empty(sent.value.clone(), schema, keep).unwrap();
         json::to_text(kept.value.get("spec").unwrap())
     };
     let (owned, validated) = (
@@ -370,9 +372,9 @@ fn strict_errors_contain_at_most_a_mebibyte_of_paths() {
         |each: &str| (0..50).map(|at| each.replace('N', &at.to_string())).collect::<Vec<_>>().join(",");
     let within =
         |fields: String| format!(r#"{{"spec":{{"devices":[{{"attributes":{{"{key}":{{{fields}}}}}}}]}}}}"#);
-    let of = kind("resource.k8s.io", "ResourceSlice");
-    assert_eq!(strict(of, &within(fields(r#""uN":1"#))).len(), 1);
-    assert_eq!(strict(of, &within(fields(r#""string":"N""#))).len(), 1);
+    let schema = kind("resource.k8s.io", "ResourceSlice");
+    assert_eq!(strict(schema, &within(fields(r#""uN":1"#))).len(), 1);
+    assert_eq!(strict(schema, &within(fields(r#""string":"N""#))).len(), 1);
     let short = format!(r#"{{"spec":{{"devices":[{{"attributes":{{"k":{{{}}}}}}}]}}}}"#, fields(r#""uN":1"#));
-    assert_eq!(strict(of, &short).len(), 50);
+    assert_eq!(strict(schema, &short).len(), 50);
 }

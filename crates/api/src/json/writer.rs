@@ -77,7 +77,7 @@ fn new_line(comma: bool, level: usize, out: &mut Vec<u8>) {
 
 /// Appends a number as Go writes a double: shortest digits, an exponent only for very large and very small
 /// numbers. NaN and infinities have no JSON form and become null.
-pub fn write_float(number: f64, out: &mut Vec<u8>) {
+pub(crate) fn write_float(number: f64, out: &mut Vec<u8>) {
     if !number.is_finite() {
         out.extend_from_slice(b"null");
         return;
@@ -103,7 +103,7 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Appends the escaped text without quotes, see [`write_str`].
-pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_escaped(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let bytes = text.as_bytes();
     let (mut written, mut at) = (0, 0);

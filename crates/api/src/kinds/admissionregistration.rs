@@ -55,14 +55,14 @@ fn static_name_warning(new: &Value, old: Option<&Value>) -> Option<String> {
 
 /// Sets the defaults of request matching.
 fn default_match(map: &mut Map) {
-    check::default_to(map, "matchPolicy", || "Equivalent".into());
-    check::default_to(map, "namespaceSelector", Value::map);
-    check::default_to(map, "objectSelector", Value::map);
+    check::set_default_with(map, "matchPolicy", || "Equivalent".into());
+    check::set_default_with(map, "namespaceSelector", Value::map);
+    check::set_default_with(map, "objectSelector", Value::map);
 }
 
 /// Sets the default scope of rules.
 fn default_scopes(value: &mut Value, rules: &[&str]) {
     for rule in check::maps_mut(value, rules) {
-        check::default_to(rule, "scope", || "*".into());
+        check::set_default_with(rule, "scope", || "*".into());
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     }
 }
 
-/// Rules of APIService. The pipeline sets the availability of a local one, because it has the time.
+/// Rules of APIService. The pipeline sets the `Available` condition of a local one, because it depends on the clock.
 struct ApiService;
 
 impl Rules for ApiService {
@@ -24,7 +24,7 @@ impl Rules for ApiService {
 
     fn default(&self, object: &mut Value) {
         if let Some(service) = object.at_mut(&["spec", "service"]).and_then(Value::as_map_mut) {
-            check::default_to(service, "port", || 443.into());
+            check::set_default_with(service, "port", || 443.into());
         }
     }
 

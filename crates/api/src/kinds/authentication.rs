@@ -50,7 +50,7 @@ pub struct TokenRequest;
 impl Rules for TokenRequest {
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        check::default_to(spec, "expirationSeconds", || TOKEN_SECONDS_DEFAULT.into());
+        check::set_default_with(spec, "expirationSeconds", || TOKEN_SECONDS_DEFAULT.into());
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

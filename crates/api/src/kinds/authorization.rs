@@ -56,8 +56,8 @@ impl Rules for AccessReview {
             let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
             errors.push(FieldError::invalid(&path, check::format_go(other, &NON_RESOURCE), detail));
         }
-        let nobody = check::text(spec, "user").is_empty() && check::list(spec, "groups").is_empty();
-        if nobody && *self != AccessReview::SelfSubject {
+        let has_no_subject = check::text(spec, "user").is_empty() && check::list(spec, "groups").is_empty();
+        if has_no_subject && *self != AccessReview::SelfSubject {
             let detail = "at least one of user or group must be specified";
             errors.push(FieldError::invalid(&path.child("user"), "", detail));
         }
@@ -76,8 +76,8 @@ impl AccessReview {
         let local = self == AccessReview::Local;
         let ignored = |name: &str| name == "managedFields" || (local && name == "namespace");
         let entries = metadata.as_map().into_iter().flat_map(crate::value::Map::iter);
-        let says_something = |(name, value): (&str, &Value)| !ignored(name) && !value.is_empty();
-        if entries.into_iter().any(says_something) {
+        let is_forbidden = |(name, value): (&str, &Value)| !ignored(name) && !value.is_empty();
+        if entries.into_iter().any(is_forbidden) {
             let detail = if local { "must be empty except for namespace" } else { "must be empty" };
             errors.push(FieldError::invalid(&Path::root("metadata"), check::shown(metadata), detail));
         }

@@ -49,25 +49,25 @@ pub(super) fn text_entries<'a>(value: &'a Value, name: &str) -> Vec<(&'a str, &'
     entries(value, name).into_iter().map(|(key, value)| (key, value.as_str().unwrap_or_default())).collect()
 }
 
-/// A value as an error shows it if it is neither a number nor a plain string.
+/// Formats a value for an error as JSON.
 pub(super) fn shown(value: &Value) -> BadValue {
     BadValue::Json(json::to_text(value).into())
 }
 
-/// Strings as an error shows them.
+/// Formats strings for an error as a JSON array.
 pub(super) fn shown_texts(texts: &[&str]) -> BadValue {
     BadValue::json_strings(texts)
 }
 
 /// Sets a field of a map if it is absent.
-pub(super) fn default_to(map: &mut Map, name: &str, make: impl FnOnce() -> Value) {
+pub(super) fn set_default_with(map: &mut Map, name: &str, make: impl FnOnce() -> Value) {
     if map.get(name).is_none_or(Value::is_null) {
         map.insert(CompactString::from(name), make());
     }
 }
 
 /// Sets a field of a map if it is empty.
-pub(super) fn default_empty(map: &mut Map, name: &str, make: impl FnOnce() -> Value) {
+pub(super) fn set_default_if_empty_with(map: &mut Map, name: &str, make: impl FnOnce() -> Value) {
     if map.get(name).is_none_or(Value::is_empty) {
         map.insert(CompactString::from(name), make());
     }

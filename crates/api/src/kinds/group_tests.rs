@@ -108,7 +108,7 @@ fn run(verb: &str, rules: &dyn Rules, mut objects: Vec<Value>) -> (Value, ErrorL
         }
         ("update", Some(old)) => {
             rules.prepare_update(&mut new, old);
-            rules.check_update(&new, old, &mut errors);
+            rules.validate_update(&new, old, &mut errors);
         }
         ("status", Some(old)) => {
             rules.prepare_status(&mut new, old);
@@ -233,7 +233,7 @@ fn rules_never_panic_on_missing_fields() {
                         prepare(rules, &mut new.clone(), &old);
                     }
                     rules.validate(&new, &mut errors);
-                    rules.check_update(&new, &old, &mut errors);
+                    rules.validate_update(&new, &old, &mut errors);
                     rules.validate_status(&new, &old, &mut errors);
                     rules.warnings(&new, Some(&old));
                     rules.fields(&new);

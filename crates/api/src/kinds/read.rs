@@ -92,12 +92,12 @@ pub(crate) fn quantity(value: &Value) -> Quantity {
     value.as_str().and_then(|text| Quantity::parse(text).ok()).unwrap_or_else(|| Quantity::from(0))
 }
 
-/// `true` if an amount has no fraction.
+/// `true` if a quantity has no fraction.
 pub(crate) fn is_whole(amount: Quantity) -> bool {
     Quantity::from(amount.value()) == amount
 }
 
-/// A list or object as messages show it.
+/// Formats a list or object for an error message.
 pub(crate) fn shown(value: Option<&Value>) -> BadValue {
     value.map_or(BadValue::Null, |value| BadValue::Json(crate::json::to_text(value).into()))
 }
@@ -116,10 +116,10 @@ pub(crate) fn push_invalid(
 pub(crate) fn push_invalid_enum(
     errors: &mut ErrorList,
     path: &Path<'_>,
-    word: &str,
+    value: &str,
     detail: impl Into<Cow<'static, str>>,
 ) {
-    errors.push(FieldError::invalid(path, BadValue::json_string(word), detail));
+    errors.push(FieldError::invalid(path, BadValue::json_string(value), detail));
 }
 
 /// Adds a `Required` error.
@@ -141,16 +141,20 @@ pub(crate) fn push_forbidden(errors: &mut ErrorList, path: &Path<'_>, detail: im
     errors.push(FieldError::forbidden(path, detail));
 }
 
-/// Adds an error for a word that is not supported; the supported ones are listed in the given order.
-pub(crate) fn check_supported(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
-    if !words.contains(&word) {
-        errors.push(FieldError::not_supported(path, BadValue::json_string(word), words));
+/// Adds an error for an unsupported enum value; the supported ones are listed in the given order.
+pub(crate) fn check_supported(errors: &mut ErrorList, path: &Path<'_>, value: &str, supported: &[&str]) {
+    if !supported.contains(&value) {
+        errors.push(FieldError::not_supported(path, BadValue::json_string(value), supported));
     }
 }
 
-/// Adds an error for a missing or unsupported word.
-pub(crate) fn check_required_word(errors: &mut ErrorList, path: &Path<'_>, word: &str, words: &[&str]) {
-    if word.is_empty() { push_required(errors, path, "") } else { check_supported(errors, path, word, words) }
+/// Adds an error for a missing or unsupported enum value.
+pub(crate) fn check_required_enum(errors: &mut ErrorList, path: &Path<'_>, value: &str, supported: &[&str]) {
+    if value.is_empty() {
+        push_required(errors, path, "")
+    } else {
+        check_supported(errors, path, value, supported)
+    }
 }
 
 /// Adds the faults of a number.
@@ -207,15 +211,15 @@ pub(crate) fn check_optional_selector(errors: &mut ErrorList, path: &Path<'_>, o
     }
 }
 
-/// Sets a field that is absent, and leaves an empty one to validation.
-pub(crate) fn fill_absent(map: &mut Map, field: &str, value: impl Into<Value>) {
+/// Sets a field if it is absent; an empty one is left to validation.
+pub(crate) fn set_default(map: &mut Map, field: &str, value: impl Into<Value>) {
     if map.get(field).is_none_or(Value::is_null) {
         map.insert(field, value.into());
     }
 }
 
-/// Sets a string that is absent or empty.
-pub(crate) fn fill(map: &mut Map, field: &str, value: &str) {
+/// Sets a string if it is absent or empty.
+pub(crate) fn set_default_if_empty(map: &mut Map, field: &str, value: &str) {
     if map.get(field).is_none_or(Value::is_empty) {
         map.insert(field, value);
     }
@@ -225,8 +229,7 @@ pub(crate) fn fill(map: &mut Map, field: &str, value: &str) {
 pub(crate) fn is_equivalent(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Map(a), Value::Map(b)) => {
-            let keys_in_both = a.len() == b.len();
-            keys_in_both
+            a.len() == b.len()
                 && a.iter().all(|(key, one)| {
                     b.get(key).is_some_and(|other| {
                         if has_amounts(key) {

@@ -33,21 +33,22 @@ pub(super) fn rules(kind: &str) -> Option<&'static dyn Rules> {
     })
 }
 
-/// Errors of an object: those of handwritten validation precede those of declarative validation.
+/// Errors of an object. Errors of handwritten validation precede those of declarative validation, as upstream.
 #[derive(Default)]
 struct Report {
-    first: ErrorList,
-    late: ErrorList,
+    handwritten: ErrorList,
+    declarative: ErrorList,
 }
 
 impl Report {
-    fn check_finish(self, errors: &mut ErrorList) {
-        errors.append(self.first);
-        errors.append(self.late);
+    /// Appends the errors in order.
+    fn append_to(self, errors: &mut ErrorList) {
+        errors.append(self.handwritten);
+        errors.append(self.declarative);
     }
 
     /// Visits the items of a list with at most `max` items.
-    fn each(
+    fn check_items(
         &mut self,
         path: &Path<'_>,
         list: &[Value],
@@ -55,7 +56,7 @@ impl Report {
         mut visit: impl FnMut(&mut Report, &Path<'_>, &Value),
     ) {
         if list.len() > max {
-            return self.late.push(FieldError::too_many(path, Some(list.len()), max));
+            return self.declarative.push(FieldError::too_many(path, Some(list.len()), max));
         }
         for (i, one) in list.iter().enumerate() {
             visit(self, &path.index(i), one);
@@ -63,17 +64,21 @@ impl Report {
     }
 
     /// Adds an error for each item with the key of an earlier one.
-    fn unique<K: Ord>(&mut self, path: &Path<'_>, list: &[Value], key: impl Fn(&Value) -> K) {
+    fn check_unique<K: Ord>(&mut self, path: &Path<'_>, list: &[Value], key: impl Fn(&Value) -> K) {
         // A list that is too long is not examined.
-        let place = path.to_string();
-        if self.late.iter().any(|error| error.kind == ErrorKind::TooMany && error.field.as_str() == place) {
+        let list_path = path.to_string();
+        if self
+            .declarative
+            .iter()
+            .any(|error| error.kind == ErrorKind::TooMany && error.field.as_str() == list_path)
+        {
             return;
         }
         let mut seen = BTreeSet::new();
         for (i, one) in list.iter().enumerate() {
             if !seen.insert(key(one)) {
                 let value = one.as_str().map_or_else(|| check::shown(one), Into::into);
-                self.late.push(FieldError::duplicate(&path.index(i), value));
+                self.declarative.push(FieldError::duplicate(&path.index(i), value));
             }
         }
     }

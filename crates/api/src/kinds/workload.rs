@@ -16,7 +16,7 @@ use crate::value::Value;
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// Adds an error if an immutable struct changed. `ty` is its internal Go type, which the message shows.
-pub fn check_unchanged(
+pub(crate) fn check_unchanged(
     errors: &mut ErrorList,
     path: &Path<'_>,
     new: Option<&Value>,
@@ -30,14 +30,14 @@ pub fn check_unchanged(
 }
 
 /// Clears the fields of disabled features in the pod template at `path`.
-pub fn drop_disabled_template(object: &mut Value, path: &[&str]) {
+pub(crate) fn drop_disabled_template(object: &mut Value, path: &[&str]) {
     if let Some(template) = object.at_mut(path) {
         pod_spec::drop_disabled_template(template);
     }
 }
 
 /// Checks that the counters in `fields` are not negative, if set.
-pub fn check_nonnegative(errors: &mut ErrorList, parent: &Value, path: &Path<'_>, fields: &[&str]) {
+pub(crate) fn check_nonnegative(errors: &mut ErrorList, parent: &Value, path: &Path<'_>, fields: &[&str]) {
     for field in fields {
         if let Some(count) = optional_number(parent, field).filter(|count| *count < 0) {
             errors.push(FieldError::invalid(&path.child(field), count, NOT_NEGATIVE));
@@ -46,7 +46,7 @@ pub fn check_nonnegative(errors: &mut ErrorList, parent: &Value, path: &Path<'_>
 }
 
 /// Checks that counters of a status do not exceed another one.
-pub fn check_at_most(
+pub(crate) fn check_at_most(
     errors: &mut ErrorList,
     status: &Value,
     path: &Path<'_>,
@@ -63,7 +63,7 @@ pub fn check_at_most(
 }
 
 /// Checks that `status.collisionCount` does not decrease.
-pub fn check_collision_count(errors: &mut ErrorList, new: &Value, old: &Value) {
+pub(crate) fn check_collision_count(errors: &mut ErrorList, new: &Value, old: &Value) {
     let count = |object: &Value| object.at(&["status", "collisionCount"]).and_then(Value::as_i64);
     let (new, old) = (count(new), count(old));
     if old.is_some_and(|old| new.is_none_or(|new| new < old)) {
@@ -75,7 +75,12 @@ pub fn check_collision_count(errors: &mut ErrorList, new: &Value, old: &Value) {
 
 /// Validates a label selector; `true` if it is valid by the strict rule. `lenient` accepts values that are
 /// not valid label values.
-pub fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value, lenient: bool) -> bool {
+pub(crate) fn check_selector(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    selector: &Value,
+    lenient: bool,
+) -> bool {
     let expressions = expressions(selector);
     let before = errors.len();
     labels::validate(errors, path, match_labels(selector), &expressions, lenient);
@@ -89,7 +94,7 @@ pub fn check_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value,
 
 /// `true` if a label selector has a value that is not a valid label value.
 #[must_use]
-pub fn has_invalid_values(selector: Option<&Value>) -> bool {
+pub(crate) fn has_invalid_values(selector: Option<&Value>) -> bool {
     let Some(selector) = selector else { return false };
     expressions(selector)
         .iter()
@@ -117,13 +122,13 @@ pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
 
 /// `true` if a label selector is empty.
 #[must_use]
-pub fn is_empty_selector(selector: &Value) -> bool {
+pub(crate) fn is_empty_selector(selector: &Value) -> bool {
     let is_empty = |field: &str| selector.get(field).is_none_or(Value::is_empty);
     is_empty("matchLabels") && is_empty("matchExpressions")
 }
 
 /// Checks that `selector` selects the pods of `template`, which is at `path`.
-pub fn check_template_labels(
+pub(crate) fn check_template_labels(
     errors: &mut ErrorList,
     selector: Option<&Value>,
     template: &Value,
@@ -138,7 +143,7 @@ pub fn check_template_labels(
 }
 
 /// Validates a pod template; an update accepts values that the old template has.
-pub fn check_template(errors: &mut ErrorList, template: &Value, old: Option<&Value>, path: &Path<'_>) {
+pub(crate) fn check_template(errors: &mut ErrorList, template: &Value, old: Option<&Value>, path: &Path<'_>) {
     match old {
         Some(old) => pod_spec::validate_template_update(template, old, path, errors),
         None => pod_spec::validate_template(template, path, errors),
@@ -146,7 +151,7 @@ pub fn check_template(errors: &mut ErrorList, template: &Value, old: Option<&Val
 }
 
 /// Rejects fields that a long-running pod may not have. `kind` is the kind in the message.
-pub fn check_long_running(errors: &mut ErrorList, template: &Value, path: &Path<'_>, kind: &str) {
+pub(crate) fn check_long_running(errors: &mut ErrorList, template: &Value, path: &Path<'_>, kind: &str) {
     let spec = path.child("spec");
     let policy = template.str_at(&["spec", "restartPolicy"]);
     if policy != "Always" {
@@ -160,7 +165,7 @@ pub fn check_long_running(errors: &mut ErrorList, template: &Value, path: &Path<
 }
 
 /// Adds a warning for a name that is not a valid host name.
-pub fn warn_about_name(object: &Value, warnings: &mut Vec<String>) {
+pub(crate) fn warn_about_name(object: &Value, warnings: &mut Vec<String>) {
     let faults = dns::label(object.str_at(&["metadata", "name"]));
     if !faults.is_empty() {
         let faults: Vec<Cow<'static, str>> = faults;
@@ -173,7 +178,7 @@ pub fn warn_about_name(object: &Value, warnings: &mut Vec<String>) {
 }
 
 /// Validates an int-or-percent value.
-pub fn check_int_or_percent(errors: &mut ErrorList, value: &Value, path: &Path<'_>) {
+pub(crate) fn check_int_or_percent(errors: &mut ErrorList, value: &Value, path: &Path<'_>) {
     match value {
         Value::Str(text) => {
             for fault in key::percent(text) {
@@ -188,7 +193,7 @@ pub fn check_int_or_percent(errors: &mut ErrorList, value: &Value, path: &Path<'
 }
 
 /// Checks that an int-or-percent value is at most `100%`.
-pub fn check_at_most_100_percent(errors: &mut ErrorList, value: &Value, path: &Path<'_>) {
+pub(crate) fn check_at_most_100_percent(errors: &mut ErrorList, value: &Value, path: &Path<'_>) {
     if percent(value).is_some_and(|percent| percent > 100) {
         errors.push(FieldError::invalid(path, shown(Some(value)), "must not be greater than 100%"));
     }
@@ -196,7 +201,7 @@ pub fn check_at_most_100_percent(errors: &mut ErrorList, value: &Value, path: &P
 
 /// Number of an int-or-percent value, percentage or not; 0 if absent.
 #[must_use]
-pub fn int_or_percent(value: Option<&Value>) -> i64 {
+pub(crate) fn int_or_percent(value: Option<&Value>) -> i64 {
     match value {
         Some(Value::Int(number)) => *number,
         Some(value @ Value::Str(text)) => percent(value).or_else(|| text.parse().ok()).unwrap_or(0),

@@ -106,7 +106,7 @@ fn labels_match_requirements() {
 }
 
 #[test]
-fn nothing_and_everything_differ() {
+fn empty_selector_matches_everything_and_nothing_matches_no_labels() {
     assert_eq!(Selector::parse(""), Ok(Selector::EVERYTHING));
     assert_ne!(Selector::Nothing, Selector::EVERYTHING);
     assert!(Selector::EVERYTHING.is_everything() && !Selector::Nothing.is_everything());

@@ -21,7 +21,7 @@ pub fn validate<'a>(
 }
 
 /// Validates one match expression of a `LabelSelector`.
-pub fn validate_requirement(
+pub(crate) fn validate_requirement(
     errors: &mut ErrorList,
     path: &Path<'_>,
     expression: &Expression<'_>,

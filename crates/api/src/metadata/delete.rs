@@ -119,7 +119,10 @@ pub fn returns_deleted_object(group: &str, kind: &str) -> bool {
 ///
 /// # Errors
 /// If the object does not meet them.
-pub fn check_preconditions(object: &Value, options: &DeleteOptions<'_>) -> Result<(), PreconditionError> {
+pub(crate) fn check_preconditions(
+    object: &Value,
+    options: &DeleteOptions<'_>,
+) -> Result<(), PreconditionError> {
     let found = super::text(object, "uid");
     if let Some(expected) = options.uid.filter(|uid| *uid != found) {
         return Err(PreconditionError::Uid { expected: expected.into(), found: found.into() });

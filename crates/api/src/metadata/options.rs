@@ -47,7 +47,7 @@ impl WriteOptions<'_> {
 }
 
 /// Validates the name of a field manager.
-pub fn validate_field_manager(errors: &mut ErrorList, path: &Path<'_>, manager: &str) {
+pub(crate) fn validate_field_manager(errors: &mut ErrorList, path: &Path<'_>, manager: &str) {
     if manager.len() > FIELD_MANAGER_BYTES_MAX {
         errors.push(FieldError::too_long(path, FIELD_MANAGER_BYTES_MAX));
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Faults, faults, is_capped_run, max_bytes, max_characters};
+use super::{Faults, faults, has_ends_and_middle, max_bytes, max_characters};
 use crate::field_error::{ErrorList, FieldError, Path};
 
 /// Maximum bytes of a DNS label.
@@ -50,10 +50,10 @@ pub(super) fn subdomain_in_key(text: &str) -> Faults {
 
 /// A DNS subdomain whose labels may contain underscores, as in `_tcp.example.com`.
 #[must_use]
-pub fn subdomain_with_underscore(text: &str) -> Faults {
+pub(crate) fn subdomain_with_underscore(text: &str) -> Faults {
     let text = text.as_bytes();
     let good = text.split(|b| *b == b'.').all(|label| {
-        is_capped_run(label.strip_prefix(b"_").unwrap_or(label), is_lower_alphanumeric, |b| {
+        has_ends_and_middle(label.strip_prefix(b"_").unwrap_or(label), is_lower_alphanumeric, |b| {
             b == b'-' || b == b'_' || is_lower_alphanumeric(b)
         })
     });
@@ -62,7 +62,7 @@ pub fn subdomain_with_underscore(text: &str) -> Faults {
 
 /// A case-insensitive DNS subdomain: names of CSI drivers.
 #[must_use]
-pub fn subdomain_caseless(text: &str) -> Faults {
+pub(crate) fn subdomain_caseless(text: &str) -> Faults {
     // Two characters outside ASCII have `s` and `k` as their lower case; upstream accepts them.
     let folded: Cow<'_, str> = if text.is_ascii() {
         Cow::Borrowed(text)
@@ -70,14 +70,14 @@ pub fn subdomain_caseless(text: &str) -> Faults {
         Cow::Owned(text.replace('\u{17f}', "s").replace('\u{212a}', "k"))
     };
     let good = folded.as_bytes().split(|b| *b == b'.').all(|label| {
-        is_capped_run(label, |b| b.is_ascii_alphanumeric(), |b| b == b'-' || b.is_ascii_alphanumeric())
+        has_ends_and_middle(label, |b| b.is_ascii_alphanumeric(), |b| b == b'-' || b.is_ascii_alphanumeric())
     });
     faults(max_bytes(text.as_bytes(), SUBDOMAIN_BYTES_MAX), (!good).then_some(SUBDOMAIN_CASELESS_FAULT))
 }
 
 /// A DNS label that begins with a letter.
 #[must_use]
-pub fn label_1035(text: &str) -> Faults {
+pub(crate) fn label_1035(text: &str) -> Faults {
     label_1035_bytes(text.as_bytes())
 }
 
@@ -88,14 +88,14 @@ pub(super) fn label_1035_bytes(text: &[u8]) -> Faults {
 
 /// A DNS subdomain after `*.`.
 #[must_use]
-pub fn wildcard_subdomain(text: &str) -> Faults {
+pub(crate) fn wildcard_subdomain(text: &str) -> Faults {
     let text = text.as_bytes();
     let good = text.strip_prefix(b"*.").is_some_and(is_subdomain);
     faults(max_characters(text, SUBDOMAIN_BYTES_MAX), (!good).then_some(WILDCARD_FAULT))
 }
 
 /// A domain of at least three labels.
-pub fn fully_qualified_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(crate) fn fully_qualified_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }
@@ -110,7 +110,7 @@ pub fn fully_qualified_name(errors: &mut ErrorList, path: &Path<'_>, name: &str)
 }
 
 /// A domain of at least two labels, which may end in a dot.
-pub fn fully_qualified_domain_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(crate) fn fully_qualified_domain_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     if name.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }
@@ -136,7 +136,7 @@ fn is_lower_alphanumeric(b: u8) -> bool {
 }
 
 fn is_label(text: &[u8]) -> bool {
-    is_capped_run(text, is_lower_alphanumeric, |b| b == b'-' || is_lower_alphanumeric(b))
+    has_ends_and_middle(text, is_lower_alphanumeric, |b| b == b'-' || is_lower_alphanumeric(b))
 }
 
 fn is_subdomain(text: &[u8]) -> bool {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_need_enough_labels() {
+    fn fully_qualified_name_has_at_least_two_labels() {
         let check = |name| {
             let mut errors = ErrorList::new();
             fully_qualified_domain_name(&mut errors, &Path::root("f"), name);

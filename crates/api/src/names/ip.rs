@@ -122,7 +122,7 @@ pub fn ip(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
 
 /// Checks an address in a legacy field. `strict` rejects the legacy forms; a value of the old object, in
 /// `kept`, is always accepted.
-pub fn ip_legacy(errors: &mut ErrorList, path: &Path<'_>, text: &str, strict: bool, kept: &[&str]) {
+pub(crate) fn ip_legacy(errors: &mut ErrorList, path: &Path<'_>, text: &str, strict: bool, kept: &[&str]) {
     // The search through `kept` is last: it runs for at most as many values as there are errors.
     if let Err(fault) = ip_fault(text, strict)
         && !errors.is_full()
@@ -143,7 +143,7 @@ fn ip_fault(text: &str, strict: bool) -> Result<IpAddr, &'static str> {
 
 /// Warning for an accepted address of a legacy field that is not canonical.
 #[must_use]
-pub fn ip_warning(path: &Path<'_>, text: &str) -> Option<String> {
+pub(crate) fn ip_warning(path: &Path<'_>, text: &str) -> Option<String> {
     let sloppy = parse_ip(text)?.to_canonical().to_string();
     match text.parse::<IpAddr>() {
         Ok(ip) if !is_mapped(ip) => (ip.is_ipv6() && sloppy != text).then(|| {
@@ -175,7 +175,7 @@ pub fn cidr(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
 }
 
 /// Checks a CIDR in a legacy field; `strict` and `kept` are as for [`ip_legacy`].
-pub fn cidr_legacy(errors: &mut ErrorList, path: &Path<'_>, text: &str, strict: bool, kept: &[&str]) {
+pub(crate) fn cidr_legacy(errors: &mut ErrorList, path: &Path<'_>, text: &str, strict: bool, kept: &[&str]) {
     if let Err(fault) = cidr_fault(text, strict)
         && !errors.is_full()
         && !kept.contains(&text)
@@ -209,7 +209,7 @@ fn is_strict_cidr(text: &str) -> bool {
 
 /// Warnings for an accepted CIDR of a legacy field that is not canonical.
 #[must_use]
-pub fn cidr_warnings(path: &Path<'_>, text: &str) -> Vec<String> {
+pub(crate) fn cidr_warnings(path: &Path<'_>, text: &str) -> Vec<String> {
     let Some(cidr) = Cidr::parse(text) else {
         return Vec::new();
     };
@@ -237,7 +237,7 @@ pub fn cidr_warnings(path: &Path<'_>, text: &str) -> Vec<String> {
 }
 
 /// Checks an interface address: a full address with a prefix length.
-pub fn interface_address(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
+pub(crate) fn interface_address(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     let Some(cidr) = Cidr::parse(text) else {
         return errors.push(FieldError::invalid(path, text, INTERFACE_FAULT));
     };

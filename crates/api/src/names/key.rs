@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Faults, dns, faults, is_capped_run, max_bytes, max_characters};
+use super::{Faults, dns, faults, has_ends_and_middle, max_bytes, max_characters};
 use crate::field_error::{ErrorList, FieldError, Path};
 
 /// Maximum bytes of a label value, and of the name part of a label key.
@@ -51,7 +51,7 @@ pub fn label_key(key: &str) -> Faults {
     if let Some(too_long) = max_bytes(name.as_bytes(), LABEL_BYTES_MAX) {
         wrong.push(format!("name part {too_long}").into());
     }
-    if !is_capped_run(name.as_bytes(), is_alphanumeric, is_label_middle) {
+    if !has_ends_and_middle(name.as_bytes(), is_alphanumeric, is_label_middle) {
         wrong.push(LABEL_KEY_FAULT.into());
     }
     wrong
@@ -61,13 +61,13 @@ pub fn label_key(key: &str) -> Faults {
 #[must_use]
 pub fn label_value(value: &str) -> Faults {
     let value = value.as_bytes();
-    let good = value.is_empty() || is_capped_run(value, is_alphanumeric, is_label_middle);
+    let good = value.is_empty() || has_ends_and_middle(value, is_alphanumeric, is_label_middle);
     faults(max_bytes(value, LABEL_BYTES_MAX), (!good).then_some(LABEL_VALUE_FAULT))
 }
 
 /// A key in a ConfigMap or a Secret.
 #[must_use]
-pub fn config_key(key: &str) -> Faults {
+pub(crate) fn config_key(key: &str) -> Faults {
     let bytes = key.as_bytes();
     let good = !bytes.is_empty() && bytes.iter().all(|b| is_label_middle(*b));
     let too_long = max_characters(bytes, dns::SUBDOMAIN_BYTES_MAX);
@@ -78,7 +78,7 @@ pub fn config_key(key: &str) -> Faults {
 
 /// Name of an environment variable, by the relaxed rule in force: printable ASCII except `=`.
 #[must_use]
-pub fn env_name_relaxed(name: &str) -> Faults {
+pub(crate) fn env_name_relaxed(name: &str) -> Faults {
     if name.is_empty() {
         return vec!["environment variable name must be non-empty".into()];
     }
@@ -97,7 +97,7 @@ fn directory_fault(text: &str) -> Option<Cow<'static, str>> {
 
 /// A C identifier.
 #[must_use]
-pub fn c_identifier(text: &str) -> Faults {
+pub(crate) fn c_identifier(text: &str) -> Faults {
     let bytes = text.as_bytes();
     let good = bytes.first().is_some_and(|b| !b.is_ascii_digit())
         && bytes.iter().all(|b| *b == b'_' || b.is_ascii_alphanumeric());
@@ -106,7 +106,7 @@ pub fn c_identifier(text: &str) -> Faults {
 
 /// Name of an HTTP header.
 #[must_use]
-pub fn http_header_name(text: &str) -> Faults {
+pub(crate) fn http_header_name(text: &str) -> Faults {
     let good = !text.is_empty() && text.bytes().all(|b| b == b'-' || b.is_ascii_alphanumeric());
     faults(None, (!good).then_some(HEADER_FAULT))
 }
@@ -122,7 +122,7 @@ pub fn percent(text: &str) -> Faults {
 
 /// Name of a port (IANA service name): at most 15 lower case letters, digits and single dashes.
 #[must_use]
-pub fn port_name(name: &str) -> Faults {
+pub(crate) fn port_name(name: &str) -> Faults {
     let bytes = name.as_bytes();
     let mut wrong = faults(max_characters(bytes, PORT_NAME_BYTES_MAX), None);
     let charset = |b: &u8| *b == b'-' || b.is_ascii_lowercase() || b.is_ascii_digit();
@@ -143,19 +143,19 @@ pub fn port_name(name: &str) -> Faults {
 
 /// Number of a port; 0 is not valid.
 #[must_use]
-pub fn port_number(port: i64) -> Faults {
+pub(crate) fn port_number(port: i64) -> Faults {
     in_range(port, 1, 65535)
 }
 
 /// ID of a Unix user or group.
 #[must_use]
-pub fn unix_id(id: i64) -> Faults {
+pub(crate) fn unix_id(id: i64) -> Faults {
     in_range(id, 0, i64::from(i32::MAX))
 }
 
 /// A number in an inclusive range.
 #[must_use]
-pub fn in_range(value: i64, min: i64, max: i64) -> Faults {
+pub(crate) fn in_range(value: i64, min: i64, max: i64) -> Faults {
     if (min..=max).contains(&value) {
         return Faults::new();
     }
@@ -164,7 +164,7 @@ pub fn in_range(value: i64, min: i64, max: i64) -> Faults {
 
 /// A string that is valid as a path segment.
 #[must_use]
-pub fn path_segment(name: &str) -> Faults {
+pub(crate) fn path_segment(name: &str) -> Faults {
     match name {
         "." => vec!["may not be '.'".into()],
         ".." => vec!["may not be '..'".into()],
@@ -174,14 +174,14 @@ pub fn path_segment(name: &str) -> Faults {
 
 /// Prefix of a string that is valid as a path segment.
 #[must_use]
-pub fn path_segment_prefix(name: &str) -> Faults {
+pub(crate) fn path_segment_prefix(name: &str) -> Faults {
     let slash = name.contains('/').then_some(Cow::Borrowed("may not contain '/'"));
     let percent = name.contains('%').then_some(Cow::Borrowed("may not contain '%'"));
     slash.into_iter().chain(percent).collect()
 }
 
 /// A path below a domain: `acme.io/foo`.
-pub fn domain_prefixed_path(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
+pub(crate) fn domain_prefixed_path(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     if text.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }
@@ -197,7 +197,7 @@ pub fn domain_prefixed_path(errors: &mut ErrorList, path: &Path<'_>, text: &str)
 }
 
 /// A label key that must have a prefix, as a field.
-pub fn domain_prefixed_key(errors: &mut ErrorList, path: &Path<'_>, key: &str) {
+pub(crate) fn domain_prefixed_key(errors: &mut ErrorList, path: &Path<'_>, key: &str) {
     if key.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn short_formats_are_checked() {
+    fn percent_header_name_c_identifier_and_path_segment_are_validated() {
         assert!(percent("10%").is_empty() && percent("0%").is_empty());
         assert_eq!(percent("%"), [PERCENT_FAULT]);
         assert!(http_header_name("X-1").is_empty());

@@ -64,7 +64,7 @@ pub fn finalizers<S: AsRef<str>>(errors: &mut ErrorList, path: &Path<'_>, finali
 }
 
 /// Checks one finalizer of a built-in kind: a name without a domain must be a standard one.
-pub fn finalizer_standard(errors: &mut ErrorList, path: &Path<'_>, finalizer: &str) {
+pub(crate) fn finalizer_standard(errors: &mut ErrorList, path: &Path<'_>, finalizer: &str) {
     if !finalizer.contains('/') && !FINALIZERS_STANDARD.contains(&finalizer) {
         let detail = "name is neither a standard finalizer name nor is it fully qualified";
         errors.push(FieldError::invalid(path, finalizer, detail));
@@ -72,7 +72,12 @@ pub fn finalizer_standard(errors: &mut ErrorList, path: &Path<'_>, finalizer: &s
 }
 
 /// Checks that an object in deletion gets no new finalizers.
-pub fn finalizers_only_removed<S: AsRef<str>>(errors: &mut ErrorList, path: &Path<'_>, new: &[S], old: &[S]) {
+pub(crate) fn finalizers_only_removed<S: AsRef<str>>(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    new: &[S],
+    old: &[S],
+) {
     let is_new = |name: &&str| !old.iter().any(|known| known.as_ref() == *name);
     let added: BTreeSet<&str> = new.iter().map(AsRef::as_ref).filter(is_new).collect();
     if !added.is_empty() {

@@ -8,11 +8,11 @@ use crate::value::Value;
 
 /// First value of a wrong type, in schema order; `None` if only the content of a string is wrong, for which
 /// decoding has the message.
-pub(super) fn mismatch(value: &Value, of: Struct<'_>) -> Option<String> {
+pub(super) fn mismatch(value: &Value, schema: Struct<'_>) -> Option<String> {
     let Value::Map(map) = value else {
         return Some(format!("cannot restore struct from: {}", kind(value)));
     };
-    of.fields().find_map(|field| wrong(map.get(field.name())?, field.ty()))
+    schema.fields().find_map(|field| wrong(map.get(field.name())?, field.ty()))
 }
 
 fn wrong(value: &Value, ty: TypeRef<'_>) -> Option<String> {
@@ -20,10 +20,10 @@ fn wrong(value: &Value, ty: TypeRef<'_>) -> Option<String> {
         return None;
     }
     match (ty.shape(), value) {
-        (Shape::Struct(of), _) => mismatch(value, of),
-        (Shape::Map(of), Value::Map(map)) => map.iter().find_map(|(_, value)| wrong(value, of)),
+        (Shape::Struct(schema), _) => mismatch(value, schema),
+        (Shape::Map(item_type), Value::Map(map)) => map.iter().find_map(|(_, value)| wrong(value, item_type)),
         (Shape::Map(_), _) => Some(format!("cannot restore map from {}", kind(value))),
-        (Shape::List(of), Value::List(list)) => list.iter().find_map(|value| wrong(value, of)),
+        (Shape::List(item_type), Value::List(list)) => list.iter().find_map(|value| wrong(value, item_type)),
         (Shape::List(_), _) => Some(format!("cannot restore slice from {}", kind(value))),
         (Shape::Bytes, Value::Str(_)) => None,
         (Shape::Bytes, _) => Some(format!("cannot restore slice from {}", kind(value))),

@@ -46,8 +46,8 @@ static COMPONENT_STATUS: Printer = Printer::new(
             Some("True") => "Healthy",
             Some(_) => "Unhealthy",
         };
-        let said = |field: &str| healthy.map_or("", |one| one.str_at(&[field]));
-        cells![name(object), status, said("message"), said("error")]
+        let text = |field: &str| healthy.map_or("", |one| one.str_at(&[field]));
+        cells![name(object), status, text("message"), text("error")]
     },
 );
 

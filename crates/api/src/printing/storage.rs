@@ -83,15 +83,16 @@ fn storage_class(object: &Value, now: Time) -> Vec<Cell> {
 
 /// Marks the effective default class: of those with the annotation the newest, then the first by name.
 fn mark_default(objects: &[&Value], rows: &mut [Vec<Cell>]) {
-    let says_so = |object: &Value| {
+    let is_marked_default = |object: &Value| {
         ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
             .iter()
             .any(|key| annotation(object, key) == Some("true"))
     };
-    let newest = objects.iter().zip(rows).filter(|(object, _)| says_so(object)).max_by(|(a, _), (b, _)| {
-        let created = |object: &Value| time(object.at(&["metadata", "creationTimestamp"]));
-        created(a).cmp(&created(b)).then_with(|| name(b).cmp(name(a)))
-    });
+    let newest =
+        objects.iter().zip(rows).filter(|(object, _)| is_marked_default(object)).max_by(|(a, _), (b, _)| {
+            let created = |object: &Value| time(object.at(&["metadata", "creationTimestamp"]));
+            created(a).cmp(&created(b)).then_with(|| name(b).cmp(name(a)))
+        });
     if let Some((object, row)) = newest
         && let Some(cell) = row.first_mut()
     {

@@ -79,12 +79,12 @@ impl Decoder {
     pub(super) fn message(
         &mut self,
         bytes: &[u8],
-        of: Struct<'_>,
+        schema: Struct<'_>,
         depth: usize,
     ) -> Result<Value, ProtoError> {
-        let room = of.len().min(ROOM);
+        let room = schema.len().min(ROOM);
         let mut fields = Fields { entries: Vec::with_capacity(room), maps: Vec::new() };
-        self.fields(bytes, of, &[], &mut fields, true, depth)?;
+        self.fields(bytes, schema, &[], &mut fields, true, depth)?;
         Ok(Value::Map(fields.finish()))
     }
 
@@ -92,7 +92,7 @@ impl Decoder {
     fn fields(
         &mut self,
         bytes: &[u8],
-        of: Struct<'_>,
+        schema: Struct<'_>,
         around: &[u8],
         fields: &mut Fields,
         fresh: bool,
@@ -107,13 +107,13 @@ impl Decoder {
             // Encoders write fields by ascending number, and then a field cannot exist yet.
             let fresh = fresh && number > highest;
             highest = highest.max(number);
-            match meaning(of, around, number, &mut cursor) {
+            match meaning(schema, around, number, &mut cursor) {
                 Meaning::Field(field) => self.field(payload, field, fields, fresh, depth)?,
                 Meaning::Embedded => {
-                    let Payload::Bytes(inner) = payload else { return Err(payload.mismatch(of.name())) };
+                    let Payload::Bytes(inner) = payload else { return Err(payload.mismatch(schema.name())) };
                     let mut deeper = around.to_vec();
                     deeper.push(number as u8);
-                    self.fields(inner, of, &deeper, fields, fresh, depth)?;
+                    self.fields(inner, schema, &deeper, fields, fresh, depth)?;
                 }
                 Meaning::Unknown => {}
             }
@@ -137,21 +137,21 @@ impl Decoder {
         let name = field.name();
         let index = fields.slot(name, fresh);
         match (shape, payload) {
-            (Shape::List(of), payload) if !ty.is_wrapped() => {
+            (Shape::List(item_type), payload) if !ty.is_wrapped() => {
                 if !matches!(fields.entries[index].1, Value::List(_)) {
                     fields.entries[index].1 = Value::List(Vec::new());
                 }
                 if let Value::List(list) = &mut fields.entries[index].1 {
-                    self.items(payload, of.shape(), name, list, depth + 1)?;
+                    self.items(payload, item_type.shape(), name, list, depth + 1)?;
                 }
             }
-            (Shape::Map(of), Payload::Bytes(bytes)) => {
-                let entry = self.entry(bytes, of.shape(), name, depth + 1)?;
+            (Shape::Map(item_type), Payload::Bytes(bytes)) => {
+                let entry = self.entry(bytes, item_type.shape(), name, depth + 1)?;
                 fields.add(index, entry);
             }
-            (Shape::Struct(of), Payload::Bytes(bytes)) => {
+            (Shape::Struct(schema), Payload::Bytes(bytes)) => {
                 let Value::Map(before) = fields.entries[index].1.take() else {
-                    fields.entries[index].1 = self.message(bytes, of, depth + 1)?;
+                    fields.entries[index].1 = self.message(bytes, schema, depth + 1)?;
                     return Ok(());
                 };
                 self.repetitions += 1;
@@ -159,7 +159,7 @@ impl Decoder {
                     return Err(ProtoError::Repetitions);
                 }
                 let mut inner = Fields { entries: before.into_entries(), maps: Vec::new() };
-                self.fields(bytes, of, &[], &mut inner, false, depth + 1)?;
+                self.fields(bytes, schema, &[], &mut inner, false, depth + 1)?;
                 fields.entries[index].1 = Value::Map(inner.finish());
             }
             (shape, payload) => fields.entries[index].1 = self.value(payload, shape, name, depth + 1)?,
@@ -171,24 +171,24 @@ impl Decoder {
     fn items(
         &mut self,
         payload: Payload<'_>,
-        of: Shape<'_>,
+        item_shape: Shape<'_>,
         name: &str,
         list: &mut Vec<Value>,
         depth: usize,
     ) -> Result<(), ProtoError> {
-        let numbers = matches!(of, Shape::Int32 | Shape::Int64 | Shape::Bool | Shape::Double);
+        let numbers = matches!(item_shape, Shape::Int32 | Shape::Int64 | Shape::Bool | Shape::Double);
         match payload {
             Payload::Bytes(bytes) if numbers => {
                 let mut reader = Reader::new(bytes);
                 while !reader.is_empty() {
-                    let payload = match of {
+                    let payload = match item_shape {
                         Shape::Double => Payload::Fixed64(reader.fixed64()?),
                         _ => Payload::Varint(reader.varint()?),
                     };
-                    list.push(self.value(payload, of, name, depth + 1)?);
+                    list.push(self.value(payload, item_shape, name, depth + 1)?);
                 }
             }
-            payload => list.push(self.value(payload, of, name, depth + 1)?),
+            payload => list.push(self.value(payload, item_shape, name, depth + 1)?),
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Decoder {
     fn entry(
         &mut self,
         bytes: &[u8],
-        of: Shape<'_>,
+        item_shape: Shape<'_>,
         name: &str,
         depth: usize,
     ) -> Result<(CompactString, Value), ProtoError> {
@@ -207,7 +207,7 @@ impl Decoder {
             match (number, payload) {
                 (1, Payload::Bytes(bytes)) => key = text(bytes),
                 (1, payload) => return Err(payload.mismatch(name)),
-                (2, payload) => value = self.value(payload, of, name, depth + 1)?,
+                (2, payload) => value = self.value(payload, item_shape, name, depth + 1)?,
                 _ => {}
             }
         }
@@ -230,8 +230,10 @@ impl Decoder {
             (Shape::Int64, Payload::Varint(number)) => Value::Int(number as i64),
             (Shape::Bool, Payload::Varint(number)) => Value::Bool(number != 0),
             (Shape::Double, Payload::Fixed64(bits)) => double(f64::from_bits(bits))?,
-            (Shape::Struct(of), Payload::Bytes(bytes)) => self.message(bytes, of, depth)?,
-            (Shape::List(of), Payload::Bytes(bytes)) => self.wrapped(bytes, of.shape(), name, depth)?,
+            (Shape::Struct(schema), Payload::Bytes(bytes)) => self.message(bytes, schema, depth)?,
+            (Shape::List(item_type), Payload::Bytes(bytes)) => {
+                self.wrapped(bytes, item_type.shape(), name, depth)?
+            }
             (Shape::IntOrString, Payload::Bytes(bytes)) => int_or_string(bytes, name)?,
             (Shape::Quantity, Payload::Bytes(bytes)) => quantity(bytes, name)?,
             (Shape::Time, Payload::Bytes(bytes)) => time(bytes, name, false)?,
@@ -250,7 +252,7 @@ impl Decoder {
     fn wrapped(
         &mut self,
         bytes: &[u8],
-        of: Shape<'_>,
+        item_shape: Shape<'_>,
         name: &str,
         depth: usize,
     ) -> Result<Value, ProtoError> {
@@ -258,7 +260,7 @@ impl Decoder {
         let mut list = Vec::new();
         while let Some((number, payload)) = reader.next()? {
             if number == 1 {
-                self.items(payload, of, name, &mut list, depth)?;
+                self.items(payload, item_shape, name, &mut list, depth)?;
             }
         }
         // Go does not distinguish an empty one from an absent one.
@@ -314,11 +316,11 @@ impl Decoder {
 }
 
 /// Meaning of a number in a definition. Fields are usually in order, so the search continues where it ended.
-fn meaning<'a>(of: Struct<'a>, around: &[u8], number: u32, cursor: &mut usize) -> Meaning<'a> {
-    let count = of.len();
+fn meaning<'a>(schema: Struct<'a>, around: &[u8], number: u32, cursor: &mut usize) -> Meaning<'a> {
+    let count = schema.len();
     for step in 0..count {
         let index = (*cursor + step) % count;
-        let field = of.field_at(index);
+        let field = schema.field_at(index);
         let Some(own) = field.number() else { continue };
         let path = field.embedded_numbers();
         if path.len() == around.len() {

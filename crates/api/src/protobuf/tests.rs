@@ -14,47 +14,47 @@ fn kind(group: &str, kind: &str) -> Struct<'static> {
 }
 
 /// Decodes a JSON document.
-fn object(of: Struct<'_>, text: &str) -> Value {
-    crate::decode::decode(json::parse(text.as_bytes()).unwrap(), of, &[]).unwrap().value
+fn object(schema: Struct<'_>, text: &str) -> Value {
+    crate::decode::decode(json::parse(text.as_bytes()).unwrap(), schema, &[]).unwrap().value
 }
 
-fn message(of: Struct<'_>, text: &str) -> Vec<u8> {
+fn message(schema: Struct<'_>, text: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    encode(&object(of, text), of, &mut out);
+    encode(&object(schema, text), schema, &mut out);
     out
 }
 
-fn read(of: Struct<'_>, bytes: &[u8]) -> String {
-    json::to_text(&decode_message(bytes, of).unwrap())
+fn read(schema: Struct<'_>, bytes: &[u8]) -> String {
+    json::to_text(&decode_message(bytes, schema).unwrap())
 }
 
 /// Kinds with a protobuf form.
 fn kinds_with_protobuf_form() -> Vec<Struct<'static>> {
-    builtin().kinds().filter(|of| has_protobuf_form(*of)).collect()
+    builtin().kinds().filter(|schema| has_protobuf_form(*schema)).collect()
 }
 
 /// Asserts that field numbers ascend in every message.
-fn check_order(bytes: &[u8], of: Struct<'_>, around: &[u8]) {
+fn check_order(bytes: &[u8], schema: Struct<'_>, around: &[u8]) {
     let mut reader = Reader::new(bytes);
     let mut last = 0;
     while let Some((number, payload)) = reader.next().unwrap() {
-        assert!(number >= last, "{of:?}: {number} after {last}");
+        assert!(number >= last, "{schema:?}: {number} after {last}");
         last = number;
         let Payload::Bytes(inner) = payload else { continue };
         let path: Vec<u8> = around.iter().copied().chain([number as u8]).collect();
-        if of.fields().any(|field| field.embedded_numbers().starts_with(&path)) {
-            check_order(inner, of, &path);
+        if schema.fields().any(|field| field.embedded_numbers().starts_with(&path)) {
+            check_order(inner, schema, &path);
             continue;
         }
-        let mut fields = of.fields();
+        let mut fields = schema.fields();
         let field = fields
             .find(|field| field.number().map(u32::from) == Some(number) && field.embedded_numbers() == around)
             .unwrap();
         match field.ty().shape() {
-            Shape::Struct(of) => check_order(inner, of, &[]),
+            Shape::Struct(schema) => check_order(inner, schema, &[]),
             Shape::List(item) => {
-                if let Shape::Struct(of) = item.shape() {
-                    check_order(inner, of, &[]);
+                if let Shape::Struct(schema) = item.shape() {
+                    check_order(inner, schema, &[]);
                 }
             }
             _ => {}
@@ -68,18 +68,18 @@ proptest! {
     #[test]
     fn every_kind_decodes_to_the_encoded_object(seed: u64) {
         let mut random = RandomObjects(seed);
-        for of in kinds_with_protobuf_form() {
-            let mut drawn = random.object(of, 0);
-            let api_version = if of.group().is_empty() { of.version().to_owned() } else { format!("{}/{}", of.group(), of.version()) };
+        for schema in kinds_with_protobuf_form() {
+            let mut drawn = random.object(schema, 0);
+            let api_version = if schema.group().is_empty() { schema.version().to_owned() } else { format!("{}/{}", schema.group(), schema.version()) };
             drawn.make_map().insert("apiVersion", api_version.clone());
-            drawn.make_map().insert("kind", of.name());
-            let value = crate::decode::decode(drawn, of, &[]).unwrap().value;
-            let bytes = to_vec(&value, of);
+            drawn.make_map().insert("kind", schema.name());
+            let value = crate::decode::decode(drawn, schema, &[]).unwrap().value;
+            let bytes = to_vec(&value, schema);
             let back = decode(&bytes).unwrap();
             prop_assert_eq!(json::to_text(&back.value), json::to_text(&value));
-            prop_assert_eq!((back.api_version.as_str(), back.kind.as_str()), (api_version.as_str(), of.name()));
-            check_order(open(&bytes).unwrap().raw, of, &[]);
-            prop_assert_eq!(to_vec(&back.value, of), bytes);
+            prop_assert_eq!((back.api_version.as_str(), back.kind.as_str()), (api_version.as_str(), schema.name()));
+            check_order(open(&bytes).unwrap().raw, schema, &[]);
+            prop_assert_eq!(to_vec(&back.value, schema), bytes);
         }
     }
 
@@ -87,15 +87,15 @@ proptest! {
     fn corrupted_messages_never_panic(seed: u64, at: prop::sample::Index, byte: u8, cut: prop::sample::Index) {
         let mut random = RandomObjects(seed);
         let kinds = kinds_with_protobuf_form();
-        let of = kinds[usize::try_from(random.below(kinds.len() as u64)).unwrap()];
+        let schema = kinds[usize::try_from(random.below(kinds.len() as u64)).unwrap()];
         let mut bytes = Vec::new();
-        encode(&crate::decode::decode(random.object(of, 0), of, &[]).unwrap().value, of, &mut bytes);
+        encode(&crate::decode::decode(random.object(schema, 0), schema, &[]).unwrap().value, schema, &mut bytes);
         if !bytes.is_empty() {
             let at = at.index(bytes.len());
             bytes[at] = byte;
-            let _ = decode_message(&bytes, of);
+            let _ = decode_message(&bytes, schema);
             bytes.truncate(cut.index(bytes.len()));
-            let _ = decode_message(&bytes, of);
+            let _ = decode_message(&bytes, schema);
         }
     }
 }
@@ -106,8 +106,8 @@ proptest! {
         let mut enveloped = MAGIC.to_vec();
         enveloped.extend_from_slice(&bytes);
         let _ = (decode(&bytes), decode(&enveloped));
-        for of in [kind("", "Pod"), kind("apiextensions.k8s.io", "CustomResourceDefinition")] {
-            let _ = decode_message(&bytes, of);
+        for schema in [kind("", "Pod"), kind("apiextensions.k8s.io", "CustomResourceDefinition")] {
+            let _ = decode_message(&bytes, schema);
         }
     }
 
@@ -151,20 +151,21 @@ fn encoding_equals_that_of_go() {
 
 #[test]
 fn multi_byte_lengths_are_encoded() {
-    let of = kind("", "ConfigMap");
+    let schema = kind("", "ConfigMap");
     for len in [0, 100, 127, 128, 129, 16_000, 16_383, 16_384, 2_100_000] {
-        let mut value = object(of, "{}");
+        let mut value = object(schema, "{}");
         value.ensure_map("data").insert("key", "x".repeat(len));
         let mut out = Vec::new();
-        encode(&value, of, &mut out);
-        assert_eq!(decode_message(&out, of).unwrap(), value, "{len}");
+        encode(&value, schema, &mut out);
+        assert_eq!(decode_message(&out, schema).unwrap(), value, "{len}");
     }
 }
 
 #[test]
 fn envelope_contains_kind_and_version() {
-    let of = kind("", "Namespace");
-    let bytes = to_vec(&object(of, r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"}}"#), of);
+    let schema = kind("", "Namespace");
+    let bytes =
+        to_vec(&object(schema, r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"}}"#), schema);
     assert!(bytes.starts_with(b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09Namespace\x12"));
     assert!(bytes.ends_with(b"\x1a\0\x22\0"));
     let read = decode(&bytes).unwrap();
@@ -206,14 +207,14 @@ fn status_decodes_to_its_json() {
 
 #[test]
 fn list_of_encoded_messages_equals_the_encoded_list() {
-    let (of, list) = (kind("", "ConfigMap"), kind("", "ConfigMapList"));
+    let (schema, list) = (kind("", "ConfigMap"), kind("", "ConfigMapList"));
     let data = "x".repeat(300);
     let items = [r#"{"metadata":{"name":"a"}}"#.to_owned(), format!(r#"{{"data":{{"k":"{data}"}}}}"#)];
     let text = format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMapList","metadata":{{"resourceVersion":"7"}},"items":[{}]}}"#,
         items.join(",")
     );
-    let messages: Vec<Vec<u8>> = items.iter().map(|item| message(of, item)).collect();
+    let messages: Vec<Vec<u8>> = items.iter().map(|item| message(schema, item)).collect();
     let metadata = message(builtin().meta("ListMeta").unwrap(), r#"{"resourceVersion":"7"}"#);
     let total = messages.iter().map(|message| ListWriter::item_len(message.len())).sum();
     let mut out = Vec::new();
@@ -226,8 +227,8 @@ fn list_of_encoded_messages_equals_the_encoded_list() {
 
 #[test]
 fn watch_event_contains_the_object_in_its_envelope() {
-    let of = kind("", "ConfigMap");
-    let bytes = message(of, r#"{"metadata":{"name":"a"}}"#);
+    let schema = kind("", "ConfigMap");
+    let bytes = message(schema, r#"{"metadata":{"name":"a"}}"#);
     let mut out = Vec::new();
     write_watch_event("ADDED", "v1", "ConfigMap", &bytes, &mut out);
     assert!(out.starts_with(b"\x0a\x05ADDED\x12"));
@@ -278,13 +279,17 @@ fn packed_numbers_decode_and_the_last_occurrence_wins() {
 
 #[test]
 fn repeated_messages_are_merged() {
-    let of = kind("", "ConfigMap");
-    let mut bytes = message(of, r#"{"metadata":{"name":"a","labels":{"x":"1","y":"1"}},"data":{"k":"1"}}"#);
+    let schema = kind("", "ConfigMap");
+    let mut bytes =
+        message(schema, r#"{"metadata":{"name":"a","labels":{"x":"1","y":"1"}},"data":{"k":"1"}}"#);
     write_bytes(1, b"\x5a\x06\x0a\x01y\x12\x012", &mut bytes);
     bytes.extend_from_slice(b"\x12\x06\x0a\x01k\x12\x012");
-    assert_eq!(read(of, &bytes), r#"{"metadata":{"name":"a","labels":{"x":"1","y":"2"}},"data":{"k":"2"}}"#);
-    assert!(decode_message(&b"\x0a\0".repeat(REPETITIONS_MAX + 1), of).is_ok());
-    assert_eq!(decode_message(&b"\x0a\0".repeat(REPETITIONS_MAX + 2), of), Err(ProtoError::Repetitions));
+    assert_eq!(
+        read(schema, &bytes),
+        r#"{"metadata":{"name":"a","labels":{"x":"1","y":"2"}},"data":{"k":"2"}}"#
+    );
+    assert!(decode_message(&b"\x0a\0".repeat(REPETITIONS_MAX + 1), schema).is_ok());
+    assert_eq!(decode_message(&b"\x0a\0".repeat(REPETITIONS_MAX + 2), schema), Err(ProtoError::Repetitions));
 }
 
 #[test]
@@ -295,9 +300,9 @@ fn absent_values_decode_as_in_go() {
     );
     // An entry without a value, a string that is not UTF-8, a timestamp with a fraction, a number that is too
     // long.
-    let of = kind("", "Secret");
+    let schema = kind("", "Secret");
     assert_eq!(
-        read(of, b"\x12\x03\x0a\x01a\x1a\x01\xff"),
+        read(schema, b"\x12\x03\x0a\x01a\x1a\x01\xff"),
         "{\"metadata\":{},\"data\":{\"a\":\"\"},\"type\":\"\u{fffd}\"}"
     );
     let meta = builtin().meta("ObjectMeta").unwrap();
@@ -308,15 +313,16 @@ fn absent_values_decode_as_in_go() {
 
 #[test]
 fn nesting_is_bounded() {
-    let of = builtin().definition("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
-    let of = of.unwrap();
-    let number = of.field("not").unwrap().number().unwrap().into();
+    let schema =
+        builtin().definition("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
+    let schema = schema.unwrap();
+    let number = schema.field("not").unwrap().number().unwrap().into();
     let nest = |levels: usize, mut bytes: Vec<u8>| {
         for _ in 0..levels {
             let inner = std::mem::take(&mut bytes);
             write_bytes(number, &inner, &mut bytes);
         }
-        decode_message(&bytes, of)
+        decode_message(&bytes, schema)
     };
     assert!(nest(DEPTH_MAX - 1, Vec::new()).is_ok());
     assert_eq!(nest(DEPTH_MAX, Vec::new()), Err(ProtoError::Depth));
@@ -325,14 +331,14 @@ fn nesting_is_bounded() {
     let json = format!("{}{}", "[".repeat(300), "]".repeat(300));
     let mut raw = Vec::new();
     write_bytes(1, json.as_bytes(), &mut raw);
-    write_bytes(of.field("example").unwrap().number().unwrap().into(), &raw, &mut example);
+    write_bytes(schema.field("example").unwrap().number().unwrap().into(), &raw, &mut example);
     assert!(nest(100, example.clone()).is_ok());
     assert_eq!(nest(300, example), Err(ProtoError::Depth));
 }
 
 #[test]
 fn field_number_paths_fit_into_the_slot() {
-    for of in builtin().definitions() {
-        assert!(of.fields().all(|field| field.embedded_numbers().len() < 4), "{of:?}");
+    for schema in builtin().definitions() {
+        assert!(schema.fields().all(|field| field.embedded_numbers().len() < 4), "{schema:?}");
     }
 }

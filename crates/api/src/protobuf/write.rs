@@ -44,11 +44,11 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
     }
 
     /// Appends the fields of a message. A value that is no object has no fields.
-    pub(super) fn message(&mut self, value: Option<&'v Value>, of: Struct<'s>) {
+    pub(super) fn message(&mut self, value: Option<&'v Value>, schema: Struct<'s>) {
         let first = self.slots.len();
-        self.slots.extend(of.fields().map(|field| Slot { path: path(field), field, value: None }));
+        self.slots.extend(schema.fields().map(|field| Slot { path: path(field), field, value: None }));
         if let Some(Value::Map(map)) = value {
-            fill(&mut self.slots[first..], map);
+            fill_slots(&mut self.slots[first..], map);
         }
         let end = self.slots.len();
         let slots = &mut self.slots[first..];
@@ -84,25 +84,25 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
 
     fn field(&mut self, number: u32, value: Option<&'v Value>, ty: TypeRef<'s>) {
         match (ty.shape(), value) {
-            (Shape::List(of), Some(Value::List(list))) if !ty.is_wrapped() => {
+            (Shape::List(item_type), Some(Value::List(list))) if !ty.is_wrapped() => {
                 for item in list {
-                    self.value(number, Some(item), of);
+                    self.value(number, Some(item), item_type);
                 }
             }
-            (Shape::Map(of), Some(Value::Map(map))) => self.map(number, map, of),
+            (Shape::Map(item_type), Some(Value::Map(map))) => self.map(number, map, item_type),
             // Go writes nothing for a nil list, map or byte slice, and zero for all else.
             (Shape::List(_) | Shape::Map(_) | Shape::Bytes, None) => {}
             (_, value) => self.value(number, value, ty),
         }
     }
 
-    fn map(&mut self, number: u32, map: &'v Map, of: TypeRef<'s>) {
+    fn map(&mut self, number: u32, map: &'v Map, item_type: TypeRef<'s>) {
         let mut entries: Vec<(&str, &Value)> = map.iter().collect();
         entries.sort_unstable_by_key(|(key, _)| *key);
         for (key, value) in entries {
             let start = open(number, self.out);
             write_bytes(1, key.as_bytes(), self.out);
-            self.value(2, Some(value), of);
+            self.value(2, Some(value), item_type);
             close(start, self.out);
         }
     }
@@ -142,11 +142,11 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
     fn content(&mut self, value: Option<&'v Value>, ty: TypeRef<'s>) {
         let text = value.and_then(Value::as_str);
         match ty.shape() {
-            Shape::Struct(of) => self.message(value, of),
+            Shape::Struct(schema) => self.message(value, schema),
             Shape::Bytes => base64::decode_into(text.unwrap_or_default(), self.out),
-            Shape::List(of) => {
+            Shape::List(item_type) => {
                 for item in value.and_then(Value::as_list).unwrap_or_default() {
-                    self.value(1, Some(item), of);
+                    self.value(1, Some(item), item_type);
                 }
             }
             Shape::Quantity => write_bytes(1, text.unwrap_or("0").as_bytes(), self.out),
@@ -187,7 +187,7 @@ impl<'v, 's, 'o> Encoder<'v, 's, 'o> {
 
 /// Finds the values of fields. These are usually in schema order, so each search continues where the previous
 /// one ended.
-fn fill<'v>(slots: &mut [Slot<'v, '_>], map: &'v Map) {
+fn fill_slots<'v>(slots: &mut [Slot<'v, '_>], map: &'v Map) {
     let mut cursor = 0;
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         let mut places = (cursor..slots.len()).chain(0..cursor);

@@ -236,7 +236,7 @@ fn fields_are_found_by_name_and_keep_encoding_order() {
 }
 
 #[test]
-fn defaults_are_json() {
+fn schema_defaults_are_valid_json() {
     let mut defaults = BTreeMap::new();
     for definition in builtin().definitions() {
         for field in definition.fields() {

@@ -162,7 +162,7 @@ impl<'a> Struct<'a> {
 
     /// `true` if it has fields that are encoded even if absent.
     #[must_use]
-    pub fn has_always_written(self) -> bool {
+    pub(crate) fn has_always_written(self) -> bool {
         self.record[19] != 0
     }
 
@@ -182,7 +182,7 @@ impl<'a> Struct<'a> {
     /// # Panics
     /// If the position is out of range.
     #[must_use]
-    pub fn field_at(self, index: usize) -> Field<'a> {
+    pub(crate) fn field_at(self, index: usize) -> Field<'a> {
         assert!(index < self.len(), "{} has no field {index}", self.definition());
         Field { schemas: self.schemas, record: self.schemas.field_record(self.first_field() + index) }
     }
@@ -252,14 +252,14 @@ impl<'a> Field<'a> {
 
     /// Protobuf numbers of the embedded messages around the field, outermost first; mostly empty.
     #[must_use]
-    pub fn embedded_numbers(self) -> &'a [u8] {
+    pub(crate) fn embedded_numbers(self) -> &'a [u8] {
         let four = &self.schemas.embed_record(u16_in(self.record, 20))[4..];
         &four[..four.iter().position(|number| *number == 0).unwrap_or(four.len())]
     }
 
     /// Go names of the embedded structs around the field, joined by dots; mostly empty.
     #[must_use]
-    pub fn embedded_path(self) -> &'a str {
+    pub(crate) fn embedded_path(self) -> &'a str {
         self.schemas.text(u32_in(self.schemas.embed_record(u16_in(self.record, 20)), 0))
     }
 
@@ -275,7 +275,7 @@ impl<'a> Field<'a> {
 
     /// `true` if the field has `omitempty`.
     #[must_use]
-    pub fn omits_empty(self) -> bool {
+    pub(crate) fn omits_empty(self) -> bool {
         self.has_flag(flag::OMIT_EMPTY)
     }
 
@@ -287,26 +287,26 @@ impl<'a> Field<'a> {
 
     /// `true` if Go has a pointer: an empty value differs from an absent one.
     #[must_use]
-    pub fn is_pointer(self) -> bool {
+    pub(crate) fn is_pointer(self) -> bool {
         self.has_flag(flag::POINTER)
     }
 
     /// `true` if validation distinguishes an empty list or map from an absent one, although both are stored
     /// as absent.
     #[must_use]
-    pub fn distinguishes_empty(self) -> bool {
+    pub(crate) fn distinguishes_empty(self) -> bool {
         self.has_flag(flag::DISTINGUISHES_EMPTY)
     }
 
     /// `true` if the field is encoded even if absent, as null, zero or an empty struct.
     #[must_use]
-    pub fn is_always_written(self) -> bool {
+    pub(crate) fn is_always_written(self) -> bool {
         self.has_flag(flag::ALWAYS)
     }
 
     /// Strategic merge patch strategy.
     #[must_use]
-    pub fn patch_strategy(self) -> PatchStrategy {
+    pub(crate) fn patch_strategy(self) -> PatchStrategy {
         PatchStrategy {
             merge: self.has_flag(flag::PATCH_MERGE),
             retain_keys: self.has_flag(flag::PATCH_RETAIN_KEYS),
@@ -327,7 +327,7 @@ impl<'a> Field<'a> {
 
     /// Default in the schema, as JSON.
     #[must_use]
-    pub fn default_json(self) -> Option<&'a str> {
+    pub(crate) fn default_json(self) -> Option<&'a str> {
         Some(self.schemas.text(u32_in(self.record, 16))).filter(|json| !json.is_empty())
     }
 
@@ -403,7 +403,7 @@ impl<'a> TypeRef<'a> {
     /// `true` if merging replaces a value of this type as a whole: a list that is not marked otherwise, and
     /// an object that is marked atomic here or at its definition.
     #[must_use]
-    pub fn is_atomic(self) -> bool {
+    pub(crate) fn is_atomic(self) -> bool {
         match self.shape() {
             Shape::List(_) => self.list_type().is_none_or(|kind| kind == ListType::Atomic),
             Shape::Struct(of) => self.map_type().or(of.map_type()) == Some(MapType::Atomic),
@@ -414,7 +414,7 @@ impl<'a> TypeRef<'a> {
 
     /// `true` if the protobuf form of the list is a message with one repeated field.
     #[must_use]
-    pub fn is_wrapped(self) -> bool {
+    pub(crate) fn is_wrapped(self) -> bool {
         self.record[3] != 0
     }
 

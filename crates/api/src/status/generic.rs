@@ -70,9 +70,9 @@ fn reason_and_message(code: u16, about: &Generic<'_>) -> (Reason, String) {
             "the server was unable to return a response in the time allotted, but may still be processing the request",
         ),
         500.. => {
-            let said = Quoted(about.message);
+            let quoted = Quoted(about.message);
             let message =
-                format!("an error on the server ({said}) has prevented the request from succeeding");
+                format!("an error on the server ({quoted}) has prevented the request from succeeding");
             return (Reason::InternalError, message);
         }
         code => {

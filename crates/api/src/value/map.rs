@@ -3,7 +3,7 @@
 use compact_str::CompactString;
 
 use super::Value;
-use super::places::Places;
+use super::position_index::PositionIndex;
 
 /// Maximum number of fields for which duplicates are found by pairwise comparison, which is then faster than
 /// sorting.
@@ -23,7 +23,7 @@ pub struct Map {
     entries: Vec<(CompactString, Value)>,
     /// Positions of the entries sorted by key, if there are more than [`SCAN_LEN_MAX`]. A pointer, so that a
     /// value stays small.
-    index: Option<Box<Places>>,
+    index: Option<Box<PositionIndex>>,
 }
 
 impl Map {
@@ -42,7 +42,7 @@ impl Map {
     /// Builds a map from these fields; `true` if a key occurred more than once. The last value of a key wins
     /// and takes the position of the first.
     #[must_use]
-    pub fn from_entries(entries: Vec<(CompactString, Value)>) -> (Map, bool) {
+    pub(crate) fn from_entries(entries: Vec<(CompactString, Value)>) -> (Map, bool) {
         if has_duplicates(&entries) {
             (Map::indexed(last_of_each(entries)), true)
         } else {
@@ -64,15 +64,15 @@ impl Map {
 
     /// Rebuilds the index, or drops it if there are few fields.
     fn build_index(&mut self) {
-        self.index =
-            (self.entries.len() > SCAN_LEN_MAX).then(|| Box::new(Places::of(&sorted(&self.entries))));
+        self.index = (self.entries.len() > SCAN_LEN_MAX)
+            .then(|| Box::new(PositionIndex::from_sorted(&sorted(&self.entries))));
     }
 
     /// Appends a field whose key is not in the map.
     fn push(&mut self, key: CompactString, value: Value) {
         if let Some(index) = &mut self.index {
-            let (Ok(slot) | Err(slot)) = index.find(|place| self.entries[place as usize].0.cmp(&key));
-            index.insert(slot, place_of(self.entries.len()));
+            let (Ok(slot) | Err(slot)) = index.find(|position| self.entries[position as usize].0.cmp(&key));
+            index.insert(slot, to_position(self.entries.len()));
         }
         self.entries.push((key, value));
         if self.index.is_none() && self.entries.len() > SCAN_LEN_MAX {
@@ -96,7 +96,7 @@ impl Map {
     #[must_use]
     pub fn position(&self, key: &str) -> Option<usize> {
         let Some(index) = &self.index else { return self.scan(key.as_bytes()) };
-        let slot = index.find(|place| self.entries[place as usize].0.as_str().cmp(key)).ok()?;
+        let slot = index.find(|position| self.entries[position as usize].0.as_str().cmp(key)).ok()?;
         Some(index.get(slot) as usize)
     }
 
@@ -113,8 +113,8 @@ impl Map {
     /// # Panics
     /// If the position is out of range.
     #[must_use]
-    pub fn at(&self, place: usize) -> (&str, &Value) {
-        let (key, value) = &self.entries[place];
+    pub fn at(&self, position: usize) -> (&str, &Value) {
+        let (key, value) = &self.entries[position];
         (key, value)
     }
 
@@ -159,7 +159,11 @@ impl Map {
     }
 
     /// Inserts a field at the front; an existing field gets the value and keeps its position.
-    pub fn insert_first(&mut self, key: impl Into<CompactString> + AsRef<str>, value: impl Into<Value>) {
+    pub(crate) fn insert_first(
+        &mut self,
+        key: impl Into<CompactString> + AsRef<str>,
+        value: impl Into<Value>,
+    ) {
         match self.get_mut(key.as_ref()) {
             Some(old) => *old = value.into(),
             None => {
@@ -176,10 +180,10 @@ impl Map {
             let at = self.scan(key.as_bytes())?;
             return Some(self.entries.remove(at).1);
         };
-        let slot = index.find(|place| entries[place as usize].0.as_str().cmp(key)).ok()?;
+        let slot = index.find(|position| entries[position as usize].0.as_str().cmp(key)).ok()?;
         let at = index.get(slot);
         index.remove(slot);
-        index.close_gap(at);
+        index.shift_after(at);
         let (_, value) = self.entries.remove(at as usize);
         if self.entries.len() <= SCAN_LEN_MAX {
             self.index = None;
@@ -194,8 +198,8 @@ impl Map {
             return self.remove(key);
         }
         let Map { entries, index: Some(index) } = self else { return self.remove(key) };
-        let slot_of = |index: &Places, entries: &[(CompactString, Value)], key: &str| {
-            index.find(|place| entries[place as usize].0.as_str().cmp(key)).ok()
+        let slot_of = |index: &PositionIndex, entries: &[(CompactString, Value)], key: &str| {
+            index.find(|position| entries[position as usize].0.as_str().cmp(key)).ok()
         };
         let found = slot_of(index, entries, key)?;
         let at = index.get(found);
@@ -242,8 +246,8 @@ impl Map {
     pub fn sort(&mut self) {
         self.entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         if let Some(index) = &mut self.index {
-            let order: Vec<u32> = (0..place_of(self.entries.len())).collect();
-            **index = Places::of(&order);
+            let order: Vec<u32> = (0..to_position(self.entries.len())).collect();
+            **index = PositionIndex::from_sorted(&order);
         }
     }
 
@@ -264,7 +268,7 @@ impl Map {
 
     /// Returns the fields in order, for rebuilding a map.
     #[must_use]
-    pub fn into_entries(self) -> Vec<(CompactString, Value)> {
+    pub(crate) fn into_entries(self) -> Vec<(CompactString, Value)> {
         self.entries
     }
 
@@ -309,13 +313,13 @@ impl IntoIterator for Map {
 }
 
 /// Position as it is stored in the index.
-fn place_of(at: usize) -> u32 {
+fn to_position(at: usize) -> u32 {
     u32::try_from(at).expect("no request has four billion fields")
 }
 
 /// Positions sorted by key; equal keys stay in insertion order. Fields that are sorted already cost one pass.
 fn sorted(entries: &[(CompactString, Value)]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..place_of(entries.len())).collect();
+    let mut order: Vec<u32> = (0..to_position(entries.len())).collect();
     order.sort_by(|a, b| entries[*a as usize].0.cmp(&entries[*b as usize].0));
     order
 }

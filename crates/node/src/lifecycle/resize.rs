@@ -1,7 +1,7 @@
 //! In-place resize of running containers.
 //!
-//! Granted resources apply at once, unless the resize policy requires a restart; until then the container
-//! keeps its old ones. A resize that is not granted changes nothing.
+//! A granted resize takes effect at once, or with the restart that the resize policy requires; until then the container
+//! keeps its old resources. A deferred or infeasible resize changes only the conditions of the pod.
 
 use serde::Serialize;
 use setpoint_views::{Condition, condition};
@@ -54,7 +54,7 @@ fn outdated_resources<'a>(
         .status
         .container_status(&container.name)
         .filter(|old| old.container_id == run.container_id)?;
-    old.resources.as_ref().filter(|outdated_resources| !is_equal(outdated_resources, &container.resources))
+    old.resources.as_ref().filter(|reported| !is_equal(reported, &container.resources))
 }
 
 /// `true` if a running container must restart to get the granted resources.
@@ -63,13 +63,13 @@ pub fn needs_restart(input: &SyncInput<'_>, container: &Container, run: &Contain
     if container.resize_policy.is_empty() || input.resize.keeps_allocation() {
         return false;
     }
-    let Some(outdated_resources) = outdated_resources(input, container, run) else { return false };
+    let Some(reported) = outdated_resources(input, container, run) else { return false };
     let wanted = &container.resources;
     container.resize_policy.iter().filter(|policy| policy.restart_policy == "RestartContainer").any(
         |policy| {
             let name = &policy.resource_name;
-            outdated_resources.requests.get(name) != wanted.requests.get(name)
-                || outdated_resources.limits.get(name) != wanted.limits.get(name)
+            reported.requests.get(name) != wanted.requests.get(name)
+                || reported.limits.get(name) != wanted.limits.get(name)
         },
     )
 }
@@ -102,12 +102,13 @@ pub fn set_resources(
 fn is_in_progress(input: &SyncInput<'_>, status: &PodStatus) -> bool {
     !input.resize.keeps_allocation()
         && input.pod.spec.all_containers().any(|container| {
-            let own = status.container_status(&container.name).and_then(|status| status.resources.as_ref());
-            own.is_some_and(|own| !is_equal(own, &container.resources))
+            let actual =
+                status.container_status(&container.name).and_then(|status| status.resources.as_ref());
+            actual.is_some_and(|actual| !is_equal(actual, &container.resources))
         })
 }
 
-/// Returns the resize conditions.
+/// Returns the `PodResizePending` and `PodResizeInProgress` conditions of the pod.
 #[must_use]
 pub fn conditions(input: &SyncInput<'_>, status: &PodStatus) -> Vec<Condition> {
     let old = &input.pod.status.conditions;
@@ -146,7 +147,7 @@ pub fn conditions(input: &SyncInput<'_>, status: &PodStatus) -> Vec<Condition> {
     all
 }
 
-/// Returns the Events of a resize: `true` for Normal, the reason, and the message.
+/// Returns the Events of a resize. Each is `true` for type Normal or `false` for Warning, the reason, and the message.
 #[must_use]
 pub fn events(input: &SyncInput<'_>, status: &PodStatus) -> Vec<(bool, &'static str, String)> {
     let old = &input.pod.status;
@@ -156,20 +157,19 @@ pub fn events(input: &SyncInput<'_>, status: &PodStatus) -> Vec<(bool, &'static 
             known.reason == *reason && known.observed_generation == status.observed_generation
         });
         if !is_known {
-            let reason_of_event = if *reason == "Infeasible" { "ResizeInfeasible" } else { "ResizeDeferred" };
+            let event_reason = if *reason == "Infeasible" { "ResizeInfeasible" } else { "ResizeDeferred" };
             events.push((
                 false,
-                reason_of_event,
+                event_reason,
                 event_message(input, &format!("Pod resize {reason}"), message),
             ));
         }
     }
     let changes = |container: &Container| {
         let (old, new) = (old.container_status(&container.name), status.container_status(&container.name));
-        let outdated_resources = old.zip(new).filter(|(old, new)| old.container_id == new.container_id);
-        let outdated_resources = outdated_resources.and_then(|(old, _)| old.resources.as_ref());
-        outdated_resources
-            .is_some_and(|outdated_resources| !is_equal(outdated_resources, &container.resources))
+        let same_run = old.zip(new).filter(|(old, new)| old.container_id == new.container_id);
+        let reported = same_run.and_then(|(old, _)| old.resources.as_ref());
+        reported.is_some_and(|reported| !is_equal(reported, &container.resources))
     };
     let was_in_progress = in_progress_condition(input).is_some();
     let starts =
@@ -206,8 +206,8 @@ struct Summary<'a> {
     error: &'a str,
 }
 
-/// Formats the requested resources for Events.
-fn event_message(input: &SyncInput<'_>, what: &str, error: &str) -> String {
+/// Formats an Event message: `text`, and the requested resources as JSON.
+fn event_message(input: &SyncInput<'_>, text: &str, error: &str) -> String {
     fn resources_of(containers: &[Container]) -> Vec<ContainerResources<'_>> {
         containers
             .iter()
@@ -220,5 +220,5 @@ fn event_message(input: &SyncInput<'_>, what: &str, error: &str) -> String {
         generation: input.meta.generation,
         error,
     };
-    format!("{what}: {}", serde_json::to_string(&summary).unwrap_or_default())
+    format!("{text}: {}", serde_json::to_string(&summary).unwrap_or_default())
 }

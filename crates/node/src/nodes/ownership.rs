@@ -1,6 +1,6 @@
 //! Node ownership among fleets that have nodes of the same name.
 //!
-//! An annotation of the node names its fleet, and only that fleet writes the node. A node without an owner is
+//! The annotation [`FLEET_ANNOTATION`] of a node names its fleet, and only that fleet writes the node. A node without an owner is
 //! claimed at once. A node whose Lease has expired is claimed by another fleet; the former owner detects that
 //! from the annotation. Expiry is counted from when this process first saw the Lease, so that a restarted
 //! server does not take nodes from fleets that could not reach it.
@@ -104,12 +104,12 @@ fn can_be_claimed(node: &Object) -> bool {
     }
     let runtime = node
         .decode::<NodeFields>()
-        .map(|part| part.status.node_info.container_runtime_version)
+        .map(|fields| fields.status.node_info.container_runtime_version)
         .unwrap_or_default();
     runtime.is_empty() || runtime.starts_with(SCHEME)
 }
 
-/// Time without renewal after which a Lease counts as expired.
+/// Time without renewal after which a Lease has expired: its own duration, and at least that of the fleet.
 fn lease_timeout(fleet: &Fleet, lease: Option<&Object>) -> Duration {
     lease.map(lease_duration).unwrap_or_default().max(fleet.lease_duration)
 }
@@ -118,7 +118,7 @@ fn lease_timeout(fleet: &Fleet, lease: Option<&Object>) -> Duration {
 fn lease_duration(lease: &Object) -> Duration {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct NodeFields {
+    struct LeaseFields {
         spec: Spec,
     }
     #[derive(Default, Deserialize)]
@@ -126,8 +126,8 @@ fn lease_duration(lease: &Object) -> Duration {
     struct Spec {
         lease_duration_seconds: u64,
     }
-    let part = lease.decode::<NodeFields>().unwrap_or_default();
-    Duration::from_secs(part.spec.lease_duration_seconds)
+    let fields = lease.decode::<LeaseFields>().unwrap_or_default();
+    Duration::from_secs(fields.spec.lease_duration_seconds)
 }
 
 /// `true` if the Lease has not expired since its last write.

@@ -245,8 +245,8 @@ fn annotations_of_a_running_container_do_not_change_its_past() {
     let mut cluster = cluster(without_start_delay);
     create_pod(&mut cluster, "a", r#"{"restartPolicy":"Never","containers":[{"name":"c","image":"nginx"}]}"#);
     run_seconds(&mut cluster, 100);
-    let said = value!({"metadata": {"annotations": {"simulate.setpoint.dev/exit-after": "5s"}}});
-    cluster.patch("pods", "default/a", "", said).unwrap();
+    let patch = value!({"metadata": {"annotations": {"simulate.setpoint.dev/exit-after": "5s"}}});
+    cluster.patch("pods", "default/a", "", patch).unwrap();
     let now = crate::lifecycle::truncate_to_seconds(cluster.now);
     cluster.settle();
     assert_eq!(summary(&cluster, "a"), "Succeeded | Completed 0");

@@ -59,7 +59,7 @@ fn partitioned_node_keeps_running_and_reports_later() {
     run_seconds(&mut cluster, 200);
     assert_eq!(node_ready(&cluster), "Unknown NodeStatusUnknown");
     assert_eq!(summary(&cluster, "a"), "Running | ready");
-    assert!(cluster.get("pods", "default/b").is_some(), "nobody knows whether it still runs");
+    assert!(cluster.get("pods", "default/b").is_some(), "a pod on an unreachable node is not removed");
     set_power(&mut cluster, "on", false);
     run_seconds(&mut cluster, 5);
     assert_eq!(summary(&cluster, "a"), "Succeeded | Completed 0");

@@ -41,12 +41,12 @@ impl RankedNodes {
 
     /// Returns the best node that passes a test.
     #[must_use]
-    pub fn find_best(&self, chance: u32, allows: impl Fn(usize) -> bool) -> RankLookup {
+    pub fn find_best(&self, random: u32, allows: impl Fn(usize) -> bool) -> RankLookup {
         let (mut tests, mut top) = (0, self.0.last());
         while let Some(&(score, ..)) = top {
-            // Among equal scores, in the order of `tie_break`: hashes from `chance` up, then from 0.
-            let after = self.0.range((score, chance, 0)..=(score, u32::MAX, u32::MAX));
-            let before = self.0.range((score, 0, 0)..(score, chance, 0));
+            // Among equal scores, in the order of `tie_break`: hashes from `random` up, then from 0.
+            let after = self.0.range((score, random, 0)..=(score, u32::MAX, u32::MAX));
+            let before = self.0.range((score, 0, 0)..(score, random, 0));
             for &(_, _, position) in after.chain(before) {
                 if allows(position as usize) {
                     return RankLookup::Best(position as usize);
@@ -62,11 +62,11 @@ impl RankedNodes {
     }
 }
 
-/// Tie-break value of a node, higher is better: highest for the first hash at or after `chance`, wrapping around.
+/// Tie-break value of a node, higher is better: highest for the first hash at or after `random`, wrapping around.
 #[inline]
 #[must_use]
-pub fn tie_break(hash: u32, chance: u32) -> u32 {
-    !hash.wrapping_sub(chance)
+pub fn tie_break(hash: u32, random: u32) -> u32 {
+    !hash.wrapping_sub(random)
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
         #[test]
         fn first_allowed_node_in_rank_order_is_the_best_of_all(
             changes in prop::collection::vec((0_usize..80, (0_i32..4, any::<u32>(), any::<bool>())), 1..200),
-            chance in any::<u32>(),
+            random in any::<u32>(),
             modulus in 1_usize..90,
         ) {
             let mut results = vec![result((0, 0, false)); 80];
@@ -95,9 +95,9 @@ mod tests {
             let allows = |at: usize| at.is_multiple_of(modulus);
             let fit = results.iter().enumerate().filter(|(at, result)| result.is_feasible() && allows(*at));
             let best = fit.max_by_key(|(at, result)| {
-                (result.base_score, tie_break(result.hash, chance), std::cmp::Reverse(*at))
+                (result.base_score, tie_break(result.hash, random), std::cmp::Reverse(*at))
             });
-            match ranked.find_best(chance, allows) {
+            match ranked.find_best(random, allows) {
                 RankLookup::Best(at) => prop_assert_eq!(Some(at), best.map(|(at, _)| at)),
                 RankLookup::NoneFits => prop_assert!(best.is_none()),
                 RankLookup::Undecided => {

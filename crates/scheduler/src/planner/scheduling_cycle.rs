@@ -26,7 +26,7 @@ use crate::preemption::{DisruptionBudgets, PreemptionCandidate, PreemptionEvalua
 use crate::queue_state::{QueueState, VOLUME_BIND_TIMEOUT};
 use crate::selection::{self, FitError};
 
-/// A plan in progress.
+/// State of one plan while it is computed.
 pub(super) struct SchedulingCycle<'a> {
     scheduler: &'a Scheduler,
     pub(super) world: &'a WorldReader<'a>,
@@ -70,7 +70,7 @@ impl<'a> SchedulingCycle<'a> {
         let mut cache = seen.memo;
         let sent_bindings = std::mem::take(&mut cache.sent_bindings);
         cache.sync(world, |object, pod| scheduler.is_responsible_for(object, pod));
-        // The failure stays the same until the next one. The plan before handled it if it is not new.
+        // `seen.failure` keeps its value until the next failure, so an equal one was handled by an earlier plan.
         let is_new = seen.failure.is_some() && seen.failure != cache.last_failure.as_ref();
         cache.last_failure = seen.failure.cloned();
         let mut cycle = SchedulingCycle {
@@ -128,7 +128,7 @@ impl<'a> SchedulingCycle<'a> {
             Some(QueueState { is_requeued: true, must_back_off: true, nominated_node, ..state });
         let message = format!("binding rejected: {}", failure.message);
         let status = FailureStatus { reason: "SchedulerError", message: &message, nominated_node: None };
-        // A lost write has the reason Unknown: there is nothing to report.
+        // The reason Unknown means that the outcome of the write was lost, which is not reported.
         if let Some(pod) = object.view::<Pod>().filter(|_| is_reported && failure.reason != "Unknown") {
             self.write_failure_status(id, &object, pod, &status, true);
         }
@@ -144,13 +144,13 @@ impl<'a> SchedulingCycle<'a> {
             }
         }
         let mut nominated = pods.iter().peekable();
-        let done = self.cache.comparisons() + self.cache.scored_nodes;
+        let cost_before = self.cache.comparisons() + self.cache.scored_nodes;
         for QueuedPod { id, priority, is_due } in &pods {
             while let Some(one) = nominated.next_if(|one| one.priority >= *priority) {
                 self.reserve_nominated(one.id);
             }
-            if *is_due && self.cache.comparisons() + self.cache.scored_nodes - done > COST_MAX {
-                // The plan is costly enough: the rest is left to the next one.
+            if *is_due && self.cache.comparisons() + self.cache.scored_nodes - cost_before > COST_MAX {
+                // The plan has reached its cost bound: the next plan attempts the remaining pods.
                 self.plan.requeue_at(self.now);
                 self.reserve_nominated(*id);
             } else if *is_due {
@@ -208,11 +208,11 @@ impl<'a> SchedulingCycle<'a> {
         self.cache.attempts += 1;
         results.last_used = self.cache.attempts;
         self.cache.scored_nodes += results.scored_nodes();
-        let chance = Seed(self.seed.0 ^ hash_name(&object.meta().uid)).draw(0);
+        let random = Seed(self.seed.0 ^ hash_name(&object.meta().uid)).draw(0);
         let nominated_name = self.nominated_node_name(id, pod);
         let nominated = self.cache.node_numbers.get(nominated_name).copied();
         let nominated = nominated.filter(|node| selection::is_feasible(&results, &self.cache, *node));
-        let node = nominated.or_else(|| results.select_node(&self.cache, chance as u32));
+        let node = nominated.or_else(|| results.select_node(&self.cache, random as u32));
         match node {
             Some(node) => self.assume_and_bind(id, &object, node, &results),
             None => {
@@ -221,7 +221,7 @@ impl<'a> SchedulingCycle<'a> {
                     world: self.world,
                     profile,
                     budgets: &self.budgets,
-                    chance,
+                    random,
                 };
                 let (error, outcome) =
                     try_preemption(&evaluator, nominated_name, &mut results, &mut self.cache);
@@ -275,8 +275,8 @@ impl<'a> SchedulingCycle<'a> {
                 "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
             let status = FailureStatus { reason: "SchedulerError", message, nominated_node: Some("") };
             self.write_failure_status(id, object, pod, &status, true);
-            let note = InvolvedObject::new(object, "v1", "Pod").warning("FailedScheduling", message);
-            self.plan.events.push(with_reporter(note.with_action("Scheduling"), object));
+            let event = InvolvedObject::new(object, "v1", "Pod").warning("FailedScheduling", message);
+            self.plan.events.push(with_reporter(event.with_action("Scheduling"), object));
             self.release_reservation(id);
             self.set_queue_state(id, QueueingHint::STORAGE_OR_DEVICE, None);
             if let Some(state) = self.queue_state_mut(id) {
@@ -284,13 +284,13 @@ impl<'a> SchedulingCycle<'a> {
             }
             return;
         }
-        let mut acts = volumes::prebind_writes(&results.volumes, &self.cache.nodes[node]);
-        acts.extend(dynamic_resources::reservation_writes(&results.claim_allocations, object));
-        if !acts.is_empty() {
+        let mut writes = volumes::prebind_writes(&results.volumes, &self.cache.nodes[node]);
+        writes.extend(dynamic_resources::reservation_writes(&results.claim_allocations, object));
+        if !writes.is_empty() {
             let expected = ExpectedWrite::Claims;
             self.cache.unconfirmed.push(UnconfirmedWrite { id, object: object.clone(), expected });
         }
-        self.claim_writes.extend(acts);
+        self.claim_writes.extend(writes);
         let name = self.cache.nodes[node].name.clone();
         if *name != *pod.status.nominated_node_name {
             self.write_nomination(id, object.clone(), &name);
@@ -345,8 +345,8 @@ impl<'a> SchedulingCycle<'a> {
             nominated_node: nomination.as_deref(),
         };
         self.write_failure_status(id, object, pod, &status, is_retry);
-        let note = InvolvedObject::new(object, "v1", "Pod").warning("FailedScheduling", error.message);
-        self.plan.events.push(with_reporter(note.with_action("Scheduling"), object));
+        let event = InvolvedObject::new(object, "v1", "Pod").warning("FailedScheduling", error.message);
+        self.plan.events.push(with_reporter(event.with_action("Scheduling"), object));
         if let PreemptionOutcome::Candidate(node, candidate) = outcome {
             self.preempt(id, object, pod, node, &candidate);
             self.clear_lower_nominations(id, node);
@@ -362,8 +362,8 @@ impl<'a> SchedulingCycle<'a> {
         failure: &FailureStatus<'_>,
         compares_message: bool,
     ) {
-        let Some(act) = status_patch(object, pod, failure, compares_message, self.now) else { return };
-        self.status_writes.push(act);
+        let Some(write) = status_patch(object, pod, failure, compares_message, self.now) else { return };
+        self.status_writes.push(write);
         let expected = ExpectedWrite::Status {
             message: Some(failure.message.into()),
             nominated_node: failure.nominated_node.map(Into::into),
@@ -423,12 +423,13 @@ impl<'a> SchedulingCycle<'a> {
             });
             let patch = value!({"conditions": [(condition)]});
             self.victim_conditions.push(Write::status(victim, patch).strategic().at_any_revision().into());
-            let note =
+            let message =
                 format!("Preempted by pod {} on node {}", object.meta().uid, self.cache.nodes[node].name);
-            let note =
-                InvolvedObject::new(victim, "v1", "Pod").normal("Preempted", note).with_action("Preempting");
+            let event = InvolvedObject::new(victim, "v1", "Pod")
+                .normal("Preempted", message)
+                .with_action("Preempting");
             self.victim_deletions
-                .push(Action::from(Write::delete(victim)).on_done(with_reporter(note, object)));
+                .push(Action::from(Write::delete(victim)).on_done(with_reporter(event, object)));
         }
     }
 
@@ -471,14 +472,14 @@ impl<'a> SchedulingCycle<'a> {
 }
 
 /// Sets the reporter of an Event to the `schedulerName` of the pod.
-fn with_reporter(note: EventRecord, pod: &Object) -> EventRecord {
+fn with_reporter(event: EventRecord, pod: &Object) -> EventRecord {
     match pod.view::<Pod>().map(|pod| pod.spec.scheduler_name.as_str()) {
-        Some(name) if !name.is_empty() && name != DEFAULT_SCHEDULER_NAME => note.reported_by(name),
-        _ => note,
+        Some(name) if !name.is_empty() && name != DEFAULT_SCHEDULER_NAME => event.reported_by(name),
+        _ => event,
     }
 }
 
-/// Collects the reasons why no node is feasible, and looks for a preemption candidate.
+/// Collects the reasons why no node is feasible, and searches for a preemption candidate.
 fn try_preemption(
     evaluator: &PreemptionEvaluator<'_>,
     nominated_name: &str,

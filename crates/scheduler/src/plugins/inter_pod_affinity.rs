@@ -1,7 +1,7 @@
 //! InterPodAffinity plugin: required and preferred affinity and anti-affinity between pods.
 //!
-//! Terms act in both directions: those of the incoming pod on existing pods, and those of existing pods on the incoming
-//! one. [`add_constraints`] yields the required terms, [`preferred_affinity`] the scored ones.
+//! Terms apply in both directions: those of the incoming pod select existing pods, and those of existing pods select the
+//! incoming one. [`add_constraints`] adds the required terms as constraints, [`preferred_affinity`] returns the scored ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ pub const WEIGHT: i64 = 2;
 /// Scored affinity term: each counted pod adds `weight` to the score of its domain.
 #[derive(Clone, Debug)]
 pub struct WeightedTally {
-    /// Matching pods by domain.
+    /// Number of matching pods by domain.
     pub tally: TallyId,
-    /// Score of one pod; negative for anti-affinity.
+    /// Score for each pod; negative for anti-affinity.
     pub weight: i64,
 }
 
@@ -139,7 +139,7 @@ pub fn rejection(violation: TopologyViolation) -> Rejection {
     }
 }
 
-/// Score of a node with a weighted sum of `sum`, if the sums of all feasible nodes range from `min` to `max`.
+/// Normalizes the weighted sum of a node to a score; the sums of all feasible nodes range from `min` to `max`.
 #[must_use]
 pub fn score(sum: i64, min: i64, max: i64) -> i64 {
     if max == min {

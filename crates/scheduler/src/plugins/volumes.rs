@@ -267,7 +267,7 @@ impl UnboundClaim {
 /// annotation of a claim to provision. None for claims that have a selected node.
 #[must_use]
 pub fn prebind_writes(requirements: &VolumeRequirements, node: &NodeInfo) -> Vec<Action> {
-    let (mut acts, mut taken) = (Vec::new(), BTreeSet::new());
+    let (mut writes, mut taken) = (Vec::new(), BTreeSet::new());
     for unbound in requirements.unbound.iter().filter(|unbound| unbound.selected_node.is_none()) {
         let (key, meta) = (unbound.claim.key(), unbound.claim.meta());
         if let Some(volume) = unbound.find_available(node, &taken) {
@@ -280,12 +280,12 @@ pub fn prebind_writes(requirements: &VolumeRequirements, node: &NodeInfo) -> Vec
                 "metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}},
                 "spec": {"claimRef": (claim)},
             });
-            acts.push(Write::merge(volume, "", patch).into());
+            writes.push(Write::merge(volume, "", patch).into());
         } else {
             let annotations = Value::Map([(SELECTED_NODE, Value::from(&*node.name))].into_iter().collect());
             let patch = value!({"metadata": {"annotations": (annotations)}});
-            acts.push(Write::merge(&unbound.claim, "", patch).into());
+            writes.push(Write::merge(&unbound.claim, "", patch).into());
         }
     }
-    acts
+    writes
 }

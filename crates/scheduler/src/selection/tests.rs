@@ -354,7 +354,7 @@ proptest! {
         }
         let (profile, reader) = (Profile::new("default-scheduler"), world.reader());
         let budgets = DisruptionBudgets::new(&reader);
-        let evaluator = PreemptionEvaluator { signature: &signature, world: &reader, profile: &profile, budgets: &budgets, chance: 7 };
+        let evaluator = PreemptionEvaluator { signature: &signature, world: &reader, profile: &profile, budgets: &budgets, random: 7 };
         let before = format!("{:?}", cache.counters);
         let found = evaluator.select_candidate(&mut results, &mut cache);
         if let Ok((node, candidate)) = found {

@@ -132,7 +132,7 @@ fn prepare_and_validate(
         update_generation(new, old, rules);
     }
     match subresource {
-        Subresource::None => rules.check_update(new, old, &mut errors),
+        Subresource::None => rules.validate_update(new, old, &mut errors),
         Subresource::Status => rules.validate_status(new, old, &mut errors),
         subresource => subresource.validate(new, old, &mut errors),
     }

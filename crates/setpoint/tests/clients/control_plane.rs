@@ -8,7 +8,7 @@ const READY: &str =
 
 #[test]
 fn control_plane_has_pods_with_logs() {
-    let server = Server::with(&["--pod-start=0"]);
+    let server = Server::start_with(&["--pod-start=0"]);
     let all = "kube-apiserver-node-0=True kube-controller-manager-node-0=True kube-scheduler-node-0=True ";
     let get_pods = ["-n", "kube-system", "get", "pods", "-l", "tier=control-plane", "-o", READY];
     wait_for(&server, &get_pods, |output| output == all);
@@ -35,7 +35,7 @@ fn control_plane_has_pods_with_logs() {
 
 #[test]
 fn component_that_does_not_run_has_no_pod() {
-    let server = Server::with(&["--controllers=*,-scheduler", "--pod-start=0"]);
+    let server = Server::start_with(&["--controllers=*,-scheduler", "--pod-start=0"]);
     let get_pods = ["-n", "kube-system", "get", "pods", "-o", READY];
     let two = "kube-apiserver-node-0=True kube-controller-manager-node-0=True ";
     wait_for(&server, &get_pods, |output| output == two);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::server::{Server, installed};
+use crate::server::{Server, clients_dir};
 
 const MANIFEST: &str = include_str!("newcomer.yaml");
 
@@ -41,7 +41,7 @@ pub fn kubectls() -> Vec<PathBuf> {
         dirs.iter().filter_map(|dir| dir.join("kubectl").canonicalize().ok()).collect();
     dirs.extend(behind.iter().filter_map(|file| file.parent()).map(Path::to_owned));
     let listed = std::env::var_os("SETPOINT_KUBECTLS").unwrap_or_default();
-    dirs.push(installed().join("kubectl"));
+    dirs.push(clients_dir().join("kubectl"));
     let files = dirs.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten();
     let found = files.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();

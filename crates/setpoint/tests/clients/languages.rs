@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::server::{Server, installed};
+use crate::server::{Server, clients_dir};
 
 fn program(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
@@ -17,12 +17,14 @@ fn passes(client: &mut Command) {
 
 #[test]
 fn python_client_works() {
-    passes(Command::new(installed().join("python/bin/python")).arg(program("client.py")));
+    passes(Command::new(clients_dir().join("python/bin/python")).arg(program("client.py")));
 }
 
 #[test]
 fn javascript_client_works() {
     passes(
-        Command::new("node").arg(program("client.mjs")).env("CLIENT_MODULES", installed().join("javascript")),
+        Command::new("node")
+            .arg(program("client.mjs"))
+            .env("CLIENT_MODULES", clients_dir().join("javascript")),
     );
 }

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::processes::{ChildProcess, kubectl, run_controllers, wait_for};
-use super::server::{Server, installed};
+use super::server::{Server, clients_dir};
 
 fn setpoint(server: &Server, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
@@ -30,7 +30,7 @@ fn pods_run_on_simulated_nodes_that_are_stopped_and_started() {
     wait_for(&server, &["get", "serviceaccounts", "default", "-o", "name"], |output| {
         output.contains("default")
     });
-    let mut create = Command::new(installed().join("kubectl/kubectl"));
+    let mut create = Command::new(clients_dir().join("kubectl/kubectl"));
     let (made, output) = server.run(create.args(["create", "-f", "-"]), PODS);
     assert!(made, "{output}");
     wait_for(&server, &["get", "pods", "--no-headers"], |output| {
@@ -69,7 +69,7 @@ fn nodes_of_other_fleets_are_not_modified() {
     let server = Server::start();
     let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"real-0"},
         "status":{"nodeInfo":{"containerRuntimeVersion":"containerd://2.0.0"}}}"#;
-    let mut create = Command::new(installed().join("kubectl/kubectl"));
+    let mut create = Command::new(clients_dir().join("kubectl/kubectl"));
     let (made, output) = server.run(create.args(["create", "--validate=false", "-f", "-"]), node);
     assert!(made, "{output}");
     let rejection_of = |args: &[&str]| {

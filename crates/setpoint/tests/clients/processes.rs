@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use super::server::{Server, installed};
+use super::server::{Server, clients_dir};
 
 /// Maximum number of polls. Each takes tens of milliseconds, so this is half a minute and more.
 const POLLS_MAX: usize = 600;
@@ -27,7 +27,7 @@ pub fn run_controllers(server: &Server, args: &[&str]) -> ChildProcess {
 
 /// Returns the output of kubectl.
 pub fn kubectl(server: &Server, args: &[&str]) -> String {
-    let mut command = Command::new(installed().join("kubectl/kubectl"));
+    let mut command = Command::new(clients_dir().join("kubectl/kubectl"));
     server.run(command.args(args), "").1
 }
 

@@ -1,19 +1,19 @@
-//! Server in a temporary directory, and clients against it.
+//! Test server: `setpoint up` as a process with a temporary data directory, and clients that run against it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Directory in which `scripts/test` installs clients.
-pub fn installed() -> PathBuf {
+pub fn clients_dir() -> PathBuf {
     let found = std::env::var_os("SETPOINT_CLIENTS");
     found.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients"), PathBuf::from)
 }
 
-/// Server that is ready. Stopped with the test.
+/// Running server; killed on drop.
 pub struct Server {
     child: Child,
-    /// Path of its kubeconfig.
+    /// Path of the admin kubeconfig.
     pub kubeconfig: PathBuf,
     dir: tempfile::TempDir,
 }
@@ -23,7 +23,7 @@ fn setpoint() -> Command {
 }
 
 /// Starts a server with these args, and waits until it is ready.
-fn up(dir: &Path, args: &[&str]) -> Child {
+fn spawn_server(dir: &Path, args: &[&str]) -> Child {
     let mut child = setpoint()
         .args(["up", "--port", "0"])
         .args(args)
@@ -36,7 +36,7 @@ fn up(dir: &Path, args: &[&str]) -> Child {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let ready = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("ready")));
-    assert!(ready.is_some(), "the server never output that it is ready");
+    assert!(ready.is_some(), "the server ended without the line `ready`");
     // Drain the output, so that it cannot fill the pipe.
     std::thread::spawn(move || lines.for_each(drop));
     child
@@ -50,7 +50,7 @@ impl Server {
     /// that requests revision 1 gets 410 Gone.
     pub fn start() -> Server {
         let dir = tempfile::tempdir().unwrap();
-        let mut child = up(dir.path(), WITHOUT_CONTROLLERS);
+        let mut child = spawn_server(dir.path(), WITHOUT_CONTROLLERS);
         child.kill().unwrap();
         child.wait().unwrap();
         let compact = setpoint()
@@ -59,20 +59,24 @@ impl Server {
             .output()
             .unwrap();
         assert!(compact.status.success(), "{compact:?}");
-        Server { child: up(dir.path(), WITHOUT_CONTROLLERS), kubeconfig: dir.path().join("kubeconfig"), dir }
+        Server {
+            child: spawn_server(dir.path(), WITHOUT_CONTROLLERS),
+            kubeconfig: dir.path().join("kubeconfig"),
+            dir,
+        }
     }
 
     /// Starts a new server with these args.
-    pub fn with(args: &[&str]) -> Server {
+    pub fn start_with(args: &[&str]) -> Server {
         let dir = tempfile::tempdir().unwrap();
-        Server { child: up(dir.path(), args), kubeconfig: dir.path().join("kubeconfig"), dir }
+        Server { child: spawn_server(dir.path(), args), kubeconfig: dir.path().join("kubeconfig"), dir }
     }
 
     /// Kills the server with SIGKILL, and starts another on its data.
     pub fn kill_and_restart(&mut self, args: &[&str]) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.child = up(self.dir.path(), args);
+        self.child = spawn_server(self.dir.path(), args);
     }
 
     /// Returns the process id of the server.

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::kubectl::kubectls;
 use super::processes::{ChildProcess, kubectl, run_controllers, wait_for};
-use super::server::{Server, installed};
+use super::server::{Server, clients_dir};
 
 /// Deployment whose pod uses twice the memory that it requests, and an autoscaler with a target of half.
 const BUSY: &str = r#"{"apiVersion":"v1","kind":"List","items":[
@@ -20,14 +20,14 @@ fn create(server: &Server, objects: &str) {
     wait_for(server, &["get", "serviceaccounts", "default", "-o", "name"], |output| {
         output.contains("default")
     });
-    let mut create = Command::new(installed().join("kubectl/kubectl"));
+    let mut create = Command::new(clients_dir().join("kubectl/kubectl"));
     let (made, output) = server.run(create.args(["create", "-f", "-"]), objects);
     assert!(made, "{output}");
 }
 
 #[test]
 fn kubectl_top_shows_usage_and_autoscalers_act_on_it() {
-    let server = Server::with(&["--nodes=2", "--pod-start=0"]);
+    let server = Server::start_with(&["--nodes=2", "--pod-start=0"]);
     create(&server, BUSY);
     wait_for(&server, &["get", "deployment", "busy", "--no-headers"], |output| output.contains("4/4"));
     let current = "jsonpath={.status.currentMetrics[0].resource.current.averageUtilization}";
@@ -56,7 +56,7 @@ fn kubectl_top_shows_usage_and_autoscalers_act_on_it() {
 
 #[test]
 fn autoscaler_in_another_process_queries_the_server() {
-    let server = Server::with(&["--controllers=scheduler", "--nodes=1", "--pod-start=0"]);
+    let server = Server::start_with(&["--controllers=scheduler", "--nodes=1", "--pod-start=0"]);
     let _controllers: ChildProcess = run_controllers(&server, &[]);
     create(&server, BUSY);
     wait_for(&server, &["get", "deployment", "busy", "--no-headers"], |output| output.contains("4/4"));
@@ -64,7 +64,7 @@ fn autoscaler_in_another_process_queries_the_server() {
 
 #[test]
 fn metrics_api_is_absent_without_simulated_nodes() {
-    let server = Server::with(&["--nodes=0"]);
+    let server = Server::start_with(&["--nodes=0"]);
     let versions = kubectl(&server, &["api-versions"]);
     assert!(versions.contains("autoscaling/v2") && !versions.contains("metrics.k8s.io"), "{versions}");
     let output = kubectl(&server, &["top", "nodes"]);

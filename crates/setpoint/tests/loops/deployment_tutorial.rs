@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::kubelet::{ARGS, RunningNode};
 use crate::processes::{self, kubectl};
-use crate::server::{Server, installed};
+use crate::server::{Server, clients_dir};
 
 /// Server with all controllers and a node.
 struct Tutorial {
@@ -15,7 +15,7 @@ struct Tutorial {
 
 impl Tutorial {
     fn start() -> Tutorial {
-        let server = Server::with(ARGS);
+        let server = Server::start_with(ARGS);
         Tutorial { _node: RunningNode::start(&server), server }
     }
 
@@ -23,7 +23,7 @@ impl Tutorial {
     #[track_caller]
     fn ok(&self, command_line: &str, expected: &str) -> String {
         let args: Vec<&str> = command_line.split(' ').collect();
-        let mut command = Command::new(installed().join("kubectl/kubectl"));
+        let mut command = Command::new(clients_dir().join("kubectl/kubectl"));
         let (ok, output) = self.server.run(command.args(&args), "");
         assert!(
             ok && output.contains(expected),

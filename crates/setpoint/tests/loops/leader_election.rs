@@ -114,5 +114,5 @@ async fn takeover(server: &Server) {
 #[test]
 fn next_leader_takes_over_within_the_lease_and_two_never_act() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(takeover(&Server::with(WITHOUT_CONTROLLERS)));
+    runtime.block_on(takeover(&Server::start_with(WITHOUT_CONTROLLERS)));
 }

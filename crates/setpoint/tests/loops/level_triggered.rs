@@ -48,7 +48,7 @@ async fn controller_report(api: &Api, controller: &str) -> Value {
 #[test]
 fn pods_deleted_while_the_controller_is_off_are_replaced_exactly() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut server = Server::with(ARGS);
+    let mut server = Server::start_with(ARGS);
     let before = runtime.block_on(async {
         let api = Api::of(&server);
         let label = json!({"app": "web"});

@@ -69,7 +69,7 @@ async fn replace(api: &Api) {
 fn failed_node_with_five_hundred_pods_starves_no_other_work() {
     // A node with this many pods needs a pod CIDR of that size.
     let size = ["--nodes=4", "--node-pods=600", "--node-cidr-mask-size=22", "--pod-start=0"];
-    let server = Server::with(&[&size, &SHORT_PERIODS[..]].concat());
+    let server = Server::start_with(&[&size, &SHORT_PERIODS[..]].concat());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     wait_for(&server, &["get", "nodes", "--no-headers"], |output| output.matches(" Ready ").count() == 4);
     let others = ["node-0", "node-2", "node-3"];

@@ -72,7 +72,7 @@ async fn run_steps(server: &Server, directory: &Path) {
 
 #[test]
 fn directory_is_kept_equal_to_a_config_map() {
-    let server = Server::with(WITHOUT_CONTROLLERS);
+    let server = Server::start_with(WITHOUT_CONTROLLERS);
     let directory = server.dir().join("site");
     let text = fs::read(&server.kubeconfig).unwrap();
     let client = Client::from_kubeconfig(&text, "mirror-directory").unwrap();

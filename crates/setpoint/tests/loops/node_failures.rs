@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::processes::{ChildProcess, kubectl, wait_for};
-use crate::server::{Server, installed};
+use crate::server::{Server, clients_dir};
 
 /// Arguments with which nodes are not ready after ten seconds, and their pods are evicted a second later.
 pub const SHORT_PERIODS: [&str; 6] = [
@@ -45,7 +45,7 @@ pub fn create(server: &Server, objects: &str) {
     wait_for(server, &["get", "serviceaccounts", "default", "-o", "name"], |output| {
         output.contains("default")
     });
-    let mut create = Command::new(installed().join("kubectl/kubectl"));
+    let mut create = Command::new(clients_dir().join("kubectl/kubectl"));
     let (made, output) = server.run(create.args(["create", "-f", "-"]), objects);
     assert!(made, "{output}");
 }
@@ -94,7 +94,7 @@ fn ready_on<'a>(
 
 #[test]
 fn stopped_node_loses_its_pods_and_can_return() {
-    let server = Server::with(&[&["--nodes=3", "--pod-start=0"], &SHORT_PERIODS[..]].concat());
+    let server = Server::start_with(&[&["--nodes=3", "--pod-start=0"], &SHORT_PERIODS[..]].concat());
     create(&server, WORKLOADS);
     wait_for_pods(&server, "web", |pods| ready_on(pods, |_| true).count() == 6);
     wait_for_pods(&server, "agent", |pods| ready_on(pods, |_| true).count() == 3);
@@ -133,7 +133,7 @@ fn stopped_node_loses_its_pods_and_can_return() {
 
 #[test]
 fn drained_node_is_empty_and_the_budget_is_respected() {
-    let server = Server::with(&["--nodes=2", "--pod-start=0"]);
+    let server = Server::start_with(&["--nodes=2", "--pod-start=0"]);
     create(&server, WORKLOADS);
     wait_for_pods(&server, "web", |pods| ready_on(pods, |_| true).count() == 6);
     wait_for_pods(&server, "agent", |pods| ready_on(pods, |_| true).count() == 2);
@@ -169,7 +169,7 @@ fn drained_node_is_empty_and_the_budget_is_respected() {
 
 #[test]
 fn unschedulable_pod_has_a_reason_and_is_bound_to_a_new_node() {
-    let server = Server::with(&["--nodes=1", "--pod-start=0"]);
+    let server = Server::start_with(&["--nodes=1", "--pod-start=0"]);
     let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"huge","labels":{"app":"huge"}},"spec":{
         "containers":[{"name":"c","image":"huge","resources":{"requests":{"cpu":"100"}}}]}}"#;
     create(&server, pod);

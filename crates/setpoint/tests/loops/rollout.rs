@@ -204,7 +204,7 @@ fn rollout_survives_kill_9_without_lost_duplicate_or_leftover_objects() {
         jobs: BTreeSet::new(),
         unacknowledged: BTreeSet::new(),
     };
-    let (mut kubelet, mut server) = (Kubelet::default(), Server::with(ARGS));
+    let (mut kubelet, mut server) = (Kubelet::default(), Server::start_with(ARGS));
     runtime.block_on(async {
         let api = Api::of(&server);
         kubelet.register(&api).await.unwrap();

@@ -48,7 +48,7 @@ fn wait_for_pass(path: &Path) {
 #[test]
 fn server_in_safe_mode_serves_the_api_and_runs_no_controller() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut server = Server::with(ARGS);
+    let mut server = Server::start_with(ARGS);
     runtime.block_on(async {
         let api = Api::of(&server);
         assert_eq!(api.post(SETS, &set()).await.unwrap(), 201);
@@ -92,7 +92,7 @@ fn server_in_safe_mode_serves_the_api_and_runs_no_controller() {
 
 #[test]
 fn controller_that_is_disabled_needs_no_safe_mode() {
-    let mut server = Server::with(ARGS);
+    let mut server = Server::start_with(ARGS);
     wait_for_pass(&progress_file(&server));
     fs::write(progress_file(&server), THIRD_CRASH).unwrap();
     server.kill_and_restart(&["--nodes=0", "--controllers=*,-replicaset"]);

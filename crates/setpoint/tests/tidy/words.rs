@@ -64,7 +64,7 @@ fn hold(what: &str, findings: &[String], max: usize) {
 }
 
 #[test]
-fn comments_begin_with_what_a_thing_is() {
+fn comments_do_not_begin_with_a_question_word() {
     let questions = all_comments().into_iter().filter_map(|(file, comment)| {
         let first = words(&comment).next()?;
         QUESTIONS.contains(&first).then(|| format!("{file}:{comment}"))
@@ -73,7 +73,7 @@ fn comments_begin_with_what_a_thing_is() {
 }
 
 #[test]
-fn comments_speak_of_things_and_not_of_people() {
+fn comments_avoid_personification() {
     let poor = all_comments().into_iter().filter_map(|(file, comment)| {
         let word = words(&comment).find(|word| POOR_WORDS.contains(&word.to_lowercase().as_str()))?;
         Some(format!("{file}: {word}:{comment}"))
@@ -125,7 +125,7 @@ fn visible_types_of_a_crate_have_names_of_their_own() {
 }
 
 #[test]
-fn checks_of_words_find_what_they_are_for() {
+fn comments_and_visible_types_are_parsed() {
     let text = "/// What it is.\n/// More.\nfn a() {}\n// Starts anew.\n//! Plain.\n";
     assert_eq!(comments(text), [" What it is. More.", " Starts anew. Plain."]);
     let types = visible_types("pub struct A;\npub(super) enum B<T> {}\nstruct C;\n    pub struct D;\n");

@@ -123,7 +123,7 @@ fn node_without_a_fleet_is_not_reported_as_on() {
 
 /// A new authority would invalidate every kubeconfig and client certificate in use.
 #[test]
-fn unusable_authority_is_one_line_and_changes_nothing() {
+fn unreadable_ca_key_fails_with_one_line_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::in_dir(dir.path());
     let kubeconfig = std::fs::read(&server.kubeconfig).unwrap();

@@ -30,14 +30,14 @@ impl Rules for PolicyBinding {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        let late = self.check_spec(errors, check::field(object, "spec"));
+        let declarative = self.check_spec(errors, check::field(object, "spec"));
         reject_static_name(errors, object);
-        errors.append(late);
+        errors.append(declarative);
     }
 
-    fn check_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
-        let late = self.check_spec(errors, check::field(new, "spec"));
-        errors.append(late);
+    fn validate_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
+        let declarative = self.check_spec(errors, check::field(new, "spec"));
+        errors.append(declarative);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -50,14 +50,14 @@ impl Rules for PolicyBinding {
 }
 
 impl PolicyBinding {
-    /// Validates a spec, and returns the errors that come last.
+    /// Validates a spec, and returns the errors of declarative validation, which come last.
     fn check_spec(&self, errors: &mut ErrorList, spec: &Value) -> ErrorList {
         let path = Path::root("spec");
-        let mut late = ErrorList::new();
+        let mut declarative = ErrorList::new();
         let at = path.child("policyName");
         match check::text(spec, "policyName") {
             "" if self.mutating => errors.push(FieldError::required(&at, "")),
-            "" => late.push(FieldError::required(&at, "")),
+            "" => declarative.push(FieldError::required(&at, "")),
             name => errors.push_invalid(&at, name, dns::subdomain(name)),
         }
         if check::is_set(spec, "paramRef") {
@@ -72,13 +72,13 @@ impl PolicyBinding {
         }
         if !self.mutating {
             let actions = check::texts(spec, "validationActions");
-            self::check_actions(errors, &mut late, &path.child("validationActions"), &actions);
+            check_actions(errors, &mut declarative, &path.child("validationActions"), &actions);
         }
-        late
+        declarative
     }
 }
 
-fn check_actions(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, actions: &[&str]) {
+fn check_actions(errors: &mut ErrorList, declarative: &mut ErrorList, path: &Path<'_>, actions: &[&str]) {
     let mut seen = BTreeSet::new();
     for (i, action) in actions.iter().enumerate() {
         check::check_one_of(errors, &path.index(i), action, &ACTIONS);
@@ -91,7 +91,7 @@ fn check_actions(errors: &mut ErrorList, late: &mut ErrorList, path: &Path<'_>, 
         errors.push(FieldError::invalid(path, check::shown_texts(actions), detail));
     }
     if seen.is_empty() {
-        late.push(FieldError::required(path, ""));
+        declarative.push(FieldError::required(path, ""));
     }
 }
 

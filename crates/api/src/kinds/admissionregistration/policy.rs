@@ -59,7 +59,7 @@ impl Rules for Policy {
             default_scopes(constraints, &["excludeResourceRules"]);
             default_match(constraints.make_map());
         }
-        check::default_to(spec.make_map(), "failurePolicy", || "Fail".into());
+        check::set_default_with(spec.make_map(), "failurePolicy", || "Fail".into());
     }
 
     fn status_reset_fields(&self) -> &'static [&'static str] {
@@ -79,7 +79,7 @@ impl Rules for Policy {
         reject_static_name(errors, object);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let same = |name| {
             let part = |object| check::field(check::field(object, "spec"), name);
             check::is_equivalent(part(new), part(old))

@@ -35,21 +35,21 @@ fn check_url(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
             return errors.push(FieldError::required(path, detail));
         }
     };
-    let mut refuse = |value: &str, detail: String| errors.push(FieldError::invalid(path, value, detail));
+    let mut reject = |value: &str, detail: String| errors.push(FieldError::invalid(path, value, detail));
     if parts.scheme != "https" {
-        refuse(&parts.scheme, format!("'https' is the only allowed URL scheme{FORM}"));
+        reject(&parts.scheme, format!("'https' is the only allowed URL scheme{FORM}"));
     }
     if parts.host.is_empty() {
-        refuse("", format!("host must be specified{FORM}"));
+        reject("", format!("host must be specified{FORM}"));
     }
     if let Some(user) = parts.user {
-        refuse(user, "user information is not permitted in the URL".to_owned());
+        reject(user, "user information is not permitted in the URL".to_owned());
     }
     if !parts.fragment.is_empty() {
-        refuse(parts.fragment, "fragments are not permitted in the URL".to_owned());
+        reject(parts.fragment, "fragments are not permitted in the URL".to_owned());
     }
     if !parts.query.is_empty() {
-        refuse(parts.query, "query parameters are not permitted in the URL".to_owned());
+        reject(parts.query, "query parameters are not permitted in the URL".to_owned());
     }
 }
 
@@ -135,23 +135,23 @@ fn check_service(errors: &mut ErrorList, path: &Path<'_>, service: &Value) {
         errors.push(FieldError::invalid(&path.child("port"), port, detail));
     }
     let (text, path) = (check::text(service, "path"), path.child("path"));
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(&path, text, detail));
+    let mut reject = |detail: String| errors.push(FieldError::invalid(&path, text, detail));
     match text {
         "" | "/" => return,
-        "//" => return refuse("segment[0] may not be empty".to_owned()),
+        "//" => return reject("segment[0] may not be empty".to_owned()),
         _ => {}
     }
     let steps = text.strip_prefix('/').unwrap_or_else(|| {
-        refuse("must start with a '/'".to_owned());
+        reject("must start with a '/'".to_owned());
         let mut rest = text.chars();
         rest.next();
         rest.as_str()
     });
     for (i, step) in steps.strip_suffix('/').unwrap_or(steps).split('/').enumerate() {
         if step.is_empty() {
-            refuse(format!("segment[{i}] may not be empty"));
+            reject(format!("segment[{i}] may not be empty"));
             continue;
         }
-        dns::subdomain(step).into_iter().for_each(|fault| refuse(format!("segment[{i}]: {fault}")));
+        dns::subdomain(step).into_iter().for_each(|fault| reject(format!("segment[{i}]: {fault}")));
     }
 }

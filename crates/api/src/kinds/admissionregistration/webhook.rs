@@ -80,14 +80,14 @@ impl Rules for Webhooks {
         for hook in hooks {
             default_scopes(hook, &["rules"]);
             if let Some(service) = hook.at_mut(&["clientConfig", "service"]).and_then(Value::as_map_mut) {
-                check::default_to(service, "port", || 443.into());
+                check::set_default_with(service, "port", || 443.into());
             }
             let hook = hook.make_map();
-            check::default_to(hook, "failurePolicy", || "Fail".into());
+            check::set_default_with(hook, "failurePolicy", || "Fail".into());
             default_match(hook);
-            check::default_to(hook, "timeoutSeconds", || 10.into());
+            check::set_default_with(hook, "timeoutSeconds", || 10.into());
             if self.mutating {
-                check::default_to(hook, "reinvocationPolicy", || "Never".into());
+                check::set_default_with(hook, "reinvocationPolicy", || "Never".into());
             }
         }
     }
@@ -105,7 +105,7 @@ impl Rules for Webhooks {
         reject_static_name(errors, object);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::list(new, "webhooks"), check::list(old, "webhooks"));
         self.check_hooks(errors, new, Strictness::of_update(new, old));
     }

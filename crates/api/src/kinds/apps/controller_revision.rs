@@ -19,12 +19,12 @@ impl Rules for ControllerRevision {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check_immutable(errors, &Path::root("data"), new.get("data"), old.get("data"));
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check_nonnegative(errors, new, &Path::NONE, &["revision"]);
-        self.validate_update(new, old, errors);
+        self.validate_transition(new, old, errors);
     }
 }

@@ -8,7 +8,7 @@ use super::deployment::amount;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::kinds::core::pod_spec::{self, internal};
-use crate::kinds::read::{fill, fill_absent, present, shown, text};
+use crate::kinds::read::{present, set_default, set_default_if_empty, shown, text};
 use crate::kinds::workload::{
     check_at_most_100_percent, check_collision_count, check_int_or_percent, check_long_running,
     check_nonnegative, check_selector, check_template, check_template_labels, has_invalid_values,
@@ -52,13 +52,13 @@ impl Rules for DaemonSet {
         set_template_generation(object, template_generation(object));
         let spec = object.ensure_map("spec");
         let strategy = spec.ensure_map("updateStrategy");
-        fill(strategy, "type", "RollingUpdate");
+        set_default_if_empty(strategy, "type", "RollingUpdate");
         if strategy.get_str("type") == Some("RollingUpdate") {
             let rolling = strategy.ensure_map("rollingUpdate");
-            fill_absent(rolling, "maxUnavailable", 1);
-            fill_absent(rolling, "maxSurge", 0);
+            set_default(rolling, "maxUnavailable", 1);
+            set_default(rolling, "maxSurge", 0);
         }
-        fill_absent(spec, "revisionHistoryLimit", 10);
+        set_default(spec, "revisionHistoryLimit", 10);
         pod_spec::default_template(spec.ensure("template", Value::map));
     }
 
@@ -77,12 +77,12 @@ impl Rules for DaemonSet {
         self.check(object, None, errors);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         super::check_same_selector(new, old, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate_update(new, old, errors);
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate_transition(new, old, errors);
         self.check(new, Some(old), errors);
     }
 

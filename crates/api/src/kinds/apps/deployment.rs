@@ -3,7 +3,7 @@
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
 use crate::kinds::core::pod_spec::{self, internal};
-use crate::kinds::read::{fill, fill_absent, optional_number, present, shown, text};
+use crate::kinds::read::{optional_number, present, set_default, set_default_if_empty, shown, text};
 use crate::kinds::workload::{
     check_at_most_100_percent, check_collision_count, check_int_or_percent, check_long_running,
     check_nonnegative, check_selector, check_template, check_template_labels, int_or_percent,
@@ -62,16 +62,16 @@ impl Rules for Deployment {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        fill_absent(spec, "replicas", 1);
+        set_default(spec, "replicas", 1);
         let strategy = spec.ensure_map("strategy");
-        fill(strategy, "type", "RollingUpdate");
+        set_default_if_empty(strategy, "type", "RollingUpdate");
         if strategy.get_str("type") == Some("RollingUpdate") {
             let rolling = strategy.ensure_map("rollingUpdate");
-            fill_absent(rolling, "maxUnavailable", "25%");
-            fill_absent(rolling, "maxSurge", "25%");
+            set_default(rolling, "maxUnavailable", "25%");
+            set_default(rolling, "maxSurge", "25%");
         }
-        fill_absent(spec, "revisionHistoryLimit", 10);
-        fill_absent(spec, "progressDeadlineSeconds", 600);
+        set_default(spec, "revisionHistoryLimit", 10);
+        set_default(spec, "progressDeadlineSeconds", 600);
         pod_spec::default_template(spec.ensure("template", Value::map));
     }
 
@@ -93,13 +93,13 @@ impl Rules for Deployment {
         self.check(object, None, errors);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         super::check_same_selector(new, old, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         self.check(new, Some(old), errors);
-        self.validate_update(new, old, errors);
+        self.validate_transition(new, old, errors);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {

@@ -4,7 +4,7 @@ use super::deployment::check_selected_template;
 use crate::field_error::{ErrorList, Path};
 use crate::kinds::Rules;
 use crate::kinds::core::pod_spec;
-use crate::kinds::read::fill_absent;
+use crate::kinds::read::set_default;
 use crate::kinds::workload::check_nonnegative;
 use crate::value::Value;
 
@@ -31,7 +31,7 @@ impl Rules for ReplicaSet {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        fill_absent(spec, "replicas", 1);
+        set_default(spec, "replicas", 1);
         pod_spec::default_template(spec.ensure("template", Value::map));
     }
 
@@ -53,13 +53,13 @@ impl Rules for ReplicaSet {
         self.check(object, None, errors);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         super::check_same_selector(new, old, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         self.check(new, Some(old), errors);
-        self.validate_update(new, old, errors);
+        self.validate_transition(new, old, errors);
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::{self, internal};
-use crate::kinds::read::{fill, fill_absent, list, map_entries, optional_number, present, shown, text};
+use crate::kinds::read::{
+    list, map_entries, optional_number, present, set_default, set_default_if_empty, shown, text,
+};
 use crate::kinds::workload::{
     check_at_most_100_percent, check_collision_count, check_int_or_percent, check_long_running,
     check_nonnegative, check_selector, check_template, check_template_labels, check_unchanged,
@@ -35,7 +37,7 @@ impl Rules for StatefulSet {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        fill(spec, "podManagementPolicy", "OrderedReady");
+        set_default_if_empty(spec, "podManagementPolicy", "OrderedReady");
         let strategy = spec.ensure_map("updateStrategy");
         if strategy.get_str("type").is_none_or(str::is_empty) {
             strategy.insert("type", "RollingUpdate");
@@ -44,14 +46,14 @@ impl Rules for StatefulSet {
         if strategy.get_str("type") == Some("RollingUpdate")
             && let Some(rolling) = strategy.get_mut("rollingUpdate").and_then(Value::as_map_mut)
         {
-            fill_absent(rolling, "partition", 0);
-            fill_absent(rolling, "maxUnavailable", 1);
+            set_default(rolling, "partition", 0);
+            set_default(rolling, "maxUnavailable", 1);
         }
         let retention = spec.ensure_map("persistentVolumeClaimRetentionPolicy");
-        fill(retention, "whenDeleted", "Retain");
-        fill(retention, "whenScaled", "Retain");
-        fill_absent(spec, "replicas", 1);
-        fill_absent(spec, "revisionHistoryLimit", 10);
+        set_default_if_empty(retention, "whenDeleted", "Retain");
+        set_default_if_empty(retention, "whenScaled", "Retain");
+        set_default(spec, "replicas", 1);
+        set_default(spec, "revisionHistoryLimit", 10);
         pod_spec::default_template(spec.ensure("template", Value::map));
         for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_list_mut).into_iter().flatten() {
             default_claim(claim);
@@ -70,7 +72,7 @@ impl Rules for StatefulSet {
         check_spec(object, None, false, errors);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let spec = Path::root("spec");
         let keep = |errors: &mut ErrorList, field: &str| {
             let at = ["spec", field];
@@ -86,7 +88,7 @@ impl Rules for StatefulSet {
 
     /// Ratcheting: if the old object was invalid already, the template is not validated. The old object is
     /// validated only if the new one has errors.
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut found = ErrorList::new();
         check_spec(new, Some(old), false, &mut found);
         if !found.is_empty() {
@@ -98,7 +100,7 @@ impl Rules for StatefulSet {
             }
         }
         errors.append(found);
-        self.validate_update(new, old, errors);
+        self.validate_transition(new, old, errors);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -148,7 +150,7 @@ fn default_claim(claim: &mut Value) {
     claim.insert("kind", "PersistentVolumeClaim");
     claim.insert("apiVersion", "v1");
     pod_spec::default_claim_spec(claim.ensure("spec", Value::map));
-    fill(claim.ensure_map("status"), "phase", "Pending");
+    set_default_if_empty(claim.ensure_map("status"), "phase", "Pending");
 }
 
 fn warn_about_claim(claim: &Value, path: &str, warnings: &mut Vec<String>) {

@@ -618,7 +618,7 @@ fn revision_data_is_immutable() {
 }
 
 #[test]
-fn odd_workloads_cause_warnings() {
+fn dotted_names_and_negative_history_limits_cause_warnings() {
     let dots = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
                 label is recommended: [must not contain dots]";
     DEPLOYMENT.warns(&[("{}", &[]), (r#"{"metadata":{"name":"a.b"}}"#, &[dots])]);

@@ -14,15 +14,17 @@ const POLICIES: [&str; 2] = ["Percent", "Pods"];
 pub(super) fn default(behavior: &mut Value) {
     let behavior = behavior.make_map();
     let up = behavior.ensure_map("scaleUp");
-    fill(up, "stabilizationWindowSeconds", || Value::Int(0));
-    fill(up, "selectPolicy", || Value::from("Max"));
-    fill(up, "policies", || Value::from(vec![policy("Pods", 4), policy("Percent", 100)]));
+    set_default_if_empty_with(up, "stabilizationWindowSeconds", || Value::Int(0));
+    set_default_if_empty_with(up, "selectPolicy", || Value::from("Max"));
+    set_default_if_empty_with(up, "policies", || {
+        Value::from(vec![policy("Pods", 4), policy("Percent", 100)])
+    });
     let down = behavior.ensure_map("scaleDown");
-    fill(down, "selectPolicy", || Value::from("Max"));
-    fill(down, "policies", || Value::from(vec![policy("Percent", 100)]));
+    set_default_if_empty_with(down, "selectPolicy", || Value::from("Max"));
+    set_default_if_empty_with(down, "policies", || Value::from(vec![policy("Percent", 100)]));
 }
 
-fn fill(rules: &mut Map, field: &str, make: impl FnOnce() -> Value) {
+fn set_default_if_empty_with(rules: &mut Map, field: &str, make: impl FnOnce() -> Value) {
     if rules.get(field).is_none_or(Value::is_null) {
         rules.insert(field, make());
     }

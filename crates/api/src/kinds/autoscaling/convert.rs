@@ -1,4 +1,4 @@
-//! Conversion of HorizontalPodAutoscaler between versions 1 and 2.
+//! Conversion of HorizontalPodAutoscaler between `autoscaling/v1` and `autoscaling/v2`.
 //!
 //! Version 1 has one metric, CPU utilization. Everything else is kept in annotations, each in its own format:
 //! metrics and their values as in the first alpha version, the behavior with the field names of upstream's
@@ -135,7 +135,7 @@ const POLICY: [(&str, &str, FieldType); 3] = [
 ];
 
 /// Converts an autoscaler from version 2 to version 1.
-pub fn to_v1(object: &mut Value) {
+pub(crate) fn to_v1(object: &mut Value) {
     let mut carried: Vec<(&str, Value)> = Vec::new();
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) {
         let metrics = taken_list(spec, "metrics");
@@ -188,7 +188,7 @@ pub fn to_v1(object: &mut Value) {
 }
 
 /// Converts an autoscaler from version 1 to version 2.
-pub fn from_v1(object: &mut Value) {
+pub(crate) fn from_v1(object: &mut Value) {
     let carried = |name: &str| {
         let text = object.at(&["metadata", "annotations", name])?.as_str()?;
         json::parse(text.as_bytes()).ok()

@@ -5,7 +5,7 @@
 use super::{behavior, metrics};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::kinds::Rules;
-use crate::kinds::read::{fill_absent, list, optional_number, text};
+use crate::kinds::read::{list, optional_number, set_default, text};
 use crate::kinds::workload::check_nonnegative;
 use crate::names::key;
 use crate::value::{Map, Value};
@@ -27,7 +27,7 @@ impl Rules for HorizontalPodAutoscaler {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        fill_absent(spec, "minReplicas", 1);
+        set_default(spec, "minReplicas", 1);
         if spec.get("metrics").is_none_or(Value::is_empty) {
             spec.insert("metrics", Value::List(vec![cpu_metric(CPU_UTILIZATION_DEFAULT)]));
         }
@@ -40,7 +40,7 @@ impl Rules for HorizontalPodAutoscaler {
         check_spec(object, None, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check_spec(new, Some(old), errors);
     }
 

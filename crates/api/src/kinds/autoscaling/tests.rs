@@ -89,7 +89,7 @@ fn invalid_autoscalers_are_rejected() {
 }
 
 #[test]
-fn existing_target_may_stay() {
+fn invalid_target_of_the_stored_object_is_accepted_in_an_update() {
     HPA.updates(
         r#"{"spec":{"scaleTargetRef":{"apiVersion":"v1"}}}"#,
         &[

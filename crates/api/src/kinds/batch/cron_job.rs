@@ -3,7 +3,7 @@
 use super::{job_spec, schedule, time_zone};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::Rules;
-use crate::kinds::read::{fill, fill_absent, shown, text};
+use crate::kinds::read::{set_default, set_default_if_empty, shown, text};
 use crate::kinds::workload::{check_nonnegative, warn_about_name};
 use crate::value::Value;
 
@@ -26,10 +26,10 @@ impl Rules for CronJob {
 
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        fill(spec, "concurrencyPolicy", "Allow");
-        fill_absent(spec, "suspend", false);
-        fill_absent(spec, "successfulJobsHistoryLimit", 3);
-        fill_absent(spec, "failedJobsHistoryLimit", 1);
+        set_default_if_empty(spec, "concurrencyPolicy", "Allow");
+        set_default(spec, "suspend", false);
+        set_default(spec, "successfulJobsHistoryLimit", 3);
+        set_default(spec, "failedJobsHistoryLimit", 1);
         job_spec::default_nested(spec.ensure_map("jobTemplate").ensure("spec", Value::map));
     }
 
@@ -56,7 +56,7 @@ impl Rules for CronJob {
         require_schedule(object, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check_spec(new, Some(old), errors);
         require_schedule(new, errors);
     }

@@ -6,7 +6,7 @@
 use super::{job_spec, job_status};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::fields::{FieldLabels, UnsupportedLabel};
-use crate::kinds::read::{fill_absent, list, optional_number, present, shown, text};
+use crate::kinds::read::{list, optional_number, present, set_default, shown, text};
 use crate::kinds::workload::{
     check_selector, check_template_labels, check_unchanged, has_invalid_values, selects, warn_about_name,
 };
@@ -42,12 +42,12 @@ impl Rules for Job {
             spec.insert("parallelism", 1);
         }
         let per_index = spec.contains("backoffLimitPerIndex");
-        fill_absent(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
-        fill_absent(spec, "completionMode", "NonIndexed");
-        fill_absent(spec, "suspend", false);
+        set_default(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
+        set_default(spec, "completionMode", "NonIndexed");
+        set_default(spec, "suspend", false);
         let replacement = if spec.contains("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-        fill_absent(spec, "podReplacementPolicy", replacement);
-        fill_absent(spec, "manualSelector", false);
+        set_default(spec, "podReplacementPolicy", replacement);
+        set_default(spec, "manualSelector", false);
         if let Some(spec) = object.get_mut("spec") {
             job_spec::default_nested(spec);
         }
@@ -78,7 +78,7 @@ impl Rules for Job {
         check_host_names(object, errors);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let empty = Value::map();
         let (spec, old_spec) = (new.get("spec").unwrap_or(&empty), old.get("spec").unwrap_or(&empty));
         let path = Path::root("spec");
@@ -98,9 +98,9 @@ impl Rules for Job {
         keep_policy(errors, "successPolicy", "*SuccessPolicy");
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check_spec(new, Some(old), errors);
-        self.validate_update(new, old, errors);
+        self.validate_transition(new, old, errors);
         check_host_names(new, errors);
     }
 
@@ -164,11 +164,11 @@ fn generate_selector(object: &mut Value) {
     for (label, value) in
         [(JOB_NAME_LEGACY, &name), (JOB_NAME, &name), (CONTROLLER_UID_LEGACY, &uid), (CONTROLLER_UID, &uid)]
     {
-        fill_absent(labels, label, value.as_str());
+        set_default(labels, label, value.as_str());
     }
     labels.sort();
     let wanted = spec.ensure_map("selector").ensure_map("matchLabels");
-    fill_absent(wanted, CONTROLLER_UID, uid);
+    set_default(wanted, CONTROLLER_UID, uid);
     wanted.sort();
     default_labels(object);
 }

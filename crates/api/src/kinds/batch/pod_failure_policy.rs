@@ -22,7 +22,7 @@ pub(super) fn default(policy: &mut Value) {
         rules.filter_map(|rule| rule.get_mut("onPodConditions").and_then(Value::as_list_mut)).flatten()
     {
         if let Some(pattern) = pattern.as_map_mut() {
-            crate::kinds::read::fill(pattern, "status", "True");
+            crate::kinds::read::set_default_if_empty(pattern, "status", "True");
         }
     }
 }

@@ -411,7 +411,7 @@ fn template_errors(old: &str, patch: &str) -> Vec<String> {
         labels.insert(label, value.clone());
     }
     let mut errors = crate::field_error::ErrorList::new();
-    JOB.rules().check_update(&JOB.shaped(new), &stored, &mut errors);
+    JOB.rules().validate_update(&JOB.shaped(new), &stored, &mut errors);
     errors.iter().map(|error| error.field.clone()).collect()
 }
 
@@ -454,7 +454,7 @@ fn immutable_template_error_shows_the_whole_template() {
     let mut new = old.clone();
     new.at_mut(&["spec", "template", "spec"]).unwrap().make_map().insert("hostNetwork", true);
     let mut errors = crate::field_error::ErrorList::new();
-    JOB.rules().check_update(&new, &old, &mut errors);
+    JOB.rules().validate_update(&new, &old, &mut errors);
     let message = errors.to_string();
     let labels = parse(LABELS);
     let begin = format!(
@@ -489,7 +489,7 @@ fn jobs_are_selectable_by_successful_pods() {
 }
 
 #[test]
-fn odd_job_specs_cause_warnings() {
+fn dotted_names_and_very_many_indexes_cause_warnings() {
     JOB.warns(&[
         ("{}", &[]),
         (

@@ -24,7 +24,7 @@ impl Rules for ClusterTrustBundle {
         check(object, None, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check(new, Some(old), errors);
         let signer = new.str_at(&["spec", "signerName"]);
         if signer != old.str_at(&["spec", "signerName"]) {
@@ -87,7 +87,7 @@ fn check_anchors(errors: &mut ErrorList, path: &Path<'_>, bundle: &str) {
     if bundle.len() > BUNDLE_BYTES_MAX {
         return errors.push(FieldError::too_long(path, BUNDLE_BYTES_MAX));
     }
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(path, OMITTED, detail));
+    let mut reject = |detail: String| errors.push(FieldError::invalid(path, OMITTED, detail));
     let mut places: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
     let mut rest = bundle.as_bytes();
     let (mut entry, mut all_good) = (0, true);
@@ -101,7 +101,7 @@ fn check_anchors(errors: &mut ErrorList, path: &Path<'_>, bundle: &str) {
         match fault {
             Some(fault) => {
                 all_good = false;
-                refuse(fault);
+                reject(fault);
             }
             None => places.entry(block.bytes).or_default().push(entry),
         }
@@ -111,10 +111,10 @@ fn check_anchors(errors: &mut ErrorList, path: &Path<'_>, bundle: &str) {
         return;
     }
     if places.is_empty() {
-        refuse("at least one trust anchor must be provided".to_owned());
+        reject("at least one trust anchor must be provided".to_owned());
     }
     for places in places.values().filter(|places| places.len() > 1) {
         let places: Vec<String> = places.iter().map(usize::to_string).collect();
-        refuse(format!("duplicate trust anchor (indices [{}])", places.join(" ")));
+        reject(format!("duplicate trust anchor (indices [{}])", places.join(" ")));
     }
 }

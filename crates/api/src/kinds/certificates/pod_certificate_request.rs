@@ -1,7 +1,7 @@
 //! PodCertificateRequest: request of a node for a certificate of one of its pods.
 //!
-//! Not checked here: the format of the key, the proof of possession, and whether an issued certificate
-//! matches the request and the current time.
+//! Not checked here: the format of the key, the proof of possession, and the consistency of an issued certificate
+//! with the request and the current time.
 
 use std::time::Duration;
 
@@ -20,8 +20,7 @@ const KEY_BYTES_MAX: usize = 10 << 10;
 const CHAIN_BYTES_MAX: usize = 100 << 10;
 const HOUR_SECONDS: i64 = 60 * 60;
 const DAY_SECONDS: i64 = 24 * HOUR_SECONDS;
-/// Terminal conditions.
-const FINAL: [&str; 3] = ["Issued", "Denied", "Failed"];
+const TERMINAL_CONDITIONS: [&str; 3] = ["Issued", "Denied", "Failed"];
 
 const SPEC: GoLayout = GoLayout::Struct(&[
     ("SignerName", "signerName", GoLayout::Text),
@@ -44,7 +43,7 @@ pub struct PodCertificateRequest;
 impl Rules for PodCertificateRequest {
     fn default(&self, object: &mut Value) {
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) {
-            check::default_to(spec, "maxExpirationSeconds", || DAY_SECONDS.into());
+            check::set_default_with(spec, "maxExpirationSeconds", || DAY_SECONDS.into());
         }
     }
 
@@ -86,7 +85,7 @@ impl Rules for PodCertificateRequest {
         check_key(errors, &path, spec);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
         if !check::is_equivalent(new, old) {
             let value = check::format_go(new, &SPEC);
@@ -102,24 +101,24 @@ impl Rules for PodCertificateRequest {
             return;
         }
         let path = Path::root("status");
-        let mut refuse = |detail: &'static str| {
+        let mut reject = |detail: &'static str| {
             errors.push(FieldError::invalid(&path, BadValue::Omitted, detail));
         };
-        if FINAL.iter().any(|kind| is(old, kind)) {
+        if TERMINAL_CONDITIONS.iter().any(|kind| is_condition_true(old, kind)) {
             if !check::is_equivalent(new, old) {
-                refuse("immutable after PodCertificateRequest is issued, denied, or failed");
+                reject("immutable after PodCertificateRequest is issued, denied, or failed");
             }
-        } else if is(new, "Denied") || is(new, "Failed") {
+        } else if is_condition_true(new, "Denied") || is_condition_true(new, "Failed") {
             let only_conditions = new.as_map().is_some_and(|map| map.keys().all(|name| name == "conditions"));
             if !only_conditions {
-                refuse(
+                reject(
                     "non-condition status fields must be empty when denying or failing the PodCertificateRequest",
                 );
             }
-        } else if is(new, "Issued") {
+        } else if is_condition_true(new, "Issued") {
             check_issued(errors, new);
         } else if !check::is_equivalent(new, old) {
-            refuse("status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"");
+            reject("status is immutable unless transitioning to \"Issued\", \"Denied\", or \"Failed\"");
         }
     }
 
@@ -181,9 +180,9 @@ fn check_key(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     }
 }
 
-fn is(status: &Value, kind: &str) -> bool {
-    let is_it = |one: &Value| check::text(one, "type") == kind && check::text(one, "status") == "True";
-    check::list(status, "conditions").iter().any(is_it)
+fn is_condition_true(status: &Value, kind: &str) -> bool {
+    let is_true = |one: &Value| check::text(one, "type") == kind && check::text(one, "status") == "True";
+    check::list(status, "conditions").iter().any(is_true)
 }
 
 fn check_conditions(errors: &mut ErrorList, status: &Value) {
@@ -195,8 +194,8 @@ fn check_conditions(errors: &mut ErrorList, status: &Value) {
         let step = format!("[{i}]");
         let path = at.child(&step);
         let (kind, status) = (check::text(one, "type"), check::text(one, "status"));
-        if !FINAL.contains(&kind) {
-            errors.push(FieldError::not_supported(&path.child("type"), kind, &FINAL));
+        if !TERMINAL_CONDITIONS.contains(&kind) {
+            errors.push(FieldError::not_supported(&path.child("type"), kind, &TERMINAL_CONDITIONS));
             continue;
         }
         count += 1;
@@ -216,12 +215,12 @@ fn check_issued(errors: &mut ErrorList, status: &Value) {
     if chain.len() > CHAIN_BYTES_MAX {
         return errors.push(FieldError::too_long(&at, CHAIN_BYTES_MAX));
     }
-    let mut refuse = |detail: &'static str| errors.push(FieldError::invalid(&at, chain, detail));
+    let mut reject = |detail: &'static str| errors.push(FieldError::invalid(&at, chain, detail));
     let Some((leaf, mut rest)) = pem::next_block(chain.as_bytes()) else {
-        return refuse("issued certificate chain must contain at least one certificate");
+        return reject("issued certificate chain must contain at least one certificate");
     };
     if leaf.label != "CERTIFICATE" {
-        return refuse("issued certificate chain must consist entirely of CERTIFICATE PEM blocks");
+        return reject("issued certificate chain must consist entirely of CERTIFICATE PEM blocks");
     }
     let times = ["notBefore", "notAfter", "beginRefreshAt"];
     let before = errors.len();

@@ -111,15 +111,15 @@ impl Rules for SigningRequest {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        request(object, None, errors);
+        check_request(object, None, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        update(new, old, StatusPart::Object, errors);
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check_update(new, old, StatusPart::Object, errors);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        update(new, old, StatusPart::Status, errors);
+        check_update(new, old, StatusPart::Status, errors);
     }
 
     fn field_labels(&self) -> &'static FieldLabels<'static> {
@@ -152,7 +152,7 @@ pub fn prepare_approval(new: &mut Value, old: &Value) {
 
 /// Validates an update of `approval`.
 pub fn validate_approval(new: &Value, old: &Value, errors: &mut ErrorList) {
-    update(new, old, StatusPart::Approval, errors);
+    check_update(new, old, StatusPart::Approval, errors);
 }
 
 /// Sets missing times of conditions. A condition with an unchanged status keeps its transition time.
@@ -164,11 +164,11 @@ pub fn fill_condition_times(new: &mut Value, old: &Value, now: Time) {
     let before: BTreeMap<(&str, &str), &Value> =
         before.map(|one| ((check::text(one, "type"), check::text(one, "status")), one)).collect();
     for condition in check::maps_mut(new, &["status", "conditions"]) {
-        check::default_to(condition, "lastUpdateTime", || now.into());
+        check::set_default_with(condition, "lastUpdateTime", || now.into());
         let alike = condition.get_str("type").zip(condition.get_str("status"));
         let alike = alike.and_then(|alike| before.get(&alike).copied());
         let since = alike.map_or(now, |one| check::text(one, "lastTransitionTime"));
-        check::default_to(condition, "lastTransitionTime", || since.into());
+        check::set_default_with(condition, "lastTransitionTime", || since.into());
     }
 }
 
@@ -191,8 +191,8 @@ fn conditions_of<'a>(object: &'a Value, kind: &str) -> Vec<&'a Value> {
     conditions.filter(|one| check::text(one, "type") == kind).collect()
 }
 
-fn update(new: &Value, old: &Value, write: StatusPart, errors: &mut ErrorList) {
-    let late = request(new, Some(old), errors);
+fn check_update(new: &Value, old: &Value, write: StatusPart, errors: &mut ErrorList) {
+    let declarative = check_request(new, Some(old), errors);
     let path = Path::root("status");
     let at = path.child("conditions");
     let count = |object, kind| conditions_of(object, kind).len();
@@ -222,12 +222,12 @@ fn update(new: &Value, old: &Value, write: StatusPart, errors: &mut ErrorList) {
             errors.push(FieldError::forbidden(&at, detail));
         }
     }
-    errors.extend(late);
+    errors.extend(declarative);
 }
 
-/// Validates a request; errors that `old` has too are accepted. Returns an error that must come last; `None`
-/// on a create, which has no status.
-fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Option<FieldError> {
+/// Validates a request; errors that `old` has too are accepted. Returns the error of declarative validation, which must come
+/// last; `None` on a create, which has no status.
+fn check_request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Option<FieldError> {
     let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
     let old_spec = old.map_or(check::ABSENT, |old| check::field(old, "spec"));
     if let Err(fault) = pem_request(check::text(spec, "request")) {
@@ -252,7 +252,7 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Optio
         let detail = "may not specify a duration less than 600 seconds (10 minutes)";
         errors.push(FieldError::invalid(&path.child("expirationSeconds"), seconds, detail));
     }
-    let late = check_conditions(errors, object, old);
+    let declarative = check_conditions(errors, object, old);
     let certificate = object.str_at(&["status", "certificate"]);
     let kept = old.map(|old| old.str_at(&["status", "certificate"]));
     if kept.is_none_or(|kept| kept != certificate && certificate_fault(kept).is_none())
@@ -261,7 +261,7 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut ErrorList) -> Optio
         let path = Path::root("status");
         errors.push(FieldError::invalid(&path.child("certificate"), "<certificate data>", fault));
     }
-    late
+    declarative
 }
 
 /// Checks the form of a request.

@@ -1,5 +1,5 @@
-//! Values in messages whose Go type has no JSON tags: every field with its Go name, absent ones with their
-//! zero value.
+//! Formatting of values whose Go type has no JSON tags, for error messages: every field with its Go name, absent ones
+//! with their zero value.
 
 use super::field;
 use crate::field_error::BadValue;
@@ -13,7 +13,7 @@ pub(crate) enum GoLayout {
     /// A number; 0 if absent.
     Number,
     /// A boolean; false if absent.
-    Truth,
+    Bool,
     /// A value with the same form in JSON, and `null` if absent: lists and maps of plain values, pointers.
     Plain,
     /// A struct: Go name, JSON name and layout of each field, in Go's order.
@@ -35,8 +35,8 @@ fn print(out: &mut String, value: &Value, layout: &GoLayout) {
     match (layout, value) {
         (GoLayout::Text, Value::Null) => out.push_str("\"\""),
         (GoLayout::Number, Value::Null) => out.push('0'),
-        (GoLayout::Truth, Value::Null) => out.push_str("false"),
-        (GoLayout::Text | GoLayout::Number | GoLayout::Truth | GoLayout::Plain, value) => {
+        (GoLayout::Bool, Value::Null) => out.push_str("false"),
+        (GoLayout::Text | GoLayout::Number | GoLayout::Bool | GoLayout::Plain, value) => {
             out.push_str(&json::to_text(value))
         }
         (GoLayout::Struct(fields), value) => {

@@ -38,7 +38,7 @@ impl Rules for ConfigMap {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         if old.get("immutable").and_then(Value::as_bool) != Some(true) {
             return;
         }
@@ -55,8 +55,8 @@ impl Rules for ConfigMap {
         }
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate_update(new, old, errors);
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate_transition(new, old, errors);
         self.validate(new, errors);
     }
 }

@@ -36,7 +36,7 @@ impl Rules for Endpoints {
         }
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         // Ratcheting: stored subsets may violate newer rules, and stay valid until they change.
         if new.get("subsets") != old.get("subsets") {
             self.validate(new, errors);

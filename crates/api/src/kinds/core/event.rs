@@ -76,7 +76,7 @@ impl Rules for Event {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         if self.strict {
             if new.get("series") != old.get("series") {
                 check_series(errors, new);
@@ -85,9 +85,9 @@ impl Rules for Event {
         }
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         self.validate_legacy(new, errors);
-        self.validate_update(new, old, errors);
+        self.validate_transition(new, old, errors);
     }
 
     fn allows_create_on_update(&self) -> bool {

@@ -19,12 +19,12 @@ pub const RENAMED: [(&str, &str); 7] = [
 ];
 
 /// Converts an event of `events.k8s.io/v1` to the stored form.
-pub fn to_core(event: &mut Value) {
+pub(crate) fn to_core(event: &mut Value) {
     rename(event, "v1", |field| RENAMED.iter().find(|(_, events)| *events == field).map(|(core, _)| *core));
 }
 
 /// Converts a stored event to `events.k8s.io/v1`.
-pub fn to_events(event: &mut Value) {
+pub(crate) fn to_events(event: &mut Value) {
     rename(event, "events.k8s.io/v1", |field| {
         RENAMED.iter().find(|(core, _)| *core == field).map(|(_, events)| *events)
     });

@@ -78,7 +78,7 @@ impl Rules for Node {
         check_pod_cidrs(errors, object);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check_addresses(errors, new);
         check_unchanged(errors, new, old);
     }
@@ -87,7 +87,7 @@ impl Rules for Node {
         check_annotation(errors, new);
         check_amounts(errors, new);
         check_features(errors, new);
-        self.validate_update(new, old, errors);
+        self.validate_transition(new, old, errors);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -4,7 +4,7 @@ use super::resource_list::{self, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::json;
 use crate::kinds::core::pod_spec::internal;
-use crate::kinds::read::{fill, fill_absent};
+use crate::kinds::read::{set_default, set_default_if_empty};
 use crate::kinds::{Author, Rules, check_immutable, keep};
 use crate::metadata::{self, entry, texts};
 use crate::names::dns;
@@ -26,10 +26,10 @@ pub struct PersistentVolume;
 
 impl Rules for PersistentVolume {
     fn default(&self, object: &mut Value) {
-        fill(object.ensure_map("status"), "phase", "Pending");
+        set_default_if_empty(object.ensure_map("status"), "phase", "Pending");
         let spec = object.ensure_map("spec");
-        fill(spec, "persistentVolumeReclaimPolicy", "Retain");
-        fill_absent(spec, "volumeMode", "Filesystem");
+        set_default_if_empty(spec, "persistentVolumeReclaimPolicy", "Retain");
+        set_default(spec, "volumeMode", "Filesystem");
         resource_list::round_up(spec.get_mut("capacity"));
         source::default(spec);
     }
@@ -63,11 +63,11 @@ impl Rules for PersistentVolume {
         validate(errors, object, false);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check_unchanged(errors, new, old);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let old_affinity = old.at(&["spec", "nodeAffinity", "required"]);
         validate(errors, new, old_affinity.is_some_and(node_affinity::has_bad_values));
         check_unchanged(errors, new, old);

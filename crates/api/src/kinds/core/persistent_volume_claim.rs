@@ -5,7 +5,7 @@ use super::pod_spec::internal;
 use super::resource_list::{self, amount_of, amounts};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read;
-use crate::kinds::read::{fill, fill_absent};
+use crate::kinds::read::{set_default, set_default_if_empty};
 use crate::kinds::{Rules, check_immutable, keep};
 use crate::metadata::{entry, pairs, texts};
 use crate::names::{NameRule, dns, key};
@@ -26,8 +26,8 @@ pub struct PersistentVolumeClaim;
 
 impl Rules for PersistentVolumeClaim {
     fn default(&self, object: &mut Value) {
-        fill(object.ensure_map("status"), "phase", "Pending");
-        fill_absent(object.ensure_map("spec"), "volumeMode", "Filesystem");
+        set_default_if_empty(object.ensure_map("status"), "phase", "Pending");
+        set_default(object.ensure_map("spec"), "volumeMode", "Filesystem");
         for path in [
             &["spec", "resources", "limits"][..],
             &["spec", "resources", "requests"],
@@ -67,11 +67,11 @@ impl Rules for PersistentVolumeClaim {
         validate_spec(errors, &SPEC, object.get("spec"), None);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check_unchanged(errors, new, old);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         validate_spec(errors, &SPEC, new.get("spec"), old.get("spec"));
         check_unchanged(errors, new, old);
     }
@@ -147,7 +147,12 @@ fn sync_data_sources(spec: &mut Map, old: Option<&Value>) {
 }
 
 /// Validates the spec of a claim or claim template. Violations that `old` has too are accepted.
-pub fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: Option<&Value>, old: Option<&Value>) {
+pub(crate) fn validate_spec(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    spec: Option<&Value>,
+    old: Option<&Value>,
+) {
     let modes = texts(field(spec, "accessModes"));
     if modes.is_empty() {
         errors.push(FieldError::required(&path.child("accessModes"), "at least 1 access mode is required"));

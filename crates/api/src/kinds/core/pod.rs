@@ -140,7 +140,7 @@ impl Rules for Pod {
         annotations::check_agree_with_fields(errors, &path, meta, spec);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         update::validate(errors, new, old);
     }
 

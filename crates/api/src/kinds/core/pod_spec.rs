@@ -33,16 +33,16 @@ mod warnings;
 mod windows;
 
 pub(crate) use affinity::apply_label_keys;
-pub use affinity::check_node_selector;
-pub use defaults::default_claim_spec;
+pub(crate) use affinity::check_node_selector;
+pub(crate) use defaults::default_claim_spec;
 pub(crate) use disabled::{drop_disabled, drop_disabled_status};
 pub use resources::qos_class;
-pub use scheduling::check_tolerations;
-pub use volumes::{check_claim_spec, check_csi_driver_name, check_signer_name};
+pub(crate) use scheduling::check_tolerations;
+pub(crate) use volumes::check_claim_spec;
 pub(crate) use warnings::spec_warnings;
 
 use crate::kinds::read::{
-    boolean, check_required_word, check_supported, list, optional_boolean, optional_number, optional_text,
+    boolean, check_required_enum, check_supported, list, optional_boolean, optional_number, optional_text,
     present, push_forbidden, push_invalid, push_number_faults, push_required, text, text_entries,
 };
 use containers::PodContext;
@@ -167,9 +167,9 @@ pub(crate) fn validate_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Valu
 
 fn check_policies(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let restarts = text(spec, "restartPolicy");
-    check_required_word(errors, &path.child("restartPolicy"), restarts, &["Always", "OnFailure", "Never"]);
+    check_required_enum(errors, &path.child("restartPolicy"), restarts, &["Always", "OnFailure", "Never"]);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    check_required_word(errors, &path.child("dnsPolicy"), text(spec, "dnsPolicy"), &policies);
+    check_required_enum(errors, &path.child("dnsPolicy"), text(spec, "dnsPolicy"), &policies);
 }
 
 fn check_names(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {

@@ -82,7 +82,7 @@ impl Rules for ReplicationController {
         validate_template(errors, &path.child("template"), spec);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let none = Value::map();
         for (key, value) in text_entries(present(old, "metadata").unwrap_or(&none), "annotations") {
             let field = match key.split_once('/') {

@@ -47,13 +47,13 @@ fn is_standard(name: &str) -> bool {
 
 /// `true` if the name is a huge page resource.
 #[must_use]
-pub fn is_huge_pages(name: &str) -> bool {
+pub(crate) fn is_huge_pages(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
 }
 
 /// `true` if the name is native: without a domain, or in that of Kubernetes.
 #[must_use]
-pub fn is_native(name: &str) -> bool {
+pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains(NATIVE_DOMAIN)
 }
 
@@ -65,13 +65,13 @@ pub fn is_extended(name: &str) -> bool {
 
 /// `true` if a limit may exceed the request.
 #[must_use]
-pub fn allows_overcommit(name: &str) -> bool {
+pub(crate) fn allows_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
 /// `true` if the name, which has no domain, can be limited by a quota.
 #[must_use]
-pub fn is_standard_quota(name: &str) -> bool {
+pub(crate) fn is_standard_quota(name: &str) -> bool {
     (is_standard(name) && name != "storage") || is_any_huge_pages(name)
 }
 
@@ -97,7 +97,7 @@ pub fn check_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) -> bool {
 }
 
 /// Validates the name of a container resource.
-pub fn check_container_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(crate) fn check_container_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     check_name(errors, path, name);
     if !name.contains('/') {
         if !OF_CONTAINERS.contains(&name) && !is_huge_pages(name) {
@@ -109,7 +109,7 @@ pub fn check_container_name(errors: &mut ErrorList, path: &Path<'_>, name: &str)
 }
 
 /// Validates the name of a quota resource.
-pub fn check_quota_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
+pub(crate) fn check_quota_name(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
     check_name(errors, path, name);
     if !name.contains('/') && !is_standard_quota(name) {
         push(errors, path, name, ["must be a standard resource for quota".into()]);
@@ -127,7 +127,7 @@ fn push(
 }
 
 /// Validates an amount: not negative, and integral if required.
-pub fn check_amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, amount: Quantity) {
+pub(crate) fn check_amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, amount: Quantity) {
     check_not_negative(errors, path, amount);
     if is_counted(name) && amount.milli_value() % 1000 != 0 {
         errors.push(FieldError::invalid(path, amount.to_string(), "must be an integer"));
@@ -135,7 +135,7 @@ pub fn check_amount(errors: &mut ErrorList, path: &Path<'_>, name: &str, amount:
 }
 
 /// Validates that an amount is not negative.
-pub fn check_not_negative(errors: &mut ErrorList, path: &Path<'_>, amount: Quantity) {
+pub(crate) fn check_not_negative(errors: &mut ErrorList, path: &Path<'_>, amount: Quantity) {
     if amount.sign() < 0 {
         errors.push(FieldError::invalid(path, amount.to_string(), "must be greater than or equal to 0"));
     }
@@ -149,7 +149,7 @@ pub fn amount(value: &Value) -> Quantity {
 
 /// Amount of one resource of a list.
 #[must_use]
-pub fn amount_of(list: Option<&Value>, name: &str) -> Option<Quantity> {
+pub(crate) fn amount_of(list: Option<&Value>, name: &str) -> Option<Quantity> {
     list?.get(name).filter(|value| !value.is_null()).map(amount)
 }
 
@@ -161,7 +161,7 @@ pub fn amounts(list: Option<&Value>) -> impl Iterator<Item = (&str, Quantity)> {
 
 /// `true` if two lists have equal amounts of the same resources, independent of spelling.
 #[must_use]
-pub fn has_equal_amounts(a: Option<&Value>, b: Option<&Value>) -> bool {
+pub(crate) fn has_equal_amounts(a: Option<&Value>, b: Option<&Value>) -> bool {
     let sorted = |list| amounts(list).collect::<BTreeMap<&str, Quantity>>();
     sorted(a) == sorted(b)
 }

@@ -45,7 +45,7 @@ impl Rules for ResourceQuota {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let scopes = texts(new.at(&["spec", "scopes"]));
         let old_scopes: BTreeSet<&str> = texts(old.at(&["spec", "scopes"])).into_iter().collect();
         if scopes.iter().copied().collect::<BTreeSet<&str>>() != old_scopes {

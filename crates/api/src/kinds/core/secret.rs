@@ -57,7 +57,7 @@ impl Rules for Secret {
         check_type(errors, object);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (kind, old_kind) = (new.str_at(&["type"]), old.str_at(&["type"]));
         if kind != old_kind {
             let value = BadValue::json_string(kind);
@@ -75,8 +75,8 @@ impl Rules for Secret {
         }
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate_update(new, old, errors);
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate_transition(new, old, errors);
         self.validate(new, errors);
     }
 

@@ -65,11 +65,11 @@ impl Rules for Service {
         validate::check_service(errors, object, None);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         change::check(errors, new, old);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         change::check(errors, new, old);
         validate::check_service(errors, new, Some(old));
     }

@@ -51,7 +51,7 @@ pub(super) fn update_faults(kind: &str, old: &str, new: &str) -> Vec<String> {
     let (old, mut new) = (object(kind, old), object(kind, new));
     of(kind).prepare_update(&mut new, &old);
     let mut errors = ErrorList::new();
-    of(kind).check_update(&new, &old, &mut errors);
+    of(kind).validate_update(&new, &old, &mut errors);
     texts(errors)
 }
 

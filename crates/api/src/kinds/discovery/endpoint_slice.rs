@@ -23,13 +23,13 @@ pub struct EndpointSlice;
 impl Rules for EndpointSlice {
     fn default(&self, object: &mut Value) {
         for port in check::maps_mut(object, &["ports"]) {
-            check::default_to(port, "name", || "".into());
-            check::default_to(port, "protocol", || "TCP".into());
+            check::set_default_with(port, "name", || "".into());
+            check::set_default_with(port, "protocol", || "TCP".into());
         }
     }
 
     fn prepare_create(&self, object: &mut Value) {
-        drop_topology(object, &BTreeSet::new());
+        drop_deprecated_topology(object, &BTreeSet::new());
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
@@ -39,7 +39,7 @@ impl Rules for EndpointSlice {
         let topologies =
             check::list(old, "endpoints").iter().map(|one| check::field(one, "deprecatedTopology"));
         let known = topologies.map(|one| check::text(one, LABEL_HOSTNAME)).filter(|name| !name.is_empty());
-        drop_topology(new, &known.collect());
+        drop_deprecated_topology(new, &known.collect());
     }
 
     fn has_generation(&self) -> bool {
@@ -53,11 +53,11 @@ impl Rules for EndpointSlice {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        check(object, None, errors);
+        check_slice(object, None, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        check(new, Some(old), errors);
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check_slice(new, Some(old), errors);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -83,40 +83,41 @@ impl Rules for EndpointSlice {
     }
 }
 
-/// Drops a field of an older version that is read-only in this one. A node name of the old object is kept in
-/// `nodeName`.
-fn drop_topology(object: &mut Value, known: &BTreeSet<&str>) {
+/// Drops `deprecatedTopology`, which is read-only in v1. Its host name becomes `nodeName` if `known`, the host names
+/// of the stored object, contains it.
+fn drop_deprecated_topology(object: &mut Value, known: &BTreeSet<&str>) {
     for endpoint in check::maps_mut(object, &["endpoints"]) {
         let Some(topology) = endpoint.remove("deprecatedTopology") else { continue };
         let node = check::text(&topology, LABEL_HOSTNAME);
         if known.contains(node) && dns::subdomain(node).is_empty() {
-            check::default_to(endpoint, "nodeName", || node.into());
+            check::set_default_with(endpoint, "nodeName", || node.into());
         }
     }
 }
 
-fn check(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
-    let mut late = ErrorList::new();
-    let (kind, path) = (check::text(object, "addressType"), Path::root("addressType"));
+fn check_slice(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    // Errors of declarative validation come last.
+    let mut declarative = ErrorList::new();
+    let (address_type, path) = (check::text(object, "addressType"), Path::root("addressType"));
     match old.map(|old| check::text(old, "addressType")) {
-        None if kind.is_empty() => late.push(FieldError::required(&path, "")),
-        Some(old) if old != kind => {
-            if kind.is_empty() {
-                late.push(FieldError::required(&path, ""));
+        None if address_type.is_empty() => declarative.push(FieldError::required(&path, "")),
+        Some(old) if old != address_type => {
+            if address_type.is_empty() {
+                declarative.push(FieldError::required(&path, ""));
             } else {
-                check::check_one_of(errors, &path, kind, &ADDRESS_TYPES);
+                check::check_one_of(errors, &path, address_type, &ADDRESS_TYPES);
             }
-            late.push(FieldError::invalid(&path, BadValue::Null, check::IMMUTABLE));
+            declarative.push(FieldError::invalid(&path, BadValue::Null, check::IMMUTABLE));
         }
-        _ => check::check_one_of(&mut late, &path, kind, &ADDRESS_TYPES),
+        _ => check::check_one_of(&mut declarative, &path, address_type, &ADDRESS_TYPES),
     }
     check_ports(errors, check::list(object, "ports"));
     let same = |old| check::is_equivalent(check::field(old, "endpoints"), check::field(object, "endpoints"));
     let kept = old.is_some_and(same);
     if !kept {
-        check_endpoints(errors, &mut late, check::list(object, "endpoints"), kind);
+        check_endpoints(errors, &mut declarative, check::list(object, "endpoints"), address_type);
     }
-    errors.append(late);
+    errors.append(declarative);
 }
 
 fn check_ports(errors: &mut ErrorList, ports: &[Value]) {
@@ -144,32 +145,37 @@ fn check_ports(errors: &mut ErrorList, ports: &[Value]) {
     }
 }
 
-fn check_endpoints(errors: &mut ErrorList, late: &mut ErrorList, endpoints: &[Value], kind: &str) {
+fn check_endpoints(
+    errors: &mut ErrorList,
+    declarative: &mut ErrorList,
+    endpoints: &[Value],
+    address_type: &str,
+) {
     let path = Path::root("endpoints");
     if endpoints.len() > ENDPOINTS_MAX {
         return errors.push(FieldError::too_many(&path, Some(endpoints.len()), ENDPOINTS_MAX));
     }
     for (i, one) in endpoints.iter().enumerate() {
-        check_endpoint(errors, late, &path.index(i), one, kind);
+        check_endpoint(errors, declarative, &path.index(i), one, address_type);
     }
 }
 
 fn check_endpoint(
     errors: &mut ErrorList,
-    late: &mut ErrorList,
+    declarative: &mut ErrorList,
     path: &Path<'_>,
     endpoint: &Value,
-    kind: &str,
+    address_type: &str,
 ) {
     let addresses = check::texts(endpoint, "addresses");
     let at = path.child("addresses");
     if addresses.is_empty() {
-        late.push(FieldError::required(&at, ""));
+        declarative.push(FieldError::required(&at, ""));
     } else if addresses.len() > ADDRESSES_MAX {
-        late.push(FieldError::too_many(&at, Some(addresses.len()), ADDRESSES_MAX));
+        declarative.push(FieldError::too_many(&at, Some(addresses.len()), ADDRESSES_MAX));
     }
     for (i, address) in addresses.into_iter().enumerate() {
-        self::check_address(errors, &at, i, address, kind);
+        check_address(errors, &at, i, address, address_type);
     }
     if let Some(node) = check::field(endpoint, "nodeName").as_str() {
         errors.push_invalid(&path.child("nodeName"), node, dns::subdomain(node));
@@ -184,46 +190,46 @@ fn check_endpoint(
         errors.push_invalid(&path.child("hostname"), name, dns::label(name));
     }
     let (hints, path) = (check::field(endpoint, "hints"), path.child("hints"));
-    if self::check_hints(errors, &path.child("forZones"), check::list(hints, "forZones"), key::label_value) {
-        self::check_hints(errors, &path.child("forNodes"), check::list(hints, "forNodes"), dns::subdomain);
+    if check_hints(errors, &path.child("forZones"), check::list(hints, "forZones"), key::label_value) {
+        check_hints(errors, &path.child("forNodes"), check::list(hints, "forNodes"), dns::subdomain);
     }
 }
 
-fn check_address(errors: &mut ErrorList, list: &Path<'_>, i: usize, address: &str, kind: &str) {
+fn check_address(errors: &mut ErrorList, list: &Path<'_>, i: usize, address: &str, address_type: &str) {
     let path = list.index(i);
     let before = errors.len();
-    match kind {
+    match address_type {
         "IPv4" => ip::ip_legacy(errors, &path, address, true, &[]),
         "IPv6" => ip::ip(errors, &path, address),
         "FQDN" => return dns::fully_qualified_domain_name(errors, &path, address),
         _ => return,
     }
     let Some(parsed) = ip::parse_ip(address).filter(|_| errors.len() == before) else { return };
-    if parsed.is_ipv4() != (kind == "IPv4") {
-        errors.push(FieldError::invalid(list, address, format!("must be an {kind} address")));
+    if parsed.is_ipv4() != (address_type == "IPv4") {
+        errors.push(FieldError::invalid(list, address, format!("must be an {address_type} address")));
     }
-    check_reachable(errors, &path, address, parsed);
+    check_endpoint_ip(errors, &path, address, parsed);
 }
 
-/// Rejects addresses that cannot be those of an endpoint.
-fn check_reachable(errors: &mut ErrorList, path: &Path<'_>, text: &str, ip: IpAddr) {
+/// Rejects unspecified, loopback and link-local addresses.
+fn check_endpoint_ip(errors: &mut ErrorList, path: &Path<'_>, text: &str, ip: IpAddr) {
     let ip = ip.to_canonical();
     let (link_local, link_multicast) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] & 0xff0f == 0xff02),
     };
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(path, text, detail));
+    let mut reject = |detail: String| errors.push(FieldError::invalid(path, text, detail));
     if ip.is_unspecified() {
-        refuse(format!("may not be unspecified ({text})"));
+        reject(format!("may not be unspecified ({text})"));
     }
     if ip.is_loopback() {
-        refuse("may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned());
+        reject("may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned());
     }
     if link_local {
-        refuse("may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned());
+        reject("may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned());
     }
     if link_multicast {
-        refuse("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned());
+        reject("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned());
     }
 }
 

@@ -31,7 +31,7 @@ const RESOURCE_RULE: GoLayout = GoLayout::Struct(&[
     ("Verbs", "verbs", GoLayout::Plain),
     ("APIGroups", "apiGroups", GoLayout::Plain),
     ("Resources", "resources", GoLayout::Plain),
-    ("ClusterScope", "clusterScope", GoLayout::Truth),
+    ("ClusterScope", "clusterScope", GoLayout::Bool),
     ("Namespaces", "namespaces", GoLayout::Plain),
 ]);
 const NON_RESOURCE_RULE: GoLayout = GoLayout::Struct(&[
@@ -55,7 +55,9 @@ pub struct FlowSchema;
 
 impl Rules for FlowSchema {
     fn default(&self, object: &mut Value) {
-        check::default_empty(object.ensure_map("spec"), "matchingPrecedence", || PRECEDENCE_DEFAULT.into());
+        check::set_default_if_empty_with(object.ensure_map("spec"), "matchingPrecedence", || {
+            PRECEDENCE_DEFAULT.into()
+        });
     }
 
     fn status_reset_fields(&self) -> &'static [&'static str] {
@@ -88,15 +90,15 @@ impl Rules for FlowSchema {
 fn check_spec(errors: &mut ErrorList, spec: &Value, name: &str) {
     let path = Path::root("spec");
     let (precedence, at) = (check::number(spec, "matchingPrecedence"), path.child("matchingPrecedence"));
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(&at, precedence, detail));
+    let mut reject = |detail: String| errors.push(FieldError::invalid(&at, precedence, detail));
     if precedence <= 0 {
-        refuse("must be a positive value".to_owned());
+        reject("must be a positive value".to_owned());
     }
     if precedence > PRECEDENCE_MAX {
-        refuse(format!("must not be greater than {PRECEDENCE_MAX}"));
+        reject(format!("must not be greater than {PRECEDENCE_MAX}"));
     }
     if precedence == 1 && name != "exempt" {
-        refuse("only the schema named 'exempt' may have matchingPrecedence 1".to_owned());
+        reject("only the schema named 'exempt' may have matchingPrecedence 1".to_owned());
     }
     let method = check::field(spec, "distinguisherMethod");
     let supported = ["ByNamespace", "ByUser"];

@@ -45,8 +45,8 @@ impl Rules for PriorityLevel {
     fn default(&self, object: &mut Value) {
         let Some(spec) = object.get_mut("spec") else { return };
         let zero_unless = |map: &mut Map, shares: i64| {
-            check::default_to(map, "nominalConcurrencyShares", || shares.into());
-            check::default_to(map, "lendablePercent", || 0.into());
+            check::set_default_with(map, "nominalConcurrencyShares", || shares.into());
+            check::set_default_with(map, "lendablePercent", || 0.into());
         };
         if let Some(exempt) = spec.get_mut("exempt").and_then(Value::as_map_mut) {
             zero_unless(exempt, 0);
@@ -56,9 +56,9 @@ impl Rules for PriorityLevel {
         }
         let queuing = spec.at_mut(&["limited", "limitResponse", "queuing"]).and_then(Value::as_map_mut);
         if let Some(queuing) = queuing {
-            check::default_empty(queuing, "handSize", || 8.into());
-            check::default_empty(queuing, "queues", || 64.into());
-            check::default_empty(queuing, "queueLengthLimit", || 50.into());
+            check::set_default_if_empty_with(queuing, "handSize", || 8.into());
+            check::set_default_if_empty_with(queuing, "queues", || 64.into());
+            check::set_default_if_empty_with(queuing, "queueLengthLimit", || 50.into());
         }
     }
 
@@ -81,11 +81,11 @@ impl Rules for PriorityLevel {
             let detail = format!("annotation '{ANNOTATION_KEEP_ZERO}' is forbidden");
             errors.push(FieldError::forbidden(&path.child("annotations"), detail));
         }
-        let mut late = ErrorList::new();
-        check_spec(errors, &mut late, given, name);
+        let mut declarative = ErrorList::new();
+        check_spec(errors, &mut declarative, given, name);
         check_mandatory(errors, given, name);
         check_status(errors, object);
-        errors.append(late);
+        errors.append(declarative);
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
@@ -107,8 +107,8 @@ fn check_mandatory(errors: &mut ErrorList, spec: &Value, name: &str) {
     }
 }
 
-/// Validates a spec; errors of declarative validation go into `late`.
-fn check_spec(errors: &mut ErrorList, late: &mut ErrorList, spec: &Value, name: &str) {
+/// Validates a spec; errors of declarative validation go into `declarative`.
+fn check_spec(errors: &mut ErrorList, declarative: &mut ErrorList, spec: &Value, name: &str) {
     let path = Path::root("spec");
     let (kind, limited, exempt) =
         (check::text(spec, "type"), check::field(spec, "limited"), check::field(spec, "exempt"));
@@ -122,19 +122,23 @@ fn check_spec(errors: &mut ErrorList, late: &mut ErrorList, spec: &Value, name: 
     if kind == "Exempt" {
         check_shares(errors, &path.child("exempt"), exempt);
     } else if !exempt.is_null() {
-        late.push(FieldError::forbidden(&path.child("exempt"), ""));
+        declarative.push(FieldError::forbidden(&path.child("exempt"), ""));
     }
     match (kind, limited.is_null()) {
-        ("Limited", true) => late.push(FieldError::required(&path.child("limited"), "")),
-        ("Limited", false) => self::check_limited(errors, &path.child("limited"), limited),
-        (_, false) => late.push(FieldError::forbidden(&path.child("limited"), "")),
+        ("Limited", true) => declarative.push(FieldError::required(&path.child("limited"), "")),
+        ("Limited", false) => check_limited(errors, &path.child("limited"), limited),
+        (_, false) => declarative.push(FieldError::forbidden(&path.child("limited"), "")),
         (_, true) => {}
     }
     if kind.is_empty() {
-        late.push(FieldError::required(&path.child("type"), ""));
+        declarative.push(FieldError::required(&path.child("type"), ""));
     }
     if !limited.is_null() {
-        response_late(late, &path.child("limited"), check::field(limited, "limitResponse"));
+        check_response_declarative(
+            declarative,
+            &path.child("limited"),
+            check::field(limited, "limitResponse"),
+        );
     }
 }
 
@@ -163,9 +167,7 @@ fn check_limited(errors: &mut ErrorList, path: &Path<'_>, limited: &Value) {
     }
     let (response, at) = (check::field(limited, "limitResponse"), path.child("limitResponse"));
     match (check::text(response, "type"), check::field(response, "queuing")) {
-        ("Queue", queuing) if !queuing.is_null() => {
-            self::check_queuing(errors, &at.child("queuing"), queuing)
-        }
+        ("Queue", queuing) if !queuing.is_null() => check_queuing(errors, &at.child("queuing"), queuing),
         ("Queue" | "Reject" | "", _) => {}
         (other, _) => check::check_one_of(errors, &at.child("type"), other, &["Queue", "Reject"]),
     }
@@ -177,16 +179,16 @@ fn check_limited(errors: &mut ErrorList, path: &Path<'_>, limited: &Value) {
     }
 }
 
-fn response_late(late: &mut ErrorList, path: &Path<'_>, response: &Value) {
+fn check_response_declarative(declarative: &mut ErrorList, path: &Path<'_>, response: &Value) {
     let path = path.child("limitResponse");
     let kind = check::text(response, "type");
     match (kind, check::is_set(response, "queuing")) {
-        ("Queue", false) => late.push(FieldError::required(&path.child("queuing"), "")),
+        ("Queue", false) => declarative.push(FieldError::required(&path.child("queuing"), "")),
         ("Queue", true) | (_, false) => {}
-        (_, true) => late.push(FieldError::forbidden(&path.child("queuing"), "")),
+        (_, true) => declarative.push(FieldError::forbidden(&path.child("queuing"), "")),
     }
     if kind.is_empty() {
-        late.push(FieldError::required(&path.child("type"), ""));
+        declarative.push(FieldError::required(&path.child("type"), ""));
     }
 }
 

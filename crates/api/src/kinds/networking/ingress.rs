@@ -41,15 +41,15 @@ impl Rules for Ingress {
         }
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let old = check::field(old, "spec");
         let secret_names = check::list(old, "tls").iter().any(|tls| !secret_faults(tls).is_empty());
-        let is_bad = |rule: &Value| {
+        let is_invalid_wildcard = |rule: &Value| {
             let mut errors = ErrorList::new();
             check_http(&mut errors, &Path::NONE, check::field(rule, "http"));
             check::text(rule, "host").contains('*') && !errors.is_empty()
         };
-        let wildcard_rules = check::list(old, "rules").iter().any(is_bad);
+        let wildcard_rules = check::list(old, "rules").iter().any(is_invalid_wildcard);
         check_spec(errors, check::field(new, "spec"), KeptViolations { secret_names, wildcard_rules });
     }
 
@@ -110,7 +110,7 @@ fn check_spec(errors: &mut ErrorList, spec: &Value, kept: KeptViolations) {
         errors.push(FieldError::invalid(&path, BadValue::Null, detail));
     }
     if !backend.is_null() {
-        self::check_backend(errors, &path.child("defaultBackend"), backend);
+        check_backend(errors, &path.child("defaultBackend"), backend);
     }
     let at = path.child("rules");
     for (i, one) in rules.iter().enumerate() {
@@ -169,26 +169,26 @@ fn check_http_path(errors: &mut ErrorList, path: &Path<'_>, http: &Value) {
         return errors.push(FieldError::required(&path.child("pathType"), "pathType must be specified"));
     };
     let (text, at) = (check::text(http, "path"), path.child("path"));
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(&at, text, detail));
+    let mut reject = |detail: String| errors.push(FieldError::invalid(&at, text, detail));
     match kind {
         "Exact" | "Prefix" => {
             if !text.starts_with('/') {
-                refuse("must be an absolute path".to_owned());
+                reject("must be an absolute path".to_owned());
             }
             for part in ["//", "/./", "/../", "%2f", "%2F"] {
                 if text.contains(part) {
-                    refuse(format!("must not contain '{part}'"));
+                    reject(format!("must not contain '{part}'"));
                 }
             }
             for end in ["/..", "/."] {
                 if text.ends_with(end) {
-                    refuse(format!("cannot end with '{end}'"));
+                    reject(format!("cannot end with '{end}'"));
                 }
             }
         }
         "ImplementationSpecific" => {
             if !text.is_empty() && !text.starts_with('/') {
-                refuse("must be an absolute path".to_owned());
+                reject("must be an absolute path".to_owned());
             }
         }
         other => check::check_one_of(errors, &path.child("pathType"), other, &PATH_TYPES),
@@ -203,7 +203,7 @@ fn check_backend(errors: &mut ErrorList, path: &Path<'_>, backend: &Value) {
             errors.push(FieldError::invalid(path, "", "cannot set both resource and service backends"));
         }
         (false, true) => check_reference(errors, &path.child("resource"), resource),
-        (true, false) => self::check_service(errors, path, service),
+        (true, false) => check_service(errors, path, service),
         (true, true) => errors.push(FieldError::invalid(path, "", "resource or service backend is required")),
     }
 }

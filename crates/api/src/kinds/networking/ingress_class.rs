@@ -13,7 +13,7 @@ pub struct IngressClass;
 impl Rules for IngressClass {
     fn default(&self, object: &mut Value) {
         if let Some(parameters) = object.at_mut(&["spec", "parameters"]).and_then(Value::as_map_mut) {
-            check::default_to(parameters, "scope", || "Cluster".into());
+            check::set_default_with(parameters, "scope", || "Cluster".into());
         }
     }
 
@@ -30,11 +30,11 @@ impl Rules for IngressClass {
         key::domain_prefixed_path(errors, &path.child("controller"), controller);
         let parameters = check::field(spec, "parameters");
         if !parameters.is_null() {
-            self::check_parameters(errors, &path.child("parameters"), parameters);
+            check_parameters(errors, &path.child("parameters"), parameters);
         }
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let controller = |object: &Value| object.at(&["spec", "controller"]).cloned().unwrap_or_default();
         if controller(new) != controller(old) {
             let path = Path::root("spec");
@@ -46,18 +46,19 @@ impl Rules for IngressClass {
 }
 
 fn check_parameters(errors: &mut ErrorList, path: &Path<'_>, parameters: &Value) {
-    let mut late = ErrorList::new();
+    // Errors of declarative validation come last.
+    let mut declarative = ErrorList::new();
     if let Some(group) = check::field(parameters, "apiGroup").as_str() {
         errors.push_invalid(&path.child("apiGroup"), group, dns::subdomain(group));
     }
     for name in ["kind", "name"] {
         match check::text(parameters, name) {
-            "" => late.push(FieldError::required(&path.child(name), "")),
+            "" => declarative.push(FieldError::required(&path.child(name), "")),
             text => errors.push_invalid(&path.child(name), text, key::path_segment(text)),
         }
     }
     check_scope(errors, path, parameters);
-    errors.append(late);
+    errors.append(declarative);
 }
 
 fn check_scope(errors: &mut ErrorList, path: &Path<'_>, parameters: &Value) {

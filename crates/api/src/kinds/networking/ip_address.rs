@@ -19,23 +19,24 @@ impl Rules for IpAddress {
         let Some(parent) = object.at(&["spec", "parentRef"]).filter(|parent| !parent.is_null()) else {
             return errors.push(FieldError::required(&path, ""));
         };
-        let mut late = ErrorList::new();
+        // Errors of declarative validation come last.
+        let mut declarative = ErrorList::new();
         let group = check::text(parent, "group");
         if !group.is_empty() {
             errors.push_invalid(&path.child("group"), group, dns::subdomain(group));
         }
         for name in ["resource", "name"] {
             match check::text(parent, name) {
-                "" => late.push(FieldError::required(&path.child(name), "")),
+                "" => declarative.push(FieldError::required(&path.child(name), "")),
                 text => errors.push_invalid(&path.child(name), text, key::path_segment(text)),
             }
         }
         let namespace = check::text(parent, "namespace");
         errors.push_invalid(&path.child("namespace"), namespace, key::path_segment(namespace));
-        errors.append(late);
+        errors.append(declarative);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let parent = |object: &Value| object.at(&["spec", "parentRef"]).cloned().unwrap_or_default();
         let path = Path::root("spec");
         check::check_immutable(errors, &path.child("parentRef"), &parent(new), &parent(old));

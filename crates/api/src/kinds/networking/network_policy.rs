@@ -29,13 +29,13 @@ impl Rules for NetworkPolicy {
             let list = spec.get_mut(rules).and_then(Value::as_list_mut);
             for rule in list.into_iter().flat_map(|list| list.iter_mut()) {
                 for port in check::maps_mut(rule, &["ports"]) {
-                    check::default_to(port, "protocol", || "TCP".into());
+                    check::set_default_with(port, "protocol", || "TCP".into());
                 }
             }
         }
         let count = if check::list(spec, "egress").is_empty() { 1 } else { 2 };
         if let Some(spec) = spec.as_map_mut() {
-            check::default_empty(spec, "policyTypes", || TYPES[..count].to_vec().into());
+            check::set_default_if_empty_with(spec, "policyTypes", || TYPES[..count].to_vec().into());
         }
     }
 
@@ -47,7 +47,7 @@ impl Rules for NetworkPolicy {
         check_spec(errors, check::field(object, "spec"), &KeptViolations::default());
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let old = check::field(old, "spec");
         let mut cidrs = Vec::new();
         for_each_block(old, |_, block| {
@@ -90,7 +90,8 @@ fn for_each_block<'a>(spec: &'a Value, mut visit: impl FnMut(&Path<'_>, &'a Valu
 
 fn check_spec(errors: &mut ErrorList, spec: &Value, kept: &KeptViolations<'_>) {
     let root = Path::root("spec");
-    let mut late = ErrorList::new();
+    // Errors of declarative validation come last.
+    let mut declarative = ErrorList::new();
     let pods = check::field(spec, "podSelector");
     check::check_selector(errors, &root.child("podSelector"), pods, kept.label_values);
     for (rules, peers) in DIRECTIONS {
@@ -103,7 +104,7 @@ fn check_spec(errors: &mut ErrorList, spec: &Value, kept: &KeptViolations<'_>) {
             }
             let at = path.child(peers);
             for (i, one) in check::list(rule, peers).iter().enumerate() {
-                check_peer(errors, &mut late, &at.index(i), one, kept);
+                check_peer(errors, &mut declarative, &at.index(i), one, kept);
             }
         }
     }
@@ -116,7 +117,7 @@ fn check_spec(errors: &mut ErrorList, spec: &Value, kept: &KeptViolations<'_>) {
             check::check_one_of(errors, &path.index(i), one, &TYPES);
         }
     }
-    errors.append(late);
+    errors.append(declarative);
 }
 
 fn check_port(errors: &mut ErrorList, path: &Path<'_>, port: &Value) {
@@ -158,7 +159,7 @@ fn check_port(errors: &mut ErrorList, path: &Path<'_>, port: &Value) {
 
 fn check_peer(
     errors: &mut ErrorList,
-    late: &mut ErrorList,
+    declarative: &mut ErrorList,
     path: &Path<'_>,
     peer: &Value,
     kept: &KeptViolations<'_>,
@@ -172,7 +173,7 @@ fn check_peer(
     }
     let block = check::field(peer, "ipBlock");
     if !block.is_null() {
-        check_ip_block(errors, late, &path.child("ipBlock"), block, kept);
+        check_ip_block(errors, declarative, &path.child("ipBlock"), block, kept);
         if selectors > 0 {
             errors.push(FieldError::forbidden(path, "may not specify both ipBlock and another peer"));
         }
@@ -183,14 +184,14 @@ fn check_peer(
 
 fn check_ip_block(
     errors: &mut ErrorList,
-    late: &mut ErrorList,
+    declarative: &mut ErrorList,
     path: &Path<'_>,
     block: &Value,
     kept: &KeptViolations<'_>,
 ) {
     let text = check::text(block, "cidr");
     if text.is_empty() {
-        return late.push(FieldError::required(&path.child("cidr"), ""));
+        return declarative.push(FieldError::required(&path.child("cidr"), ""));
     }
     ip::cidr_legacy(errors, &path.child("cidr"), text, true, &kept.cidrs);
     let Some(outer) = Cidr::parse(text) else { return };

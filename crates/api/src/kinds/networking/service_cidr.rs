@@ -22,7 +22,7 @@ impl Rules for ServiceCidr {
         check_ranges(errors, check::field(object, "spec"));
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let cidrs = |object| check::texts(check::field(object, "spec"), "cidrs");
         let spec = check::field(new, "spec");
         let (new, old) = (cidrs(new), cidrs(old));

@@ -28,7 +28,7 @@ impl Rules for RuntimeClass {
         check_handler(errors, check::text(object, "handler"));
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check_overhead(errors, check::field(new, "overhead"));
         check_scheduling(errors, check::field(new, "scheduling"));
         let (new, old) = (check::field(new, "handler"), check::field(old, "handler"));

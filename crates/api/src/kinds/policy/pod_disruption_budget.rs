@@ -51,7 +51,7 @@ impl Rules for PodDisruptionBudget {
     }
 
     /// A selector that was invalid already may keep values that are not valid label values.
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut found = ErrorList::new();
         if let Some(selector) = old.at(&["spec", "selector"]) {
             check_selector(&mut found, &Path::NONE, selector, false);

@@ -61,7 +61,7 @@ fn budget_updates_require_a_resource_version() {
 }
 
 #[test]
-fn invalid_selector_may_stay() {
+fn invalid_selector_of_the_stored_object_is_accepted_in_an_update() {
     let bad = r#"{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["-"]}]}}}"#;
     PDB.updates(bad, &[(r#"{"spec":{"minAvailable":1}}"#, &[])]);
 }

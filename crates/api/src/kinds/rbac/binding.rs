@@ -26,27 +26,28 @@ impl Rules for RoleBinding {
 
     fn default(&self, object: &mut Value) {
         if let Some(role) = object.get_mut("roleRef").and_then(Value::as_map_mut) {
-            check::default_empty(role, "apiGroup", || GROUP.into());
+            check::set_default_if_empty_with(role, "apiGroup", || GROUP.into());
         }
         for subject in check::maps_mut(object, &["subjects"]) {
             if matches!(subject.get_str("kind"), Some("User" | "Group")) {
-                check::default_empty(subject, "apiGroup", || GROUP.into());
+                check::set_default_if_empty_with(subject, "apiGroup", || GROUP.into());
             }
         }
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        let mut late = ErrorList::new();
+        // Errors of declarative validation come last.
+        let mut declarative = ErrorList::new();
         let path = Path::root("subjects");
-        let role_errors_late = self.check_role_ref(errors, check::field(object, "roleRef"));
+        let role_name_error = self.check_role_ref(errors, check::field(object, "roleRef"));
         for (i, one) in check::list(object, "subjects").iter().enumerate() {
-            check_subject(errors, &mut late, &path.index(i), one, self.namespaced);
+            check_subject(errors, &mut declarative, &path.index(i), one, self.namespaced);
         }
-        errors.append(late);
-        errors.extend(role_errors_late);
+        errors.append(declarative);
+        errors.extend(role_name_error);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "roleRef"), check::field(old, "roleRef"));
         if new != old {
             let value = check::format_go(new, &ROLE_REF);
@@ -80,14 +81,14 @@ impl RoleBinding {
 
 fn check_subject(
     errors: &mut ErrorList,
-    late: &mut ErrorList,
+    declarative: &mut ErrorList,
     path: &Path<'_>,
     subject: &Value,
     namespaced: bool,
 ) {
     let (name, group) = (check::text(subject, "name"), check::text(subject, "apiGroup"));
     if name.is_empty() {
-        late.push(FieldError::required(&path.child("name"), ""));
+        declarative.push(FieldError::required(&path.child("name"), ""));
     }
     match check::text(subject, "kind") {
         "ServiceAccount" => {

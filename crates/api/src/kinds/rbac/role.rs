@@ -20,7 +20,7 @@ impl Rules for Role {
         self.check(object, false, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let selectors = check::field(old, "aggregationRule");
         let invalid = check::list(selectors, "clusterRoleSelectors").iter().any(check::is_invalid_selector);
         self.check(new, invalid, errors);
@@ -34,9 +34,9 @@ impl Rules for Role {
 impl Role {
     fn check(&self, object: &Value, allow_invalid_values: bool, errors: &mut ErrorList) {
         let path = Path::root("rules");
-        let mut late = ErrorList::new();
+        let mut declarative = ErrorList::new();
         for (i, rule) in check::list(object, "rules").iter().enumerate() {
-            check_policy_rule(errors, &mut late, &path.index(i), rule, self.namespaced);
+            check_policy_rule(errors, &mut declarative, &path.index(i), rule, self.namespaced);
         }
         let aggregation = check::field(object, "aggregationRule");
         if !self.namespaced && !aggregation.is_null() {
@@ -55,21 +55,21 @@ impl Role {
                 }
             }
         }
-        errors.append(late);
+        errors.append(declarative);
     }
 }
 
-/// Validates one rule. Errors of declarative validation come after all others, in `late`.
+/// Validates one rule. Errors of declarative validation come after all others, in `declarative`.
 fn check_policy_rule(
     errors: &mut ErrorList,
-    late: &mut ErrorList,
+    declarative: &mut ErrorList,
     path: &Path<'_>,
     rule: &Value,
     namespaced: bool,
 ) {
     let is_empty = |name| check::list(rule, name).is_empty();
     if is_empty("verbs") {
-        late.push(FieldError::required(&path.child("verbs"), ""));
+        declarative.push(FieldError::required(&path.child("verbs"), ""));
     }
     let urls = check::texts(rule, "nonResourceURLs");
     if !urls.is_empty() {

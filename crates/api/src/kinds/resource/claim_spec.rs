@@ -19,13 +19,13 @@ const DISABLED: [&str; 1] = ["derivedAttributes"];
 pub(super) fn default(spec: &mut Value) {
     for_each_request(spec, |request| {
         let Some(request) = request.as_map_mut() else { return };
-        check::default_empty(request, "allocationMode", || "ExactCount".into());
+        check::set_default_if_empty_with(request, "allocationMode", || "ExactCount".into());
         if request.get_str("allocationMode") == Some("ExactCount") {
-            check::default_empty(request, "count", || 1.into());
+            check::set_default_if_empty_with(request, "count", || 1.into());
         }
         for toleration in request.get_mut("tolerations").and_then(Value::as_list_mut).into_iter().flatten() {
             if let Some(toleration) = toleration.as_map_mut() {
-                check::default_empty(toleration, "operator", || "Equal".into());
+                check::set_default_if_empty_with(toleration, "operator", || "Equal".into());
             }
         }
     });
@@ -56,12 +56,17 @@ fn for_each_request(spec: &mut Value, mut visit: impl FnMut(&mut Value)) {
 pub(super) fn validate(report: &mut Report, path: &Path<'_>, spec: &Value) {
     let (devices, path) = (check::field(spec, "devices"), path.child("devices"));
     let (requests, at) = (check::list(devices, "requests"), path.child("requests"));
-    report.each(&at, requests, REQUESTS_MAX, check_request);
-    report.unique(&at, requests, |one| check::text(one, "name").to_owned());
-    report.each(&path.child("constraints"), check::list(devices, "constraints"), 32, |report, path, one| {
-        check_constraint(report, path, one, devices);
-    });
-    report.each(&path.child("config"), check::list(devices, "config"), 32, |report, path, one| {
+    report.check_items(&at, requests, REQUESTS_MAX, check_request);
+    report.check_unique(&at, requests, |one| check::text(one, "name").to_owned());
+    report.check_items(
+        &path.child("constraints"),
+        check::list(devices, "constraints"),
+        32,
+        |report, path, one| {
+            check_constraint(report, path, one, devices);
+        },
+    );
+    report.check_items(&path.child("config"), check::list(devices, "config"), 32, |report, path, one| {
         check_request_names(report, path, one, devices);
         check_configuration(report, path, one);
     });
@@ -69,46 +74,50 @@ pub(super) fn validate(report: &mut Report, path: &Path<'_>, spec: &Value) {
 
 fn check_request(report: &mut Report, path: &Path<'_>, request: &Value) {
     let text = check::text(request, "name");
-    report.first.push_invalid(&path.child("name"), text, dns::label(text));
+    report.handwritten.push_invalid(&path.child("name"), text, dns::label(text));
     let (exactly, choices) = (check::field(request, "exactly"), check::list(request, "firstAvailable"));
     match (exactly.is_null(), choices.is_empty()) {
         (true, true) => {
             let detail = "exactly one of `exactly` or `firstAvailable` is required";
-            report.first.push(FieldError::required(path, detail));
+            report.handwritten.push(FieldError::required(path, detail));
         }
         (false, false) => {
             let detail =
                 "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
-            report.first.push(FieldError::invalid(path, BadValue::Null, detail));
+            report.handwritten.push(FieldError::invalid(path, BadValue::Null, detail));
         }
         (true, false) => {
             let path = path.child("firstAvailable");
-            report.each(&path, choices, SUB_REQUESTS_MAX, |report, path, one| {
+            report.check_items(&path, choices, SUB_REQUESTS_MAX, |report, path, one| {
                 let text = check::text(one, "name");
-                report.first.push_invalid(&path.child("name"), text, dns::label(text));
-                check_class_late(report, &path.child("deviceClassName"), check::text(one, "deviceClassName"));
+                report.handwritten.push_invalid(&path.child("name"), text, dns::label(text));
+                check_class_declarative(
+                    report,
+                    &path.child("deviceClassName"),
+                    check::text(one, "deviceClassName"),
+                );
                 check_of_class(report, path, one);
             });
-            report.unique(&path, choices, |one| check::text(one, "name").to_owned());
+            report.check_unique(&path, choices, |one| check::text(one, "name").to_owned());
         }
         (false, true) => {
             let path = path.child("exactly");
             let (class, at) = (check::text(exactly, "deviceClassName"), path.child("deviceClassName"));
             if class.is_empty() {
-                report.first.push(FieldError::required(&at, ""));
+                report.handwritten.push(FieldError::required(&at, ""));
             } else {
-                report.first.push_invalid(&at, class, dns::subdomain(class));
+                report.handwritten.push_invalid(&at, class, dns::subdomain(class));
             }
             check_of_class(report, &path, exactly);
         }
     }
 }
 
-fn check_class_late(report: &mut Report, path: &Path<'_>, class: &str) {
+fn check_class_declarative(report: &mut Report, path: &Path<'_>, class: &str) {
     if class.is_empty() {
-        report.late.push(FieldError::required(path, ""));
+        report.declarative.push(FieldError::required(path, ""));
     } else {
-        report.late.push_invalid(path, class, dns::subdomain(class));
+        report.declarative.push_invalid(path, class, dns::subdomain(class));
     }
 }
 
@@ -120,14 +129,17 @@ fn check_of_class(report: &mut Report, path: &Path<'_>, request: &Value) {
     match mode {
         "All" if count != 0 => {
             let detail = "must not be specified when allocationMode is 'All'";
-            report.first.push(FieldError::invalid(&at, count, detail));
+            report.handwritten.push(FieldError::invalid(&at, count, detail));
         }
         "ExactCount" if count <= 0 => {
-            report.first.push(FieldError::invalid(&at, count, "must be greater than zero"));
+            report.handwritten.push(FieldError::invalid(&at, count, "must be greater than zero"));
         }
-        mode => {
-            check::check_one_of(&mut report.late, &path.child("allocationMode"), mode, &["All", "ExactCount"])
-        }
+        mode => check::check_one_of(
+            &mut report.declarative,
+            &path.child("allocationMode"),
+            mode,
+            &["All", "ExactCount"],
+        ),
     }
     let at = path.child("tolerations");
     for (i, one) in check::list(request, "tolerations").iter().enumerate() {
@@ -137,12 +149,12 @@ fn check_of_class(report: &mut Report, path: &Path<'_>, request: &Value) {
 
 /// Validates CEL selectors of devices.
 pub(super) fn check_selectors(report: &mut Report, path: &Path<'_>, selectors: &[Value]) {
-    report.each(path, selectors, SELECTORS_MAX, |report, path, selector| {
+    report.check_items(path, selectors, SELECTORS_MAX, |report, path, selector| {
         let (cel, path) = (check::field(selector, "cel"), path.child("cel"));
         if cel.is_null() {
-            report.first.push(FieldError::required(&path, ""));
+            report.handwritten.push(FieldError::required(&path, ""));
         } else if check::text(cel, "expression").len() > EXPRESSION_BYTES_MAX {
-            report.first.push(FieldError::too_long(&path.child("expression"), EXPRESSION_BYTES_MAX));
+            report.handwritten.push(FieldError::too_long(&path.child("expression"), EXPRESSION_BYTES_MAX));
         }
     });
 }
@@ -151,22 +163,22 @@ fn check_constraint(report: &mut Report, path: &Path<'_>, constraint: &Value, de
     check_request_names(report, path, constraint, devices);
     let attribute = |name| check::field(constraint, name).as_str();
     if let Some(attribute) = attribute("matchAttribute") {
-        name::check_fully_qualified_late(report, &path.child("matchAttribute"), attribute);
+        name::check_fully_qualified_declarative(report, &path.child("matchAttribute"), attribute);
     } else if let Some(attribute) = attribute("distinctAttribute") {
-        name::check_fully_qualified_late(report, &path.child("distinctAttribute"), attribute);
+        name::check_fully_qualified_declarative(report, &path.child("distinctAttribute"), attribute);
     } else {
         let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
-        report.first.push(FieldError::required(path, detail));
+        report.handwritten.push(FieldError::required(path, detail));
     }
 }
 
 /// Validates a list of request names.
 pub(super) fn check_request_names(report: &mut Report, path: &Path<'_>, of: &Value, devices: &Value) {
     let (names, path) = (check::list(of, "requests"), path.child("requests"));
-    report.each(&path, names, REQUESTS_MAX, |report, path, name| {
+    report.check_items(&path, names, REQUESTS_MAX, |report, path, name| {
         check_request_name(report, path, name.as_str().unwrap_or_default(), devices);
     });
-    report.unique(&path, names, json::to_text);
+    report.check_unique(&path, names, json::to_text);
 }
 
 /// Validates the name of a request, or of a request and one of its subrequests.
@@ -175,7 +187,7 @@ pub(super) fn check_request_name(report: &mut Report, path: &Path<'_>, name: &st
     let parts: Vec<&str> = name.split('/').collect();
     if parts.len() <= 2 {
         for part in &parts {
-            report.first.push_invalid(path, part, dns::label(part));
+            report.handwritten.push_invalid(path, part, dns::label(part));
         }
     }
     let named = |list: &'_ [Value], name: &str| list.iter().any(|one| check::text(one, "name") == name);
@@ -188,7 +200,7 @@ pub(super) fn check_request_name(report: &mut Report, path: &Path<'_>, name: &st
         _ => false,
     };
     if !known {
-        report.first.push(FieldError::invalid(path, name, detail));
+        report.handwritten.push(FieldError::invalid(path, name, detail));
     }
 }
 
@@ -196,19 +208,19 @@ pub(super) fn check_request_name(report: &mut Report, path: &Path<'_>, name: &st
 pub(super) fn check_configuration(report: &mut Report, path: &Path<'_>, configuration: &Value) {
     let (opaque, path) = (check::field(configuration, "opaque"), path.child("opaque"));
     if opaque.is_null() {
-        return report.first.push(FieldError::required(&path, ""));
+        return report.handwritten.push(FieldError::required(&path, ""));
     }
-    name::check_driver_late(report, &path.child("driver"), check::text(opaque, "driver"));
+    name::check_driver_declarative(report, &path.child("driver"), check::text(opaque, "driver"));
     check_raw(report, &path.child("parameters"), check::field(opaque, "parameters"), PARAMETERS_BYTES_MAX);
 }
 
 /// Validates an opaque parameter object of a driver.
 pub(super) fn check_raw(report: &mut Report, path: &Path<'_>, raw: &Value, bytes_max: usize) {
     if raw.is_null() {
-        report.first.push(FieldError::required(path, ""));
+        report.handwritten.push(FieldError::required(path, ""));
     } else if crate::json::to_text(raw).len() > bytes_max {
-        report.first.push(FieldError::too_long(path, bytes_max));
+        report.handwritten.push(FieldError::too_long(path, bytes_max));
     } else if raw.as_map().is_none() {
-        report.first.push(FieldError::invalid(path, "<value omitted>", "must be a valid JSON object"));
+        report.handwritten.push(FieldError::invalid(path, "<value omitted>", "must be a valid JSON object"));
     }
 }

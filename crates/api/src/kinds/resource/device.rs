@@ -23,17 +23,17 @@ pub(super) fn validate(
     placed: bool,
 ) {
     let text = check::text(device, "name");
-    report.first.push_invalid(&path.child("name"), text, dns::label(text));
+    report.handwritten.push_invalid(&path.child("name"), text, dns::label(text));
     let (attributes, capacity) = (check::entries(device, "attributes"), check::entries(device, "capacity"));
     let count = attributes.len() + capacity.len();
     if count > ATTRIBUTES_MAX {
         let detail =
             format!("the total number of attributes and capacities must not exceed {ATTRIBUTES_MAX}");
-        report.first.push(FieldError::invalid(path, count, detail));
+        report.handwritten.push(FieldError::invalid(path, count, detail));
     }
     let at = path.child("attributes");
     for (key, one) in attributes {
-        name::check_qualified(&mut report.first, &at, key);
+        name::check_qualified(&mut report.handwritten, &at, key);
         check_attribute(report, &at.key(&name::shortened(key)), one);
     }
     let changed = |name| {
@@ -46,23 +46,23 @@ pub(super) fn validate(
     if changed("taints") {
         let (taints, path) = (check::list(device, "taints"), path.child("taints"));
         if taints.len() > TAINTS_MAX {
-            report.first.push(FieldError::too_many(&path, Some(taints.len()), TAINTS_MAX));
+            report.handwritten.push(FieldError::too_many(&path, Some(taints.len()), TAINTS_MAX));
         } else {
-            report.each(&path, taints, TAINTS_MAX, taint::check_taint);
+            report.check_items(&path, taints, TAINTS_MAX, taint::check_taint);
         }
     }
     let (consumed, at) = (check::list(device, "consumesCounters"), path.child("consumesCounters"));
-    report.each(&at, consumed, CONSUMPTIONS_MAX, |report, path, one| {
+    report.check_items(&at, consumed, CONSUMPTIONS_MAX, |report, path, one| {
         check_counters(report, path, one, "counterSet")
     });
-    report.unique(&at, consumed, |one| check::text(one, "counterSet").to_owned());
+    report.check_unique(&at, consumed, |one| check::text(one, "counterSet").to_owned());
     check_place(report, path, device, placed);
     allocation::check_binding_conditions(report, path, device);
 }
 
 fn check_capacities(report: &mut Report, path: &Path<'_>, capacity: &[(&str, &Value)], shared: bool) {
     for (key, one) in capacity {
-        name::check_qualified(&mut report.first, path, key);
+        name::check_qualified(&mut report.handwritten, path, key);
         let policy = check::field(one, "requestPolicy");
         if policy.is_null() {
             continue;
@@ -73,7 +73,7 @@ fn check_capacities(report: &mut Report, path: &Path<'_>, capacity: &[(&str, &Va
         if shared {
             request_policy::validate(report, &path, policy, check::field(one, "value"));
         } else {
-            report.first.push(FieldError::forbidden(&path, "allowMultipleAllocations must be true"));
+            report.handwritten.push(FieldError::forbidden(&path, "allowMultipleAllocations must be true"));
         }
     }
 }
@@ -81,26 +81,26 @@ fn check_capacities(report: &mut Report, path: &Path<'_>, capacity: &[(&str, &Va
 fn check_attribute(report: &mut Report, path: &Path<'_>, attribute: &Value) {
     let set: Vec<&str> = MEMBERS.into_iter().filter(|name| check::is_set(attribute, name)).collect();
     if check::text(attribute, "string").len() > VALUE_BYTES_MAX {
-        report.first.push(FieldError::too_long(&path.child("string"), VALUE_BYTES_MAX));
+        report.handwritten.push(FieldError::too_long(&path.child("string"), VALUE_BYTES_MAX));
     }
     if let Some(version) = check::field(attribute, "version").as_str() {
         let path = path.child("version");
         if !is_semantic_version(version) {
             let detail = "must be a string compatible with semver.org spec 2.0.0";
-            report.first.push(FieldError::invalid(&path, version, detail));
+            report.handwritten.push(FieldError::invalid(&path, version, detail));
         }
         if version.len() > VALUE_BYTES_MAX {
-            report.first.push(FieldError::too_long(&path, VALUE_BYTES_MAX));
+            report.handwritten.push(FieldError::too_long(&path, VALUE_BYTES_MAX));
         }
     }
     let all = MEMBERS.map(|name| format!("`{name}`")).join(", ");
     match set.len() {
-        0 => report.late.push(FieldError::invalid(path, "", format!("must specify one of: {all}"))),
+        0 => report.declarative.push(FieldError::invalid(path, "", format!("must specify one of: {all}"))),
         1 => {}
         _ => {
             let value = format!("{{{}}}", set.join(", "));
             let detail = format!("must specify exactly one of: {all}");
-            report.late.push(FieldError::invalid(path, value, detail));
+            report.declarative.push(FieldError::invalid(path, value, detail));
         }
     }
 }
@@ -126,20 +126,20 @@ fn is_semantic_version(text: &str) -> bool {
 
 /// Validates a counter set, or a device's consumption of one.
 pub(super) fn check_counters(report: &mut Report, path: &Path<'_>, set: &Value, name_field: &str) {
-    let late = &mut report.late;
+    let errors = &mut report.declarative;
     match check::text(set, name_field) {
-        "" => late.push(FieldError::required(&path.child(name_field), "")),
-        name => late.push_invalid(&path.child(name_field), name, dns::label(name)),
+        "" => errors.push(FieldError::required(&path.child(name_field), "")),
+        name => errors.push_invalid(&path.child(name_field), name, dns::label(name)),
     }
     let (counters, at) = (check::entries(set, "counters"), path.child("counters"));
     if counters.is_empty() {
-        late.push(FieldError::required(&at, ""));
+        errors.push(FieldError::required(&at, ""));
     }
     if counters.len() > COUNTERS_MAX {
-        report.first.push(FieldError::too_many(&at, Some(counters.len()), COUNTERS_MAX));
+        report.handwritten.push(FieldError::too_many(&at, Some(counters.len()), COUNTERS_MAX));
     }
     for (key, _) in counters {
-        report.late.push_invalid(&at, key, dns::label(key));
+        report.declarative.push_invalid(&at, key, dns::label(key));
     }
 }
 
@@ -150,7 +150,7 @@ fn check_place(report: &mut Report, path: &Path<'_>, device: &Value, placed: boo
     if !placed {
         if any {
             let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-            report.first.push(FieldError::invalid(path, BadValue::Null, detail));
+            report.handwritten.push(FieldError::invalid(path, BadValue::Null, detail));
         }
         return;
     }
@@ -158,33 +158,33 @@ fn check_place(report: &mut Report, path: &Path<'_>, device: &Value, placed: boo
     match check::field(device, "nodeName").as_str() {
         None => {}
         Some("") => {
-            report.first.push(FieldError::invalid(&path.child("nodeName"), "", "must not be empty"));
+            report.handwritten.push(FieldError::invalid(&path.child("nodeName"), "", "must not be empty"));
         }
         Some(node) => {
             set.push("`nodeName`");
-            report.first.push_invalid(&path.child("nodeName"), node, dns::subdomain(node));
+            report.handwritten.push_invalid(&path.child("nodeName"), node, dns::subdomain(node));
         }
     }
     let selector = check::field(device, "nodeSelector");
     if !selector.is_null() {
         set.push("`nodeSelector`");
-        check::check_node_selector(&mut report.first, &path.child("nodeSelector"), selector);
+        check::check_node_selector(&mut report.handwritten, &path.child("nodeSelector"), selector);
     }
     match check::field(device, "allNodes").as_bool() {
         None => {}
         Some(true) => set.push("`allNodes`"),
         Some(false) => {
             let detail = "must be either unset or set to true";
-            report.first.push(FieldError::invalid(&path.child("allNodes"), false, detail));
+            report.handwritten.push(FieldError::invalid(&path.child("allNodes"), false, detail));
         }
     }
     let detail = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
     match set.len() {
-        0 => report.first.push(FieldError::required(path, detail)),
+        0 => report.handwritten.push(FieldError::required(path, detail)),
         1 => {}
         _ => {
             let value = format!("{{{}}}", set.join(", "));
-            report.first.push(FieldError::invalid(path, value, detail));
+            report.handwritten.push(FieldError::invalid(path, value, detail));
         }
     }
 }

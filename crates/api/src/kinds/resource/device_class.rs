@@ -21,24 +21,24 @@ impl Rules for DeviceClass {
         let mut report = Report::default();
         claim_spec::check_selectors(&mut report, &path.child("selectors"), check::list(spec, "selectors"));
         let config = check::list(spec, "config");
-        report.each(&path.child("config"), config, CONFIG_MAX, claim_spec::check_configuration);
+        report.check_items(&path.child("config"), config, CONFIG_MAX, claim_spec::check_configuration);
         if let Some(name) = check::field(spec, "extendedResourceName").as_str() {
-            check_extended_resource(&mut report.late, &path.child("extendedResourceName"), name);
+            check_extended_resource(&mut report.declarative, &path.child("extendedResourceName"), name);
         }
-        report.check_finish(errors);
+        report.append_to(errors);
     }
 }
 
 /// Validates the extended resource name of the class.
 fn check_extended_resource(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
-    let mut refuse = |detail: String| errors.push(FieldError::invalid(path, name, detail));
+    let mut reject = |detail: String| errors.push(FieldError::invalid(path, name, detail));
     if !name.contains('/') {
-        refuse("a name must be a domain-prefixed path, such as 'example.com/my-prop'".to_owned());
+        reject("a name must be a domain-prefixed path, such as 'example.com/my-prop'".to_owned());
     } else if name.contains("kubernetes.io/") {
-        refuse("must not have \"kubernetes.io/\" domain".to_owned());
+        reject("must not have \"kubernetes.io/\" domain".to_owned());
     }
     if name.starts_with("requests.") {
-        refuse("must not have \"requests.\" prefix".to_owned());
+        reject("must not have \"requests.\" prefix".to_owned());
     }
-    key::label_key(&format!("requests.{name}")).into_iter().for_each(|fault| refuse(fault.into_owned()));
+    key::label_key(&format!("requests.{name}")).into_iter().for_each(|fault| reject(fault.into_owned()));
 }

@@ -41,16 +41,16 @@ impl Rules for DeviceTaintRule {
         let part = |name| check::field(selector, name).as_str();
         let mut report = Report::default();
         if let Some(driver) = part("driver") {
-            check::check_csi_driver_name(&mut report.first, &at.child("driver"), driver);
+            check::check_csi_driver_name(&mut report.handwritten, &at.child("driver"), driver);
         }
         if let Some(pool) = part("pool") {
-            name::check_pool(&mut report.first, &at.child("pool"), pool);
+            name::check_pool(&mut report.handwritten, &at.child("pool"), pool);
         }
         if let Some(device) = part("device") {
-            report.first.push_invalid(&at.child("device"), device, dns::label(device));
+            report.handwritten.push_invalid(&at.child("device"), device, dns::label(device));
         }
         taint::check_taint(&mut report, &path.child("taint"), check::field(spec, "taint"));
-        report.check_finish(errors);
+        report.append_to(errors);
     }
 
     fn validate_status(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {

@@ -23,32 +23,32 @@ pub(super) fn check_pool(errors: &mut ErrorList, path: &Path<'_>, name: &str) {
 }
 
 /// Validates the name of a pool, by the declarative rule.
-pub(super) fn check_pool_late(report: &mut Report, path: &Path<'_>, name: &str) {
+pub(super) fn check_pool_declarative(report: &mut Report, path: &Path<'_>, name: &str) {
     if name.is_empty() {
-        return report.late.push(FieldError::required(path, ""));
+        return report.declarative.push(FieldError::required(path, ""));
     }
     if name.len() > POOL_BYTES_MAX {
-        report.late.push(FieldError::too_long(path, POOL_BYTES_MAX));
+        report.declarative.push(FieldError::too_long(path, POOL_BYTES_MAX));
     }
     for (i, part) in name.split('/').enumerate() {
         if part.is_empty() {
             let detail = format!("segment {i}: must not be empty");
-            report.late.push(FieldError::invalid(path, name, detail));
+            report.declarative.push(FieldError::invalid(path, name, detail));
             continue;
         }
         let faults = dns::subdomain(part).into_iter().map(|fault| format!("segment {i}: {fault}"));
-        report.late.extend(faults.map(|fault| FieldError::invalid(path, part, fault)));
+        report.declarative.extend(faults.map(|fault| FieldError::invalid(path, part, fault)));
     }
 }
 
 /// Validates the name of a driver, by the declarative rule.
-pub(super) fn check_driver_late(report: &mut Report, path: &Path<'_>, name: &str) {
+pub(super) fn check_driver_declarative(report: &mut Report, path: &Path<'_>, name: &str) {
     if name.is_empty() {
-        return report.late.push(FieldError::required(path, ""));
+        return report.declarative.push(FieldError::required(path, ""));
     }
-    report.late.push_invalid(path, name, dns::subdomain_caseless(name));
+    report.declarative.push_invalid(path, name, dns::subdomain_caseless(name));
     if name.chars().count() > DOMAIN_BYTES_MAX {
-        report.late.push(FieldError::too_long_characters(path, DOMAIN_BYTES_MAX));
+        report.declarative.push(FieldError::too_long_characters(path, DOMAIN_BYTES_MAX));
     }
 }
 
@@ -73,8 +73,8 @@ pub(super) fn check_qualified(errors: &mut ErrorList, path: &Path<'_>, name: &st
 }
 
 /// Validates the name of an attribute with its domain, by the declarative rule.
-pub(super) fn check_fully_qualified_late(report: &mut Report, path: &Path<'_>, name: &str) {
-    let errors = &mut report.late;
+pub(super) fn check_fully_qualified_declarative(report: &mut Report, path: &Path<'_>, name: &str) {
+    let errors = &mut report.declarative;
     match name.split('/').collect::<Vec<_>>()[..] {
         [id] => check_identifier(errors, path, id),
         [domain, id] => {
@@ -109,20 +109,20 @@ fn check_identifier(errors: &mut ErrorList, path: &Path<'_>, id: &str) {
 }
 
 /// Validates the ID of a share of a device.
-pub(super) fn check_share_late(report: &mut Report, path: &Path<'_>, id: &Value) {
+pub(super) fn check_share_declarative(report: &mut Report, path: &Path<'_>, id: &Value) {
     let Some(id) = id.as_str() else { return };
-    let good = id.len() == 36
+    let is_uuid = id.len() == 36
         && id.bytes().enumerate().all(|(i, byte)| match i {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
         });
-    if !good {
+    if !is_uuid {
         let detail = "must be a lowercase UUID in 8-4-4-4-12 format";
-        report.late.push(FieldError::invalid(path, id, detail));
+        report.declarative.push(FieldError::invalid(path, id, detail));
     }
 }
 
-/// A key as paths show it: long ones lose their middle.
+/// Shortens a key for the path of an error: the middle of a long key becomes `...`.
 pub(super) fn shortened(key: &str) -> std::borrow::Cow<'_, str> {
     const BYTES_MAX: usize = DOMAIN_BYTES_MAX + 1 + ID_BYTES_MAX;
     if key.len() <= BYTES_MAX || !key.is_ascii() {

@@ -16,7 +16,7 @@ struct PolicyAmount<'a> {
 }
 
 impl<'a> PolicyAmount<'a> {
-    fn of(value: &'a Value) -> Option<PolicyAmount<'a>> {
+    fn parse(value: &'a Value) -> Option<PolicyAmount<'a>> {
         let text = value.as_str()?;
         Some(PolicyAmount { text, quantity: Quantity::parse(text).ok()? })
     }
@@ -32,22 +32,22 @@ impl<'a> PolicyAmount<'a> {
 
 /// Validates the policy of a capacity.
 pub(super) fn validate(report: &mut Report, path: &Path<'_>, policy: &Value, capacity: &Value) {
-    let Some(capacity) = PolicyAmount::of(capacity) else { return };
+    let Some(capacity) = PolicyAmount::parse(capacity) else { return };
     let (options, range) = (check::list(policy, "validValues"), check::field(policy, "validRange"));
     if !options.is_empty() && !range.is_null() {
         let detail = "exactly one policy can be specified, cannot specify \"validValues\" and \"validRange\" at the same time";
-        return report.first.push(FieldError::forbidden(path, detail));
+        return report.handwritten.push(FieldError::forbidden(path, detail));
     }
     let name = if options.is_empty() { "validRange" } else { "validValues" };
     if options.is_empty() && range.is_null() {
         return;
     }
-    let Some(default) = PolicyAmount::of(check::field(policy, "default")) else {
+    let Some(default) = PolicyAmount::parse(check::field(policy, "default")) else {
         let detail = format!("required when {name} is defined");
-        return report.first.push(FieldError::required(&path.child("default"), detail));
+        return report.handwritten.push(FieldError::required(&path.child("default"), detail));
     };
     if options.is_empty() {
-        self::check_range(report, &path.child(name), range, default, capacity);
+        check_range(report, &path.child(name), range, default, capacity);
     } else {
         check_values(report, &path.child(name), options, default, capacity);
     }
@@ -60,21 +60,21 @@ fn check_values(
     default: PolicyAmount<'_>,
     capacity: PolicyAmount<'_>,
 ) {
-    let amounts: Vec<PolicyAmount<'_>> = options.iter().filter_map(PolicyAmount::of).collect();
+    let amounts: Vec<PolicyAmount<'_>> = options.iter().filter_map(PolicyAmount::parse).collect();
     for (i, pair) in amounts.windows(2).enumerate().filter(|(_, pair)| pair[0].is_greater_than(pair[1])) {
         let detail = "values must be sorted in ascending order";
-        report.first.push(FieldError::invalid(&path.index(i + 1), pair[1].text, detail));
+        report.handwritten.push(FieldError::invalid(&path.index(i + 1), pair[1].text, detail));
     }
     if amounts.len() > OPTIONS_MAX {
-        report.first.push(FieldError::too_many(path, Some(amounts.len()), OPTIONS_MAX));
+        report.handwritten.push(FieldError::too_many(path, Some(amounts.len()), OPTIONS_MAX));
     } else {
         for (i, one) in amounts.iter().enumerate().filter(|(_, one)| one.is_greater_than(capacity)) {
             let detail = format!("option is larger than capacity value: {}", capacity.text);
-            report.first.push(FieldError::invalid(&path.index(i), one.text, detail));
+            report.handwritten.push(FieldError::invalid(&path.index(i), one.text, detail));
         }
         for (i, one) in amounts.iter().enumerate() {
             if amounts[..i].iter().any(|other| other.quantity == one.quantity) {
-                report.first.push(FieldError::duplicate(&path.index(i), one.text));
+                report.handwritten.push(FieldError::duplicate(&path.index(i), one.text));
             }
         }
         if amounts.iter().any(|one| one.quantity == default.quantity) {
@@ -82,7 +82,7 @@ fn check_values(
         }
     }
     let detail = "default value is not valid according to the requestPolicy";
-    report.first.push(FieldError::invalid(path, default.text, detail));
+    report.handwritten.push(FieldError::invalid(path, default.text, detail));
 }
 
 fn check_range(
@@ -92,34 +92,34 @@ fn check_range(
     default: PolicyAmount<'_>,
     capacity: PolicyAmount<'_>,
 ) {
-    let [min, max, step] = ["min", "max", "step"].map(|name| PolicyAmount::of(check::field(range, name)));
+    let [min, max, step] = ["min", "max", "step"].map(|name| PolicyAmount::parse(check::field(range, name)));
     let Some(min) = min else {
         let detail = "required when validRange is defined";
-        return report.first.push(FieldError::required(&path.child("min"), detail));
+        return report.handwritten.push(FieldError::required(&path.child("min"), detail));
     };
-    let mut refuse = |name: &str, shown: PolicyAmount<'_>, detail: String| {
-        report.first.push(FieldError::invalid(&path.child(name), shown.text, detail));
+    let mut reject = |name: &str, shown: PolicyAmount<'_>, detail: String| {
+        report.handwritten.push(FieldError::invalid(&path.child(name), shown.text, detail));
     };
     if min.is_greater_than(capacity) {
-        refuse("min", min, format!("min is larger than capacity value: {}", capacity.text));
+        reject("min", min, format!("min is larger than capacity value: {}", capacity.text));
     }
     if min.is_greater_than(default) {
-        refuse("default", default, format!("default is less than min: {}", min.text));
+        reject("default", default, format!("default is less than min: {}", min.text));
     }
     if let Some(max) = max {
         if min.is_greater_than(max) {
-            refuse("max", min, format!("min is larger than max: {}", max.text));
+            reject("max", min, format!("min is larger than max: {}", max.text));
         }
         if max.is_greater_than(capacity) {
-            refuse("max", max, format!("max is larger than capacity value: {}", capacity.text));
+            reject("max", max, format!("max is larger than capacity value: {}", capacity.text));
         }
         if default.is_greater_than(max) {
-            refuse("default", default, format!("default is more than max: {}", max.text));
+            reject("default", default, format!("default is more than max: {}", max.text));
         }
     }
     let Some(step) = step else { return };
     if step.quantity.sign() <= 0 {
-        return refuse("step", step, "must be greater than zero".to_owned());
+        return reject("step", step, "must be greater than zero".to_owned());
     }
     let fractional =
         [Some(default), Some(min), max, Some(step)].into_iter().flatten().any(PolicyAmount::is_fractional);
@@ -130,7 +130,7 @@ fn check_range(
         if (whole(value) - whole(min)) % whole(step) != 0 {
             let detail =
                 format!("value is not a multiple of a given step ({}) from ({})", step.text, min.text);
-            refuse("step", value, detail);
+            reject("step", value, detail);
         }
     }
 }

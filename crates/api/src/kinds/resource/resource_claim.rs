@@ -62,10 +62,10 @@ impl Rules for ResourceClaim {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
         claim_spec::validate(&mut report, &Path::root("spec"), check::field(object, "spec"));
-        report.check_finish(errors);
+        report.append_to(errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check::check_immutable(
             errors,
             &Path::root("spec"),
@@ -77,6 +77,6 @@ impl Rules for ResourceClaim {
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
         allocation::check_status(&mut report, new, old);
-        report.check_finish(errors);
+        report.append_to(errors);
     }
 }

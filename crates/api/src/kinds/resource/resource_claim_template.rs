@@ -1,4 +1,4 @@
-//! ResourceClaimTemplate: the template of a pod's claims.
+//! ResourceClaimTemplate: the template from which the ResourceClaims of a pod are created.
 
 use super::{Report, claim_spec};
 use crate::field_error::{ErrorList, FieldError, Path};
@@ -35,15 +35,15 @@ impl Rules for ResourceClaimTemplate {
         metadata::labels(errors, &at.child("labels"), check::text_entries(meta, "labels"));
         let mut report = Report::default();
         claim_spec::validate(&mut report, &path.child("spec"), check::field(template, "spec"));
-        report.check_finish(errors);
-    }
-
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate_update(new, old, errors);
-        self.validate(new, errors);
+        report.append_to(errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        self.validate_transition(new, old, errors);
+        self.validate(new, errors);
+    }
+
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
         if !check::is_equivalent(new, old) {
             let shown = internal::shown(new, "ResourceClaimTemplateSpec");

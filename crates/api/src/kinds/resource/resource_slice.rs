@@ -51,13 +51,13 @@ impl Rules for ResourceSlice {
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
         check_spec(&mut report, check::field(object, "spec"), check::ABSENT);
-        report.check_finish(errors);
+        report.append_to(errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut report = Report::default();
         check_spec(&mut report, check::field(new, "spec"), check::field(old, "spec"));
-        report.check_finish(errors);
+        report.append_to(errors);
     }
 
     fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -95,7 +95,7 @@ impl Rules for ResourceSlice {
 
 fn check_spec(report: &mut Report, spec: &Value, old: &Value) {
     let path = Path::root("spec");
-    check::check_csi_driver_name(&mut report.first, &path.child("driver"), check::text(spec, "driver"));
+    check::check_csi_driver_name(&mut report.handwritten, &path.child("driver"), check::text(spec, "driver"));
     check_pool(report, &path.child("pool"), check::field(spec, "pool"));
     if !old.is_null() {
         check_fixed(report, &path, spec, old);
@@ -104,13 +104,13 @@ fn check_spec(report: &mut Report, spec: &Value, old: &Value) {
     let (devices, counters) = (check::list(spec, "devices"), check::list(spec, "sharedCounters"));
     if check::is_set(spec, "devices") && check::is_set(spec, "sharedCounters") {
         let detail = "only one of `sharedCounters` or `devices` is allowed";
-        report.first.push(FieldError::invalid(&path, "", detail));
+        report.handwritten.push(FieldError::invalid(&path, "", detail));
     }
     let has = |device: &Value, name| !check::list(device, name).is_empty();
     let advanced = devices.iter().any(|one| has(one, "taints") || has(one, "consumesCounters"));
     let (max, at) = (if advanced { DEVICES_ADVANCED_MAX } else { DEVICES_MAX }, path.child("devices"));
     if devices.len() > max {
-        report.first.push(FieldError::too_many(&at, Some(devices.len()), max));
+        report.handwritten.push(FieldError::too_many(&at, Some(devices.len()), max));
     } else {
         let placed = check::boolean(spec, "perDeviceNodeSelection");
         // The first of equal names counts.
@@ -124,30 +124,30 @@ fn check_spec(report: &mut Report, spec: &Value, old: &Value) {
         for (i, one) in devices.iter().enumerate() {
             let name = check::text(one, "name");
             if !seen.insert(name) {
-                report.first.push(FieldError::duplicate(&at.index(i), name));
+                report.handwritten.push(FieldError::duplicate(&at.index(i), name));
             }
         }
     }
     let at = path.child("sharedCounters");
-    report.each(&at, counters, COUNTER_SETS_MAX, |report, path, one| {
+    report.check_items(&at, counters, COUNTER_SETS_MAX, |report, path, one| {
         device::check_counters(report, path, one, "name");
     });
-    report.unique(&at, counters, |one| check::text(one, "name").to_owned());
+    report.check_unique(&at, counters, |one| check::text(one, "name").to_owned());
     if check::is_set(spec, "partitionTypeAttribute") {
-        report.late.push(FieldError::forbidden(&path.child("partitionTypeAttribute"), ""));
+        report.declarative.push(FieldError::forbidden(&path.child("partitionTypeAttribute"), ""));
     }
 }
 
 fn check_pool(report: &mut Report, path: &Path<'_>, pool: &Value) {
-    name::check_pool(&mut report.first, &path.child("name"), check::text(pool, "name"));
+    name::check_pool(&mut report.handwritten, &path.child("name"), check::text(pool, "name"));
     let (count, generation) = (check::number(pool, "resourceSliceCount"), check::number(pool, "generation"));
     if count <= 0 {
         let path = path.child("resourceSliceCount");
-        report.first.push(FieldError::invalid(&path, count, "must be greater than zero"));
+        report.handwritten.push(FieldError::invalid(&path, count, "must be greater than zero"));
     }
     if generation < 0 {
         let detail = "must be greater than or equal to zero";
-        report.first.push(FieldError::invalid(&path.child("generation"), generation, detail));
+        report.handwritten.push(FieldError::invalid(&path.child("generation"), generation, detail));
     }
 }
 
@@ -161,14 +161,14 @@ fn check_fixed(report: &mut Report, path: &Path<'_>, spec: &Value, old: &Value) 
     ] {
         if spec.at(fields) != old.at(fields) {
             let value = spec.at(fields).and_then(Value::as_str).map_or(BadValue::Null, BadValue::from);
-            report.first.push(FieldError::invalid(&path, value, check::IMMUTABLE));
+            report.handwritten.push(FieldError::invalid(&path, value, check::IMMUTABLE));
         }
     }
 }
 
 /// Validates the node selection of the slice.
 fn check_nodes(report: &mut Report, path: &Path<'_>, spec: &Value) {
-    let errors = &mut report.first;
+    let errors = &mut report.handwritten;
     let mut set = Vec::new();
     let at = path.child("nodeName");
     match check::field(spec, "nodeName").as_str() {

@@ -1,6 +1,4 @@
-//! Device taints and tolerations.
-//!
-//! The time of a taint is a default that depends on the clock.
+//! Validation of device taints and tolerations, and defaulting of `timeAdded` to the current time.
 
 use super::Report;
 use crate::field_error::{FieldError, Path};
@@ -12,24 +10,24 @@ use crate::value::Value;
 
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
-/// Sets missing times of device taints.
+/// Sets missing `timeAdded` fields of the device taints of a ResourceSlice.
 pub(super) fn default_times(slice: &mut Value, now: Time) {
     let devices = slice.at_mut(&["spec", "devices"]).and_then(Value::as_list_mut);
     for device in devices.into_iter().flat_map(|devices| devices.iter_mut()) {
         for taint in check::maps_mut(device, &["taints"]) {
-            check::default_to(taint, "timeAdded", || Seconds(now).to_string().into());
+            check::set_default_with(taint, "timeAdded", || Seconds(now).to_string().into());
         }
     }
 }
 
-/// Sets the missing time of the taint of a rule.
+/// Sets the missing `timeAdded` of a DeviceTaintRule.
 pub(super) fn default_time(rule: &mut Value, now: Time) {
     if let Some(taint) = rule.at_mut(&["spec", "taint"]).and_then(Value::as_map_mut) {
-        check::default_to(taint, "timeAdded", || Seconds(now).to_string().into());
+        check::set_default_with(taint, "timeAdded", || Seconds(now).to_string().into());
     }
 }
 
-/// Renews the time of a rule whose effect changed without a new time.
+/// Sets `timeAdded` of a DeviceTaintRule to now if an update changed the effect and left the time.
 pub(super) fn renew_time(new: &mut Value, old: &Value, now: Time) {
     let (Some(taint), Some(before)) =
         (new.at_mut(&["spec", "taint"]).and_then(Value::as_map_mut), old.at(&["spec", "taint"]))
@@ -44,12 +42,12 @@ pub(super) fn renew_time(new: &mut Value, old: &Value, now: Time) {
 
 /// Validates a taint.
 pub(super) fn check_taint(report: &mut Report, path: &Path<'_>, taint: &Value) {
-    check::check_label_key(&mut report.first, &path.child("key"), check::text(taint, "key"));
+    check::check_label_key(&mut report.handwritten, &path.child("key"), check::text(taint, "key"));
     let value = check::text(taint, "value");
-    report.first.push_invalid(&path.child("value"), value, key::label_value(value));
+    report.handwritten.push_invalid(&path.child("value"), value, key::label_value(value));
     match check::text(taint, "effect") {
-        "" => report.late.push(FieldError::required(&path.child("effect"), "")),
-        effect => check::check_one_of(&mut report.late, &path.child("effect"), effect, &EFFECTS),
+        "" => report.declarative.push(FieldError::required(&path.child("effect"), "")),
+        effect => check::check_one_of(&mut report.declarative, &path.child("effect"), effect, &EFFECTS),
     }
 }
 
@@ -57,20 +55,22 @@ pub(super) fn check_taint(report: &mut Report, path: &Path<'_>, taint: &Value) {
 pub(super) fn check_toleration(report: &mut Report, path: &Path<'_>, toleration: &Value) {
     let (key, value) = (check::text(toleration, "key"), check::text(toleration, "value"));
     if !key.is_empty() {
-        check::check_label_key(&mut report.late, &path.child("key"), key);
+        check::check_label_key(&mut report.declarative, &path.child("key"), key);
     }
     let at = path.child("value");
     match check::text(toleration, "operator") {
         "Exists" if !value.is_empty() => {
-            report.first.push(FieldError::invalid(&at, value, "must be empty for operator `Exists`"));
+            report.handwritten.push(FieldError::invalid(&at, value, "must be empty for operator `Exists`"));
         }
         "Exists" => {}
-        "Equal" => report.first.push_invalid(&at, value, key::label_value(value)),
-        "" => report.late.push(FieldError::required(&path.child("operator"), "")),
-        other => check::check_one_of(&mut report.late, &path.child("operator"), other, &["Equal", "Exists"]),
+        "Equal" => report.handwritten.push_invalid(&at, value, key::label_value(value)),
+        "" => report.declarative.push(FieldError::required(&path.child("operator"), "")),
+        other => {
+            check::check_one_of(&mut report.declarative, &path.child("operator"), other, &["Equal", "Exists"])
+        }
     }
     let effect = check::text(toleration, "effect");
     if !effect.is_empty() {
-        check::check_one_of(&mut report.late, &path.child("effect"), effect, &EFFECTS);
+        check::check_one_of(&mut report.declarative, &path.child("effect"), effect, &EFFECTS);
     }
 }

@@ -19,7 +19,7 @@ pub struct PriorityClass;
 
 impl Rules for PriorityClass {
     fn default(&self, object: &mut Value) {
-        check::default_to(object.make_map(), "preemptionPolicy", || POLICIES[0].into());
+        check::set_default_with(object.make_map(), "preemptionPolicy", || POLICIES[0].into());
     }
 
     fn has_generation(&self) -> bool {
@@ -51,7 +51,7 @@ impl Rules for PriorityClass {
         }
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         if check::number(new, "value") != check::number(old, "value") {
             errors.push(FieldError::forbidden(&Path::root("value"), "may not be changed in an update."));
         }
@@ -63,7 +63,7 @@ impl Rules for PriorityClass {
     }
 }
 
-/// Error of a class with a reserved name.
+/// Returns the error of a class whose name has the reserved prefix `system-`.
 fn system_fault(name: &str, value: i64, global_default: bool) -> Option<String> {
     match SYSTEM_CLASSES.iter().find(|(known, _)| *known == name) {
         None => Some(format!("{name} is not a known system priority class")),

@@ -19,14 +19,14 @@ pub struct CsiDriver;
 impl Rules for CsiDriver {
     fn default(&self, object: &mut Value) {
         let spec = object.ensure_map("spec");
-        check::default_to(spec, "attachRequired", || true.into());
-        check::default_to(spec, "podInfoOnMount", || false.into());
-        check::default_to(spec, "storageCapacity", || false.into());
-        check::default_to(spec, "fsGroupPolicy", || "ReadWriteOnceWithFSType".into());
-        check::default_empty(spec, "volumeLifecycleModes", || vec![MODES[0]].into());
-        check::default_to(spec, "requiresRepublish", || false.into());
-        check::default_to(spec, "seLinuxMount", || false.into());
-        check::default_to(spec, "preventPodSchedulingIfMissing", || false.into());
+        check::set_default_with(spec, "attachRequired", || true.into());
+        check::set_default_with(spec, "podInfoOnMount", || false.into());
+        check::set_default_with(spec, "storageCapacity", || false.into());
+        check::set_default_with(spec, "fsGroupPolicy", || "ReadWriteOnceWithFSType".into());
+        check::set_default_if_empty_with(spec, "volumeLifecycleModes", || vec![MODES[0]].into());
+        check::set_default_with(spec, "requiresRepublish", || false.into());
+        check::set_default_with(spec, "seLinuxMount", || false.into());
+        check::set_default_with(spec, "preventPodSchedulingIfMissing", || false.into());
     }
 
     /// The generation is absent in a new driver and counts changes.
@@ -77,7 +77,7 @@ impl Rules for CsiDriver {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec");
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
         if check::field(new, "attachRequired") != check::field(old, "attachRequired") {

@@ -51,7 +51,7 @@ impl Rules for CsiNode {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let drivers = |object| check::list(check::field(object, "spec"), "drivers");
         let path = Path::root("spec");
         let mut by_name: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();

@@ -13,7 +13,7 @@ impl Rules for CsiStorageCapacity {
         check(object, false, errors);
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         check(new, check::is_invalid_selector(check::field(old, "nodeTopology")), errors);
         let topology = check::field(new, "nodeTopology");
         if topology != check::field(old, "nodeTopology") {

@@ -8,7 +8,7 @@ use crate::kinds::{Rules, check};
 use crate::value::Value;
 
 /// Immutable fields, in the order of their errors.
-const FIXED: [&str; 4] = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"];
+const IMMUTABLE_FIELDS: [&str; 4] = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"];
 
 /// Rules of StorageClass.
 pub struct StorageClass;
@@ -16,20 +16,20 @@ pub struct StorageClass;
 impl Rules for StorageClass {
     fn default(&self, object: &mut Value) {
         let object = object.make_map();
-        check::default_to(object, "reclaimPolicy", || "Delete".into());
-        check::default_to(object, "volumeBindingMode", || "Immediate".into());
+        check::set_default_with(object, "reclaimPolicy", || "Delete".into());
+        check::set_default_with(object, "volumeBindingMode", || "Immediate".into());
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        check(object, errors);
+        check_fields(object, errors);
         if check::text(object, "provisioner").is_empty() {
             errors.push(FieldError::required(&Path::root("provisioner"), ""));
         }
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        check(new, errors);
-        for name in FIXED {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+        check_fields(new, errors);
+        for name in IMMUTABLE_FIELDS {
             let (new, old) = (check::field(new, name), check::field(old, name));
             if name == "provisioner" && new.is_empty() {
                 errors.push(FieldError::required(&Path::root(name), ""));
@@ -52,7 +52,7 @@ impl Rules for StorageClass {
     }
 }
 
-fn check(object: &Value, errors: &mut ErrorList) {
+fn check_fields(object: &Value, errors: &mut ErrorList) {
     let provisioner = check::text(object, "provisioner");
     if !provisioner.is_empty() {
         check::check_label_key(errors, &Path::root("provisioner"), &provisioner.to_lowercase());

@@ -22,19 +22,19 @@ impl Rules for VolumeAttachment {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        check(object, errors);
+        check_fields(object, errors);
         check_attacher(errors, object.str_at(&["spec", "attacher"]));
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let path = Path::root("spec");
         check::check_csi_driver_name(errors, &path.child("attacher"), new.str_at(&["spec", "attacher"]));
-        check(new, errors);
+        check_fields(new, errors);
         check::check_immutable(errors, &path, check::field(new, "spec"), check::field(old, "spec"));
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.check_update(new, old, errors);
+        self.validate_update(new, old, errors);
     }
 
     fn allows_unconditional_update(&self) -> bool {
@@ -54,7 +54,7 @@ fn check_attacher(errors: &mut ErrorList, name: &str) {
     }
 }
 
-fn check(object: &Value, errors: &mut ErrorList) {
+fn check_fields(object: &Value, errors: &mut ErrorList) {
     let (spec, path) = (check::field(object, "spec"), Path::root("spec"));
     let source = check::field(spec, "source");
     let at = path.child("source");

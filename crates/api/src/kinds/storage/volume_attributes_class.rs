@@ -23,7 +23,7 @@ impl Rules for VolumeAttributesClass {
         }
     }
 
-    fn check_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         for name in ["driverName", "parameters"] {
             if !check::is_equivalent(check::field(new, name), check::field(old, name)) {
                 let detail = format!("updates to {name} are forbidden.");

@@ -40,7 +40,7 @@ impl Rules for StorageVersionMigration {
         }
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
+    fn validate_transition(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let (new, old) = (check::field(new, "spec"), check::field(old, "spec"));
         if !check::is_equivalent(new, old) {
             let value = check::format_go(new, &SPEC);
@@ -62,17 +62,17 @@ impl Rules for StorageVersionMigration {
             errors.push(FieldError::invalid(&at, version(new), check::IMMUTABLE));
         }
         let at = path.child("conditions");
-        let mut refuse = |detail: &'static str| {
+        let mut reject = |detail: &'static str| {
             errors.push(FieldError::invalid(&at, check::shown(check::field(new, "conditions")), detail));
         };
         if is_true(new, "Succeeded") && is_true(new, "Failed") {
-            refuse("Both success and failed conditions cannot be true at the same time");
+            reject("Both success and failed conditions cannot be true at the same time");
         }
         if is_true(old, "Succeeded") && !is_true(new, "Succeeded") {
-            refuse("Success condition cannot be set to false once it is true");
+            reject("Success condition cannot be set to false once it is true");
         }
         if is_true(old, "Failed") && !is_true(new, "Failed") {
-            refuse("Failed condition cannot be set to false once it is true");
+            reject("Failed condition cannot be set to false once it is true");
         }
     }
 

@@ -76,7 +76,7 @@ impl KindFixture {
             self.rules().default(&mut new);
             self.rules().prepare_update(&mut new, &stored);
             let mut errors = ErrorList::new();
-            self.rules().check_update(&self.shaped(new), &stored, &mut errors);
+            self.rules().validate_update(&self.shaped(new), &stored, &mut errors);
             assert_eq!(texts(&errors), *expected, "{} {patch}", self.kind);
         }
     }

@@ -65,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn heights_follow_removals() {
+fn depth_is_recomputed_after_a_removal() {
     let chain = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
     let deep = json::DEPTH_MAX - 2;
     // A deep value is added to an object and removed again, after which the object fits where the value did

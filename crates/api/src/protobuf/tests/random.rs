@@ -12,14 +12,14 @@ impl RandomObjects {
         (self.0 >> 33) % sides
     }
 
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+    fn one<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 
     /// Generates an object with nearly every field at the root and fewer further down.
-    pub(crate) fn object(&mut self, of: Struct<'_>, depth: u64) -> Value {
+    pub(crate) fn object(&mut self, schema: Struct<'_>, depth: u64) -> Value {
         let mut map = Map::new();
-        for field in of.fields().filter(|field| field.number().is_some()) {
+        for field in schema.fields().filter(|field| field.number().is_some()) {
             if depth < 9 && self.below(depth * depth / 2 + 5) < 4 {
                 map.insert(field.name(), self.value(field.ty(), depth + 1));
             }
@@ -29,15 +29,15 @@ impl RandomObjects {
 
     fn value(&mut self, ty: TypeRef<'_>, depth: u64) -> Value {
         match ty.shape() {
-            Shape::Struct(of) => self.object(of, depth),
-            Shape::Map(of) => {
+            Shape::Struct(schema) => self.object(schema, depth),
+            Shape::Map(item_type) => {
                 let keys = self.below(4);
-                Value::Map((0..keys).map(|i| (format!("k{i}"), self.value(of, depth + 1))).collect())
+                Value::Map((0..keys).map(|i| (format!("k{i}"), self.value(item_type, depth + 1))).collect())
             }
-            Shape::List(of) => {
+            Shape::List(item_type) => {
                 // An empty list that is a message of its own decodes as null.
                 let count = self.below(3) + u64::from(ty.is_wrapped());
-                Value::List((0..count).map(|_| self.value(of, depth + 1)).collect())
+                Value::List((0..count).map(|_| self.value(item_type, depth + 1)).collect())
             }
             Shape::String => {
                 self.one(&["", "a", "text that takes more than twenty-four bytes", "ä€😀"]).into()

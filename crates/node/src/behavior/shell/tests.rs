@@ -108,7 +108,7 @@ fn output_of_overlapping_iterations_is_ordered() {
 }
 
 #[test]
-fn files_come_and_go() {
+fn script_creates_and_removes_files() {
     let script = "echo ok >/tmp/health; sleep 10; rm -rf /tmp/health; sleep 600";
     let timeline = timeline(&["/bin/sh", "-c", script]);
     let at = |seconds| timeline.files_at(Duration::from_secs(seconds));

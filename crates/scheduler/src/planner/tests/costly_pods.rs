@@ -64,8 +64,8 @@ fn anti_affinity(terms: Vec<Value>) -> Value {
 
 /// Names of the pods that a plan binds.
 fn bound(plan: &Plan<SchedulerCache>) -> Vec<String> {
-    let acts = plan.stages.iter().flatten();
-    let names = acts.filter_map(|act| match &act.write {
+    let actions = plan.stages.iter().flatten();
+    let names = actions.filter_map(|action| match &action.write {
         Write::Post { key, subresource: "binding", .. } => Some(key.name().to_owned()),
         _ => None,
     });

@@ -1,12 +1,12 @@
-//! `setpoint store exercise`: a load that prints a ledger.
+//! `setpoint store exercise`: load generator for crash tests, which prints a ledger of its operations.
 //!
-//! Each writer works on its own keys, one operation at a time, and prints each operation and its outcome to the
+//! Each writer has its own keys and runs one operation at a time. It prints each operation and its outcome to the
 //! standard output, each line with one system call:
 //!
 //! ```text
-//! try WRITER NUMBER put|delete|stale KEY     will put NUMBER at KEY, delete it, or be rejected
-//! ack WRITER NUMBER REVISION                 it is durable
-//! rejected WRITER NUMBER                     it was rejected
+//! try WRITER NUMBER put|delete|stale KEY     before the commit; `stale` has a revision that cannot match
+//! ack WRITER NUMBER REVISION                 the commit is durable
+//! rejected WRITER NUMBER                     the commit was rejected
 //! ```
 //!
 //! A test can kill the process at any moment, reopen the directory, and compare it with the ledger: acknowledged
@@ -93,8 +93,8 @@ impl Writer<'_> {
         Ok(Key::namespaced(self.resource, &format!("writer-{}", self.id), name)?)
     }
 
-    /// Every fifth number deletes, every seventh must be rejected, the others put. From time to time the
-    /// counter is updated, in its own commit.
+    /// Commits one operation: every fifth number deletes, every seventh must be rejected, the others put. Every
+    /// eleventh puts the counter.
     fn run_operation(&self, number: u64) -> anyhow::Result<()> {
         let name =
             if number.is_multiple_of(11) { "counter".to_owned() } else { format!("key-{}", number % KEYS) };

@@ -1,4 +1,4 @@
-//! Tests of the conversion between versions 1 and 2.
+//! Tests of the conversion between `autoscaling/v1` and `autoscaling/v2`.
 
 use proptest::prelude::*;
 
@@ -146,14 +146,14 @@ fn object_metric_keeps_only_the_target_that_is_set() {
 fn metrics() -> impl Strategy<Value = Value> {
     let selector = prop_oneof![Just(""), Just(r#","selector":{"matchLabels":{"a":"b"}}"#)];
     (0..5, "[a-z]{1,5}", selector, 1..100i64, any::<bool>()).prop_map(
-        |(field_type, name, selector, amount, average)| {
-            let target = match (field_type, average) {
+        |(metric_type, name, selector, amount, average)| {
+            let target = match (metric_type, average) {
                 (0 | 1, true) => format!(r#"{{"type":"Utilization","averageUtilization":{amount}}}"#),
                 (0..=2, _) | (_, true) => format!(r#"{{"type":"AverageValue","averageValue":"{amount}"}}"#),
                 _ => format!(r#"{{"type":"Value","value":"{amount}"}}"#),
             };
             let metric = format!(r#""metric":{{"name":"{name}"{selector}}}"#);
-            parse(&match field_type {
+            parse(&match metric_type {
                 0 => format!(r#"{{"type":"Resource","resource":{{"name":"memory","target":{target}}}}}"#),
                 1 => format!(
                     r#"{{"type":"ContainerResource","containerResource":{{"name":"cpu","container":"{name}",

@@ -3,7 +3,7 @@
 use super::SPEC;
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::core::pod_spec::internal;
-use crate::kinds::read::{fill, fill_absent};
+use crate::kinds::read::{set_default, set_default_if_empty};
 use crate::metadata::{self, pairs, texts};
 use crate::names::{NameRule, dns};
 use crate::value::{Map, Value};
@@ -92,16 +92,16 @@ pub(super) fn default(spec: &mut Map) {
     ];
     for (source, fields) in texts {
         if let Some(Value::Map(source)) = spec.get_mut(source) {
-            fields.iter().for_each(|(field, value)| fill(source, field, value));
+            fields.iter().for_each(|(field, value)| set_default_if_empty(source, field, value));
         }
     }
     if let Some(Value::Map(path)) = spec.get_mut("hostPath") {
-        fill_absent(path, "type", "");
+        set_default(path, "type", "");
     }
     if let Some(Value::Map(disk)) = spec.get_mut("azureDisk") {
-        fill_absent(disk, "cachingMode", "ReadWrite");
-        fill_absent(disk, "fsType", "ext4");
-        fill_absent(disk, "kind", "Shared");
+        set_default(disk, "cachingMode", "ReadWrite");
+        set_default(disk, "fsType", "ext4");
+        set_default(disk, "kind", "Shared");
         if disk.get("readOnly").is_none_or(Value::is_null) {
             disk.insert("readOnly", false);
         }

@@ -11,7 +11,7 @@ fn update(old: &str, new: &str) -> Vec<String> {
     of("Pod").default(&mut new);
     of("Pod").prepare_update(&mut new, &old);
     let mut errors = ErrorList::new();
-    of("Pod").validate_update(&new, &old, &mut errors);
+    of("Pod").validate_transition(&new, &old, &mut errors);
     errors.iter().map(ToString::to_string).collect()
 }
 

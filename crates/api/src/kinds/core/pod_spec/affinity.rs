@@ -59,7 +59,7 @@ fn check_node_affinity(errors: &mut ErrorList, path: &Path<'_>, nodes: &Value) {
 }
 
 /// Validates a node selector.
-pub fn check_node_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value) {
+pub(crate) fn check_node_selector(errors: &mut ErrorList, path: &Path<'_>, selector: &Value) {
     let path = path.child("nodeSelectorTerms");
     let terms = list(selector, "nodeSelectorTerms");
     if terms.is_empty() {

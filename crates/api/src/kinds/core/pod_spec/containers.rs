@@ -7,7 +7,7 @@ use super::resources::{self, Scope};
 use super::{env, probes, security};
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::kinds::read::{
-    check_required_word, check_supported, list, number, optional_text, present, push_forbidden, push_invalid,
+    check_required_enum, check_supported, list, number, optional_text, present, push_forbidden, push_invalid,
     push_invalid_enum, push_number_faults, push_required, text,
 };
 use crate::names::{dns, key};
@@ -172,7 +172,7 @@ fn check_common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, cont
         push_required(errors, &path.child("image"), "");
     }
     let policy = text(container, "terminationMessagePolicy");
-    check_required_word(
+    check_required_enum(
         errors,
         &path.child("terminationMessagePolicy"),
         policy,
@@ -204,7 +204,7 @@ fn check_common(errors: &mut ErrorList, path: &Path<'_>, container: &Value, cont
 
 /// Validates an image pull policy.
 pub(crate) fn check_pull_policy(errors: &mut ErrorList, path: &Path<'_>, policy: &str) {
-    check_required_word(errors, path, policy, &["Always", "IfNotPresent", "Never"]);
+    check_required_enum(errors, path, policy, &["Always", "IfNotPresent", "Never"]);
 }
 
 fn check_ports(errors: &mut ErrorList, path: &Path<'_>, ports: &[Value]) {
@@ -232,7 +232,7 @@ fn check_ports(errors: &mut ErrorList, path: &Path<'_>, ports: &[Value]) {
                 push_number_faults(errors, &path.child("hostPort"), outside, key::port_number(outside))
             }
         }
-        check_required_word(errors, &path.child("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
+        check_required_enum(errors, &path.child("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
     }
 }
 

@@ -235,7 +235,7 @@ fn default_projection(projected: &mut Value) {
 }
 
 /// Sets the defaults of a claim spec.
-pub fn default_claim_spec(spec: &mut Value) {
+pub(crate) fn default_claim_spec(spec: &mut Value) {
     set(spec.make_map(), "volumeMode", "Filesystem");
     if let Some(resources) = spec.get_mut("resources") {
         round_resources(resources);

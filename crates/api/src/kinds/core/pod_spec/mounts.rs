@@ -24,17 +24,18 @@ pub(crate) fn check_mounts_and_devices(
     check_device_list(errors, &path.child("volumeDevices"), devices, mounts, volumes);
 }
 
-/// Names and paths of the other list of a container. The last of equal names counts.
-struct Taken<'a> {
+/// Names and paths in the other list of the container: `volumeDevices` for mounts, `volumeMounts` for devices. The
+/// last of several entries with one name counts.
+struct OtherList<'a> {
     names: BTreeSet<&'a str>,
-    places: BTreeSet<&'a str>,
+    paths: BTreeSet<&'a str>,
 }
 
-impl<'a> Taken<'a> {
-    fn new(others: &'a [Value], path_field: &str) -> Taken<'a> {
+impl<'a> OtherList<'a> {
+    fn new(others: &'a [Value], path_field: &str) -> OtherList<'a> {
         let by_name: BTreeMap<&str, &str> =
             others.iter().map(|other| (text(other, "name"), text(other, path_field))).collect();
-        Taken { names: by_name.keys().copied().collect(), places: by_name.into_values().collect() }
+        OtherList { names: by_name.keys().copied().collect(), paths: by_name.into_values().collect() }
     }
 }
 
@@ -46,29 +47,34 @@ fn check_mount_list(
     volumes: &Volumes<'_>,
     container: &Value,
 ) {
-    let taken = Taken::new(devices, "devicePath");
-    let mut places = BTreeSet::new();
+    let other_list = OtherList::new(devices, "devicePath");
+    let mut paths = BTreeSet::new();
     for (i, mount) in mounts.iter().enumerate() {
         let path = list_path.index(i);
-        let (name_path, place_path) = (path.child("name"), path.child("mountPath"));
-        let (name, place) = (text(mount, "name"), text(mount, "mountPath"));
+        let (at_name, at_mount_path) = (path.child("name"), path.child("mountPath"));
+        let (name, mount_path) = (text(mount, "name"), text(mount, "mountPath"));
         if name.is_empty() {
-            push_required(errors, &name_path, "");
+            push_required(errors, &at_name, "");
         }
         if !volumes.contains_key(name) {
-            errors.push(FieldError::not_found(&name_path, name));
+            errors.push(FieldError::not_found(&at_name, name));
         }
-        if place.is_empty() {
-            push_required(errors, &place_path, "");
+        if mount_path.is_empty() {
+            push_required(errors, &at_mount_path, "");
         }
-        if !places.insert(place) {
-            push_invalid(errors, &place_path, place, "must be unique");
+        if !paths.insert(mount_path) {
+            push_invalid(errors, &at_mount_path, mount_path, "must be unique");
         }
-        if taken.names.contains(name) {
-            push_invalid(errors, &name_path, name, "must not already exist in volumeDevices");
+        if other_list.names.contains(name) {
+            push_invalid(errors, &at_name, name, "must not already exist in volumeDevices");
         }
-        if taken.places.contains(place) {
-            push_invalid(errors, &place_path, place, "must not already exist as a path in volumeDevices");
+        if other_list.paths.contains(mount_path) {
+            push_invalid(
+                errors,
+                &at_mount_path,
+                mount_path,
+                "must not already exist as a path in volumeDevices",
+            );
         }
         check_sub_paths(errors, list_path, &path, mount);
         if let Some(propagation) = optional_text(mount, "mountPropagation") {
@@ -129,17 +135,17 @@ fn check_device_list(
     mounts: &[Value],
     volumes: &Volumes<'_>,
 ) {
-    let taken = Taken::new(mounts, "mountPath");
-    let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
+    let other_list = OtherList::new(mounts, "mountPath");
+    let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
     for (i, device) in devices.iter().enumerate() {
         let path = list_path.index(i);
-        let (name_path, place_path) = (path.child("name"), path.child("devicePath"));
-        let (name, place) = (text(device, "name"), text(device, "devicePath"));
+        let (at_name, at_device_path) = (path.child("name"), path.child("devicePath"));
+        let (name, device_path) = (text(device, "name"), text(device, "devicePath"));
         if name.is_empty() {
-            push_required(errors, &name_path, "");
+            push_required(errors, &at_name, "");
         }
         if names.contains(name) {
-            push_invalid(errors, &name_path, name, "must be unique");
+            push_invalid(errors, &at_name, name, "must be unique");
         }
         match volumes.get(name) {
             Some(volume)
@@ -149,27 +155,32 @@ fn check_device_list(
             {
                 let detail =
                     "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                push_invalid(errors, &name_path, name, detail);
+                push_invalid(errors, &at_name, name, detail);
             }
             Some(_) => {}
-            None => errors.push(FieldError::not_found(&name_path, name)),
+            None => errors.push(FieldError::not_found(&at_name, name)),
         }
-        if place.is_empty() {
-            push_required(errors, &place_path, "");
+        if device_path.is_empty() {
+            push_required(errors, &at_device_path, "");
         }
-        if places.contains(place) {
-            push_invalid(errors, &place_path, place, "must be unique");
+        if paths.contains(device_path) {
+            push_invalid(errors, &at_device_path, device_path, "must be unique");
         }
-        if place.split('/').any(|step| step == "..") {
-            push_invalid(errors, &place_path, place, "can not contain backsteps ('..')");
+        if device_path.split('/').any(|step| step == "..") {
+            push_invalid(errors, &at_device_path, device_path, "can not contain backsteps ('..')");
         } else {
-            places.insert(place);
+            paths.insert(device_path);
         }
-        if taken.names.contains(name) {
-            push_invalid(errors, &name_path, name, "must not already exist in volumeMounts");
+        if other_list.names.contains(name) {
+            push_invalid(errors, &at_name, name, "must not already exist in volumeMounts");
         }
-        if taken.places.contains(place) {
-            push_invalid(errors, &place_path, place, "must not already exist as a path in volumeMounts");
+        if other_list.paths.contains(device_path) {
+            push_invalid(
+                errors,
+                &at_device_path,
+                device_path,
+                "must not already exist as a path in volumeMounts",
+            );
         }
         if !name.is_empty() {
             names.insert(name);

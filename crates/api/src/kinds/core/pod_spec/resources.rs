@@ -8,7 +8,7 @@ use crate::kinds::core::resource_list::{
     HUGE_PAGES, allows_overcommit, check_container_name, check_name, is_counted, is_huge_pages,
 };
 use crate::kinds::read::{
-    check_required_word, check_supported, entries, is_whole, list, optional_text, present, push_forbidden,
+    check_required_enum, check_supported, entries, is_whole, list, optional_text, present, push_forbidden,
     push_invalid, push_invalid_enum, push_required, quantity, text,
 };
 use crate::names::dns;
@@ -402,8 +402,8 @@ pub(crate) fn check_resize_policy(
         if !seen.insert(resource) {
             errors.push(FieldError::duplicate(&path.index(i), BadValue::json_string(resource)));
         }
-        check_required_word(errors, path, resource, &COMPUTE);
-        check_required_word(errors, path, restart, &["NotRequired", "RestartContainer"]);
+        check_required_enum(errors, path, resource, &COMPUTE);
+        check_required_enum(errors, path, restart, &["NotRequired", "RestartContainer"]);
         if pod_restarts == "Never" && restart != "NotRequired" {
             let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             push_invalid_enum(errors, path, restart, detail);

@@ -21,7 +21,7 @@ const SEARCHES_BYTES_MAX: usize = 2048;
 const HOSTNAME_BYTES_MAX: usize = 64;
 
 /// Validates tolerations.
-pub fn check_tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value]) {
+pub(crate) fn check_tolerations(errors: &mut ErrorList, path: &Path<'_>, tolerations: &[Value]) {
     for (i, toleration) in tolerations.iter().enumerate() {
         let path = path.index(i);
         let (label, operator) = (text(toleration, "key"), text(toleration, "operator"));

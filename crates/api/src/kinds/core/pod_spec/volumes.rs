@@ -19,8 +19,7 @@ mod claim;
 mod in_tree;
 mod projected;
 
-pub use claim::check_claim_spec;
-pub use projected::check_signer_name;
+pub(crate) use claim::check_claim_spec;
 
 /// All sources in the order of validation. Two of them have other names in the paths of messages.
 const SOURCES: [&str; 30] = [
@@ -250,7 +249,7 @@ fn check_csi(errors: &mut ErrorList, path: &Path<'_>, source: &Value) {
 }
 
 /// Validates the name of a CSI driver.
-pub fn check_csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, driver: &str) {
+pub(crate) fn check_csi_driver_name(errors: &mut ErrorList, path: &Path<'_>, driver: &str) {
     if driver.is_empty() {
         return push_required(errors, path, "");
     }

@@ -86,7 +86,7 @@ fn nonconvertible_fields_are_validated() {
     let mut new = old.clone();
     new.ensure_map("spec").insert("selector", Value::map());
     let mut errors = ErrorList::new();
-    of(KIND).validate_update(&new, &old, &mut errors);
+    of(KIND).validate_transition(&new, &old, &mut errors);
     let found: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(
         found,

@@ -1,7 +1,7 @@
 //! Defaults of a Service.
 
 use super::Spec;
-use crate::kinds::read::{fill, fill_absent};
+use crate::kinds::read::{set_default, set_default_if_empty};
 use crate::value::{Map, Value};
 
 /// Default timeout of the session affinity.
@@ -10,13 +10,13 @@ const AFFINITY_TIMEOUT_SECONDS: i64 = 10_800;
 pub(super) fn service(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_map_mut) else {
         let spec = object.ensure_map("spec");
-        fill(spec, "sessionAffinity", "None");
-        fill(spec, "type", "ClusterIP");
-        fill(spec, "internalTrafficPolicy", "Cluster");
+        set_default_if_empty(spec, "sessionAffinity", "None");
+        set_default_if_empty(spec, "type", "ClusterIP");
+        set_default_if_empty(spec, "internalTrafficPolicy", "Cluster");
         return;
     };
     affinity(spec);
-    fill(spec, "type", "ClusterIP");
+    set_default_if_empty(spec, "type", "ClusterIP");
     if let Some(Value::List(ports)) = spec.get_mut("ports") {
         ports.iter_mut().filter_map(Value::as_map_mut).for_each(port);
     }
@@ -24,10 +24,10 @@ pub(super) fn service(object: &mut Value) {
     let (is_external, kind) = (read.is_external(), read.kind().to_owned());
     let spec = object.ensure_map("spec");
     if is_external {
-        fill(spec, "externalTrafficPolicy", "Cluster");
+        set_default_if_empty(spec, "externalTrafficPolicy", "Cluster");
     }
     if matches!(&*kind, "NodePort" | "LoadBalancer" | "ClusterIP") {
-        fill_absent(spec, "internalTrafficPolicy", "Cluster");
+        set_default(spec, "internalTrafficPolicy", "Cluster");
     }
     if kind == "LoadBalancer" {
         if spec.get("allocateLoadBalancerNodePorts").is_none_or(Value::is_null) {
@@ -42,14 +42,14 @@ fn ingress(object: &mut Value) {
     if let Some(Value::List(ingress)) = object.at_mut(&["status", "loadBalancer", "ingress"]) {
         for point in ingress.iter_mut().filter_map(Value::as_map_mut) {
             if point.get_str("ip").is_some_and(|ip| !ip.is_empty()) {
-                fill_absent(point, "ipMode", "VIP");
+                set_default(point, "ipMode", "VIP");
             }
         }
     }
 }
 
 fn affinity(spec: &mut Map) {
-    fill(spec, "sessionAffinity", "None");
+    set_default_if_empty(spec, "sessionAffinity", "None");
     match spec.get_str("sessionAffinity") {
         Some("None") => drop(spec.remove("sessionAffinityConfig")),
         Some("ClientIP") => {
@@ -66,7 +66,7 @@ fn affinity(spec: &mut Map) {
 }
 
 fn port(port: &mut Map) {
-    fill(port, "protocol", "TCP");
+    set_default_if_empty(port, "protocol", "TCP");
     if port.get("targetPort").is_none_or(Value::is_empty) {
         let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
         port.insert("targetPort", number);

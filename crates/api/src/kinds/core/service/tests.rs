@@ -446,7 +446,7 @@ fn status_of_a_service_is_validated() {
 }
 
 #[test]
-fn odd_services_cause_warnings() {
+fn ignored_and_deprecated_service_fields_cause_warnings() {
     for (text, expected) in [
         ("{spec: {ports: [{port: 80}]}}", vec![]),
         (

@@ -74,7 +74,7 @@ fn only_the_series_of_an_event_is_mutable() {
     let rules = rules("events.k8s.io", "Event").unwrap();
     let check = |text: &str| {
         let mut errors = ErrorList::new();
-        rules.check_update(&object("Event", text), &old, &mut errors);
+        rules.validate_update(&object("Event", text), &old, &mut errors);
         texts(errors)
     };
     let series = "series: {count: 2, lastObservedTime: '2026-01-01T00:00:00.000000Z'}";
@@ -92,7 +92,7 @@ fn only_the_series_of_an_event_is_mutable() {
     );
     let mut errors = ErrorList::new();
     let changed = object("Event", &format!("{{{MODERN}, message: m}}"));
-    of("Event").check_update(&changed, &old, &mut errors);
+    of("Event").validate_update(&changed, &old, &mut errors);
     assert!(errors.is_empty());
 }
 

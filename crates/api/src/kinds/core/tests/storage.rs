@@ -430,7 +430,7 @@ fn immutable_claim_spec_error_shows_a_diff() {
 }
 
 #[test]
-fn claim_may_be_bound_and_grow() {
+fn unbound_claim_can_be_bound_and_bound_claim_can_be_expanded() {
     let immutable = "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
     let bound = |size: &str, more: &str| {
         format!(

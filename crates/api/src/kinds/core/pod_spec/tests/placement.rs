@@ -255,7 +255,7 @@ fn dns_config_is_bounded() {
 }
 
 #[test]
-fn other_fields_are_validated() {
+fn deadline_preemption_policy_hostname_and_node_selector_are_validated() {
     check(&[
         (
             r#""hostname":"h","subdomain":"s","activeDeadlineSeconds":1,"priorityClassName":"a","runtimeClassName":"b""#,

@@ -119,7 +119,7 @@ fn hidden_fields_cause_warnings() {
 }
 
 #[test]
-fn obsolete_annotations_and_odd_names_cause_warnings() {
+fn obsolete_annotations_and_dotted_names_cause_warnings() {
     let text = pod("").replace(r#""name":"p""#, r#""name":"p.q","annotations":{"scheduler.alpha.kubernetes.io/critical-pod":"","seccomp.security.alpha.kubernetes.io/pod":"unconfined","container.apparmor.security.beta.kubernetes.io/c":"localhost/"}"#);
     assert_eq!(
         warnings(&text),

@@ -49,7 +49,7 @@ pub(super) fn check_template(errors: &mut ErrorList, path: &Path<'_>, source: &V
 }
 
 /// Validates a claim spec.
-pub fn check_claim_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
+pub(crate) fn check_claim_spec(errors: &mut ErrorList, path: &Path<'_>, spec: &Value) {
     let modes_path = path.child("accessModes");
     let modes = list(spec, "accessModes");
     if modes.is_empty() {

@@ -27,7 +27,7 @@ const SIGNER_BYTES_MAX: usize = 253 + 1 + 63 + 1 + 253;
 
 /// Validates the sources of a projected volume.
 pub(super) fn check_sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Value) {
-    let mut places = VolumePaths::new();
+    let mut used_paths = VolumePaths::new();
     let sources_path = path.child("sources");
     for (i, source) in list(volume, "sources").iter().enumerate() {
         let source_path = sources_path.index(i);
@@ -35,16 +35,16 @@ pub(super) fn check_sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Va
         for field in ["secret", "configMap"] {
             if let Some(files) = present(source, field) {
                 count += 1;
-                check_keys(errors, path, &source_path.child(field), files, &mut places);
+                check_keys(errors, path, &source_path.child(field), files, &mut used_paths);
             }
         }
         if let Some(files) = present(source, "downwardAPI") {
             count += 1;
             for file in list(files, "items") {
                 check_downward_file(errors, &source_path.child("downwardAPI"), file);
-                let place = text(file, "path");
-                if !place.is_empty() {
-                    take(errors, path, &mut places, place, place);
+                let file_path = text(file, "path");
+                if !file_path.is_empty() {
+                    add_file_path(errors, path, &mut used_paths, file_path, file_path);
                 }
             }
         }
@@ -55,8 +55,8 @@ pub(super) fn check_sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Va
         if let Some(bundle) = present(source, "clusterTrustBundle") {
             count += 1;
             check_trust_bundle(errors, &source_path.child("clusterTrustBundle"), bundle);
-            let place = text(bundle, "path");
-            take(errors, path, &mut places, place, place);
+            let file_path = text(bundle, "path");
+            add_file_path(errors, path, &mut used_paths, file_path, file_path);
         }
         if let Some(certificate) = present(source, "podCertificate") {
             count += 1;
@@ -65,7 +65,7 @@ pub(super) fn check_sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Va
                 path,
                 &source_path.child("podCertificate"),
                 certificate,
-                &mut places,
+                &mut used_paths,
             );
         }
         if count > 1 {
@@ -74,10 +74,16 @@ pub(super) fn check_sources(errors: &mut ErrorList, path: &Path<'_>, volume: &Va
     }
 }
 
-/// Reserves a path in the volume, which must be unused. The error shows the source.
-fn take<'a>(errors: &mut ErrorList, path: &Path<'_>, places: &mut VolumePaths<'a>, place: &'a str, by: &str) {
-    if !places.insert(place) {
-        push_invalid(errors, path, by, "conflicting duplicate paths");
+/// Adds the path of a file in the volume; an error if another source uses it. `shown` is the value in the error.
+fn add_file_path<'a>(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    used_paths: &mut VolumePaths<'a>,
+    file_path: &'a str,
+    shown: &str,
+) {
+    if !used_paths.insert(file_path) {
+        push_invalid(errors, path, shown, "conflicting duplicate paths");
     }
 }
 
@@ -86,15 +92,15 @@ fn check_keys<'a>(
     volume_path: &Path<'_>,
     path: &Path<'_>,
     files: &'a Value,
-    places: &mut VolumePaths<'a>,
+    used_paths: &mut VolumePaths<'a>,
 ) {
     require_texts(errors, path, files, &["name"]);
     let items = path.child("items");
     for (i, item) in list(files, "items").iter().enumerate() {
         check_key_to_path(errors, &items.index(i), item);
-        let place = text(item, "path");
-        if !place.is_empty() {
-            take(errors, volume_path, places, place, text(files, "name"));
+        let file_path = text(item, "path");
+        if !file_path.is_empty() {
+            add_file_path(errors, volume_path, used_paths, file_path, text(files, "name"));
         }
     }
 }
@@ -118,7 +124,7 @@ fn check_token(errors: &mut ErrorList, volume_path: &Path<'_>, path: &Path<'_>, 
     }
     match text(projection, "path") {
         "" => push_required(errors, &volume_path.child("path"), ""),
-        place => paths::check_descending_unreserved(errors, &volume_path.child("path"), place),
+        file_path => paths::check_descending_unreserved(errors, &volume_path.child("path"), file_path),
     }
 }
 
@@ -154,7 +160,7 @@ fn check_trust_bundle(errors: &mut ErrorList, path: &Path<'_>, bundle: &Value) {
     paths::check_descending_unreserved(errors, &path.child("path"), text(bundle, "path"));
 }
 
-/// The name of a bundle is prefixed with its signer, with colons in place of slashes, or has no colon.
+/// The name of a bundle is prefixed with its signer, with colons in file_path of slashes, or has no colon.
 fn bundle_name_faults(name: &str) -> crate::names::Faults {
     match name.rsplit_once(':') {
         // The prefix comes from the name itself, so only the rest can be invalid, unless the prefix contains
@@ -177,7 +183,7 @@ fn check_pod_certificate<'a>(
     volume_path: &Path<'_>,
     path: &Path<'_>,
     certificate: &'a Value,
-    places: &mut VolumePaths<'a>,
+    used_paths: &mut VolumePaths<'a>,
 ) {
     let signer = text(certificate, "signerName");
     check_signer_name(errors, &path.child("signerName"), signer);
@@ -200,11 +206,11 @@ fn check_pod_certificate<'a>(
     }
     let mut has_path = false;
     for field in ["credentialBundlePath", "keyPath", "certificateChainPath"] {
-        let place = text(certificate, field);
-        if !place.is_empty() {
+        let file_path = text(certificate, field);
+        if !file_path.is_empty() {
             has_path = true;
-            paths::check_descending_unreserved(errors, &path.child(field), place);
-            take(errors, volume_path, places, place, place);
+            paths::check_descending_unreserved(errors, &path.child(field), file_path);
+            add_file_path(errors, volume_path, used_paths, file_path, file_path);
         }
     }
     if !has_path {
@@ -227,7 +233,7 @@ fn check_certificate_seconds(errors: &mut ErrorList, path: &Path<'_>, seconds: i
 }
 
 /// Validates the name of a certificate signer: `example.com/name`.
-pub fn check_signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
+fn check_signer_name(errors: &mut ErrorList, path: &Path<'_>, signer: &str) {
     if signer.is_empty() {
         return push_required(errors, path, "");
     }

@@ -15,7 +15,7 @@ struct VolumeFile<'a> {
 }
 
 impl VolumeFile<'_> {
-    fn shown(&self) -> String {
+    fn describe(&self) -> String {
         let path = Quoted(self.path);
         if self.source.is_empty() { path.to_string() } else { format!("{path} ({})", self.source) }
     }
@@ -25,25 +25,28 @@ impl VolumeFile<'_> {
 pub(super) fn overlapping_paths(volumes: &[Value], warnings: &mut Vec<String>) {
     for volume in volumes {
         let name = Quoted(text(volume, "name")).to_string();
-        for (field, what, by) in [
+        for (field, kind, name_field) in [
             ("configMap", "ConfigMap", "name"),
             ("secret", "Secret", "secretName"),
             ("downwardAPI", "DownwardAPI", ""),
         ] {
             let Some(source) = present(volume, field) else { continue };
-            let shown =
-                if by.is_empty() { what.to_owned() } else { format!("{what} {}", Quoted(text(source, by))) };
-            clashes(&items(source, ""), &name, &shown, warnings);
+            let shown = if name_field.is_empty() {
+                kind.to_owned()
+            } else {
+                format!("{kind} {}", Quoted(text(source, name_field)))
+            };
+            warn_about_overlaps(&items(source, ""), &name, &shown, warnings);
         }
         if let Some(projected) = present(volume, "projected") {
-            let mut places = Vec::new();
+            let mut files = Vec::new();
             for source in list(projected, "sources") {
                 if source.is_empty() {
                     warnings.push(format!("volume {name} (Projected) has no sources provided"));
                 }
-                places.extend(projection(source));
+                files.extend(projection(source));
             }
-            clashes(&places, &name, "Projected", warnings);
+            warn_about_overlaps(&files, &name, "Projected", warnings);
         }
     }
 }
@@ -52,13 +55,13 @@ pub(super) fn overlapping_paths(volumes: &[Value], warnings: &mut Vec<String>) {
 const PAIRS_MAX: usize = 64;
 
 /// Warns about pairs of paths that are equal or nested.
-fn clashes(places: &[VolumeFile<'_>], volume: &str, shown: &str, warnings: &mut Vec<String>) {
+fn warn_about_overlaps(files: &[VolumeFile<'_>], volume: &str, shown: &str, warnings: &mut Vec<String>) {
     let mut tree = PathTree::default();
     let mut pairs = 0;
-    for (i, place) in places.iter().enumerate().filter(|(_, place)| !place.path.is_empty()) {
-        for other in tree.insert(place.path, i).into_iter().take(PAIRS_MAX - pairs) {
-            let (place, other) = (place.shown(), places[other].shown());
-            warnings.push(format!("volume {volume} ({shown}): overlapping paths: {place} with {other}"));
+    for (i, file) in files.iter().enumerate().filter(|(_, file)| !file.path.is_empty()) {
+        for other in tree.insert(file.path, i).into_iter().take(PAIRS_MAX - pairs) {
+            let (file, other) = (file.describe(), files[other].describe());
+            warnings.push(format!("volume {volume} ({shown}): overlapping paths: {file} with {other}"));
             pairs += 1;
         }
         if pairs == PAIRS_MAX {
@@ -102,12 +105,12 @@ impl<'a> PathTree<'a> {
 
 fn items<'a>(files: &'a Value, source: &str) -> Vec<VolumeFile<'a>> {
     let source: Rc<str> = source.into();
-    let place =
+    let file =
         |item| VolumeFile { path: text(item, "path").trim_end_matches('/'), source: Rc::clone(&source) };
-    list(files, "items").iter().map(place).collect()
+    list(files, "items").iter().map(file).collect()
 }
 
-fn place<'a>(path: &'a str, source: &str) -> VolumeFile<'a> {
+fn file<'a>(path: &'a str, source: &str) -> VolumeFile<'a> {
     VolumeFile { path: path.trim_end_matches('/'), source: source.into() }
 }
 
@@ -122,11 +125,11 @@ fn projection(source: &Value) -> Vec<VolumeFile<'_>> {
         return items(files, "DownwardAPI");
     }
     if let Some(token) = present(source, "serviceAccountToken") {
-        return vec![place(text(token, "path"), "ServiceAccountToken")];
+        return vec![file(text(token, "path"), "ServiceAccountToken")];
     }
     if let Some(bundle) = present(source, "clusterTrustBundle") {
         let name = optional_text(bundle, "name").unwrap_or_else(|| text(bundle, "signerName"));
-        return vec![place(text(bundle, "path"), &format!("ClusterTrustBundle {}", Quoted(name)))];
+        return vec![file(text(bundle, "path"), &format!("ClusterTrustBundle {}", Quoted(name)))];
     }
     let Some(certificate) = present(source, "podCertificate") else { return Vec::new() };
     [
@@ -136,6 +139,6 @@ fn projection(source: &Value) -> Vec<VolumeFile<'_>> {
     ]
     .into_iter()
     .filter(|(field, _)| !text(certificate, field).is_empty())
-    .map(|(field, what)| place(text(certificate, field), what))
+    .map(|(field, what)| file(text(certificate, field), what))
     .collect()
 }
