@@ -126,7 +126,7 @@ impl CertificateRequest {
 
     /// Fields of the request, as the answer to a planner's query.
     #[must_use]
-    pub fn facts(&self) -> Value {
+    pub fn to_answer(&self) -> Value {
         let texts = |list: &[String]| Value::from(list.to_vec());
         let addresses: Vec<String> = self.names.addresses.iter().map(ToString::to_string).collect();
         value!({
@@ -273,9 +273,9 @@ mod tests {
             assert_eq!(request.common_name, "system:node:n");
             assert_eq!(request.organizations, ["system:nodes"]);
             assert_eq!(request.names.dns, ["a.example"]);
-            let facts = request.facts();
-            assert_eq!(setpoint_api::json::to_text(facts.get("ipAddresses").unwrap()), r#"["10.0.0.1"]"#);
-            assert_eq!(setpoint_api::json::to_text(facts.get("uris").unwrap()), r#"["spiffe://x"]"#);
+            let answer = request.to_answer();
+            assert_eq!(setpoint_api::json::to_text(answer.get("ipAddresses").unwrap()), r#"["10.0.0.1"]"#);
+            assert_eq!(setpoint_api::json::to_text(answer.get("uris").unwrap()), r#"["spiffe://x"]"#);
         }
     }
 

@@ -195,8 +195,8 @@ impl LoopThread {
         self.bell.clear();
         let is_armed = self.feed.drain(&self.store, engine, self.now(), context);
         let mut turn = Turn::default();
-        for (ticket, outcome) in self.executor.poll(context) {
-            engine.complete_write(ticket, outcome, self.now(), &mut turn);
+        for (id, outcome) in self.executor.poll(context) {
+            engine.complete_write(id, outcome, self.now(), &mut turn);
         }
         let now = self.now();
         let planned = engine.turn(now, Seed((self.entropy)()));
@@ -215,7 +215,7 @@ impl LoopThread {
         if did_any || !is_armed {
             return Duration::ZERO;
         }
-        planned.next_turn_at.map_or(self.sleep_max, |wake| wake.since(self.now()).min(self.sleep_max))
+        planned.next_turn_at.map_or(self.sleep_max, |at| at.since(self.now()).min(self.sleep_max))
     }
 
     /// Executes writes. Returns `true` if one is in flight that was not polled yet.
@@ -223,9 +223,9 @@ impl LoopThread {
         // A write that ends without a commit may lead to more at once.
         while !turn.writes.is_empty() {
             let mut next = Turn::default();
-            for sent in turn.writes {
-                if let Some((ticket, outcome)) = self.executor.start(sent) {
-                    engine.complete_write(ticket, outcome, self.now(), &mut next);
+            for request in turn.writes {
+                if let Some((id, outcome)) = self.executor.start(request) {
+                    engine.complete_write(id, outcome, self.now(), &mut next);
                 }
             }
             turn = next;

@@ -113,8 +113,8 @@ fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     }
     // The newer version comes first: clients take the first one as preferred.
     groups.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| b.cmp(a)));
-    let place = |group: &str| PRECEDENCE.iter().position(|known| *known == group).unwrap_or(PRECEDENCE.len());
-    groups.sort_by_key(|(group, _)| place(group));
+    let rank = |group: &str| PRECEDENCE.iter().position(|name| *name == group).unwrap_or(PRECEDENCE.len());
+    groups.sort_by_key(|(group, _)| rank(group));
     if measures {
         groups.push((usage::GROUP, vec![usage::VERSION]));
     }

@@ -274,7 +274,7 @@ fn missing(store: &Store) -> String {
     let snapshot = store.snapshot();
     let table = snapshot.table(&namespaces.resource);
     let mut missing = String::new();
-    for name in bootstrap::LASTING_NAMESPACES {
+    for name in bootstrap::REQUIRED_NAMESPACES {
         if table.is_none_or(|table| table.get(name).is_none()) {
             let _ = write!(missing, "namespace {name} is missing; ");
         }

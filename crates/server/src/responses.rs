@@ -54,7 +54,7 @@ pub fn document(value: &Value) -> Response {
 /// Plain text.
 #[must_use]
 pub fn text(code: u16, text: impl Into<Bytes>) -> Response {
-    answer(code, TEXT, vec![BodyPart::Made(text.into())])
+    answer(code, TEXT, vec![BodyPart::Encoded(text.into())])
 }
 
 /// 406 for a client that accepts none of the offered media types.
@@ -315,7 +315,7 @@ const WARNING_CHARS_MAX: usize = 256;
 /// each is truncated, and the last are left out. Warnings after the bound are not read.
 pub fn warn(response: &mut Response, warnings: &[String]) {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    let mut sent: Vec<&str> = Vec::new();
+    let mut kept: Vec<&str> = Vec::new();
     let (mut chars, mut cut_chars) = (0, 0);
     for warning in warnings.iter().map(String::as_str).filter(|warning| !warning.is_empty()) {
         if cut_chars >= WARNINGS_CHARS_MAX {
@@ -327,12 +327,12 @@ pub fn warn(response: &mut Response, warnings: &[String]) {
             let length = warning.chars().count();
             chars += length;
             cut_chars += length.min(WARNING_CHARS_MAX);
-            sent.push(warning);
+            kept.push(warning);
         }
     }
-    let most = if chars > WARNINGS_CHARS_MAX { WARNING_CHARS_MAX } else { usize::MAX };
-    for warning in sent {
-        let text: String = warning.chars().take(most).collect();
+    let chars_max = if chars > WARNINGS_CHARS_MAX { WARNING_CHARS_MAX } else { usize::MAX };
+    for warning in kept {
+        let text: String = warning.chars().take(chars_max).collect();
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers.append(WARNING, value);
@@ -344,7 +344,7 @@ pub fn warn(response: &mut Response, warnings: &[String]) {
 mod tests {
     use super::*;
 
-    fn sent(warnings: &[String]) -> Vec<usize> {
+    fn header_lengths(warnings: &[String]) -> Vec<usize> {
         let mut response = status(&Status::bad_request("x"));
         warn(&mut response, warnings);
         response.headers.get_all(WARNING).iter().map(HeaderValue::len).collect()
@@ -352,9 +352,9 @@ mod tests {
 
     #[test]
     fn warnings_are_deduplicated_and_truncated() {
-        assert_eq!(sent(&["a".into(), "b".into(), "a".into()]).len(), 2);
+        assert_eq!(header_lengths(&["a".into(), "b".into(), "a".into()]).len(), 2);
         let long: Vec<String> = (0..30).map(|n| format!("{n:02}{}", "x".repeat(500))).collect();
-        let cut = sent(&long);
+        let cut = header_lengths(&long);
         assert_eq!(cut.len(), WARNINGS_CHARS_MAX / WARNING_CHARS_MAX);
         assert!(cut.iter().all(|len| *len == WARNING_CHARS_MAX + "299 - \"\"".len()));
     }

@@ -91,7 +91,7 @@ fn run(kubeconfig: &str, timeout: Duration, engine: fn() -> Engine) {
 async fn make(client: &Client, name: &str) {
     let object = value!({"metadata": {"name": (name), "labels": {"source": "yes"}}});
     let body = json::to_vec(&object).into();
-    let (status, _) = client.ask(Method::POST, MAPS, Some("application/json"), body).await.unwrap();
+    let (status, _) = client.request(Method::POST, MAPS, Some("application/json"), body).await.unwrap();
     assert!(status.is_success());
 }
 
@@ -101,7 +101,7 @@ async fn wait_for(client: &Client, name: &str, limit: Duration) -> Value {
     let waiting = async {
         loop {
             let path = format!("{MAPS}/{name}");
-            let (status, body) = client.ask(Method::GET, &path, None, Bytes::new()).await.unwrap();
+            let (status, body) = client.request(Method::GET, &path, None, Bytes::new()).await.unwrap();
             if status.is_success() {
                 return json::parse(&body).unwrap().get("data").cloned().unwrap_or_default();
             }
@@ -164,7 +164,7 @@ async fn make_first(client: &Client) {
     });
     let path = format!("{MAPS}/first?fieldManager=test&force=true");
     let kind = Some("application/apply-patch+yaml");
-    let (status, _) = client.ask(Method::PATCH, &path, kind, json::to_vec(&body).into()).await.unwrap();
+    let (status, _) = client.request(Method::PATCH, &path, kind, json::to_vec(&body).into()).await.unwrap();
     assert!(status.is_success(), "{status}");
 }
 

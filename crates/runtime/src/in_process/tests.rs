@@ -120,8 +120,8 @@ fn pairs() -> usize {
 struct NoWrites;
 
 impl WriteExecutor for NoWrites {
-    fn start(&mut self, sent: WriteRequest) -> Option<(WriteId, Outcome)> {
-        panic!("unexpected write: {:?}", sent.write)
+    fn start(&mut self, request: WriteRequest) -> Option<(WriteId, Outcome)> {
+        panic!("unexpected write: {:?}", request.write)
     }
 
     fn submit(&mut self) -> bool {

@@ -41,7 +41,7 @@ pub fn create(
         resource_type,
         metadata::name(&desired.object),
     )?;
-    let NewObject { object, claims, mut warnings } = make(resource_type, desired, writer, context)?;
+    let NewObject { object, claims, mut warnings } = prepare_object(resource_type, desired, writer, context)?;
     let charges = quota::charge(resource_type, Subresource::None, &object, None, context)?;
     let name = metadata::name(&object).to_owned();
     let key = resource_type.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -69,11 +69,11 @@ pub(crate) struct NewObject {
     warnings: Vec<String>,
 }
 
-/// Completes and validates a new object whose namespace exists.
+/// Defaults, admits and validates a new object. Its namespace must exist.
 ///
 /// # Errors
 /// If it is invalid or forbidden.
-pub(crate) fn make(
+pub(crate) fn prepare_object(
     resource_type: &ResourceType,
     desired: DesiredObject,
     writer: &Writer,

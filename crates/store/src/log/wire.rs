@@ -110,8 +110,8 @@ pub struct Interner(BTreeSet<Resource>);
 
 impl Interner {
     fn resource(&mut self, name: &str) -> Result<Resource, DecodeError> {
-        if let Some(known) = self.0.get(name) {
-            return Ok(known.clone());
+        if let Some(resource) = self.0.get(name) {
+            return Ok(resource.clone());
         }
         let resource = Resource::new(name).map_err(|_| DecodeError::Key)?;
         self.0.insert(resource.clone());
