@@ -103,7 +103,7 @@ impl QueryHandler {
         let lifetime = seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
         let signer = self.signer.read();
         let signer = signer.as_ref().ok_or("this process has no key to sign certificates with")?;
-        let signing_request = SigningRequest { request: &request, usages: &usages, lifetime };
+        let signing_request = SigningRequest { csr: &request, usages: &usages, lifetime };
         let certificate = signer.sign(&signing_request, now, [entropy(), entropy()]);
         let certificate = certificate.map_err(|error| format!("error auto signing csr: {error}"))?;
         Ok(Value::from(STANDARD.encode(certificate)))
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn requests_are_parsed_and_signed() {
         let request = include_str!("../../pki/tests/request.b64").trim();
-        let answer = answer(&handler(), "certificate-request", value!({"request": (request)})).unwrap();
-        assert_eq!(answer.str_at(&["commonName"]), "someone");
+        let fields = answer(&handler(), "certificate-request", value!({"request": (request)})).unwrap();
+        assert_eq!(fields.str_at(&["commonName"]), "someone");
         let error = answer(&handler(), "certificate-request", value!({"request": "AAAA"})).unwrap_err();
         assert_eq!(error, "PEM block type must be CERTIFICATE REQUEST");
         let question = value!({"request": (request), "usages": ["client auth"], "expirationSeconds": 3600});

@@ -26,9 +26,9 @@ use crate::client::{Client, ClientError};
 use crate::in_process::SLEEP_MAX;
 use crate::queries::QueryHandler;
 
-/// Reports that can be queued for the loop.
+/// Maximum number of queued reports for the loop.
 const REPORTS_MAX: usize = 4096;
-/// Own writes that are remembered, to attribute their watch events.
+/// Maximum number of own writes that are kept to attribute their watch events.
 const OWN_WRITES_MAX: usize = 4096;
 /// Time after which a request counts as lost. A server ends requests after a minute.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

@@ -194,20 +194,20 @@ pub(crate) fn table_options(query: &Query, version: MetaVersion) -> Result<Table
     Ok(TableOptions { include, version, ..TableOptions::default() })
 }
 
-/// Returns the `object` of a table row. Its metadata is that which all versions share: without the annotations in
-/// which one version keeps fields that it does not have.
-pub(crate) fn beside_row<'a>(
+/// Returns the `object` of a table row. Its metadata is that of the stored version, without the annotations that hold
+/// fields which a served version lacks.
+pub(crate) fn row_object<'a>(
     resource_type: &ResourceType,
     stored: &'a Value,
-    shown: &'a Value,
+    served: &'a Value,
     include: IncludeObject,
 ) -> Cow<'a, Value> {
     const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
     if include != IncludeObject::Metadata {
-        return Cow::Borrowed(shown);
+        return Cow::Borrowed(served);
     }
     if stored.at(&["metadata", "annotations", TEMPLATE_GENERATION]).is_none() {
-        return Cow::Borrowed(if resource_type.is_converted() { stored } else { shown });
+        return Cow::Borrowed(if resource_type.is_converted() { stored } else { served });
     }
     let mut bare = stored.clone();
     let metadata = bare.ensure_map("metadata");
@@ -252,18 +252,18 @@ pub(crate) fn view_of_object(
 ) -> Result<Response, Status> {
     let mut out = Vec::new();
     let kind = (resource_type.info.group, resource_type.info.kind);
-    let shown = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
-    let shown = shown.as_ref().unwrap_or(object);
+    let served = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
+    let served = served.as_ref().unwrap_or(object);
     match view {
         View::Table(version) => {
             let options = table_options(query, version)?;
-            let beside = beside_row(resource_type, object, shown, options.include);
-            let row = TableObject { stored: object, served: &beside };
+            let embedded = row_object(resource_type, object, served, options.include);
+            let row = TableObject { stored: object, served: &embedded };
             write_object_table(kind, row, options, now, &mut out);
         }
-        View::Metadata(version) => write_partial(shown, version, &mut out),
+        View::Metadata(version) => write_partial(served, version, &mut out),
         View::MetadataList(_) => return Err(mismatch(resource_type, false)),
-        View::Whole => json::write(shown, &mut out),
+        View::Whole => json::write(served, &mut out),
     }
     out.push(b'\n');
     Ok(json_bytes(code, vec![out.into()]))
@@ -283,24 +283,24 @@ pub(crate) fn view_of_list(
 ) -> Result<Response, Status> {
     let mut out = Vec::new();
     let kind = (resource_type.info.group, resource_type.info.kind);
-    let shown: Option<Vec<Value>> = resource_type
+    let served: Option<Vec<Value>> = resource_type
         .is_converted()
         .then(|| objects.iter().map(|object| resource_type.to_served(object.clone())).collect());
-    let shown = shown.as_deref().unwrap_or(objects);
+    let served = served.as_deref().unwrap_or(objects);
     match view {
         View::Table(version) => {
             let options = table_options(query, version)?;
-            let pairs = objects.iter().zip(shown);
-            let beside =
-                |(stored, shown)| (stored, beside_row(resource_type, stored, shown, options.include));
-            let beside: Vec<(&Value, Cow<'_, Value>)> = pairs.map(beside).collect();
-            let rows = beside.iter().map(|(stored, served)| TableObject { stored, served });
+            let pairs = objects.iter().zip(served);
+            let embedded =
+                |(stored, served)| (stored, row_object(resource_type, stored, served, options.include));
+            let embedded: Vec<(&Value, Cow<'_, Value>)> = pairs.map(embedded).collect();
+            let rows = embedded.iter().map(|(stored, served)| TableObject { stored, served });
             let rows: Vec<TableObject<'_>> = rows.collect();
             write_table(kind, &rows, meta, options, now, &mut out);
         }
         View::Metadata(_) => return Err(mismatch(resource_type, true)),
-        View::MetadataList(version) => write_partial_list(shown, meta, version, &mut out),
-        View::Whole => write_partial_list(shown, meta, MetaVersion::V1, &mut out),
+        View::MetadataList(version) => write_partial_list(served, meta, version, &mut out),
+        View::Whole => write_partial_list(served, meta, MetaVersion::V1, &mut out),
     }
     out.push(b'\n');
     Ok(json_bytes(200, vec![out.into()]))

@@ -191,7 +191,7 @@ impl Key {
     fn load_or_create(dir: Option<&Path>) -> Result<Key, TokenError> {
         let path = dir.map(|dir| dir.join(KEY_FILE));
         let failed = |source| TokenError::Io { path: path.clone().unwrap_or_default(), source };
-        let kept = match &path {
+        let existing = match &path {
             Some(path) => match std::fs::read(path) {
                 Ok(bytes) => Some(bytes),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -199,17 +199,18 @@ impl Key {
             },
             None => None,
         };
-        let bytes = match kept {
+        let bytes = match existing {
             Some(bytes) => bytes,
             None => {
-                let made =
+                let generated =
                     EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
-                let made = made.map_err(|_| TokenError::Damaged)?.as_ref().to_vec();
+                let generated = generated.map_err(|_| TokenError::Damaged)?.as_ref().to_vec();
                 if let (Some(path), Some(dir)) = (&path, dir) {
                     private_file::make_dir(dir).map_err(failed)?;
-                    private_file::write_all(&[(path.clone(), &made)]).map_err(|(_, error)| failed(error))?;
+                    private_file::write_all(&[(path.clone(), &generated)])
+                        .map_err(|(_, error)| failed(error))?;
                 }
-                made
+                generated
             }
         };
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &bytes)

@@ -225,9 +225,9 @@ impl Watch {
         let kind = (self.resource_type.info.group, self.resource_type.info.kind);
         let with_columns = !self.columns_shown.replace(true);
         let options = TableOptions { with_columns, ..self.table };
-        let shown = self.resource_type.to_served(value.clone());
-        let beside = responses::beside_row(self.resource_type, &value, &shown, options.include);
-        let row = TableObject { stored: &value, served: &beside };
+        let served = self.resource_type.to_served(value.clone());
+        let embedded = responses::row_object(self.resource_type, &value, &served, options.include);
+        let row = TableObject { stored: &value, served: &embedded };
         write_object_table(kind, row, options, self.clock.now(), &mut out);
         out
     }

@@ -102,7 +102,7 @@ fn pages_show_one_snapshot_and_expire() {
 }
 
 #[test]
-fn selectors_choose_and_bad_ones_are_refused() {
+fn metrics_are_selected_and_invalid_selectors_rejected() {
     let server = TestServer::new();
     server.make("a", r#","labels":{"app":"web"}"#);
     server.make("b", r#","labels":{"app":"db"}"#);
@@ -198,7 +198,7 @@ fn invalid_input_gets_a_status_and_changes_nothing() {
 }
 
 #[test]
-fn discovery_names_everything_that_is_served() {
+fn discovery_lists_every_served_resource() {
     let server = TestServer::new();
     let (code, groups) = server.call("GET", "/apis", "");
     assert_eq!((code, groups.str_at(&["kind"])), (200, "APIGroupList"));

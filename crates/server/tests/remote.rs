@@ -169,7 +169,7 @@ async fn make_first(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hanging_write_blocks_no_other() {
+async fn stalled_write_blocks_no_other() {
     let kubeconfig = start(usize::MAX).await;
     let user = client(&kubeconfig);
     run(&kubeconfig, REQUEST_TIMEOUT, copier);

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn incompressible_records_stay_unpacked_and_their_books_are_bounded() {
+    fn incompressible_records_stay_unpacked_and_their_dictionaries_are_bounded() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut samples = Samples::default();
         let mut noise = || -> Vec<u8> { (0..1000).map(|_| random.u8(..)).collect() };
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn new_kind_of_record_is_sampled_when_the_book_is_full() {
+    fn new_kind_of_record_is_sampled_when_the_dictionary_is_full() {
         let mut samples = Samples::default();
         let mut random = fastrand::Rng::with_seed(8);
         let mut noise = |length: usize| -> Vec<u8> { (0..length).map(|_| random.u8(..)).collect() };

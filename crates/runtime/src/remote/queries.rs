@@ -1,4 +1,4 @@
-//! Queries of a remote loop: access and metrics go to the API server, the rest to the local handler.
+//! Queries of a remote loop: access and metrics go to the API server, all others to the local handler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Report;
 use crate::client::{Client, percent_encode};
 use crate::queries::{QueryHandler, usage};
 
-/// Time for the server to answer. Shorter than the sync period of autoscalers.
+/// Timeout of a request. Shorter than the sync period of autoscalers.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Path of access reviews.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";

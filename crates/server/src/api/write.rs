@@ -322,7 +322,7 @@ impl Api {
                 Step::DryRunRemove(object) => return Ok(WriteResult::Removed(object)),
             };
             drop(snapshot);
-            if let Some(charged) = quota::charged(&proposal).filter(|_| turn.is_none()) {
+            if let Some(charged) = quota::charged_quota(&proposal).filter(|_| turn.is_none()) {
                 let (taken, waited) = self.quota_locks.lock(charged).await;
                 turn = Some(taken);
                 if waited {

@@ -147,7 +147,7 @@ impl http_body::Body for ResponseBody {
             },
             ResponseKind::Ended => Ok(None),
         };
-        this.resources.active.connection.activity.moved();
+        this.resources.active.connection.activity.record_progress();
         if let Err(ResponseAborted) = next {
             this.resources.active.connection.shared.counters.panicked();
             tracing::error!("panic in a response body");

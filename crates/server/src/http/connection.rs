@@ -30,7 +30,7 @@ pub(super) struct Accepted {
     pub phase: watch::Receiver<Phase>,
     /// Membership among the unauthenticated connections.
     pub membership: Membership,
-    /// Resolves when the membership ends, be it by eviction or because the client has authenticated.
+    /// Resolves when the membership ends: by eviction, or because the client has authenticated.
     pub evicted: oneshot::Receiver<()>,
 }
 
@@ -44,7 +44,8 @@ pub(super) struct Connection {
     pub phase: watch::Receiver<Phase>,
 }
 
-/// Authentication state of a connection: first among the unauthenticated, then in a slot for good.
+/// Authentication state of a connection: a member of the unauthenticated ones until it authenticates, then the owner of a
+/// connection slot.
 pub(super) struct AuthState {
     is_authenticated: AtomicBool,
     membership: Mutex<Option<Membership>>,
@@ -70,7 +71,7 @@ impl AuthState {
                 return false;
             };
             *slot = Some(permit);
-            // Before the membership ends: its end would otherwise count as an eviction.
+            // Set before the membership ends; otherwise its end would count as an eviction.
             self.is_authenticated.store(true, Ordering::Release);
             *self.membership.lock() = None;
         }
@@ -78,11 +79,11 @@ impl AuthState {
     }
 }
 
-/// Activity of a connection, by which its tick distinguishes an idle one from a dead one.
+/// Activity of a connection, from which the idle check distinguishes idle from dead connections.
 #[derive(Default)]
 pub(super) struct Activity {
     /// Number of events: complete requests, and chunks of responses that were taken.
-    moved: AtomicU64,
+    progress: AtomicU64,
     /// Requests whose response is not finished, including streams.
     active: AtomicUsize,
     /// Responses in flight, without streams.
@@ -90,18 +91,18 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    pub fn moved(&self) {
-        self.moved.fetch_add(1, Ordering::Relaxed);
+    pub fn record_progress(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn begin(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
-        self.moved();
+        self.record_progress();
     }
 
     pub fn end(&self) {
         self.active.fetch_sub(1, Ordering::Relaxed);
-        self.moved();
+        self.record_progress();
     }
 
     pub(crate) fn begin_sending(&self) {

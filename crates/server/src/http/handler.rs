@@ -42,7 +42,7 @@ pub(super) async fn handle(
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let (method, now) = (parts.method.clone(), date::unix_seconds());
     let (response, resources) = match admit(&connection, parts, now) {
-        Ok((request, admission)) => answer(&connection, request, body, admission, active).await,
+        Ok((request, admission)) => handle_admitted(&connection, request, body, admission, active).await,
         Err(error) => (*error, ResponseResources::new(active)),
     };
     Ok(respond(response, &method, (id, now), accepts_gzip, resources))
@@ -86,7 +86,7 @@ fn authenticate(connection: &Connection, headers: &HeaderMap, now: u64) -> Optio
 }
 
 /// Reads the body of an admitted request, and runs the service.
-async fn answer(
+async fn handle_admitted(
     connection: &Connection,
     mut request: Request,
     body: Incoming,
@@ -101,7 +101,7 @@ async fn answer(
         Ok(body) => request.body = body,
         Err(status) => return (responses::status(&status), resources),
     }
-    connection.activity.moved();
+    connection.activity.record_progress();
     if request.body.len() >= LARGE_BYTES {
         cost = Cost::Large;
     }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proc_files_are_parsed_also_with_parentheses_in_the_name() {
+    fn proc_stat_is_parsed_with_parentheses_in_the_program_name() {
         let stat =
             "7 (a) b) S 1 1 1 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 4 0 12345 1000 200 18446744073709551615";
         assert_eq!(cpu_seconds(stat), Some(3.0));

@@ -82,7 +82,7 @@ impl SeriesKey {
         SeriesKey::new(route, &request.method, &request.query, is_apply)
     }
 
-    /// Series of a request with this method and query; `is_apply` tells an apply from other patches.
+    /// Series of a request with this method and query; `is_apply` distinguishes an apply from other patches.
     #[must_use]
     pub fn new(route: &Route, method: &Method, query: &str, is_apply: bool) -> SeriesKey {
         let (row, operation, dry_run) = match route {

@@ -96,7 +96,7 @@ pub(crate) fn prepare_object(
     validate::create(&mut errors, &object, &metadata_rules(resource_type));
     resource_type.rules.validate(&object, &mut errors);
     resource_type.rules.validate_create(&object, &mut errors);
-    admission::inspect(resource_type, &object, None, &mut errors);
+    admission::validate_fields(resource_type, &object, None, &mut errors);
     check(resource_type, &object, &errors)?;
     admission::validate(resource_type, &object, None, context.snapshot)?;
     Ok(NewObject { object, claims, warnings })

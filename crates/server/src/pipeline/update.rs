@@ -136,7 +136,7 @@ fn prepare_and_validate(
         Subresource::Status => rules.validate_status(new, old, &mut errors),
         subresource => subresource.validate(new, old, &mut errors),
     }
-    admission::inspect(resource_type, new, Some(old), &mut errors);
+    admission::validate_fields(resource_type, new, Some(old), &mut errors);
     check(resource_type, new, &errors)?;
     Ok(match subresource {
         Subresource::None => {

@@ -1,4 +1,4 @@
-//! Error messages that clients and users know: paths, methods, media types, names, patches.
+//! Error messages of upstream: paths, methods, media types, names, patches.
 
 use setpoint_api::Value;
 
@@ -9,7 +9,7 @@ fn message(answer: &(u16, Value)) -> (u16, &str) {
 }
 
 #[test]
-fn messages_for_unknown_methods_and_paths() {
+fn unknown_methods_and_paths_have_upstreams_messages() {
     let server = TestServer::new();
     let not_allowed = "the server does not allow this method on the requested resource";
     for (method, path) in [
@@ -34,7 +34,7 @@ fn messages_for_unknown_methods_and_paths() {
 }
 
 #[test]
-fn messages_for_unsupported_media_types() {
+fn unsupported_media_types_have_upstreams_messages() {
     let server = TestServer::new();
     server.make("x", "");
     let one = format!("{MAPS}/x");
@@ -106,7 +106,7 @@ fn write_must_match_the_name_in_its_path() {
 }
 
 #[test]
-fn messages_for_invalid_configurations() {
+fn invalid_configurations_have_upstreams_messages() {
     let server = TestServer::new();
     let apply = |query: &str, body: &str| {
         let kind = [("content-type", "application/apply-patch+yaml")];
@@ -138,7 +138,7 @@ fn messages_for_invalid_configurations() {
 }
 
 #[test]
-fn messages_for_bodies_that_are_not_objects() {
+fn bodies_that_are_not_objects_have_upstreams_messages() {
     let server = TestServer::new();
     let response = |body: &str| message(&server.call("POST", MAPS, body)).1.to_owned();
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): ";
@@ -164,7 +164,7 @@ fn messages_for_bodies_that_are_not_objects() {
 }
 
 #[test]
-fn delete_options_and_their_messages() {
+fn invalid_delete_options_have_upstreams_messages() {
     let server = TestServer::new();
     let one = format!("{MAPS}/none");
     let refused = server.call("DELETE", &format!("{one}?propagationPolicy=Nope"), "");

@@ -25,7 +25,7 @@ async fn small_request_is_answered_while_every_worker_is_busy() {
 }
 
 #[tokio::test]
-async fn chunked_body_arrives_whole_and_a_panic_breaks_it_off() {
+async fn chunked_body_is_complete_and_a_panic_aborts_it() {
     let running = start(Bounds::default()).await;
     let expected: String = (0..40).map(|number| format!("{number:0>20000}")).collect();
     for alpn in BOTH {
@@ -50,7 +50,7 @@ async fn chunked_body_arrives_whole_and_a_panic_breaks_it_off() {
 }
 
 #[tokio::test]
-async fn panic_on_a_worker_costs_one_request() {
+async fn panic_on_a_worker_fails_one_request() {
     let running = start(Bounds::default()).await;
     let mut client = running.client("h2").await;
     let (code, _, body) = client.get("/worker-panic").await;
@@ -62,7 +62,7 @@ async fn panic_on_a_worker_costs_one_request() {
 }
 
 #[tokio::test]
-async fn flood_of_bare_connections_does_not_keep_out_a_client() {
+async fn flood_of_bare_connections_does_not_lock_out_clients() {
     let running = start(Bounds { unauthenticated: 8, ..Bounds::default() }).await;
     let mut client = running.client("h2").await;
     // The handshake has finished on both sides.

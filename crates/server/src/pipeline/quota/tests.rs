@@ -190,17 +190,17 @@ fn every_quota_that_counts_an_object_is_charged_or_none() {
         quota("other", value!({"scopes": ["NotBestEffort"]}), value!({"pods": "9"}), value!({"pods": "0"}));
     let count = quota("sum", value!({}), value!({"count/pods": "9"}), value!({"count/pods": "0"}));
     let store = store(&[all, best, other, count]);
-    let shown = || ["all", "best", "other", "sum"].map(|name| used(&store, name)).join(" ");
+    let usage = || ["all", "best", "other", "sum"].map(|name| used(&store, name)).join(" ");
     assert_eq!(create_object(&store, "pods", pod("x", value!({}))), Ok(()));
     let first = r#"{"pods":"1"} {"pods":"1"} {"pods":"0"} {"count/pods":"1"}"#;
-    assert_eq!(shown(), first);
+    assert_eq!(usage(), first);
     assert_eq!(
         create_object(&store, "pods", pod("y", value!({}))).unwrap_err(),
         "pods \"y\" is forbidden: exceeded quota: best, requested: pods=1, used: pods=1, limited: pods=1"
     );
-    assert_eq!(shown(), first);
+    assert_eq!(usage(), first);
     assert_eq!(create_object(&store, "pods", pod("z", value!({"requests": {"cpu": "1"}}))), Ok(()));
-    assert_eq!(shown(), r#"{"pods":"2"} {"pods":"1"} {"pods":"1"} {"count/pods":"2"}"#);
+    assert_eq!(usage(), r#"{"pods":"2"} {"pods":"1"} {"pods":"1"} {"count/pods":"2"}"#);
 }
 
 #[test]
@@ -226,23 +226,23 @@ fn update_is_charged_for_its_increase() {
         "spec": {"ports": [{"name": "a", "port": 80}]},
     });
     assert_eq!(create_object(&store, "services", service), Ok(()));
-    let become_sort = |sort: &str| {
+    let set_service_type = |service_type: &str| {
         let mut service = get(&store, "services", "s");
-        service.ensure_map("spec").insert("type", sort);
+        service.ensure_map("spec").insert("type", service_type);
         update_object(&store, "services", Subresource::None, service)
     };
-    assert_eq!(become_sort("NodePort"), Ok(()));
+    assert_eq!(set_service_type("NodePort"), Ok(()));
     assert_eq!(
         used(&store, "q"),
         r#"{"services":"1","services.loadbalancers":"0","services.nodeports":"1"}"#
     );
     assert_eq!(
-        become_sort("LoadBalancer").unwrap_err(),
+        set_service_type("LoadBalancer").unwrap_err(),
         "services \"s\" is forbidden: exceeded quota: q, requested: services.loadbalancers=1, \
          used: services.loadbalancers=0, limited: services.loadbalancers=0"
     );
     // Decreases are left to the controller.
-    assert_eq!(become_sort("ClusterIP"), Ok(()));
+    assert_eq!(set_service_type("ClusterIP"), Ok(()));
     assert_eq!(
         used(&store, "q"),
         r#"{"services":"1","services.loadbalancers":"0","services.nodeports":"1"}"#
@@ -382,11 +382,11 @@ fn concurrent_creates_never_exceed_a_quota() {
         let pods = &resource_type.resource;
         loop {
             let snapshot = store.snapshot();
-            let there = snapshot.table(pods).map_or(0, setpoint_store::Table::len);
+            let pod_count = snapshot.table(pods).map_or(0, setpoint_store::Table::len);
             let key = resource_types::find("", "v1", "resourcequotas").unwrap().key("a", "one").unwrap();
             let quota = codec::object(snapshot.get(&key).unwrap());
-            assert_eq!(quota.str_at(&["status", "used", "pods"]), there.to_string());
-            if there == HARD {
+            assert_eq!(quota.str_at(&["status", "used", "pods"]), pod_count.to_string());
+            if pod_count == HARD {
                 break;
             }
         }
@@ -408,18 +408,18 @@ proptest! {
         let (mut sum, mut count) = (0, 0);
         for (n, cpu) in cpus.iter().enumerate() {
             let amount = format!("{cpu}m");
-            let made = create_object(&store, "pods", pod(&format!("x{n}"), value!({"requests": {"cpu": (amount.as_str())}})));
-            prop_assert_eq!(made.is_ok(), sum + cpu <= hard && count < 12);
-            if made.is_ok() {
+            let created = create_object(&store, "pods", pod(&format!("x{n}"), value!({"requests": {"cpu": (amount.as_str())}})));
+            prop_assert_eq!(created.is_ok(), sum + cpu <= hard && count < 12);
+            if created.is_ok() {
                 sum += cpu;
                 count += 1;
             }
         }
-        let shown = get(&store, "resourcequotas", "q");
-        let shown = |name: &str| {
-            Quantity::parse(shown.str_at(&["status", "used", name])).unwrap().milli_value()
+        let usage = get(&store, "resourcequotas", "q");
+        let usage = |name: &str| {
+            Quantity::parse(usage.str_at(&["status", "used", name])).unwrap().milli_value()
         };
-        prop_assert_eq!(shown("requests.cpu"), i64::from(sum));
-        prop_assert_eq!(shown("pods"), 1000 * count);
+        prop_assert_eq!(usage("requests.cpu"), i64::from(sum));
+        prop_assert_eq!(usage("pods"), 1000 * count);
     }
 }
