@@ -145,8 +145,9 @@ fn has_deadline(pod: &Value) -> bool {
 struct Quota<'a> {
     record: &'a Record,
     object: Object,
-    /// Enforced limits of the resource, and the usage of all.
+    /// Enforced limits of the resource.
     hard: Usage,
+    /// Usage of all resources of the quota.
     used: Usage,
     /// Limits of the resource that are not enforced yet.
     unenforced: Vec<String>,
@@ -226,9 +227,9 @@ impl<'a> Quota<'a> {
                 "exceeded quota: {name}, requested: {requested}, used: {used}, limited: {limited}"
             ));
         }
-        let unenforced =
+        let has_unenforced =
             self.unenforced.iter().any(|name| increase.get(name).is_some_and(|amount| !amount.is_zero()));
-        if used.is_empty() && !unenforced {
+        if used.is_empty() && !has_unenforced {
             return Ok(None);
         }
         let mut quota = codec::object(self.record);
@@ -276,8 +277,8 @@ fn compute_charges(
     }
     for quota in matching {
         // A quota that did not count the object before charges it in full.
-        let is_update = old.is_some_and(|old| quota.covers(old));
-        charges.0.extend(quota.charge(if is_update { &increase } else { &total }, subresource)?);
+        let was_counted = old.is_some_and(|old| quota.covers(old));
+        charges.0.extend(quota.charge(if was_counted { &increase } else { &total }, subresource)?);
     }
     Ok(charges)
 }

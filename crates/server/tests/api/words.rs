@@ -36,7 +36,7 @@ fn unknown_methods_and_paths_have_upstreams_messages() {
 #[test]
 fn unsupported_media_types_have_upstreams_messages() {
     let server = TestServer::new();
-    server.make("x", "");
+    server.create_config_map("x", "");
     let one = format!("{MAPS}/x");
     let response = |path: &str, accept: &str| {
         let reply = server.get_as(path, accept);
@@ -70,7 +70,7 @@ fn unsupported_media_types_have_upstreams_messages() {
 #[test]
 fn write_must_match_the_name_in_its_path() {
     let server = TestServer::new();
-    let uid = server.make("x", "").str_at(&["metadata", "uid"]).to_owned();
+    let uid = server.create_config_map("x", "").str_at(&["metadata", "uid"]).to_owned();
     let one = format!("{MAPS}/x");
     let unnamed = "the name of the object (x based on URL) was undeterminable: name must be provided";
     assert_eq!(message(&server.call("PUT", &one, "{}")), (400, unnamed));
@@ -175,7 +175,7 @@ fn invalid_delete_options_have_upstreams_messages() {
     assert!(reply.header("warning").contains("child pods are preserved by default"));
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
     assert_eq!(server.call("DELETE", classes, "").0, 403);
-    server.make("x", "");
+    server.create_config_map("x", "");
     let (code, _) = server.call("DELETE", &format!("{MAPS}/x?dryRun=Bad"), r#"{"dryRun":["All"]}"#);
     assert_eq!(code, 200, "the query is ignored if there is a body");
     assert_eq!(server.call("GET", &format!("{MAPS}/x"), "").0, 200);
@@ -185,7 +185,7 @@ fn invalid_delete_options_have_upstreams_messages() {
 fn list_at_revision_zero_ignores_the_limit_and_numbers_are_validated() {
     let server = TestServer::new();
     for name in ["a", "b", "c"] {
-        server.make(name, &format!(r#","labels":{{"n":"{name}"}}"#));
+        server.create_config_map(name, &format!(r#","labels":{{"n":"{name}"}}"#));
     }
     let all = |query: &str| server.call("GET", &format!("{MAPS}?{query}"), "").1;
     assert_eq!(super::names(&all("limit=1&resourceVersion=0")).len(), 3);

@@ -49,7 +49,7 @@ impl Api {
             let record = self.find(target, &self.store.snapshot())?;
             return Ok(responses::value(200, expected, view(&codec::object(&record))?, form, pretty));
         }
-        let (change, mut warnings) = change(request, target, query, expected)?;
+        let (change, mut warnings) = parse_change(request, target, query, expected)?;
         let is_patch = (request.method == Method::PATCH).then_some(matches!(change, ScaleChange::Apply(..)));
         let writer = writer(request, query, is_patch)?;
         let done = self
@@ -83,7 +83,7 @@ fn view(workload: &Value) -> Result<Value, Status> {
     scale::view(workload).map_err(|error| Status::bad_request(error.to_string()))
 }
 
-fn change(
+fn parse_change(
     request: &Request,
     target: &Target,
     query: &Query,

@@ -379,18 +379,18 @@ mod tests {
         let snapshot = range(
             r#"{"type":"Container","min":{"cpu":"100m"},"max":{"cpu":"1"},"maxLimitRequestRatio":{"cpu":"2"}}"#,
         );
-        let judged = |resources| validate_pod(&pod(resources), &snapshot);
-        assert_eq!(judged(r#"{"requests":{"cpu":"500m"},"limits":{"cpu":"1"}}"#), Ok(()));
+        let validate = |resources| validate_pod(&pod(resources), &snapshot);
+        assert_eq!(validate(r#"{"requests":{"cpu":"500m"},"limits":{"cpu":"1"}}"#), Ok(()));
         assert_eq!(
-            judged(r#"{"requests":{"cpu":"1"},"limits":{"cpu":"2"}}"#).unwrap_err(),
+            validate(r#"{"requests":{"cpu":"1"},"limits":{"cpu":"2"}}"#).unwrap_err(),
             "maximum cpu usage per Container is 1, but limit is 2"
         );
         assert_eq!(
-            judged(r#"{"requests":{"cpu":"200m"},"limits":{"cpu":"1"}}"#).unwrap_err(),
+            validate(r#"{"requests":{"cpu":"200m"},"limits":{"cpu":"1"}}"#).unwrap_err(),
             "cpu max limit to request ratio per Container is 2, but provided ratio is 5.000000"
         );
         assert_eq!(
-            judged("{}").unwrap_err(),
+            validate("{}").unwrap_err(),
             "[minimum cpu usage per Container is 100m.  No request is specified, \
              maximum cpu usage per Container is 1.  No limit is specified, \
              cpu max limit to request ratio per Container is 2, but no request is specified or request is 0]"

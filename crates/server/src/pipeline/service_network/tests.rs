@@ -273,7 +273,7 @@ fn family_fields(service: &Value) -> (Vec<String>, &str, usize) {
 fn service_gets_the_requested_ip_families() {
     let mut cluster = Cluster::with_ranges(DUAL);
     let families = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-    for (i, (spec, wanted, policy)) in [
+    for (i, (spec, expected, policy)) in [
         ("", &["IPv4"][..], "SingleStack"),
         (r#""ipFamilies":["IPv6"],"#, &["IPv6"], "SingleStack"),
         (r#""ipFamilyPolicy":"PreferDualStack","#, &["IPv4", "IPv6"], "PreferDualStack"),
@@ -289,8 +289,8 @@ fn service_gets_the_requested_ip_families() {
     {
         let name = format!("s{i}");
         let service = cluster.service(&name, &format!(r#"{{{spec}"ports":[{{"port":80}}]}}"#)).unwrap();
-        assert_eq!(family_fields(&service), (families(wanted), policy, wanted.len()), "{spec}");
-        for (ip, family) in ips(&service).iter().zip(wanted) {
+        assert_eq!(family_fields(&service), (families(expected), policy, expected.len()), "{spec}");
+        for (ip, family) in ips(&service).iter().zip(expected) {
             assert!(cluster.has(ip), "{ip}");
             assert_eq!(ip.parse::<IpAddr>().unwrap().is_ipv6(), *family == "IPv6");
         }
