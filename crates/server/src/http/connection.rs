@@ -214,7 +214,7 @@ where
     let mut ticks = tokio::time::interval_at(Instant::now() + tick, tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut retiring = false;
-    let mut before = 0;
+    let mut last_progress = 0;
     loop {
         tokio::select! {
             biased;
@@ -232,14 +232,14 @@ where
             }
             _ = ticks.tick() => {
                 let activity = &connection.activity;
-                let moved = activity.moved.load(Ordering::Relaxed);
-                let still = moved == std::mem::replace(&mut before, moved);
-                let quiet = still && activity.active.load(Ordering::Relaxed) == 0;
-                let stuck = still && activity.sending.load(Ordering::Relaxed) > 0;
-                if stuck || (quiet && retiring) {
+                let progress = activity.progress.load(Ordering::Relaxed);
+                let is_unchanged = progress == std::mem::replace(&mut last_progress, progress);
+                let is_idle = is_unchanged && activity.active.load(Ordering::Relaxed) == 0;
+                let is_stuck = is_unchanged && activity.sending.load(Ordering::Relaxed) > 0;
+                if is_stuck || (is_idle && retiring) {
                     return connection.shared.counters.connection_cut();
                 }
-                if quiet {
+                if is_idle {
                     retiring = true;
                     retire(served.as_mut());
                 }
