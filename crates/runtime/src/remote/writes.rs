@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::resources::Verb;
-use setpoint_api::{Map, Revision, Value, json};
+use setpoint_api::{Key, Map, Revision, Value, json};
 use setpoint_reconcile::plan::MergePatchType;
 use setpoint_reconcile::{Outcome, Write, WriteRejection, WriteRequest};
 use tokio::sync::mpsc;
@@ -105,12 +105,7 @@ fn http_request(request: &WriteRequest) -> Option<HttpRequest> {
             (Method::POST, path, "application/json", with_type(resource_type, new_event.to_value()))
         }
         Write::Patch { key, subresource, patch_type, patch, uid, revision } => {
-            let path = object_path(
-                resource_type,
-                key.namespace().unwrap_or_default(),
-                Some(key.name()),
-                subresource,
-            );
+            let path = key_path(resource_type, key, subresource);
             let mut patch = patch.clone();
             let metadata = patch.ensure_map("metadata");
             if let Some(uid) = uid {
@@ -126,18 +121,13 @@ fn http_request(request: &WriteRequest) -> Option<HttpRequest> {
             (Method::PATCH, format!("{path}{manager}"), kind, patch)
         }
         Write::Apply { key, subresource, config, uid } => {
-            let path = object_path(
-                resource_type,
-                key.namespace().unwrap_or_default(),
-                Some(key.name()),
-                subresource,
-            );
+            let path = key_path(resource_type, key, subresource);
             let mut config = with_type(resource_type, config.clone());
             config.ensure_map("metadata").insert("uid", &**uid);
             (Method::PATCH, format!("{path}{manager}&force=true"), "application/apply-patch+yaml", config)
         }
         Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
-            let path = object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), "");
+            let path = key_path(resource_type, key, "");
             let mut preconditions = Map::new();
             if let Some(uid) = uid {
                 preconditions.insert("uid", &**uid);
@@ -158,12 +148,7 @@ fn http_request(request: &WriteRequest) -> Option<HttpRequest> {
             (Method::DELETE, path, "application/json", Value::Map(options))
         }
         Write::Post { key, subresource, object } => {
-            let path = object_path(
-                resource_type,
-                key.namespace().unwrap_or_default(),
-                Some(key.name()),
-                subresource,
-            );
+            let path = key_path(resource_type, key, subresource);
             (Method::POST, format!("{path}{manager}"), "application/json", object.clone())
         }
     })
@@ -172,6 +157,11 @@ fn http_request(request: &WriteRequest) -> Option<HttpRequest> {
 fn with_type(resource_type: &ResourceType, mut object: Value) -> Value {
     resource_type.set_type(&mut object);
     object
+}
+
+/// Path of the object `key`, or of its subresource.
+fn key_path(resource_type: &ResourceType, key: &Key, subresource: &str) -> String {
+    object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), subresource)
 }
 
 /// Path of an object, of its subresource, or of a collection.
