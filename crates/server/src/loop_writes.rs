@@ -87,9 +87,9 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Step, 
         Write::Patch { key, subresource: subresource_name, patch_type, patch, uid, revision } => {
             let record = find(resource_type, key, context)?;
             let subresource = parse_subresource(subresource_name)?;
-            let is_status_only = subresource == Subresource::Status && patch.get("spec").is_none();
+            let is_status = subresource == Subresource::Status && patch.get("spec").is_none();
             let live =
-                if is_status_only { codec::partial(resource_type, &record) } else { codec::object(&record) };
+                if is_status { codec::partial(resource_type, &record) } else { codec::object(&record) };
             if uid.as_deref().is_some_and(|uid| uid != metadata::text(&live, "uid"))
                 || revision.is_some_and(|revision| revision != record.revision())
             {
@@ -113,15 +113,8 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Step, 
             object.ensure_map("metadata").insert("name", key.name());
             let namespace = key.namespace().unwrap_or_default();
             let config = Configuration { object: &object, force: true, name: key.name(), namespace };
-            Ok(apply(
-                resource_type,
-                parse_subresource(subresource_name)?,
-                config,
-                Some(&record),
-                &writer,
-                context,
-            )?
-            .step)
+            let subresource = parse_subresource(subresource_name)?;
+            Ok(apply(resource_type, subresource, config, Some(&record), &writer, context)?.step)
         }
         Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
             let record = find(resource_type, key, context)?;
@@ -139,8 +132,8 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Step, 
             let options = Value::Map(options);
             delete::delete(resource_type, &record, &DeleteOptions::from_value(&options), &writer, context)
         }
-        Write::Post { key, subresource: subresource_name, object } => {
-            post(resource_type, key, subresource_name, object, &writer, context)
+        Write::Post { key, subresource, object } => {
+            post(resource_type, key, subresource, object, &writer, context)
         }
     }
 }
