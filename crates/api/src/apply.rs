@@ -1,6 +1,6 @@
 //! Server-side apply and field ownership, the counterpart of structured-merge-diff and `managedFields`.
 //!
-//! - Start with [`apply()`] and [`update()`], one of which runs for every write, for a [`Writer`].
+//! - Start with [`apply()`] and [`update()`], one of which runs for every write, for a [`ApplyContext`].
 //! - [`field_set`] is a set of field paths, [`element`] a path element; [`managers`] has one set per field manager.
 //! - [`mod@paths`], [`mod@compare`] and [`mod@merge`] walk objects by their schema.
 //!
@@ -28,10 +28,10 @@ pub mod writer;
 
 pub use compare::Comparison;
 pub use config::{Applied, ApplyError, apply};
-pub use conflict::{Conflict, Conflicts};
+pub use conflict::{Conflicts, FieldConflict};
 pub use element::Element;
 pub use field_set::{FieldPath, FieldSet};
 pub use filter::Filter;
 pub use managers::{Entry, Managers};
 pub use update::{Updated, keep_times, update};
-pub use writer::{OneVersion, Versions, Writer, manager_name};
+pub use writer::{ApplyContext, OneVersion, Versions, manager_name};

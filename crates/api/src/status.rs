@@ -12,7 +12,7 @@ mod generic;
 mod json;
 mod reason;
 
-pub use details::{Cause, Details};
+pub use details::{Details, StatusCause};
 pub use generic::Generic;
 pub use reason::Reason;
 
@@ -169,7 +169,7 @@ impl Status {
 
     /// Other managers own applied fields.
     #[must_use]
-    pub fn apply_conflict(causes: Vec<Cause>, message: String) -> Status {
+    pub fn apply_conflict(causes: Vec<StatusCause>, message: String) -> Status {
         let details = Details { causes, ..Details::default() };
         Status { details: Some(Box::new(details)), ..Status::failure(Reason::Conflict, message) }
     }
@@ -188,7 +188,7 @@ impl Status {
         // Errors embed values of any length: duplicates are found by a set instead of pairwise comparison.
         let mut seen = BTreeSet::new();
         for error in errors.iter() {
-            let cause = Cause {
+            let cause = StatusCause {
                 reason: error.kind.reason().into(),
                 message: error.body().to_string().into(),
                 field: error.field.as_str().into(),
@@ -285,7 +285,7 @@ impl Status {
     pub fn too_large_resource_version(asked: u64, current: u64, retry_after_seconds: i32) -> Status {
         let message = format!("Too large resource version: {asked}, current: {current}");
         let mut status = Status::timeout(message, retry_after_seconds);
-        status.details.get_or_insert_default().causes = vec![Cause {
+        status.details.get_or_insert_default().causes = vec![StatusCause {
             reason: CAUSE_RESOURCE_VERSION_TOO_LARGE.into(),
             message: "Too large resource version".into(),
             field: Box::default(),
@@ -299,7 +299,7 @@ impl Status {
         let why = why.to_string();
         let mut status = Status::failure(Reason::InternalError, format!("Internal error occurred: {why}"));
         status.details.get_or_insert_default().causes =
-            vec![Cause { reason: "".into(), message: why.into(), field: Box::default() }];
+            vec![StatusCause { reason: "".into(), message: why.into(), field: Box::default() }];
         status
     }
 

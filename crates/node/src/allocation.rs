@@ -1,7 +1,7 @@
 //! Kubelet decisions on in-place resize.
 //!
 //! A container's allocated resources are in its status. If the spec differs from them, the admission key of
-//! the node decides ([`crate::pods::Admission`]), so that no two pods get the same resources. Until then, and
+//! the node decides ([`crate::pods::PodAdmission`]), so that no two pods get the same resources. Until then, and
 //! while a resize is deferred or infeasible, the container keeps its allocation. The life cycle actuates granted
 //! resizes.
 

@@ -49,7 +49,7 @@ pub use fleet::Fleet;
 pub fn planners(fleet: Fleet) -> Vec<Box<dyn Controller>> {
     let fleet = Arc::new(fleet);
     let mut planners: Vec<Box<dyn Controller>> =
-        vec![Box::new(nodes::Nodes(Arc::clone(&fleet))), Box::new(pods::Admission(Arc::clone(&fleet)))];
+        vec![Box::new(nodes::Nodes(Arc::clone(&fleet))), Box::new(pods::PodAdmission(Arc::clone(&fleet)))];
     if !fleet.components.names.is_empty() {
         planners.push(Box::new(control_plane::ControlPlane(Arc::clone(&fleet))));
     }

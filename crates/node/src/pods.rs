@@ -1,6 +1,6 @@
 //! Planners of pods on simulated nodes.
 //!
-//! [`Admission`] admits new pods, allocates pod IPs and decides resizes. It has one key per node, so that no
+//! [`PodAdmission`] admits new pods, allocates pod IPs and decides resizes. It has one key per node, so that no
 //! two pods get the same resources. [`Pods`] has one key per pod and does everything else.
 
 use std::borrow::Cow;
@@ -28,9 +28,9 @@ use crate::references::WAITING_FOR_REFERENCES_BY_NAMESPACE;
 const EVENT_WINDOW: Duration = Duration::from_secs(10);
 
 /// Admission planner: admits new pods of a node.
-pub struct Admission(pub Arc<Fleet>);
+pub struct PodAdmission(pub Arc<Fleet>);
 
-impl Planner for Admission {
+impl Planner for PodAdmission {
     type Memo = ();
 
     fn name(&self) -> &'static str {
@@ -117,7 +117,7 @@ impl Planner for Admission {
     }
 }
 
-impl Admission {
+impl PodAdmission {
     /// Decides pending resizes, pods of higher priority first.
     fn resize<'a>(
         &self,

@@ -36,7 +36,7 @@ use first_pass::FirstPassTracker;
 use plan_progress::PlanProgress;
 
 pub use first_pass::FirstPassObserver;
-pub use messages::{ObservedChange, Outcome, Turn, WriteId, WriteRejection, WriteRequest};
+pub use messages::{ObservedChange, Turn, WriteId, WriteOutcome, WriteRejection, WriteRequest};
 pub(crate) use query_limiter::QueryLimiter;
 pub use query_limiter::{ANSWERS_MAX, QUERY_BACKOFF_MAX, QUERY_BACKOFF_MIN, QUERY_TIMEOUT};
 pub use resync::{RESYNC, RESYNC_SLICES, RESYNC_WHOLE};

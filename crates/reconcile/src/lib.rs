@@ -32,7 +32,7 @@ pub mod world;
 pub mod write_executor;
 
 pub use clock::{Jump, LoopTime};
-pub use engine::{Engine, ObservedChange, Outcome, Turn, WriteId, WriteRejection, WriteRequest};
+pub use engine::{Engine, ObservedChange, Turn, WriteId, WriteOutcome, WriteRejection, WriteRequest};
 pub use new_event::NewEvent;
 pub use object::{Object, ObjectMeta, OwnerReference, View};
 pub use plan::{Action, EventRecord, EventType, Plan, Query, Write};

@@ -95,7 +95,7 @@ struct Inner {
 /// Error for an object whose metadata cannot be decoded.
 #[derive(Debug, Error)]
 #[error("cannot decode {key} at revision {revision}: {source}")]
-pub struct DecodeError {
+pub struct ObjectDecodeError {
     key: Key,
     revision: Revision,
     source: serde_json::Error,
@@ -112,13 +112,13 @@ impl Object {
         revision: Revision,
         commit_time: Time,
         encoded: impl EncodedObject,
-    ) -> Result<Object, DecodeError> {
+    ) -> Result<Object, ObjectDecodeError> {
         match Head::decode(&encoded.bytes()) {
             Ok(head) => {
                 let (encoded, head) = (Box::new(encoded), OnceLock::from(Box::new(head)));
                 Ok(Object(Arc::new(Inner { key, revision, commit_time, encoded, head })))
             }
-            Err(source) => Err(DecodeError { key, revision, source }),
+            Err(source) => Err(ObjectDecodeError { key, revision, source }),
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) enum ReconcileReason {
     Resync,
 }
 
-pub(crate) struct Entry {
+pub(crate) struct QueueEntry {
     state: State,
     /// Strongest reason since the key became busy.
     requeue: Option<ReconcileReason>,
@@ -69,9 +69,9 @@ pub(crate) struct Entry {
     pub soft: SoftState,
 }
 
-impl Entry {
-    fn new() -> Entry {
-        Entry {
+impl QueueEntry {
+    fn new() -> QueueEntry {
+        QueueEntry {
             state: State::Idle,
             requeue: None,
             enqueued_at: Time::EPOCH,
@@ -128,7 +128,7 @@ pub(crate) struct QueuedKey {
 /// Keys of one controller.
 #[derive(Default)]
 pub(crate) struct Queue {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<Key, QueueEntry>,
     ready: VecDeque<Key>,
     /// Ready keys whose own writes the world does not show yet.
     blocked: Vec<Key>,
@@ -137,7 +137,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub fn enqueue(&mut self, key: Key, reason: ReconcileReason, now: Time) {
-        let entry = self.entries.entry(key.clone()).or_insert_with(Entry::new);
+        let entry = self.entries.entry(key.clone()).or_insert_with(QueueEntry::new);
         match entry.state {
             State::Ready => entry.is_resync_only &= reason == ReconcileReason::Resync,
             State::Busy => {
@@ -211,8 +211,8 @@ impl Queue {
         self.entries.contains_key(key)
     }
 
-    pub fn entry(&mut self, key: &Key) -> &mut Entry {
-        self.entries.entry(key.clone()).or_insert_with(Entry::new)
+    pub fn entry(&mut self, key: &Key) -> &mut QueueEntry {
+        self.entries.entry(key.clone()).or_insert_with(QueueEntry::new)
     }
 
     /// Finishes a plan: requeues the key, sets its timer, or drops its entry. Returns `true` if there were more than

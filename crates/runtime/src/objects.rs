@@ -3,11 +3,11 @@
 use setpoint_api::Key;
 use setpoint_reconcile::object::{EncodedObject, ObjectBytes};
 use setpoint_reconcile::{Object, ObservedChange};
-use setpoint_store::{Event, Record};
+use setpoint_store::{Record, WatchEvent};
 
 /// Returns a change of the store as the loop observes it; `None` if the object cannot be read.
 #[must_use]
-pub fn observed(key: Key, event: &Event) -> Option<ObservedChange> {
+pub fn observed(key: Key, event: &WatchEvent) -> Option<ObservedChange> {
     let record = &event.after;
     let by = record.attributes().reconciler().map(Into::into);
     let after = if record.is_tombstone() { None } else { Some(object(key.clone(), record)?) };

@@ -16,7 +16,7 @@ use http::Method;
 use setpoint_api::{Clock, Entropy, Key, Resource, Revision, Time, Value, json, resource_types, value};
 use setpoint_reconcile::election::{LeaderElectionConfig, LeaderElectionRecord, LeaderElector, LeaseAction};
 use setpoint_reconcile::{
-    Engine, Jump, LoopTime, Object, ObservedChange, Outcome, Query, Seed, Turn, WriteId,
+    Engine, Jump, LoopTime, Object, ObservedChange, Query, Seed, Turn, WriteId, WriteOutcome,
 };
 use tokio::sync::mpsc;
 
@@ -41,7 +41,7 @@ enum Report {
     Changed(ObservedChange),
     Reached { resource: Resource, revision: Revision },
     Replied { controller: &'static str, key: Key, query: Query, answer: Result<Value, String> },
-    Written { id: WriteId, outcome: Outcome, by: Arc<str> },
+    Written { id: WriteId, outcome: WriteOutcome, by: Arc<str> },
 }
 
 /// A loop over HTTP.
@@ -285,7 +285,7 @@ fn apply_report(report: Report, engine: &mut Engine, state: &mut LeaderState, no
             engine.answer_query(controller, &key, &query.id, answer, now);
         }
         Report::Written { id, outcome, by } => {
-            if let Outcome::Done { revision, .. } = &outcome {
+            if let WriteOutcome::Done { revision, .. } = &outcome {
                 own_writes.insert(revision.0, by);
                 if own_writes.len() > OWN_WRITES_MAX {
                     own_writes.pop_first();

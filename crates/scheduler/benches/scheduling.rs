@@ -13,13 +13,13 @@ use fastrand::Rng;
 use setpoint_api::decode::decode;
 use setpoint_api::resource_types;
 use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
-use setpoint_reconcile::{Engine, Object, Outcome, Seed, Turn, Write, WriteRequest};
+use setpoint_reconcile::{Engine, Object, Seed, Turn, Write, WriteOutcome, WriteRequest};
 use setpoint_runtime::objects;
 use setpoint_scheduler::Scheduler;
 use setpoint_server::exchange::Identity;
 use setpoint_server::loop_writes::{self, Prepared};
-use setpoint_server::pipeline::{DesiredObject, RequestContext, Step, Writer, create};
-use setpoint_store::{Cursor, Filter, Retention, Store};
+use setpoint_server::pipeline::{DesiredObject, PipelineResult, RequestContext, WriteOrigin, create};
+use setpoint_store::{Cursor, Retention, Store, WatchFilter};
 use setpoint_views::world_config;
 
 const NODES: usize = 5000;
@@ -157,7 +157,7 @@ impl Bench {
         // A large ring: changes are observed only after all writes of a plan.
         let store = Store::in_memory(Retention { hot_bytes: 256 << 20, ..Retention::default() });
         let engine = Engine::new(vec![Box::new(Scheduler::default())], world_config([]));
-        let follow = |resource: &Resource| (resource.clone(), store.watch(resource, Filter::default()));
+        let follow = |resource: &Resource| (resource.clone(), store.watch(resource, WatchFilter::default()));
         let cursors = resource_types::stored().map(|stored| &stored.resource).map(follow).collect();
         let mut bench = Bench {
             store,
@@ -186,7 +186,7 @@ impl Bench {
         let object = decode(object, resource_type.stored_schema, &[]).unwrap().value;
         let identity = Identity { user: "user".to_owned(), groups: vec!["system:masters".to_owned()] };
         let writer =
-            Writer { identity, manager: "bench".to_owned(), dry_run: false, reconciler: String::new() };
+            WriteOrigin { identity, manager: "bench".to_owned(), dry_run: false, reconciler: String::new() };
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
         let context =
             RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() };
@@ -194,7 +194,7 @@ impl Bench {
             .unwrap()
             .step
         {
-            Step::Commit(proposal) => {
+            PipelineResult::Commit(proposal) => {
                 self.store.commit(*proposal).unwrap();
             }
             _ => panic!("not created"),
@@ -282,7 +282,7 @@ impl Bench {
         self.engine.reach(self.store.snapshot().revision());
     }
 
-    fn write(&mut self, sent: &WriteRequest) -> Outcome {
+    fn write(&mut self, sent: &WriteRequest) -> WriteOutcome {
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
         let outcome = match loop_writes::prepare(
             sent,
@@ -295,9 +295,9 @@ impl Bench {
             }
         };
         self.writes += 1;
-        assert!(!matches!(outcome, Outcome::Rejected(_)), "{sent:?}: {outcome:?}");
+        assert!(!matches!(outcome, WriteOutcome::Rejected(_)), "{sent:?}: {outcome:?}");
         let is_binding = matches!(&sent.write, Write::Post { subresource: "binding", .. });
-        self.bound += usize::from(is_binding && matches!(outcome, Outcome::Done { .. }));
+        self.bound += usize::from(is_binding && matches!(outcome, WriteOutcome::Done { .. }));
         outcome
     }
 

@@ -14,7 +14,7 @@ use setpoint_requirements::node_affinity::{
     NodeSelectorTerm, RequiredNodeAffinity, read_preferred_node_terms,
 };
 use setpoint_requirements::request::PodRequest;
-use setpoint_views::pod::{Disk, Pod, Volume};
+use setpoint_views::pod::{DiskSource, Pod, Volume};
 
 use crate::plugins::node_declared_features::required_features;
 use crate::tolerations::Tolerations;
@@ -54,7 +54,7 @@ pub struct PodSignature {
     /// PersistentVolumeClaims of volumes, also of ephemeral ones.
     pub claims: Vec<VolumeClaimRef>,
     /// Disks that the pod names without a claim, sorted.
-    pub disks: Vec<(DiskKind, Disk)>,
+    pub disks: Vec<(DiskKind, DiskSource)>,
     /// Node features that the pod depends on.
     pub features: Vec<&'static str>,
     /// ResourceClaims, if there are any.
@@ -130,7 +130,7 @@ impl PodSignature {
             }
             None => None,
         });
-        let mut disks: Vec<(DiskKind, Disk)> = spec.volumes.iter().filter_map(disk).collect();
+        let mut disks: Vec<(DiskKind, DiskSource)> = spec.volumes.iter().filter_map(disk).collect();
         disks.sort_unstable();
         disks.dedup();
         PodSignature {
@@ -167,7 +167,7 @@ impl PodSignature {
     }
 }
 
-fn disk(volume: &Volume) -> Option<(DiskKind, Disk)> {
+fn disk(volume: &Volume) -> Option<(DiskKind, DiskSource)> {
     let Volume { gce, aws, iscsi, rbd, .. } = volume;
     let kinds = [DiskKind::GcePersistentDisk, DiskKind::AwsElasticBlockStore, DiskKind::Iscsi, DiskKind::Rbd];
     let mut disks = kinds.into_iter().zip([gce, aws, iscsi, rbd]);

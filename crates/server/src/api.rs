@@ -33,17 +33,17 @@ use setpoint_runtime::queries::usage::UsageSource;
 use setpoint_store::Store;
 
 use self::quota_locks::QuotaLocks;
-use crate::exchange::{Admission, Body, Identity, Request, Response, Service};
+use crate::exchange::{Identity, Payload, Request, RequestPermit, Response, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::inflight::Inflight;
 use crate::list::ListCache;
 use crate::loop_report;
-use crate::media::{self, Form, View};
+use crate::media::{self, Form, Representation};
 use crate::metrics::{CountedWatch, Metrics, SeriesKey};
 use crate::nodes::LogSource;
 use crate::pipeline::admission::tolerations::Tolerations;
 use crate::pipeline::update::Subresource;
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
 use crate::watch::WatchCoalescer;
@@ -168,11 +168,11 @@ impl Service for Api {
         self.verify(token, &[]).ok().map(|verified| verified.identity)
     }
 
-    fn admit(&self, head: &Request) -> Result<Admission, Box<Response>> {
+    fn admit(&self, head: &Request) -> Result<RequestPermit, Box<Response>> {
         let route = route(&head.path);
         let admitted = access::check(head, &route).and_then(|()| {
             let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
-            Ok(Admission { permit, cost: cost::estimate(head, &route, &self.store) })
+            Ok(RequestPermit { permit, cost: cost::estimate(head, &route, &self.store) })
         });
         admitted.map_err(|status| {
             self.metrics.count_refused(SeriesKey::of(&route, head), status.http_code());
@@ -249,7 +249,7 @@ impl Api {
         target: Target,
         counted: Counting,
     ) -> Result<Response, Status> {
-        let query = Query::parse(&request.query);
+        let query = QueryParams::parse(&request.query);
         if target.resource_type.is_virtual {
             return self.answer_virtual(request, &target, &query).await;
         }
@@ -270,7 +270,7 @@ impl Api {
         }
     }
 
-    fn get(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
+    fn get(&self, request: &Request, target: &Target, query: &QueryParams) -> Result<Response, Status> {
         let (form, view) = accepted_form_and_view(request)?;
         let resource_type = target.resource_type;
         let missing = || Status::not_found(resource_type.qualified(), &target.name);
@@ -281,7 +281,7 @@ impl Api {
             return Err(Status::too_large_resource_version(requested, snapshot.revision().0, 1));
         }
         let record = snapshot.get(&key).ok_or_else(missing)?;
-        if view != View::Whole {
+        if view != Representation::Whole {
             let now = self.options.clock.now();
             return responses::view_of_object(200, resource_type, &codec::object(record), view, query, now);
         }
@@ -292,7 +292,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
         counted: Counting,
     ) -> Result<Response, Status> {
         let is_watch = target.watch || query.flag("watch") == Some(true);
@@ -330,7 +330,7 @@ impl Api {
         }
         let watch =
             CountedWatch::new(watch, Arc::clone(&self.metrics), counted, Arc::clone(&self.options.clock));
-        response.body = Body::Stream(Box::new(watch));
+        response.body = Payload::Stream(Box::new(watch));
         Ok(response)
     }
 }
@@ -349,14 +349,14 @@ fn negotiated(accept: Option<&str>) -> Form {
 }
 
 /// Form and view that the client accepts.
-fn accepted_form_and_view(request: &Request) -> Result<(Form, View), Status> {
+fn accepted_form_and_view(request: &Request) -> Result<(Form, Representation), Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    let can = |form, view| form != Form::Protobuf || view == View::Whole;
+    let can = |form, view| form != Form::Protobuf || view == Representation::Whole;
     media::negotiate(accept, can).ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))
 }
 
 /// View that the client accepts of a text-only resource.
-fn accepted_view(request: &Request) -> Result<View, Status> {
+fn accepted_view(request: &Request) -> Result<Representation, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let view = media::negotiate(accept, |form, _| form != Form::Protobuf).map(|(_, view)| view);
     view.ok_or_else(|| Status::not_acceptable(&media::ACCEPTED[..2]))
@@ -365,7 +365,7 @@ fn accepted_view(request: &Request) -> Result<View, Status> {
 /// Form that the client accepts of an object without other views.
 fn accepted_form(request: &Request) -> Result<Form, Status> {
     let accept = request.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    let can = |_, view| view == View::Whole;
+    let can = |_, view| view == Representation::Whole;
     media::negotiate(accept, can)
         .map(|(form, _)| form)
         .ok_or_else(|| Status::not_acceptable(&media::ACCEPTED))

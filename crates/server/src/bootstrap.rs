@@ -18,7 +18,7 @@ use crate::exchange::Identity;
 use crate::pipeline::create::create;
 use crate::pipeline::service_network::ranges::{self, Ranges};
 use crate::pipeline::update::{Subresource, update};
-use crate::pipeline::{DesiredObject, RequestContext, Step, Writer};
+use crate::pipeline::{DesiredObject, PipelineResult, RequestContext, WriteOrigin};
 
 /// Namespaces whose absence makes the server unready.
 pub(crate) const REQUIRED_NAMESPACES: [&str; 2] = ["default", "kube-system"];
@@ -199,7 +199,7 @@ impl Bootstrapper<'_> {
             .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
         let identity = Identity { user: USER.into(), groups: vec!["system:masters".into()] };
         let writer =
-            Writer { identity, manager: self.manager.into(), dry_run: false, reconciler: String::new() };
+            WriteOrigin { identity, manager: self.manager.into(), dry_run: false, reconciler: String::new() };
         let mut typed = object.clone();
         resource_type.set_type(&mut typed);
         metadata::create::ensure_namespace(&mut typed, namespace).map_err(Status::internal_error)?;
@@ -231,7 +231,7 @@ impl Bootstrapper<'_> {
             None => create(resource_type, namespace, desired, &writer, &context)?.step,
         };
         Ok(match step {
-            Step::Commit(proposal) => Some(self.store.submit(*proposal)),
+            PipelineResult::Commit(proposal) => Some(self.store.submit(*proposal)),
             _ => None,
         })
     }

@@ -100,7 +100,7 @@ pub fn encoded(value: &Value, of: Struct<'static>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use setpoint_api::value;
-    use setpoint_store::{Cause, Precondition, Proposal, Retention, Store};
+    use setpoint_store::{CommitCause, Precondition, Proposal, Retention, Store};
 
     use super::*;
     use setpoint_api::resource_types;
@@ -119,7 +119,7 @@ mod tests {
                 setpoint_api::decode::decode(object, resource_type.stored_schema, &[]).unwrap().value;
             let draft = draft(resource_type, object, now).unwrap();
             store
-                .commit(Proposal::new(Cause::default(), now).put(
+                .commit(Proposal::new(CommitCause::default(), now).put(
                     key(plural, name),
                     Precondition::Absent,
                     draft,

@@ -47,11 +47,11 @@ pub struct Response {
     /// Headers; length and date are added by the HTTP server.
     pub headers: HeaderMap,
     /// The body.
-    pub body: Body,
+    pub body: Payload,
 }
 
 /// Body of a response.
-pub enum Body {
+pub enum Payload {
     /// A body in consecutive parts.
     Whole(Vec<BodyPart>),
     /// A large body that is encoded chunk by chunk while it is sent.
@@ -60,14 +60,14 @@ pub enum Body {
     Stream(Box<dyn Frames>),
 }
 
-impl Body {
+impl Payload {
     /// Returns the bytes of memory that the body holds beside stored objects.
     #[must_use]
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
-            Body::Whole(parts) => parts.iter().map(BodyPart::held_bytes).sum(),
-            Body::Chunked(chunks) => chunks.held_bytes(),
-            Body::Stream(_) => 0,
+            Payload::Whole(parts) => parts.iter().map(BodyPart::held_bytes).sum(),
+            Payload::Chunked(chunks) => chunks.held_bytes(),
+            Payload::Stream(_) => 0,
         }
     }
 }
@@ -139,7 +139,7 @@ pub trait Chunks: Send {
 
 /// Permission to process a request.
 #[derive(Default)]
-pub struct Admission {
+pub struct RequestPermit {
     /// Held until the last byte of the response is sent.
     pub permit: InflightPermit,
     /// Estimated cost if the body is smaller than [`LARGE_BYTES`].
@@ -165,8 +165,8 @@ pub trait Service: Send + Sync + 'static {
     ///
     /// # Errors
     /// The response, if the request is forbidden or too many are in flight.
-    fn admit(&self, _head: &Request) -> Result<Admission, Box<Response>> {
-        Ok(Admission::default())
+    fn admit(&self, _head: &Request) -> Result<RequestPermit, Box<Response>> {
+        Ok(RequestPermit::default())
     }
 
     /// Authenticates a bearer token; `None` if it is invalid.

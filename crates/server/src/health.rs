@@ -15,7 +15,7 @@ use setpoint_store::{Store, StoreStat};
 
 use crate::bootstrap;
 use crate::exchange::Response;
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::responses;
 
 /// Time for the store to respond.
@@ -150,7 +150,7 @@ impl Health {
         let mut checks = self.checks.iter().filter(|check| endpoint.has(check));
         if name.is_empty() {
             let inputs = HealthInputs::collect(store).await;
-            let query = Query::parse(query);
+            let query = QueryParams::parse(query);
             return self.summary(endpoint, checks, &query, &inputs);
         }
         let Some(check) = checks.find(|check| check.has_name(name)) else {
@@ -171,7 +171,7 @@ impl Health {
         &self,
         endpoint: Endpoint,
         checks: impl Iterator<Item = &'a Check>,
-        query: &Query,
+        query: &QueryParams,
         inputs: &HealthInputs,
     ) -> Response {
         let mut excluded: Vec<(&str, bool)> =
@@ -297,7 +297,7 @@ mod tests {
     use setpoint_store::Retention;
 
     use super::*;
-    use crate::exchange::Body;
+    use crate::exchange::Payload;
 
     struct TestServer {
         health: Health,
@@ -317,7 +317,7 @@ mod tests {
             let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
             let (endpoint, check) = Endpoint::find(&parts).unwrap();
             let response = self.runtime.block_on(self.health.answer(endpoint, &check, query, &self.store));
-            let Body::Whole(parts) = response.body else { panic!("a stream") };
+            let Payload::Whole(parts) = response.body else { panic!("a stream") };
             (response.status.as_u16(), String::from_utf8(parts.concat()).unwrap())
         }
     }

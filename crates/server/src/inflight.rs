@@ -12,7 +12,7 @@ use http::Method;
 use parking_lot::Mutex;
 use setpoint_api::status::Status;
 
-use crate::query::Query;
+use crate::query::QueryParams;
 
 /// Read requests in flight at a time.
 const READ_ONLY_MAX: usize = 1000;
@@ -157,7 +157,10 @@ fn is_read_only(method: &Method) -> bool {
 
 /// `true` if a request is long-running: a watch, or a connection to a pod, node or Service.
 fn is_long_running(method: &Method, path: &str, query: &str) -> bool {
-    if *method == Method::GET && query.contains("watch") && Query::parse(query).flag("watch") == Some(true) {
+    if *method == Method::GET
+        && query.contains("watch")
+        && QueryParams::parse(query).flag("watch") == Some(true)
+    {
         return true;
     }
     let mut segments = [""; 7];

@@ -23,9 +23,9 @@ use self::cache::{Found, LIST_BYTES_MAX, Version};
 use self::encoding::{CHUNK_BYTES, ItemEncoder};
 use self::items::Items;
 use self::token::ContinueToken;
-use crate::exchange::{Body, BodyPart, Response};
-use crate::media::{Form, View};
-use crate::query::Query;
+use crate::exchange::{BodyPart, Payload, Response};
+use crate::media::{Form, Representation};
+use crate::query::QueryParams;
 use crate::route::Target;
 use crate::select::{Selection, ViewKey};
 use crate::{codec, responses};
@@ -69,7 +69,7 @@ struct ListRequest {
 }
 
 impl ListRequest {
-    fn parse(store: &Store, target: &Target, query: &Query, now: Time) -> Result<ListRequest, Status> {
+    fn parse(store: &Store, target: &Target, query: &QueryParams, now: Time) -> Result<ListRequest, Status> {
         let selection = Selection::parse(target, query)?;
         let limit = query.number("limit").map_err(|error| Status::bad_request(error.to_string()))?;
         query.number("timeoutSeconds").map_err(|error| Status::bad_request(error.to_string()))?;
@@ -103,7 +103,7 @@ impl ListRequest {
 
     /// Returns the state of the resource that a cached response may show; `None` if the response cannot be cached: it
     /// is one page of several, about the past, or cheap.
-    fn cached_version(&self, target: &Target, view: View, now: Time) -> Option<Version> {
+    fn cached_version(&self, target: &Target, view: Representation, now: Time) -> Option<Version> {
         let table = self.snapshot.table(&target.resource_type.resource)?;
         let is_whole = self.after.is_none() && (self.limit == 0 || self.limit >= table.len());
         let is_cheap = table.len() <= WHOLE_ITEMS_MAX && table.bytes() <= CHUNK_BYTES as u64;
@@ -116,7 +116,7 @@ impl ListRequest {
 ///
 /// # Errors
 /// If the options are invalid, or the snapshot has expired.
-pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<Page, Status> {
+pub fn page(store: &Store, target: &Target, query: &QueryParams, now: Time) -> Result<Page, Status> {
     Ok(ListRequest::parse(store, target, query, now)?.collect(store, target, now))
 }
 
@@ -127,15 +127,15 @@ pub fn page(store: &Store, target: &Target, query: &Query, now: Time) -> Result<
 pub fn respond(
     (store, cache): (&Store, &Arc<ListCache>),
     target: &Target,
-    query: &Query,
-    media: (Form, View),
+    query: &QueryParams,
+    media: (Form, Representation),
     now: Time,
 ) -> Result<Response, Status> {
     let request = ListRequest::parse(store, target, query, now)?;
     let table = table_options(query, media.1)?;
     let version = request.cached_version(target, media.1, now);
     let version = version.filter(|_| is_encoded_by_item(target, media));
-    let (Some(version), false) = (version, matches!(media.1, View::Metadata(_))) else {
+    let (Some(version), false) = (version, matches!(media.1, Representation::Metadata(_))) else {
         return answer(target, request.collect(store, target, now), media, query, now);
     };
     let key = ViewKey::new(target, query, media, table);
@@ -181,7 +181,7 @@ fn retry_later(error: &ReadError) -> Status {
 ///
 /// # Errors
 /// If it is not a number.
-pub fn revision(query: &Query) -> Result<Revision, Status> {
+pub fn revision(query: &QueryParams) -> Result<Revision, Status> {
     let text = query.get("resourceVersion");
     if text.is_empty() {
         return Ok(Revision(0));
@@ -198,7 +198,7 @@ pub fn revision(query: &Query) -> Result<Revision, Status> {
 }
 
 /// Returns the snapshot of a list without a continue token, and `true` if it is the newest.
-fn requested_snapshot(store: &Store, query: &Query) -> Result<(Snapshot, bool), Status> {
+fn requested_snapshot(store: &Store, query: &QueryParams) -> Result<(Snapshot, bool), Status> {
     let (requested, newest) = (revision(query)?, store.snapshot());
     if requested.0 == 0 {
         return Ok((newest, true));
@@ -258,18 +258,18 @@ fn collect(
 }
 
 /// Reads the options of a table; the defaults for other views.
-fn table_options(query: &Query, view: View) -> Result<TableOptions, Status> {
+fn table_options(query: &QueryParams, view: Representation) -> Result<TableOptions, Status> {
     match view {
-        View::Table(version) => responses::table_options(query, version),
+        Representation::Table(version) => responses::table_options(query, version),
         _ => Ok(TableOptions::default()),
     }
 }
 
 /// `true` if a list in this form is encoded item by item. Few kinds have rows that depend on the whole list, and hardly
 /// any client requests tables as YAML.
-fn is_encoded_by_item(target: &Target, (form, view): (Form, View)) -> bool {
+fn is_encoded_by_item(target: &Target, (form, view): (Form, Representation)) -> bool {
     let info = &target.resource_type.info;
-    view == View::Whole || (form != Form::Yaml && has_independent_rows((info.group, info.kind)))
+    view == Representation::Whole || (form != Form::Yaml && has_independent_rows((info.group, info.kind)))
 }
 
 /// Responds with a page, in the form and view that the client accepts.
@@ -279,18 +279,20 @@ fn is_encoded_by_item(target: &Target, (form, view): (Form, View)) -> bool {
 pub fn answer(
     target: &Target,
     page: Page,
-    (form, view): (Form, View),
-    query: &Query,
+    (form, view): (Form, Representation),
+    query: &QueryParams,
     now: Time,
 ) -> Result<Response, Status> {
     let resource_type = target.resource_type;
     let table = table_options(query, view)?;
     match (view, form) {
-        (View::Metadata(_), _) => Err(responses::mismatch(resource_type, true)),
-        (View::Whole, Form::Json) if !resource_type.is_converted() => Ok(match stored_bytes(target, &page) {
-            Some(response) => response,
-            None => encoded_page(page, ItemEncoder::new(resource_type, (form, view), table, now)),
-        }),
+        (Representation::Metadata(_), _) => Err(responses::mismatch(resource_type, true)),
+        (Representation::Whole, Form::Json) if !resource_type.is_converted() => {
+            Ok(match stored_bytes(target, &page) {
+                Some(response) => response,
+                None => encoded_page(page, ItemEncoder::new(resource_type, (form, view), table, now)),
+            })
+        }
         _ if !is_encoded_by_item(target, (form, view)) => {
             let objects: Vec<Value> = page.records.iter().map(codec::object).collect();
             let revision = page.meta.revision.to_string();
@@ -306,13 +308,13 @@ fn encoded_page(Page { records, meta }: Page, encoder: ItemEncoder) -> Response 
     let bytes = || records.iter().map(Record::value_len).sum::<usize>();
     let is_short = records.len() <= WHOLE_ITEMS_MAX && bytes() <= CHUNK_BYTES;
     let mut body = Items::new(records, encoder, None).body(meta);
-    if is_short && let Body::Chunked(chunks) = &mut body {
-        body = Body::Whole(std::iter::from_fn(|| chunks.next_chunk()).collect());
+    if is_short && let Payload::Chunked(chunks) = &mut body {
+        body = Payload::Whole(std::iter::from_fn(|| chunks.next_chunk()).collect());
     }
     encoded_answer(encoder, body)
 }
 
-fn encoded_answer(encoder: ItemEncoder, body: Body) -> Response {
+fn encoded_answer(encoder: ItemEncoder, body: Payload) -> Response {
     let mut response = responses::json_bytes(200, Vec::new());
     response.headers.insert(CONTENT_TYPE, encoder.media_type());
     response.body = body;
@@ -323,8 +325,12 @@ fn encoded_answer(encoder: ItemEncoder, body: Body) -> Response {
 /// while they are sent. `None` if any of them is packed: unpacked together they may take much more memory.
 fn stored_bytes(target: &Target, page: &Page) -> Option<Response> {
     let resource_type = target.resource_type;
-    let encoder =
-        ItemEncoder::new(resource_type, (Form::Json, View::Whole), TableOptions::default(), Time::EPOCH);
+    let encoder = ItemEncoder::new(
+        resource_type,
+        (Form::Json, Representation::Whole),
+        TableOptions::default(),
+        Time::EPOCH,
+    );
     let count = page.records.len();
     let mut parts = Vec::with_capacity(2 * count + 2);
     parts.push(BodyPart::from(encoder.head(&page.meta, count, 0)));

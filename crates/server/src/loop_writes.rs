@@ -14,7 +14,7 @@ use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
-use setpoint_reconcile::{Outcome, Write, WriteRejection, WriteRequest};
+use setpoint_reconcile::{Write, WriteOutcome, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, CommitResponse, Proposal, Record, RejectReason};
 
 use crate::codec;
@@ -22,7 +22,7 @@ use crate::exchange::Identity;
 use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::update::Subresource;
 use crate::pipeline::{
-    DesiredObject, RequestContext, Step, Writer, binding, create, delete, eviction, update,
+    DesiredObject, PipelineResult, RequestContext, WriteOrigin, binding, create, delete, eviction, update,
 };
 
 pub use in_flight::InFlightWrites;
@@ -30,7 +30,7 @@ pub use in_flight::InFlightWrites;
 /// A decided write of the loop.
 pub enum Prepared {
     /// There is nothing to commit.
-    Settled(Outcome),
+    Settled(WriteOutcome),
     /// Proposal to commit, and the name of the object that it writes.
     Commit(Box<Proposal>, Box<str>),
 }
@@ -39,35 +39,37 @@ pub enum Prepared {
 #[must_use]
 pub fn prepare(request: &WriteRequest, context: &RequestContext<'_>) -> Prepared {
     match decide(request, context) {
-        Ok(Step::Commit(proposal) | Step::Remove(proposal, _)) => {
+        Ok(PipelineResult::Commit(proposal) | PipelineResult::Remove(proposal, _)) => {
             let name = proposal.writes().next().map(|write| write.key.name().into()).unwrap_or_default();
             Prepared::Commit(proposal, name)
         }
-        Ok(Step::Unchanged(record)) => {
-            Prepared::Settled(Outcome::Done { revision: record.revision(), name: record.name().into() })
+        Ok(PipelineResult::Unchanged(record)) => {
+            Prepared::Settled(WriteOutcome::Done { revision: record.revision(), name: record.name().into() })
         }
         // The loop never makes dry runs.
-        Ok(Step::DryRun(_) | Step::DryRunRemove(_)) => Prepared::Settled(Outcome::Gone),
+        Ok(PipelineResult::DryRun(_) | PipelineResult::DryRunRemove(_)) => {
+            Prepared::Settled(WriteOutcome::Gone)
+        }
         Err(status) => Prepared::Settled(rejected_outcome(&request.write, &status)),
     }
 }
 
 /// Outcome of a commit.
 #[must_use]
-pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -> Outcome {
+pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -> WriteOutcome {
     match committed {
-        Ok(committed) => Outcome::Done { revision: committed.revision, name },
-        Err(CommitError::Rejected(RejectReason::Conflict(_))) => Outcome::Conflict,
-        Err(error) => Outcome::Rejected(WriteRejection {
+        Ok(committed) => WriteOutcome::Done { revision: committed.revision, name },
+        Err(CommitError::Rejected(RejectReason::Conflict(_))) => WriteOutcome::Conflict,
+        Err(error) => WriteOutcome::Rejected(WriteRejection {
             reason: Reason::InternalError.as_str().to_owned(),
             message: error.to_string(),
         }),
     }
 }
 
-fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Step, Status> {
+fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<PipelineResult, Status> {
     let user = request.user.to_string();
-    let writer = Writer {
+    let writer = WriteOrigin {
         identity: Identity { groups: groups(&user), user },
         manager: request.manager.to_owned(),
         dry_run: false,
@@ -142,9 +144,9 @@ fn create_object(
     resource_type: &'static ResourceType,
     namespace: &str,
     object: Value,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
-) -> Result<Step, Status> {
+) -> Result<PipelineResult, Status> {
     let object = decode_object(resource_type, object)?;
     Ok(create::create(resource_type, namespace, DesiredObject::new(object), writer, context)?.step)
 }
@@ -154,9 +156,9 @@ fn post(
     key: &Key,
     subresource: &str,
     object: &Value,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
-) -> Result<Step, Status> {
+) -> Result<PipelineResult, Status> {
     match subresource {
         "binding" => {
             binding::check(object)?;
@@ -222,13 +224,13 @@ fn find(resource_type: &ResourceType, key: &Key, context: &RequestContext<'_>) -
     context.snapshot.get(key).cloned().ok_or_else(|| Status::not_found(resource_type.qualified(), key.name()))
 }
 
-fn rejected_outcome(write: &Write, status: &Status) -> Outcome {
+fn rejected_outcome(write: &Write, status: &Status) -> WriteOutcome {
     let is_create = matches!(write, Write::Create { .. } | Write::CreateEvent(_));
     match status.reason {
         // A create fails with NotFound if its namespace is missing; planning again at once would not help.
-        Reason::NotFound if !is_create => Outcome::Gone,
-        Reason::Conflict | Reason::AlreadyExists => Outcome::Conflict,
-        _ => Outcome::Rejected(WriteRejection {
+        Reason::NotFound if !is_create => WriteOutcome::Gone,
+        Reason::Conflict | Reason::AlreadyExists => WriteOutcome::Conflict,
+        _ => WriteOutcome::Rejected(WriteRejection {
             reason: status.reason.as_str().to_owned(),
             message: status.message.to_string(),
         }),

@@ -15,7 +15,7 @@ pub enum Form {
 
 /// Representations of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum Representation {
     /// The whole object.
     Whole,
     /// A table, as `kubectl get` shows it.
@@ -26,11 +26,11 @@ pub enum View {
     MetadataList(MetaVersion),
 }
 
-impl View {
+impl Representation {
     /// `true` for tables.
     #[must_use]
     pub(crate) fn is_table(self) -> bool {
-        matches!(self, View::Table(_))
+        matches!(self, Representation::Table(_))
     }
 }
 
@@ -74,10 +74,13 @@ pub(crate) fn is_offered(accept: Option<&str>, offered: &[&str]) -> bool {
 
 /// Returns the first accepted form that `can` be served, by quality; JSON without an `Accept` header.
 #[must_use]
-pub fn negotiate(accept: Option<&str>, can: impl Fn(Form, View) -> bool) -> Option<(Form, View)> {
+pub fn negotiate(
+    accept: Option<&str>,
+    can: impl Fn(Form, Representation) -> bool,
+) -> Option<(Form, Representation)> {
     let accept = accept.unwrap_or("").trim();
     if accept.is_empty() {
-        return Some((Form::Json, View::Whole));
+        return Some((Form::Json, Representation::Whole));
     }
     let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
@@ -127,17 +130,17 @@ impl<'a> Clause<'a> {
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    fn view(&self) -> Option<View> {
-        let Some(kind) = self.parameter("as") else { return Some(View::Whole) };
+    fn view(&self) -> Option<Representation> {
+        let Some(kind) = self.parameter("as") else { return Some(Representation::Whole) };
         let version = match (self.parameter("g"), self.parameter("v")) {
             (Some("meta.k8s.io"), Some("v1")) => MetaVersion::V1,
             (Some("meta.k8s.io"), Some("v1beta1")) => MetaVersion::V1Beta1,
             _ => return None,
         };
         match kind {
-            "Table" => Some(View::Table(version)),
-            "PartialObjectMetadata" => Some(View::Metadata(version)),
-            "PartialObjectMetadataList" => Some(View::MetadataList(version)),
+            "Table" => Some(Representation::Table(version)),
+            "PartialObjectMetadata" => Some(Representation::Metadata(version)),
+            "PartialObjectMetadataList" => Some(Representation::MetadataList(version)),
             _ => None,
         }
     }
@@ -170,25 +173,28 @@ mod tests {
     #[test]
     fn best_supported_media_type_is_chosen() {
         let any = |_, _| true;
-        let json = |form, view| form == Form::Json && view == View::Whole;
+        let json = |form, view| form == Form::Json && view == Representation::Whole;
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(negotiate(None, any), Some((Form::Json, View::Whole)));
-        assert_eq!(negotiate(Some("*/*"), any), Some((Form::Json, View::Whole)));
-        assert_eq!(negotiate(Some(table), any), Some((Form::Json, View::Table(MetaVersion::V1))));
+        assert_eq!(negotiate(None, any), Some((Form::Json, Representation::Whole)));
+        assert_eq!(negotiate(Some("*/*"), any), Some((Form::Json, Representation::Whole)));
+        assert_eq!(negotiate(Some(table), any), Some((Form::Json, Representation::Table(MetaVersion::V1))));
         let older = "application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io;q=0";
-        assert_eq!(negotiate(Some(older), any), Some((Form::Json, View::Metadata(MetaVersion::V1Beta1))));
+        assert_eq!(
+            negotiate(Some(older), any),
+            Some((Form::Json, Representation::Metadata(MetaVersion::V1Beta1)))
+        );
         assert_eq!(negotiate(Some("application/json;as=Table;g=meta.k8s.io"), any), None);
-        assert_eq!(negotiate(Some(table), json), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some(table), json), Some((Form::Json, Representation::Whole)));
         let both = "application/vnd.kubernetes.protobuf,application/json";
-        assert_eq!(negotiate(Some(both), any), Some((Form::Protobuf, View::Whole)));
-        assert_eq!(negotiate(Some(both), json), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some(both), any), Some((Form::Protobuf, Representation::Whole)));
+        assert_eq!(negotiate(Some(both), json), Some((Form::Json, Representation::Whole)));
         let quality = "application/json;q=0.1,application/yaml";
-        assert_eq!(negotiate(Some(quality), any), Some((Form::Yaml, View::Whole)));
+        assert_eq!(negotiate(Some(quality), any), Some((Form::Yaml, Representation::Whole)));
         let streamed =
             "application/yaml;stream=watch,application/json;stream=other,application/json;stream=watch";
-        assert_eq!(negotiate(Some(streamed), any), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some(streamed), any), Some((Form::Json, Representation::Whole)));
         let fallback = "application/xml;q=0.9,application/yaml;q=0,*/*;q=0.1";
-        assert_eq!(negotiate(Some(fallback), any), Some((Form::Json, View::Whole)));
+        assert_eq!(negotiate(Some(fallback), any), Some((Form::Json, Representation::Whole)));
         assert_eq!(negotiate(Some("text/html"), any), None);
         assert_eq!(content_form(Some("application/json; charset=utf-8")), Some(Form::Json));
         assert_eq!(content_form(Some("text/plain")).or(content_form(Some("*/*"))), None);

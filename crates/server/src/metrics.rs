@@ -22,9 +22,9 @@ pub use self::requests::SeriesKey;
 pub use self::text::{MetricType, Text};
 
 use self::requests::Requests;
-use crate::exchange::{Body, Frames, Response};
+use crate::exchange::{Frames, Payload, Response};
 use crate::inflight::Inflight;
-use crate::watch::Watch;
+use crate::watch::WatchStream;
 
 /// A writer of metric families.
 type Source = dyn Fn(&mut Text) + Send + Sync;
@@ -60,7 +60,7 @@ impl Metrics {
 
     /// Counts a response; a stream is counted when it ends.
     pub(crate) fn count_answer(&self, key: SeriesKey, response: &Response, took: Duration) {
-        if !matches!(response.body, Body::Stream(_)) {
+        if !matches!(response.body, Payload::Stream(_)) {
             self.requests.count(key, response.status.as_u16());
             self.requests.observe(key, took);
         }
@@ -100,7 +100,7 @@ impl Metrics {
 
 /// A watch with metrics: it counts as running, as a request when it ends, and each of its events.
 pub(crate) struct CountedWatch {
-    watch: Watch,
+    watch: WatchStream,
     metrics: Arc<Metrics>,
     key: SeriesKey,
     clock: Arc<dyn Clock>,
@@ -112,7 +112,7 @@ impl CountedWatch {
     /// Wraps a watch.
     #[must_use]
     pub fn new(
-        watch: Watch,
+        watch: WatchStream,
         metrics: Arc<Metrics>,
         (key, begun): (SeriesKey, Duration),
         clock: Arc<dyn Clock>,

@@ -18,14 +18,14 @@ use setpoint_store::Store;
 use tokio::time::{Sleep, sleep};
 
 use crate::exchange::Frames;
-use crate::query::Query;
+use crate::query::QueryParams;
 
 /// Interval at which a follower checks if the container still runs.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Log of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ContainerLog {
+pub struct LogResponse {
     /// Lines with their times.
     pub lines: Vec<(Time, String)>,
     /// Number of older lines that are no longer kept.
@@ -48,7 +48,7 @@ pub trait LogSource: Send + Sync {
         container: &str,
         previous: bool,
         now: Time,
-    ) -> Result<ContainerLog, Status>;
+    ) -> Result<LogResponse, Status>;
 }
 
 /// Options of a log request.
@@ -71,7 +71,7 @@ impl LogOptions {
     ///
     /// # Errors
     /// If a number or a time is malformed.
-    pub fn parse(query: &Query, container: &str, now: Time) -> Result<LogOptions, Status> {
+    pub fn parse(query: &QueryParams, container: &str, now: Time) -> Result<LogOptions, Status> {
         let number = |name: &str| query.number(name).map_err(|error| Status::bad_request(error.to_string()));
         let size =
             |name: &str| Ok::<_, Status>(number(name)?.map(|number| usize::try_from(number).unwrap_or(0)));
@@ -95,7 +95,7 @@ impl LogOptions {
 
     /// Formats the selected lines after the first `skipped` ones.
     #[must_use]
-    pub fn text(&self, log: &ContainerLog, skipped: usize) -> String {
+    pub fn text(&self, log: &LogResponse, skipped: usize) -> String {
         let since = |(at, _): &&(Time, String)| self.since.is_none_or(|since| *at >= since);
         let skipped_here = skipped.saturating_sub(log.dropped);
         let lines: Vec<&(Time, String)> = log.lines.iter().skip(skipped_here).filter(since).collect();
@@ -145,7 +145,7 @@ impl LogFollower {
         LogFollower { store, key, source, clock, options, sent_lines: 0, pause: None, ended: false }
     }
 
-    fn container_log(&self) -> Option<ContainerLog> {
+    fn container_log(&self) -> Option<LogResponse> {
         let snapshot = self.store.snapshot();
         let pod = objects::object(self.key.clone(), snapshot.get(&self.key)?)?;
         self.source.container_log(&pod, &self.options.container, self.options.previous, self.clock.now()).ok()
@@ -188,14 +188,14 @@ impl Frames for LogFollower {
 mod tests {
     use super::*;
 
-    fn log() -> ContainerLog {
+    fn log() -> LogResponse {
         let lines = ["one", "two", "three"].into_iter().zip(1..);
         let lines = lines.map(|(line, at)| (Time::from_seconds(at), line.to_owned()));
-        ContainerLog { lines: lines.collect(), dropped: 0, is_running: false, next: None }
+        LogResponse { lines: lines.collect(), dropped: 0, is_running: false, next: None }
     }
 
     fn text(query: &str) -> String {
-        let options = LogOptions::parse(&Query::parse(query), "c", Time::from_seconds(10)).unwrap();
+        let options = LogOptions::parse(&QueryParams::parse(query), "c", Time::from_seconds(10)).unwrap();
         options.text(&log(), 0)
     }
 
@@ -209,12 +209,12 @@ mod tests {
         assert_eq!(text("limitBytes=5"), "one\nt");
         assert_eq!(text("timestamps=true&tailLines=1"), "1970-01-01T00:00:03.000000000Z three\n");
         let options = LogOptions::default();
-        let later = ContainerLog { dropped: 7, ..log() };
+        let later = LogResponse { dropped: 7, ..log() };
         assert_eq!(
             options.text(&later, 9),
             "three\n",
             "nine lines were sent: seven dropped ones and two of these"
         );
-        assert!(LogOptions::parse(&Query::parse("tailLines=x"), "c", Time::EPOCH).is_err());
+        assert!(LogOptions::parse(&QueryParams::parse("tailLines=x"), "c", Time::EPOCH).is_err());
     }
 }

@@ -27,7 +27,7 @@ use setpoint_api::kinds::Author;
 use setpoint_api::metadata::validate::MetadataRules;
 use setpoint_api::status::Status;
 use setpoint_api::{Resource, Time, Value, metadata};
-use setpoint_store::{Cause, Precondition, Proposal, Record, Snapshot};
+use setpoint_store::{CommitCause, Precondition, Proposal, Record, Snapshot};
 
 use self::admission::tolerations::Tolerations;
 use self::ownership::Owners;
@@ -57,7 +57,7 @@ pub struct RequestContext<'a> {
 
 /// Author and options of a write.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct WriteOrigin {
     /// Authenticated user.
     pub identity: Identity,
     /// The field manager.
@@ -93,7 +93,7 @@ impl DesiredObject {
         self,
         resource_type: &ResourceType,
         subresource: Subresource,
-        writer: &Writer,
+        writer: &WriteOrigin,
         context: &RequestContext<'_>,
         live: Option<&Value>,
     ) -> (Value, FieldSet) {
@@ -134,13 +134,13 @@ impl DesiredObject {
 /// Outcome of the pipeline, with warnings.
 pub struct Decision {
     /// The outcome.
-    pub step: Step,
+    pub step: PipelineResult,
     /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
 /// Outcome of the pipeline.
-pub enum Step {
+pub enum PipelineResult {
     /// A commit; the object it puts is the response.
     Commit(Box<Proposal>),
     /// A commit that removes an object, and its last state.
@@ -153,7 +153,7 @@ pub enum Step {
     DryRunRemove(Value),
 }
 
-impl Writer {
+impl WriteOrigin {
     /// Returns an empty proposal to create or remove an object.
     pub(crate) fn proposal(&self, context: &RequestContext<'_>) -> Proposal {
         self.proposal_for(context, vec![WHOLE.to_owned()])
@@ -173,7 +173,7 @@ impl Writer {
     }
 
     fn proposal_for(&self, context: &RequestContext<'_>, paths: Vec<String>) -> Proposal {
-        let cause = Cause {
+        let cause = CommitCause {
             user: self.identity.user.clone(),
             manager: self.manager.clone(),
             reconciler: self.reconciler.clone(),
@@ -283,7 +283,7 @@ pub(crate) fn guard_namespace(
             format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = Status::forbidden(resource_type.qualified(), name, why);
         if let Some(details) = &mut status.details {
-            details.causes.push(setpoint_api::status::Cause {
+            details.causes.push(setpoint_api::status::StatusCause {
                 reason: "NamespaceTerminating".into(),
                 message: format!("namespace {namespace} is being terminated").into(),
                 field: "metadata.namespace".into(),

@@ -14,12 +14,12 @@ pub struct NumberError {
 
 /// Query parameters, in the order sent.
 #[derive(Clone, Debug, Default)]
-pub struct Query(Vec<(String, String)>);
+pub struct QueryParams(Vec<(String, String)>);
 
-impl Query {
+impl QueryParams {
     /// Parses a query string. Malformed pairs are dropped, as upstream's parser does.
     #[must_use]
-    pub fn parse(text: &str) -> Query {
+    pub fn parse(text: &str) -> QueryParams {
         let pairs = text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
         Query(
             pairs
@@ -103,31 +103,31 @@ mod tests {
 
     #[test]
     fn parameters_are_unescaped_and_repeated_ones_kept() {
-        let query = Query::parse("labelSelector=a%3Db%2Cc&dryRun=All&dryRun=x&watch&limit=5&bad=%zz");
+        let query = QueryParams::parse("labelSelector=a%3Db%2Cc&dryRun=All&dryRun=x&watch&limit=5&bad=%zz");
         assert_eq!(query.get("labelSelector"), "a=b,c");
         assert_eq!(query.all("dryRun"), ["All", "x"]);
         assert_eq!((query.flag("watch"), query.flag("none")), (Some(true), None));
         assert_eq!(query.number("limit").unwrap(), Some(5));
         assert_eq!(query.get("bad"), "");
-        let error = Query::parse("limit=x").number("limit").unwrap_err().to_string();
+        let error = QueryParams::parse("limit=x").number("limit").unwrap_err().to_string();
         assert_eq!(error, "strconv.ParseInt: parsing \"x\": invalid syntax");
-        let error = Query::parse("limit=").number("limit").unwrap_err().to_string();
+        let error = QueryParams::parse("limit=").number("limit").unwrap_err().to_string();
         assert_eq!(error, "strconv.ParseInt: parsing \"\": invalid syntax");
-        let error = Query::parse("limit=99999999999999999999").number("limit").unwrap_err().to_string();
+        let error = QueryParams::parse("limit=99999999999999999999").number("limit").unwrap_err().to_string();
         assert!(error.ends_with("value out of range"), "{error}");
     }
 
     #[test]
     fn selector_that_is_not_utf8_is_kept() {
-        assert_eq!(Query::parse("labelSelector=%ff").get("labelSelector"), "\u{fffd}");
-        assert_eq!(Query::parse("limit=%+5&limit=%5").get("limit"), "");
+        assert_eq!(QueryParams::parse("labelSelector=%ff").get("labelSelector"), "\u{fffd}");
+        assert_eq!(QueryParams::parse("limit=%+5&limit=%5").get("limit"), "");
     }
 
     #[test]
     fn encoded_query_values_round_trip() {
         let text = "app in (a,b),x!=y&z=+%ä";
         assert_eq!(
-            Query::parse(&format!("labelSelector={}", percent_encode(text))).get("labelSelector"),
+            QueryParams::parse(&format!("labelSelector={}", percent_encode(text))).get("labelSelector"),
             text
         );
     }

@@ -20,9 +20,9 @@ use setpoint_store::Record;
 
 use crate::body::Expected;
 use crate::codec;
-use crate::exchange::{Body, BodyPart, Response};
-use crate::media::{Form, View};
-use crate::query::Query;
+use crate::exchange::{BodyPart, Payload, Response};
+use crate::media::{Form, Representation};
+use crate::query::QueryParams;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
@@ -34,7 +34,7 @@ fn answer(code: u16, kind: HeaderValue, parts: Vec<BodyPart>) -> Response {
     headers.insert(CONTENT_TYPE, kind);
     headers.insert("cache-control", HeaderValue::from_static("no-cache, private"));
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Response { status, headers, body: Body::Whole(parts) }
+    Response { status, headers, body: Payload::Whole(parts) }
 }
 
 /// A JSON body from encoded parts.
@@ -96,7 +96,7 @@ pub fn error(error: &Status, form: Form) -> Response {
             protobuf::encode(&value, schema, &mut message);
             protobuf::write_object("v1", "Status", &message, &mut out);
             response.headers.insert(CONTENT_TYPE, PROTOBUF);
-            response.body = Body::Whole(vec![out.into()]);
+            response.body = Payload::Whole(vec![out.into()]);
             response
         }
         _ => response,
@@ -106,14 +106,14 @@ pub fn error(error: &Status, form: Form) -> Response {
 /// Converts a JSON response to YAML.
 #[must_use]
 pub(crate) fn to_yaml(mut response: Response) -> Response {
-    if let Body::Whole(parts) = &response.body
+    if let Payload::Whole(parts) = &response.body
         && response.headers.get(CONTENT_TYPE) == Some(&JSON)
         && let Ok(value) = json::parse(&parts.concat())
     {
         let mut out = Vec::new();
         yaml::write(&value, &mut out);
         response.headers.insert(CONTENT_TYPE, YAML);
-        response.body = Body::Whole(vec![out.into()]);
+        response.body = Payload::Whole(vec![out.into()]);
     }
     response
 }
@@ -183,7 +183,7 @@ pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty
 ///
 /// # Errors
 /// If they are invalid.
-pub(crate) fn table_options(query: &Query, version: MetaVersion) -> Result<TableOptions, Status> {
+pub(crate) fn table_options(query: &QueryParams, version: MetaVersion) -> Result<TableOptions, Status> {
     let requested = query.get("includeObject");
     let include = IncludeObject::parse(requested).ok_or_else(|| {
         Status::bad_request(format!(
@@ -246,8 +246,8 @@ pub(crate) fn view_of_object(
     code: u16,
     resource_type: &ResourceType,
     object: &Value,
-    view: View,
-    query: &Query,
+    view: Representation,
+    query: &QueryParams,
     now: Time,
 ) -> Result<Response, Status> {
     let mut out = Vec::new();
@@ -255,15 +255,15 @@ pub(crate) fn view_of_object(
     let served = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
     let served = served.as_ref().unwrap_or(object);
     match view {
-        View::Table(version) => {
+        Representation::Table(version) => {
             let options = table_options(query, version)?;
             let embedded = row_object(resource_type, object, served, options.include);
             let row = TableObject { stored: object, served: &embedded };
             write_object_table(kind, row, options, now, &mut out);
         }
-        View::Metadata(version) => write_partial(served, version, &mut out),
-        View::MetadataList(_) => return Err(mismatch(resource_type, false)),
-        View::Whole => json::write(served, &mut out),
+        Representation::Metadata(version) => write_partial(served, version, &mut out),
+        Representation::MetadataList(_) => return Err(mismatch(resource_type, false)),
+        Representation::Whole => json::write(served, &mut out),
     }
     out.push(b'\n');
     Ok(json_bytes(code, vec![out.into()]))
@@ -277,8 +277,8 @@ pub(crate) fn view_of_list(
     resource_type: &ResourceType,
     objects: &[Value],
     meta: ListMeta<'_>,
-    view: View,
-    query: &Query,
+    view: Representation,
+    query: &QueryParams,
     now: Time,
 ) -> Result<Response, Status> {
     let mut out = Vec::new();
@@ -288,7 +288,7 @@ pub(crate) fn view_of_list(
         .then(|| objects.iter().map(|object| resource_type.to_served(object.clone())).collect());
     let served = served.as_deref().unwrap_or(objects);
     match view {
-        View::Table(version) => {
+        Representation::Table(version) => {
             let options = table_options(query, version)?;
             let pairs = objects.iter().zip(served);
             let embedded =
@@ -298,9 +298,9 @@ pub(crate) fn view_of_list(
             let rows: Vec<TableObject<'_>> = rows.collect();
             write_table(kind, &rows, meta, options, now, &mut out);
         }
-        View::Metadata(_) => return Err(mismatch(resource_type, true)),
-        View::MetadataList(version) => write_partial_list(served, meta, version, &mut out),
-        View::Whole => write_partial_list(served, meta, MetaVersion::V1, &mut out),
+        Representation::Metadata(_) => return Err(mismatch(resource_type, true)),
+        Representation::MetadataList(version) => write_partial_list(served, meta, version, &mut out),
+        Representation::Whole => write_partial_list(served, meta, MetaVersion::V1, &mut out),
     }
     out.push(b'\n');
     Ok(json_bytes(200, vec![out.into()]))

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use setpoint_api::printing::table::TableOptions;
 use setpoint_api::status::Status;
 use setpoint_api::{fields, labels};
-use setpoint_store::{Filter, Record, RecordSelector};
+use setpoint_store::{Record, RecordSelector, WatchFilter};
 
-use crate::media::{Form, View};
-use crate::query::Query;
+use crate::media::{Form, Representation};
+use crate::query::QueryParams;
 use crate::route::Target;
 
 /// Label and field selectors together, compiled: a list matches each of its objects, a watch each event.
@@ -24,7 +24,7 @@ impl Selection {
     ///
     /// # Errors
     /// If one is malformed, or a field is not selectable.
-    pub fn parse(target: &Target, query: &Query) -> Result<Selection, Status> {
+    pub fn parse(target: &Target, query: &QueryParams) -> Result<Selection, Status> {
         let labels = labels::Selector::parse(query.get("labelSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let fields = fields::FieldSelector::parse(query.get("fieldSelector"))
@@ -42,7 +42,7 @@ impl Selection {
 
     /// Cursor filter with the smallest wakeup index that covers the selectors.
     #[must_use]
-    pub fn filter(self, target: &Target) -> Filter {
+    pub fn filter(self, target: &Target) -> WatchFilter {
         let namespace = Some(&target.namespace).filter(|namespace| !namespace.is_empty()).cloned();
         let name = self.fields.required_value("metadata.name").map(str::to_owned);
         let name = Some(&target.name).filter(|name| !name.is_empty()).cloned().or(name);
@@ -52,7 +52,7 @@ impl Selection {
             Some((term.field.to_string(), value.to_owned()))
         });
         let selector = (!self.is_everything()).then(|| Arc::new(self) as Arc<dyn RecordSelector>);
-        Filter { namespace, name, field, selector }
+        WatchFilter { namespace, name, field, selector }
     }
 }
 
@@ -72,7 +72,12 @@ pub(crate) struct ViewKey {
 impl ViewKey {
     /// Key of a list or a watch.
     #[must_use]
-    pub fn new(target: &Target, query: &Query, (form, view): (Form, View), table: TableOptions) -> ViewKey {
+    pub fn new(
+        target: &Target,
+        query: &QueryParams,
+        (form, view): (Form, Representation),
+        table: TableOptions,
+    ) -> ViewKey {
         ViewKey {
             resource_type: target.resource_type.index,
             form,

@@ -20,15 +20,15 @@ use setpoint_api::ResourceType;
 use setpoint_api::printing::table::{TableObject, TableOptions, write_object_table, write_partial};
 use setpoint_api::status::Status;
 use setpoint_api::{Clock, Revision, Value, json, protobuf};
-use setpoint_store::{Compacted, Cursor, Event, EventType, Filter, Record, Store};
+use setpoint_store::{Compacted, Cursor, Record, Store, WatchEvent, WatchEventType, WatchFilter};
 
 pub use self::coalescer::WatchCoalescer;
 use self::coalescer::{SharedChunk, WatchSlot};
 use self::timers::WatchTimers;
 use crate::codec;
 use crate::exchange::{Frames, LARGE_BYTES};
-use crate::media::{Form, View};
-use crate::query::Query;
+use crate::media::{Form, Representation};
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 use crate::select::{Selection, ViewKey};
@@ -39,12 +39,12 @@ const WATCH_SECONDS: u64 = 30 * 60;
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// A stream of events.
-pub struct Watch {
+pub struct WatchStream {
     resource_type: &'static ResourceType,
     slot: WatchSlot,
     cursor: Cursor,
     form: Form,
-    view: View,
+    view: Representation,
     /// Clock for the ages in tables.
     clock: Arc<dyn Clock>,
     table: TableOptions,
@@ -63,7 +63,7 @@ pub struct Watch {
     /// Error of a watch that cannot start. The response has begun by then, so it is sent as an ERROR event.
     expired: Option<Status>,
     ended: bool,
-    /// Events since [`Watch::take_events`].
+    /// Events since [`WatchStream::take_events`].
     events: Cell<u64>,
 }
 
@@ -75,12 +75,12 @@ pub fn start(
     store: &Store,
     coalescer: &Arc<WatchCoalescer>,
     target: &Target,
-    query: &Query,
-    (form, view): (Form, View),
+    query: &QueryParams,
+    (form, view): (Form, Representation),
     clock: &Arc<dyn Clock>,
-) -> Result<Watch, Status> {
+) -> Result<WatchStream, Status> {
     let table = match view {
-        View::Table(version) => responses::table_options(query, version)?,
+        Representation::Table(version) => responses::table_options(query, version)?,
         _ => TableOptions::default(),
     };
     let selection = Selection::parse(target, query)?;
@@ -120,7 +120,7 @@ pub fn start(
     let seconds = query.number("timeoutSeconds").map_err(|error| Status::bad_request(error.to_string()))?;
     let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
-    Ok(Watch {
+    Ok(WatchStream {
         resource_type: target.resource_type,
         slot: WatchSlot::new(coalescer, ViewKey::new(target, query, (form, view), table)),
         cursor,
@@ -141,13 +141,13 @@ pub fn start(
     })
 }
 
-fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Filter) -> Vec<Record> {
+fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &WatchFilter) -> Vec<Record> {
     let Some(table) = snapshot.table(&target.resource_type.resource) else { return Vec::new() };
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
     table.range(&prefix, None).filter(|record| filter.matches(record)).cloned().collect()
 }
 
-impl Watch {
+impl WatchStream {
     /// Resource type of the objects.
     #[must_use]
     pub fn resource_type(&self) -> &'static ResourceType {
@@ -169,14 +169,14 @@ impl Watch {
         }
     }
 
-    fn put_event(&self, out: &mut FrameBuffer, event: &Event) {
+    fn put_event(&self, out: &mut FrameBuffer, event: &WatchEvent) {
         let word = match event.event_type {
-            EventType::Added => "ADDED",
-            EventType::Modified => "MODIFIED",
-            EventType::Deleted => "DELETED",
+            WatchEventType::Added => "ADDED",
+            WatchEventType::Modified => "MODIFIED",
+            WatchEventType::Deleted => "DELETED",
         };
         // An object that stopped matching is shown with the revision of that change.
-        let left = event.event_type == EventType::Deleted && !event.after.is_tombstone();
+        let left = event.event_type == WatchEventType::Deleted && !event.after.is_tombstone();
         if left {
             self.put_stored(out, word, event.value());
         } else {
@@ -186,7 +186,7 @@ impl Watch {
 
     /// Appends a version of an object.
     fn put_record(&self, out: &mut FrameBuffer, word: &str, record: &Record) {
-        if self.form != Form::Protobuf || self.view != View::Whole {
+        if self.form != Form::Protobuf || self.view != Representation::Whole {
             return self.put_stored(out, word, record.value());
         }
         self.events.set(self.events.get() + 1);
@@ -197,8 +197,11 @@ impl Watch {
     /// Appends a line of JSON, or a frame of protobuf.
     fn put(&self, out: &mut FrameBuffer, word: &str, object: Bytes) {
         self.events.set(self.events.get() + 1);
-        let object =
-            if self.view != View::Whole && word != "ERROR" { self.viewed(&object).into() } else { object };
+        let object = if self.view != Representation::Whole && word != "ERROR" {
+            self.viewed(&object).into()
+        } else {
+            object
+        };
         if self.form != Form::Protobuf {
             out.extend(b"{\"type\":\"");
             out.extend(word.as_bytes());
@@ -218,7 +221,7 @@ impl Watch {
     fn viewed(&self, object: &[u8]) -> Vec<u8> {
         let value = json::parse(object).unwrap_or(Value::Null);
         let mut out = Vec::with_capacity(object.len());
-        if let View::Metadata(version) | View::MetadataList(version) = self.view {
+        if let Representation::Metadata(version) | Representation::MetadataList(version) = self.view {
             write_partial(&value, version, &mut out);
             return out;
         }
@@ -336,7 +339,7 @@ fn put_frame(out: &mut FrameBuffer, word: &str, api_version: &str, kind: &str, m
     out.push(frame.into());
 }
 
-impl Frames for Watch {
+impl Frames for WatchStream {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(bytes) = self.queue.pop_front() {
             return Poll::Ready(Some(bytes));

@@ -14,7 +14,8 @@ use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::status::Status;
 use setpoint_api::{Key, Revision, Time, Value, json, value};
 use setpoint_reconcile::{
-    Controller, Engine, Index, Jump, ObservedChange, Outcome, Query, Seed, Turn, Write, WriteId, WriteRequest,
+    Controller, Engine, Index, Jump, ObservedChange, Query, Seed, Turn, Write, WriteId, WriteOutcome,
+    WriteRequest,
 };
 use setpoint_runtime::objects;
 use setpoint_server::codec;
@@ -22,9 +23,11 @@ use setpoint_server::exchange::Identity;
 use setpoint_server::loop_writes::{self, Prepared};
 use setpoint_server::pipeline::update::Subresource;
 use setpoint_server::pipeline::{
-    DesiredObject, RequestContext, Step, Writer, binding, create, delete, eviction, update,
+    DesiredObject, PipelineResult, RequestContext, WriteOrigin, binding, create, delete, eviction, update,
 };
-use setpoint_store::{CommitError, CommitResponse, Cursor, Filter, Proposal, RejectReason, Retention, Store};
+use setpoint_store::{
+    CommitError, CommitResponse, Cursor, Proposal, RejectReason, Retention, Store, WatchFilter,
+};
 use setpoint_views::world_config;
 
 use crate::campaign::path;
@@ -345,7 +348,7 @@ impl Cluster {
 
     /// Performs a write that was in flight when its loop stopped. Returns `true` if it succeeded.
     pub fn deliver_late(&mut self, sent: &WriteRequest) -> bool {
-        let Outcome::Done { revision, .. } = self.write(sent) else { return false };
+        let WriteOutcome::Done { revision, .. } = self.write(sent) else { return false };
         // A write without effect is not committed: its revision is that of an older commit.
         if let Some(origin) = self.origins.get_mut(&revision) {
             origin.is_late = true;
@@ -378,17 +381,17 @@ impl Cluster {
     pub fn lose_write(&mut self) {
         if let Some(sent) = self.outbox.pop_front() {
             let by = self.store.snapshot().revision();
-            self.answer(sent.id, Outcome::Lost { by });
+            self.answer(sent.id, WriteOutcome::Lost { by });
         }
     }
 
-    fn answer(&mut self, ticket: WriteId, outcome: Outcome) {
+    fn answer(&mut self, ticket: WriteId, outcome: WriteOutcome) {
         let mut turn = Turn::default();
         self.engine.complete_write(ticket, outcome, self.now, &mut turn);
         self.outbox.extend(turn.writes);
     }
 
-    fn write(&mut self, sent: &WriteRequest) -> Outcome {
+    fn write(&mut self, sent: &WriteRequest) -> WriteOutcome {
         let snapshot = self.store.snapshot();
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         let outcome = match loop_writes::prepare(
@@ -398,7 +401,7 @@ impl Cluster {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => loop_writes::outcome(self.commit(*proposal), name),
         };
-        if let Outcome::Done { revision, .. } = outcome {
+        if let WriteOutcome::Done { revision, .. } = outcome {
             self.origins.entry(revision).or_insert(CommitOrigin { seen: sent.seen, is_late: false });
         }
         if self.keeps_history {
@@ -413,7 +416,7 @@ impl Cluster {
         Ok(committed)
     }
 
-    fn record_history(&mut self, sent: &WriteRequest, outcome: &Outcome) {
+    fn record_history(&mut self, sent: &WriteRequest, outcome: &WriteOutcome) {
         let what = match &sent.write {
             Write::Create { resource, .. } => resource.to_string(),
             Write::CreateEvent(new_event) => new_event.key.to_string(),
@@ -466,7 +469,7 @@ impl Cluster {
     /// If the write is rejected.
     pub fn act(
         &mut self,
-        decide: impl Fn(&Writer, &RequestContext<'_>) -> Result<Step, Status>,
+        decide: impl Fn(&WriteOrigin, &RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<Revision, Status> {
         let writer = self.writer();
         let snapshot = self.store.snapshot();
@@ -475,7 +478,7 @@ impl Cluster {
             &writer,
             &RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
         )? {
-            Step::Commit(proposal) | Step::Remove(proposal, _) => {
+            PipelineResult::Commit(proposal) | PipelineResult::Remove(proposal, _) => {
                 // Lease renewals are too many to record.
                 let is_recorded = |key: &&Key| self.keeps_history && key.resource().as_str() != LEASES;
                 let written: Vec<String> = proposal
@@ -548,7 +551,7 @@ impl Cluster {
         }
         let (mut last, mut overtaken) = (Ok(snapshot.revision()), 0);
         for step in steps {
-            let Ok(Step::Commit(proposal)) = step else {
+            let Ok(PipelineResult::Commit(proposal)) = step else {
                 last = step.map(|_| snapshot.revision());
                 continue;
             };
@@ -561,9 +564,9 @@ impl Cluster {
     }
 
     /// Identity of writes that are not the loop's.
-    fn writer(&self) -> Writer {
+    fn writer(&self) -> WriteOrigin {
         let identity = Identity { user: self.user.to_owned(), groups: vec!["system:masters".to_owned()] };
-        Writer { identity, manager: "test".to_owned(), dry_run: false, reconciler: String::new() }
+        WriteOrigin { identity, manager: "test".to_owned(), dry_run: false, reconciler: String::new() }
     }
 
     /// Merges a patch into an object or a subresource of it, as a user or a node.
@@ -737,7 +740,7 @@ impl ResourceWatch {
     }
 
     fn list(&mut self, store: &Store, engine: &mut Engine, now: Time) {
-        let (snapshot, cursor) = store.list_and_watch(&self.resource, Filter::default());
+        let (snapshot, cursor) = store.list_and_watch(&self.resource, WatchFilter::default());
         let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
         let objects = records.filter_map(|record| {
             let key = record.key(&self.resource);

@@ -12,7 +12,7 @@ mod reading;
 use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_store::commit::{Commit, Proposal};
 use setpoint_store::log::{Log, LogError, MaintenanceTask, Replay, Verdict};
-use setpoint_store::{Cause, Draft, Precondition, RejectReason, Snapshot};
+use setpoint_store::{CommitCause, Draft, Precondition, RejectReason, Snapshot};
 
 pub use appending::*;
 pub use compacting::*;
@@ -223,7 +223,7 @@ fn pod(path: &str) -> Key {
 }
 
 fn proposal() -> Proposal {
-    Proposal::new(Cause::default(), Time(7))
+    Proposal::new(CommitCause::default(), Time(7))
 }
 
 fn put(path: &str, expect: Precondition, value: &str) -> Proposal {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::{Key, Revision, Time};
-use setpoint_store::commit::{Body, Commit, Proposal, Write};
+use setpoint_store::commit::{Commit, LogWrite, Proposal, RecordBody};
 use setpoint_store::log::{
     CurrentRevisions, Log, LogError, LogReader, LogStat, MaintenanceTask, Replay, Verdict,
 };
-use setpoint_store::record::Envelope;
+use setpoint_store::record::RecordEnvelope;
 use setpoint_store::{Retention, Snapshot, Store};
 
 /// Object in parts that can be compared exactly.
@@ -18,9 +18,9 @@ pub struct NaiveObject {
     /// Time of that commit.
     pub time: Time,
     /// Value, hole and expiry.
-    pub body: Body,
+    pub body: RecordBody,
     /// Labels, fields and cause.
-    pub envelope: Envelope,
+    pub envelope: RecordEnvelope,
 }
 
 /// All objects at one revision.
@@ -53,7 +53,7 @@ pub fn commits_of(snapshot: &Snapshot) -> Vec<Commit> {
     for (key, object) in objects_of(snapshot) {
         let NaiveObject { revision, time, body, envelope } = object;
         let commit = commits.entry(revision).or_insert(Commit { revision, time, writes: Vec::new() });
-        commit.writes.push(Write { key, body: Some(body), envelope });
+        commit.writes.push(LogWrite { key, body: Some(body), envelope });
     }
     let revision = snapshot.revision();
     if revision > Revision::ZERO {
@@ -101,7 +101,7 @@ impl NaiveLog {
     pub fn objects_at(&self, revision: Revision) -> Objects {
         let mut objects = Objects::new();
         for Commit { revision, time, writes } in self.between(Revision::ZERO, revision) {
-            for Write { key, body, envelope } in writes {
+            for LogWrite { key, body, envelope } in writes {
                 match body {
                     Some(body) => drop(objects.insert(key, NaiveObject { revision, time, body, envelope })),
                     None => drop(objects.remove(&key)),
@@ -183,13 +183,13 @@ impl LogReader for ReplayOnlyLog {
 mod tests {
     use super::*;
     use setpoint_api::Resource;
-    use setpoint_store::{Cause, Draft, Precondition};
+    use setpoint_store::{CommitCause, Draft, Precondition};
 
     #[test]
     fn snapshot_equals_the_replay_of_its_commits() {
         let pods = Resource::new("pods").unwrap();
         let key = |path| Key::from_path(&pods, path).unwrap();
-        let proposal = || Proposal::new(Cause::default(), Time(3));
+        let proposal = || Proposal::new(CommitCause::default(), Time(3));
         let mut naive = NaiveLog::default();
         naive.admit(&proposal().put(
             key("a/x"),

@@ -11,8 +11,8 @@ use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_store::log::LogError;
 use setpoint_store::log::disk::{DiskLog, DiskOptions};
 use setpoint_store::{
-    Cause, CommitError, Compacted, Cursor, Draft, Filter, PendingCommit, Proposal, ReadError, Retention,
-    Store,
+    CommitCause, CommitError, Compacted, Cursor, Draft, PendingCommit, Proposal, ReadError, Retention, Store,
+    WatchFilter,
 };
 
 use crate::disk::{Faults, SimDisk};
@@ -36,7 +36,7 @@ pub struct StoreWorld {
 
 struct Watcher {
     resource: Resource,
-    filter: Filter,
+    filter: WatchFilter,
     cursor: Cursor,
     start: Revision,
     items: Vec<WatchItem>,
@@ -93,13 +93,15 @@ fn heads(state: &State) -> Vec<(&Key, Revision)> {
 }
 
 fn proposal(changes: &[Change], now: Time) -> Proposal {
-    changes.iter().fold(Proposal::new(Cause::default(), now), |proposal, (key, expect, value)| match value {
-        Some(value) => {
-            let label = if value.first().is_some_and(|byte| byte % 2 == 0) { "even" } else { "odd" };
-            let draft = Draft::new(value.clone()).labels([("parity", label)]).fields([("size", label)]);
-            proposal.put(key.clone(), *expect, draft)
+    changes.iter().fold(Proposal::new(CommitCause::default(), now), |proposal, (key, expect, value)| {
+        match value {
+            Some(value) => {
+                let label = if value.first().is_some_and(|byte| byte % 2 == 0) { "even" } else { "odd" };
+                let draft = Draft::new(value.clone()).labels([("parity", label)]).fields([("size", label)]);
+                proposal.put(key.clone(), *expect, draft)
+            }
+            None => proposal.delete(key.clone(), *expect),
         }
-        None => proposal.delete(key.clone(), *expect),
     })
 }
 
@@ -191,7 +193,7 @@ impl StoreWorld {
     }
 
     /// Starts a watch.
-    pub fn watch(&mut self, resource: Resource, filter: Filter) {
+    pub fn watch(&mut self, resource: Resource, filter: WatchFilter) {
         let (snapshot, cursor) = self.store.list_and_watch(&resource, filter.clone());
         let start = snapshot.revision();
         self.watchers.push(Watcher { resource, filter, cursor, start, items: Vec::new() });
@@ -315,7 +317,7 @@ impl Watcher {
 
 /// Returns the events for a watch with this filter, derived from the states of the model. Filters select by namespace,
 /// by name, or by the parity of the value's first byte.
-fn expected_events(model: &Model, resource: &Resource, filter: &Filter) -> Vec<ExpectedEvent> {
+fn expected_events(model: &Model, resource: &Resource, filter: &WatchFilter) -> Vec<ExpectedEvent> {
     let passes = |key: &Key, value: &[u8]| {
         let parity = if value.first().is_some_and(|byte| byte % 2 == 0) { "even" } else { "odd" };
         filter.namespace.as_deref().is_none_or(|namespace| key.namespace() == Some(namespace))
@@ -331,9 +333,9 @@ fn expected_events(model: &Model, resource: &Resource, filter: &Filter) -> Vec<E
             let was = old.get(key).is_some_and(|(_, value)| passes(key, value));
             let is = new.get(key).is_some_and(|(_, value)| passes(key, value));
             let change = match (was, is) {
-                (false, true) => setpoint_store::EventType::Added,
-                (true, true) => setpoint_store::EventType::Modified,
-                (true, false) => setpoint_store::EventType::Deleted,
+                (false, true) => setpoint_store::WatchEventType::Added,
+                (true, true) => setpoint_store::WatchEventType::Modified,
+                (true, false) => setpoint_store::WatchEventType::Deleted,
                 (false, false) => continue,
             };
             expected_events.push(ExpectedEvent {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use setpoint_api::Revision;
-use setpoint_store::EventType;
+use setpoint_store::WatchEventType;
 use thiserror::Error;
 
 /// Item that a watch delivered.
@@ -17,7 +17,7 @@ pub enum WatchItem {
         /// Revision of the commit.
         revision: Revision,
         /// Type of the event.
-        change: EventType,
+        change: WatchEventType,
         /// Path of the object.
         path: String,
     },
@@ -35,7 +35,7 @@ pub struct ExpectedEvent {
     /// Revision of the commit.
     pub revision: Revision,
     /// Type of the event.
-    pub change: EventType,
+    pub change: WatchEventType,
     /// Path of the object.
     pub path: String,
 }
@@ -244,12 +244,16 @@ mod tests {
 
     fn expected_events() -> Vec<ExpectedEvent> {
         (1..=4)
-            .map(|n| ExpectedEvent { revision: Revision(n), change: EventType::Added, path: format!("p{n}") })
+            .map(|n| ExpectedEvent {
+                revision: Revision(n),
+                change: WatchEventType::Added,
+                path: format!("p{n}"),
+            })
             .collect()
     }
 
     fn event(n: u64) -> WatchItem {
-        WatchItem::Event { revision: Revision(n), change: EventType::Added, path: format!("p{n}") }
+        WatchItem::Event { revision: Revision(n), change: WatchEventType::Added, path: format!("p{n}") }
     }
 
     fn check(items: &[WatchItem]) -> Result<(), BrokenGuarantee> {
@@ -275,7 +279,8 @@ mod tests {
         assert!(matches!(check(&cut), Err(BrokenGuarantee::Gap { .. })));
         let unexcused = [WatchItem::Relisted(Revision(2)), event(4)];
         assert!(matches!(check(&unexcused), Err(BrokenGuarantee::Gap { .. })));
-        let wrong = WatchItem::Event { revision: Revision(4), change: EventType::Deleted, path: "p4".into() };
+        let wrong =
+            WatchItem::Event { revision: Revision(4), change: WatchEventType::Deleted, path: "p4".into() };
         assert!(matches!(
             truthful(&[wrong], &expected_events(), Revision::ZERO),
             Err(BrokenGuarantee::Invented { .. })

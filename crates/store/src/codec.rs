@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// Decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum DecodeError {
+pub enum RecordDecodeError {
     /// The input ends inside an item.
     #[error("the data ends too early")]
     Short,
@@ -63,20 +63,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Decodes one byte.
-    pub fn byte(&mut self) -> Result<u8, DecodeError> {
-        let (first, rest) = self.rest.split_first().ok_or(DecodeError::Short)?;
+    pub fn byte(&mut self) -> Result<u8, RecordDecodeError> {
+        let (first, rest) = self.rest.split_first().ok_or(RecordDecodeError::Short)?;
         self.rest = rest;
         Ok(*first)
     }
 
     /// Decodes a varint.
-    pub fn varint(&mut self) -> Result<u64, DecodeError> {
+    pub fn varint(&mut self) -> Result<u64, RecordDecodeError> {
         let mut value = 0u64;
         for shift in (0..).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
             if shift > 63 || (shift == 63 && bits > 1) {
-                return Err(DecodeError::Range);
+                return Err(RecordDecodeError::Range);
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
@@ -87,19 +87,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Decodes a zigzag varint.
-    pub fn signed(&mut self) -> Result<i64, DecodeError> {
+    pub fn signed(&mut self) -> Result<i64, RecordDecodeError> {
         let raw = self.varint()?;
         Ok(((raw >> 1) as i64) ^ -((raw & 1) as i64))
     }
 
     /// Decodes a length, which must not exceed the remaining bytes.
-    pub fn length(&mut self) -> Result<usize, DecodeError> {
-        let length = usize::try_from(self.varint()?).map_err(|_| DecodeError::Range)?;
-        if length > self.rest.len() { Err(DecodeError::Short) } else { Ok(length) }
+    pub fn length(&mut self) -> Result<usize, RecordDecodeError> {
+        let length = usize::try_from(self.varint()?).map_err(|_| RecordDecodeError::Range)?;
+        if length > self.rest.len() { Err(RecordDecodeError::Short) } else { Ok(length) }
     }
 
     /// Decodes a byte string.
-    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+    pub fn bytes(&mut self) -> Result<&'a [u8], RecordDecodeError> {
         let length = self.length()?;
         let (taken, rest) = self.rest.split_at(length);
         self.rest = rest;
@@ -107,13 +107,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Decodes a string.
-    pub fn str(&mut self) -> Result<&'a str, DecodeError> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError::Utf8)
+    pub fn str(&mut self) -> Result<&'a str, RecordDecodeError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| RecordDecodeError::Utf8)
     }
 
     /// Fails if bytes are left.
-    pub fn end(self) -> Result<(), DecodeError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing(self.rest.len())) }
+    pub fn end(self) -> Result<(), RecordDecodeError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(RecordDecodeError::Trailing(self.rest.len())) }
     }
 
     /// Returns the remaining bytes.
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn varint_beyond_64_bits_is_rejected() {
-        assert_eq!(Reader::new(&[0xff; 11]).varint(), Err(DecodeError::Range));
-        assert_eq!(Reader::new(&[0x80; 3]).varint(), Err(DecodeError::Short));
+        assert_eq!(Reader::new(&[0xff; 11]).varint(), Err(RecordDecodeError::Range));
+        assert_eq!(Reader::new(&[0x80; 3]).varint(), Err(RecordDecodeError::Short));
         let mut most = vec![0xff; 9];
         most.push(1);
         assert_eq!(Reader::new(&most).varint(), Ok(u64::MAX));

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use setpoint_api::{Key, Resource, Revision, Time};
 use thiserror::Error;
 
-use crate::record::{EncodedPairs, Envelope};
+use crate::record::{EncodedPairs, RecordEnvelope};
 
 /// Maximum bytes of a commit in the log, including keys and envelopes.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
@@ -34,7 +34,7 @@ pub struct Proposal {
     pub(crate) time: Time,
     pub(crate) changes: Vec<ConditionalWrite>,
     pub(crate) guards: Vec<(Key, Precondition)>,
-    cause: Arc<Cause>,
+    cause: Arc<CommitCause>,
     /// Proposals of the chain before this one.
     predecessors: Vec<Proposal>,
     /// `true` if it is only admitted together with the next proposal.
@@ -44,7 +44,7 @@ pub struct Proposal {
 impl Proposal {
     /// Returns a proposal without changes.
     #[must_use]
-    pub fn new(cause: impl Into<Arc<Cause>>, time: Time) -> Proposal {
+    pub fn new(cause: impl Into<Arc<CommitCause>>, time: Time) -> Proposal {
         Proposal {
             time,
             changes: Vec::with_capacity(1),
@@ -58,19 +58,20 @@ impl Proposal {
     /// Puts `draft` at `key` if the precondition holds.
     #[must_use]
     pub fn put(mut self, key: Key, precondition: Precondition, draft: Draft) -> Proposal {
-        let envelope = Envelope::encode(&self.cause, &draft.labels, &draft.fields);
+        let envelope = RecordEnvelope::encode(&self.cause, &draft.labels, &draft.fields);
         let body =
-            Body { bytes: draft.bytes, revision_offset: draft.revision_offset, expires: draft.expires };
+            RecordBody { bytes: draft.bytes, revision_offset: draft.revision_offset, expires: draft.expires };
         self.changes
-            .push(ConditionalWrite { precondition, write: Write { key, body: Some(body), envelope } });
+            .push(ConditionalWrite { precondition, write: LogWrite { key, body: Some(body), envelope } });
         self
     }
 
     /// Deletes `key` if it exists and the precondition holds.
     #[must_use]
     pub fn delete(mut self, key: Key, precondition: Precondition) -> Proposal {
-        let envelope = Envelope::encode(&self.cause, &EncodedPairs::default(), &EncodedPairs::default());
-        self.changes.push(ConditionalWrite { precondition, write: Write { key, body: None, envelope } });
+        let envelope =
+            RecordEnvelope::encode(&self.cause, &EncodedPairs::default(), &EncodedPairs::default());
+        self.changes.push(ConditionalWrite { precondition, write: LogWrite { key, body: None, envelope } });
         self
     }
 
@@ -109,7 +110,7 @@ impl Proposal {
     }
 
     /// Writes of the commit, in order, as a log stores them.
-    pub fn writes(&self) -> impl ExactSizeIterator<Item = &Write> {
+    pub fn writes(&self) -> impl ExactSizeIterator<Item = &LogWrite> {
         self.changes.iter().map(|change| &change.write)
     }
 
@@ -154,7 +155,7 @@ impl Proposal {
             if self.changes[..i].iter().any(|other| other.write.key.resource() == resource) {
                 return Err(RejectReason::TwoOfOneResource { resource: resource.clone() });
             }
-            if let Some(Body { bytes, revision_offset: Some(revision_offset), .. }) = &change.write.body
+            if let Some(RecordBody { bytes, revision_offset: Some(revision_offset), .. }) = &change.write.body
                 && *revision_offset as usize > bytes.len()
             {
                 return Err(RejectReason::InvalidRevisionOffset { key: change.write.key.clone() });
@@ -169,21 +170,21 @@ impl Proposal {
 #[derive(Clone, Debug)]
 pub(crate) struct ConditionalWrite {
     pub precondition: Precondition,
-    pub write: Write,
+    pub write: LogWrite,
 }
 
 /// Put (with a body) or delete (without), as logs store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct LogWrite {
     /// Key that it changes.
     pub key: Key,
     /// New value of the key; `None` for a delete.
-    pub body: Option<Body>,
+    pub body: Option<RecordBody>,
     /// Labels, fields and cause, encoded.
-    pub envelope: Envelope,
+    pub envelope: RecordEnvelope,
 }
 
-impl Write {
+impl LogWrite {
     /// Approximate bytes in a log.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -194,7 +195,7 @@ impl Write {
 
 /// Value of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Body {
+pub struct RecordBody {
     /// Value without its revision.
     pub bytes: Bytes,
     /// Byte offset at which the digits of the revision are inserted; `None` if the value does not contain
@@ -212,7 +213,7 @@ pub struct Commit {
     /// Time of the writer's clock.
     pub time: Time,
     /// Writes, at most one per resource.
-    pub writes: Vec<Write>,
+    pub writes: Vec<LogWrite>,
 }
 
 /// Value to be put, with its labels, fields and expiry.
@@ -262,7 +263,7 @@ impl Draft {
 
 /// Origin of a commit. Stored with the commit, also for deletes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cause {
+pub struct CommitCause {
     /// User that sent the request.
     pub user: String,
     /// Field manager.
@@ -316,7 +317,7 @@ impl fmt::Display for Precondition {
 /// Precondition that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{key}: expected {expected}, found {}", ActualRevision(*.actual))]
-pub struct Conflict {
+pub struct FailedPrecondition {
     /// Key of the precondition.
     pub key: Key,
     /// Expected state of the key.
@@ -338,7 +339,7 @@ impl fmt::Display for ActualRevision {
 pub enum RejectReason {
     /// A precondition does not hold.
     #[error(transparent)]
-    Conflict(#[from] Conflict),
+    Conflict(#[from] FailedPrecondition),
     /// It has no changes.
     #[error("the commit has no changes")]
     Empty,

@@ -36,7 +36,7 @@ impl<F: Fn(&Record) -> bool + Send + Sync> RecordSelector for F {
 /// Filter of a cursor. A cursor with a field or a name wakes up only for events with that value, one with a
 /// namespace only for events of that namespace.
 #[derive(Clone, Default)]
-pub struct Filter {
+pub struct WatchFilter {
     /// Namespace that objects must have.
     pub namespace: Option<String>,
     /// Name that objects must have.
@@ -47,7 +47,7 @@ pub struct Filter {
     pub selector: Option<Arc<dyn RecordSelector>>,
 }
 
-impl Filter {
+impl WatchFilter {
     /// `true` if an object passes the filter.
     #[must_use]
     pub fn matches(&self, record: &Record) -> bool {
@@ -61,16 +61,16 @@ impl Filter {
     }
 
     /// Returns the event as seen through the filter, `None` if neither version passes.
-    fn event(&self, event: &RingEvent) -> Option<Event> {
+    fn event(&self, event: &RingEvent) -> Option<WatchEvent> {
         let matched = event.before.as_ref().is_some_and(|before| self.matches(before));
         let matches = !event.after.is_tombstone() && self.matches(&event.after);
         let event_type = match (matched, matches) {
-            (false, true) => EventType::Added,
-            (true, true) => EventType::Modified,
-            (true, false) => EventType::Deleted,
+            (false, true) => WatchEventType::Added,
+            (true, true) => WatchEventType::Modified,
+            (true, false) => WatchEventType::Deleted,
             (false, false) => return None,
         };
-        Some(Event { event_type, before: event.before.clone(), after: event.after.clone() })
+        Some(WatchEvent { event_type, before: event.before.clone(), after: event.after.clone() })
     }
 
     fn lane_key(&self) -> LaneKey {
@@ -88,7 +88,7 @@ impl Filter {
 
 /// Kind of a change as seen through a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
+pub enum WatchEventType {
     /// The object was created, or began to pass the filter.
     Added,
     /// The object changed and passed the filter before and after.
@@ -99,16 +99,16 @@ pub enum EventType {
 
 /// Delivered change.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct WatchEvent {
     /// Kind of the change, through the cursor's filter.
-    pub event_type: EventType,
+    pub event_type: WatchEventType,
     /// Version before the change.
     pub before: Option<Record>,
     /// Version after the change, or the tombstone.
     pub after: Record,
 }
 
-impl Event {
+impl WatchEvent {
     /// Revision of the commit.
     #[must_use]
     pub fn revision(&self) -> Revision {
@@ -120,7 +120,7 @@ impl Event {
     #[must_use]
     pub fn value(&self) -> Bytes {
         match (&self.before, self.event_type) {
-            (Some(before), EventType::Deleted) if !self.after.is_tombstone() => {
+            (Some(before), WatchEventType::Deleted) if !self.after.is_tombstone() => {
                 before.value_at(self.revision())
             }
             _ => self.after.value(),
@@ -134,7 +134,7 @@ pub struct Cursor {
     ring: usize,
     lane: Arc<Lane>,
     lane_slot: usize,
-    filter: Filter,
+    filter: WatchFilter,
     /// Sequence number of the next event to examine.
     next: u64,
     position: Revision,
@@ -145,7 +145,7 @@ impl Cursor {
     pub(crate) fn open(
         shared: &Arc<Shared>,
         resource: &Resource,
-        filter: Filter,
+        filter: WatchFilter,
         after: Option<Revision>,
     ) -> Result<Cursor, Compacted> {
         let mut published = shared.published.write();
@@ -183,7 +183,7 @@ impl Cursor {
     ///
     /// # Errors
     /// [`Compacted`] if events were dropped that this cursor had not examined; the client must list again.
-    pub fn try_next(&mut self) -> Result<Option<Event>, Compacted> {
+    pub fn try_next(&mut self) -> Result<Option<WatchEvent>, Compacted> {
         self.advance(None)
     }
 
@@ -191,7 +191,7 @@ impl Cursor {
     ///
     /// # Errors
     /// [`Compacted`] as above.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, Compacted>> {
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchEvent, Compacted>> {
         match self.advance(Some(context.waker())) {
             Ok(Some(event)) => Poll::Ready(Ok(event)),
             Ok(None) => Poll::Pending,
@@ -203,11 +203,11 @@ impl Cursor {
     ///
     /// # Errors
     /// [`Compacted`] as above.
-    pub async fn next(&mut self) -> Result<Event, Compacted> {
+    pub async fn next(&mut self) -> Result<WatchEvent, Compacted> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn advance(&mut self, waker: Option<&Waker>) -> Result<Option<Event>, Compacted> {
+    fn advance(&mut self, waker: Option<&Waker>) -> Result<Option<WatchEvent>, Compacted> {
         let shared = Arc::clone(&self.shared);
         let published = shared.published.read();
         let ring = published.rings.ring(self.ring);

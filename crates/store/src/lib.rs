@@ -25,8 +25,8 @@ mod ring;
 pub mod store;
 mod writer;
 
-pub use commit::{Cause, Commit, Conflict, Draft, Precondition, Proposal, RejectReason};
-pub use cursor::{Cursor, Event, EventType, Filter, RecordSelector};
+pub use commit::{Commit, CommitCause, Draft, FailedPrecondition, Precondition, Proposal, RejectReason};
+pub use cursor::{Cursor, RecordSelector, WatchEvent, WatchEventType, WatchFilter};
 pub use maintenance::MaintenanceThread;
 pub use mirror::{Snapshot, Table};
 pub use pending::PendingCommit;

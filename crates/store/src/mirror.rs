@@ -242,7 +242,7 @@ fn successor(prefix: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit::Write;
+    use crate::commit::LogWrite;
     use crate::{Draft, Precondition, Proposal};
 
     fn table(paths: &[&str]) -> Table {
@@ -250,9 +250,9 @@ mod tests {
         let mut table = Table::default();
         for path in paths {
             let key = Key::from_path(&resource, path).unwrap();
-            let proposal = Proposal::new(crate::Cause::default(), Time::EPOCH);
+            let proposal = Proposal::new(crate::CommitCause::default(), Time::EPOCH);
             let proposal = proposal.put(key, Precondition::Any, Draft::new("{}"));
-            let writes: Vec<&Write> = proposal.writes().collect();
+            let writes: Vec<&LogWrite> = proposal.writes().collect();
             table.insert(Record::apply(writes[0], Revision(1), Time::EPOCH, None));
         }
         table

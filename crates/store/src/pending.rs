@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::store::{CommitError, CommitResponse, Shared};
 
 /// Result of a proposal.
-pub(crate) type Outcome = Result<CommitResponse, CommitError>;
+pub(crate) type CommitResult = Result<CommitResponse, CommitError>;
 
 /// Slot for the outcome of one proposal.
 #[derive(Debug, Default)]
@@ -19,13 +19,13 @@ pub(crate) struct CommitSlot(Mutex<SlotState>);
 
 #[derive(Debug, Default)]
 struct SlotState {
-    outcome: Option<Outcome>,
+    outcome: Option<CommitResult>,
     waker: Option<Waker>,
 }
 
 impl CommitSlot {
     /// Stores the outcome and wakes the waiter.
-    pub fn complete(&self, outcome: Outcome) {
+    pub fn complete(&self, outcome: CommitResult) {
         let waker = {
             let mut state = self.0.lock();
             state.outcome = Some(outcome);
@@ -50,7 +50,7 @@ impl CommitSlot {
     }
 
     /// Takes the outcome, or registers a waker.
-    pub fn poll(&self, waker: &Waker) -> Option<Outcome> {
+    pub fn poll(&self, waker: &Waker) -> Option<CommitResult> {
         let mut state = self.0.lock();
         if state.outcome.is_none() && !state.waker.as_ref().is_some_and(|current| current.will_wake(waker)) {
             state.waker = Some(waker.clone());
@@ -67,9 +67,9 @@ pub struct PendingCommit {
 }
 
 impl Future for PendingCommit {
-    type Output = Outcome;
+    type Output = CommitResult;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CommitResult> {
         if let Some(outcome) = self.slot.poll(context.waker()) {
             return Poll::Ready(outcome);
         }
@@ -84,7 +84,7 @@ impl Future for PendingCommit {
 
 impl PendingCommit {
     /// Waits in this thread, and writes the batch unless another thread does.
-    pub fn wait(self) -> Outcome {
+    pub fn wait(self) -> CommitResult {
         THIS_THREAD.with(|waker| {
             loop {
                 if let Some(outcome) = self.slot.poll(waker) {

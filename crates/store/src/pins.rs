@@ -73,7 +73,7 @@ mod tests {
     use setpoint_api::{Key, Resource};
 
     use super::*;
-    use crate::{Cause, Draft, Precondition, Proposal, ReadError, Retention, Store};
+    use crate::{CommitCause, Draft, Precondition, Proposal, ReadError, Retention, Store};
 
     fn at(revision: u64) -> Snapshot {
         let mut snapshot = Snapshot::default();
@@ -116,7 +116,7 @@ mod tests {
         let store = Store::in_memory(retention);
         let key = Key::from_path(&Resource::new("pods").unwrap(), "a/x").unwrap();
         let put = |value: &str| {
-            let proposal = Proposal::new(Cause::default(), Time(1));
+            let proposal = Proposal::new(CommitCause::default(), Time(1));
             store.commit(proposal.put(key.clone(), Precondition::Any, Draft::new(value.to_owned()))).unwrap();
         };
         put("1");

@@ -29,8 +29,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use setpoint_api::{Key, Resource, Revision, Time};
 
-pub use self::envelope::{Attributes, EncodedPairs, Envelope, Pairs};
-use crate::commit::{Body, Cause, Write};
+pub use self::envelope::{AttributePairs, Attributes, EncodedPairs, RecordEnvelope};
+use crate::commit::{CommitCause, LogWrite, RecordBody};
 use crate::pack::{Packed, Samples};
 
 /// Memory of a record beside its bytes: the header, the reference count, and its part of the tree. Included
@@ -71,19 +71,25 @@ enum Data {
 
 impl Record {
     /// Returns the record that `write` makes at `revision`, after `before`.
-    pub(crate) fn apply(write: &Write, revision: Revision, time: Time, before: Option<&Record>) -> Record {
+    pub(crate) fn apply(write: &LogWrite, revision: Revision, time: Time, before: Option<&Record>) -> Record {
         match (&write.body, before) {
             (Some(body), _) => Record::put(write, body, revision, time, before),
             (None, Some(before)) => Record::tombstone(write, before, revision, time),
             (None, None) => {
-                let empty = Body { bytes: Bytes::new(), revision_offset: None, expires: None };
+                let empty = RecordBody { bytes: Bytes::new(), revision_offset: None, expires: None };
                 let record = Record::put(write, &empty, revision, time, None);
                 Record::tombstone(write, &record, revision, time)
             }
         }
     }
 
-    fn put(write: &Write, body: &Body, revision: Revision, time: Time, before: Option<&Record>) -> Record {
+    fn put(
+        write: &LogWrite,
+        body: &RecordBody,
+        revision: Revision,
+        time: Time,
+        before: Option<&Record>,
+    ) -> Record {
         let split = body.revision_offset.map_or(body.bytes.len(), |revision_offset| revision_offset as usize);
         let (head, tail) = body.bytes.split_at(split);
         let revision_offset = body.revision_offset;
@@ -93,7 +99,7 @@ impl Record {
         }))
     }
 
-    fn tombstone(write: &Write, before: &Record, revision: Revision, time: Time) -> Record {
+    fn tombstone(write: &LogWrite, before: &Record, revision: Revision, time: Time) -> Record {
         let value = before.value();
         let parts = before.split_at_revision(&value);
         Record(Arc::new(Inner {
@@ -226,11 +232,11 @@ impl Record {
 
     /// Returns the value without its revision, and the offset of the revision.
     #[must_use]
-    pub fn body(&self) -> Body {
+    pub fn body(&self) -> RecordBody {
         let value = self.value();
         let (head, revision_offset, tail) = self.split_at_revision(&value);
         let bytes = if revision_offset.is_some() { Bytes::from([head, tail].concat()) } else { value };
-        Body { bytes, revision_offset, expires: self.0.expires }
+        RecordBody { bytes, revision_offset, expires: self.0.expires }
     }
 
     /// Splits `value`, the record's own, into the part before the revision's digits, their offset, and the
@@ -285,13 +291,13 @@ impl Record {
 
     /// Returns the cause of the put or delete.
     #[must_use]
-    pub fn cause(&self) -> Cause {
+    pub fn cause(&self) -> CommitCause {
         self.attributes().cause()
     }
 
     /// Returns labels, fields and cause, encoded.
     #[must_use]
-    pub fn envelope(&self) -> Envelope {
+    pub fn envelope(&self) -> RecordEnvelope {
         Envelope(self.attributes().0)
     }
 
@@ -315,7 +321,7 @@ impl Record {
 impl Inner {
     /// Returns the header of a put without expiry, with its bytes.
     fn assemble(
-        write: &Write,
+        write: &LogWrite,
         before: Option<&Record>,
         (head, revision_offset, tail): (&[u8], Option<u32>, &[u8]),
         revision: Revision,
@@ -410,9 +416,9 @@ mod tests {
     use super::*;
     use crate::commit::{Draft, Precondition, Proposal};
 
-    fn write(value: &'static str, revision_offset: Option<u32>) -> Write {
+    fn write(value: &'static str, revision_offset: Option<u32>) -> LogWrite {
         let key = Key::from_path(&Resource::new("pods").unwrap(), "shop/web").unwrap();
-        let cause = Cause { user: "ann".into(), paths: vec!["spec".into()], ..Cause::default() };
+        let cause = CommitCause { user: "ann".into(), paths: vec!["spec".into()], ..CommitCause::default() };
         let draft = revision_offset.map_or(Draft::new(value), |at| Draft::with_revision_at(value, at));
         let draft = draft.labels([("app", "web"), ("tier", "front")]).fields([("spec.nodeName", "n1")]);
         let mut proposal = Proposal::new(cause, Time(7)).put(key, Precondition::Any, draft);
@@ -436,14 +442,14 @@ mod tests {
         assert_eq!((attributes.label("tier"), attributes.label("none")), (Some("front"), None));
         assert_eq!(attributes.field("spec.nodeName"), Some("n1"));
         assert_eq!((record.cause().user.as_str(), record.cause().paths.len()), ("ann", 1));
-        assert_eq!(Envelope::decode(record.envelope().bytes()), Ok(record.envelope()));
-        assert_eq!(Envelope::decode(&[]), Err(crate::codec::DecodeError::Short));
+        assert_eq!(RecordEnvelope::decode(record.envelope().bytes()), Ok(record.envelope()));
+        assert_eq!(RecordEnvelope::decode(&[]), Err(crate::codec::RecordDecodeError::Short));
     }
 
     #[test]
     fn tombstone_has_the_last_value_with_the_new_revision() {
         let before = Record::apply(&write(r#"{"rv":""}"#, Some(7)), Revision(9), Time(7), None);
-        let delete = Write { body: None, ..write("", None) };
+        let delete = LogWrite { body: None, ..write("", None) };
         let after = Record::apply(&delete, Revision(10), Time(8), Some(&before));
         assert!(after.is_tombstone());
         assert_eq!(after.value(), &br#"{"rv":"10"}"#[..]);
@@ -468,7 +474,7 @@ mod tests {
             assert_eq!(record.attributes().field("spec.nodeName"), Some("n1"));
             assert_eq!(record.value_at(Revision(9)), plain.value_at(Revision(9)));
             assert_eq!(record.data_bytes(), plain.data_bytes());
-            let delete = Write { body: None, ..write };
+            let delete = LogWrite { body: None, ..write };
             let tombstone = Record::apply(&delete, Revision(1235), Time(8), Some(&record));
             assert_eq!(tombstone.value(), plain.value_at(Revision(1235)));
         }

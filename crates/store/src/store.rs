@@ -21,8 +21,8 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use setpoint_api::{Key, Resource, Revision, Time};
 use thiserror::Error;
 
-use crate::commit::{Cause, Commit, Precondition, Proposal, RejectReason};
-use crate::cursor::{Cursor, Filter};
+use crate::commit::{Commit, CommitCause, Precondition, Proposal, RejectReason};
+use crate::cursor::{Cursor, WatchFilter};
 use crate::disk::is_transient;
 use crate::idle::IdlePacker;
 use crate::log::{Log, LogError, LogStat, MemoryLog, Replay, rebuild};
@@ -32,7 +32,7 @@ use crate::pins::Origin;
 use crate::record::Record;
 use crate::retention::Retention;
 use crate::ring::{Compacted, Rings};
-use crate::writer::Writer;
+use crate::writer::LogWriter;
 
 /// Maximum number of keys that one call of [`Store::expire`] deletes, each in its own commit.
 const EXPIRE_MAX: usize = 1024;
@@ -47,7 +47,7 @@ pub struct Store {
 pub(crate) struct Shared {
     pub published: RwLock<Published>,
     pub queue: Mutex<VecDeque<Queued>>,
-    writer: Mutex<Writer>,
+    writer: Mutex<LogWriter>,
     driver: Mutex<Option<Thread>>,
     pub failure: OnceLock<Arc<LogError>>,
     on_failure: Box<dyn Fn(&LogError) + Send + Sync>,
@@ -153,7 +153,7 @@ impl Store {
             shared: Arc::new(Shared {
                 published: RwLock::new(builder.published),
                 queue: Mutex::default(),
-                writer: Mutex::new(Writer::new(log)),
+                writer: Mutex::new(LogWriter::new(log)),
                 driver: Mutex::default(),
                 failure: OnceLock::new(),
                 on_failure: Box::new(on_failure),
@@ -312,7 +312,7 @@ impl Store {
 
     /// Returns a cursor over the events of a resource after the current revision.
     #[must_use]
-    pub fn watch(&self, resource: &Resource, filter: Filter) -> Cursor {
+    pub fn watch(&self, resource: &Resource, filter: WatchFilter) -> Cursor {
         Cursor::open(&self.shared, resource, filter, None).expect("the newest revision is never compacted")
     }
 
@@ -324,7 +324,7 @@ impl Store {
     pub fn watch_after(
         &self,
         resource: &Resource,
-        filter: Filter,
+        filter: WatchFilter,
         revision: Revision,
     ) -> Result<Cursor, Compacted> {
         Cursor::open(&self.shared, resource, filter, Some(revision))
@@ -332,7 +332,7 @@ impl Store {
 
     /// Returns the current state and a cursor that starts exactly after it.
     #[must_use]
-    pub fn list_and_watch(&self, resource: &Resource, filter: Filter) -> (Snapshot, Cursor) {
+    pub fn list_and_watch(&self, resource: &Resource, filter: WatchFilter) -> (Snapshot, Cursor) {
         loop {
             let snapshot = self.snapshot();
             if let Ok(cursor) = self.watch_after(resource, filter.clone(), snapshot.revision()) {
@@ -361,11 +361,11 @@ impl Store {
     /// If the log fails. A key that changed concurrently is left for the next call.
     pub fn expire(&self, now: Time) -> Result<usize, CommitError> {
         let snapshot = self.snapshot();
-        let cause = Arc::new(Cause {
+        let cause = Arc::new(CommitCause {
             user: "system:setpoint".to_owned(),
             reconciler: "expiry".to_owned(),
             seen: snapshot.revision(),
-            ..Cause::default()
+            ..CommitCause::default()
         });
         let expired_keys = snapshot.expired(now).take(EXPIRE_MAX);
         let pending: Vec<PendingCommit> = expired_keys
@@ -548,7 +548,7 @@ impl Shared {
     }
 
     /// Runs `work` with the writer, for anything but a batch.
-    fn with_writer<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> T {
+    fn with_writer<T>(&self, work: impl FnOnce(&mut LogWriter) -> T) -> T {
         let mut writer = self.writer.lock();
         let result = work(&mut writer);
         drop(writer);

@@ -17,7 +17,7 @@ pub const BATCH_COMMITS_MAX: usize = 1024;
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Log, and buffers for the current batch.
-pub(crate) struct Writer {
+pub(crate) struct LogWriter {
     pub log: Box<dyn Log>,
     proposals: Vec<Proposal>,
     slots: Vec<Arc<CommitSlot>>,
@@ -25,9 +25,9 @@ pub(crate) struct Writer {
     wakers: Vec<Waker>,
 }
 
-impl Writer {
-    pub fn new(log: Box<dyn Log>) -> Writer {
-        Writer {
+impl LogWriter {
+    pub fn new(log: Box<dyn Log>) -> LogWriter {
+        LogWriter {
             log,
             proposals: Vec::new(),
             slots: Vec::new(),

@@ -4,8 +4,8 @@
 
 use setpoint_api::{Key, Resource, Revision, Time};
 use setpoint_store::{
-    Cause, CommitError, Conflict, Draft, EventType, Filter, Precondition, Proposal, ReadError, RejectReason,
-    Retention, Store,
+    CommitCause, CommitError, Draft, FailedPrecondition, Precondition, Proposal, ReadError, RejectReason,
+    Retention, Store, WatchEventType, WatchFilter,
 };
 
 fn pods() -> Resource {
@@ -17,7 +17,7 @@ fn key(path: &str) -> Key {
 }
 
 fn put(path: &str, precondition: Precondition, value: &str) -> Proposal {
-    Proposal::new(Cause::default(), Time(1)).put(key(path), precondition, Draft::new(value.to_owned()))
+    Proposal::new(CommitCause::default(), Time(1)).put(key(path), precondition, Draft::new(value.to_owned()))
 }
 
 fn store() -> Store {
@@ -40,7 +40,7 @@ fn conflict_contains_the_key_and_both_revisions() {
     let rejected = store.commit(put("a/x", Precondition::Revision(Revision(7)), "2")).unwrap_err();
     let CommitError::Rejected(RejectReason::Conflict(conflict)) = rejected else { panic!("{rejected}") };
     let expected = Precondition::Revision(Revision(7));
-    assert_eq!(conflict, Conflict { key: key("a/x"), expected, actual: Some(Revision(1)) });
+    assert_eq!(conflict, FailedPrecondition { key: key("a/x"), expected, actual: Some(Revision(1)) });
     assert_eq!(conflict.to_string(), "pods/a/x: expected revision 7, found revision 1");
     assert_eq!(store.snapshot().revision(), Revision(1), "a rejected commit takes no revision");
 }
@@ -50,12 +50,11 @@ fn commit_is_atomic() {
     let store = store();
     let nodes = Resource::new("nodes").unwrap();
     let node = Key::cluster(&nodes, "n1").unwrap();
-    let both =
-        |precondition| {
-            Proposal::new(Cause::default(), Time(1))
-                .put(key("a/x"), Precondition::Any, Draft::new("pod"))
-                .put(node.clone(), precondition, Draft::new("node"))
-        };
+    let both = |precondition| {
+        Proposal::new(CommitCause::default(), Time(1))
+            .put(key("a/x"), Precondition::Any, Draft::new("pod"))
+            .put(node.clone(), precondition, Draft::new("node"))
+    };
     assert!(store.commit(both(Precondition::Present)).is_err());
     assert!(store.snapshot().is_empty());
     let committed = store.commit(both(Precondition::Absent)).unwrap();
@@ -77,7 +76,7 @@ fn guard_is_a_precondition_on_an_unchanged_key() {
     let namespace = Key::cluster(&Resource::new("namespaces").unwrap(), "a").unwrap();
     let guarded = || put("a/x", Precondition::Absent, "1").guard(namespace.clone(), Precondition::Present);
     assert!(store.commit(guarded()).is_err());
-    let make = Proposal::new(Cause::default(), Time(1)).put(
+    let make = Proposal::new(CommitCause::default(), Time(1)).put(
         namespace.clone(),
         Precondition::Absent,
         Draft::new("ns"),
@@ -93,7 +92,7 @@ fn delete_of_a_missing_key_is_a_conflict() {
         [Precondition::Any, Precondition::Present, Precondition::Absent, Precondition::Revision(Revision(1))]
     {
         let rejected =
-            store.commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), precondition));
+            store.commit(Proposal::new(CommitCause::default(), Time(1)).delete(key("a/x"), precondition));
         assert!(
             matches!(rejected, Err(CommitError::Rejected(RejectReason::Conflict(_)))),
             "{precondition:?}"
@@ -121,7 +120,9 @@ fn past_revisions_are_readable_and_future_ones_are_not() {
     let store = store();
     store.commit(put("a/x", Precondition::Absent, "1")).unwrap();
     store.commit(put("a/x", Precondition::Present, "2")).unwrap();
-    store.commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), Precondition::Any)).unwrap();
+    store
+        .commit(Proposal::new(CommitCause::default(), Time(1)).delete(key("a/x"), Precondition::Any))
+        .unwrap();
     let value = |revision| store.get_at(&key("a/x"), Revision(revision)).unwrap().map(|r| r.value());
     assert_eq!(value(1).as_deref(), Some(&b"1"[..]));
     assert_eq!(value(2).as_deref(), Some(&b"2"[..]));
@@ -136,25 +137,27 @@ fn entering_and_leaving_a_selector_are_added_and_deleted() {
     let store = store();
     let labelled = |app: &str| {
         let draft = Draft::with_revision_at("{}", 1).labels([("app", app)]);
-        Proposal::new(Cause::default(), Time(1)).put(key("a/x"), Precondition::Any, draft)
+        Proposal::new(CommitCause::default(), Time(1)).put(key("a/x"), Precondition::Any, draft)
     };
     let select = std::sync::Arc::new(|record: &setpoint_store::Record| {
         record.attributes().label("app") == Some("web")
     });
-    let mut cursor = store.watch(&pods(), Filter { selector: Some(select), ..Filter::default() });
+    let mut cursor = store.watch(&pods(), WatchFilter { selector: Some(select), ..WatchFilter::default() });
     for app in ["db", "web", "web", "db", "web"] {
         store.commit(labelled(app)).unwrap();
     }
-    store.commit(Proposal::new(Cause::default(), Time(1)).delete(key("a/x"), Precondition::Any)).unwrap();
+    store
+        .commit(Proposal::new(CommitCause::default(), Time(1)).delete(key("a/x"), Precondition::Any))
+        .unwrap();
     let seen = std::iter::from_fn(|| cursor.try_next().unwrap());
     let seen: Vec<_> =
         seen.map(|event| (event.event_type, String::from_utf8(event.value().to_vec()).unwrap())).collect();
     let expected = [
-        (EventType::Added, "{2}"),
-        (EventType::Modified, "{3}"),
-        (EventType::Deleted, "{4}"),
-        (EventType::Added, "{5}"),
-        (EventType::Deleted, "{6}"),
+        (WatchEventType::Added, "{2}"),
+        (WatchEventType::Modified, "{3}"),
+        (WatchEventType::Deleted, "{4}"),
+        (WatchEventType::Added, "{5}"),
+        (WatchEventType::Deleted, "{6}"),
     ];
     assert_eq!(seen, expected.map(|(change, value)| (change, value.to_owned())));
 }
@@ -177,13 +180,13 @@ fn keys_expire_by_ordinary_commits() {
     let store = store();
     let expiring = Draft::new("e").expires(Time(100));
     store
-        .commit(Proposal::new(Cause::default(), Time(1)).put(key("a/x"), Precondition::Any, expiring))
+        .commit(Proposal::new(CommitCause::default(), Time(1)).put(key("a/x"), Precondition::Any, expiring))
         .unwrap();
-    let mut cursor = store.watch(&pods(), Filter::default());
+    let mut cursor = store.watch(&pods(), WatchFilter::default());
     assert_eq!((store.next_expiry(), store.expire(Time(99)).unwrap()), (Some(Time(100)), 0));
     assert_eq!(store.expire(Time(100)).unwrap(), 1);
     let event = cursor.try_next().unwrap().unwrap();
-    assert_eq!((event.event_type, event.revision()), (EventType::Deleted, Revision(2)));
+    assert_eq!((event.event_type, event.revision()), (WatchEventType::Deleted, Revision(2)));
     assert_eq!(event.after.cause().reconciler, "expiry");
     assert_eq!(store.next_expiry(), None);
 }
@@ -191,14 +194,14 @@ fn keys_expire_by_ordinary_commits() {
 #[test]
 fn cause_is_stored_with_puts_and_deletes() {
     let store = store();
-    let cause = Cause {
+    let cause = CommitCause {
         user: "ann".into(),
         manager: "kubectl".into(),
         reconciler: "deployment".into(),
         seen: Revision(3),
         paths: vec!["spec.replicas".into()],
     };
-    let proposal = |cause: &Cause| Proposal::new(cause.clone(), Time(5));
+    let proposal = |cause: &CommitCause| Proposal::new(cause.clone(), Time(5));
     store.commit(proposal(&cause).put(key("a/x"), Precondition::Any, Draft::new("v"))).unwrap();
     assert_eq!(store.snapshot().get(&key("a/x")).unwrap().cause(), cause);
     let gone = store.commit(proposal(&cause).delete(key("a/x"), Precondition::Any)).unwrap();
@@ -239,7 +242,7 @@ fn writers_proceed_while_readers_use_the_log() {
 #[test]
 fn chained_commits_have_own_revisions_and_become_visible_together() {
     let store = store();
-    let mut watch = store.watch(&pods(), Filter::default());
+    let mut watch = store.watch(&pods(), WatchFilter::default());
     store.commit(put("a/1", Precondition::Absent, "0").after(put("a/2", Precondition::Absent, "0"))).unwrap();
     let revisions = |store: &Store| {
         let snapshot = store.snapshot();
@@ -248,7 +251,7 @@ fn chained_commits_have_own_revisions_and_become_visible_together() {
     assert_eq!(revisions(&store), [2, 1]);
     // A watch can resume between them, and no part of the rejected chain exists.
     assert_eq!(watch.try_next().unwrap().unwrap().revision(), Revision(1));
-    let mut later = store.watch_after(&pods(), Filter::default(), Revision(1)).unwrap();
+    let mut later = store.watch_after(&pods(), WatchFilter::default(), Revision(1)).unwrap();
     assert_eq!(later.try_next().unwrap().unwrap().revision(), Revision(2));
     let rejected = put("a/1", Precondition::Absent, "1").after(put("a/2", Precondition::Any, "1"));
     assert!(matches!(store.commit(rejected), Err(CommitError::Rejected(RejectReason::Conflict(_)))));

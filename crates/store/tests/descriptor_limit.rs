@@ -10,14 +10,14 @@ use setpoint_api::{Key, Resource, Time};
 use setpoint_store::disk::{OsDisk, is_short_of_descriptors};
 use setpoint_store::log::DiskLog;
 use setpoint_store::log::disk::DiskOptions;
-use setpoint_store::{Cause, Draft, Precondition, Proposal, Retention, Store};
+use setpoint_store::{CommitCause, Draft, Precondition, Proposal, Retention, Store};
 
 const LIMIT: u64 = 256;
 
 fn put(store: &Store, number: usize) {
     let key = Key::from_path(&Resource::new("pods").unwrap(), &format!("n/{}", number % 5)).unwrap();
     let draft = Draft::new(vec![b'v'; 1000]);
-    store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft)).unwrap();
+    store.commit(Proposal::new(CommitCause::default(), Time(1)).put(key, Precondition::Any, draft)).unwrap();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use setpoint_api::{Key, Time};
 use setpoint_sim::disk::{Faults, SimDisk};
 use setpoint_sim::store_world::{self, resource};
 use setpoint_store::store::MaintenanceError;
-use setpoint_store::{Cause, CommitError, Draft, Precondition, Proposal, RejectReason, Store};
+use setpoint_store::{CommitCause, CommitError, Draft, Precondition, Proposal, RejectReason, Store};
 
 fn key(number: usize) -> Key {
     Key::from_path(&resource(0), &format!("n/{number}")).unwrap()
@@ -17,13 +17,13 @@ fn key(number: usize) -> Key {
 fn put(store: &Store, number: usize, bytes: usize) -> Result<(), CommitError> {
     let draft = Draft::new(vec![b'v'; bytes]);
     store
-        .commit(Proposal::new(Cause::default(), Time(1)).put(key(number), Precondition::Any, draft))
+        .commit(Proposal::new(CommitCause::default(), Time(1)).put(key(number), Precondition::Any, draft))
         .map(drop)
 }
 
 fn delete(store: &Store, number: usize) -> Result<(), CommitError> {
     store
-        .commit(Proposal::new(Cause::default(), Time(1)).delete(key(number), Precondition::Present))
+        .commit(Proposal::new(CommitCause::default(), Time(1)).delete(key(number), Precondition::Present))
         .map(drop)
 }
 

@@ -16,8 +16,8 @@ use setpoint_store::disk::{Disk, DiskFile, OsDisk, SECTOR_BYTES};
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{DiskLog, LogError, MemoryLog};
 use setpoint_store::{
-    Cause, CommitError, Compacted, Conflict, Cursor, Draft, EventType, Filter, Precondition, Proposal,
-    RejectReason, Retention, Snapshot, Store,
+    CommitCause, CommitError, Compacted, Cursor, Draft, FailedPrecondition, Precondition, Proposal,
+    RejectReason, Retention, Snapshot, Store, WatchEventType, WatchFilter,
 };
 
 fn pods() -> Resource {
@@ -29,7 +29,7 @@ fn key(path: &str) -> Key {
 }
 
 fn propose() -> Proposal {
-    Proposal::new(Cause::default(), Time(1))
+    Proposal::new(CommitCause::default(), Time(1))
 }
 
 fn put(path: &str, value: &str) -> Proposal {
@@ -65,7 +65,7 @@ fn two_servers() -> [Store; 2] {
 }
 
 /// Returns all available events.
-fn drain(cursor: &mut Cursor) -> Result<Vec<(EventType, u64)>, Compacted> {
+fn drain(cursor: &mut Cursor) -> Result<Vec<(WatchEventType, u64)>, Compacted> {
     let mut events = Vec::new();
     while let Some(event) = cursor.try_next()? {
         events.push((event.event_type, event.revision().0));
@@ -188,8 +188,8 @@ fn etcd_15220_bookmark_never_exceeds_last_delivered_revision() {
     let store = Store::in_memory(Retention::default());
     let nodes = Resource::new("nodes").unwrap();
     let done = AtomicBool::new(false);
-    let in_a = Filter { namespace: Some("a".to_owned()), ..Filter::default() };
-    let cursors = [store.watch(&pods(), Filter::default()), store.watch(&pods(), in_a)];
+    let in_a = WatchFilter { namespace: Some("a".to_owned()), ..WatchFilter::default() };
+    let cursors = [store.watch(&pods(), WatchFilter::default()), store.watch(&pods(), in_a)];
     let logs = std::thread::scope(|scope| {
         let followers = cursors.map(|mut cursor| {
             let done = &done;
@@ -236,7 +236,7 @@ fn etcd_15271_watch_does_not_go_back_on_another_server() {
         servers[n % 3 % 2].commit(put("a/x", "{}")).unwrap();
         // The next server may not have applied the events that the client has already received.
         let server = &servers[n % 2];
-        let mut cursor = server.watch_after(&pods(), Filter::default(), position).unwrap();
+        let mut cursor = server.watch_after(&pods(), WatchFilter::default(), position).unwrap();
         if n % 5 == 0 {
             server.catch_up().unwrap();
         }
@@ -249,7 +249,7 @@ fn etcd_15271_watch_does_not_go_back_on_another_server() {
         position = cursor.position();
     }
     servers[0].catch_up().unwrap();
-    let mut cursor = servers[0].watch_after(&pods(), Filter::default(), position).unwrap();
+    let mut cursor = servers[0].watch_after(&pods(), WatchFilter::default(), position).unwrap();
     seen.extend(drain(&mut cursor).unwrap().iter().map(|(_, revision)| revision));
     assert_eq!(seen, (1..=60).collect::<Vec<u64>>(), "each once, in order, and none operations_left out");
 }
@@ -259,14 +259,15 @@ fn etcd_17247_no_event_is_delivered_twice() {
     let [store, other] = two_servers();
     let nodes = Resource::new("nodes").unwrap();
     let node = || Key::cluster(&nodes, "n").unwrap();
-    let filters = || [Filter::default(), Filter { name: Some("x".to_owned()), ..Filter::default() }];
+    let filters =
+        || [WatchFilter::default(), WatchFilter { name: Some("x".to_owned()), ..WatchFilter::default() }];
     let mut cursors: Vec<Cursor> = filters()
         .into_iter()
         .chain(filters())
         .zip(0..)
         .map(|(filter, n)| if n < 2 { &store } else { &other }.watch(&pods(), filter))
         .collect();
-    let mut on_nodes = store.watch(&nodes, Filter::default());
+    let mut on_nodes = store.watch(&nodes, WatchFilter::default());
     for _ in 0..20 {
         // One batch changes one key many times, and two resources in one commit.
         let pending: Vec<_> = (0..10)
@@ -293,10 +294,10 @@ fn etcd_17529_slow_watch_fails_and_never_skips() {
     let retention = Retention { hot_bytes: 4 << 10, ..Retention::default() };
     let store = Store::in_memory(retention);
     let filters = [
-        Filter::default(),
-        Filter { namespace: Some("a".to_owned()), ..Filter::default() },
-        Filter { name: Some("x".to_owned()), ..Filter::default() },
-        Filter { field: Some(("f".to_owned(), "1".to_owned())), ..Filter::default() },
+        WatchFilter::default(),
+        WatchFilter { namespace: Some("a".to_owned()), ..WatchFilter::default() },
+        WatchFilter { name: Some("x".to_owned()), ..WatchFilter::default() },
+        WatchFilter { field: Some(("f".to_owned(), "1".to_owned())), ..WatchFilter::default() },
     ];
     // Cursors that read at different intervals; the slowest cannot keep up with the ring.
     let mut cursors: Vec<(u64, Cursor, Vec<u64>, bool)> = Vec::new();
@@ -352,12 +353,13 @@ fn etcd_17780_revision_does_not_go_back_after_a_crashed_compaction() {
 }
 
 /// Puts at 1, 2 and 3, a delete at 4, a put at 5, and a put of another key at 6.
-fn delete_and_recreate(store: &Store) -> Vec<(EventType, u64)> {
+fn delete_and_recreate(store: &Store) -> Vec<(WatchEventType, u64)> {
     for proposal in [put("a/k", "2"), put("a/k", "3"), put("a/k", "4"), delete("a/k"), put("a/k", "6")] {
         store.commit(proposal).unwrap_or_else(|error| panic!("{error}"));
     }
     store.commit(put("a/other", "7")).unwrap_or_else(|error| panic!("{error}"));
-    let (added, modified, deleted) = (EventType::Added, EventType::Modified, EventType::Deleted);
+    let (added, modified, deleted) =
+        (WatchEventType::Added, WatchEventType::Modified, WatchEventType::Deleted);
     vec![(added, 1), (modified, 2), (modified, 3), (deleted, 4), (added, 5), (added, 6)]
 }
 
@@ -370,7 +372,7 @@ fn etcd_18089_compaction_never_hides_a_delete() {
         let events = delete_and_recreate(&store);
         *floors.entry(store.stat().hot_floor).or_insert(0) += 1;
         for after in 0..=6 {
-            match store.watch_after(&pods(), Filter::default(), Revision(after)) {
+            match store.watch_after(&pods(), WatchFilter::default(), Revision(after)) {
                 Ok(mut cursor) => assert_eq!(drain(&mut cursor).unwrap(), events[after as usize..]),
                 Err(Compacted { floor }) => assert!(after < floor.0, "{after} is not before {floor}"),
             }
@@ -383,22 +385,22 @@ fn etcd_18089_compaction_never_hides_a_delete() {
 fn etcd_19179_watch_at_the_compacted_revision_misses_no_delete() {
     for at in 1..=5 {
         let store = Store::in_memory(Retention::default());
-        let mut opened = vec![(0, store.watch(&pods(), Filter::default()))];
+        let mut opened = vec![(0, store.watch(&pods(), WatchFilter::default()))];
         let proposals = [put("a/k", "2"), put("a/k", "3"), put("a/k", "4"), delete("a/k"), put("a/k", "6")];
         for (n, proposal) in (1..).zip(proposals) {
             store.commit(proposal).unwrap();
             if n == at {
                 store.compact(Time(1)).unwrap();
             }
-            opened.push((n, store.watch(&pods(), Filter::default())));
+            opened.push((n, store.watch(&pods(), WatchFilter::default())));
         }
         // Cursors opened before the compaction and not read since, and cursors opened afterwards at old
         // revisions.
         for after in 0..=5 {
             opened.extend(
-                store.watch_after(&pods(), Filter::default(), Revision(after)).ok().map(|c| (after, c)),
+                store.watch_after(&pods(), WatchFilter::default(), Revision(after)).ok().map(|c| (after, c)),
             );
-            let rejected = store.watch_after(&pods(), Filter::default(), Revision(after)).is_err();
+            let rejected = store.watch_after(&pods(), WatchFilter::default(), Revision(after)).is_err();
             assert_eq!(rejected, after < at, "compacted at {at}, followed after {after}");
         }
         for (after, mut cursor) in opened {
@@ -406,7 +408,7 @@ fn etcd_19179_watch_at_the_compacted_revision_misses_no_delete() {
                 Ok(events) => {
                     let revisions: Vec<u64> = events.iter().map(|(_, revision)| *revision).collect();
                     assert_eq!(revisions, (after + 1..=5).collect::<Vec<u64>>(), "compacted at {at}");
-                    assert_eq!(events.contains(&(EventType::Deleted, 4)), after < 4);
+                    assert_eq!(events.contains(&(WatchEventType::Deleted, 4)), after < 4);
                 }
                 Err(Compacted { floor }) => assert!(after < floor.0 && floor == Revision(at)),
             }
@@ -453,9 +455,9 @@ fn etcd_18667_state_is_a_pure_function_of_the_log() {
 fn etcd_20221_watch_at_a_future_revision_gets_no_older_event() {
     let store = Store::in_memory(Retention::default());
     store.commit(put("a/x", "{}")).unwrap();
-    let in_a = Filter { namespace: Some("a".to_owned()), ..Filter::default() };
+    let in_a = WatchFilter { namespace: Some("a".to_owned()), ..WatchFilter::default() };
     let mut cursors =
-        [Filter::default(), in_a].map(|filter| store.watch_after(&pods(), filter, Revision(5)).unwrap());
+        [WatchFilter::default(), in_a].map(|filter| store.watch_after(&pods(), filter, Revision(5)).unwrap());
     for revision in 2..=9 {
         for cursor in &mut cursors {
             assert_eq!(cursor.position(), Revision(5).max(Revision(revision - 1)));
@@ -464,7 +466,7 @@ fn etcd_20221_watch_at_a_future_revision_gets_no_older_event() {
         for cursor in &mut cursors {
             let events = drain(cursor).unwrap();
             let expected: Vec<_> =
-                (revision > 5).then_some((EventType::Modified, revision)).into_iter().collect();
+                (revision > 5).then_some((WatchEventType::Modified, revision)).into_iter().collect();
             assert_eq!(events, expected, "at {revision}");
         }
     }
@@ -483,7 +485,7 @@ fn etcd_20418_paused_server_does_not_serve_stale_reads() {
         panic!("decided by what it remembered")
     };
     let expected = Precondition::Revision(Revision(1));
-    assert_eq!(conflict, Conflict { key: key("a/x"), expected, actual: Some(Revision(2)) });
+    assert_eq!(conflict, FailedPrecondition { key: key("a/x"), expected, actual: Some(Revision(2)) });
     assert_eq!(paused.snapshot().revision(), Revision(2), "an answer brings it up to date");
     other.commit(put("a/x", "3")).unwrap();
     paused.catch_up().unwrap();

@@ -16,7 +16,9 @@ use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::format::FORMAT;
 use setpoint_store::log::disk::{DiskOptions, DiskReader};
 use setpoint_store::log::{DiskLog, LogError};
-use setpoint_store::{Cause, Draft, Precondition, Proposal, ReadError, Record, Retention, Snapshot, Store};
+use setpoint_store::{
+    CommitCause, Draft, Precondition, Proposal, ReadError, Record, Retention, Snapshot, Store,
+};
 
 /// Empty checkpoint with which a log starts since format 2.
 const EMPTY_CHECKPOINT: &str = "checkpoint-00000000000000000000.log";
@@ -46,8 +48,8 @@ fn open(dir: &Path) -> Result<Store, LogError> {
     Store::open(Box::new(DiskLog::new(disk, options)), retention, |_| ())
 }
 
-fn cause(seen: u64) -> Cause {
-    Cause {
+fn cause(seen: u64) -> CommitCause {
+    CommitCause {
         user: "ann".to_owned(),
         manager: "kubectl".to_owned(),
         reconciler: "deployment".to_owned(),

@@ -19,7 +19,7 @@ use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::DiskOptions;
 use setpoint_store::log::{DiskLog, MemoryLog};
 use setpoint_store::{
-    Cause, CommitError, CommitResponse, Draft, PendingCommit, Precondition, Proposal, RejectReason,
+    CommitCause, CommitError, CommitResponse, Draft, PendingCommit, Precondition, Proposal, RejectReason,
     Retention, Snapshot, Store,
 };
 
@@ -290,7 +290,7 @@ fn check_logs(logs: Vec<ClientLog>, seed: u64) {
 }
 
 fn propose() -> Proposal {
-    Proposal::new(Cause::default(), Time(1))
+    Proposal::new(CommitCause::default(), Time(1))
 }
 
 fn path(key: usize) -> Key {

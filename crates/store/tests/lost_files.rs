@@ -15,12 +15,12 @@ use setpoint_store::disk::{Disk, OsDisk};
 use setpoint_store::log::LogError;
 use setpoint_store::log::disk::files::Files;
 use setpoint_store::log::disk::{DiskLog, DiskOptions, DiskReader};
-use setpoint_store::{Cause, Draft, Precondition, Proposal, Retention, Store};
+use setpoint_store::{CommitCause, Draft, Precondition, Proposal, Retention, Store};
 
 fn put(store: &Store, number: usize, bytes: usize) -> Revision {
     let key = Key::from_path(&resource(0), &format!("n/{number}")).unwrap();
     let draft = Draft::new(vec![b'v'; bytes]);
-    let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft);
+    let proposal = Proposal::new(CommitCause::default(), Time(1)).put(key, Precondition::Any, draft);
     store.commit(proposal).unwrap().revision
 }
 
@@ -213,7 +213,8 @@ fn power_cut_while_recording_the_synced_length_is_not_reported_as_damage() {
             for number in 0..400 {
                 let key = Key::from_path(&resource(0), &format!("n/{}", number % 7)).unwrap();
                 let draft = Draft::new(vec![b'v'; rng.usize(1..900)]);
-                let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft);
+                let proposal =
+                    Proposal::new(CommitCause::default(), Time(1)).put(key, Precondition::Any, draft);
                 let Ok(done) = store.commit(proposal) else { break };
                 acknowledged = done.revision;
             }
@@ -291,7 +292,7 @@ fn interrupted_first_start_can_be_repeated() {
             let _ = store.run_maintenance(Time(1));
             let key = Key::from_path(&resource(0), "n/1").unwrap();
             let proposal =
-                Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, Draft::new("x"));
+                Proposal::new(CommitCause::default(), Time(1)).put(key, Precondition::Any, Draft::new("x"));
             let _ = store.commit(proposal);
             let _ = store.run_maintenance(Time(1));
         }

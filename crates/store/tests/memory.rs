@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use setpoint_api::{Key, Resource, Time};
-use setpoint_store::{Cause, Draft, Precondition, Proposal, Record, Retention, Store};
+use setpoint_store::{CommitCause, Draft, Precondition, Proposal, Record, Retention, Store};
 
 const POD: &str = include_str!("fixtures/pod.json");
 const EVENT: &str = include_str!("fixtures/event.json");
@@ -66,12 +66,12 @@ fn put(store: &Store, resource: &str, number: u64, text: String, expires: Option
         Some(at) => draft.expires(at),
         None => draft,
     };
-    let cause = Cause { user: format!("system:node:node-{}", number % 1000), ..Cause::default() };
+    let cause = CommitCause { user: format!("system:node:node-{}", number % 1000), ..CommitCause::default() };
     store.commit(Proposal::new(cause, NOW).put(key.clone(), Precondition::Absent, draft)).unwrap();
     key
 }
 
-fn values(store: &Store, resource: &str) -> BTreeMap<String, (Bytes, Bytes, Cause)> {
+fn values(store: &Store, resource: &str) -> BTreeMap<String, (Bytes, Bytes, CommitCause)> {
     let snapshot = store.snapshot();
     let table = snapshot.table(&Resource::new(resource).unwrap()).unwrap();
     let read = |record: &Record| (record.value(), record.body().bytes, record.cause());
@@ -127,11 +127,11 @@ fn packed_pod_can_be_updated_and_deleted() {
     let [changed, deleted] = [&keys[10], &keys[20]].map(|key| before.get(key).unwrap().clone());
     let body = changed.body();
     let draft = Draft::with_revision_at(body.bytes.clone(), body.revision_offset.unwrap());
-    let proposal = Proposal::new(Cause::default(), NOW).put(keys[10].clone(), Precondition::Any, draft);
+    let proposal = Proposal::new(CommitCause::default(), NOW).put(keys[10].clone(), Precondition::Any, draft);
     let revision = store.commit(proposal).unwrap().revision;
     assert_eq!(store.snapshot().get(&keys[10]).unwrap().value(), changed.value_at(revision));
     let gone = store
-        .commit(Proposal::new(Cause::default(), NOW).delete(keys[20].clone(), Precondition::Any))
+        .commit(Proposal::new(CommitCause::default(), NOW).delete(keys[20].clone(), Precondition::Any))
         .unwrap();
     assert_eq!(gone.records[0].value(), deleted.value_at(gone.revision));
     let rewound = store.snapshot_at(before.revision()).unwrap();

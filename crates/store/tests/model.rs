@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use setpoint_api::Revision;
 use setpoint_sim::model::{Change, state_of};
 use setpoint_sim::store_world::{StoreWorld, key, resource};
-use setpoint_store::{Filter, Precondition};
+use setpoint_store::{Precondition, WatchFilter};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -34,12 +34,14 @@ enum WatchFilter {
 }
 
 impl WatchFilter {
-    fn to_filter(self) -> Filter {
+    fn to_filter(self) -> WatchFilter {
         match self {
-            WatchFilter::None => Filter::default(),
-            WatchFilter::Namespace => Filter { namespace: Some("a".into()), ..Filter::default() },
-            WatchFilter::Name => Filter { name: Some("x".into()), ..Filter::default() },
-            WatchFilter::Field => Filter { field: Some(("size".into(), "even".into())), ..Filter::default() },
+            WatchFilter::None => WatchFilter::default(),
+            WatchFilter::Namespace => WatchFilter { namespace: Some("a".into()), ..WatchFilter::default() },
+            WatchFilter::Name => WatchFilter { name: Some("x".into()), ..WatchFilter::default() },
+            WatchFilter::Field => {
+                WatchFilter { field: Some(("size".into(), "even".into())), ..WatchFilter::default() }
+            }
         }
     }
 }
@@ -117,7 +119,7 @@ fn fork(world: &StoreWorld, revision: Revision, changes: &[Change]) {
         let exists = model.newest().contains_key(key) && fork.snapshot().get(key).is_some();
         if exists {
             let proposal =
-                setpoint_store::Proposal::new(setpoint_store::Cause::default(), setpoint_api::Time(1));
+                setpoint_store::Proposal::new(setpoint_store::CommitCause::default(), setpoint_api::Time(1));
             let committed = fork.commit(proposal.delete(key.clone(), Precondition::Present)).unwrap();
             assert_eq!(Some(committed.revision), model.commit(&[(key.clone(), Precondition::Present, None)]));
             assert!(fork.snapshot().get(key).is_none());

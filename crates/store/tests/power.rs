@@ -17,7 +17,7 @@ use setpoint_sim::store_world::{self, StoreWorld, key, options, retention};
 use setpoint_store::disk::Disk;
 use setpoint_store::log::LogError;
 use setpoint_store::log::disk::{DiskLog, DiskReader};
-use setpoint_store::{Cause, CommitError, Draft, Precondition, Proposal, RejectReason, Store};
+use setpoint_store::{CommitCause, CommitError, Draft, Precondition, Proposal, RejectReason, Store};
 
 fn seeds() -> u64 {
     std::env::var("SETPOINT_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
@@ -151,7 +151,9 @@ fn put(store: &Store, number: usize, bytes: usize) -> Result<Revision, CommitErr
     let path = format!("n/{number}");
     let key = setpoint_api::Key::from_path(&store_world::resource(0), &path).unwrap();
     let draft = Draft::new(vec![b'v'; bytes]);
-    Ok(store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft))?.revision)
+    Ok(store
+        .commit(Proposal::new(CommitCause::default(), Time(1)).put(key, Precondition::Any, draft))?
+        .revision)
 }
 
 #[test]
@@ -174,7 +176,7 @@ fn full_disk_rejects_puts_and_accepts_deletes() {
     assert_eq!(store.snapshot().len(), stored, "reads go on");
     for number in 0..8 {
         let key = setpoint_api::Key::from_path(&store_world::resource(0), &format!("n/{number}")).unwrap();
-        let delete = Proposal::new(Cause::default(), Time(1)).delete(key, Precondition::Present);
+        let delete = Proposal::new(CommitCause::default(), Time(1)).delete(key, Precondition::Present);
         store.commit(delete).unwrap_or_else(|error| panic!("delete {number}: {error}"));
     }
     assert_eq!(store.snapshot().len(), stored - 8);

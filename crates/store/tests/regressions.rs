@@ -12,7 +12,7 @@ use setpoint_store::log::{
     CurrentRevisions, DiskLog, Log, LogError, LogReader, LogStat, MaintenanceTask, MemoryLog, Replay, Verdict,
 };
 use setpoint_store::{
-    Cause, CommitError, Draft, Precondition, ReadError, RejectReason, Retention, Snapshot, Store,
+    CommitCause, CommitError, Draft, Precondition, ReadError, RejectReason, Retention, Snapshot, Store,
 };
 
 /// Maximum time that a test waits for something that should happen at once.
@@ -24,11 +24,15 @@ fn key(path: &str) -> Key {
 }
 
 fn put(path: &str, value: &str) -> Proposal {
-    Proposal::new(Cause::default(), Time(1)).put(key(path), Precondition::Any, Draft::new(value.to_owned()))
+    Proposal::new(CommitCause::default(), Time(1)).put(
+        key(path),
+        Precondition::Any,
+        Draft::new(value.to_owned()),
+    )
 }
 
 fn delete(path: &str) -> Proposal {
-    Proposal::new(Cause::default(), Time(1)).delete(key(path), Precondition::Any)
+    Proposal::new(CommitCause::default(), Time(1)).delete(key(path), Precondition::Any)
 }
 
 #[test]
@@ -235,7 +239,7 @@ fn full_store_rejects_creates_and_accepts_updates_and_deletes() {
     let store = Store::in_memory(Retention { live_bytes: 10_000, ..Retention::default() });
     let propose = |name: &str, precondition: Precondition, bytes: usize| {
         let draft = Draft::new(vec![b'x'; bytes]);
-        store.commit(Proposal::new(Cause::default(), Time::EPOCH).put(key(name), precondition, draft))
+        store.commit(Proposal::new(CommitCause::default(), Time::EPOCH).put(key(name), precondition, draft))
     };
     let names: Vec<String> = (0..20).map(|number| format!("n{number}")).collect();
     let created = names.iter().take_while(|name| propose(name, Precondition::Absent, 1_000).is_ok()).count();
@@ -248,7 +252,9 @@ fn full_store_rejects_creates_and_accepts_updates_and_deletes() {
     assert!(rejected.to_string().contains("delete some, or raise the limit"), "{rejected}");
     assert!(propose("n0", Precondition::Present, 1_000).is_ok(), "an object can be changed");
     let gone = |name: &str| {
-        store.commit(Proposal::new(Cause::default(), Time::EPOCH).delete(key(name), Precondition::Present))
+        store.commit(
+            Proposal::new(CommitCause::default(), Time::EPOCH).delete(key(name), Precondition::Present),
+        )
     };
     assert!(gone("n0").is_ok() && gone("n1").is_ok());
     assert!(propose("more", Precondition::Absent, 1).is_ok(), "room that was made is used");

@@ -222,11 +222,11 @@ pub struct Volume {
     pub ephemeral: Option<Value>,
     pub image: Option<Box<ImageVolumeSource>>,
     #[serde(rename = "gcePersistentDisk")]
-    pub gce: Option<Box<Disk>>,
+    pub gce: Option<Box<DiskSource>>,
     #[serde(rename = "awsElasticBlockStore")]
-    pub aws: Option<Box<Disk>>,
-    pub iscsi: Option<Box<Disk>>,
-    pub rbd: Option<Box<Disk>>,
+    pub aws: Option<Box<DiskSource>>,
+    pub iscsi: Option<Box<DiskSource>>,
+    pub rbd: Option<Box<DiskSource>>,
 }
 
 /// Image volume.
@@ -239,7 +239,7 @@ pub struct ImageVolumeSource {
 /// Identity of a network disk: GCE persistent disk, EBS volume, iSCSI LUN or RBD image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Disk {
+pub struct DiskSource {
     /// `pdName`, `volumeID`, `iqn` or `image`.
     #[serde(alias = "pdName", alias = "volumeID", alias = "iqn", alias = "image")]
     pub name: String,

@@ -8,7 +8,7 @@ use compact_str::CompactString;
 use thiserror::Error;
 
 use super::compare::{Comparison, compare};
-use super::conflict::{Conflict, Conflicts};
+use super::conflict::{Conflicts, FieldConflict};
 use super::field_set::FieldSet;
 use super::last_applied;
 use super::managers::{Entry, ManagedOperation, ManagerId, Managers, ManagersError};
@@ -16,7 +16,7 @@ use super::merge::merge;
 use super::paths::{Violations, paths, unowned, validate};
 use super::prune::prune;
 use super::update::{is_same_object, update_managers};
-use super::writer::{Comparisons, Writer, managed_fields};
+use super::writer::{ApplyContext, Comparisons, managed_fields};
 use crate::status::Status;
 use crate::value::Value;
 
@@ -85,7 +85,7 @@ impl ApplyError {
 /// # Errors
 /// If the configuration is invalid, or other managers own fields that it changes and `force` is not set.
 pub fn apply(
-    writer: &Writer<'_>,
+    writer: &ApplyContext<'_>,
     live: Option<&Value>,
     config: &Value,
     force: bool,
@@ -117,7 +117,7 @@ pub fn apply(
     Ok(applied)
 }
 
-fn check_type(writer: &Writer<'_>, config: &Value) -> Result<(), ApplyError> {
+fn check_type(writer: &ApplyContext<'_>, config: &Value) -> Result<(), ApplyError> {
     if config.str_at(&["apiVersion"]) == writer.api_version && config.str_at(&["kind"]) == writer.of.name() {
         return Ok(());
     }
@@ -140,7 +140,7 @@ fn describe(object: &Value) -> String {
 }
 
 /// Managers at the start of an apply. Fields of an object without managers get [`BEFORE_FIRST_APPLY`].
-fn managers_of_apply(writer: &Writer<'_>, live: Option<&Value>) -> Result<Managers, ManagersError> {
+fn managers_of_apply(writer: &ApplyContext<'_>, live: Option<&Value>) -> Result<Managers, ManagersError> {
     let Some(live) = live else { return Ok(Managers::default()) };
     let mut managers = Managers::from_value(managed_fields(live))?;
     if managers.is_empty() {
@@ -152,7 +152,7 @@ fn managers_of_apply(writer: &Writer<'_>, live: Option<&Value>) -> Result<Manage
 }
 
 /// Creates an object from a configuration; its manager owns all of its fields.
-fn create_valid(writer: &Writer<'_>, config: &Value) -> Applied {
+fn create_valid(writer: &ApplyContext<'_>, config: &Value) -> Applied {
     let mut managers = Managers::default();
     let id = writer.id(writer.manager, ManagedOperation::Apply);
     record_ownership(writer, &mut managers, id, owned(writer, config), Some(writer.time()));
@@ -161,7 +161,7 @@ fn create_valid(writer: &Writer<'_>, config: &Value) -> Applied {
 }
 
 /// Fields that the manager owns after applying a configuration, including some that are filtered later.
-fn owned(writer: &Writer<'_>, config: &Value) -> FieldSet {
+fn owned(writer: &ApplyContext<'_>, config: &Value) -> FieldSet {
     let mut fields = paths(config, writer.of);
     if let Some(filter) = writer.filter() {
         filter.apply(&mut fields);
@@ -171,7 +171,7 @@ fn owned(writer: &Writer<'_>, config: &Value) -> FieldSet {
 
 /// Records the fields that the applying manager owns.
 fn record_ownership(
-    writer: &Writer<'_>,
+    writer: &ApplyContext<'_>,
     managers: &mut Managers,
     id: ManagerId,
     mut fields: FieldSet,
@@ -191,7 +191,7 @@ fn record_ownership(
 }
 
 fn apply_valid(
-    writer: &Writer<'_>,
+    writer: &ApplyContext<'_>,
     old: &Value,
     config: &Value,
     mut managers: Managers,
@@ -235,7 +235,7 @@ fn conflicts(managers: &Managers, versions: &mut Comparisons<'_>) -> Conflicts {
         let mut taken = entry.fields.intersection(&changed.modified);
         taken.union(entry.fields.intersection(&changed.added));
         let id = entry.id();
-        found.extend(taken.paths().into_iter().map(|path| Conflict { manager: id.clone(), path }));
+        found.extend(taken.paths().into_iter().map(|path| FieldConflict { manager: id.clone(), path }));
     }
     Conflicts::new(found)
 }

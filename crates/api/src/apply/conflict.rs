@@ -5,11 +5,11 @@ use std::fmt;
 use super::field_set::FieldPath;
 use super::managers::{ManagedOperation, ManagerId};
 use crate::quote::Quoted;
-use crate::status::{CAUSE_FIELD_MANAGER_CONFLICT, Cause, Status};
+use crate::status::{CAUSE_FIELD_MANAGER_CONFLICT, Status, StatusCause};
 
 /// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
+pub struct FieldConflict {
     /// Owner of the field.
     pub manager: ManagerId,
     /// Path of the field.
@@ -18,7 +18,7 @@ pub struct Conflict {
 
 /// All conflicts, by manager. A field with several owners occurs once for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflicts(pub Vec<Conflict>);
+pub struct Conflicts(pub Vec<FieldConflict>);
 
 /// A manager as shown in messages: `"name" with subresource "status" using apps/v1`.
 struct Shown<'a>(&'a ManagerId);
@@ -39,15 +39,15 @@ impl fmt::Display for Shown<'_> {
 impl Conflicts {
     /// Sorts conflicts by manager; those of one manager keep their order.
     #[must_use]
-    pub fn new(mut found: Vec<Conflict>) -> Conflicts {
+    pub fn new(mut found: Vec<FieldConflict>) -> Conflicts {
         found.sort_by_cached_key(|conflict| conflict.manager.to_text());
         Conflicts(found)
     }
 
     /// One status cause per conflict.
     #[must_use]
-    pub fn causes(&self) -> Vec<Cause> {
-        let cause = |conflict: &Conflict| Cause {
+    pub fn causes(&self) -> Vec<StatusCause> {
+        let cause = |conflict: &FieldConflict| StatusCause {
             reason: CAUSE_FIELD_MANAGER_CONFLICT.into(),
             message: format!("conflict with {}", Shown(&conflict.manager)).into(),
             field: conflict.path.to_string().into(),

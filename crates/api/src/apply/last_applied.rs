@@ -7,7 +7,7 @@ use super::compare::compare;
 use super::conflict::Conflicts;
 use super::field_set::FieldSet;
 use super::paths::{paths, validate};
-use super::writer::Writer;
+use super::writer::ApplyContext;
 use crate::json;
 use crate::value::Value;
 
@@ -21,14 +21,14 @@ const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 pub(super) fn without_client_side_conflicts(
     conflicts: Conflicts,
     live: &Value,
-    writer: &Writer<'_>,
+    writer: &ApplyContext<'_>,
 ) -> Conflicts {
     let Some(allowed) = applied_by_client(live, writer) else { return conflicts };
     Conflicts(conflicts.0.into_iter().filter(|conflict| !allowed.has(&conflict.path)).collect())
 }
 
 /// Fields that are in the annotation and still in the object.
-fn applied_by_client(live: &Value, writer: &Writer<'_>) -> Option<FieldSet> {
+fn applied_by_client(live: &Value, writer: &ApplyContext<'_>) -> Option<FieldSet> {
     let text = live.str_at(&["metadata", "annotations", LAST_APPLIED]);
     let config = json::parse(text.as_bytes()).ok()?;
     if config.str_at(&["apiVersion"]) != writer.api_version || config.str_at(&["kind"]) != writer.of.name() {

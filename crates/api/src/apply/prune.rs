@@ -12,7 +12,7 @@ use super::managers::{Entry, Managers};
 use super::merge::remove;
 use super::paths::{ensure_fields, paths};
 use super::types::{Atom, Items, Type};
-use super::writer::Writer;
+use super::writer::ApplyContext;
 use crate::schema::Struct;
 use crate::value::Value;
 
@@ -22,7 +22,7 @@ mod tests;
 /// Removes from a merged object the fields that the manager owned by `last`, and that are neither in
 /// `fields`, its new set, nor owned by another manager.
 pub(super) fn prune(
-    writer: &Writer<'_>,
+    writer: &ApplyContext<'_>,
     object: &mut Value,
     others: &Managers,
     fields: &FieldSet,
@@ -127,7 +127,7 @@ fn repeated(items: &Items<'_>, list: &[Value]) -> BTreeSet<Element> {
 
 /// Prunes through the version of each set, as upstream does in every case.
 fn prune_versions(
-    writer: &Writer<'_>,
+    writer: &ApplyContext<'_>,
     object: &mut Value,
     others: &Managers,
     fields: &FieldSet,
@@ -149,7 +149,7 @@ fn prune_versions(
 
 /// The pruned object, plus all owned fields of the merged object, in the version of `last`.
 fn add_back_owned(
-    writer: &Writer<'_>,
+    writer: &ApplyContext<'_>,
     merged: &Value,
     pruned: Value,
     others: &Managers,
@@ -185,7 +185,7 @@ fn add_back_owned(
     convert(writer, &pruned, version, &last.api_version)
 }
 
-fn convert(writer: &Writer<'_>, object: &Value, from: &str, to: &str) -> Option<Value> {
+fn convert(writer: &ApplyContext<'_>, object: &Value, from: &str, to: &str) -> Option<Value> {
     if from == to { Some(object.clone()) } else { writer.versions.convert(object, to) }
 }
 

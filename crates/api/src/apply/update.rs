@@ -9,7 +9,7 @@ use super::element::is_equal;
 use super::field_set::FieldSet;
 use super::managers::{Entry, ManagedOperation, ManagerId, Managers, is_reset};
 use super::paths::unowned;
-use super::writer::{Comparisons, Writer, managed_fields};
+use super::writer::{ApplyContext, Comparisons, managed_fields};
 use crate::value::{Map, Value};
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ pub struct Updated {
 /// `live` is `None` for a create. `new` is the object of the request, or the patched object, with the
 /// `metadata.managedFields` of the request; an empty list resets field ownership, see [`is_reset`].
 #[must_use]
-pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated {
+pub fn update(writer: &ApplyContext<'_>, live: Option<&Value>, new: &Value) -> Updated {
     let managers = managers_of_update(writer, live, new);
     let Some(old) = live else {
         return Updated { managed: create_managers(writer, new, managers), changed: None };
@@ -48,7 +48,7 @@ pub fn update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Updated
 }
 
 /// Managers of a new object: its creator owns every field, regardless of managers in the request.
-fn create_managers(writer: &Writer<'_>, new: &Value, mut managers: Managers) -> Value {
+fn create_managers(writer: &ApplyContext<'_>, new: &Value, mut managers: Managers) -> Value {
     if managers.is_empty()
         && let Some(excluded) = writer.filter().map_or(Some(None), |filter| filter.excluded().map(Some))
     {
@@ -63,7 +63,7 @@ fn create_managers(writer: &Writer<'_>, new: &Value, mut managers: Managers) -> 
 }
 
 /// Managers at the start of an update: those of the request, else those of the object.
-fn managers_of_update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) -> Managers {
+fn managers_of_update(writer: &ApplyContext<'_>, live: Option<&Value>, new: &Value) -> Managers {
     if writer.subresource.is_empty() {
         let sent = managed_fields(new);
         if is_reset(sent) {
@@ -80,7 +80,7 @@ fn managers_of_update(writer: &Writer<'_>, live: Option<&Value>, new: &Value) ->
 
 /// Makes an updating manager the only owner of the changed fields.
 pub(super) fn update_managers(
-    writer: &Writer<'_>,
+    writer: &ApplyContext<'_>,
     old: &Value,
     new: &Value,
     changed: &Comparison,
@@ -103,7 +103,7 @@ pub(super) fn update_managers(
 }
 
 /// Entry of a manager that updates now.
-fn entry(writer: &Writer<'_>, id: ManagerId, fields: FieldSet) -> Entry {
+fn entry(writer: &ApplyContext<'_>, id: ManagerId, fields: FieldSet) -> Entry {
     Entry {
         manager: id.manager,
         operation: id.operation,

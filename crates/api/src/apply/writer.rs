@@ -59,7 +59,7 @@ impl Versions for OneVersion<'_> {
 
 /// Context of a write.
 #[derive(Clone, Copy)]
-pub struct Writer<'a> {
+pub struct ApplyContext<'a> {
     /// Versions of the kind.
     pub versions: &'a dyn Versions,
     /// Version of the request, as in `apps/v1`.
@@ -92,7 +92,7 @@ pub fn manager_name<'a>(field_manager: &'a str, user_agent: &str) -> Cow<'a, str
     name.into()
 }
 
-impl Writer<'_> {
+impl ApplyContext<'_> {
     /// Identity of a manager's entry for this write.
     pub(super) fn id(&self, manager: &str, operation: ManagedOperation) -> ManagerId {
         ManagerId {
@@ -154,7 +154,7 @@ pub(super) fn managed_fields(object: &Value) -> &Value {
 
 /// Comparison of two objects in the version of each entry, computed on demand.
 pub(super) struct Comparisons<'a> {
-    writer: &'a Writer<'a>,
+    writer: &'a ApplyContext<'a>,
     old: &'a Value,
     new: &'a Value,
     changed: &'a Comparison,
@@ -163,7 +163,7 @@ pub(super) struct Comparisons<'a> {
 
 impl<'a> Comparisons<'a> {
     pub(super) fn new(
-        writer: &'a Writer<'a>,
+        writer: &'a ApplyContext<'a>,
         old: &'a Value,
         new: &'a Value,
         changed: &'a Comparison,

@@ -16,7 +16,7 @@ pub struct Details {
     /// UID of the object.
     pub uid: Box<str>,
     /// Causes of the failure.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
     /// Seconds after which to retry; 0 is not shown.
     pub retry_after_seconds: i32,
 }
@@ -29,7 +29,7 @@ impl Details {
 
 /// One cause of a failure. Empty fields are not shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cause {
+pub struct StatusCause {
     /// Machine-readable reason.
     pub reason: Cow<'static, str>,
     /// Human-readable message.

@@ -2,7 +2,7 @@
 
 use crate::quote::Quoted;
 
-use super::{CAUSE_UNEXPECTED_SERVER_RESPONSE, Cause, Details, Qualified, Reason, Status};
+use super::{CAUSE_UNEXPECTED_SERVER_RESPONSE, Details, Qualified, Reason, Status, StatusCause};
 
 /// Context of the response beside its code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Status {
         let mut details = Details::about(about.resource, about.name);
         details.retry_after_seconds = about.retry_after_seconds;
         if about.unexpected {
-            details.causes.push(Cause {
+            details.causes.push(StatusCause {
                 reason: CAUSE_UNEXPECTED_SERVER_RESPONSE.into(),
                 message: about.message.into(),
                 field: Box::default(),

@@ -31,7 +31,7 @@ fn statuses_encode_as_upstream() {
         ),
         (
             Status::apply_conflict(
-                vec![Cause {
+                vec![StatusCause {
                     reason: CAUSE_FIELD_MANAGER_CONFLICT.into(),
                     message: "conflict with \"one\"".into(),
                     field: ".spec".into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use setpoint_api::{Key, Time};
 
 use super::controller_state::node_user;
-use super::{Engine, InFlightWrite, Outcome, Turn, WriteRequest, reconciler_tag};
+use super::{Engine, InFlightWrite, Turn, WriteOutcome, WriteRequest, reconciler_tag};
 use crate::events::{EventAttempt, EventOutcome, FollowUp, Reporter};
 use crate::plan::{EventRecord, Write};
 
@@ -70,16 +70,16 @@ impl Engine {
     pub(super) fn complete_event_write(
         &mut self,
         mut event_write: EventWrite,
-        outcome: &Outcome,
+        outcome: &WriteOutcome,
         now: Time,
         turn: &mut Turn,
     ) {
         let outcome = match outcome {
-            Outcome::Gone => EventOutcome::Gone,
-            Outcome::Rejected(_) => EventOutcome::Rejected,
-            Outcome::Done { .. } => EventOutcome::Exists,
+            WriteOutcome::Gone => EventOutcome::Gone,
+            WriteOutcome::Rejected(_) => EventOutcome::Rejected,
+            WriteOutcome::Done { .. } => EventOutcome::Exists,
             // A create conflicts if the Event exists, but also if its namespace has just changed.
-            Outcome::Conflict | Outcome::Lost { .. } => EventOutcome::Unknown,
+            WriteOutcome::Conflict | WriteOutcome::Lost { .. } => EventOutcome::Unknown,
         };
         let source = self.controllers[event_write.controller].controller.source();
         let reporter = reporter_of(source, &event_write.record, event_write.host.as_deref());

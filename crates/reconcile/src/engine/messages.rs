@@ -43,7 +43,7 @@ pub struct WriteRequest {
 
 /// Result of a write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// Committed, or a no-op.
     Done {
         /// Revision of the object.

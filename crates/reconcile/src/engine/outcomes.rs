@@ -2,14 +2,14 @@
 
 use setpoint_api::{Key, Time, Value};
 
-use super::{ANSWERS_MAX, Engine, InFlightWrite, Outcome, Turn, WriteId, WriteRejection};
+use super::{ANSWERS_MAX, Engine, InFlightWrite, Turn, WriteId, WriteOutcome, WriteRejection};
 use crate::plan::EventRecord;
 use crate::planner::QueryAnswer;
 use crate::queue::{PlanResult, ReconcileReason};
 
 impl Engine {
     /// Takes in the outcome of a write, and adds the next batch of its plan to the turn.
-    pub fn complete_write(&mut self, id: WriteId, outcome: Outcome, now: Time, turn: &mut Turn) {
+    pub fn complete_write(&mut self, id: WriteId, outcome: WriteOutcome, now: Time, turn: &mut Turn) {
         let Some(write) = self.in_flight.remove(&id) else { return };
         let (controller, key, action) = match write {
             InFlightWrite::Action { controller, key, action } => (controller, key, *action),
@@ -23,23 +23,23 @@ impl Engine {
         progress.in_flight -= 1;
         let mut events = Vec::new();
         match outcome {
-            Outcome::Done { revision, name } => {
+            WriteOutcome::Done { revision, name } => {
                 state.stats.writes += 1;
                 state.queue.entry(&key).record_own_write(action.resource, revision);
                 events.extend(action.done.into_iter().map(|event| fill(event, "{name}", &name)));
             }
             // A delete of an object that is gone has reached its goal.
-            Outcome::Gone if action.verb == "delete" => {}
-            Outcome::Gone | Outcome::Conflict => {
+            WriteOutcome::Gone if action.verb == "delete" => {}
+            WriteOutcome::Gone | WriteOutcome::Conflict => {
                 state.stats.conflicts += 1;
                 progress.stop(PlanResult::Conflict);
             }
-            Outcome::Lost { by } => {
+            WriteOutcome::Lost { by } => {
                 progress.stop(PlanResult::Failed);
                 state.queue.entry(&key).record_own_write(action.resource.clone(), by);
                 state.record_failure(&key, &action, "Unknown", "the connection broke", now);
             }
-            Outcome::Rejected(WriteRejection { reason, message }) => {
+            WriteOutcome::Rejected(WriteRejection { reason, message }) => {
                 progress.stop(PlanResult::Failed);
                 state.record_failure(&key, &action, &reason, &message, now);
                 events.extend(action.failed.map(|event| fill(event, "{error}", &message)));

@@ -85,12 +85,12 @@ fn copy(owner: &str, revision: u64) -> ObservedChange {
     ObservedChange { key, revision: Revision(revision), after: Some(after), reconciler: by }
 }
 
-fn done(revision: u64) -> Outcome {
-    Outcome::Done { revision: Revision(revision), name: "x".into() }
+fn done(revision: u64) -> WriteOutcome {
+    WriteOutcome::Done { revision: Revision(revision), name: "x".into() }
 }
 
-fn rejected() -> Outcome {
-    Outcome::Rejected(WriteRejection { reason: "Forbidden".into(), message: "no room".into() })
+fn rejected() -> WriteOutcome {
+    WriteOutcome::Rejected(WriteRejection { reason: "Forbidden".into(), message: "no room".into() })
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn conflict_requeues_the_key_at_once() {
     let mut engine = engine();
     engine.observe(thing("x", 1, 1), at(0));
     let turn = engine.turn(at(0), Seed(1));
-    engine.complete_write(turn.writes[0].id, Outcome::Conflict, at(0), &mut Turn::default());
+    engine.complete_write(turn.writes[0].id, WriteOutcome::Conflict, at(0), &mut Turn::default());
     assert_eq!(engine.turn(at(0), Seed(1)).writes.len(), 1);
 }
 

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use setpoint_api::{Resource, Revision, Time};
 use setpoint_reconcile::Engine;
-use setpoint_store::{Compacted, Cursor, Event, Filter, Store};
+use setpoint_store::{Compacted, Cursor, Store, WatchEvent, WatchFilter};
 
 use setpoint_api::resource_types;
 
@@ -23,14 +23,14 @@ struct FollowedResource {
 }
 
 impl Changes for Cursor {
-    type Change = Event;
+    type Change = WatchEvent;
     type Lost = Compacted;
 
-    fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Result<Event, Compacted>> {
+    fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Result<WatchEvent, Compacted>> {
         self.poll_next(context)
     }
 
-    fn revision(change: &Event) -> Revision {
+    fn revision(change: &WatchEvent) -> Revision {
         change.revision()
     }
 }
@@ -95,7 +95,7 @@ impl FollowedResource {
     }
 
     fn list(&mut self, store: &Store, engine: &mut Engine, now: Time) {
-        let (snapshot, cursor) = store.list_and_watch(&self.resource, Filter::default());
+        let (snapshot, cursor) = store.list_and_watch(&self.resource, WatchFilter::default());
         let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
         let objects = records.filter_map(|record| {
             let key = record.key(&self.resource);

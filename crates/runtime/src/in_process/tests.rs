@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use setpoint_api::{Key, ManualClock, Resource, Time, Value, json, value};
-use setpoint_reconcile::{Outcome, Plan, Planner, Seen, Watch, WorldReader, WriteId, WriteRequest};
-use setpoint_store::{Cause, Draft, Precondition, Proposal, Retention};
+use setpoint_reconcile::{Plan, Planner, Seen, Watch, WorldReader, WriteId, WriteOutcome, WriteRequest};
+use setpoint_store::{CommitCause, Draft, Precondition, Proposal, Retention};
 use tokio::time::Instant;
 
 use super::*;
@@ -67,7 +67,7 @@ impl Drop for Driven {
 fn put(store: &Store, name: &str) -> u64 {
     let key = Key::namespaced(&Resource::new("configmaps").unwrap(), "default", name).unwrap();
     let object: Value = value!({"metadata": {"name": (name), "namespace": "default", "uid": (name)}});
-    let cause = Cause { user: "user".to_owned(), ..Cause::default() };
+    let cause = CommitCause { user: "user".to_owned(), ..CommitCause::default() };
     let proposal = Proposal::new(cause, NOW).put(key, Precondition::Any, Draft::new(json::to_vec(&object)));
     store.commit(proposal).unwrap().revision.0
 }
@@ -120,7 +120,7 @@ fn pairs() -> usize {
 struct NoWrites;
 
 impl WriteExecutor for NoWrites {
-    fn start(&mut self, request: WriteRequest) -> Option<(WriteId, Outcome)> {
+    fn start(&mut self, request: WriteRequest) -> Option<(WriteId, WriteOutcome)> {
         panic!("unexpected write: {:?}", request.write)
     }
 
@@ -128,7 +128,7 @@ impl WriteExecutor for NoWrites {
         false
     }
 
-    fn poll(&mut self, _: &mut Context<'_>) -> Vec<(WriteId, Outcome)> {
+    fn poll(&mut self, _: &mut Context<'_>) -> Vec<(WriteId, WriteOutcome)> {
         Vec::new()
     }
 

@@ -10,7 +10,7 @@ use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::resources::Verb;
 use setpoint_api::{Key, Map, Revision, Value, json};
 use setpoint_reconcile::plan::MergePatchType;
-use setpoint_reconcile::{Outcome, Write, WriteRejection, WriteRequest};
+use setpoint_reconcile::{Write, WriteOutcome, WriteRejection, WriteRequest};
 use tokio::sync::mpsc;
 
 use super::{Report, meta};
@@ -25,19 +25,19 @@ pub(super) async fn write(
 ) {
     let outcome = match tokio::time::timeout(timeout, perform(&client, &request)).await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) | Err(_) => Outcome::Lost { by: newest_revision(&client, timeout).await },
+        Ok(Err(_)) | Err(_) => WriteOutcome::Lost { by: newest_revision(&client, timeout).await },
     };
     // The loop may have ended.
     let _ = reports.send(Report::Written { id: request.id, outcome, by: request.reconciler }).await;
 }
 
-async fn perform(client: &Client, request: &WriteRequest) -> Result<Outcome, ClientError> {
+async fn perform(client: &Client, request: &WriteRequest) -> Result<WriteOutcome, ClientError> {
     let encoded = match put_of_patch(client, &request.write).await {
         Some(encoded) => Some(encoded),
         None => http_request(request),
     };
     let Some((method, path, content_type, body)) = encoded else {
-        return Ok(Outcome::Rejected(WriteRejection {
+        return Ok(WriteOutcome::Rejected(WriteRejection {
             reason: "NotFound".to_owned(),
             message: format!("there is no resource {}", request.write.resource()),
         }));
@@ -183,16 +183,16 @@ fn object_path(resource_type: &ResourceType, namespace: &str, name: Option<&str>
     path
 }
 
-fn outcome(write: &Write, status: StatusCode, body: &[u8]) -> Outcome {
+fn outcome(write: &Write, status: StatusCode, body: &[u8]) -> WriteOutcome {
     let body = json::parse(body).unwrap_or_default();
     if status.is_success() {
         let revision = meta(&body, "resourceVersion").parse().unwrap_or(0);
-        return Outcome::Done { revision: Revision(revision), name: meta(&body, "name").into() };
+        return WriteOutcome::Done { revision: Revision(revision), name: meta(&body, "name").into() };
     }
     match status.as_u16() {
-        404 if !matches!(write, Write::Create { .. } | Write::CreateEvent(_)) => Outcome::Gone,
-        409 => Outcome::Conflict,
-        _ => Outcome::Rejected(WriteRejection {
+        404 if !matches!(write, Write::Create { .. } | Write::CreateEvent(_)) => WriteOutcome::Gone,
+        409 => WriteOutcome::Conflict,
+        _ => WriteOutcome::Rejected(WriteRejection {
             reason: body.str_at(&["reason"]).to_owned(),
             message: body.str_at(&["message"]).to_owned(),
         }),

@@ -1,7 +1,7 @@
 //! VolumeRestrictions plugin, for disks that a pod names without a claim: two pods on one node cannot use the same disk,
 //! unless both mount it read-only.
 
-use setpoint_views::pod::Disk;
+use setpoint_views::pod::DiskSource;
 
 use super::{QueueingHint, Rejection};
 use crate::cache::SchedulerCache;
@@ -28,10 +28,10 @@ pub fn filter(signature: &PodSignature, node: &NodeInfo, cache: &SchedulerCache)
 
 /// Disks of a sorted list with the kind and the name of another disk.
 fn find_same_name<'a>(
-    sorted: &'a [(DiskKind, Disk)],
-    other: &'a (DiskKind, Disk),
-) -> impl Iterator<Item = &'a (DiskKind, Disk)> {
-    fn name((kind, disk): &(DiskKind, Disk)) -> (DiskKind, &str) {
+    sorted: &'a [(DiskKind, DiskSource)],
+    other: &'a (DiskKind, DiskSource),
+) -> impl Iterator<Item = &'a (DiskKind, DiskSource)> {
+    fn name((kind, disk): &(DiskKind, DiskSource)) -> (DiskKind, &str) {
         (*kind, &disk.name)
     }
     let from = sorted.partition_point(|own| name(own) < name(other));
@@ -39,7 +39,7 @@ fn find_same_name<'a>(
 }
 
 /// `true` if two pods with these disks cannot share a node.
-fn has_conflict((kind, own): &(DiskKind, Disk), (other_kind, other): &(DiskKind, Disk)) -> bool {
+fn has_conflict((kind, own): &(DiskKind, DiskSource), (other_kind, other): &(DiskKind, DiskSource)) -> bool {
     let is_read_only = own.read_only && other.read_only;
     kind == other_kind
         && own.name == other.name
@@ -57,9 +57,9 @@ fn has_conflict((kind, own): &(DiskKind, Disk), (other_kind, other): &(DiskKind,
 mod tests {
     use super::*;
 
-    fn disk(kind: DiskKind, name: &str, monitors: &[&str], read_only: bool) -> (DiskKind, Disk) {
+    fn disk(kind: DiskKind, name: &str, monitors: &[&str], read_only: bool) -> (DiskKind, DiskSource) {
         let monitors = monitors.iter().map(|one| (*one).to_owned()).collect();
-        (kind, Disk { name: name.to_owned(), pool: "p".to_owned(), monitors, read_only })
+        (kind, DiskSource { name: name.to_owned(), pool: "p".to_owned(), monitors, read_only })
     }
 
     #[test]

@@ -10,7 +10,7 @@ use setpoint_api::status::{Qualified, Status};
 use super::Api;
 use crate::discovery::usage;
 use crate::exchange::{Identity, Request};
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::route::{MetricsTarget, Route, Target};
 use crate::tokens::{ISSUER, TokenError, Verified};
 
@@ -124,7 +124,7 @@ fn forbidden_message(
     name: &str,
     watch: bool,
 ) -> String {
-    let query = Query::parse(&request.query);
+    let query = QueryParams::parse(&request.query);
     let watches = watch || query.flag("watch") == Some(true);
     let verb = match (request.method.as_str(), name.is_empty()) {
         ("GET" | "HEAD", _) if watches => "watch",

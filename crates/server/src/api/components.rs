@@ -11,8 +11,8 @@ use setpoint_api::{Map, Value};
 use super::{Api, accepted_form_and_view};
 use crate::body::Expected;
 use crate::exchange::{Request, Response};
-use crate::media::View;
-use crate::query::Query;
+use crate::media::Representation;
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 
@@ -26,7 +26,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         let is_watch = target.watch || query.flag("watch") == Some(true);
         if is_watch || !matches!(request.method, Method::GET | Method::HEAD) {
@@ -43,7 +43,7 @@ impl Api {
             let mut object = component(name, self.health.of(check, &self.store).await);
             object.make_map().insert("kind", resource_type.info.kind);
             object.make_map().insert("apiVersion", resource_type.api_version());
-            if view != View::Whole {
+            if view != Representation::Whole {
                 return responses::view_of_object(200, resource_type, &object, view, query, now);
             }
             let expected =
@@ -54,7 +54,7 @@ impl Api {
         for (name, check) in COMPONENTS {
             items.push(component(name, self.health.of(check, &self.store).await));
         }
-        if view != View::Whole {
+        if view != Representation::Whole {
             let meta = ListMeta { resource_version: "", continue_token: "", remaining_item_count: None };
             return responses::view_of_list(resource_type, &items, meta, view, query, now);
         }

@@ -16,9 +16,9 @@ use setpoint_api::status::Status;
 use setpoint_api::{Time, json, value};
 
 use super::{Api, accepted_form, check_accept, not_allowed, unknown_path_error};
-use crate::exchange::{Body, Request, Response};
+use crate::exchange::{Payload, Request, Response};
 use crate::loop_report;
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::tokens::ISSUER;
 use crate::{discovery, health, media, responses};
 
@@ -134,7 +134,7 @@ impl Api {
     /// One document of OpenAPI v3. Under the URL with its hash it never changes.
     fn openapi_v3(&self, request: &Request, name: &str) -> Response {
         let Some(hash) = openapi::v3::hash(name) else { return page_not_found() };
-        let query = Query::parse(&request.query);
+        let query = QueryParams::parse(&request.query);
         let requested = query.get("hash");
         if !requested.is_empty() && requested != hash {
             let mut response = responses::text(301, "");
@@ -220,7 +220,7 @@ fn with_etag(mut response: Response, tag: &str, request: &Request) -> Response {
     if matches_etag(request, tag) {
         response.status = StatusCode::NOT_MODIFIED;
         response.headers.remove(CONTENT_TYPE);
-        response.body = Body::Whole(Vec::new());
+        response.body = Payload::Whole(Vec::new());
     }
     response
 }

@@ -8,7 +8,7 @@ use setpoint_api::status::Status;
 use super::write::header;
 use crate::body::{DecodedBody, Expected, Strictness};
 use crate::exchange::Request;
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::responses;
 
 /// A patch, and how strictly its result is decoded.
@@ -34,7 +34,11 @@ impl ParsedPatch {
     ///
     /// # Errors
     /// If it is malformed.
-    pub(super) fn parse(sort: PatchType, request: &Request, query: &Query) -> Result<ParsedPatch, Status> {
+    pub(super) fn parse(
+        sort: PatchType,
+        request: &Request,
+        query: &QueryParams,
+    ) -> Result<ParsedPatch, Status> {
         let strictness = Strictness::of(query.get("fieldValidation"));
         let patch = Patch::parse(sort, &request.body, strictness != Strictness::Ignore)
             .map_err(|error| error.to_status())?;

@@ -17,7 +17,7 @@ use crate::body::{self, DecodedBody, Expected, Strictness};
 use crate::exchange::{Identity, Request, Response};
 use crate::pipeline::update::Subresource;
 use crate::pipeline::{RequestContext, ownership};
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 
@@ -29,7 +29,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         if target.resource_type.info.kind == "ComponentStatus" {
             return self.components(request, target, query).await;
@@ -47,7 +47,7 @@ impl Api {
         self.review(request, target, query)
     }
 
-    fn review(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
+    fn review(&self, request: &Request, target: &Target, query: &QueryParams) -> Result<Response, Status> {
         let form = accepted_form(request)?;
         let resource_type = target.resource_type;
         let api_version = resource_type.api_version();

@@ -20,7 +20,7 @@ use super::write::header;
 use super::{Api, not_allowed, unknown_path_error};
 use crate::body::{self, DecodedBody, Expected, Strictness};
 use crate::exchange::{Request, Response};
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 
@@ -81,7 +81,7 @@ fn expected(api_version: &'static str, kind: &'static str) -> Result<Expected<'s
 fn object(
     request: &Request,
     target: &Target,
-    query: &Query,
+    query: &QueryParams,
     expected: Expected<'_>,
 ) -> Result<(Value, Vec<String>), Status> {
     let strictness = Strictness::of(query.get("fieldValidation"));
@@ -103,7 +103,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         match target.subresource.as_str() {
             "scale" => self.scale(request, target, query).await,

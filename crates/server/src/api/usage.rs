@@ -17,7 +17,7 @@ use self::encoding::{answer_list, answer_one};
 use super::{Api, accepted_view};
 use crate::discovery::usage::GROUP;
 use crate::exchange::{Request, Response};
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::MetricsTarget;
 
@@ -29,7 +29,7 @@ struct MetricsQuery {
 }
 
 impl MetricsQuery {
-    fn read(about: MetricsTarget, query: &Query) -> Result<MetricsQuery, Status> {
+    fn read(about: MetricsTarget, query: &QueryParams) -> Result<MetricsQuery, Status> {
         let labels = labels::Selector::parse(query.get("labelSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let fields = fields::FieldSelector::parse(query.get("fieldSelector"))
@@ -73,7 +73,7 @@ impl Api {
         let Some(source) = self.usage.get().filter(|source| source.is_served()) else {
             return Ok(responses::text(404, "404 page not found\n"));
         };
-        let query = Query::parse(&request.query);
+        let query = QueryParams::parse(&request.query);
         if !matches!(request.method, Method::GET | Method::HEAD) {
             let method = request.method.as_str();
             return Err(Status::generic(405, &Generic { method, ..Generic::default() }));

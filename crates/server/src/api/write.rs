@@ -20,15 +20,16 @@ use super::patching::{self, ParsedPatch};
 use super::{Api, accepted_form_and_view};
 use crate::body::{self, BodyError, Expected, Strictness};
 use crate::exchange::{Request, Response};
-use crate::media::{self, Form, View};
+use crate::media::{self, Form, Representation};
 use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::create::create;
 use crate::pipeline::delete::{check_options, delete};
 use crate::pipeline::update::{Subresource, update, update_live};
 use crate::pipeline::{
-    Decision, DesiredObject, RequestContext, Step, Writer, check_uid, quota, set_namespace_and_check_name,
+    Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, check_uid, quota,
+    set_namespace_and_check_name,
 };
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::route::Target;
 use crate::{codec, list, responses};
 
@@ -53,7 +54,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         let media = accepted_form_and_view(request)?;
         let (desired, mut warnings) = self.body(request, target, query)?;
@@ -81,7 +82,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         let media = accepted_form_and_view(request)?;
         let (mut desired, mut warnings) = self.body(request, target, query)?;
@@ -116,7 +117,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         let media = accepted_form_and_view(request)?;
         let Some(patch_type) = patching::patch_type(request)? else {
@@ -173,7 +174,12 @@ impl Api {
         write_response(target, done, 200, media, query, self.options.clock.now(), &warnings)
     }
 
-    async fn apply(&self, request: &Request, target: &Target, query: &Query) -> Result<Response, Status> {
+    async fn apply(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &QueryParams,
+    ) -> Result<Response, Status> {
         let media = accepted_form_and_view(request)?;
         let writer = writer(request, query, Some(true))?;
         let force = query.flag("force") == Some(true);
@@ -207,7 +213,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         let media = accepted_form_and_view(request)?;
         let (options, writer) = delete_options(request, query)?;
@@ -241,7 +247,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         let media = accepted_form_and_view(request)?;
         let (options, writer) = delete_options(request, query)?;
@@ -257,7 +263,7 @@ impl Api {
                         .map_err(|error| Status::bad_request(error.to_string()))?;
                     match context.snapshot.get(&key) {
                         Some(now) => delete(target.resource_type, now, &options, &writer, context),
-                        None => Ok(Step::DryRun(Value::Null)),
+                        None => Ok(PipelineResult::DryRun(Value::Null)),
                     }
                 })
                 .await;
@@ -272,7 +278,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<(DesiredObject, Vec<String>), Status> {
         let resource_type = target.resource_type;
         let api_version = resource_type.api_version();
@@ -301,7 +307,7 @@ impl Api {
     /// Decides and commits a write; retries on conflicts.
     pub(super) async fn perform(
         &self,
-        mut decide: impl FnMut(&RequestContext<'_>) -> Result<Step, Status>,
+        mut decide: impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<WriteResult, Status> {
         let mut turn = None;
         let mut attempts = 0;
@@ -315,11 +321,11 @@ impl Api {
                 tolerations: self.options.tolerations,
             };
             let (proposal, removed) = match decide(&context)? {
-                Step::Commit(proposal) => (proposal, None),
-                Step::Remove(proposal, object) => (proposal, Some(object)),
-                Step::Unchanged(record) => return Ok(WriteResult::Stored(record)),
-                Step::DryRun(object) => return Ok(WriteResult::DryRun(object)),
-                Step::DryRunRemove(object) => return Ok(WriteResult::Removed(object)),
+                PipelineResult::Commit(proposal) => (proposal, None),
+                PipelineResult::Remove(proposal, object) => (proposal, Some(object)),
+                PipelineResult::Unchanged(record) => return Ok(WriteResult::Stored(record)),
+                PipelineResult::DryRun(object) => return Ok(WriteResult::DryRun(object)),
+                PipelineResult::DryRunRemove(object) => return Ok(WriteResult::Removed(object)),
             };
             drop(snapshot);
             if let Some(charged) = quota::charged_quota(&proposal).filter(|_| turn.is_none()) {
@@ -418,7 +424,11 @@ fn subresource(target: &Target) -> Subresource {
 }
 
 /// Identity and field manager of a write. The manager defaults to the first word of the user agent.
-pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> Result<Writer, Status> {
+pub(super) fn writer(
+    request: &Request,
+    query: &QueryParams,
+    patch: Option<bool>,
+) -> Result<WriteOrigin, Status> {
     let dry_run = query.all("dryRun");
     let options = WriteOptions {
         field_manager: query.get("fieldManager"),
@@ -445,7 +455,7 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
     }
     let agent = request.headers.get("user-agent").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let manager = manager_name(options.field_manager, agent).into_owned();
-    Ok(Writer {
+    Ok(WriteOrigin {
         identity: request.identity.clone(),
         manager,
         dry_run: !dry_run.is_empty(),
@@ -455,7 +465,7 @@ pub(super) fn writer(request: &Request, query: &Query, patch: Option<bool>) -> R
 
 /// Delete options from the body or the query, and the writer. Every API group accepts the options in its own
 /// versions.
-fn delete_options(request: &Request, query: &Query) -> Result<(Value, Writer), Status> {
+fn delete_options(request: &Request, query: &QueryParams) -> Result<(Value, WriteOrigin), Status> {
     if request.body.is_empty() {
         let options = delete_parameters(query)?;
         let writer = writer(request, query, None)?;
@@ -478,13 +488,13 @@ fn delete_options(request: &Request, query: &Query) -> Result<(Value, Writer), S
     }
     let options = decode(options, schema, &[]).map_err(|error| Status::bad_request(error.to_string()))?.value;
     // With a body, the query is ignored.
-    let mut writer = writer(request, &Query::default(), None)?;
+    let mut writer = writer(request, &QueryParams::default(), None)?;
     writer.dry_run = !DeleteOptions::from_value(&options).dry_run.is_empty();
     Ok((options, writer))
 }
 
 /// Delete options from the query.
-fn delete_parameters(query: &Query) -> Result<Value, Status> {
+fn delete_parameters(query: &QueryParams) -> Result<Value, Status> {
     let mut options = Value::map();
     let map = options.make_map();
     if let Some(seconds) =
@@ -506,7 +516,10 @@ fn delete_parameters(query: &Query) -> Result<Value, Status> {
 }
 
 /// Moves the warnings of a decision to `warnings`.
-fn take_warnings(decided: Result<Decision, Status>, warnings: &mut Vec<String>) -> Result<Step, Status> {
+fn take_warnings(
+    decided: Result<Decision, Status>,
+    warnings: &mut Vec<String>,
+) -> Result<PipelineResult, Status> {
     let Decision { step, warnings: more } = decided?;
     *warnings = more;
     Ok(step)
@@ -517,8 +530,8 @@ fn write_response(
     target: &Target,
     done: Result<WriteResult, Status>,
     code: u16,
-    media: (Form, View),
-    query: &Query,
+    media: (Form, Representation),
+    query: &QueryParams,
     now: Time,
     warnings: &[String],
 ) -> Result<Response, Status> {
@@ -535,13 +548,13 @@ fn encode_result(
     target: &Target,
     done: WriteResult,
     code: u16,
-    (form, view): (Form, View),
-    query: &Query,
+    (form, view): (Form, Representation),
+    query: &QueryParams,
     now: Time,
 ) -> Result<Response, Status> {
     let pretty = query.flag("pretty") == Some(true);
     let bytes = match done {
-        WriteResult::Stored(record) if view == View::Whole => {
+        WriteResult::Stored(record) if view == Representation::Whole => {
             return Ok(responses::record(code, target.resource_type, &record, form, pretty));
         }
         WriteResult::Stored(record) => record.value(),
@@ -551,7 +564,7 @@ fn encode_result(
             json::to_vec(&object).into()
         }
     };
-    if view != View::Whole {
+    if view != Representation::Whole {
         let object = json::parse(&bytes).unwrap_or(Value::Null);
         return responses::view_of_object(code, target.resource_type, &object, view, query, now);
     }

@@ -17,7 +17,7 @@ use super::budget::Reservation;
 use super::connection::Connection;
 use super::handler::WorkerTask;
 use crate::encoded_chunk::Gzip;
-use crate::exchange::{Body, BodyPart, Chunks, Frames};
+use crate::exchange::{BodyPart, Chunks, Frames, Payload};
 use crate::inflight::InflightPermit;
 
 /// Size from which on a response is compressed, as upstream's.
@@ -92,7 +92,7 @@ enum ResponseKind {
 impl ResponseBody {
     /// Creates a body, and sets the headers that describe it.
     pub fn new(
-        body: Body,
+        body: Payload,
         headers: &mut HeaderMap,
         accepts_gzip: bool,
         mut resources: ResponseResources,
@@ -100,7 +100,7 @@ impl ResponseBody {
         let connection = &resources.active.connection;
         let compress = accepts_gzip && !headers.contains_key(CONTENT_ENCODING);
         let kind = match body {
-            Body::Stream(frames) => {
+            Payload::Stream(frames) => {
                 let mut phase = connection.phase.clone();
                 let draining = Box::pin(async move {
                     // A closed channel means the end of the server.
@@ -108,13 +108,13 @@ impl ResponseBody {
                 });
                 ResponseKind::Stream(StreamBody { frames, draining })
             }
-            Body::Whole(parts) => match PartsBody::new(parts) {
+            Payload::Whole(parts) => match PartsBody::new(parts) {
                 parts if compress && parts.left >= GZIP_BYTES_MIN => ResponseKind::Encoded(
                     EncodedBody::start(Box::new(parts), Some(headers), &connection.shared.workers),
                 ),
                 parts => ResponseKind::Whole(parts),
             },
-            Body::Chunked(chunks) => {
+            Payload::Chunked(chunks) => {
                 let headers = compress.then_some(headers);
                 ResponseKind::Encoded(EncodedBody::start(chunks, headers, &connection.shared.workers))
             }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::body::{ActiveRequest, ResponseBody, ResponseResources};
 use super::connection::Connection;
 use super::{HEADER_BYTES_MAX, HEADERS_MAX, Shared, date, request_body};
-use crate::exchange::{Admission, Body, Cost, Identity, LARGE_BYTES, Request, Response, Service};
+use crate::exchange::{Cost, Identity, LARGE_BYTES, Payload, Request, RequestPermit, Response, Service};
 use crate::responses;
 use crate::tokens::bearer_token;
 use crate::uuid;
@@ -53,7 +53,7 @@ fn admit(
     connection: &Connection,
     parts: http::request::Parts,
     now: u64,
-) -> Result<(Request, Admission), Box<Response>> {
+) -> Result<(Request, RequestPermit), Box<Response>> {
     let reject = |status: Status| Box::new(responses::status(&status));
     if parts.version == Version::HTTP_11 {
         check_host(&parts.headers).map_err(reject)?;
@@ -90,7 +90,7 @@ async fn handle_admitted(
     connection: &Connection,
     mut request: Request,
     body: Incoming,
-    Admission { permit, mut cost }: Admission,
+    RequestPermit { permit, mut cost }: RequestPermit,
     active: ActiveRequest,
 ) -> (Response, ResponseResources) {
     let shared = &connection.shared;
@@ -220,13 +220,13 @@ fn respond(
     headers.entry(CACHE_CONTROL).or_insert(NO_CACHE);
     headers.insert(DATE, date::header(now));
     let body = match body {
-        Body::Whole(parts) if *method == Method::HEAD => {
+        Payload::Whole(parts) if *method == Method::HEAD => {
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
             headers.entry(CONTENT_LENGTH).or_insert_with(|| bytes.into());
-            ResponseBody::new(Body::Whole(Vec::new()), &mut headers, false, resources)
+            ResponseBody::new(Payload::Whole(Vec::new()), &mut headers, false, resources)
         }
         _ if *method == Method::HEAD => {
-            ResponseBody::new(Body::Whole(Vec::new()), &mut headers, false, resources)
+            ResponseBody::new(Payload::Whole(Vec::new()), &mut headers, false, resources)
         }
         body => ResponseBody::new(body, &mut headers, accepts_gzip, resources),
     };

@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::exchange::{Admission, Body, BodyPart, Chunks, Cost, Frames, Request, Response};
+use crate::exchange::{BodyPart, Chunks, Cost, Frames, Payload, Request, RequestPermit, Response};
 use crate::responses;
 use setpoint_pki::certs::{CertifiedKey, Pki};
 
@@ -97,14 +97,14 @@ impl Drop for Feed {
 }
 
 impl Service for Sample {
-    fn admit(&self, head: &Request) -> Result<Admission, Box<Response>> {
+    fn admit(&self, head: &Request) -> Result<RequestPermit, Box<Response>> {
         assert!(head.body.is_empty(), "a request is admitted before its body is read");
         match head.path.as_str() {
             "/full" => Err(Box::new(responses::status(&Status::too_many_requests("full", 1)))),
             path if path.starts_with("/worker") => {
-                Ok(Admission { cost: Cost::Large, ..Admission::default() })
+                Ok(RequestPermit { cost: Cost::Large, ..RequestPermit::default() })
             }
-            _ => Ok(Admission::default()),
+            _ => Ok(RequestPermit::default()),
         }
     }
 
@@ -120,16 +120,16 @@ impl Service for Sample {
                 "/worker-block" => {
                     // One request waits for the channel, the others for the lock.
                     let _ = self.blocked.lock().recv();
-                    Body::Whole(vec!["unblocked".into()])
+                    Payload::Whole(vec!["unblocked".into()])
                 }
                 "/worker-chunks" | "/worker-chunks-panic" => {
                     let panics = request.path.ends_with("panic");
-                    Body::Chunked(Box::new(Numbers { next: 0, panics }))
+                    Payload::Chunked(Box::new(Numbers { next: 0, panics }))
                 }
                 "/large" | "/large-refused" => {
-                    Body::Whole((0..3000).map(|n| format!("{n:0>100}").into()).collect())
+                    Payload::Whole((0..3000).map(|n| format!("{n:0>100}").into()).collect())
                 }
-                "/stream" | "/stream-panic" => Body::Stream(Box::new(Feed {
+                "/stream" | "/stream-panic" => Payload::Stream(Box::new(Feed {
                     has_sent: false,
                     panics: request.path == "/stream-panic",
                     gone: Arc::clone(&self.stream_gone),
@@ -137,12 +137,12 @@ impl Service for Sample {
                 "/wait" => {
                     self.entered.notify_one();
                     self.release.notified().await;
-                    Body::Whole(vec!["waited".into()])
+                    Payload::Whole(vec!["waited".into()])
                 }
                 _ => {
                     let identity = format!("{} {:?} ", request.identity.user, request.identity.groups);
                     let seen = format!("{}?{} {}", request.path, request.query, request.body.len());
-                    Body::Whole(vec![identity.into(), Bytes::new().into(), seen.into()])
+                    Payload::Whole(vec![identity.into(), Bytes::new().into(), seen.into()])
                 }
             };
             let is_refused = request.path == "/large-refused";

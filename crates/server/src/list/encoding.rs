@@ -16,7 +16,7 @@ use setpoint_api::{Time, Value, json, yaml};
 use setpoint_store::Record;
 
 use super::PageMeta;
-use crate::media::{Form, View};
+use crate::media::{Form, Representation};
 use crate::{codec, responses};
 
 /// Bytes after which a chunk ends.
@@ -53,17 +53,19 @@ enum ItemForm {
 impl ItemEncoder {
     pub fn new(
         resource_type: &'static ResourceType,
-        (form, view): (Form, View),
+        (form, view): (Form, Representation),
         table: TableOptions,
         now: Time,
     ) -> ItemEncoder {
         let form = match (view, form) {
-            (View::Table(_), _) => ItemForm::Table(table),
-            (View::MetadataList(version) | View::Metadata(version), _) => ItemForm::Partial(version),
-            (View::Whole, Form::Json) if resource_type.is_converted() => ItemForm::Converted,
-            (View::Whole, Form::Json) => ItemForm::Stored,
-            (View::Whole, Form::Yaml) => ItemForm::Yaml,
-            (View::Whole, Form::Protobuf) => ItemForm::Protobuf,
+            (Representation::Table(_), _) => ItemForm::Table(table),
+            (Representation::MetadataList(version) | Representation::Metadata(version), _) => {
+                ItemForm::Partial(version)
+            }
+            (Representation::Whole, Form::Json) if resource_type.is_converted() => ItemForm::Converted,
+            (Representation::Whole, Form::Json) => ItemForm::Stored,
+            (Representation::Whole, Form::Yaml) => ItemForm::Yaml,
+            (Representation::Whole, Form::Protobuf) => ItemForm::Protobuf,
         };
         ItemEncoder { resource_type, form, now }
     }

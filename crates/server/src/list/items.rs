@@ -12,7 +12,7 @@ use setpoint_store::Record;
 use super::PageMeta;
 use super::encoding::{CHUNK_BYTES, CHUNK_ITEMS, ItemEncoder};
 use crate::encoded_chunk::{ChunkBudget, EncodedChunk};
-use crate::exchange::{Body, BodyPart, Chunks};
+use crate::exchange::{BodyPart, Chunks, Payload};
 
 /// The items of a list in one form.
 #[derive(Debug)]
@@ -47,21 +47,21 @@ impl Items {
     }
 
     /// Returns a body with these items. Its length is known if all of them are encoded.
-    pub fn body(self: &Arc<Items>, meta: PageMeta) -> Body {
+    pub fn body(self: &Arc<Items>, meta: PageMeta) -> Payload {
         if self.encoder.is_stored() {
             self.encode_all();
         }
         let state = self.state.lock();
         if !state.is_complete(self.count) {
             drop(state);
-            return Body::Chunked(Box::new(ListReader::new(Arc::clone(self), meta)));
+            return Payload::Chunked(Box::new(ListReader::new(Arc::clone(self), meta)));
         }
         let items_len = state.chunks.iter().map(|(chunk, _)| chunk.bytes.len()).sum();
         let mut parts = Vec::with_capacity(state.chunks.len() + 2);
         parts.push(BodyPart::from(self.encoder.head(&meta, self.count, items_len)));
         parts.extend(state.chunks.iter().map(|(chunk, _)| BodyPart::Shared(Arc::clone(chunk))));
         parts.push(BodyPart::from(self.encoder.tail(&meta, self.count)));
-        Body::Whole(parts)
+        Payload::Whole(parts)
     }
 
     /// Encodes all chunks that can be shared. For stored JSON only, where that is copying.

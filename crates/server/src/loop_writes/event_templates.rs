@@ -22,7 +22,7 @@ use setpoint_store::{Draft, Precondition, Snapshot};
 use super::decode_object;
 use crate::codec;
 use crate::exchange::Identity;
-use crate::pipeline::{DesiredObject, RequestContext, Step, Writer, create, guard_namespace};
+use crate::pipeline::{DesiredObject, PipelineResult, RequestContext, WriteOrigin, create, guard_namespace};
 
 /// Fields that every Event has.
 const GIVEN: [&[&str]; 13] = [
@@ -127,9 +127,9 @@ struct Texts<'a> {
 pub(super) fn create(
     resource_type: &'static ResourceType,
     new_event: &NewEvent,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
-) -> Option<Result<Step, Status>> {
+) -> Option<Result<PipelineResult, Status>> {
     let written = RenderedFields::of(new_event);
     let texts = Texts::of(new_event, &written)?;
     let key = &new_event.key;
@@ -150,10 +150,9 @@ pub(super) fn create(
     let draft = Draft::with_revision_at(bytes, hole).fields(fields);
     let draft = codec::set_expiry(draft, resource_type, context.now);
     let guarded = guard_namespace(writer.proposal(context), context, namespace, resource_type, name);
-    Some(
-        guarded
-            .map(|proposal| Step::Commit(Box::new(proposal.put(key.clone(), Precondition::Absent, draft)))),
-    )
+    Some(guarded.map(|proposal| {
+        PipelineResult::Commit(Box::new(proposal.put(key.clone(), Precondition::Absent, draft)))
+    }))
 }
 
 /// Fields of an Event record that are not text, formatted.
@@ -250,7 +249,7 @@ impl EventTemplate {
         if texts.has_namespace {
             put(ABOUT_NAMESPACE, given(NAMESPACE).into());
         }
-        let writer = Writer {
+        let writer = WriteOrigin {
             identity: Identity { user: String::new(), groups: Vec::new() },
             manager: mark(Slot::Manager).to_owned(),
             dry_run: false,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use setpoint_api::{Clock, Entropy};
-use setpoint_reconcile::{Outcome, WriteExecutor, WriteId, WriteRejection, WriteRequest};
+use setpoint_reconcile::{WriteExecutor, WriteId, WriteOutcome, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, CommitResponse, Proposal, RejectReason, Store};
 
 use super::event_logger::EventLogger;
@@ -81,7 +81,7 @@ impl InFlightWrites {
     }
 
     /// Decides a write, and queues its commit unless it has to wait for another one.
-    fn begin(&mut self, pending: PendingWrite) -> Option<(WriteId, Outcome)> {
+    fn begin(&mut self, pending: PendingWrite) -> Option<(WriteId, WriteOutcome)> {
         match self.prepare(&pending.request) {
             Prepared::Settled(outcome) => {
                 log_rejected(&pending.request, &outcome);
@@ -127,7 +127,7 @@ impl InFlightWrites {
         Charged { namespace, mut pending }: Charged,
         name: Box<str>,
         committed: Result<CommitResponse, CommitError>,
-        ended: &mut Vec<(WriteId, Outcome)>,
+        ended: &mut Vec<(WriteId, WriteOutcome)>,
     ) {
         let mut waiting = self.held.remove(&namespace).unwrap_or_default();
         if has_quota_conflict(&committed) && pending.conflicts < CONFLICTS_MAX {
@@ -146,7 +146,7 @@ impl InFlightWrites {
 }
 
 impl WriteExecutor for InFlightWrites {
-    fn start(&mut self, request: WriteRequest) -> Option<(WriteId, Outcome)> {
+    fn start(&mut self, request: WriteRequest) -> Option<(WriteId, WriteOutcome)> {
         self.logger.log(&request, || self.clock.now());
         self.begin(PendingWrite { request, conflicts: 0 })
     }
@@ -158,7 +158,7 @@ impl WriteExecutor for InFlightWrites {
         std::mem::take(&mut self.has_queued)
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Vec<(WriteId, Outcome)> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Vec<(WriteId, WriteOutcome)> {
         let mut done = Vec::new();
         let mut unfinished = Vec::new();
         for mut commit in self.commits.drain(..) {
@@ -184,8 +184,8 @@ impl WriteExecutor for InFlightWrites {
 }
 
 /// Logs a write that was rejected.
-fn log_rejected(WriteRequest { write, manager, reconciler: by, .. }: &WriteRequest, outcome: &Outcome) {
-    if let Outcome::Rejected(WriteRejection { reason, message }) = outcome {
+fn log_rejected(WriteRequest { write, manager, reconciler: by, .. }: &WriteRequest, outcome: &WriteOutcome) {
+    if let WriteOutcome::Rejected(WriteRejection { reason, message }) = outcome {
         let (verb, resource, by) = (write.verb(), write.resource(), &**by);
         tracing::warn!(component = *manager, by, verb, %resource, reason, why = message, "write rejected");
     }

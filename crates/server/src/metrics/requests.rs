@@ -12,7 +12,7 @@ use setpoint_api::resource_types::{self, ResourceType};
 
 use super::text::{MetricType, Text};
 use crate::exchange::Request;
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::route::{Route, Target};
 
 /// Bucket bounds of durations, in seconds: those of upstream's dashboards.
@@ -87,7 +87,7 @@ impl SeriesKey {
     pub fn new(route: &Route, method: &Method, query: &str, is_apply: bool) -> SeriesKey {
         let (row, operation, dry_run) = match route {
             Route::Objects(target) => {
-                let dry_run = if query.contains("dryRun") { dry_run(&Query::parse(query)) } else { 0 };
+                let dry_run = if query.contains("dryRun") { dry_run(&QueryParams::parse(query)) } else { 0 };
                 (object_row(target), operation(target, method, query, is_apply), dry_run)
             }
             Route::Document(parts) => (non_resource_row(parts), document_operation(method), 0),
@@ -102,7 +102,7 @@ fn document_operation(method: &Method) -> usize {
     if matches!(*method, Method::GET | Method::HEAD) { GET } else { OTHER }
 }
 
-fn dry_run(query: &Query) -> usize {
+fn dry_run(query: &QueryParams) -> usize {
     let values = query.all("dryRun");
     match values.as_slice() {
         [] => 0,
@@ -121,7 +121,7 @@ fn operation(target: &Target, method: &Method, query: &str, is_apply: bool) -> u
         _ => "resource",
     };
     let is_watch =
-        || target.watch || (query.contains("watch") && Query::parse(query).flag("watch") == Some(true));
+        || target.watch || (query.contains("watch") && QueryParams::parse(query).flag("watch") == Some(true));
     match *method {
         Method::GET | Method::HEAD if is_watch() => operation_index("WATCH", scope),
         Method::GET | Method::HEAD if scope == "resource" => GET,

@@ -174,7 +174,7 @@ pub(crate) mod testing {
     //! Snapshots for the tests of plugins.
 
     use setpoint_api::{Time, Value, json};
-    use setpoint_store::{Cause, Precondition, Proposal, Retention, Snapshot, Store};
+    use setpoint_store::{CommitCause, Precondition, Proposal, Retention, Snapshot, Store};
 
     use crate::codec;
     use setpoint_api::resource_types;
@@ -194,7 +194,8 @@ pub(crate) mod testing {
                 (object.str_at(&["metadata", "namespace"]), object.str_at(&["metadata", "name"]));
             let key = resource_type.key(namespace, name).unwrap();
             let draft = codec::draft(resource_type, object.clone(), Time::EPOCH).unwrap();
-            let proposal = Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Absent, draft);
+            let proposal =
+                Proposal::new(CommitCause::default(), Time(1)).put(key, Precondition::Absent, draft);
             store.commit(proposal).unwrap();
         }
         store.snapshot()

@@ -8,7 +8,7 @@ use setpoint_store::Record;
 
 use super::create::create;
 use super::update::{Subresource, update_live};
-use super::{Decision, DesiredObject, RequestContext, Writer, ownership, set_namespace_and_check_name};
+use super::{Decision, DesiredObject, RequestContext, WriteOrigin, ownership, set_namespace_and_check_name};
 use crate::codec;
 
 /// An applied configuration.
@@ -33,7 +33,7 @@ pub fn apply(
     subresource: Subresource,
     Configuration { object: config, force, name, namespace }: Configuration<'_>,
     record: Option<&Record>,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
     let live = record.map(codec::object);

@@ -12,7 +12,7 @@ use setpoint_api::{Value, metadata};
 use setpoint_store::Precondition;
 
 use super::update::Subresource;
-use super::{RequestContext, Step, Writer, encoding_error, precondition};
+use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, precondition};
 use crate::codec;
 
 /// Resource name for error messages.
@@ -38,9 +38,9 @@ pub fn check(binding: &Value) -> Result<(), Status> {
 pub fn bind(
     binding: &Value,
     namespace: &str,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
-) -> Result<Step, Status> {
+) -> Result<PipelineResult, Status> {
     let name = metadata::name(binding);
     let missing = || Status::not_found(PODS, name);
     let pods = resource_types::find("", "v1", "pods").ok_or_else(missing)?;
@@ -50,7 +50,11 @@ pub fn bind(
     let commit = |draft| {
         let node = FieldPath::from_fields(&["spec", "nodeName"]);
         let proposal = writer.proposal_of(context, Subresource::None, &FieldSet::from_paths([&node]));
-        Step::Commit(Box::new(proposal.put(key.clone(), Precondition::Revision(record.revision()), draft)))
+        PipelineResult::Commit(Box::new(proposal.put(
+            key.clone(),
+            Precondition::Revision(record.revision()),
+            draft,
+        )))
     };
     if !writer.dry_run
         && let Some(draft) = in_place::bound(pods, record, binding, &now)
@@ -64,7 +68,7 @@ pub fn bind(
     let resource = Qualified { group: "", name: "pods/binding" };
     pod::bind(&mut pod, binding, &now).map_err(|error| Status::conflict(resource, name, error))?;
     if writer.dry_run {
-        return Ok(Step::DryRun(pod));
+        return Ok(PipelineResult::DryRun(pod));
     }
     codec::draft(pods, pod, context.now).map(commit).ok_or_else(encoding_error)
 }

@@ -13,8 +13,8 @@ use setpoint_store::{Precondition, Record};
 
 use super::update::Subresource;
 use super::{
-    Decision, DesiredObject, RequestContext, Step, Writer, admission, check, encoding_error, guard_namespace,
-    metadata_rules, quota, service_network,
+    Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, encoding_error,
+    guard_namespace, metadata_rules, quota, service_network,
 };
 use crate::{codec, uuid};
 
@@ -26,7 +26,7 @@ pub fn create(
     resource_type: &ResourceType,
     namespace: &str,
     mut desired: DesiredObject,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
     ensure_namespace(&mut desired.object, namespace)
@@ -51,12 +51,12 @@ pub fn create(
     warnings.extend(resource_type.rules.warnings(&object, None));
     warnings.extend(admission::pod_security::warnings(resource_type, &object, None, context.snapshot));
     if writer.dry_run {
-        return Ok(Decision { step: Step::DryRun(object), warnings });
+        return Ok(Decision { step: PipelineResult::DryRun(object), warnings });
     }
     let draft = codec::draft(resource_type, object, context.now).ok_or_else(encoding_error)?;
     let proposal = claims.commit(proposal.put(key, Precondition::Absent, draft), writer, context)?;
     let proposal = charges.commit(proposal, writer, context)?;
-    Ok(Decision { step: Step::Commit(Box::new(proposal)), warnings })
+    Ok(Decision { step: PipelineResult::Commit(Box::new(proposal)), warnings })
 }
 
 /// A new object as it will be stored.
@@ -76,7 +76,7 @@ pub(crate) struct NewObject {
 pub(crate) fn prepare_object(
     resource_type: &ResourceType,
     desired: DesiredObject,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<NewObject, Status> {
     let (mut object, _) = desired.finalize(resource_type, Subresource::None, writer, context, None);

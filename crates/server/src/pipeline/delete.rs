@@ -13,7 +13,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_store::{Precondition, Record};
 
 use super::update::Subresource;
-use super::{RequestContext, Step, Writer, encoding_error, service_network};
+use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, service_network};
 use crate::codec;
 
 /// Namespaces that cannot be deleted.
@@ -27,9 +27,9 @@ pub fn delete(
     resource_type: &ResourceType,
     record: &Record,
     options: &DeleteOptions<'_>,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
-) -> Result<Step, Status> {
+) -> Result<PipelineResult, Status> {
     check_options(options)?;
     delete_object(resource_type, record, codec::object(record), options, writer, context)
 }
@@ -56,9 +56,9 @@ pub(crate) fn delete_object(
     record: &Record,
     object: Value,
     options: &DeleteOptions<'_>,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
-) -> Result<Step, Status> {
+) -> Result<PipelineResult, Status> {
     let name = metadata::name(&object).to_owned();
     let is_pod = resource_type.resource.as_str() == "pods";
     let grace = is_pod.then(|| deletion_grace_seconds(&object, options.grace_period_seconds));
@@ -83,14 +83,14 @@ pub(crate) fn delete_object(
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let expect = Precondition::Revision(record.revision());
     Ok(match deletion {
-        Deletion::Pending => Step::Unchanged(record.clone()),
-        Deletion::Mark(object) if writer.dry_run => Step::DryRun(object),
-        Deletion::Remove(object) if writer.dry_run => Step::DryRunRemove(object),
+        Deletion::Pending => PipelineResult::Unchanged(record.clone()),
+        Deletion::Mark(object) if writer.dry_run => PipelineResult::DryRun(object),
+        Deletion::Remove(object) if writer.dry_run => PipelineResult::DryRunRemove(object),
         Deletion::Mark(object) => {
             let draft = codec::draft(resource_type, object, context.now).ok_or_else(encoding_error)?;
             let mark = FieldPath::from_fields(&["metadata", "deletionTimestamp"]);
             let proposal = writer.proposal_of(context, Subresource::None, &FieldSet::from_paths([&mark]));
-            Step::Commit(Box::new(proposal.put(key, expect, draft)))
+            PipelineResult::Commit(Box::new(proposal.put(key, expect, draft)))
         }
         Deletion::Remove(mut object) => {
             // The response shows the finalizers that the deletion removed.
@@ -100,7 +100,7 @@ pub(crate) fn delete_object(
             let proposal = writer.proposal(context).delete(key, expect);
             let proposal =
                 service_network::release(resource_type, &object).commit(proposal, writer, context)?;
-            Step::Remove(Box::new(proposal), object)
+            PipelineResult::Remove(Box::new(proposal), object)
         }
     })
 }

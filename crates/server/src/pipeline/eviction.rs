@@ -7,13 +7,13 @@ use setpoint_api::labels::Selector;
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::rfc3339::Seconds;
-use setpoint_api::status::{Cause, Qualified, Status};
+use setpoint_api::status::{Qualified, Status, StatusCause};
 use setpoint_api::{Map, Value, metadata};
 use setpoint_store::{Precondition, Proposal, Record};
 
 use super::delete::delete_object;
 use super::update::Subresource;
-use super::{RequestContext, Step, Writer, encoding_error, ownership};
+use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, ownership};
 use crate::codec;
 
 /// Evictions that a budget can hold before the controller has observed them.
@@ -45,9 +45,9 @@ pub fn evict(
     pods: &ResourceType,
     record: &Record,
     options: &DeleteOptions<'_>,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
-) -> Result<Step, Status> {
+) -> Result<PipelineResult, Status> {
     let mut pod = codec::object(record);
     let charge = match budget_of(&pod, record, context)? {
         Some((budgets, budget)) => charge(budgets, &budget, &pod, writer, context)?,
@@ -56,8 +56,12 @@ pub fn evict(
     set_disruption_target(&mut pod, context);
     let step = delete_object(pods, record, pod, options, writer, context)?;
     Ok(match (step, charge) {
-        (Step::Commit(proposal), Some(charge)) => Step::Commit(Box::new(charge.add_to(*proposal))),
-        (Step::Remove(proposal, pod), Some(charge)) => Step::Remove(Box::new(charge.add_to(*proposal)), pod),
+        (PipelineResult::Commit(proposal), Some(charge)) => {
+            PipelineResult::Commit(Box::new(charge.add_to(*proposal)))
+        }
+        (PipelineResult::Remove(proposal, pod), Some(charge)) => {
+            PipelineResult::Remove(Box::new(charge.add_to(*proposal)), pod)
+        }
         (step, _) => step,
     })
 }
@@ -111,7 +115,7 @@ fn charge(
     budgets: &ResourceType,
     record: &Record,
     pod: &Value,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Option<BudgetCharge>, Status> {
     let old = codec::object(record);
@@ -133,7 +137,7 @@ fn charge(
     if left == 0 {
         set_disruptions_exhausted(&mut new, &now);
     }
-    let writer = Writer { manager: "kube-apiserver".into(), ..writer.clone() };
+    let writer = WriteOrigin { manager: "kube-apiserver".into(), ..writer.clone() };
     ownership::record_owners(budgets, Subresource::Status, &writer, context, Some(&old), &mut new);
     let name = metadata::name(&old).to_owned();
     let key = budgets
@@ -186,7 +190,8 @@ fn check_budget(budget: &Value) -> Result<(), Status> {
 }
 
 fn with_budget_cause(mut status: Status, message: String) -> Status {
-    let cause = Cause { reason: "DisruptionBudget".into(), message: message.into(), field: Box::default() };
+    let cause =
+        StatusCause { reason: "DisruptionBudget".into(), message: message.into(), field: Box::default() };
     status.details.get_or_insert_default().causes.push(cause);
     status
 }

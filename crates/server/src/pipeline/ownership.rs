@@ -7,7 +7,7 @@ use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
 use super::update::Subresource;
-use super::{RequestContext, Writer};
+use super::{RequestContext, WriteOrigin};
 
 /// Field owners after an apply.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Owners {
 pub fn record_owners(
     resource_type: &ResourceType,
     subresource: Subresource,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
     live: Option<&Value>,
     new: &mut Value,
@@ -48,7 +48,7 @@ pub fn record_owners(
 pub fn merge(
     resource_type: &ResourceType,
     subresource: Subresource,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
     live: Option<&Value>,
     config: &Value,
@@ -77,16 +77,16 @@ pub fn set(object: &mut Value, managed: Value) {
 fn with_writer<T>(
     resource_type: &ResourceType,
     subresource: Subresource,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
-    run: impl FnOnce(&apply::Writer<'_>) -> T,
+    run: impl FnOnce(&apply::ApplyContext<'_>) -> T,
 ) -> T {
     let api_version = resource_type.api_version();
     let versions = ServedVersions {
         forms: resource_types::forms(&resource_type.resource).collect(),
         filter: filter(resource_type, subresource),
     };
-    run(&apply::Writer {
+    run(&apply::ApplyContext {
         versions: &versions,
         api_version: &api_version,
         of: resource_type.schema,

@@ -24,7 +24,7 @@ use setpoint_views::resource_quota::ResourceQuota;
 
 use super::admission;
 use super::update::Subresource;
-use super::{RequestContext, Writer, encoding_error, ownership};
+use super::{RequestContext, WriteOrigin, encoding_error, ownership};
 use crate::codec;
 
 /// Maximum number of quotas that an object can be charged to: they are committed together with it.
@@ -81,10 +81,10 @@ impl Charges {
     pub fn commit(
         self,
         proposal: Proposal,
-        writer: &Writer,
+        writer: &WriteOrigin,
         context: &RequestContext<'_>,
     ) -> Result<Proposal, Status> {
-        let server = Writer { manager: "kube-apiserver".to_owned(), ..writer.clone() };
+        let server = WriteOrigin { manager: "kube-apiserver".to_owned(), ..writer.clone() };
         self.0.into_iter().try_fold(proposal, |proposal, Charge { key, revision, mut quota }| {
             let resource_type = resource_types::storage_type(key.resource()).ok_or_else(encoding_error)?;
             let live = context.snapshot.get(&key).map(codec::object);

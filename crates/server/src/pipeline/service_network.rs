@@ -26,7 +26,7 @@ use setpoint_api::{Key, Map, Resource, Value, metadata, value};
 use setpoint_store::{Draft, Precondition, Proposal, Snapshot};
 
 use self::ranges::Ranges;
-use super::{RequestContext, Writer, check, encoding_error};
+use super::{RequestContext, WriteOrigin, check, encoding_error};
 use crate::codec;
 
 /// Addresses and ports that a commit takes and releases.
@@ -101,7 +101,7 @@ impl AddressClaims {
     pub fn commit(
         self,
         mut proposal: Proposal,
-        writer: &Writer,
+        writer: &WriteOrigin,
         context: &RequestContext<'_>,
     ) -> Result<Proposal, Status> {
         let mut is_first = true;

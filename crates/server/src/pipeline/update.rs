@@ -12,8 +12,8 @@ use setpoint_api::{Value, json};
 use setpoint_store::{Precondition, Record};
 
 use super::{
-    Decision, DesiredObject, RequestContext, Step, Writer, admission, check, encoding_error, metadata_rules,
-    ownership, quota, service_network,
+    Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, encoding_error,
+    metadata_rules, ownership, quota, service_network,
 };
 use crate::codec;
 
@@ -43,7 +43,7 @@ pub fn update(
     subresource: Subresource,
     desired: DesiredObject,
     record: &Record,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
     update_live(resource_type, subresource, desired, (record, codec::object(record)), writer, context)
@@ -58,7 +58,7 @@ pub(crate) fn update_live(
     subresource: Subresource,
     desired: DesiredObject,
     (record, old): (&Record, Value),
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
     let (name, has_omitted_empty) = (metadata::name(&old).to_owned(), desired.has_omitted_empty);
@@ -79,24 +79,24 @@ pub(crate) fn update_live(
     let expect = Precondition::Revision(record.revision());
     let decided = |step| Ok(Decision { step, warnings });
     if writer.dry_run {
-        return decided(Step::DryRun(open(new)));
+        return decided(PipelineResult::DryRun(open(new)));
     }
     if can_be_removed(resource_type, &new, &old) {
         let proposal = writer.proposal(context).delete(key, expect);
         let proposal = service_network::release(resource_type, &old).commit(proposal, writer, context)?;
-        return decided(Step::Remove(Box::new(proposal), open(new)));
+        return decided(PipelineResult::Remove(Box::new(proposal), open(new)));
     }
     if has_omitted_empty {
         new = decode(new, resource_type.stored_schema, &[]).map_err(|_| encoding_error())?.value;
     }
     keep_times(&old, &mut new);
     if new == old {
-        return decided(Step::Unchanged(record.clone()));
+        return decided(PipelineResult::Unchanged(record.clone()));
     }
     let draft = codec::draft(resource_type, new, context.now).ok_or_else(encoding_error)?;
     let proposal = writer.proposal_of(context, subresource, &changed).put(key, expect, draft);
     let proposal = charges.commit(claims.commit(proposal, writer, context)?, writer, context)?;
-    decided(Step::Commit(Box::new(proposal)))
+    decided(PipelineResult::Commit(Box::new(proposal)))
 }
 
 /// Resets fields that the write may not change, validates the rest, and returns warnings.
@@ -105,7 +105,7 @@ fn prepare_and_validate(
     subresource: Subresource,
     new: &mut Value,
     old: &Value,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Vec<String>, Status> {
     let (rules, author) = (resource_type.rules, writer.author(context));

@@ -10,7 +10,7 @@ use setpoint_reconcile::{Action, Engine, Plan, Planner, Seed, Seen, Watch, World
 use setpoint_runtime::in_process::Shell;
 use setpoint_server::exchange::Service;
 use setpoint_server::loop_writes::InFlightWrites;
-use setpoint_store::{Filter, Retention, Store};
+use setpoint_store::{Retention, Store, WatchFilter};
 
 use crate::harness::{MAPS, TestServer, content_type, entropy, request};
 
@@ -166,7 +166,7 @@ fn loop_creating_many_objects_sees_no_conflict() {
     let server = TestServer::over(store.clone());
     limit(&server, WANTED + RIVALS);
     let maps = Resource::new("configmaps").unwrap();
-    let (before, mut watch) = store.list_and_watch(&maps, Filter::default());
+    let (before, mut watch) = store.list_and_watch(&maps, WatchFilter::default());
     let before = before.table(&maps).map_or(0, setpoint_store::Table::len);
     let engine = Engine::new(vec![Box::new(Maker)], setpoint_reconcile::WorldConfig::default());
     let shell = {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use setpoint_api::{Clock, Entropy, ManualClock, Time, Value, json};
 use setpoint_server::api::{Api, Options, service};
-use setpoint_server::exchange::{Body, Frames, Identity, Request, Response, Service};
+use setpoint_server::exchange::{Frames, Identity, Payload, Request, Response, Service};
 use setpoint_store::{Retention, Store};
 use tokio::runtime::{Builder, Runtime};
 
@@ -151,11 +151,11 @@ impl TestServer {
     pub fn read(&self, response: Response) -> Reply {
         let mut body = Vec::new();
         match response.body {
-            Body::Whole(parts) => parts.iter().for_each(|part| body.extend_from_slice(part)),
-            Body::Chunked(mut chunks) => {
+            Payload::Whole(parts) => parts.iter().for_each(|part| body.extend_from_slice(part)),
+            Payload::Chunked(mut chunks) => {
                 std::iter::from_fn(|| chunks.next_chunk()).for_each(|chunk| body.extend_from_slice(&chunk));
             }
-            Body::Stream(mut frames) => body = self.ready_frames(&mut *frames).concat(),
+            Payload::Stream(mut frames) => body = self.ready_frames(&mut *frames).concat(),
         }
         Reply { code: response.status.as_u16(), headers: response.headers, body }
     }
@@ -213,7 +213,7 @@ impl TestServer {
     /// Opens a watch.
     pub fn watch(&self, path: &str, accept: &str) -> Box<dyn Frames> {
         match self.answer(request("GET", path, "", &[("accept", accept)])).body {
-            Body::Stream(frames) => frames,
+            Payload::Stream(frames) => frames,
             _ => panic!("{path} is not a stream"),
         }
     }

@@ -6,7 +6,7 @@ use setpoint_api::resource_types;
 use setpoint_api::{Key, Resource, Revision};
 use setpoint_reconcile::{Object, World, WorldReader};
 use setpoint_runtime::objects;
-use setpoint_store::{Cursor, Event, Filter, Store};
+use setpoint_store::{Cursor, Store, WatchEvent, WatchFilter};
 use setpoint_views::node::Node;
 
 use crate::cluster::CommitOrigin;
@@ -77,7 +77,7 @@ impl GroundTruth {
     /// Follows an empty store.
     #[must_use]
     pub fn new(store: &Store) -> GroundTruth {
-        let follow = |resource: &Resource| (resource.clone(), store.watch(resource, Filter::default()));
+        let follow = |resource: &Resource| (resource.clone(), store.watch(resource, WatchFilter::default()));
         let cursors = resource_types::stored().map(|stored| &stored.resource).map(follow).collect();
         GroundTruth {
             world: World::default(),
@@ -94,7 +94,7 @@ impl GroundTruth {
     /// If the store has compacted the commits since.
     pub fn resume(&mut self, store: &Store) {
         for (resource, cursor) in &mut self.cursors {
-            let again = store.watch_after(resource, Filter::default(), self.last);
+            let again = store.watch_after(resource, WatchFilter::default(), self.last);
             *cursor = again.expect("history reaches back one step");
         }
     }
@@ -111,7 +111,7 @@ impl GroundTruth {
         origins: &mut BTreeMap<Revision, CommitOrigin>,
         mut each: impl FnMut(&WorldReader<'_>, &[CommitChange]) -> Result<(), String>,
     ) -> Result<(), String> {
-        let mut events: Vec<(Key, Event)> = Vec::new();
+        let mut events: Vec<(Key, WatchEvent)> = Vec::new();
         for (resource, cursor) in &mut self.cursors {
             while let Some(event) = cursor.try_next().expect("history reaches back one step") {
                 let key = Key::from_path(resource, event.after.path()).expect("a stored path is valid");
@@ -130,7 +130,7 @@ impl GroundTruth {
 
     fn apply_event(
         &mut self,
-        (key, event): &(Key, Event),
+        (key, event): &(Key, WatchEvent),
         origins: &BTreeMap<Revision, CommitOrigin>,
     ) -> CommitChange {
         let revision = event.revision();

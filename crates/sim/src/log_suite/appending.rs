@@ -2,7 +2,7 @@
 
 use setpoint_api::Revision;
 use setpoint_store::commit::{CHAIN_BYTES_MAX, CHAIN_COMMITS_MAX, COMMIT_BYTES_MAX, COMMIT_CHANGES_MAX};
-use setpoint_store::{Conflict, Draft, Precondition, RejectReason};
+use setpoint_store::{Draft, FailedPrecondition, Precondition, RejectReason};
 
 use super::{LogFactory, LogTest, delete, key, pod, proposal, put, resource};
 
@@ -126,7 +126,7 @@ pub fn conflict_names_the_key_and_both_revisions(factory: &mut dyn LogFactory) {
     test.commit(put("a/x", Precondition::Absent, "1"));
     test.commit(put("a/x", Precondition::Present, "2"));
     let conflict = |path, expected, actual: Option<u64>| {
-        RejectReason::Conflict(Conflict { key: pod(path), expected, actual: actual.map(Revision) })
+        RejectReason::Conflict(FailedPrecondition { key: pod(path), expected, actual: actual.map(Revision) })
     };
     let stale = Precondition::Revision(Revision(1));
     assert_eq!(test.rejected(put("a/x", stale, "3")), conflict("a/x", stale, Some(2)));

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use setpoint_api::{Key, Revision, Time};
 use setpoint_store::commit::Proposal;
 use setpoint_store::log::CurrentRevisions;
-use setpoint_store::{Cause, Draft, Precondition};
+use setpoint_store::{CommitCause, Draft, Precondition};
 
 use super::reading::read_state;
 use super::{LogFactory, LogTest, key};
@@ -76,7 +76,7 @@ impl RandomProposal {
     }
 
     fn proposal(&self) -> Proposal {
-        let cause = Cause { user: self.user.clone(), ..Cause::default() };
+        let cause = CommitCause { user: self.user.clone(), ..CommitCause::default() };
         let mut proposal = Proposal::new(cause, self.time);
         for (key, expect, draft) in &self.changes {
             proposal = match draft {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use setpoint_api::{Revision, Time};
 use setpoint_store::commit::{Commit, Proposal};
 use setpoint_store::log::LogReader;
-use setpoint_store::{Cause, Draft, Precondition};
+use setpoint_store::{CommitCause, Draft, Precondition};
 
 use super::{END, LogFactory, LogTest, delete, is_compacted, key, pod, proposal, put};
 use crate::naive::{objects_of, snapshot_of};
@@ -53,7 +53,7 @@ pub fn reading_twice_returns_the_same(factory: &mut dyn LogFactory) {
 /// Time, cause, labels, fields, hole and expiry, also with extreme values.
 pub fn every_part_of_a_commit_is_read_back_exactly(factory: &mut dyn LogFactory) {
     let mut test = LogTest::new(factory);
-    let cause = Cause {
+    let cause = CommitCause {
         user: "ann@example.org".to_owned(),
         manager: "kubectl client-side".to_owned(),
         reconciler: "größe/déploiement".to_owned(),

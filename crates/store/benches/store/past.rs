@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use setpoint_api::{Key, Resource, Revision, Time};
-use setpoint_store::{Cause, Draft, PendingCommit, Precondition, Proposal, Retention, Store};
+use setpoint_store::{CommitCause, Draft, PendingCommit, Precondition, Proposal, Retention, Store};
 
 use crate::meter::{Report, measure, micros_per, resident};
 use crate::write::{directory, open};
@@ -12,7 +12,8 @@ const OBJECTS: u64 = 100_000;
 
 fn fill(store: &Store) {
     let resource = Resource::new("pods").unwrap();
-    let cause = Arc::new(Cause { user: "bench".into(), manager: "bench".into(), ..Cause::default() });
+    let cause =
+        Arc::new(CommitCause { user: "bench".into(), manager: "bench".into(), ..CommitCause::default() });
     for chunk in 0..OBJECTS / 1000 {
         let pending: Vec<PendingCommit> = (0..1000)
             .map(|n| {

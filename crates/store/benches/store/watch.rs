@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use setpoint_api::{Key, Resource, Time};
-use setpoint_store::{Cause, Cursor, Draft, Filter, Precondition, Proposal, Retention, Store};
+use setpoint_store::{CommitCause, Cursor, Draft, Precondition, Proposal, Retention, Store, WatchFilter};
 
 use crate::meter::{Report, measure, micros_per};
 
@@ -15,7 +15,7 @@ fn store() -> Store {
 fn commit(store: &Store, name: &str, node: &str) {
     let key = Key::namespaced(&Resource::new("pods").unwrap(), "default", name).unwrap();
     let draft = Draft::new(vec![b'v'; 1024]).fields([("spec.nodeName", node)]);
-    store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft)).unwrap();
+    store.commit(Proposal::new(CommitCause::default(), Time(1)).put(key, Precondition::Any, draft)).unwrap();
 }
 
 pub fn a_thousand_cursors(report: &mut Report) {
@@ -23,7 +23,7 @@ pub fn a_thousand_cursors(report: &mut Report) {
     const EVENTS: u64 = 10_000;
     let store = store();
     let pods = Resource::new("pods").unwrap();
-    let mut cursors: Vec<Cursor> = (0..CURSORS).map(|_| store.watch(&pods, Filter::default())).collect();
+    let mut cursors: Vec<Cursor> = (0..CURSORS).map(|_| store.watch(&pods, WatchFilter::default())).collect();
     let mut delivered = 0;
     let mut spent = std::time::Duration::ZERO;
     // In rounds, so that cursors stay close to the head, as they do in a server.
@@ -66,7 +66,7 @@ pub fn five_thousand_values(report: &mut Report) {
     let mut cursors: Vec<(Cursor, Waker)> = (0..CURSORS)
         .map(|number| {
             let field = Some(("spec.nodeName".to_owned(), format!("n{number}")));
-            let cursor = store.watch(&pods, Filter { field, ..Filter::default() });
+            let cursor = store.watch(&pods, WatchFilter { field, ..WatchFilter::default() });
             (cursor, Waker::from(Arc::new(Woken { number, list: Arc::clone(&list) })))
         })
         .collect();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use setpoint_api::{Key, ManualClock, Resource, Time};
 use setpoint_store::disk::OsDisk;
 use setpoint_store::log::disk::{DiskLog, DiskOptions};
-use setpoint_store::{Cause, Draft, MaintenanceThread, Precondition, Proposal, Retention, Store};
+use setpoint_store::{CommitCause, Draft, MaintenanceThread, Precondition, Proposal, Retention, Store};
 
 use crate::etcd;
 use crate::meter::{Report, Spent, measure, micros_per};
@@ -98,7 +98,7 @@ fn as_tasks(store: &Store) {
 
 fn proposals(writer: u64, puts: u64) -> impl Iterator<Item = Proposal> {
     let resource = Resource::new("pods").unwrap();
-    let cause = Arc::new(Cause { user: "bench".into(), ..Cause::default() });
+    let cause = Arc::new(CommitCause { user: "bench".into(), ..CommitCause::default() });
     (0..puts).map(move |n| {
         let key = Key::namespaced(&resource, &format!("w{writer}"), &format!("k{}", n % KEYS)).unwrap();
         let draft = Draft::new(vec![b'v'; VALUE_BYTES]);

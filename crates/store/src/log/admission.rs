@@ -6,7 +6,8 @@ use setpoint_api::{Key, Revision};
 
 use super::{CurrentRevisions, Verdict};
 use crate::commit::{
-    CHAIN_BYTES_MAX, CHAIN_COMMITS_MAX, ConditionalWrite, Conflict, Precondition, Proposal, RejectReason,
+    CHAIN_BYTES_MAX, CHAIN_COMMITS_MAX, ConditionalWrite, FailedPrecondition, Precondition, Proposal,
+    RejectReason,
 };
 
 /// Decides each proposal against `current` as changed by the proposals admitted before it. The first admitted
@@ -91,11 +92,15 @@ impl<'a> Admission<'a> {
         Ok(self.last_revision)
     }
 
-    fn check(&self, key: &Key, expected: Precondition) -> Result<(), Conflict> {
+    fn check(&self, key: &Key, expected: Precondition) -> Result<(), FailedPrecondition> {
         if expected == Precondition::Any {
             return Ok(());
         }
         let actual = self.changed.get(key).copied().unwrap_or_else(|| self.current.current_revision(key));
-        if expected.holds(actual) { Ok(()) } else { Err(Conflict { key: key.clone(), expected, actual }) }
+        if expected.holds(actual) {
+            Ok(())
+        } else {
+            Err(FailedPrecondition { key: key.clone(), expected, actual })
+        }
     }
 }

@@ -535,12 +535,12 @@ mod tests {
     use setpoint_api::{Key, Resource};
 
     use super::*;
-    use crate::commit::{Cause, Draft, Precondition};
+    use crate::commit::{CommitCause, Draft, Precondition};
     use crate::disk::OsDisk;
 
     fn put(precondition: Precondition, bytes: usize) -> Proposal {
         let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
-        Proposal::new(Cause::default(), Time(1)).put(key, precondition, Draft::new(vec![b'x'; bytes]))
+        Proposal::new(CommitCause::default(), Time(1)).put(key, precondition, Draft::new(vec![b'x'; bytes]))
     }
 
     #[test]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use setpoint_api::{Revision, Time};
 
 use super::{CurrentRevisions, Log, LogError, LogReader, LogStat, MaintenanceTask, Replay, Verdict, decide};
-use crate::commit::{Commit, Proposal, Write};
+use crate::commit::{Commit, LogWrite, Proposal};
 use crate::mirror::Snapshot;
 
 /// Bytes of commits after which the mirror's snapshot becomes the base.
@@ -147,7 +147,7 @@ impl State {
             return;
         }
         self.commits.retain(|commit| commit.revision > base.revision());
-        self.commits_bytes = self.commits.iter().flat_map(|commit| &commit.writes).map(Write::bytes).sum();
+        self.commits_bytes = self.commits.iter().flat_map(|commit| &commit.writes).map(LogWrite::bytes).sum();
         self.base = base.clone();
     }
 }
@@ -195,12 +195,12 @@ impl LogReader for MemoryReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit::{Cause, Draft, Precondition};
+    use crate::commit::{CommitCause, Draft, Precondition};
     use setpoint_api::{Key, Resource};
 
     fn put(precondition: Precondition) -> Proposal {
         let key = Key::cluster(&Resource::new("nodes").unwrap(), "n1").unwrap();
-        Proposal::new(Cause::default(), Time(1)).put(key, precondition, Draft::new("v"))
+        Proposal::new(CommitCause::default(), Time(1)).put(key, precondition, Draft::new("v"))
     }
 
     #[test]

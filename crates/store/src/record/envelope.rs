@@ -5,8 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use setpoint_api::Revision;
 
-use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
-use crate::commit::Cause;
+use crate::codec::{Reader, RecordDecodeError, put_bytes, put_varint};
+use crate::commit::CommitCause;
 
 /// Estimated bytes for the length of a text, and for the few numbers of an envelope. Usually exact.
 const LENGTH_BYTES: usize = 2;
@@ -46,12 +46,12 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for EncodedPairs {
 
 /// Labels, fields and cause of a write, encoded once when it is proposed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Envelope(pub(super) Bytes);
+pub struct RecordEnvelope(pub(super) Bytes);
 
-impl Envelope {
+impl RecordEnvelope {
     /// Encodes an envelope.
     #[must_use]
-    pub fn encode(cause: &Cause, labels: &EncodedPairs, fields: &EncodedPairs) -> Envelope {
+    pub fn encode(cause: &CommitCause, labels: &EncodedPairs, fields: &EncodedPairs) -> RecordEnvelope {
         let texts = [&cause.user, &cause.manager, &cause.reconciler].into_iter().chain(&cause.paths);
         let cause_bytes = texts.map(|text| text.len() + LENGTH_BYTES).sum::<usize>() + NUMBERS_BYTES;
         let mut out = Vec::with_capacity(labels.bytes.len() + fields.bytes.len() + cause_bytes);
@@ -69,10 +69,10 @@ impl Envelope {
     }
 
     /// Validates encoded bytes.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Envelope, DecodeError> {
-        let labels = Pairs::validate(Reader::new(bytes))?;
-        decode_cause(Pairs::validate(labels)?)?;
-        Ok(Envelope(Bytes::copy_from_slice(bytes)))
+    pub(crate) fn decode(bytes: &[u8]) -> Result<RecordEnvelope, RecordDecodeError> {
+        let labels = AttributePairs::validate(Reader::new(bytes))?;
+        decode_cause(AttributePairs::validate(labels)?)?;
+        Ok(RecordEnvelope(Bytes::copy_from_slice(bytes)))
     }
 
     /// Returns the encoded bytes.
@@ -82,7 +82,7 @@ impl Envelope {
     }
 }
 
-impl fmt::Debug for Envelope {
+impl fmt::Debug for RecordEnvelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Envelope").field(&self.0.len()).finish()
     }
@@ -107,24 +107,24 @@ impl Attributes {
 
     /// Returns all labels.
     #[must_use]
-    pub fn labels(&self) -> Pairs<'_> {
-        Pairs::decode(Reader::new(&self.0))
+    pub fn labels(&self) -> AttributePairs<'_> {
+        AttributePairs::decode(Reader::new(&self.0))
     }
 
     /// Returns all selectable fields.
     #[must_use]
-    pub fn fields(&self) -> Pairs<'_> {
-        Pairs::decode(self.labels().skip_all())
+    pub fn fields(&self) -> AttributePairs<'_> {
+        AttributePairs::decode(self.labels().skip_all())
     }
 
     /// Returns the cause of the put or delete.
     #[must_use]
-    pub fn cause(&self) -> Cause {
+    pub fn cause(&self) -> CommitCause {
         decode_cause(self.fields().skip_all()).unwrap_or_default()
     }
 
     /// Returns the reconciler that put or deleted the object, with its key; `None` for other clients. See
-    /// [`Cause::reconciler`].
+    /// [`CommitCause::reconciler`].
     #[must_use]
     pub fn reconciler(&self) -> Option<&str> {
         let mut reader = self.fields().skip_all();
@@ -140,15 +140,15 @@ impl Attributes {
 
 /// Iterator over the pairs of an envelope, decoded in place.
 #[derive(Clone, Debug)]
-pub struct Pairs<'a> {
+pub struct AttributePairs<'a> {
     remaining: u64,
     reader: Reader<'a>,
 }
 
-impl<'a> Pairs<'a> {
-    fn decode(mut reader: Reader<'a>) -> Pairs<'a> {
+impl<'a> AttributePairs<'a> {
+    fn decode(mut reader: Reader<'a>) -> AttributePairs<'a> {
         let remaining = reader.varint().unwrap_or(0);
-        Pairs { remaining, reader }
+        AttributePairs { remaining, reader }
     }
 
     /// Skips all pairs and returns the reader behind them.
@@ -161,7 +161,7 @@ impl<'a> Pairs<'a> {
         self.reader
     }
 
-    fn validate(mut reader: Reader<'a>) -> Result<Reader<'a>, DecodeError> {
+    fn validate(mut reader: Reader<'a>) -> Result<Reader<'a>, RecordDecodeError> {
         for _ in 0..reader.varint()? {
             reader.str()?;
             reader.str()?;
@@ -170,7 +170,7 @@ impl<'a> Pairs<'a> {
     }
 }
 
-impl<'a> Iterator for Pairs<'a> {
+impl<'a> Iterator for AttributePairs<'a> {
     type Item = (&'a str, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -179,8 +179,8 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-fn decode_cause(mut reader: Reader<'_>) -> Result<Cause, DecodeError> {
-    let mut cause = Cause {
+fn decode_cause(mut reader: Reader<'_>) -> Result<CommitCause, RecordDecodeError> {
+    let mut cause = CommitCause {
         user: reader.str()?.to_owned(),
         manager: reader.str()?.to_owned(),
         reconciler: reader.str()?.to_owned(),

@@ -58,9 +58,9 @@ impl Default for World {
 }
 
 impl World {
-    fn writer<T>(&self, manager: &str, run: impl FnOnce(&Writer<'_>) -> T) -> T {
+    fn writer<T>(&self, manager: &str, run: impl FnOnce(&ApplyContext<'_>) -> T) -> T {
         let versions = Twins(Filter::exclude(&["status"]));
-        run(&Writer {
+        run(&ApplyContext {
             versions: &versions,
             api_version: self.version,
             of: deployment(),

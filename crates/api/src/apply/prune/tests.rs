@@ -65,7 +65,7 @@ proptest! {
     ) {
         let of = builtin().kind("", "v1", "Pod").unwrap();
         let versions = OneVersion { api_version: "v1", of, filter: None };
-        let writer = Writer { versions: &versions, api_version: "v1", of, subresource: "", manager: "m", now: Time::EPOCH };
+        let writer = ApplyContext { versions: &versions, api_version: "v1", of, subresource: "", manager: "m", now: Time::EPOCH };
         let entry = |at: usize, fields: FieldSet| Entry {
             manager: format!("m{at}").into(),
             operation: ManagedOperation::Update,

@@ -21,7 +21,7 @@ fn write(live: Option<&Value>, new: &Value, manager: &str, at: i64, subresource:
     let filter =
         Filter::exclude(if subresource == "status" { &["spec", "metadata.labels"] } else { &["status"] });
     let versions = OneVersion { api_version: "apps/v1", of: deployment(), filter: Some(&filter) };
-    let writer = Writer {
+    let writer = ApplyContext {
         versions: &versions,
         api_version: "apps/v1",
         of: deployment(),

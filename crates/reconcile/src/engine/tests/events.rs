@@ -38,7 +38,7 @@ fn scale(engine: &mut Engine, replicas: usize, revision: u64) -> Option<WriteReq
 }
 
 /// Returns the write that follows an outcome.
-fn after(engine: &mut Engine, sent: &WriteRequest, outcome: Outcome) -> Option<WriteRequest> {
+fn after(engine: &mut Engine, sent: &WriteRequest, outcome: WriteOutcome) -> Option<WriteRequest> {
     let mut turn = Turn::default();
     engine.complete_write(sent.id, outcome, at(1), &mut turn);
     assert!(turn.writes.len() < 2);
@@ -50,19 +50,19 @@ fn event_with_an_unknown_outcome_is_retried_under_the_same_name() {
     let mut engine = Engine::new(vec![Box::new(Reporter)], WorldConfig::default());
     let first = scale(&mut engine, 1, 1).unwrap();
     assert!(matches!(first.write, Write::CreateEvent(_)));
-    let second = after(&mut engine, &first, Outcome::Conflict).expect("the Event may not exist");
-    let third =
-        after(&mut engine, &second, Outcome::Lost { by: Revision(9) }).expect("the outcome is unknown again");
+    let second = after(&mut engine, &first, WriteOutcome::Conflict).expect("the Event may not exist");
+    let third = after(&mut engine, &second, WriteOutcome::Lost { by: Revision(9) })
+        .expect("the outcome is unknown again");
     for again in [&second, &third] {
         assert_eq!(
             (&again.write, &again.user, &again.reconciler),
             (&first.write, &first.user, &first.reconciler)
         );
     }
-    assert!(after(&mut engine, &third, Outcome::Conflict).is_none(), "retried forever");
+    assert!(after(&mut engine, &third, WriteOutcome::Conflict).is_none(), "retried forever");
     let patch = scale(&mut engine, 1, 2).unwrap();
     assert!(matches!(patch.write, Write::Patch { .. }), "the Event is assumed to exist");
-    let again = after(&mut engine, &patch, Outcome::Conflict).expect("the count was not written");
+    let again = after(&mut engine, &patch, WriteOutcome::Conflict).expect("the count was not written");
     assert_eq!(again.write, patch.write);
     assert!(after(&mut engine, &again, done(3)).is_none());
 }
@@ -77,7 +77,7 @@ fn deleted_event_is_recreated_with_its_last_message() {
     let combined = last.expect("the tenth is the combined Event");
     assert!(scale(&mut engine, 11, 11).is_none(), "it waits for the outcome");
     let patch = after(&mut engine, &combined, done(20)).expect("the pending update");
-    let recreated = after(&mut engine, &patch, Outcome::Gone).expect("the Event was deleted");
+    let recreated = after(&mut engine, &patch, WriteOutcome::Gone).expect("the Event was deleted");
     let Write::CreateEvent(new_event) = &recreated.write else { panic!("{recreated:?}") };
     assert_eq!(new_event.message, "(combined from similar events): 11 wanted");
 }

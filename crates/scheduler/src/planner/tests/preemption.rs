@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use setpoint_reconcile::{Outcome, Turn, WriteRejection};
+use setpoint_reconcile::{Turn, WriteOutcome, WriteRejection};
 
 use super::*;
 
@@ -88,7 +88,7 @@ fn victims_that_were_not_deleted_are_deleted_by_the_next_plan() {
     // The first write for the victim conflicts, so the engine drops all others without reporting a failure.
     let sent = cluster.take_writes();
     let patch = sent.iter().find(|sent| sent.write.verb() == "patch").expect("a condition of the victim").id;
-    cluster.engine.complete_write(patch, Outcome::Conflict, cluster.now, &mut Turn::default());
+    cluster.engine.complete_write(patch, WriteOutcome::Conflict, cluster.now, &mut Turn::default());
     cluster.run(Duration::from_secs(1));
     assert!(is_terminating(&cluster, "low"));
     assert_eq!(nominated(&cluster, "high"), "n");
@@ -202,7 +202,7 @@ fn rejected_binding_is_reported_on_its_pod_and_nominations_are_kept() {
     let sent = cluster.take_writes();
     let bind = sent.iter().find(|sent| matches!(sent.write, setpoint_reconcile::Write::Post { .. }));
     let message = "pods \"a\" is forbidden: not today".to_owned();
-    let rejected = Outcome::Rejected(WriteRejection { reason: "Forbidden".to_owned(), message });
+    let rejected = WriteOutcome::Rejected(WriteRejection { reason: "Forbidden".to_owned(), message });
     cluster.engine.complete_write(
         bind.expect("a is bound first").id,
         rejected,

@@ -8,7 +8,7 @@ use crate::api::Api;
 use crate::api::write::writer;
 use crate::exchange::{Request, Response};
 use crate::pipeline::binding::{bind, check};
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 
@@ -18,7 +18,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
         name: &str,
     ) -> Result<Response, Status> {
         let (binding, warnings) = object(request, target, query, expected("v1", "Binding")?)?;

@@ -13,15 +13,15 @@ use setpoint_runtime::objects;
 use setpoint_store::Snapshot;
 
 use super::Api;
-use crate::exchange::{Body, Response};
+use crate::exchange::{Payload, Response};
 use crate::nodes::{LogFollower, LogOptions, LogSource};
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::route::Target;
 use crate::{codec, responses};
 
 impl Api {
     /// Handles a request to a connect subresource.
-    pub(super) fn connect(&self, target: &Target, query: &Query) -> Result<Response, Status> {
+    pub(super) fn connect(&self, target: &Target, query: &QueryParams) -> Result<Response, Status> {
         let snapshot = self.store.snapshot();
         let part = target.subresource.as_str();
         if part == "proxy" {
@@ -52,7 +52,7 @@ impl Api {
     fn log(
         &self,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
         pod: &Value,
         source: Arc<dyn LogSource>,
     ) -> Result<Response, Status> {
@@ -68,9 +68,9 @@ impl Api {
         let mut response = responses::text(200, "");
         response.body = if options.follow {
             let clock = Arc::clone(&self.options.clock);
-            Body::Stream(Box::new(LogFollower::new(self.store.clone(), key, source, clock, options)))
+            Payload::Stream(Box::new(LogFollower::new(self.store.clone(), key, source, clock, options)))
         } else {
-            Body::Whole(vec![options.text(&log, 0).into()])
+            Payload::Whole(vec![options.text(&log, 0).into()])
         };
         Ok(response)
     }

@@ -9,7 +9,7 @@ use crate::api::write::{header, writer};
 use crate::body::{self, Expected};
 use crate::exchange::{Request, Response};
 use crate::pipeline::eviction::{check_eviction, evict};
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 
@@ -18,7 +18,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         // `policy/v1beta1` evictions have the same fields.
         let is_older = body::read(&request.body, header(request))

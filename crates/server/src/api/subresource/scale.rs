@@ -19,9 +19,9 @@ use crate::exchange::{Request, Response};
 use crate::pipeline::ownership::Owners;
 use crate::pipeline::update::{Subresource, update};
 use crate::pipeline::{
-    DesiredObject, RequestContext, Writer, check_uid, ownership, set_namespace_and_check_name,
+    DesiredObject, RequestContext, WriteOrigin, check_uid, ownership, set_namespace_and_check_name,
 };
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 
@@ -40,7 +40,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         let form = accepted_form(request)?;
         let expected = expected(SCALE_VERSION, "Scale")?;
@@ -86,7 +86,7 @@ fn view(workload: &Value) -> Result<Value, Status> {
 fn parse_change(
     request: &Request,
     target: &Target,
-    query: &Query,
+    query: &QueryParams,
     expected: Expected<'_>,
 ) -> Result<(ScaleChange, Vec<String>), Status> {
     if request.method == Method::PUT {
@@ -107,7 +107,7 @@ fn apply_scale(
     mut workload: Value,
     change: &ScaleChange,
     expected: Expected<'_>,
-    writer: &Writer,
+    writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<(Value, Owners, Vec<String>), Status> {
     let api_version = target.resource_type.api_version();
@@ -119,7 +119,7 @@ fn apply_scale(
     let mut live = view(&workload)?;
     ownership::set(&mut live, to_scale(&owners, &paths).to_value());
     let versions = OneVersion { api_version: SCALE_VERSION, of: expected.schema, filter: None };
-    let writes = apply::Writer {
+    let writes = apply::ApplyContext {
         versions: &versions,
         api_version: SCALE_VERSION,
         of: expected.schema,

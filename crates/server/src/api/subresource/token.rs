@@ -12,7 +12,7 @@ use crate::api::{Api, accepted_form};
 use crate::codec;
 use crate::exchange::{Request, Response};
 use crate::pipeline::create::uid;
-use crate::query::Query;
+use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 use crate::tokens::{ISSUER, claims};
@@ -24,7 +24,7 @@ impl Api {
         &self,
         request: &Request,
         target: &Target,
-        query: &Query,
+        query: &QueryParams,
     ) -> Result<Response, Status> {
         let form = accepted_form(request)?;
         let definition = expected("authentication.k8s.io/v1", "TokenRequest")?;

@@ -15,16 +15,16 @@ use setpoint_runtime::queries::usage::UsageSample;
 
 use crate::discovery::usage::{GROUP, VERSION, kind};
 use crate::exchange::Response;
-use crate::media::View;
-use crate::query::Query;
+use crate::media::Representation;
+use crate::query::QueryParams;
 use crate::responses::{self, table_options};
 
 /// Responds with one sample.
 pub(super) fn answer_one(
     plural: &str,
     sample: &UsageSample,
-    view: View,
-    query: &Query,
+    view: Representation,
+    query: &QueryParams,
     now: Time,
 ) -> Result<Response, Status> {
     let plain = object(plural, sample, now);
@@ -36,9 +36,9 @@ pub(super) fn answer_one(
     }
     let whole = Value::from(whole);
     match view {
-        View::Whole => Ok(to_response(&whole, query)),
-        View::Table(version) => Ok(to_response(&table(&[(sample, whole)], query, version)?, query)),
-        View::Metadata(version) | View::MetadataList(version) => {
+        Representation::Whole => Ok(to_response(&whole, query)),
+        Representation::Table(version) => Ok(to_response(&table(&[(sample, whole)], query, version)?, query)),
+        Representation::Metadata(version) | Representation::MetadataList(version) => {
             let mut out = Vec::new();
             write_partial(&whole, version, &mut out);
             Ok(responses::json_bytes(200, vec![out.into()]))
@@ -50,13 +50,13 @@ pub(super) fn answer_one(
 pub(super) fn answer_list(
     plural: &str,
     samples: &[UsageSample],
-    view: View,
-    query: &Query,
+    view: Representation,
+    query: &QueryParams,
     now: Time,
 ) -> Result<Response, Status> {
     let objects = samples.iter().map(|sample| object(plural, sample, now));
     match view {
-        View::Whole => {
+        Representation::Whole => {
             let items: Vec<Value> = objects.collect();
             let list = value!({
                 "kind": (format!("{}List", kind(plural))),
@@ -66,11 +66,11 @@ pub(super) fn answer_list(
             });
             Ok(to_response(&list, query))
         }
-        View::Table(version) => {
+        Representation::Table(version) => {
             let rows: Vec<(&UsageSample, Value)> = samples.iter().zip(objects).collect();
             Ok(to_response(&table(&rows, query, version)?, query))
         }
-        View::Metadata(version) | View::MetadataList(version) => {
+        Representation::Metadata(version) | Representation::MetadataList(version) => {
             let (objects, mut out): (Vec<Value>, _) = (objects.collect(), Vec::new());
             write_partial_list(&objects, ListMeta::default(), version, &mut out);
             Ok(responses::json_bytes(200, vec![out.into()]))
@@ -78,7 +78,7 @@ pub(super) fn answer_list(
     }
 }
 
-fn to_response(value: &Value, query: &Query) -> Response {
+fn to_response(value: &Value, query: &QueryParams) -> Response {
     if query.flag("pretty") != Some(true) {
         return responses::document(value);
     }
@@ -139,7 +139,7 @@ fn go_duration(window: Duration) -> String {
 }
 
 /// A table with one column per measured resource.
-fn table(rows: &[(&UsageSample, Value)], query: &Query, version: MetaVersion) -> Result<Value, Status> {
+fn table(rows: &[(&UsageSample, Value)], query: &QueryParams, version: MetaVersion) -> Result<Value, Status> {
     let include = table_options(query, version)?.include;
     let resources: BTreeSet<&str> = rows
         .iter()

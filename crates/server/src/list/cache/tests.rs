@@ -5,19 +5,19 @@ use setpoint_api::resource_types;
 
 use super::*;
 use crate::list::encoding::ItemEncoder;
-use crate::media::{Form, View};
-use crate::query::Query;
+use crate::media::{Form, Representation};
+use crate::query::QueryParams;
 use crate::route::{Route, route};
 
 fn key(labels: &str) -> ViewKey {
     let Route::Objects(target) = route("/api/v1/configmaps") else { panic!("no objects") };
-    let query = Query::parse(&format!("labelSelector={labels}"));
-    ViewKey::new(&target, &query, (Form::Json, View::Whole), TableOptions::default())
+    let query = QueryParams::parse(&format!("labelSelector={labels}"));
+    ViewKey::new(&target, &query, (Form::Json, Representation::Whole), TableOptions::default())
 }
 
 fn items() -> Arc<Items> {
     let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
-    let form = (Form::Json, View::Whole);
+    let form = (Form::Json, Representation::Whole);
     Items::new(Vec::new(), ItemEncoder::new(resource_type, form, TableOptions::default(), Time::EPOCH), None)
 }
 

@@ -3,10 +3,10 @@
 use setpoint_api::printing::table::TableOptions;
 use setpoint_api::resource_types;
 use setpoint_api::{Revision, Time};
-use setpoint_store::{Cause, Draft, Precondition, Proposal, Retention, Store};
+use setpoint_store::{CommitCause, Draft, Precondition, Proposal, Retention, Store};
 
 use super::*;
-use crate::media::{Form, View};
+use crate::media::{Form, Representation};
 
 /// Twenty ConfigMaps of 20,000 bytes each.
 fn records() -> Vec<Record> {
@@ -20,7 +20,7 @@ fn records() -> Vec<Record> {
         );
         let hole = text.find("\"},\"data\"").unwrap();
         let draft = Draft::with_revision_at(text.into_bytes(), u32::try_from(hole).unwrap());
-        let proposal = Proposal::new(Cause::default(), Time::EPOCH);
+        let proposal = Proposal::new(CommitCause::default(), Time::EPOCH);
         store
             .commit(proposal.put(resource_type.key("a", &name).unwrap(), Precondition::Absent, draft))
             .unwrap();
@@ -30,7 +30,7 @@ fn records() -> Vec<Record> {
 
 fn encoder(form: Form) -> ItemEncoder {
     let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
-    ItemEncoder::new(resource_type, (form, View::Whole), TableOptions::default(), Time::EPOCH)
+    ItemEncoder::new(resource_type, (form, Representation::Whole), TableOptions::default(), Time::EPOCH)
 }
 
 fn meta() -> PageMeta {
@@ -41,11 +41,11 @@ fn bytes(parts: &[BodyPart]) -> Vec<u8> {
     parts.iter().flat_map(|part| part.to_vec()).collect()
 }
 
-fn read(body: Body) -> Vec<BodyPart> {
+fn read(body: Payload) -> Vec<BodyPart> {
     match body {
-        Body::Whole(parts) => parts,
-        Body::Chunked(mut chunks) => std::iter::from_fn(|| chunks.next_chunk()).collect(),
-        Body::Stream(_) => panic!("a stream"),
+        Payload::Whole(parts) => parts,
+        Payload::Chunked(mut chunks) => std::iter::from_fn(|| chunks.next_chunk()).collect(),
+        Payload::Stream(_) => panic!("a stream"),
     }
 }
 
@@ -66,7 +66,7 @@ fn shared_items_are_encoded_once_and_read_as_unshared_ones() {
         };
         assert!(chunks(&first).len() > 3 && chunks(&first) == chunks(&second), "{form:?}");
         assert!(shared.state.lock().records.is_empty(), "records are let go");
-        assert!(matches!(shared.body(meta()), Body::Whole(_)), "its length is known");
+        assert!(matches!(shared.body(meta()), Payload::Whole(_)), "its length is known");
     }
 }
 

@@ -22,8 +22,8 @@ fn events() -> &'static ResourceType {
     resource_types::find("", "v1", "events").unwrap()
 }
 
-fn writer() -> Writer {
-    Writer {
+fn writer() -> WriteOrigin {
+    WriteOrigin {
         identity: Identity { user: "system:node:n".to_owned(), groups: Vec::new() },
         manager: "kubelet".to_owned(),
         dry_run: false,
@@ -51,9 +51,9 @@ fn render_and_create(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<Strin
     (printed, outcome_text(created.map(|decided| decided.step)))
 }
 
-fn outcome_text(step: Result<Step, Status>) -> String {
+fn outcome_text(step: Result<PipelineResult, Status>) -> String {
     match step {
-        Ok(Step::Commit(proposal)) => written(&proposal),
+        Ok(PipelineResult::Commit(proposal)) => written(&proposal),
         Ok(_) => "something else".to_owned(),
         Err(status) => format!("{status:?}"),
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use setpoint_api::decode::decode;
 use setpoint_api::{Key, Time, Value, value};
-use setpoint_store::{Cause, Draft, Proposal, Record, Retention, Store};
+use setpoint_store::{CommitCause, Draft, Proposal, Record, Retention, Store};
 
 use super::*;
 
@@ -17,7 +17,9 @@ fn pods() -> &'static resource_types::ResourceType {
 fn stored_as(draft: Draft) -> Record {
     let (store, now) = (Store::in_memory(Retention::default()), Time::from_seconds(1_800_000_000));
     let key: Key = pods().key("a", "x").unwrap();
-    store.commit(Proposal::new(Cause::default(), now).put(key.clone(), Precondition::Absent, draft)).unwrap();
+    store
+        .commit(Proposal::new(CommitCause::default(), now).put(key.clone(), Precondition::Absent, draft))
+        .unwrap();
     store.snapshot().get(&key).unwrap().clone()
 }
 

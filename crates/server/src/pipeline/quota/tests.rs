@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 use setpoint_api::quantity::{Format, Quantity};
 use setpoint_api::{Time, value};
-use setpoint_store::{Cause, CommitError, RejectReason, Retention, Snapshot, Store};
+use setpoint_store::{CommitCause, CommitError, RejectReason, Retention, Snapshot, Store};
 
 use super::*;
 use crate::exchange::Identity;
 use crate::pipeline::admission::testing;
 use crate::pipeline::create::create;
 use crate::pipeline::update::update;
-use crate::pipeline::{DesiredObject, Step};
+use crate::pipeline::{DesiredObject, PipelineResult};
 
-fn writer(dry_run: bool) -> Writer {
+fn writer(dry_run: bool) -> WriteOrigin {
     let identity = Identity { user: "ann".to_owned(), groups: Vec::new() };
-    Writer { identity, manager: "test".to_owned(), dry_run, reconciler: String::new() }
+    WriteOrigin { identity, manager: "test".to_owned(), dry_run, reconciler: String::new() }
 }
 
 fn context(snapshot: &Snapshot) -> RequestContext<'_> {
@@ -54,7 +54,7 @@ fn put(store: &Store, plural: &str, object: Value) {
     let resource_type = resource_types::find("", "v1", plural).unwrap();
     let key = resource_type.key(metadata::namespace(&object), metadata::name(&object)).unwrap();
     let draft = codec::draft(resource_type, object, Time::EPOCH).unwrap();
-    store.commit(Proposal::new(Cause::default(), Time(1)).put(key, Precondition::Any, draft)).unwrap();
+    store.commit(Proposal::new(CommitCause::default(), Time(1)).put(key, Precondition::Any, draft)).unwrap();
 }
 
 fn pod(name: &str, resources: Value) -> Value {
@@ -89,9 +89,11 @@ fn update_object(store: &Store, plural: &str, subresource: Subresource, object: 
     commit(store, step.map(|decided| decided.step))
 }
 
-fn commit(store: &Store, step: Result<Step, Status>) -> Result<(), String> {
+fn commit(store: &Store, step: Result<PipelineResult, Status>) -> Result<(), String> {
     match step.map_err(|status| status.message.to_string())? {
-        Step::Commit(proposal) => store.commit(*proposal).map(drop).map_err(|error| error.to_string()),
+        PipelineResult::Commit(proposal) => {
+            store.commit(*proposal).map(drop).map_err(|error| error.to_string())
+        }
         _ => Ok(()),
     }
 }
@@ -325,7 +327,7 @@ fn dry_run_is_checked_and_not_charged() {
     let snapshot = store.snapshot();
     let desired = DesiredObject::new(pod("x", value!({})));
     let step = create(resource_type, "a", desired, &writer(true), &context(&snapshot)).unwrap().step;
-    assert!(matches!(step, Step::DryRun(_)));
+    assert!(matches!(step, PipelineResult::DryRun(_)));
     assert_eq!(create_object(&store, "pods", pod("x", value!({}))), Ok(()));
     let snapshot = store.snapshot();
     let desired = DesiredObject::new(pod("y", value!({})));
@@ -338,7 +340,7 @@ fn create_with_retries(store: &Store, resource_type: &ResourceType, pod: &Value)
         let snapshot = store.snapshot();
         let desired = DesiredObject::new(pod.clone());
         let step = create(resource_type, "a", desired, &writer(false), &context(&snapshot));
-        let Step::Commit(proposal) = step.map_err(|status| status.message.to_string())?.step else {
+        let PipelineResult::Commit(proposal) = step.map_err(|status| status.message.to_string())?.step else {
             panic!()
         };
         drop(snapshot);

@@ -10,19 +10,19 @@ use crate::exchange::Identity;
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Subresource, update};
-use crate::pipeline::{Decision, DesiredObject, Step, Writer};
+use crate::pipeline::{Decision, DesiredObject, PipelineResult, WriteOrigin};
 
 /// A store with a namespace, and a client's operations on Services in it.
 struct Cluster {
     store: Store,
-    writer: Writer,
+    writer: WriteOrigin,
     entropy: u64,
 }
 
 impl Cluster {
     fn new() -> Cluster {
         let identity = Identity { user: "u".into(), groups: Vec::new() };
-        let writer = Writer { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
+        let writer = WriteOrigin { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
         let mut cluster = Cluster { store: Store::in_memory(Retention::default()), writer, entropy: 0 };
         let text = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a"}}"#;
         cluster.create_core("namespaces", "", text).unwrap();
@@ -119,10 +119,12 @@ impl Cluster {
         self.perform(step);
     }
 
-    fn perform(&self, step: Step) -> Value {
+    fn perform(&self, step: PipelineResult) -> Value {
         match step {
-            Step::Commit(proposal) => codec::object(&self.store.commit(*proposal).unwrap().records[0]),
-            Step::Remove(proposal, object) => {
+            PipelineResult::Commit(proposal) => {
+                codec::object(&self.store.commit(*proposal).unwrap().records[0])
+            }
+            PipelineResult::Remove(proposal, object) => {
                 self.store.commit(*proposal).unwrap();
                 object
             }
@@ -244,7 +246,7 @@ fn of_two_concurrent_decisions_one_conflicts() {
             &cluster.writer,
             &context,
         ) {
-            Ok(Decision { step: Step::Commit(proposal), .. }) => *proposal,
+            Ok(Decision { step: PipelineResult::Commit(proposal), .. }) => *proposal,
             _ => unreachable!("the Service can be made"),
         }
     };

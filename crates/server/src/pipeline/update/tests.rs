@@ -11,13 +11,13 @@ use crate::pipeline::create::create;
 
 struct Cluster {
     store: Store,
-    writer: Writer,
+    writer: WriteOrigin,
 }
 
 impl Cluster {
     fn new() -> Cluster {
         let identity = Identity { user: "u".into(), groups: Vec::new() };
-        let writer = Writer { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
+        let writer = WriteOrigin { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
         let cluster = Cluster { store: Store::in_memory(Retention::default()), writer };
         let namespace = value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}});
         cluster.create_object(resource_types::find("", "v1", "namespaces").unwrap(), "", namespace);
@@ -38,7 +38,7 @@ impl Cluster {
             tolerations: Default::default(),
         };
         match decide(&context).unwrap_or_else(|status| panic!("{}", status.message)).step {
-            Step::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
+            PipelineResult::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
             _ => panic!("the decision must be a commit"),
         }
     }
@@ -171,7 +171,7 @@ fn response_objects_are_fully_decoded() {
         &cluster.writer,
         &context,
     );
-    let Ok(Decision { step: Step::DryRun(object), .. }) = decided else {
+    let Ok(Decision { step: PipelineResult::DryRun(object), .. }) = decided else {
         panic!("a dry run says what would be")
     };
     assert_eq!(object.get("spec"), codec::object(&record).get("spec"));

@@ -19,7 +19,7 @@ use setpoint_runtime::objects;
 use setpoint_runtime::queries::usage::{
     ContainerUsage, NOT_SERVED_ERROR, UsageSample, UsageSelector, UsageSource,
 };
-use setpoint_server::nodes::{ContainerLog, LogSource};
+use setpoint_server::nodes::{LogResponse, LogSource};
 use setpoint_store::{Record, Snapshot, Store};
 use setpoint_views::node::SIMULATED_LABEL;
 
@@ -147,7 +147,7 @@ impl LogSource for Kubelets {
         container: &str,
         previous: bool,
         now: Time,
-    ) -> Result<ContainerLog, Status> {
+    ) -> Result<LogResponse, Status> {
         if let Some(component) = self.fleet.component(pod) {
             return match previous {
                 // The previous container was another process.
@@ -163,8 +163,8 @@ impl LogSource for Kubelets {
         let rules = self.rules(&snapshot, &node, now);
         let rules = rules.map_err(|reason| self.log_error(&snapshot, pod, container, &node, reason))?;
         let said = logs::container_log((&rules, &self.fleet.script_cache), pod, container, previous, now);
-        let logs::ContainerLog { lines, dropped, is_running, next } = said.map_err(Status::bad_request)?;
-        Ok(ContainerLog { lines, dropped, is_running, next })
+        let logs::LogResponse { lines, dropped, is_running, next } = said.map_err(Status::bad_request)?;
+        Ok(LogResponse { lines, dropped, is_running, next })
     }
 }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use setpoint_api::rfc3339::Micros;
 use setpoint_api::{Clock, Time};
 use setpoint_node::control_plane::COMPONENTS;
-use setpoint_server::nodes::ContainerLog;
+use setpoint_server::nodes::LogResponse;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -57,10 +57,10 @@ impl ComponentLogs {
     }
 
     /// Returns the last lines of a component. The log grows as long as the process runs.
-    pub fn container_log(&self, component: &str) -> ContainerLog {
+    pub fn container_log(&self, component: &str) -> LogResponse {
         let buffer = self.buffer(component).lock();
         let lines = buffer.lines.iter().cloned().collect();
-        ContainerLog { lines, dropped: buffer.dropped, is_running: true, next: None }
+        LogResponse { lines, dropped: buffer.dropped, is_running: true, next: None }
     }
 
     fn push(&self, component: &str, at: Time, line: String) {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use setpoint_api::{Clock, Key, Resource, Revision};
 use setpoint_store::log::disk::DiskOptions;
-use setpoint_store::{Cause, CommitError, Draft, MaintenanceThread, Precondition, Proposal, Store};
+use setpoint_store::{CommitCause, CommitError, Draft, MaintenanceThread, Precondition, Proposal, Store};
 
 use super::{SystemClock, entropy, open_with};
 
@@ -101,7 +101,7 @@ impl Writer<'_> {
         let key = self.key(&name)?;
         let present = self.store.snapshot().get(&key).map(setpoint_store::Record::revision);
         let precondition = present.map_or(Precondition::Absent, Precondition::Revision);
-        let proposal = Proposal::new(Cause::default(), SystemClock.now());
+        let proposal = Proposal::new(CommitCause::default(), SystemClock.now());
         let text = number.to_string();
         let (operation, proposal) = if name != "counter" && number.is_multiple_of(5) && present.is_some() {
             ("delete", proposal.delete(key, precondition))

@@ -12,14 +12,14 @@ use std::io::{self, BufRead, Write};
 use anyhow::{Context, anyhow, ensure};
 use serde_json::{Map, Value, json};
 use setpoint_api::{Key, Resource, Revision, Time};
-use setpoint_store::commit::{Body, Write as Put};
-use setpoint_store::record::{EncodedPairs, Envelope};
-use setpoint_store::{Cause, Commit, Record, Snapshot};
+use setpoint_store::commit::{LogWrite as Put, RecordBody};
+use setpoint_store::record::{EncodedPairs, RecordEnvelope};
+use setpoint_store::{Commit, CommitCause, Record, Snapshot};
 
 const FORMAT: u64 = 1;
 
 /// Writes all objects of a snapshot.
-pub fn write(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(snapshot: &Snapshot, out: &mut dyn LogWrite) -> io::Result<()> {
     let revision = snapshot.revision().0;
     let header =
         json!({"export": "setpoint", "format": FORMAT, "objects": snapshot.len(), "revision": revision});
@@ -36,7 +36,7 @@ fn export_object(resource: &Resource, record: &Record) -> Value {
     let body = record.body();
     let attributes = record.attributes();
     let cause = attributes.cause();
-    let pairs = |pairs: setpoint_store::record::Pairs<'_>| -> Value {
+    let pairs = |pairs: setpoint_store::record::AttributePairs<'_>| -> Value {
         pairs.map(|(key, value)| (key.to_owned(), Value::from(value))).collect::<Map<_, _>>().into()
     };
     let mut line = json!({
@@ -115,15 +115,16 @@ fn parse_object(line: &str) -> anyhow::Result<Commit> {
         revision_offset.is_none_or(|revision_offset| revision_offset as usize <= bytes.len()),
         "hole is greater than the length of the value"
     );
-    let cause = Cause {
+    let cause = CommitCause {
         user: line["cause"]["user"].as_str().unwrap_or_default().to_owned(),
         manager: line["cause"]["manager"].as_str().unwrap_or_default().to_owned(),
         reconciler: line["cause"]["reconciler"].as_str().unwrap_or_default().to_owned(),
         seen: Revision(line["cause"]["seen"].as_u64().unwrap_or_default()),
         paths: line["cause"]["paths"].as_array().map(|paths| strings(paths)).unwrap_or_default(),
     };
-    let envelope = Envelope::encode(&cause, &pairs(&line["labels"]), &pairs(&line["fields"]));
-    let body = Body { bytes: bytes.into(), revision_offset, expires: line["expires"].as_i64().map(Time) };
+    let envelope = RecordEnvelope::encode(&cause, &pairs(&line["labels"]), &pairs(&line["fields"]));
+    let body =
+        RecordBody { bytes: bytes.into(), revision_offset, expires: line["expires"].as_i64().map(Time) };
     let revision = Revision(line["revision"].as_u64().context("revision is missing")?);
     let time = Time(line["time"].as_i64().context("time is missing")?);
     Ok(Commit { revision, time, writes: vec![Put { key, body: Some(body), envelope }] })

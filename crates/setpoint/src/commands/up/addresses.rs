@@ -37,7 +37,7 @@ pub fn advertised(mut address: SocketAddr) -> Option<SocketAddr> {
 }
 
 /// Names and addresses of a server.
-pub struct Identity<'a> {
+pub struct ServerNames<'a> {
     /// Address that it listens on.
     pub listen: IpAddr,
     /// Address for clients on other machines.
@@ -48,7 +48,7 @@ pub struct Identity<'a> {
 
 /// Returns the names for the serving certificate, including those of the `kubernetes` Service. A server that
 /// listens on all interfaces has the address of each.
-pub fn names<'a>(identity: &Identity<'_>, service_ranges: impl Iterator<Item = &'a Cidr>) -> Vec<String> {
+pub fn names<'a>(identity: &ServerNames<'_>, service_ranges: impl Iterator<Item = &'a Cidr>) -> Vec<String> {
     let fixed = [
         "localhost",
         "127.0.0.1",
@@ -169,7 +169,7 @@ mod tests {
         let listen = "0.0.0.0".parse().unwrap();
         let advertised = advertised(SocketAddr::new(listen, 6443)).map(|address| address.ip());
         let extra = parse_names("API.example.com, 192.0.2.77,*.example.org,2001:DB8::1").unwrap();
-        let names = names(&Identity { listen, advertised, extra: &extra }, [].iter());
+        let names = names(&ServerNames { listen, advertised, extra: &extra }, [].iter());
         for wanted in ["api.example.com", "192.0.2.77", "*.example.org", "2001:db8::1", "localhost", "::1"] {
             assert!(names.iter().any(|name| name == wanted), "{wanted}: {names:?}");
         }

@@ -3,23 +3,24 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::commit::Cause;
+use crate::commit::CommitCause;
 
-fn any_write() -> impl Strategy<Value = Write> {
+fn any_write() -> impl Strategy<Value = LogWrite> {
     let body = proptest::option::of((any::<Vec<u8>>(), any::<Option<u16>>(), any::<Option<i64>>()));
     let pairs = proptest::collection::vec(("[a-z]{1,4}", "[a-z]{0,4}"), 0..3);
     ("[a-z]{1,8}", "[a-z]{1,8}(/[a-z]{1,8})?", body, pairs, "[a-z]{0,5}").prop_map(
         |(resource, path, body, pairs, user)| {
             let key = Key::from_path(&Resource::new(&resource).unwrap(), &path).unwrap();
-            let cause = Cause { user, seen: Revision(7), paths: vec!["spec".into()], ..Cause::default() };
+            let cause =
+                CommitCause { user, seen: Revision(7), paths: vec!["spec".into()], ..CommitCause::default() };
             let pairs = pairs.into_iter().collect();
-            let envelope = Envelope::encode(&cause, &pairs, &pairs);
-            let body = body.map(|(bytes, revision_offset, expires)| Body {
+            let envelope = RecordEnvelope::encode(&cause, &pairs, &pairs);
+            let body = body.map(|(bytes, revision_offset, expires)| RecordBody {
                 revision_offset: revision_offset.map(|at| u32::from(at) % (bytes.len() as u32 + 1)),
                 bytes: bytes.into(),
                 expires: expires.map(Time),
             });
-            Write { key, body, envelope }
+            LogWrite { key, body, envelope }
         },
     )
 }
