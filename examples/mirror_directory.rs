@@ -141,7 +141,7 @@ async fn follow(
 ) -> Result<(), ClientError> {
     loop {
         let get = || "GET".parse().expect("GET is a method");
-        let (status, body) = client.ask(get(), path, None, Default::default()).await?;
+        let (status, body) = client.request(get(), path, None, Default::default()).await?;
         let list = json::parse(&body).unwrap_or_default();
         if !status.is_success() {
             eprintln!("{}", list.str_at(&["message"]));

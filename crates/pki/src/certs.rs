@@ -33,7 +33,7 @@ use x509_parser::pem::parse_x509_pem;
 use crate::private_file;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Start of 2023. A clock before it is wrong: this program is younger.
+/// Start of 2023. An earlier time means that the clock is wrong: this program did not exist then.
 const CLOCK_MIN: i64 = 1_672_531_200;
 /// Validity of the CA.
 const CA_VALIDITY_DAYS: u32 = 3650;
@@ -41,13 +41,13 @@ const CA_VALIDITY_DAYS: u32 = 3650;
 const LEAF_VALIDITY_DAYS: u32 = 365;
 /// Tolerance for clients whose clock is behind.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);
-/// The common name of the authority.
+/// Common name of the CA.
 const CA_NAME: &str = "kubernetes";
-/// The common name of the server.
+/// Common name of the serving certificate.
 const SERVER_NAME: &str = "kube-apiserver";
 /// The administrator's user name.
 pub const ADMIN_NAME: &str = "kubernetes-admin";
-/// The administrator's group, which may do everything.
+/// The administrator's group, which is allowed everything.
 const ADMIN_GROUP: &str = "system:masters";
 
 /// Failure to load or issue certificates.
@@ -253,10 +253,10 @@ fn save<'a>(dir: &Path, pairs: impl Iterator<Item = (&'a str, &'a CertifiedKey)>
     private_file::write_all(&files).map_err(|(path, error)| failed("write", &path)(error))
 }
 
-/// Parses a certificate and applies `look`; `None` if it cannot be parsed.
-fn inspect<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> Option<T> {
+/// Parses a certificate and applies `read`; `None` if it cannot be parsed.
+fn inspect<T>(pem: &str, read: impl FnOnce(&X509Certificate<'_>) -> T) -> Option<T> {
     let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
-    Some(look(&pem.parse_x509().ok()?))
+    Some(read(&pem.parse_x509().ok()?))
 }
 
 fn validity_of(certificate: &X509Certificate<'_>) -> (Time, Time) {
@@ -301,24 +301,24 @@ impl CertificateIssuer<'_> {
     }
 
     fn has_all_names(&self, server: &CertifiedKey) -> bool {
-        let has = |parsed: &X509Certificate<'_>, wanted: &str| {
-            let address = wanted.parse::<std::net::IpAddr>().ok();
+        let has = |parsed: &X509Certificate<'_>, required: &str| {
+            let address = required.parse::<std::net::IpAddr>().ok();
             let names = parsed.subject_alternative_name().ok().flatten();
             names.is_some_and(|names| {
                 names.value.general_names.iter().any(|name| match (name, address) {
-                    (GeneralName::DNSName(name), None) => *name == wanted,
+                    (GeneralName::DNSName(name), None) => *name == required,
                     (GeneralName::IPAddress(bytes), Some(std::net::IpAddr::V4(ip))) => **bytes == ip.octets(),
                     (GeneralName::IPAddress(bytes), Some(std::net::IpAddr::V6(ip))) => **bytes == ip.octets(),
                     _ => false,
                 })
             })
         };
-        let all = |parsed: &X509Certificate<'_>| self.names.iter().all(|wanted| has(parsed, wanted));
+        let all = |parsed: &X509Certificate<'_>| self.names.iter().all(|required| has(parsed, required));
         inspect(&server.certificate, all) == Some(true)
     }
 
     /// Extends the validity of the CA. Name and key stay the same, so everything it signed stays valid. The validity
-    /// starts when it started before: after a clock that was ahead for a while, no CA is valid only in the future.
+    /// keeps its start, so that a CA that is extended while the clock is ahead is valid after the clock is corrected.
     fn extended(&mut self, ca: &CertifiedKey) -> Result<CertifiedKey, CertError> {
         self.authority(KeyPair::from_pem(&ca.key)?, Some(ca.begin))
     }

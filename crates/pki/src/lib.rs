@@ -1,6 +1,6 @@
 //! Public key infrastructure of a cluster: the authority and its certificates, certificate signing requests, signing.
 //!
-//! [`certs`] makes, loads and renews the certificates of a server, [`certs::signing`] signs requests as
+//! [`certs`] creates, loads and renews the certificates of a server, [`certs::signing`] signs requests as
 //! kube-controller-manager does, and [`x509`] reads certificates and requests. Nothing here opens a socket or reads the
 //! clock. Start at [`certs::Pki`].
 

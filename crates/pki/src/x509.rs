@@ -1,7 +1,7 @@
 //! Parser of certificate requests (PKCS#10) and certificates (X.509).
 //!
 //! Parsing is pure. A parsed request is complete: every name in it could be read, and its signature proves possession
-//! of the key. Error texts are upstream's where clients know them.
+//! of the key. Error messages that clients match on are upstream's.
 //!
 //! Start at [`CertificateRequest::from_base64`].
 
@@ -126,7 +126,7 @@ impl CertificateRequest {
 
     /// Fields of the request, as the answer to a planner's query.
     #[must_use]
-    pub fn facts(&self) -> Value {
+    pub fn to_answer(&self) -> Value {
         let texts = |list: &[String]| Value::from(list.to_vec());
         let addresses: Vec<String> = self.names.addresses.iter().map(ToString::to_string).collect();
         value!({
@@ -266,16 +266,16 @@ mod tests {
     }
 
     #[test]
-    fn request_is_parsed_with_all_its_names() {
+    fn certificate_request_is_parsed_with_all_its_names() {
         for algorithm in [&PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
             let key = KeyPair::generate_for(algorithm).unwrap();
             let request = CertificateRequest::from_der(&request_der(&key)).unwrap();
             assert_eq!(request.common_name, "system:node:n");
             assert_eq!(request.organizations, ["system:nodes"]);
             assert_eq!(request.names.dns, ["a.example"]);
-            let facts = request.facts();
-            assert_eq!(setpoint_api::json::to_text(facts.get("ipAddresses").unwrap()), r#"["10.0.0.1"]"#);
-            assert_eq!(setpoint_api::json::to_text(facts.get("uris").unwrap()), r#"["spiffe://x"]"#);
+            let answer = request.to_answer();
+            assert_eq!(setpoint_api::json::to_text(answer.get("ipAddresses").unwrap()), r#"["10.0.0.1"]"#);
+            assert_eq!(setpoint_api::json::to_text(answer.get("uris").unwrap()), r#"["spiffe://x"]"#);
         }
     }
 
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn small_and_large_keys_are_known() {
+    fn requests_with_small_and_large_keys_are_verified() {
         const LARGE: &str = "MIIBUTCBswIBADAOMQwwCgYDVQQDDANhbm4wgZswEAYHKoZIzj0CAQYFK4EEACMDgYYABAFW6K7sxYzFmrUaaGqorapKtnr2SmJPYQ3u7nKRc+UUhEzTPjKEIAJCcFNUwGiTDgd+I4F0owX0n9wglpcLueirMwG8SuLwaKBLtdqdCtJloBxcJ3jv0gjgNCEV5/plSl0fiKlTF2y8z/C8NVv0esLUgCWj62+U/XPvC6SUyVC5qMR3BqAAMAoGCCqGSM49BAMEA4GMADCBiAJCAQfmwBWnhpddEOlMpkE78HBa9mYhGHBeeeQbTkqRn7/MFTCC7qjuUpHIKhdME68XLRWBHZqr2DclOaR6WI2AnVZvAkIBftd52TZVEXu++7us8phbQf+wUrAVV8SjSmguE7Cc7AQd7EH+WSeOk9QDyWqm2o2TJGlakEO3fHtxWSVRN6LQEn4=";
         assert_eq!(
             CertificateRequest::from_der(&STANDARD.decode(LARGE).unwrap()).unwrap().common_name,

@@ -141,7 +141,7 @@ impl Client {
     ///
     /// # Errors
     /// If the server is unreachable or the connection breaks.
-    pub async fn ask(
+    pub async fn request(
         &self,
         method: Method,
         path: &str,
@@ -208,8 +208,8 @@ fn context(text: &[u8]) -> Result<(Value, Value), ClientError> {
     let (config, _) = yaml::parse_strict(text).map_err(bad)?;
     let named = |list: &str, name: &str, part: &str| {
         let list = config.get(list).and_then(Value::as_list).unwrap_or_default();
-        let found = list.iter().find(|one| one.str_at(&["name"]) == name);
-        found.and_then(|one| one.get(part)).cloned().unwrap_or_default()
+        let found = list.iter().find(|entry| entry.str_at(&["name"]) == name);
+        found.and_then(|entry| entry.get(part)).cloned().unwrap_or_default()
     };
     let context = named("contexts", config.str_at(&["current-context"]), "context");
     let cluster = named("clusters", context.str_at(&["cluster"]), "cluster");

@@ -1,4 +1,4 @@
-//! In-process shell of the loop: a thread that follows the store, plans, has writes executed, and sleeps when idle.
+//! In-process shell of the loop: a thread that follows the store, plans, executes writes, and sleeps when idle.
 //!
 //! No change is missed: before each sleep every [`resource_feed`] has registered the loop's waker, or the loop turns
 //! again. `tests/wakeups.rs` checks every interleaving of that. Start at [`Shell::start`].
@@ -34,7 +34,7 @@ pub use watchdog::LOOP_STALL_MAX;
 /// Delay before a turn, in which further changes arrive and join the batch.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 
-/// The longest sleep of the loop. A step of the wall clock is noticed when the sleep ends.
+/// Maximum sleep of the loop. A step of the wall clock is detected when the sleep ends.
 pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 /// Time that a plan has to end when the loop is stopped. The process does not wait longer: a plan writes nothing by
@@ -87,7 +87,7 @@ impl Shell {
         Shell::run(engine, thread)
     }
 
-    /// Runs the loop in a thread of its own.
+    /// Runs the loop in a new thread.
     fn run(engine: Engine, loop_thread: LoopThread) -> Result<Shell, ShellError> {
         let stop = Arc::new(AtomicBool::new(false));
         let engine = Arc::new(Mutex::new(engine));
@@ -158,7 +158,7 @@ struct LoopThread {
     executor: Box<dyn WriteExecutor>,
     bell: Arc<Doorbell>,
     watchdog: Arc<Watchdog>,
-    /// [`SLEEP_MAX`], but for tests in which no sleep may end by itself.
+    /// [`SLEEP_MAX`], except in tests in which only a wakeup may end a sleep.
     sleep_max: Duration,
 }
 
@@ -174,7 +174,7 @@ impl LoopThread {
             }
             self.watchdog.reset(pause);
             self.bell.wait(pause);
-            // The loop goes on at once when its own writes are done. Otherwise it waits for more changes: one turn
+            // The loop continues at once when its own writes are done. Otherwise it waits for more changes: one turn
             // per change costs many times what a batch does. The next turn clears the bell and drains every feed, so
             // no change is lost.
             if self.executor.is_idle() {
@@ -188,22 +188,22 @@ impl LoopThread {
         self.time.now(self.clock.uptime())
     }
 
-    /// Takes in what happened, plans, and sends. Returns how long the loop may sleep unless the bell rings; zero if it
-    /// must not.
+    /// Observes changes and outcomes, plans, and sends writes. Returns the maximum time to sleep until the bell rings;
+    /// zero if the next turn is due at once.
     fn turn(&mut self, engine: &mut Engine, context: &mut Context<'_>) -> Duration {
         self.follow_clock(engine);
         self.bell.clear();
         let is_armed = self.feed.drain(&self.store, engine, self.now(), context);
         let mut turn = Turn::default();
-        for (ticket, outcome) in self.executor.poll(context) {
-            engine.complete_write(ticket, outcome, self.now(), &mut turn);
+        for (id, outcome) in self.executor.poll(context) {
+            engine.complete_write(id, outcome, self.now(), &mut turn);
         }
         let now = self.now();
         let planned = engine.turn(now, Seed((self.entropy)()));
         turn.writes.extend(planned.writes);
-        // A query's answer requeues its key, as a write's outcome may.
+        // The answer to a query requeues its key, as the outcome of a write can.
         let asked_any = !turn.writes.is_empty() || !planned.queries.is_empty();
-        // A write that was started must be polled once, to ring the bell when it ends.
+        // A started write must be polled once, so that it rings the bell when it ends.
         let did_any = self.send(engine, turn) || asked_any;
         for (controller, key, query) in planned.queries {
             let answer = self.queries.answer(&query, now, &*self.entropy);
@@ -215,17 +215,17 @@ impl LoopThread {
         if did_any || !is_armed {
             return Duration::ZERO;
         }
-        planned.next_turn_at.map_or(self.sleep_max, |wake| wake.since(self.now()).min(self.sleep_max))
+        planned.next_turn_at.map_or(self.sleep_max, |at| at.since(self.now()).min(self.sleep_max))
     }
 
     /// Executes writes. Returns `true` if one is in flight that was not polled yet.
     fn send(&mut self, engine: &mut Engine, mut turn: Turn) -> bool {
-        // A write that ends without a commit may lead to more at once.
+        // A write that ends without a commit can cause further writes at once.
         while !turn.writes.is_empty() {
             let mut next = Turn::default();
-            for sent in turn.writes {
-                if let Some((ticket, outcome)) = self.executor.start(sent) {
-                    engine.complete_write(ticket, outcome, self.now(), &mut next);
+            for request in turn.writes {
+                if let Some((id, outcome)) = self.executor.start(request) {
+                    engine.complete_write(id, outcome, self.now(), &mut next);
                 }
             }
             turn = next;

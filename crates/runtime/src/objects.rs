@@ -1,4 +1,4 @@
-//! Stored objects and changes as the loop takes them in. The loop shares the bytes of the store.
+//! Conversion of stored objects and changes for the loop. The loop shares the bytes of the store.
 
 use setpoint_api::Key;
 use setpoint_reconcile::object::{EncodedObject, ObjectBytes};
@@ -18,7 +18,7 @@ pub fn observed(key: Key, event: &WatchEvent) -> Option<ObservedChange> {
 #[must_use]
 pub fn object(key: Key, record: &Record) -> Option<Object> {
     let (revision, time, kept) = (record.revision(), record.time(), SharedBytes(record.clone()));
-    // Hardly any planner looks at Events, and there are many.
+    // Few planners read Events, and there are many.
     if key.resource().as_str() == "events" {
         return Some(Object::lazy(key, revision, time, kept));
     }

@@ -7,7 +7,7 @@
 //! | target | question | answer |
 //! |---|---|---|
 //! | `access` | a SubjectAccessReview's `spec` | `{"allowed"}` |
-//! | `certificate-request` | `{"request"}` | fields of the request, see [`CertificateRequest::facts`] |
+//! | `certificate-request` | `{"request"}` | fields of the request, see [`CertificateRequest::to_answer`] |
 //! | `hmac-sha256` | `{"key", "text"}` | the code, in base64 for addresses |
 //! | `metrics` | see [`usage`] | see [`usage`] |
 //! | `sha256` | `{"text"}` | the digest, in hexadecimal digits |
@@ -84,7 +84,7 @@ impl QueryHandler {
                 let review = self.access.as_ref().ok_or("this process does not review access")?;
                 Ok(value!({"allowed": (review(question))}))
             }
-            "certificate-request" => parse_request(question).map(|request| request.facts()),
+            "certificate-request" => parse_request(question).map(|request| request.to_answer()),
             "hmac-sha256" => {
                 Ok(Value::from(hmac_sha256(question.str_at(&["key"]), question.str_at(&["text"]))))
             }
@@ -103,7 +103,7 @@ impl QueryHandler {
         let lifetime = seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
         let signer = self.signer.read();
         let signer = signer.as_ref().ok_or("this process has no key to sign certificates with")?;
-        let signing_request = SigningRequest { request: &request, usages: &usages, lifetime };
+        let signing_request = SigningRequest { csr: &request, usages: &usages, lifetime };
         let certificate = signer.sign(&signing_request, now, [entropy(), entropy()]);
         let certificate = certificate.map_err(|error| format!("error auto signing csr: {error}"))?;
         Ok(Value::from(STANDARD.encode(certificate)))
@@ -151,17 +151,17 @@ mod tests {
     fn hmac_codes_match_rfc_4231() {
         let question = value!({"key": "Jefe", "text": "what do ya want for nothing?"});
         // RFC 4231, test case 2.
-        let known = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         let answer = answer(&handler(), "hmac-sha256", question).unwrap();
         let bytes = URL_SAFE_NO_PAD.decode(answer.as_str().unwrap()).unwrap();
-        assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), known);
+        assert_eq!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(), expected);
     }
 
     #[test]
     fn sha256_digests_match_known_values() {
         let answer = answer(&handler(), "sha256", value!({"text": "abc"})).unwrap();
-        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(answer.as_str(), Some(known));
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(answer.as_str(), Some(expected));
     }
 
     #[test]
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn requests_are_parsed_and_signed() {
         let request = include_str!("../../pki/tests/request.b64").trim();
-        let facts = answer(&handler(), "certificate-request", value!({"request": (request)})).unwrap();
-        assert_eq!(facts.str_at(&["commonName"]), "someone");
+        let fields = answer(&handler(), "certificate-request", value!({"request": (request)})).unwrap();
+        assert_eq!(fields.str_at(&["commonName"]), "someone");
         let error = answer(&handler(), "certificate-request", value!({"request": "AAAA"})).unwrap_err();
         assert_eq!(error, "PEM block type must be CERTIFICATE REQUEST");
         let question = value!({"request": (request), "usages": ["client auth"], "expirationSeconds": 3600});

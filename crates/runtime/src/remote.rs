@@ -26,9 +26,9 @@ use crate::client::{Client, ClientError};
 use crate::in_process::SLEEP_MAX;
 use crate::queries::QueryHandler;
 
-/// Reports that can be queued for the loop.
+/// Maximum number of queued reports for the loop.
 const REPORTS_MAX: usize = 4096;
-/// Own writes that are remembered, to attribute their watch events.
+/// Maximum number of own writes that are kept to attribute their watch events.
 const OWN_WRITES_MAX: usize = 4096;
 /// Time after which a request counts as lost. A server ends requests after a minute.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ enum Report {
     Changed(ObservedChange),
     Reached { resource: Resource, revision: Revision },
     Replied { controller: &'static str, key: Key, query: Query, answer: Result<Value, String> },
-    Answered { ticket: WriteId, outcome: WriteOutcome, by: Arc<str> },
+    Written { id: WriteId, outcome: WriteOutcome, by: Arc<str> },
 }
 
 /// A loop over HTTP.
@@ -109,7 +109,7 @@ impl Remote {
     pub async fn run(&self, engine: impl Fn() -> Engine) -> Result<(), ClientError> {
         let mut elector = LeaderElector::new(self.identity.clone()).with_config(self.timing);
         // Fails early if the server is unreachable.
-        self.writes.ask(Method::GET, "/version", None, Bytes::new()).await?;
+        self.writes.request(Method::GET, "/version", None, Bytes::new()).await?;
         let mut clock = LoopClock::new(&self.clock);
         loop {
             self.acquire(&mut elector, &mut clock).await;
@@ -155,7 +155,7 @@ impl Remote {
 
     async fn update_lease(&self, elector: &mut LeaderElector, clock: &LoopClock) -> Result<(), String> {
         let path = format!("{LEASES}/{}", self.lease);
-        let found = self.writes.ask(Method::GET, &path, None, Bytes::new()).await;
+        let found = self.writes.request(Method::GET, &path, None, Bytes::new()).await;
         let (status, body) = found.map_err(|error| error.to_string())?;
         let held = match status.as_u16() {
             200 => {
@@ -167,9 +167,9 @@ impl Remote {
             _ => return Err(status_message(&body)),
         };
         let holder = held.as_ref().map(|held| held.holder.clone()).unwrap_or_default();
-        let sent = clock.now();
+        let started = clock.now();
         let metadata = value!({"name": (self.lease), "namespace": "kube-system"});
-        let (method, path, mut lease) = match elector.try_acquire_or_renew(held, sent) {
+        let (method, path, mut lease) = match elector.try_acquire_or_renew(held, started) {
             LeaseAction::Wait(_) => return Err(format!("held by {holder}")),
             LeaseAction::Create(spec) => {
                 (Method::POST, LEASES.to_owned(), value!({"metadata": (metadata), "spec": (spec)}))
@@ -183,12 +183,12 @@ impl Remote {
         lease.make_map().insert("kind", "Lease");
         lease.make_map().insert("apiVersion", "coordination.k8s.io/v1");
         let body = json::to_vec(&lease).into();
-        let answer = self.writes.ask(method, &path, Some("application/json"), body).await;
-        let (status, body) = answer.map_err(|error| error.to_string())?;
+        let response = self.writes.request(method, &path, Some("application/json"), body).await;
+        let (status, body) = response.map_err(|error| error.to_string())?;
         if !status.is_success() {
             return Err(status_message(&body));
         }
-        elector.lease_written(sent);
+        elector.lease_written(started);
         Ok(())
     }
 
@@ -209,9 +209,9 @@ impl Remote {
             tasks.spawn(reflector.follow(resource));
         }
         let mut state = LeaderState::default();
-        let mut wake = clock.now();
+        let mut next_turn_at = clock.now();
         while elector.is_leader(clock.now()) {
-            let pause = wake.min(elector.retry_at()).since(clock.now()).min(SLEEP_MAX);
+            let pause = next_turn_at.min(elector.retry_at()).since(clock.now()).min(SLEEP_MAX);
             let first = tokio::time::timeout(pause, inbox.recv()).await.ok().flatten();
             if let Some(jump) = clock.follow(elector) {
                 engine.clock_jumped(jump, clock.now());
@@ -239,16 +239,16 @@ impl Remote {
                 let planned = engine.turn(clock.now(), Seed((self.entropy)()));
                 turn.writes.extend(planned.writes);
                 turn.queries.extend(planned.queries);
-                wake = planned.next_turn_at.unwrap_or_else(|| clock.now().after(SLEEP_MAX));
+                next_turn_at = planned.next_turn_at.unwrap_or_else(|| clock.now().after(SLEEP_MAX));
             } else {
-                wake = elector.retry_at();
+                next_turn_at = elector.retry_at();
             }
-            for sent in turn.writes {
+            for request in turn.writes {
                 let client = Arc::clone(&self.writes);
-                tasks.spawn(writes::write(client, sent, self.timeout, reports.clone()));
+                tasks.spawn(writes::write(client, request, self.timeout, reports.clone()));
             }
-            for asked in turn.queries {
-                tasks.spawn(self.queries().answer(asked, reports.clone()));
+            for query in turn.queries {
+                tasks.spawn(self.queries().answer(query, reports.clone()));
             }
             while tasks.try_join_next().is_some() {}
         }
@@ -284,14 +284,14 @@ fn apply_report(report: Report, engine: &mut Engine, state: &mut LeaderState, no
             }
             engine.answer_query(controller, &key, &query.id, answer, now);
         }
-        Report::Answered { ticket, outcome, by } => {
+        Report::Written { id, outcome, by } => {
             if let WriteOutcome::Done { revision, .. } = &outcome {
                 own_writes.insert(revision.0, by);
                 if own_writes.len() > OWN_WRITES_MAX {
                     own_writes.pop_first();
                 }
             }
-            engine.complete_write(ticket, outcome, now, turn);
+            engine.complete_write(id, outcome, now, turn);
         }
     }
 }

@@ -211,6 +211,6 @@ fn no_interleaving_of_two_writers_in_two_lanes_loses_a_wakeup() {
 }
 
 #[test]
-fn sleeping_with_a_change_at_hand_loses_a_wakeup() {
+fn sleeping_without_rechecking_for_changes_loses_a_wakeup() {
     assert!(!model([&[0], &[0]], true));
 }

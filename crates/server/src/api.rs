@@ -135,9 +135,9 @@ impl Api {
 
     /// Reports the state of a loop in the metrics and under `/setpoint/loop`.
     pub fn show(&self, engine: &Arc<Mutex<Engine>>) {
-        let shown = Arc::clone(engine);
+        let reported = Arc::clone(engine);
         if self.engine.set(Arc::clone(engine)).is_ok() {
-            self.metrics.register(move |text| loop_report::write_metrics(&shown.lock(), text));
+            self.metrics.register(move |text| loop_report::write_metrics(&reported.lock(), text));
         }
     }
 
@@ -396,7 +396,7 @@ fn not_allowed(method: &Method) -> Status {
 }
 
 /// 404 for an unknown path below the API.
-fn unknown(method: &Method) -> Status {
+fn unknown_path_error(method: &Method) -> Status {
     let about = Generic { method: method.as_str(), ..Generic::default() };
     Status::generic(404, &about)
 }

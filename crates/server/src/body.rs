@@ -169,10 +169,10 @@ fn check_type(value: &Value, expected: Expected<'_>) -> Result<(), Status> {
             .api_version
             .split_once('/')
             .map_or("core", |(group, _)| group.split('.').next().unwrap_or_default());
-        let wanted = expected.kind;
+        let expected_kind = expected.kind;
         return Err(Status::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {wanted}: \
-             converting ({version}.{kind}) to ({group}.{wanted}): unknown conversion"
+            "{kind} in version \"{version}\" cannot be handled as a {expected_kind}: \
+             converting ({version}.{kind}) to ({group}.{expected_kind}): unknown conversion"
         )));
     }
     Ok(())

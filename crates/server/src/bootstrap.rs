@@ -20,12 +20,12 @@ use crate::pipeline::service_network::ranges::{self, Ranges};
 use crate::pipeline::update::{Subresource, update};
 use crate::pipeline::{DesiredObject, PipelineResult, RequestContext, WriteOrigin};
 
-/// Namespaces without which a cluster cannot work.
-pub(crate) const LASTING_NAMESPACES: [&str; 2] = ["default", "kube-system"];
+/// Namespaces whose absence makes the server unready.
+pub(crate) const REQUIRED_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// User that bootstraps.
+/// User of bootstrap writes.
 const USER: &str = "system:apiserver";
 /// Field manager of bootstrap objects.
 const MANAGER: &str = "kube-apiserver";
@@ -36,23 +36,22 @@ const MANAGER: &str = "kube-apiserver";
 /// If one cannot be written.
 pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
     let bootstrapper = Bootstrapper { store, options, manager: MANAGER };
-    // Independent objects share a log sync, so that a start waits for few of them.
-    let mut tickets = Vec::new();
+    // Independent objects are committed together, so that a start waits for few log syncs.
+    let mut commits = Vec::new();
     for name in NAMESPACES {
         let namespace = value!({"metadata": {"name": (name)}});
-        tickets.extend(bootstrapper.make(("", "namespaces"), "", namespace)?);
+        commits.extend(bootstrapper.create_if_absent(("", "namespaces"), "", namespace)?);
     }
     for (name, value) in SYSTEM_CLASSES {
-        let class =
-            value!({"metadata": {"name": (name)}, "value": (value), "description": (description(name))});
-        tickets.extend(bootstrapper.make(("scheduling.k8s.io", "priorityclasses"), "", class)?);
+        let class = value!({"metadata": {"name": (name)}, "value": (value), "description": (class_description(name))});
+        commits.extend(bootstrapper.create_if_absent(("scheduling.k8s.io", "priorityclasses"), "", class)?);
     }
-    tickets.extend(share(&Bootstrapper {
+    commits.extend(propose_flow_control(&Bootstrapper {
         manager: "api-priority-and-fairness-config-producer-v1",
         ..bootstrapper
     })?);
-    tickets.extend(network(&bootstrapper)?);
-    wait(tickets)?;
+    commits.extend(propose_service_cidr(&bootstrapper)?);
+    wait_all(commits)?;
     let primary = Ranges::of(&store.snapshot()).cluster()[0];
     let first = ranges::first_address(primary)
         .ok_or_else(|| Status::internal_error("the Service CIDR has no usable address"))?;
@@ -64,39 +63,39 @@ pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
         },
     });
-    let mut tickets: Vec<PendingCommit> =
-        bootstrapper.make(("", "services"), "default", service)?.into_iter().collect();
+    let mut commits: Vec<PendingCommit> =
+        bootstrapper.create_if_absent(("", "services"), "default", service)?.into_iter().collect();
     if let Some(address) = options.advertised {
-        tickets.extend(advertise(&bootstrapper, address)?);
+        commits.extend(propose_endpoints(&bootstrapper, address)?);
     }
-    wait(tickets)
+    wait_all(commits)
 }
 
-fn wait(tickets: Vec<PendingCommit>) -> Result<(), Status> {
-    tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop).map_err(|error| commit_status(&error)))
+fn wait_all(commits: Vec<PendingCommit>) -> Result<(), Status> {
+    commits.into_iter().try_for_each(|commit| commit.wait().map(drop).map_err(|error| commit_status(&error)))
 }
 
 /// Proposes the default ServiceCIDR.
-fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<PendingCommit>, Status> {
+fn propose_service_cidr(bootstrapper: &Bootstrapper<'_>) -> Result<Option<PendingCommit>, Status> {
     const RANGES: (&str, &str) = ("networking.k8s.io", "servicecidrs");
     let snapshot = bootstrapper.store.snapshot();
-    let known = Ranges::of(&snapshot);
-    let given = &bootstrapper.options.service_ranges[..];
-    let wanted = known.cluster_with(given);
-    let texts: Vec<Value> = wanted.iter().map(|cidr| cidr.to_string().into()).collect();
-    let there = resource_types::find(RANGES.0, "v1", RANGES.1)
+    let current = Ranges::of(&snapshot);
+    let configured = &bootstrapper.options.service_ranges[..];
+    let desired = current.cluster_with(configured);
+    let cidrs: Vec<Value> = desired.iter().map(|cidr| cidr.to_string().into()).collect();
+    let existing = resource_types::find(RANGES.0, "v1", RANGES.1)
         .and_then(|resource_type| resource_type.key("", ranges::DEFAULT_NAME).ok())
         .and_then(|key| snapshot.get(&key).map(codec::object));
-    match there {
+    match existing {
         None => {
-            let range = value!({"metadata": {"name": (ranges::DEFAULT_NAME)}, "spec": {"cidrs": (texts)}});
-            bootstrapper.make(RANGES, "", range)
+            let range = value!({"metadata": {"name": (ranges::DEFAULT_NAME)}, "spec": {"cidrs": (cidrs)}});
+            bootstrapper.create_if_absent(RANGES, "", range)
         }
-        Some(mut range) if wanted != known.cluster() => {
-            range.ensure_map("spec").insert("cidrs", texts);
-            bootstrapper.set(RANGES, "", range)
+        Some(mut range) if desired != current.cluster() => {
+            range.ensure_map("spec").insert("cidrs", cidrs);
+            bootstrapper.create_or_replace(RANGES, "", range)
         }
-        Some(_) if given.is_empty() || given == wanted => Ok(None),
+        Some(_) if configured.is_empty() || configured == desired => Ok(None),
         Some(_) => {
             tracing::warn!(
                 range = ranges::DEFAULT_NAME,
@@ -108,21 +107,25 @@ fn network(bootstrapper: &Bootstrapper<'_>) -> Result<Option<PendingCommit>, Sta
 }
 
 /// Proposes flow schemas and priority levels.
-fn share(bootstrapper: &Bootstrapper<'_>) -> Result<Vec<PendingCommit>, Status> {
+fn propose_flow_control(bootstrapper: &Bootstrapper<'_>) -> Result<Vec<PendingCommit>, Status> {
     let levels = builtin::level_names()
         .map(|name| ("prioritylevelconfigurations", name, builtin::level_spec(name).unwrap_or_default()));
     let schemas = builtin::schema_names()
         .map(|name| ("flowschemas", name, builtin::schema_spec(name).unwrap_or_default()));
-    let mut tickets = Vec::new();
+    let mut commits = Vec::new();
     for (plural, name, spec) in levels.chain(schemas) {
         let object = value!({"metadata": {"name": (name), "annotations": (builtin::auto_update_annotation(true))}, "spec": (spec)});
-        tickets.extend(bootstrapper.make(("flowcontrol.apiserver.k8s.io", plural), "", object)?);
+        commits.extend(bootstrapper.create_if_absent(
+            ("flowcontrol.apiserver.k8s.io", plural),
+            "",
+            object,
+        )?);
     }
-    Ok(tickets)
+    Ok(commits)
 }
 
 /// Proposes endpoints of the `kubernetes` Service. The address may differ from that of the last start.
-fn advertise(
+fn propose_endpoints(
     bootstrapper: &Bootstrapper<'_>,
     address: SocketAddr,
 ) -> Result<impl Iterator<Item = PendingCommit>, Status> {
@@ -134,18 +137,18 @@ fn advertise(
         "metadata": {"name": "kubernetes", "labels": (labels)},
         "subsets": [{"addresses": [{"ip": (ip.as_str())}], "ports": (ports.clone())}],
     });
-    let endpoints = bootstrapper.set(("", "endpoints"), "default", endpoints)?;
+    let endpoints = bootstrapper.create_or_replace(("", "endpoints"), "default", endpoints)?;
     let slice = value!({
         "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
         "addressType": (if address.is_ipv4() { "IPv4" } else { "IPv6" }),
         "endpoints": [{"addresses": [(ip)], "conditions": {"ready": true}}],
         "ports": (ports),
     });
-    let slice = bootstrapper.set(("discovery.k8s.io", "endpointslices"), "default", slice)?;
+    let slice = bootstrapper.create_or_replace(("discovery.k8s.io", "endpointslices"), "default", slice)?;
     Ok(endpoints.into_iter().chain(slice))
 }
 
-fn description(class: &str) -> &'static str {
+fn class_description(class: &str) -> &'static str {
     match class {
         "system-node-critical" => {
             "Used for system critical pods that must not be moved from their current node."
@@ -166,7 +169,7 @@ struct Bootstrapper<'a> {
 
 impl Bootstrapper<'_> {
     /// Proposes an object unless it exists. An existing object is not changed.
-    fn make(
+    fn create_if_absent(
         &self,
         resource: (&str, &str),
         namespace: &str,
@@ -176,7 +179,7 @@ impl Bootstrapper<'_> {
     }
 
     /// Proposes to create or replace an object.
-    fn set(
+    fn create_or_replace(
         &self,
         resource: (&str, &str),
         namespace: &str,
@@ -197,11 +200,11 @@ impl Bootstrapper<'_> {
         let identity = Identity { user: USER.into(), groups: vec!["system:masters".into()] };
         let writer =
             WriteOrigin { identity, manager: self.manager.into(), dry_run: false, reconciler: String::new() };
-        let mut wanted = object.clone();
-        resource_type.set_type(&mut wanted);
-        metadata::create::ensure_namespace(&mut wanted, namespace).map_err(Status::internal_error)?;
+        let mut typed = object.clone();
+        resource_type.set_type(&mut typed);
+        metadata::create::ensure_namespace(&mut typed, namespace).map_err(Status::internal_error)?;
         let snapshot = self.store.snapshot();
-        let key = resource_type.key(namespace, metadata::name(&wanted)).map_err(Status::internal_error)?;
+        let key = resource_type.key(namespace, metadata::name(&typed)).map_err(Status::internal_error)?;
         let entropy = [(); 3].map(|()| (self.options.entropy)());
         let context = RequestContext {
             snapshot: &snapshot,
@@ -209,18 +212,18 @@ impl Bootstrapper<'_> {
             entropy,
             tolerations: self.options.tolerations,
         };
-        let desired = DesiredObject::new(wanted);
+        let desired = DesiredObject::new(typed);
         let step = match snapshot.get(&key) {
             Some(_) if !replace => return Ok(None),
             Some(record) => {
                 match update(resource_type, Subresource::None, desired, record, &writer, &context) {
-                    Ok(decided) => decided.step,
+                    Ok(decision) => decision.step,
                     // An object that cannot be updated, such as a slice of another family, is deleted and created.
                     Err(status) if status.code == 422 => {
                         let proposal =
                             writer.proposal(&context).delete(key, Precondition::Revision(record.revision()));
                         self.store.commit(proposal).map_err(|error| commit_status(&error))?;
-                        return self.make((group, plural), namespace, object);
+                        return self.create_if_absent((group, plural), namespace, object);
                     }
                     Err(status) => return Err(status),
                 }
@@ -307,9 +310,9 @@ mod tests {
         let cidrs = |options: &Options, text: &str| {
             let service_ranges = ranges::parse_ranges(text).unwrap();
             bootstrap(&store, &Options { service_ranges, ..options.clone() }).unwrap();
-            let shown =
+            let cidrs =
                 Ranges::of(&store.snapshot()).cluster().iter().map(ToString::to_string).collect::<Vec<_>>();
-            shown.join(",")
+            cidrs.join(",")
         };
         assert_eq!(cidrs(&options, "10.7.0.0/16"), "10.7.0.0/16");
         let resource_type = resource_types::find("", "v1", "services").unwrap();

@@ -113,8 +113,8 @@ fn groups(measures: bool) -> Vec<(&'static str, Vec<&'static str>)> {
     }
     // The newer version comes first: clients take the first one as preferred.
     groups.iter_mut().for_each(|(_, versions)| versions.sort_by(|a, b| b.cmp(a)));
-    let place = |group: &str| PRECEDENCE.iter().position(|known| *known == group).unwrap_or(PRECEDENCE.len());
-    groups.sort_by_key(|(group, _)| place(group));
+    let rank = |group: &str| PRECEDENCE.iter().position(|name| *name == group).unwrap_or(PRECEDENCE.len());
+    groups.sort_by_key(|(group, _)| rank(group));
     if measures {
         groups.push((usage::GROUP, vec![usage::VERSION]));
     }
@@ -168,12 +168,12 @@ fn group_list(measures: bool) -> Value {
 }
 
 fn group_fields(into: &mut Map, group: &str, versions: &[&str]) {
-    let shown = |version: &&str| {
+    let version_entry = |version: &&str| {
         map([("groupVersion", api_version(group, version).into()), ("version", (*version).into())])
     };
     into.insert("name", group);
-    into.insert("versions", versions.iter().map(shown).collect::<Vec<_>>());
-    into.insert("preferredVersion", versions.first().map(shown));
+    into.insert("versions", versions.iter().map(version_entry).collect::<Vec<_>>());
+    into.insert("preferredVersion", versions.first().map(version_entry));
 }
 
 fn verbs(verbs: Verbs) -> Value {
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_resource_of_the_table_is_shown_with_all_its_parts_in_both_documents() {
+    fn both_discovery_documents_list_every_resource_and_subresource() {
         // Kinds with a schema that are not served.
         let known = setpoint_api::resources::all().iter();
         for info in known.filter(|info| info.group != "apiextensions.k8s.io") {

@@ -76,7 +76,7 @@ impl Payload {
 #[derive(Clone)]
 pub enum BodyPart {
     /// Bytes that were encoded for this body.
-    Made(Bytes),
+    Encoded(Bytes),
     /// Bytes that are shared with a record.
     Stored(Bytes),
     /// A chunk of a list, which other responses send too.
@@ -85,15 +85,15 @@ pub enum BodyPart {
 
 impl BodyPart {
     fn held_bytes(&self) -> usize {
-        let made = if let BodyPart::Made(bytes) = self { bytes.len() } else { 0 };
-        size_of::<BodyPart>() + made
+        let encoded = if let BodyPart::Encoded(bytes) = self { bytes.len() } else { 0 };
+        size_of::<BodyPart>() + encoded
     }
 
     /// Returns the bytes.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         match self {
-            BodyPart::Made(bytes) | BodyPart::Stored(bytes) => bytes,
+            BodyPart::Encoded(bytes) | BodyPart::Stored(bytes) => bytes,
             BodyPart::Shared(chunk) => chunk.bytes.clone(),
         }
     }
@@ -104,7 +104,7 @@ impl Deref for BodyPart {
 
     fn deref(&self) -> &[u8] {
         match self {
-            BodyPart::Made(bytes) | BodyPart::Stored(bytes) => bytes,
+            BodyPart::Encoded(bytes) | BodyPart::Stored(bytes) => bytes,
             BodyPart::Shared(chunk) => &chunk.bytes,
         }
     }
@@ -118,7 +118,7 @@ impl Borrow<[u8]> for BodyPart {
 
 impl<T: Into<Bytes>> From<T> for BodyPart {
     fn from(bytes: T) -> BodyPart {
-        BodyPart::Made(bytes.into())
+        BodyPart::Encoded(bytes.into())
     }
 }
 

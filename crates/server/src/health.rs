@@ -76,7 +76,7 @@ enum Test {
     /// The log is writable.
     Store,
     /// The store accepts new objects.
-    Room,
+    Capacity,
     /// The bootstrap objects exist.
     Bootstrap,
     /// The server is not shutting down.
@@ -111,7 +111,7 @@ impl Default for Health {
         let checks = vec![
             check("ping", "", false, Test::Ping),
             check("store", STORE_GROUP, false, Test::Store),
-            check("store-readiness", "etcd-readiness", true, Test::Room),
+            check("store-readiness", "etcd-readiness", true, Test::Capacity),
             check("poststarthook/bootstrap", "", false, Test::Bootstrap),
             check("shutdown", "", true, Test::Shutdown),
         ];
@@ -142,23 +142,26 @@ impl Health {
     /// Runs the check `name`; `None` if there is none.
     pub async fn of(&self, name: &str, store: &Store) -> Option<Result<(), String>> {
         let check = self.checks.iter().find(|check| check.has_name(name))?;
-        Some(self.run(check, &Facts::gather(store).await))
+        Some(self.run(check, &HealthInputs::collect(store).await))
     }
 
     /// Responds to a request: all checks of an endpoint, or the one named.
     pub async fn answer(&self, endpoint: Endpoint, name: &str, query: &str, store: &Store) -> Response {
         let mut checks = self.checks.iter().filter(|check| endpoint.has(check));
         if name.is_empty() {
-            let facts = Facts::gather(store).await;
+            let inputs = HealthInputs::collect(store).await;
             let query = QueryParams::parse(query);
-            return self.summary(endpoint, checks, &query, &facts);
+            return self.summary(endpoint, checks, &query, &inputs);
         }
         let Some(check) = checks.find(|check| check.has_name(name)) else {
             return responses::text(404, "404 page not found\n");
         };
-        let facts =
-            if matches!(check.test, Test::Ping) { Facts::default() } else { Facts::gather(store).await };
-        match self.run(check, &facts) {
+        let inputs = if matches!(check.test, Test::Ping) {
+            HealthInputs::default()
+        } else {
+            HealthInputs::collect(store).await
+        };
+        match self.run(check, &inputs) {
             Ok(()) => responses::text(200, "ok"),
             Err(why) => set_nosniff(responses::text(500, format!("internal server error: {why}\n"))),
         }
@@ -169,7 +172,7 @@ impl Health {
         endpoint: Endpoint,
         checks: impl Iterator<Item = &'a Check>,
         query: &QueryParams,
-        facts: &Facts,
+        inputs: &HealthInputs,
     ) -> Response {
         let mut excluded: Vec<(&str, bool)> =
             query.all("exclude").into_iter().map(|name| (name, false)).collect();
@@ -185,7 +188,7 @@ impl Health {
                     excluded if excluded == name => format!("[+]{name} excluded: ok\n"),
                     group => format!("[+]{name} excluded with {group}: ok\n"),
                 }
-            } else if let Err(why) = self.run(check, facts) {
+            } else if let Err(why) = self.run(check, inputs) {
                 failed.push(format!("{name}: {why}"));
                 format!("[-]{name} failed: reason withheld\n")
             } else {
@@ -213,17 +216,17 @@ impl Health {
         })
     }
 
-    fn run(&self, check: &Check, facts: &Facts) -> Result<(), String> {
+    fn run(&self, check: &Check, inputs: &HealthInputs) -> Result<(), String> {
         match &check.test {
             Test::Ping => Ok(()),
-            Test::Store => facts.store.as_ref().map(|_| ()).map_err(Clone::clone),
-            Test::Room => match &facts.store {
+            Test::Store => inputs.store.as_ref().map(|_| ()).map_err(Clone::clone),
+            Test::Capacity => match &inputs.store {
                 Ok(stat) if stat.log.full => Err("the disk is full: objects can only be deleted".to_owned()),
                 Ok(_) => Ok(()),
                 Err(why) => Err(why.clone()),
             },
-            Test::Bootstrap if facts.missing.is_empty() => Ok(()),
-            Test::Bootstrap => Err(facts.missing.clone()),
+            Test::Bootstrap if inputs.missing.is_empty() => Ok(()),
+            Test::Bootstrap => Err(inputs.missing.clone()),
             Test::Shutdown if self.stopping.load(Ordering::Relaxed) => {
                 Err("process is shutting down".to_owned())
             }
@@ -234,21 +237,21 @@ impl Health {
 }
 
 /// State that the checks test.
-struct Facts {
+struct HealthInputs {
     store: Result<StoreStat, String>,
     /// Missing bootstrap objects; empty if there are none.
     missing: String,
 }
 
-impl Default for Facts {
-    fn default() -> Facts {
-        Facts { store: Ok(StoreStat::default()), missing: String::new() }
+impl Default for HealthInputs {
+    fn default() -> HealthInputs {
+        HealthInputs { store: Ok(StoreStat::default()), missing: String::new() }
     }
 }
 
-impl Facts {
-    async fn gather(store: &Store) -> Facts {
-        Facts { store: stat(store).await, missing: missing(store) }
+impl HealthInputs {
+    async fn collect(store: &Store) -> HealthInputs {
+        HealthInputs { store: stat(store).await, missing: missing(store) }
     }
 }
 
@@ -274,7 +277,7 @@ fn missing(store: &Store) -> String {
     let snapshot = store.snapshot();
     let table = snapshot.table(&namespaces.resource);
     let mut missing = String::new();
-    for name in bootstrap::LASTING_NAMESPACES {
+    for name in bootstrap::REQUIRED_NAMESPACES {
         if table.is_none_or(|table| table.get(name).is_none()) {
             let _ = write!(missing, "namespace {name} is missing; ");
         }

@@ -27,12 +27,13 @@ const RETRY_SECONDS: i32 = 1;
 
 /// Requests in flight.
 pub struct Inflight {
-    read_only: Arc<Gauge>,
-    mutating: Arc<Gauge>,
-    long_running: Arc<Gauge>,
+    read_only: Arc<Limit>,
+    mutating: Arc<Limit>,
+    long_running: Arc<Limit>,
 }
 
-struct Gauge {
+/// Limit of one kind of request.
+struct Limit {
     bound: usize,
     counts: Mutex<Counts>,
 }
@@ -47,7 +48,7 @@ struct Counts {
 
 /// Permit of one request, released on drop.
 #[derive(Default)]
-pub struct InflightPermit(Option<(Arc<Gauge>, Box<str>)>);
+pub struct InflightPermit(Option<(Arc<Limit>, Box<str>)>);
 
 impl Default for Inflight {
     fn default() -> Inflight {
@@ -55,13 +56,13 @@ impl Default for Inflight {
     }
 }
 
-impl Gauge {
-    fn new(bound: usize) -> Arc<Gauge> {
-        Arc::new(Gauge { bound, counts: Mutex::default() })
+impl Limit {
+    fn new(bound: usize) -> Arc<Limit> {
+        Arc::new(Limit { bound, counts: Mutex::default() })
     }
 
     /// Takes a permit for the client. Returns `false` if there is none.
-    fn try_enter(&self, client: &str) -> bool {
+    fn try_acquire(&self, client: &str) -> bool {
         let mut counts = self.counts.lock();
         let of_client = counts.by_client.get(client).copied().unwrap_or(0);
         if counts.now >= self.bound || of_client >= self.bound - self.bound / RESERVED_SHARE {
@@ -76,7 +77,7 @@ impl Gauge {
         true
     }
 
-    fn leave(&self, client: &str) {
+    fn release(&self, client: &str) {
         let mut counts = self.counts.lock();
         counts.now -= 1;
         if let Some(count) = counts.by_client.get_mut(client) {
@@ -95,13 +96,13 @@ impl Gauge {
 }
 
 impl Inflight {
-    /// Creates one with these bounds.
+    /// Creates limits with these bounds.
     #[must_use]
     pub fn new(read_only: usize, mutating: usize, long_running: usize) -> Inflight {
         Inflight {
-            read_only: Gauge::new(read_only),
-            mutating: Gauge::new(mutating),
-            long_running: Gauge::new(long_running),
+            read_only: Limit::new(read_only),
+            mutating: Limit::new(mutating),
+            long_running: Limit::new(long_running),
         }
     }
 
@@ -116,15 +117,15 @@ impl Inflight {
         path: &str,
         query: &str,
     ) -> Result<InflightPermit, Status> {
-        let gauge = if is_long_running(method, path, query) {
+        let limit = if is_long_running(method, path, query) {
             &self.long_running
         } else if is_read_only(method) {
             &self.read_only
         } else {
             &self.mutating
         };
-        if gauge.try_enter(client) {
-            return Ok(InflightPermit(Some((Arc::clone(gauge), client.into()))));
+        if limit.try_acquire(client) {
+            return Ok(InflightPermit(Some((Arc::clone(limit), client.into()))));
         }
         Err(Status::too_many_requests("Too many requests, please try again later.", RETRY_SECONDS))
     }
@@ -144,8 +145,8 @@ impl Inflight {
 
 impl Drop for InflightPermit {
     fn drop(&mut self) {
-        if let Some((gauge, client)) = &self.0 {
-            gauge.leave(client);
+        if let Some((limit, client)) = &self.0 {
+            limit.release(client);
         }
     }
 }
@@ -162,12 +163,13 @@ fn is_long_running(method: &Method, path: &str, query: &str) -> bool {
     {
         return true;
     }
-    let mut words = [""; 7];
-    words.iter_mut().zip(path.split('/').skip(1)).for_each(|(word, part)| *word = part);
-    match words {
+    let mut segments = [""; 7];
+    segments.iter_mut().zip(path.split('/').skip(1)).for_each(|(slot, segment)| *slot = segment);
+    match segments {
         ["api", _, "watch", ..] | ["apis", _, _, "watch", ..] => true,
-        ["api", _, "namespaces", _, "pods" | "services", _, part] | ["api", _, "nodes", _, part, ..] => {
-            matches!(part, "attach" | "exec" | "log" | "portforward" | "proxy")
+        ["api", _, "namespaces", _, "pods" | "services", _, segment]
+        | ["api", _, "nodes", _, segment, ..] => {
+            matches!(segment, "attach" | "exec" | "log" | "portforward" | "proxy")
         }
         _ => false,
     }
@@ -207,7 +209,10 @@ mod tests {
         hostile.pop();
         assert!(enter("c").is_ok());
         drop((hostile, others));
-        assert!(inflight.mutating.counts.lock().by_client.is_empty(), "a client that is gone is forgotten");
+        assert!(
+            inflight.mutating.counts.lock().by_client.is_empty(),
+            "clients without requests take no memory"
+        );
     }
 
     #[test]

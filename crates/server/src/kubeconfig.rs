@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn kubeconfig_is_private_and_replaces_only_our_own() {
+    fn kubeconfig_is_private_and_replaces_only_a_generated_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/down/config");
         write(&path, &sample()).unwrap();

@@ -128,28 +128,28 @@ pub fn respond(
     (store, cache): (&Store, &Arc<ListCache>),
     target: &Target,
     query: &QueryParams,
-    wanted: (Form, Representation),
+    media: (Form, Representation),
     now: Time,
 ) -> Result<Response, Status> {
     let request = ListRequest::parse(store, target, query, now)?;
-    let table = table_options(query, wanted.1)?;
-    let version = request.cached_version(target, wanted.1, now);
-    let version = version.filter(|_| is_encoded_by_item(target, wanted));
-    let (Some(version), false) = (version, matches!(wanted.1, Representation::Metadata(_))) else {
-        return answer(target, request.collect(store, target, now), wanted, query, now);
+    let table = table_options(query, media.1)?;
+    let version = request.cached_version(target, media.1, now);
+    let version = version.filter(|_| is_encoded_by_item(target, media));
+    let (Some(version), false) = (version, matches!(media.1, Representation::Metadata(_))) else {
+        return answer(target, request.collect(store, target, now), media, query, now);
     };
-    let key = ViewKey::new(target, query, wanted, table);
+    let key = ViewKey::new(target, query, media, table);
     let revision = request.snapshot.revision();
     let meta = PageMeta { revision, continue_token: String::new(), remaining: None };
-    let encoder = ItemEncoder::new(target.resource_type, wanted, table, now);
+    let encoder = ItemEncoder::new(target.resource_type, media, table, now);
     let items = match cache.find(&key, version) {
         Found::Items(items) => items,
-        Found::Nothing => return answer(target, request.collect(store, target, now), wanted, query, now),
+        Found::Nothing => return answer(target, request.collect(store, target, now), media, query, now),
         Found::Requested => {
             let page = request.collect(store, target, now);
             let bytes = page.records.iter().map(Record::value_len).sum::<usize>();
             if page.records.is_empty() || bytes > LIST_BYTES_MAX {
-                return answer(target, page, wanted, query, now);
+                return answer(target, page, media, query, now);
             }
             let items = Items::new(page.records, encoder, Some(cache.budget()));
             cache.insert(&key, version, items, bytes)

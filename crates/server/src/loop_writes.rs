@@ -31,14 +31,14 @@ pub use in_flight::InFlightWrites;
 pub enum Prepared {
     /// There is nothing to commit.
     Settled(WriteOutcome),
-    /// The commit to make, and the name of the object it writes.
+    /// Proposal to commit, and the name of the object that it writes.
     Commit(Box<Proposal>, Box<str>),
 }
 
 /// Decides a write of the loop.
 #[must_use]
-pub fn prepare(sent: &WriteRequest, context: &RequestContext<'_>) -> Prepared {
-    match decide(sent, context) {
+pub fn prepare(request: &WriteRequest, context: &RequestContext<'_>) -> Prepared {
+    match decide(request, context) {
         Ok(PipelineResult::Commit(proposal) | PipelineResult::Remove(proposal, _)) => {
             let name = proposal.writes().next().map(|write| write.key.name().into()).unwrap_or_default();
             Prepared::Commit(proposal, name)
@@ -50,7 +50,7 @@ pub fn prepare(sent: &WriteRequest, context: &RequestContext<'_>) -> Prepared {
         Ok(PipelineResult::DryRun(_) | PipelineResult::DryRunRemove(_)) => {
             Prepared::Settled(WriteOutcome::Gone)
         }
-        Err(status) => Prepared::Settled(refused(&sent.write, &status)),
+        Err(status) => Prepared::Settled(rejected_outcome(&request.write, &status)),
     }
 }
 
@@ -67,34 +67,35 @@ pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -
     }
 }
 
-fn decide(sent: &WriteRequest, context: &RequestContext<'_>) -> Result<PipelineResult, Status> {
-    let user = sent.user.to_string();
+fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<PipelineResult, Status> {
+    let user = request.user.to_string();
     let writer = WriteOrigin {
         identity: Identity { groups: groups(&user), user },
-        manager: sent.manager.to_owned(),
+        manager: request.manager.to_owned(),
         dry_run: false,
-        reconciler: sent.reconciler.to_string(),
+        reconciler: request.reconciler.to_string(),
     };
-    let resource = sent.write.resource();
+    let resource = request.write.resource();
     let resource_type = resource_types::storage_type(resource)
         .ok_or_else(|| Status::not_found(Qualified { group: "", name: "" }, resource.as_str()))?;
-    match &sent.write {
+    match &request.write {
         Write::Create { namespace, object, .. } => {
-            make(resource_type, namespace, object.clone(), &writer, context)
+            create_object(resource_type, namespace, object.clone(), &writer, context)
         }
         Write::CreateEvent(new_event) => event_templates::create(resource_type, new_event, &writer, context)
             .unwrap_or_else(|| {
-                make(resource_type, new_event.namespace(), new_event.to_value(), &writer, context)
+                create_object(resource_type, new_event.namespace(), new_event.to_value(), &writer, context)
             }),
-        Write::Patch { key, subresource: part, patch_type, patch, uid, revision } => {
+        Write::Patch { key, subresource: subresource_name, patch_type, patch, uid, revision } => {
             let record = find(resource_type, key, context)?;
-            let subresource = subresource(part)?;
-            let is_part = subresource == Subresource::Status && patch.get("spec").is_none();
-            let live = if is_part { codec::partial(resource_type, &record) } else { codec::object(&record) };
+            let subresource = parse_subresource(subresource_name)?;
+            let is_status = subresource == Subresource::Status && patch.get("spec").is_none();
+            let live =
+                if is_status { codec::partial(resource_type, &record) } else { codec::object(&record) };
             if uid.as_deref().is_some_and(|uid| uid != metadata::text(&live, "uid"))
                 || revision.is_some_and(|revision| revision != record.revision())
             {
-                return Err(changed(resource_type, key));
+                return Err(modified_conflict(resource_type, key));
             }
             let patch_type = PatchType::from(*patch_type);
             let patched = patch_type
@@ -104,17 +105,18 @@ fn decide(sent: &WriteRequest, context: &RequestContext<'_>) -> Result<PipelineR
             Ok(update::update_live(resource_type, subresource, desired, (&record, live), &writer, context)?
                 .step)
         }
-        Write::Apply { key, subresource: part, config, uid } => {
+        Write::Apply { key, subresource: subresource_name, config, uid } => {
             let record = find(resource_type, key, context)?;
             if **uid != *metadata::text(&codec::partial(resource_type, &record), "uid") {
-                return Err(changed(resource_type, key));
+                return Err(modified_conflict(resource_type, key));
             }
             let mut object = config.clone();
             resource_type.set_type(&mut object);
             object.ensure_map("metadata").insert("name", key.name());
             let namespace = key.namespace().unwrap_or_default();
             let config = Configuration { object: &object, force: true, name: key.name(), namespace };
-            Ok(apply(resource_type, subresource(part)?, config, Some(&record), &writer, context)?.step)
+            let subresource = parse_subresource(subresource_name)?;
+            Ok(apply(resource_type, subresource, config, Some(&record), &writer, context)?.step)
         }
         Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
             let record = find(resource_type, key, context)?;
@@ -132,13 +134,13 @@ fn decide(sent: &WriteRequest, context: &RequestContext<'_>) -> Result<PipelineR
             let options = Value::Map(options);
             delete::delete(resource_type, &record, &DeleteOptions::from_value(&options), &writer, context)
         }
-        Write::Post { key, subresource: part, object } => {
-            post(resource_type, key, part, object, &writer, context)
+        Write::Post { key, subresource, object } => {
+            post(resource_type, key, subresource, object, &writer, context)
         }
     }
 }
 
-fn make(
+fn create_object(
     resource_type: &'static ResourceType,
     namespace: &str,
     object: Value,
@@ -152,12 +154,12 @@ fn make(
 fn post(
     resource_type: &ResourceType,
     key: &Key,
-    part: &str,
+    subresource: &str,
     object: &Value,
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<PipelineResult, Status> {
-    match part {
+    match subresource {
         "binding" => {
             binding::check(object)?;
             binding::bind(object, key.namespace().unwrap_or_default(), writer, context)
@@ -185,15 +187,15 @@ fn groups(user: &str) -> Vec<String> {
     groups
 }
 
-fn subresource(part: &str) -> Result<Subresource, Status> {
-    Subresource::from_name(part).ok_or_else(|| Status::bad_request(format!("unknown subresource {part}")))
+fn parse_subresource(name: &str) -> Result<Subresource, Status> {
+    Subresource::from_name(name).ok_or_else(|| Status::bad_request(format!("unknown subresource {name}")))
 }
 
-fn changed(resource_type: &ResourceType, key: &Key) -> Status {
+fn modified_conflict(resource_type: &ResourceType, key: &Key) -> Status {
     Status::conflict(resource_type.qualified(), key.name(), "the object has been modified")
 }
 
-/// Decodes an object of a planner as a client's would be.
+/// Decodes an object of a planner by the rules for a client's object.
 fn decode_object(resource_type: &ResourceType, mut object: Value) -> Result<Value, Status> {
     resource_type.set_type(&mut object);
     decode(object, resource_type.stored_schema, &[])
@@ -201,18 +203,18 @@ fn decode_object(resource_type: &ResourceType, mut object: Value) -> Result<Valu
         .map_err(|error| Status::bad_request(error.to_string()))
 }
 
-/// Decodes a patched object as a client's would be. Fields that the patch does not name are as stored, and are not
-/// decoded again.
+/// Decodes a patched object by the rules for a client's object. Fields that the patch does not name are as stored,
+/// and are not decoded again.
 fn decode_patched(resource_type: &ResourceType, mut object: Value, patch: &Value) -> Result<Value, Status> {
-    let (Some(whole), Some(patch)) = (object.as_map_mut(), patch.as_map()) else {
+    let (Some(fields), Some(patch)) = (object.as_map_mut(), patch.as_map()) else {
         return decode_object(resource_type, object);
     };
-    let named = patch.keys().filter_map(|field| Some((field, whole.get_mut(field)?.take())));
-    let mut part = decode_object(resource_type, Value::Map(named.collect()))?;
+    let patched = patch.keys().filter_map(|field| Some((field, fields.get_mut(field)?.take())));
+    let mut decoded = decode_object(resource_type, Value::Map(patched.collect()))?;
     for field in patch.keys() {
-        match part.as_map_mut().and_then(|part| part.remove(field)) {
-            Some(value) => drop(whole.insert(field, value)),
-            None => drop(whole.remove(field)),
+        match decoded.as_map_mut().and_then(|decoded| decoded.remove(field)) {
+            Some(value) => drop(fields.insert(field, value)),
+            None => drop(fields.remove(field)),
         }
     }
     Ok(object)
@@ -222,11 +224,11 @@ fn find(resource_type: &ResourceType, key: &Key, context: &RequestContext<'_>) -
     context.snapshot.get(key).cloned().ok_or_else(|| Status::not_found(resource_type.qualified(), key.name()))
 }
 
-fn refused(write: &Write, status: &Status) -> WriteOutcome {
-    let creates = matches!(write, Write::Create { .. } | Write::CreateEvent(_));
+fn rejected_outcome(write: &Write, status: &Status) -> WriteOutcome {
+    let is_create = matches!(write, Write::Create { .. } | Write::CreateEvent(_));
     match status.reason {
-        // A missing namespace is no reason to plan again at once.
-        Reason::NotFound if !creates => WriteOutcome::Gone,
+        // A create fails with NotFound if its namespace is missing; planning again at once would not help.
+        Reason::NotFound if !is_create => WriteOutcome::Gone,
         Reason::Conflict | Reason::AlreadyExists => WriteOutcome::Conflict,
         _ => WriteOutcome::Rejected(WriteRejection {
             reason: status.reason.as_str().to_owned(),

@@ -85,10 +85,10 @@ pub fn negotiate(
     let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
     clauses.iter().find_map(|clause| {
-        let wanted = (form(clause.media)?, clause.view()?);
+        let media = (form(clause.media)?, clause.view()?);
         let streams = clause.parameter("stream").filter(|stream| !stream.is_empty());
-        let is_known = streams.is_none_or(|stream| stream == "watch" && wanted.0 != Form::Yaml);
-        (is_known && can(wanted.0, wanted.1)).then_some(wanted)
+        let is_known = streams.is_none_or(|stream| stream == "watch" && media.0 != Form::Yaml);
+        (is_known && can(media.0, media.1)).then_some(media)
     })
 }
 

@@ -190,40 +190,60 @@ fn write_objects(text: &mut Text, snapshot: &Snapshot) {
 }
 
 fn write_store(text: &mut Text, stat: &StoreStat) {
-    let mut one = |name: &str, sort, help: &str, value: u64| {
-        text.family(name, sort, help);
+    let mut write_metric = |name: &str, metric_type, help: &str, value: u64| {
+        text.family(name, metric_type, help);
         text.sample(name, &[], value);
     };
     let log = &stat.log;
-    one("setpoint_store_revision", MetricType::Gauge, "Newest revision.", stat.revision.0);
-    one("setpoint_store_objects", MetricType::Gauge, "Number of stored objects.", stat.objects as u64);
-    one("setpoint_store_bytes", MetricType::Gauge, "Bytes of all stored objects.", stat.bytes);
-    one("setpoint_store_hot_revision_min", MetricType::Gauge, "Oldest revision in memory.", stat.hot_floor.0);
-    one(
+    write_metric("setpoint_store_revision", MetricType::Gauge, "Newest revision.", stat.revision.0);
+    write_metric(
+        "setpoint_store_objects",
+        MetricType::Gauge,
+        "Number of stored objects.",
+        stat.objects as u64,
+    );
+    write_metric("setpoint_store_bytes", MetricType::Gauge, "Bytes of all stored objects.", stat.bytes);
+    write_metric(
+        "setpoint_store_hot_revision_min",
+        MetricType::Gauge,
+        "Oldest revision in memory.",
+        stat.hot_floor.0,
+    );
+    write_metric(
         "setpoint_store_hot_bytes",
         MetricType::Gauge,
         "Bytes of superseded objects in memory.",
         stat.hot_bytes,
     );
-    one(
+    write_metric(
         "setpoint_log_revision_min",
         MetricType::Gauge,
         "Oldest revision that can be rebuilt from the log.",
         log.floor.0,
     );
-    one(
+    write_metric(
         "setpoint_log_live_bytes",
         MetricType::Gauge,
         "Bytes of commits since the newest checkpoint.",
         log.live_bytes,
     );
-    one("setpoint_log_base_bytes", MetricType::Gauge, "Bytes of the newest checkpoint.", log.base_bytes);
-    one(
+    write_metric(
+        "setpoint_log_base_bytes",
+        MetricType::Gauge,
+        "Bytes of the newest checkpoint.",
+        log.base_bytes,
+    );
+    write_metric(
         "setpoint_log_history_bytes",
         MetricType::Gauge,
         "Bytes of history before the newest checkpoint.",
         log.history_bytes,
     );
-    one("setpoint_log_syncs_total", MetricType::Counter, "Total number of syncs.", log.syncs);
-    one("setpoint_log_full", MetricType::Gauge, "1 if the disk is full, otherwise 0.", u64::from(log.full));
+    write_metric("setpoint_log_syncs_total", MetricType::Counter, "Total number of syncs.", log.syncs);
+    write_metric(
+        "setpoint_log_full",
+        MetricType::Gauge,
+        "1 if the disk is full, otherwise 0.",
+        u64::from(log.full),
+    );
 }

@@ -1,4 +1,4 @@
-//! Container logs of nodes: `pods/log` options, formatting and following.
+//! Container logs: options, formatting and following of `pods/log`.
 //!
 //! [`LogSource`] supplies the lines; [`LogOptions`] selects them.
 
@@ -76,10 +76,10 @@ impl LogOptions {
         let size =
             |name: &str| Ok::<_, Status>(number(name)?.map(|number| usize::try_from(number).unwrap_or(0)));
         let flag = |name: &str| query.flag(name) == Some(true);
-        let ago = number("sinceSeconds")?
+        let since_seconds_ago = number("sinceSeconds")?
             .map(|seconds| now.before(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))));
         let since = match query.get("sinceTime") {
-            "" => ago,
+            "" => since_seconds_ago,
             text => Some(rfc3339::parse(text).map_err(|error| Status::bad_request(error.to_string()))?),
         };
         Ok(LogOptions {
@@ -165,7 +165,7 @@ impl Frames for LogFollower {
             if self.ended {
                 return Poll::Ready(None);
             }
-            // A log that is shorter than what was sent belongs to another run.
+            // A log with fewer lines than were sent belongs to another run.
             let Some(log) =
                 self.container_log().filter(|log| log.dropped + log.lines.len() >= self.sent_lines)
             else {
@@ -195,8 +195,8 @@ mod tests {
     }
 
     fn text(query: &str) -> String {
-        let wanted = LogOptions::parse(&QueryParams::parse(query), "c", Time::from_seconds(10)).unwrap();
-        wanted.text(&log(), 0)
+        let options = LogOptions::parse(&QueryParams::parse(query), "c", Time::from_seconds(10)).unwrap();
+        options.text(&log(), 0)
     }
 
     #[test]
@@ -208,9 +208,13 @@ mod tests {
         assert_eq!(text("sinceTime=1970-01-01T00:00:03Z"), "three\n");
         assert_eq!(text("limitBytes=5"), "one\nt");
         assert_eq!(text("timestamps=true&tailLines=1"), "1970-01-01T00:00:03.000000000Z three\n");
-        let wanted = LogOptions::default();
+        let options = LogOptions::default();
         let later = LogResponse { dropped: 7, ..log() };
-        assert_eq!(wanted.text(&later, 9), "three\n", "two of these, and all before them, were sent");
+        assert_eq!(
+            options.text(&later, 9),
+            "three\n",
+            "nine lines were sent: seven dropped ones and two of these"
+        );
         assert!(LogOptions::parse(&QueryParams::parse("tailLines=x"), "c", Time::EPOCH).is_err());
     }
 }

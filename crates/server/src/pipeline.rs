@@ -204,11 +204,15 @@ pub(crate) fn check(resource_type: &ResourceType, object: &Value, errors: &Error
     Err(Status::invalid(resource_type.qualified_kind(), metadata::name(object), errors))
 }
 
-/// Sets the namespace of the request path.
+/// Sets the namespace of the request path, and checks the name against it.
 ///
 /// # Errors
 /// If the object has another namespace or name, or no name.
-pub(crate) fn place(object: &mut Value, namespace: &str, name: &str) -> Result<(), Status> {
+pub(crate) fn set_namespace_and_check_name(
+    object: &mut Value,
+    namespace: &str,
+    name: &str,
+) -> Result<(), Status> {
     metadata::create::ensure_namespace(object, namespace)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     metadata::update::check_name(object, name).map_err(|error| Status::bad_request(error.to_string()))
@@ -228,10 +232,10 @@ pub(crate) fn precondition(
     resource_type: &ResourceType,
     object: &Value,
     title: &str,
-    wanted: &str,
+    expected: &str,
     found: &str,
 ) -> Result<(), Status> {
-    if wanted.is_empty() || wanted == found {
+    if expected.is_empty() || expected == found {
         return Ok(());
     }
     let directory = match (resource_type.info.group, resource_type.info.plural) {
@@ -245,12 +249,12 @@ pub(crate) fn precondition(
     };
     let (name, namespace) = (metadata::name(object), metadata::namespace(object));
     let separator = if namespace.is_empty() { "" } else { "/" };
-    let why = format!(
+    let message = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{directory}/{namespace}{separator}{name}, \
-         ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {title} in precondition: {wanted}, \
+         ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {title} in precondition: {expected}, \
          {title} in object meta: {found}"
     );
-    Err(Status::conflict(resource_type.qualified(), name, why))
+    Err(Status::conflict(resource_type.qualified(), name, message))
 }
 
 /// 500 for a decoded object that cannot be encoded: a bug.

@@ -54,7 +54,7 @@ pub fn document(value: &Value) -> Response {
 /// Plain text.
 #[must_use]
 pub fn text(code: u16, text: impl Into<Bytes>) -> Response {
-    answer(code, TEXT, vec![BodyPart::Made(text.into())])
+    answer(code, TEXT, vec![BodyPart::Encoded(text.into())])
 }
 
 /// 406 for a client that accepts none of the offered media types.
@@ -194,20 +194,20 @@ pub(crate) fn table_options(query: &QueryParams, version: MetaVersion) -> Result
     Ok(TableOptions { include, version, ..TableOptions::default() })
 }
 
-/// Returns the `object` of a table row. Its metadata is that which all versions share: without the annotations in
-/// which one version keeps fields that it does not have.
-pub(crate) fn beside_row<'a>(
+/// Returns the `object` of a table row. Its metadata is that of the stored version, without the annotations that hold
+/// fields which a served version lacks.
+pub(crate) fn row_object<'a>(
     resource_type: &ResourceType,
     stored: &'a Value,
-    shown: &'a Value,
+    served: &'a Value,
     include: IncludeObject,
 ) -> Cow<'a, Value> {
     const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
     if include != IncludeObject::Metadata {
-        return Cow::Borrowed(shown);
+        return Cow::Borrowed(served);
     }
     if stored.at(&["metadata", "annotations", TEMPLATE_GENERATION]).is_none() {
-        return Cow::Borrowed(if resource_type.is_converted() { stored } else { shown });
+        return Cow::Borrowed(if resource_type.is_converted() { stored } else { served });
     }
     let mut bare = stored.clone();
     let metadata = bare.ensure_map("metadata");
@@ -252,18 +252,18 @@ pub(crate) fn view_of_object(
 ) -> Result<Response, Status> {
     let mut out = Vec::new();
     let kind = (resource_type.info.group, resource_type.info.kind);
-    let shown = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
-    let shown = shown.as_ref().unwrap_or(object);
+    let served = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
+    let served = served.as_ref().unwrap_or(object);
     match view {
         Representation::Table(version) => {
             let options = table_options(query, version)?;
-            let beside = beside_row(resource_type, object, shown, options.include);
-            let row = TableObject { stored: object, served: &beside };
+            let embedded = row_object(resource_type, object, served, options.include);
+            let row = TableObject { stored: object, served: &embedded };
             write_object_table(kind, row, options, now, &mut out);
         }
-        Representation::Metadata(version) => write_partial(shown, version, &mut out),
+        Representation::Metadata(version) => write_partial(served, version, &mut out),
         Representation::MetadataList(_) => return Err(mismatch(resource_type, false)),
-        Representation::Whole => json::write(shown, &mut out),
+        Representation::Whole => json::write(served, &mut out),
     }
     out.push(b'\n');
     Ok(json_bytes(code, vec![out.into()]))
@@ -283,24 +283,24 @@ pub(crate) fn view_of_list(
 ) -> Result<Response, Status> {
     let mut out = Vec::new();
     let kind = (resource_type.info.group, resource_type.info.kind);
-    let shown: Option<Vec<Value>> = resource_type
+    let served: Option<Vec<Value>> = resource_type
         .is_converted()
         .then(|| objects.iter().map(|object| resource_type.to_served(object.clone())).collect());
-    let shown = shown.as_deref().unwrap_or(objects);
+    let served = served.as_deref().unwrap_or(objects);
     match view {
         Representation::Table(version) => {
             let options = table_options(query, version)?;
-            let pairs = objects.iter().zip(shown);
-            let beside =
-                |(stored, shown)| (stored, beside_row(resource_type, stored, shown, options.include));
-            let beside: Vec<(&Value, Cow<'_, Value>)> = pairs.map(beside).collect();
-            let rows = beside.iter().map(|(stored, served)| TableObject { stored, served });
+            let pairs = objects.iter().zip(served);
+            let embedded =
+                |(stored, served)| (stored, row_object(resource_type, stored, served, options.include));
+            let embedded: Vec<(&Value, Cow<'_, Value>)> = pairs.map(embedded).collect();
+            let rows = embedded.iter().map(|(stored, served)| TableObject { stored, served });
             let rows: Vec<TableObject<'_>> = rows.collect();
             write_table(kind, &rows, meta, options, now, &mut out);
         }
         Representation::Metadata(_) => return Err(mismatch(resource_type, true)),
-        Representation::MetadataList(version) => write_partial_list(shown, meta, version, &mut out),
-        Representation::Whole => write_partial_list(shown, meta, MetaVersion::V1, &mut out),
+        Representation::MetadataList(version) => write_partial_list(served, meta, version, &mut out),
+        Representation::Whole => write_partial_list(served, meta, MetaVersion::V1, &mut out),
     }
     out.push(b'\n');
     Ok(json_bytes(200, vec![out.into()]))
@@ -315,7 +315,7 @@ const WARNING_CHARS_MAX: usize = 256;
 /// each is truncated, and the last are left out. Warnings after the bound are not read.
 pub fn warn(response: &mut Response, warnings: &[String]) {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    let mut sent: Vec<&str> = Vec::new();
+    let mut kept: Vec<&str> = Vec::new();
     let (mut chars, mut cut_chars) = (0, 0);
     for warning in warnings.iter().map(String::as_str).filter(|warning| !warning.is_empty()) {
         if cut_chars >= WARNINGS_CHARS_MAX {
@@ -327,12 +327,12 @@ pub fn warn(response: &mut Response, warnings: &[String]) {
             let length = warning.chars().count();
             chars += length;
             cut_chars += length.min(WARNING_CHARS_MAX);
-            sent.push(warning);
+            kept.push(warning);
         }
     }
-    let most = if chars > WARNINGS_CHARS_MAX { WARNING_CHARS_MAX } else { usize::MAX };
-    for warning in sent {
-        let text: String = warning.chars().take(most).collect();
+    let chars_max = if chars > WARNINGS_CHARS_MAX { WARNING_CHARS_MAX } else { usize::MAX };
+    for warning in kept {
+        let text: String = warning.chars().take(chars_max).collect();
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers.append(WARNING, value);
@@ -344,7 +344,7 @@ pub fn warn(response: &mut Response, warnings: &[String]) {
 mod tests {
     use super::*;
 
-    fn sent(warnings: &[String]) -> Vec<usize> {
+    fn header_lengths(warnings: &[String]) -> Vec<usize> {
         let mut response = status(&Status::bad_request("x"));
         warn(&mut response, warnings);
         response.headers.get_all(WARNING).iter().map(HeaderValue::len).collect()
@@ -352,9 +352,9 @@ mod tests {
 
     #[test]
     fn warnings_are_deduplicated_and_truncated() {
-        assert_eq!(sent(&["a".into(), "b".into(), "a".into()]).len(), 2);
+        assert_eq!(header_lengths(&["a".into(), "b".into(), "a".into()]).len(), 2);
         let long: Vec<String> = (0..30).map(|n| format!("{n:02}{}", "x".repeat(500))).collect();
-        let cut = sent(&long);
+        let cut = header_lengths(&long);
         assert_eq!(cut.len(), WARNINGS_CHARS_MAX / WARNING_CHARS_MAX);
         assert!(cut.iter().all(|len| *len == WARNING_CHARS_MAX + "299 - \"\"".len()));
     }

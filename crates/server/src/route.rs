@@ -161,7 +161,7 @@ fn decode(path: &str) -> Option<Cow<'_, str>> {
 mod tests {
     use super::*;
 
-    fn shown(path: &str) -> String {
+    fn describe(path: &str) -> String {
         match route(path) {
             Route::Objects(target) => format!(
                 "{} ns={} name={} sub={} watch={}",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_read_as_clients_write_them() {
+    fn request_paths_are_parsed() {
         for (path, expected) in [
             ("/api/v1/configmaps", "configmaps ns= name= sub= watch=false"),
             ("/api/v1/namespaces/a/configmaps/x", "configmaps ns=a name=x sub= watch=false"),
@@ -209,7 +209,7 @@ mod tests {
             ("/api/v1/namespaces/a/configmaps/%zz", "nothing"),
             ("/apis/none/v1/things", "nothing"),
         ] {
-            assert_eq!(shown(path), expected, "{path}");
+            assert_eq!(describe(path), expected, "{path}");
         }
     }
 }

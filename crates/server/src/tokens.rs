@@ -132,9 +132,10 @@ impl Tokens {
         let claims = self.claims(token)?;
         check_times(&claims, now)?;
         let list = claims.get("aud").and_then(Value::as_list).unwrap_or_default();
-        let given: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        let wanted: Vec<String> = given.into_iter().filter(|one| audiences.contains(&one.as_str())).collect();
-        if wanted.is_empty() {
+        let claimed: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let matching: Vec<String> =
+            claimed.into_iter().filter(|audience| audiences.contains(&audience.as_str())).collect();
+        if matching.is_empty() {
             return Err(TokenError::Audience(
                 json::to_text(&Value::List(list.to_vec())),
                 audiences.join(" "),
@@ -154,7 +155,7 @@ impl Tokens {
             id: claims.str_at(&["jti"]).to_owned(),
             pod: reference("pod"),
             node: reference("node"),
-            audiences: wanted,
+            audiences: matching,
         })
     }
 
@@ -190,7 +191,7 @@ impl Key {
     fn load_or_create(dir: Option<&Path>) -> Result<Key, TokenError> {
         let path = dir.map(|dir| dir.join(KEY_FILE));
         let failed = |source| TokenError::Io { path: path.clone().unwrap_or_default(), source };
-        let kept = match &path {
+        let existing = match &path {
             Some(path) => match std::fs::read(path) {
                 Ok(bytes) => Some(bytes),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -198,17 +199,18 @@ impl Key {
             },
             None => None,
         };
-        let bytes = match kept {
+        let bytes = match existing {
             Some(bytes) => bytes,
             None => {
-                let made =
+                let generated =
                     EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
-                let made = made.map_err(|_| TokenError::Damaged)?.as_ref().to_vec();
+                let generated = generated.map_err(|_| TokenError::Damaged)?.as_ref().to_vec();
                 if let (Some(path), Some(dir)) = (&path, dir) {
                     private_file::make_dir(dir).map_err(failed)?;
-                    private_file::write_all(&[(path.clone(), &made)]).map_err(|(_, error)| failed(error))?;
+                    private_file::write_all(&[(path.clone(), &generated)])
+                        .map_err(|(_, error)| failed(error))?;
                 }
-                made
+                generated
             }
         };
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &bytes)
@@ -306,9 +308,9 @@ const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 /// As upstream, only the text between the first two spaces counts, so a token after two spaces is empty.
 #[must_use]
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
-    let sent =
+    let authorization =
         headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).map(str::trim).unwrap_or_default();
-    let mut parts = sent.split(' ');
+    let mut parts = authorization.split(' ');
     if parts.next().is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
         && let Some(token) = parts.next().filter(|token| !token.is_empty())
     {
@@ -318,9 +320,9 @@ pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 }
 
 fn subprotocol_token(headers: &HeaderMap) -> Option<String> {
-    let is_listed = |name: HeaderName, wanted: &str| {
+    let is_listed = |name: HeaderName, token: &str| {
         let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(wanted))
+        values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
     };
     if !(is_listed(CONNECTION, "upgrade") && is_listed(UPGRADE, "websocket")) {
         return None;

@@ -1,9 +1,8 @@
 //! Watches: store cursors as streams of events.
 //!
-//! The first event after a quiet period is sent at once. A watch that has just sent something then rests, and later
-//! events are sent together: a burst costs one write for many events. A resting watch is not woken. The length of a
-//! rest depends on the number of watches, and watches of the same objects share encoded events: see
-//! [`WatchCoalescer`].
+//! The first event after a quiet period is sent at once. Later events wait for the next flush and are sent together, so
+//! a burst costs one write for many events. Between flushes a watch is not woken. The flush interval depends on the
+//! number of watches, and watches of the same objects share encoded events: see [`WatchCoalescer`].
 //!
 //! Start at [`start`].
 
@@ -91,7 +90,7 @@ pub fn start(
     let bookmarks = query.flag("allowWatchBookmarks").unwrap_or(false);
     let requested = query.get("resourceVersion");
     let from_list = match initial_events {
-        Some(wanted) => wanted,
+        Some(initial_events) => initial_events,
         None => matches!(requested, "" | "0"),
     };
     let mut expired = None;
@@ -229,9 +228,9 @@ impl WatchStream {
         let kind = (self.resource_type.info.group, self.resource_type.info.kind);
         let with_columns = !self.columns_shown.replace(true);
         let options = TableOptions { with_columns, ..self.table };
-        let shown = self.resource_type.to_served(value.clone());
-        let beside = responses::beside_row(self.resource_type, &value, &shown, options.include);
-        let row = TableObject { stored: &value, served: &beside };
+        let served = self.resource_type.to_served(value.clone());
+        let embedded = responses::row_object(self.resource_type, &value, &served, options.include);
+        let row = TableObject { stored: &value, served: &embedded };
         write_object_table(kind, row, options, self.clock.now(), &mut out);
         out
     }
@@ -316,19 +315,19 @@ impl WatchStream {
         (out.finish(), first)
     }
 
-    /// Fills the queue with due frames, and starts the next rest.
+    /// Fills the queue with due frames, and schedules the next flush.
     fn fill_queue(&mut self, context: &mut Context<'_>) {
         self.queue = self.encode_initial().into();
         if self.queue.is_empty() {
-            if self.timers.is_resting(context) {
+            if self.timers.is_delayed(context) {
                 return;
             }
             self.queue_events(context);
         }
         let bytes: usize = self.queue.iter().map(Bytes::len).sum();
-        // After a full chunk more events are pending, so there is no rest.
-        let is_resting = bytes > 0 && bytes < CHUNK_BYTES && self.initial.len() == 0;
-        self.timers.set_resting(is_resting, &self.slot);
+        // After a full chunk more events are pending, so the next flush is not delayed.
+        let is_delayed = bytes > 0 && bytes < CHUNK_BYTES && self.initial.len() == 0;
+        self.timers.set_delayed(is_delayed, &self.slot);
     }
 }
 

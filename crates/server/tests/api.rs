@@ -34,7 +34,7 @@ use setpoint_store::{Retention, Store};
 
 impl TestServer {
     /// Creates a ConfigMap with `more` fields of its metadata.
-    fn make(&self, name: &str, more: &str) -> Value {
+    fn create_config_map(&self, name: &str, more: &str) -> Value {
         let metadata = format!(r#"{{"name":"{name}"{more}}}"#);
         let body =
             format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata},"data":{{"k":"v"}}}}"#);
@@ -50,7 +50,7 @@ fn names(list: &Value) -> Vec<&str> {
 #[test]
 fn object_is_created_read_patched_and_deleted() {
     let server = TestServer::new();
-    let made = server.make("x", "");
+    let made = server.create_config_map("x", "");
     assert!(!made.str_at(&["metadata", "uid"]).is_empty());
     let revision = made.str_at(&["metadata", "resourceVersion"]).to_owned();
     let (code, got) = server.call("GET", &format!("{MAPS}/x"), "");
@@ -66,7 +66,7 @@ fn object_is_created_read_patched_and_deleted() {
 #[test]
 fn stale_update_conflicts_and_unconditional_update_succeeds() {
     let server = TestServer::new();
-    let made = server.make("x", "");
+    let made = server.create_config_map("x", "");
     server.call("PATCH", &format!("{MAPS}/x"), r#"{"data":{"k":"w"}}"#);
     let (code, status) = server.call("PUT", &format!("{MAPS}/x"), &json::to_text(&made));
     assert_eq!((code, status.str_at(&["reason"])), (409, "Conflict"));
@@ -85,13 +85,13 @@ fn create_in_a_missing_namespace_is_not_found() {
 fn pages_show_one_snapshot_and_expire() {
     let server = TestServer::new();
     for name in ["a", "b", "c"] {
-        server.make(name, "");
+        server.create_config_map(name, "");
     }
     let (_, first) = server.call("GET", &format!("{MAPS}?limit=2"), "");
     assert_eq!(names(&first), ["a", "b"]);
     assert_eq!(first.at(&["metadata", "remainingItemCount"]).and_then(Value::as_i64), Some(1));
     let token = first.str_at(&["metadata", "continue"]).to_owned();
-    server.make("bb", "");
+    server.create_config_map("bb", "");
     let (_, rest) = server.call("GET", &format!("{MAPS}?limit=2&continue={token}"), "");
     assert_eq!(names(&rest), ["c"], "what came later is not in this list");
     server.clock.advance(Duration::from_secs(301));
@@ -103,10 +103,10 @@ fn pages_show_one_snapshot_and_expire() {
 }
 
 #[test]
-fn selectors_choose_and_bad_ones_are_refused() {
+fn metrics_are_selected_and_invalid_selectors_rejected() {
     let server = TestServer::new();
-    server.make("a", r#","labels":{"app":"web"}"#);
-    server.make("b", r#","labels":{"app":"db"}"#);
+    server.create_config_map("a", r#","labels":{"app":"web"}"#);
+    server.create_config_map("b", r#","labels":{"app":"db"}"#);
     let (_, list) = server.call("GET", &format!("{MAPS}?labelSelector=app%20in%20(web,x)"), "");
     assert_eq!(names(&list), ["a"]);
     let (_, list) = server.call("GET", &format!("{MAPS}?fieldSelector=metadata.name%3Db"), "");
@@ -154,7 +154,7 @@ fn delete_options_are_accepted_in_the_version_of_any_group() {
             ("application/vnd.kubernetes.protobuf", message.as_str()),
         ];
         let name = format!("x{i}");
-        server.make(&name, "");
+        server.create_config_map(&name, "");
         for (form, body) in forms {
             let Reply { code, body: out, .. } =
                 server.send("DELETE", &format!("{MAPS}/{name}"), body, &[("content-type", form)]);
@@ -166,7 +166,7 @@ fn delete_options_are_accepted_in_the_version_of_any_group() {
 #[test]
 fn protobuf_is_supported() {
     let server = TestServer::new();
-    let made = server.make("x", "");
+    let made = server.create_config_map("x", "");
     let wanted = [("accept", "application/vnd.kubernetes.protobuf")];
     for path in [format!("{MAPS}/x"), MAPS.to_owned()] {
         let Reply { code, headers, body: out } = server.send("GET", &path, "", &wanted);
@@ -199,7 +199,7 @@ fn invalid_input_gets_a_status_and_changes_nothing() {
 }
 
 #[test]
-fn discovery_names_everything_that_is_served() {
+fn discovery_lists_every_served_resource() {
     let server = TestServer::new();
     let (code, groups) = server.call("GET", "/apis", "");
     assert_eq!((code, groups.str_at(&["kind"])), (200, "APIGroupList"));
@@ -250,7 +250,7 @@ fn empty_list_that_is_always_encoded_has_an_owner() {
 fn commit_cause_names_the_changed_fields() {
     let store = Store::in_memory(Retention::default());
     let server = TestServer::over(store.clone());
-    server.make("x", "");
+    server.create_config_map("x", "");
     let paths = || {
         let resource = Resource::new("configmaps").unwrap();
         let key = Key::namespaced(&resource, "default", "x").unwrap();
@@ -328,7 +328,7 @@ fn error_response_has_the_warnings_of_its_body() {
 #[test]
 fn patch_with_duplicate_field_gets_a_warning() {
     let server = TestServer::new();
-    server.make("x", "");
+    server.create_config_map("x", "");
     let kind = [("content-type", "application/merge-patch+json")];
     let twice = r#"{"data":{"k":"a","k":"b"}}"#;
     let Reply { code, headers, .. } = server.send("PATCH", &format!("{MAPS}/x"), twice, &kind);
@@ -343,7 +343,7 @@ fn patch_with_duplicate_field_gets_a_warning() {
 #[test]
 fn name_is_taken_until_its_object_is_removed() {
     let server = TestServer::new();
-    server.make("x", r#","finalizers":["a.b/c"]"#);
+    server.create_config_map("x", r#","finalizers":["a.b/c"]"#);
     server.call("DELETE", &format!("{MAPS}/x"), "");
     let (code, status) =
         server.call("POST", MAPS, r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}"#);

@@ -48,6 +48,6 @@ fn every_kind_that_is_updated_has_an_object_to_update() {
 }
 
 #[test]
-fn every_own_list_is_shared_with_an_earlier_kind() {
-    assert_eq!(sweep::needless_own(), []);
+fn every_list_with_rules_per_kind_is_shared_with_an_earlier_kind() {
+    assert_eq!(sweep::unneeded_exceptions(), []);
 }

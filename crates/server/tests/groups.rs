@@ -100,7 +100,7 @@ fn applied_configuration_is_merged_in_its_own_version() {
 }
 
 #[test]
-fn an_event_is_one_object_in_two_groups() {
+fn event_is_one_object_in_two_groups() {
     let server = TestServer::new();
     let event = r#"{"metadata":{"name":"e","namespace":"default"},"eventTime":"2026-01-01T00:00:00.000000Z","reportingController":"a.example/b","reportingInstance":"i","action":"Do","reason":"Why","type":"Normal","note":"so","regarding":{"kind":"Pod","namespace":"default","name":"p"}}"#;
     let made = server.create("/apis/events.k8s.io/v1/namespaces/default/events", event);
@@ -315,7 +315,7 @@ fn resize_changes_only_resources() {
 }
 
 #[test]
-fn an_approval_sets_conditions_with_their_times() {
+fn approval_sets_conditions_with_their_times() {
     let server = TestServer::new();
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let request = include_str!("../../pki/tests/request.b64").trim();

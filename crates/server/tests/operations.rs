@@ -180,7 +180,7 @@ fn error_response_is_protobuf_if_accepted() {
 }
 
 #[test]
-fn discovery_has_tags_and_is_not_sent_twice() {
+fn unchanged_discovery_document_is_not_sent_again() {
     let server = TestServer::new();
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     for path in ["/api", "/apis"] {
@@ -204,7 +204,7 @@ fn discovery_has_tags_and_is_not_sent_twice() {
 }
 
 #[test]
-fn schemas_have_addresses_that_change_with_them() {
+fn schema_urls_change_with_their_schemas() {
     let server = TestServer::new();
     let index = server.get("/openapi/v3");
     assert!(!index.header("etag").is_empty());

@@ -89,10 +89,10 @@ fn run(kubeconfig: &str, timeout: Duration, engine: fn() -> Engine) {
     tokio::spawn(async move { remote.run(engine).await });
 }
 
-async fn make(client: &Client, name: &str) {
+async fn create_config_map(client: &Client, name: &str) {
     let object = value!({"metadata": {"name": (name), "labels": {"source": "yes"}}});
     let body = json::to_vec(&object).into();
-    let (status, _) = client.ask(Method::POST, MAPS, Some("application/json"), body).await.unwrap();
+    let (status, _) = client.request(Method::POST, MAPS, Some("application/json"), body).await.unwrap();
     assert!(status.is_success());
 }
 
@@ -102,7 +102,7 @@ async fn wait_for(client: &Client, name: &str, limit: Duration) -> Value {
     let waiting = async {
         loop {
             let path = format!("{MAPS}/{name}");
-            let (status, body) = client.ask(Method::GET, &path, None, Bytes::new()).await.unwrap();
+            let (status, body) = client.request(Method::GET, &path, None, Bytes::new()).await.unwrap();
             if status.is_success() {
                 return json::parse(&body).unwrap().get("data").cloned().unwrap_or_default();
             }
@@ -152,31 +152,31 @@ async fn write_without_response_is_retried() {
     let user = client(&kubeconfig);
     run(&kubeconfig, Duration::from_millis(200), copier);
     // The loop's requests hang, not the user's: they create the copy.
-    make(&user, "source").await;
+    create_config_map(&user, "source").await;
     wait_for(&user, "copy-of-source", Duration::from_secs(30)).await;
-    make_first(&user).await;
+    create_first(&user).await;
     wait_for(&user, "copy-of-first", Duration::from_secs(30)).await;
 }
 
 /// Creates `first` through a path on which the server responds.
-async fn make_first(client: &Client) {
+async fn create_first(client: &Client) {
     let body = value!({
         "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "first", "labels": {"source": "yes"}},
     });
     let path = format!("{MAPS}/first?fieldManager=test&force=true");
     let kind = Some("application/apply-patch+yaml");
-    let (status, _) = client.ask(Method::PATCH, &path, kind, json::to_vec(&body).into()).await.unwrap();
+    let (status, _) = client.request(Method::PATCH, &path, kind, json::to_vec(&body).into()).await.unwrap();
     assert!(status.is_success(), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hanging_write_blocks_no_other() {
+async fn stalled_write_blocks_no_other() {
     let kubeconfig = start(usize::MAX).await;
     let user = client(&kubeconfig);
     run(&kubeconfig, REQUEST_TIMEOUT, copier);
-    make_first(&user).await;
+    create_first(&user).await;
     for name in ["a", "b"] {
-        make(&user, name).await;
+        create_config_map(&user, name).await;
         wait_for(&user, &format!("copy-of-{name}"), Duration::from_secs(30)).await;
     }
 }
@@ -238,7 +238,7 @@ async fn queries_are_answered_by_the_server_or_locally() {
     run(&kubeconfig, REQUEST_TIMEOUT, || {
         Engine::new(vec![Box::new(Querier)], setpoint_reconcile::WorldConfig::default())
     });
-    make(&user, "source").await;
+    create_config_map(&user, "source").await;
     let data = wait_for(&user, "answers", Duration::from_secs(30)).await;
     assert_eq!(data.str_at(&["access"]), r#"{"allowed":true}"#);
     assert_eq!(data.str_at(&["hmac-sha256"]), r#""5_y8FvgmrZZIXqzu_gOg2VRhbfq-H1I71ju3YhteC9U""#);

@@ -78,7 +78,7 @@ impl Lane {
     /// Registers a waker in a cursor's slot.
     pub fn wait(&self, slot: usize, waker: &Waker) {
         let registered = &mut self.inner.lock().slots[slot];
-        if !registered.as_ref().is_some_and(|known| known.will_wake(waker)) {
+        if !registered.as_ref().is_some_and(|current| current.will_wake(waker)) {
             *registered = Some(waker.clone());
         }
     }

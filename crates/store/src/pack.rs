@@ -79,10 +79,10 @@ impl Samples {
         }
         let (record, prefix_len) = (&*[prefix, data].concat(), prefix.len());
         let saves = |packed: &Packed| record.len().saturating_sub(packed.bytes.len());
-        let known = self.packer.as_ref().map(|packer| packer.pack(record, prefix_len));
-        let packed = match known {
+        let packed = self.packer.as_ref().map(|packer| packer.pack(record, prefix_len));
+        let packed = match packed {
             Some(packed) if saves(&packed) >= record.len() / 3 * 2 => Some(packed),
-            known => self.add_sample(record).map(|packer| packer.pack(record, prefix_len)).or(known),
+            packed => self.add_sample(record).map(|packer| packer.pack(record, prefix_len)).or(packed),
         };
         let packed = packed.filter(|packed| saves(packed) >= record.len() / 2)?;
         self.credit = (self.credit + saves(&packed) / 4).min(CREDIT_MAX);
@@ -92,16 +92,16 @@ impl Samples {
     /// Makes a record a sample if the credit allows it: in the current dictionary, or in a new one if that is
     /// full.
     fn add_sample(&mut self, record: &[u8]) -> Option<&Packer> {
-        let known = self
+        let current = self
             .packer
             .as_deref()
             .filter(|old| old.dictionary.0.len() + record.len() <= DICTIONARY_BYTES_MAX);
-        let cost = known.map_or(0, |old| old.dictionary.0.len()) + record.len();
+        let cost = current.map_or(0, |old| old.dictionary.0.len()) + record.len();
         if cost > DICTIONARY_BYTES_MAX || cost > self.credit {
             return None;
         }
         self.credit -= cost;
-        let next = Packer::extended(known, record);
+        let next = Packer::extended(current, record);
         Some(self.packer.insert(Arc::new(next)))
     }
 }
@@ -113,10 +113,10 @@ struct Packer {
 }
 
 impl Packer {
-    fn extended(known: Option<&Packer>, sample: &[u8]) -> Packer {
-        let old = known.map_or(&[][..], |known| &known.dictionary.0);
+    fn extended(current: Option<&Packer>, sample: &[u8]) -> Packer {
+        let old = current.map_or(&[][..], |current| &current.dictionary.0);
         let dictionary = [old, sample].concat().into_boxed_slice();
-        let mut index = known.map_or_else(Index::new, |known| known.index.clone());
+        let mut index = current.map_or_else(Index::new, |current| current.index.clone());
         index.insert_all(&dictionary, old.len()..dictionary.len());
         Packer { dictionary: Arc::new(Dictionary(dictionary)), index }
     }
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn incompressible_records_stay_unpacked_and_their_books_are_bounded() {
+    fn incompressible_records_stay_unpacked_and_their_dictionaries_are_bounded() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut samples = Samples::default();
         let mut noise = || -> Vec<u8> { (0..1000).map(|_| random.u8(..)).collect() };
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn new_kind_of_record_is_sampled_when_the_book_is_full() {
+    fn new_kind_of_record_is_sampled_when_the_dictionary_is_full() {
         let mut samples = Samples::default();
         let mut random = fastrand::Rng::with_seed(8);
         let mut noise = |length: usize| -> Vec<u8> { (0..length).map(|_| random.u8(..)).collect() };

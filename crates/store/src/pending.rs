@@ -52,7 +52,7 @@ impl CommitSlot {
     /// Takes the outcome, or registers a waker.
     pub fn poll(&self, waker: &Waker) -> Option<CommitResult> {
         let mut state = self.0.lock();
-        if state.outcome.is_none() && !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+        if state.outcome.is_none() && !state.waker.as_ref().is_some_and(|current| current.will_wake(waker)) {
             state.waker = Some(waker.clone());
         }
         state.outcome.take()

@@ -193,7 +193,7 @@ fn orderly_exit_records_the_synced_length() {
 /// The synced length is written before a frame that is not synced: it is correct in every state that a power
 /// cut leaves.
 #[test]
-fn power_cut_while_recording_the_synced_length_is_no_damage() {
+fn power_cut_while_recording_the_synced_length_is_not_reported_as_damage() {
     for seed in 0..150 {
         let mut rng = Rng::with_seed(seed);
         let disk = SimDisk::default();
@@ -309,7 +309,7 @@ fn interrupted_first_start_can_be_repeated() {
 /// The records of successors are not synced before a commit: no state that a power cut leaves is reported as
 /// damage.
 #[test]
-fn power_cut_right_after_a_rotation_is_no_damage() {
+fn power_cut_after_a_rotation_is_not_reported_as_damage() {
     for seed in 0..300 {
         let mut rng = Rng::with_seed(seed);
         let disk = SimDisk::default();

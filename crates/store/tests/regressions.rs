@@ -222,7 +222,7 @@ fn damaged_history_is_an_error_and_not_an_older_state() {
 /// Known limitation: it should restart from the base, and end its cursors with `Compacted`. Until then it
 /// fails with an error, and never exposes a state with a gap.
 #[test]
-fn store_behind_a_shared_logs_compaction_fails() {
+fn store_that_lags_behind_a_shared_logs_compaction_fails() {
     let mut log = MemoryLog::default();
     let logs = [log.share(), log.share()];
     let open = |log| Store::open(Box::new(log), Retention::default(), |_| ()).unwrap();

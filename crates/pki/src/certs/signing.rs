@@ -88,7 +88,7 @@ pub struct Signer {
 /// A request to sign, with its signing options.
 pub struct SigningRequest<'a> {
     /// The certificate request.
-    pub request: &'a CertificateRequest,
+    pub csr: &'a CertificateRequest,
     /// Key usages, by their API names.
     pub usages: &'a [&'a str],
     /// Requested lifetime; at most [`LIFETIME_MAX`].
@@ -111,24 +111,25 @@ impl Signer {
     /// If a usage is unknown or the CA has expired.
     pub fn sign(
         &self,
-        wanted: &SigningRequest<'_>,
+        request: &SigningRequest<'_>,
         now: Time,
         entropy: [u64; 2],
     ) -> Result<String, SignError> {
         let authority = inspect(&self.certificate, |parsed| {
-            let identifier = parsed.extensions().iter().find_map(|one| match one.parsed_extension() {
-                ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0.to_vec()),
-                _ => None,
-            });
+            let identifier =
+                parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+                    ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0.to_vec()),
+                    _ => None,
+                });
             (parsed.subject().as_raw().to_vec(), validity_of(parsed).1, identifier)
         });
         let (issuer, end, identifier) = authority.ok_or(SignError::Authority)?;
         if now >= end {
             return Err(SignError::Ended(setpoint_api::rfc3339::Seconds(end)));
         }
-        let uses = KeyUsages::of(wanted.usages)?;
+        let uses = KeyUsages::of(request.usages)?;
         let algorithm = algorithm(self.key.algorithm())?;
-        let lifetime = wanted.lifetime.unwrap_or(LIFETIME_MAX).clamp(LIFETIME_MIN, LIFETIME_MAX);
+        let lifetime = request.lifetime.unwrap_or(LIFETIME_MAX).clamp(LIFETIME_MIN, LIFETIME_MAX);
         let last = if lifetime < SHORT_LIFETIME {
             now.after(lifetime)
         } else {
@@ -144,21 +145,21 @@ impl Signer {
                     write_time(validity.next(), now.before(BACKDATE));
                     write_time(validity.next(), last.min(end));
                 });
-                body.next().write_der(&wanted.request.subject);
-                body.next().write_der(&wanted.request.public_key);
+                body.next().write_der(&request.csr.subject);
+                body.next().write_der(&request.csr.public_key);
                 body.next().write_tagged(Tag::context(3), |writer| {
                     writer.write_sequence(|list| {
-                        write_extensions(list, &uses, identifier.as_deref(), wanted.request);
+                        write_extensions(list, &uses, identifier.as_deref(), request.csr);
                     });
                 });
             });
         });
         let signature = self.key.sign(&body)?;
         let certificate = construct_der(|writer| {
-            writer.write_sequence(|parts| {
-                parts.next().write_der(&body);
-                parts.next().write_der(&algorithm);
-                parts.next().write_bitvec_bytes(&signature, signature.len() * 8);
+            writer.write_sequence(|fields| {
+                fields.next().write_der(&body);
+                fields.next().write_der(&algorithm);
+                fields.next().write_bitvec_bytes(&signature, signature.len() * 8);
             });
         });
         Ok(to_pem(&certificate))
@@ -173,18 +174,18 @@ struct KeyUsages {
 
 impl KeyUsages {
     fn of(usages: &[&str]) -> Result<KeyUsages, SignError> {
-        let known = |usage: &&str| {
+        let is_known = |usage: &&str| {
             KEY_USAGES.iter().any(|(name, _)| name == usage) || PURPOSES.iter().any(|(name, _)| name == usage)
         };
         let unknown: Vec<String> =
-            usages.iter().filter(|usage| !known(usage)).map(|usage| (*usage).to_owned()).collect();
+            usages.iter().filter(|usage| !is_known(usage)).map(|usage| (*usage).to_owned()).collect();
         if !unknown.is_empty() {
             return Err(SignError::Usages(unknown));
         }
-        let wanted = KEY_USAGES.iter().filter(|(name, _)| usages.contains(name));
-        let bits = wanted.fold(0, |bits, (_, bit)| bits | 1 << bit);
-        let wanted = PURPOSES.iter().filter(|(name, _)| usages.contains(name));
-        let mut purposes: Vec<&[u64]> = wanted.map(|(_, purpose)| *purpose).collect();
+        let selected = KEY_USAGES.iter().filter(|(name, _)| usages.contains(name));
+        let bits = selected.fold(0, |bits, (_, bit)| bits | 1 << bit);
+        let selected = PURPOSES.iter().filter(|(name, _)| usages.contains(name));
+        let mut purposes: Vec<&[u64]> = selected.map(|(_, purpose)| *purpose).collect();
         purposes.dedup();
         Ok(KeyUsages { bits, purposes })
     }
@@ -198,13 +199,13 @@ fn serial(entropy: [u64; 2]) -> [u8; 16] {
 
 /// Encodes the algorithm identifier of signatures by a key.
 fn algorithm(of: &SignatureAlgorithm) -> Result<Vec<u8>, SignError> {
-    let known: [(&SignatureAlgorithm, &[u64], bool); 4] = [
+    let supported: [(&SignatureAlgorithm, &[u64], bool); 4] = [
         (&PKCS_ECDSA_P256_SHA256, &[1, 2, 840, 10045, 4, 3, 2], false),
         (&PKCS_ECDSA_P384_SHA384, &[1, 2, 840, 10045, 4, 3, 3], false),
         (&PKCS_ED25519, &[1, 3, 101, 112], false),
         (&PKCS_RSA_SHA256, &[1, 2, 840, 113_549, 1, 1, 11], true),
     ];
-    let found = known.iter().find(|(algorithm, _, _)| *algorithm == of);
+    let found = supported.iter().find(|(algorithm, _, _)| *algorithm == of);
     let (_, name, has_null) = found.ok_or(SignError::Algorithm)?;
     Ok(construct_der(|writer| {
         writer.write_sequence(|parts| {
@@ -307,12 +308,12 @@ fn to_pem(der: &[u8]) -> String {
     use base64::Engine;
     let text = base64::engine::general_purpose::STANDARD.encode(der);
     let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let (line, after) = rest.split_at(rest.len().min(64));
+    let mut unwritten = text.as_str();
+    while !unwritten.is_empty() {
+        let (line, tail) = unwritten.split_at(unwritten.len().min(64));
         pem.push_str(line);
         pem.push('\n');
-        rest = after;
+        unwritten = tail;
     }
     pem.push_str("-----END CERTIFICATE-----\n");
     pem

@@ -76,7 +76,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Cuts a file to half of its length.
-fn halve(path: &Path) {
+fn truncate_to_half(path: &Path) {
     let text = std::fs::read(path).unwrap();
     std::fs::write(path, &text[..text.len() / 2]).unwrap();
 }
@@ -99,8 +99,8 @@ fn unusable_ca_is_reported_and_never_replaced() {
             |dir| std::fs::write(dir.join("ca.crt"), [0xff; 700]).unwrap(),
             "ca.crt does not hold a certificate",
         ),
-        (|dir| halve(&dir.join("ca.crt")), "ca.crt does not hold a certificate"),
-        (|dir| halve(&dir.join("ca.key")), "ca.key does not hold a private key"),
+        (|dir| truncate_to_half(&dir.join("ca.crt")), "ca.crt does not hold a certificate"),
+        (|dir| truncate_to_half(&dir.join("ca.key")), "ca.key does not hold a private key"),
         (
             |dir| _ = std::fs::copy(dir.join("admin.key"), dir.join("ca.key")).unwrap(),
             "ca.key is not the key of ca.crt",

@@ -1,8 +1,8 @@
-//! Doorbell: a wakeup that is kept until the sleeper looks.
+//! Doorbell: wakeup flag that stays set until it is cleared.
 //!
-//! The sleeper clears the bell, then looks at everything that may ring it, and then waits. A ring after the clearing
-//! ends the wait at once, so a change is either seen by the look or ends the wait. The state is the bell's own: a
-//! thread's parking token would be consumed by anything else that parks the thread in between.
+//! The waiting thread clears the bell, then checks every source that may ring it, and then waits. A ring after the clear
+//! ends the wait at once, so a change is either found by the check or ends the wait. The bell does not use the thread's
+//! parking token, which other code that parks the thread could consume.
 //!
 //! `tests/wakeups.rs` compiles this file against the model checker's primitives, in place of `super::sync`.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::sync::{Condvar, Mutex};
 
-/// A bell that one thread waits for. As a [`Waker`](std::task::Waker) it rings.
+/// A bell that one thread waits for. Its [`Waker`](std::task::Waker) rings it.
 #[derive(Default)]
 pub(super) struct Doorbell {
     is_rung: Mutex<bool>,
@@ -20,7 +20,7 @@ pub(super) struct Doorbell {
 }
 
 impl Doorbell {
-    /// Ends the wait of the sleeper, or its next one.
+    /// Ends the current wait, or the next one.
     pub(super) fn ring(&self) {
         let mut is_rung = self.is_rung.lock();
         if !*is_rung {
@@ -29,7 +29,7 @@ impl Doorbell {
         }
     }
 
-    /// Forgets earlier rings. What they announced must be looked at after this.
+    /// Clears earlier rings. The caller must check all sources after this.
     pub(super) fn clear(&self) {
         *self.is_rung.lock() = false;
     }

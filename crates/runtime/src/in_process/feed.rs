@@ -1,4 +1,4 @@
-//! Feeds of all resources, drained in an order in which the loop's world is complete at every revision it reaches.
+//! Feeds of all resources, drained so that the loop's world is complete at every revision that it reaches.
 
 use std::task::{Context, Poll};
 
@@ -46,8 +46,8 @@ impl Feed {
         }
     }
 
-    /// Takes in everything up to the newest revision. `true` if every later change will wake the context; otherwise a
-    /// later change is at hand already, and the caller must drain again before it sleeps.
+    /// Observes all changes up to the newest revision. Returns `true` if every later change will wake the context, and
+    /// `false` if a later change exists already: the caller must then drain again before it sleeps.
     pub(super) fn drain(
         &mut self,
         store: &Store,

@@ -1,4 +1,4 @@
-//! Feed of one resource: its changes, taken in up to a revision.
+//! Feed of one resource: its changes up to a revision.
 //!
 //! `tests/wakeups.rs` compiles this file too, over a model of the store.
 
@@ -10,7 +10,7 @@ use setpoint_api::Revision;
 pub(super) trait Changes {
     /// A change.
     type Change;
-    /// The reason why changes are missing.
+    /// Reason why changes are missing.
     type Lost;
 
     /// The next change; if there is none, the waker is registered before this returns.
@@ -23,15 +23,15 @@ pub(super) trait Changes {
 /// Result of draining a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Drained {
-    /// Everything is taken in, and the waker is registered.
+    /// All changes are observed, and the waker is registered.
     Armed,
-    /// A change beyond the revision is at hand. No waker is registered: the caller must drain again before it sleeps.
+    /// A change after the revision exists. No waker is registered: the caller must drain again before it sleeps.
     Ahead,
     /// Changes are missing: the resource has to be listed.
     Lost,
 }
 
-/// The changes of one resource, and the one that was read too early.
+/// Changes of one resource, with one change read ahead.
 pub(super) struct ResourceFeed<C: Changes> {
     changes: C,
     ahead: Option<C::Change>,
@@ -42,7 +42,7 @@ impl<C: Changes> ResourceFeed<C> {
         ResourceFeed { changes, ahead: None }
     }
 
-    /// Takes in the changes up to `newest`, so that all feeds together show the state at one revision.
+    /// Observes the changes up to `newest`, so that all feeds together show the state at one revision.
     pub(super) fn drain(
         &mut self,
         newest: Revision,

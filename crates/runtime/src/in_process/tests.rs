@@ -37,7 +37,7 @@ impl Planner for Probe {
     }
 }
 
-/// Time of a clock that stands still, so that no timer of the engine comes due.
+/// Time of a stopped clock: no timer of the engine expires.
 const NOW: Time = Time::from_seconds(1_800_000_000);
 
 /// A store with a thread that writes it.
@@ -72,7 +72,7 @@ fn put(store: &Store, name: &str) -> u64 {
     store.commit(proposal).unwrap().revision.0
 }
 
-/// Changes two objects at nearly the same moment, and measures how long each waits to be planned.
+/// Changes two objects almost simultaneously, and measures the time until each is planned.
 #[expect(clippy::disallowed_methods, reason = "measures the latency of a real thread")]
 fn measure_pairs(pairs: usize, store: &Store, planned: &Receiver<(String, u64)>) -> Vec<Duration> {
     let (barrier, results) = (Barrier::new(3), channel());
@@ -94,7 +94,7 @@ fn measure_pairs(pairs: usize, store: &Store, planned: &Receiver<(String, u64)>)
             let mut wanted = [results.1.recv().unwrap(), results.1.recv().unwrap()].to_vec();
             while !wanted.is_empty() {
                 let Ok((name, revision)) = planned.recv_timeout(PLANNED_WITHIN) else {
-                    // The writers wait at the barrier for good: end the process rather than hang.
+                    // The writers wait at the barrier forever: end the process instead of hanging.
                     eprintln!("pair {pair}: {wanted:?} not planned within {PLANNED_WITHIN:?}");
                     std::process::exit(101);
                 };
@@ -120,8 +120,8 @@ fn pairs() -> usize {
 struct NoWrites;
 
 impl WriteExecutor for NoWrites {
-    fn start(&mut self, sent: WriteRequest) -> Option<(WriteId, WriteOutcome)> {
-        panic!("unexpected write: {:?}", sent.write)
+    fn start(&mut self, request: WriteRequest) -> Option<(WriteId, WriteOutcome)> {
+        panic!("unexpected write: {:?}", request.write)
     }
 
     fn submit(&mut self) -> bool {
@@ -219,7 +219,7 @@ fn renews(clock: &ManualClock, renewed: &Receiver<Time>, periods: u32, when: &st
 }
 
 #[test]
-fn clock_that_is_set_and_right_again_stops_no_renewal() {
+fn renewal_continues_after_a_temporary_clock_change() {
     for step in [-3600, 3600, -7 * 86400] {
         let (sender, renewed) = channel();
         let engine = Engine::new(
@@ -274,7 +274,7 @@ impl Planner for Endless {
 }
 
 #[test]
-fn endless_plan_does_not_block_the_stop() {
+fn endless_plan_does_not_block_shutdown() {
     let driven = Driven::start();
     let (begun, begins) = channel();
     let released = Arc::new(AtomicBool::new(false));

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use setpoint_api::Clock;
 
-/// The longest that one turn of the loop may take. A turn plans at most `TURN_PLANS_MAX` keys, but the first one lists
+/// Maximum duration of one turn of the loop. A turn plans at most `TURN_PLANS_MAX` keys, but the first one lists
 /// the whole store.
 pub const LOOP_STALL_MAX: Duration = Duration::from_secs(60);
 
-/// Deadline of the next turn of the loop. Counted on the monotonic clock, which stands still while the machine is
-/// suspended: nothing turns then, and nothing is wrong.
+/// Deadline of the next turn of the loop. Counted on the monotonic clock, which stops while the machine is
+/// suspended, so a suspension is not a stall.
 pub(super) struct Watchdog {
     clock: Arc<dyn Clock>,
     /// Uptime in milliseconds at the end of the intended sleep.

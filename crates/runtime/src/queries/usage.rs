@@ -60,10 +60,10 @@ pub struct UsageSample {
     /// Labels of the pod or node.
     pub labels: BTreeMap<String, String>,
     /// Usage of each container.
-    pub parts: ContainerUsage,
-    /// End of the measurement.
-    pub at: Time,
-    /// Length of the measurement.
+    pub containers: ContainerUsage,
+    /// End of the measurement window.
+    pub timestamp: Time,
+    /// Length of the measurement window.
     pub window: Duration,
 }
 
@@ -136,16 +136,16 @@ pub fn to_answer(question: &Value, samples: &[UsageSample]) -> Result<Value, Str
     let mut pods = Value::map();
     for sample in samples {
         // A pod with a container that has no sample is left out.
-        let parts: Option<Vec<i64>> = if container.is_empty() {
-            sample.parts.values().map(|usage| usage.get(resource).copied()).collect()
+        let amounts: Option<Vec<i64>> = if container.is_empty() {
+            sample.containers.values().map(|usage| usage.get(resource).copied()).collect()
         } else {
-            sample.parts.get(container).and_then(|usage| usage.get(resource)).map(|value| vec![*value])
+            sample.containers.get(container).and_then(|usage| usage.get(resource)).map(|value| vec![*value])
         };
-        let Some(parts) = parts.filter(|parts| !parts.is_empty()) else { continue };
-        let sum = parts.into_iter().fold(0i64, i64::saturating_add);
+        let Some(amounts) = amounts.filter(|amounts| !amounts.is_empty()) else { continue };
+        let sum = amounts.into_iter().fold(0i64, i64::saturating_add);
         let window = i64::try_from(sample.window.as_secs()).unwrap_or(i64::MAX);
         let encoded = value!({
-            "value": (sum), "timestamp": (Seconds(sample.at).to_string()), "windowSeconds": (window),
+            "value": (sum), "timestamp": (Seconds(sample.timestamp).to_string()), "windowSeconds": (window),
         });
         pods.make_map().insert(sample.name.as_str(), encoded);
     }
@@ -173,8 +173,8 @@ fn from_pod(item: &Value) -> UsageSample {
         namespace: item.str_at(&["metadata", "namespace"]).to_owned(),
         name: item.str_at(&["metadata", "name"]).to_owned(),
         labels: BTreeMap::new(),
-        parts: containers.iter().map(usage).collect(),
-        at: rfc3339::parse(item.str_at(&["timestamp"])).unwrap_or(Time::EPOCH),
+        containers: containers.iter().map(usage).collect(),
+        timestamp: rfc3339::parse(item.str_at(&["timestamp"])).unwrap_or(Time::EPOCH),
         window: parse_go_duration(item.str_at(&["window"])),
     }
 }

@@ -1,4 +1,4 @@
-//! Queries of a remote loop: access and metrics go to the API server, the rest to the local handler.
+//! Queries of a remote loop: access and metrics go to the API server, all others to the local handler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Report;
 use crate::client::{Client, percent_encode};
 use crate::queries::{QueryHandler, usage};
 
-/// Time for the server to answer. Shorter than the sync period of autoscalers.
+/// Timeout of a request. Shorter than the sync period of autoscalers.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Path of access reviews.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -54,7 +54,7 @@ impl RemoteQueries {
             "kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": (question.clone()),
         });
         let body = json::to_vec(&review).into();
-        let review = self.ask(Method::POST, REVIEWS, body).await?;
+        let review = self.request_json(Method::POST, REVIEWS, body).await?;
         let allowed = review.at(&["status", "allowed"]) == Some(&Value::from(true));
         Ok(value!({"allowed": (allowed)}))
     }
@@ -66,14 +66,14 @@ impl RemoteQueries {
         let (namespace, selector) = (question.str_at(&["namespace"]), question.str_at(&["selector"]));
         let path =
             format!("{METRICS}/namespaces/{namespace}/pods?labelSelector={}", percent_encode(selector));
-        let list = self.ask(Method::GET, &path, Bytes::new()).await;
+        let list = self.request_json(Method::GET, &path, Bytes::new()).await;
         let list = list.map_err(|error| usage::fetch_error(&error))?;
         usage::to_answer(question, &usage::from_list(&list))
     }
 
     /// Sends a request. Returns the decoded body, or the reason of the failure.
-    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Value, String> {
-        let answered = self.client.ask(method, path, Some("application/json"), body).await;
+    async fn request_json(&self, method: Method, path: &str, body: Bytes) -> Result<Value, String> {
+        let answered = self.client.request(method, path, Some("application/json"), body).await;
         let (status, body) = answered.map_err(|error| error.to_string())?;
         let body = json::parse(&body).unwrap_or_default();
         match status.as_u16() {

@@ -64,8 +64,8 @@ impl ResourceWatch {
     }
 
     async fn list(&self, path: &str, resource_type: &ResourceType) -> Option<(Vec<Object>, u64)> {
-        let sent_request = self.client.ask(Method::GET, path, None, Bytes::new());
-        let (status, body) = tokio::time::timeout(self.timeout, sent_request).await.ok()?.ok()?;
+        let response = self.client.request(Method::GET, path, None, Bytes::new());
+        let (status, body) = tokio::time::timeout(self.timeout, response).await.ok()?.ok()?;
         if status.as_u16() == 404 {
             // The server does not serve the resource, so there are no objects.
             return Some((Vec::new(), 0));
@@ -84,8 +84,8 @@ impl ResourceWatch {
         after: &mut u64,
     ) -> Result<WatchEnd, ClientError> {
         let path = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={after}");
-        let sent_request = self.client.send(Method::GET, &path, None, Bytes::new());
-        let Ok(Ok(response)) = tokio::time::timeout(self.timeout, sent_request).await else {
+        let response = self.client.send(Method::GET, &path, None, Bytes::new());
+        let Ok(Ok(response)) = tokio::time::timeout(self.timeout, response).await else {
             return Ok(WatchEnd::Interrupted);
         };
         if response.status().as_u16() == 410 || !response.status().is_success() {

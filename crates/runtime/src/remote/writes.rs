@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::resources::Verb;
-use setpoint_api::{Map, Revision, Value, json};
+use setpoint_api::{Key, Map, Revision, Value, json};
 use setpoint_reconcile::plan::MergePatchType;
 use setpoint_reconcile::{Write, WriteOutcome, WriteRejection, WriteRequest};
 use tokio::sync::mpsc;
@@ -19,40 +19,41 @@ use crate::client::{Client, ClientError};
 /// Sends a write, and reports its outcome. A write that times out counts as lost, so that its key is planned again.
 pub(super) async fn write(
     client: Arc<Client>,
-    sent: WriteRequest,
+    request: WriteRequest,
     timeout: Duration,
     reports: mpsc::Sender<Report>,
 ) {
-    let outcome = match tokio::time::timeout(timeout, perform(&client, &sent)).await {
+    let outcome = match tokio::time::timeout(timeout, perform(&client, &request)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) | Err(_) => WriteOutcome::Lost { by: newest_revision(&client, timeout).await },
     };
     // The loop may have ended.
-    let _ = reports.send(Report::Answered { ticket: sent.id, outcome, by: sent.reconciler }).await;
+    let _ = reports.send(Report::Written { id: request.id, outcome, by: request.reconciler }).await;
 }
 
-async fn perform(client: &Client, sent: &WriteRequest) -> Result<WriteOutcome, ClientError> {
-    let sent_request = match put_of_patch(client, &sent.write).await {
-        Some(sent_request) => Some(sent_request),
-        None => request(sent),
+async fn perform(client: &Client, request: &WriteRequest) -> Result<WriteOutcome, ClientError> {
+    let encoded = match put_of_patch(client, &request.write).await {
+        Some(encoded) => Some(encoded),
+        None => http_request(request),
     };
-    let Some((method, path, kind, body)) = sent_request else {
+    let Some((method, path, content_type, body)) = encoded else {
         return Ok(WriteOutcome::Rejected(WriteRejection {
             reason: "NotFound".to_owned(),
-            message: format!("there is no resource {}", sent.write.resource()),
+            message: format!("there is no resource {}", request.write.resource()),
         }));
     };
-    let (status, body) = client.ask(method, &path, Some(kind), json::to_vec(&body).into()).await?;
-    Ok(outcome(&sent.write, status, &body))
+    let (status, body) =
+        client.request(method, &path, Some(content_type), json::to_vec(&body).into()).await?;
+    Ok(outcome(&request.write, status, &body))
 }
 
 /// Requests the server's newest revision until it answers.
 #[expect(clippy::disallowed_methods, reason = "pauses between requests to a server that fails")]
 async fn newest_revision(client: &Client, timeout: Duration) -> Revision {
     loop {
-        let sent_request = client.ask(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new());
-        let sent_request = tokio::time::timeout(timeout, sent_request).await;
-        let revision = sent_request.ok().and_then(Result::ok).and_then(|(_, body)| {
+        let response = client.request(Method::GET, "/api/v1/namespaces?limit=1", None, Bytes::new());
+        let response = tokio::time::timeout(timeout, response).await;
+        let revision = response.ok().and_then(Result::ok).and_then(|(_, body)| {
             let list = json::parse(&body).ok()?;
             meta(&list, "resourceVersion").parse().ok()
         });
@@ -76,7 +77,7 @@ async fn put_of_patch(client: &Client, write: &Write) -> Option<HttpRequest> {
     }
     let namespace = key.namespace().unwrap_or_default();
     let path = object_path(resource_type, namespace, Some(key.name()), "");
-    let (_, body) = client.ask(Method::GET, &path, None, Bytes::new()).await.ok()?;
+    let (_, body) = client.request(Method::GET, &path, None, Bytes::new()).await.ok()?;
     let live = json::parse(&body).ok()?;
     if uid.as_deref().is_some_and(|uid| uid != meta(&live, "uid")) {
         return None;
@@ -91,10 +92,10 @@ async fn put_of_patch(client: &Client, write: &Write) -> Option<HttpRequest> {
     ))
 }
 
-fn request(sent: &WriteRequest) -> Option<HttpRequest> {
-    let resource_type = resource_types::storage_type(sent.write.resource())?;
-    let manager = format!("?fieldManager={}", sent.manager);
-    Some(match &sent.write {
+fn http_request(request: &WriteRequest) -> Option<HttpRequest> {
+    let resource_type = resource_types::storage_type(request.write.resource())?;
+    let manager = format!("?fieldManager={}", request.manager);
+    Some(match &request.write {
         Write::Create { namespace, object, .. } => {
             let path = format!("{}{manager}", object_path(resource_type, namespace, None, ""));
             (Method::POST, path, "application/json", with_type(resource_type, object.clone()))
@@ -103,9 +104,8 @@ fn request(sent: &WriteRequest) -> Option<HttpRequest> {
             let path = format!("{}{manager}", object_path(resource_type, new_event.namespace(), None, ""));
             (Method::POST, path, "application/json", with_type(resource_type, new_event.to_value()))
         }
-        Write::Patch { key, subresource: part, patch_type, patch, uid, revision } => {
-            let path =
-                object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
+        Write::Patch { key, subresource, patch_type, patch, uid, revision } => {
+            let path = key_path(resource_type, key, subresource);
             let mut patch = patch.clone();
             let metadata = patch.ensure_map("metadata");
             if let Some(uid) = uid {
@@ -120,15 +120,14 @@ fn request(sent: &WriteRequest) -> Option<HttpRequest> {
             };
             (Method::PATCH, format!("{path}{manager}"), kind, patch)
         }
-        Write::Apply { key, subresource: part, config, uid } => {
-            let path =
-                object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
+        Write::Apply { key, subresource, config, uid } => {
+            let path = key_path(resource_type, key, subresource);
             let mut config = with_type(resource_type, config.clone());
             config.ensure_map("metadata").insert("uid", &**uid);
             (Method::PATCH, format!("{path}{manager}&force=true"), "application/apply-patch+yaml", config)
         }
         Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
-            let path = object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), "");
+            let path = key_path(resource_type, key, "");
             let mut preconditions = Map::new();
             if let Some(uid) = uid {
                 preconditions.insert("uid", &**uid);
@@ -148,9 +147,8 @@ fn request(sent: &WriteRequest) -> Option<HttpRequest> {
             }
             (Method::DELETE, path, "application/json", Value::Map(options))
         }
-        Write::Post { key, subresource: part, object } => {
-            let path =
-                object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), part);
+        Write::Post { key, subresource, object } => {
+            let path = key_path(resource_type, key, subresource);
             (Method::POST, format!("{path}{manager}"), "application/json", object.clone())
         }
     })
@@ -159,6 +157,11 @@ fn request(sent: &WriteRequest) -> Option<HttpRequest> {
 fn with_type(resource_type: &ResourceType, mut object: Value) -> Value {
     resource_type.set_type(&mut object);
     object
+}
+
+/// Path of the object `key`, or of its subresource.
+fn key_path(resource_type: &ResourceType, key: &Key, subresource: &str) -> String {
+    object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), subresource)
 }
 
 /// Path of an object, of its subresource, or of a collection.

@@ -2,7 +2,7 @@
 //!
 //! Everything the pipeline does is `O(n log n)` in the bytes of the request and of the object it is about, and a list
 //! visits every object of its collection. So a few numbers identify a request that may block a reactor: the bytes of its body
-//! (which the socket side looks at), those of the stored object, and the objects in the collection.
+//! (which `http/handler.rs` checks), those of the stored object, and the objects in the collection.
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method};

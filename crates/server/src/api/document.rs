@@ -15,7 +15,7 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
 use setpoint_api::{Time, json, value};
 
-use super::{Api, accepted_form, check_accept, not_allowed, unknown};
+use super::{Api, accepted_form, check_accept, not_allowed, unknown_path_error};
 use crate::exchange::{Payload, Request, Response};
 use crate::loop_report;
 use crate::query::QueryParams;
@@ -65,7 +65,7 @@ impl Api {
         if let Some(document) = discovery::aggregated(&parts, measures).filter(|_| is_wanted) {
             let mut response = responses::json_bytes(200, vec![document.json.clone().into()]);
             response.headers.insert(CONTENT_TYPE, AGGREGATED);
-            let mut response = tagged(response, &document.tag, request);
+            let mut response = with_etag(response, &document.tag, request);
             response.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
             return Ok(response);
         }
@@ -103,7 +103,7 @@ impl Api {
 
     /// State of the loop: all controllers, or the keys of one.
     fn reconciling(&self, rest: &[&str]) -> Response {
-        let Some(engine) = self.engine.get() else { return nothing() };
+        let Some(engine) = self.engine.get() else { return page_not_found() };
         let Some(engine) = engine.try_lock_for(LOOP_WAIT_MAX) else {
             let message = "the loop is busy with one turn, please try again later";
             return responses::status(&Status::service_unavailable(message));
@@ -113,7 +113,7 @@ impl Api {
             [controller] => loop_report::keys(&engine, controller),
             _ => None,
         };
-        document.map_or_else(nothing, |document| responses::document(&document))
+        document.map_or_else(page_not_found, |document| responses::document(&document))
     }
 
     /// OpenAPI documents, generated at each request and not cached.
@@ -124,16 +124,16 @@ impl Api {
                 let mut bytes = json::to_vec(&openapi::v3::index(std::iter::empty()));
                 bytes.push(b'\n');
                 let tag = discovery::tag(&bytes);
-                tagged(responses::json_bytes(200, vec![bytes.into()]), &tag, request)
+                with_etag(responses::json_bytes(200, vec![bytes.into()]), &tag, request)
             }
             ["v3", name @ ..] => self.openapi_v3(request, &name.join("/")),
-            _ => nothing(),
+            _ => page_not_found(),
         }
     }
 
     /// One document of OpenAPI v3. Under the URL with its hash it never changes.
     fn openapi_v3(&self, request: &Request, name: &str) -> Response {
-        let Some(hash) = openapi::v3::hash(name) else { return nothing() };
+        let Some(hash) = openapi::v3::hash(name) else { return page_not_found() };
         let query = QueryParams::parse(&request.query);
         let requested = query.get("hash");
         if !requested.is_empty() && requested != hash {
@@ -143,11 +143,12 @@ impl Api {
             }
             return response;
         }
-        let document =
-            || openapi::v3::document(name).map_or_else(nothing, |document| responses::document(&document));
+        let document = || {
+            openapi::v3::document(name).map_or_else(page_not_found, |document| responses::document(&document))
+        };
         let response =
-            if is_known(request, hash) { responses::json_bytes(200, Vec::new()) } else { document() };
-        let mut response = tagged(response, hash, request);
+            if matches_etag(request, hash) { responses::json_bytes(200, Vec::new()) } else { document() };
+        let mut response = with_etag(response, hash, request);
         if !requested.is_empty() {
             response.headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
             let expires = http_date(self.options.clock.now().after(YEAR));
@@ -168,8 +169,8 @@ fn openapi_v2(request: &Request) -> Response {
         return responses::text(406, "");
     }
     let kept = &TAGS[usize::from(is_gnostic)];
-    if let Some(tag) = kept.get().filter(|tag| is_known(request, tag)) {
-        return tagged(responses::json_bytes(200, Vec::new()), tag, request);
+    if let Some(tag) = kept.get().filter(|tag| matches_etag(request, tag)) {
+        return with_etag(responses::json_bytes(200, Vec::new()), tag, request);
     }
     let document = openapi::v2::document(discovery::VERSION);
     let bytes = if is_gnostic { openapi::gnostic::to_vec(&document) } else { json::to_vec(&document) };
@@ -178,7 +179,7 @@ fn openapi_v2(request: &Request) -> Response {
     if is_gnostic {
         response.headers.insert(CONTENT_TYPE, GNOSTIC);
     }
-    tagged(response, tag, request)
+    with_etag(response, tag, request)
 }
 
 fn accept(request: &Request) -> Option<&str> {
@@ -195,27 +196,28 @@ pub(super) fn missing(request: &Request) -> Result<Response, Status> {
         }
         _ => false,
     };
-    if is_api { Err(unknown(&request.method)) } else { Ok(nothing()) }
+    if is_api { Err(unknown_path_error(&request.method)) } else { Ok(page_not_found()) }
 }
 
-fn nothing() -> Response {
+fn page_not_found() -> Response {
     responses::text(404, "404 page not found\n")
 }
 
 /// `true` if the client has the document with this ETag.
-fn is_known(request: &Request, tag: &str) -> bool {
-    let known = request.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let bare = |text: &str| text.trim().trim_start_matches("W/").trim_matches('"') == tag;
-    known.split(',').any(bare)
+fn matches_etag(request: &Request, tag: &str) -> bool {
+    let if_none_match =
+        request.headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let matches = |text: &str| text.trim().trim_start_matches("W/").trim_matches('"') == tag;
+    if_none_match.split(',').any(matches)
 }
 
 /// Sets the ETag of a response; 304 if the client has it.
-fn tagged(mut response: Response, tag: &str, request: &Request) -> Response {
+fn with_etag(mut response: Response, tag: &str, request: &Request) -> Response {
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\"")) {
         response.headers.insert(ETAG, tag);
     }
     response.headers.insert(VARY, HeaderValue::from_static("Accept"));
-    if is_known(request, tag) {
+    if matches_etag(request, tag) {
         response.status = StatusCode::NOT_MODIFIED;
         response.headers.remove(CONTENT_TYPE);
         response.body = Payload::Whole(Vec::new());

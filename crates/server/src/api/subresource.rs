@@ -17,7 +17,7 @@ use setpoint_api::schema::builtin;
 use setpoint_api::status::{Reason, Status};
 
 use super::write::header;
-use super::{Api, not_allowed, unknown};
+use super::{Api, not_allowed, unknown_path_error};
 use crate::body::{self, DecodedBody, Expected, Strictness};
 use crate::exchange::{Request, Response};
 use crate::query::QueryParams;
@@ -60,7 +60,7 @@ pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Statu
         return if is_known { Ok(()) } else { Err(not_allowed(&request.method)) };
     }
     let Some(info) = target.resource_type.info.subresource(&target.subresource) else {
-        return Err(unknown(&request.method));
+        return Err(unknown_path_error(&request.method));
     };
     if verb(&request.method).is_some_and(|verb| info.verbs.contains(verb)) {
         return Ok(());

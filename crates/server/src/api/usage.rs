@@ -42,16 +42,16 @@ impl MetricsQuery {
     async fn read_samples(self, source: Arc<dyn UsageSource>) -> Result<Vec<UsageSample>, Status> {
         let reading = tokio::task::spawn_blocking(move || {
             let MetricsTarget { plural, namespace, name } = &self.about;
-            let which = UsageSelector { namespace, name, labels: &self.labels };
-            let used = if *plural == "nodes" { source.nodes(which) } else { source.pods(which) };
-            let mut used = used.map_err(Status::internal_error)?;
-            used.retain(|one| {
+            let selector = UsageSelector { namespace, name, labels: &self.labels };
+            let samples = if *plural == "nodes" { source.nodes(selector) } else { source.pods(selector) };
+            let mut samples = samples.map_err(Status::internal_error)?;
+            samples.retain(|sample| {
                 self.fields.matches(|field| match field {
-                    "metadata.name" => Some(one.name.as_str()),
-                    _ => Some(one.namespace.as_str()),
+                    "metadata.name" => Some(sample.name.as_str()),
+                    _ => Some(sample.namespace.as_str()),
                 })
             });
-            Ok(used)
+            Ok(samples)
         });
         reading.await.map_err(Status::internal_error)?
     }
@@ -83,14 +83,14 @@ impl Api {
             return Err(Status::method_not_supported(resource, "watch"));
         }
         let view = accepted_view(request)?;
-        let wanted = MetricsQuery::read(about.clone(), &query)?;
-        let used = wanted.read_samples(Arc::clone(source)).await?;
+        let metrics_query = MetricsQuery::read(about.clone(), &query)?;
+        let samples = metrics_query.read_samples(Arc::clone(source)).await?;
         let now = self.options.clock.now();
         if about.name.is_empty() {
-            return answer_list(about.plural, &used, view, &query, now);
+            return answer_list(about.plural, &samples, view, &query, now);
         }
-        match used.first() {
-            Some(used) => answer_one(about.plural, used, view, &query, now),
+        match samples.first() {
+            Some(sample) => answer_one(about.plural, sample, view, &query, now),
             None => Err(self.not_found_error(about, resource)),
         }
     }

@@ -26,7 +26,8 @@ use crate::pipeline::create::create;
 use crate::pipeline::delete::{check_options, delete};
 use crate::pipeline::update::{Subresource, update, update_live};
 use crate::pipeline::{
-    Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, check_uid, place, quota,
+    Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, check_uid, quota,
+    set_namespace_and_check_name,
 };
 use crate::query::QueryParams;
 use crate::route::Target;
@@ -55,7 +56,7 @@ impl Api {
         target: &Target,
         query: &QueryParams,
     ) -> Result<Response, Status> {
-        let wanted = accepted_form_and_view(request)?;
+        let media = accepted_form_and_view(request)?;
         let (desired, mut warnings) = self.body(request, target, query)?;
         let writer = writer(request, query, None)?;
         // Most writes are decided once, and decoding the body again is cheaper than cloning it each time.
@@ -74,7 +75,7 @@ impl Api {
             })
             .await;
         warnings.extend(more);
-        write_response(target, done, 201, wanted, query, self.options.clock.now(), &warnings)
+        write_response(target, done, 201, media, query, self.options.clock.now(), &warnings)
     }
 
     pub(super) async fn update(
@@ -83,7 +84,7 @@ impl Api {
         target: &Target,
         query: &QueryParams,
     ) -> Result<Response, Status> {
-        let wanted = accepted_form_and_view(request)?;
+        let media = accepted_form_and_view(request)?;
         let (mut desired, mut warnings) = self.body(request, target, query)?;
         set_namespace(&mut desired.object, target)?;
         let writer = writer(request, query, None)?;
@@ -109,7 +110,7 @@ impl Api {
             .await;
         warnings.extend(more);
         let code = if created { 201 } else { 200 };
-        write_response(target, done, code, wanted, query, self.options.clock.now(), &warnings)
+        write_response(target, done, code, media, query, self.options.clock.now(), &warnings)
     }
 
     pub(super) async fn patch(
@@ -118,12 +119,12 @@ impl Api {
         target: &Target,
         query: &QueryParams,
     ) -> Result<Response, Status> {
-        let wanted = accepted_form_and_view(request)?;
-        let Some(sort) = patching::patch_type(request)? else {
+        let media = accepted_form_and_view(request)?;
+        let Some(patch_type) = patching::patch_type(request)? else {
             return self.apply(request, target, query).await;
         };
         let writer = writer(request, query, Some(false))?;
-        let patch = ParsedPatch::parse(sort, request, query)?;
+        let patch = ParsedPatch::parse(patch_type, request, query)?;
         let resource_type = target.resource_type;
         let api_version = resource_type.api_version();
         let expected = Expected {
@@ -140,20 +141,20 @@ impl Api {
                 let record = self.find(target, context.snapshot)?;
                 let mut old =
                     if is_status { codec::partial(resource_type, &record) } else { codec::object(&record) };
-                let mut sent = match patch.apply(resource_type.to_served(old.clone()), expected) {
+                let mut patched = match patch.apply(resource_type.to_served(old.clone()), expected) {
                     // A rejection contains the whole object.
                     Err(_) if is_status => {
                         old = codec::object(&record);
                         patch.apply(old.clone(), expected)?
                     }
-                    sent => sent?,
+                    patched => patched?,
                 };
-                warnings = sent.warnings;
-                set_namespace(&mut sent.object, target)?;
-                warnings.extend(owners::deduplicate(&mut sent.object, true));
+                warnings = patched.warnings;
+                set_namespace(&mut patched.object, target)?;
+                warnings.extend(owners::deduplicate(&mut patched.object, true));
                 let desired = DesiredObject {
-                    object: resource_type.to_stored(sent.object),
-                    has_omitted_empty: sent.has_omitted_empty,
+                    object: resource_type.to_stored(patched.object),
+                    has_omitted_empty: patched.has_omitted_empty,
                     owners: None,
                 };
                 take_warnings(
@@ -170,7 +171,7 @@ impl Api {
             })
             .await;
         warnings.extend(more);
-        write_response(target, done, 200, wanted, query, self.options.clock.now(), &warnings)
+        write_response(target, done, 200, media, query, self.options.clock.now(), &warnings)
     }
 
     async fn apply(
@@ -179,7 +180,7 @@ impl Api {
         target: &Target,
         query: &QueryParams,
     ) -> Result<Response, Status> {
-        let wanted = accepted_form_and_view(request)?;
+        let media = accepted_form_and_view(request)?;
         let writer = writer(request, query, Some(true))?;
         let force = query.flag("force") == Some(true);
         let strictness = Strictness::of(query.get("fieldValidation"));
@@ -205,7 +206,7 @@ impl Api {
             .await;
         warnings.extend(more);
         let code = if created { 201 } else { 200 };
-        write_response(target, done, code, wanted, query, self.options.clock.now(), &warnings)
+        write_response(target, done, code, media, query, self.options.clock.now(), &warnings)
     }
 
     pub(super) async fn delete(
@@ -214,7 +215,7 @@ impl Api {
         target: &Target,
         query: &QueryParams,
     ) -> Result<Response, Status> {
-        let wanted = accepted_form_and_view(request)?;
+        let media = accepted_form_and_view(request)?;
         let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
         check_options(&options)?;
@@ -238,7 +239,7 @@ impl Api {
                 responses::warn(&mut response, &warnings);
                 Ok(response)
             }
-            done => write_response(target, done, 200, wanted, query, self.options.clock.now(), &warnings),
+            done => write_response(target, done, 200, media, query, self.options.clock.now(), &warnings),
         }
     }
 
@@ -248,7 +249,7 @@ impl Api {
         target: &Target,
         query: &QueryParams,
     ) -> Result<Response, Status> {
-        let wanted = accepted_form_and_view(request)?;
+        let media = accepted_form_and_view(request)?;
         let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
         check_options(&options)?;
@@ -268,7 +269,7 @@ impl Api {
                 .await;
             outcome?;
         }
-        let mut response = list::answer(target, page, wanted, query, self.options.clock.now())?;
+        let mut response = list::answer(target, page, media, query, self.options.clock.now())?;
         responses::warn(&mut response, &job_warnings(target, &options));
         Ok(response)
     }
@@ -287,14 +288,14 @@ impl Api {
             schema: resource_type.schema,
         };
         let strictness = Strictness::of(query.get("fieldValidation"));
-        let mut sent = body::object(&request.body, header(request), expected, strictness)?;
-        sent.warnings.extend(owners::deduplicate(&mut sent.object, false));
+        let mut decoded = body::object(&request.body, header(request), expected, strictness)?;
+        decoded.warnings.extend(owners::deduplicate(&mut decoded.object, false));
         let desired = DesiredObject {
-            object: resource_type.to_stored(sent.object),
-            has_omitted_empty: sent.has_omitted_empty,
+            object: resource_type.to_stored(decoded.object),
+            has_omitted_empty: decoded.has_omitted_empty,
             owners: None,
         };
-        Ok((desired, sent.warnings))
+        Ok((desired, decoded.warnings))
     }
 
     pub(super) fn find(&self, target: &Target, snapshot: &Snapshot) -> Result<Record, Status> {
@@ -327,7 +328,7 @@ impl Api {
                 PipelineResult::DryRunRemove(object) => return Ok(WriteResult::Removed(object)),
             };
             drop(snapshot);
-            if let Some(charged) = quota::charged(&proposal).filter(|_| turn.is_none()) {
+            if let Some(charged) = quota::charged_quota(&proposal).filter(|_| turn.is_none()) {
                 let (taken, waited) = self.quota_locks.lock(charged).await;
                 turn = Some(taken);
                 if waited {
@@ -398,7 +399,7 @@ pub(super) fn configuration(body: &[u8]) -> Result<(Value, Vec<Duplicate>), Stat
 
 /// Sets the namespace of the path; 400 if the object has another namespace or name.
 fn set_namespace(object: &mut Value, target: &Target) -> Result<(), Status> {
-    place(object, &target.namespace, &target.name)
+    set_namespace_and_check_name(object, &target.namespace, &target.name)
 }
 
 /// Warning for deleting a Job without a propagation policy.
@@ -529,13 +530,13 @@ fn write_response(
     target: &Target,
     done: Result<WriteResult, Status>,
     code: u16,
-    wanted: (Form, Representation),
+    media: (Form, Representation),
     query: &QueryParams,
     now: Time,
     warnings: &[String],
 ) -> Result<Response, Status> {
     let mut response = match done {
-        Ok(done) => encode_result(target, done, code, wanted, query, now)?,
+        Ok(done) => encode_result(target, done, code, media, query, now)?,
         Err(status) if warnings.is_empty() => return Err(status),
         Err(status) => responses::status(&status),
     };

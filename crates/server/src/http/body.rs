@@ -27,7 +27,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks that a worker encodes ahead of the client.
 const CHUNKS_AHEAD: usize = 2;
 
-/// The body failed: the connection must not end it as if it were complete.
+/// Error that aborts a response body, so that the client does not take it for complete.
 #[derive(Debug, thiserror::Error)]
 #[error("the response body failed")]
 pub(super) struct ResponseAborted;
@@ -74,8 +74,8 @@ impl ResponseResources {
 
 /// Body of a response.
 pub(super) struct ResponseBody {
-    form: ResponseKind,
-    held: ResponseResources,
+    kind: ResponseKind,
+    resources: ResponseResources,
 }
 
 enum ResponseKind {
@@ -95,35 +95,34 @@ impl ResponseBody {
         body: Payload,
         headers: &mut HeaderMap,
         accepts_gzip: bool,
-        mut held: ResponseResources,
+        mut resources: ResponseResources,
     ) -> ResponseBody {
-        let connection = &held.active.connection;
-        let zips = accepts_gzip && !headers.contains_key(CONTENT_ENCODING);
-        let form =
-            match body {
-                Payload::Stream(frames) => {
-                    let mut phase = connection.phase.clone();
-                    let draining = Box::pin(async move {
-                        // A closed channel means the end of the server.
-                        let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
-                    });
-                    ResponseKind::Stream(StreamBody { frames, draining })
-                }
-                Payload::Whole(parts) => match PartsBody::new(parts) {
-                    parts if zips && parts.left >= GZIP_BYTES_MIN => ResponseKind::Encoded(
-                        EncodedBody::start(Box::new(parts), Some(headers), &connection.shared.workers),
-                    ),
-                    parts => ResponseKind::Whole(parts),
-                },
-                Payload::Chunked(chunks) => {
-                    let headers = zips.then_some(headers);
-                    ResponseKind::Encoded(EncodedBody::start(chunks, headers, &connection.shared.workers))
-                }
-            };
-        if !matches!(form, ResponseKind::Stream(_)) {
-            held.active.begin_sending();
+        let connection = &resources.active.connection;
+        let compress = accepts_gzip && !headers.contains_key(CONTENT_ENCODING);
+        let kind = match body {
+            Payload::Stream(frames) => {
+                let mut phase = connection.phase.clone();
+                let draining = Box::pin(async move {
+                    // A closed channel means the end of the server.
+                    let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
+                });
+                ResponseKind::Stream(StreamBody { frames, draining })
+            }
+            Payload::Whole(parts) => match PartsBody::new(parts) {
+                parts if compress && parts.left >= GZIP_BYTES_MIN => ResponseKind::Encoded(
+                    EncodedBody::start(Box::new(parts), Some(headers), &connection.shared.workers),
+                ),
+                parts => ResponseKind::Whole(parts),
+            },
+            Payload::Chunked(chunks) => {
+                let headers = compress.then_some(headers);
+                ResponseKind::Encoded(EncodedBody::start(chunks, headers, &connection.shared.workers))
+            }
+        };
+        if !matches!(kind, ResponseKind::Stream(_)) {
+            resources.active.begin_sending();
         }
-        ResponseBody { form, held }
+        ResponseBody { kind, resources }
     }
 }
 
@@ -136,7 +135,7 @@ impl http_body::Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ResponseAborted>>> {
         let this = &mut *self;
-        let next = match &mut this.form {
+        let next = match &mut this.kind {
             ResponseKind::Whole(parts) => Ok(parts.next_chunk()),
             ResponseKind::Encoded(encoded) => match encoded.poll_next(context) {
                 Poll::Ready(next) => next,
@@ -148,19 +147,19 @@ impl http_body::Body for ResponseBody {
             },
             ResponseKind::Ended => Ok(None),
         };
-        this.held.active.connection.activity.moved();
+        this.resources.active.connection.activity.record_progress();
         if let Err(ResponseAborted) = next {
-            this.held.active.connection.shared.counters.panicked();
+            this.resources.active.connection.shared.counters.panicked();
             tracing::error!("panic in a response body");
         }
         if !matches!(next, Ok(Some(_))) {
-            this.form = ResponseKind::Ended;
+            this.kind = ResponseKind::Ended;
         }
         Poll::Ready(next.transpose().map(|next| next.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.form {
+        match &self.kind {
             ResponseKind::Whole(parts) => parts.left == 0,
             ResponseKind::Encoded(_) | ResponseKind::Stream(_) => false,
             ResponseKind::Ended => true,
@@ -168,7 +167,7 @@ impl http_body::Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.form {
+        match &self.kind {
             ResponseKind::Whole(parts) => SizeHint::with_exact(parts.left as u64),
             ResponseKind::Encoded(_) | ResponseKind::Stream(_) => SizeHint::default(),
             ResponseKind::Ended => SizeHint::with_exact(0),
@@ -199,7 +198,7 @@ impl PartsBody {
         let mut chunk = BytesMut::with_capacity(self.left.min(CHUNK_BYTES));
         chunk.extend_from_slice(&first);
         while self.parts.as_slice().first().is_some_and(|next| fits(chunk.len(), next)) {
-            chunk.extend_from_slice(&self.parts.next().expect("it was there"));
+            chunk.extend_from_slice(&self.parts.next().expect("the slice is not empty"));
         }
         self.left -= chunk.len();
         Some(chunk.freeze())
@@ -214,7 +213,7 @@ impl Chunks for PartsBody {
             self.left -= shared.len();
             return Some(shared);
         }
-        PartsBody::next_chunk(self).map(BodyPart::Made)
+        PartsBody::next_chunk(self).map(BodyPart::Encoded)
     }
 
     fn held_bytes(&self) -> usize {
@@ -229,9 +228,13 @@ struct EncodedBody {
 }
 
 impl EncodedBody {
-    /// Starts encoding. With `zipped` headers the body is compressed, and they are set.
-    fn start(mut chunks: Box<dyn Chunks>, zipped: Option<&mut HeaderMap>, workers: &Handle) -> EncodedBody {
-        let mut gzip = zipped.map(|headers| {
+    /// Starts encoding. With `gzip_headers` the body is compressed, and its headers are set there.
+    fn start(
+        mut chunks: Box<dyn Chunks>,
+        gzip_headers: Option<&mut HeaderMap>,
+        workers: &Handle,
+    ) -> EncodedBody {
+        let mut gzip = gzip_headers.map(|headers| {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
             headers.remove(CONTENT_LENGTH);
@@ -281,7 +284,7 @@ fn encode_next(chunks: &mut dyn Chunks, gzip: &mut Option<(Gzip, Vec<u8>)>) -> O
     Some(full.into())
 }
 
-/// A stream of the service, which ends when the server drains.
+/// Body of a stream, which ends when the server drains.
 struct StreamBody {
     frames: Box<dyn Frames>,
     draining: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -300,12 +303,12 @@ impl StreamBody {
 /// `true` if the client accepts gzip by name with a non-zero quality.
 pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|choice| {
-        let mut words = choice.split(';').map(str::trim);
-        let named = words.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-        let refused = words
-            .filter_map(|word| word.strip_prefix("q="))
+    values.flat_map(|value| value.split(',')).any(|coding| {
+        let mut parameters = coding.split(';').map(str::trim);
+        let is_gzip = parameters.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+        let is_refused = parameters
+            .filter_map(|parameter| parameter.strip_prefix("q="))
             .any(|quality| quality.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0));
-        named && !refused
+        is_gzip && !is_refused
     })
 }

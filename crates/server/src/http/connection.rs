@@ -30,7 +30,7 @@ pub(super) struct Accepted {
     pub phase: watch::Receiver<Phase>,
     /// Membership among the unauthenticated connections.
     pub membership: Membership,
-    /// Resolves when the membership ends, be it by eviction or because the client has authenticated.
+    /// Resolves when the membership ends: by eviction, or because the client has authenticated.
     pub evicted: oneshot::Receiver<()>,
 }
 
@@ -44,7 +44,8 @@ pub(super) struct Connection {
     pub phase: watch::Receiver<Phase>,
 }
 
-/// Authentication state of a connection: first among the unauthenticated, then in a slot for good.
+/// Authentication state of a connection: a member of the unauthenticated ones until it authenticates, then the owner of a
+/// connection slot.
 pub(super) struct AuthState {
     is_authenticated: AtomicBool,
     membership: Mutex<Option<Membership>>,
@@ -70,7 +71,7 @@ impl AuthState {
                 return false;
             };
             *slot = Some(permit);
-            // Before the membership ends: its end would otherwise count as an eviction.
+            // Set before the membership ends; otherwise its end would count as an eviction.
             self.is_authenticated.store(true, Ordering::Release);
             *self.membership.lock() = None;
         }
@@ -78,11 +79,11 @@ impl AuthState {
     }
 }
 
-/// Activity of a connection, by which its tick distinguishes an idle one from a dead one.
+/// Activity of a connection, from which the idle check distinguishes idle from dead connections.
 #[derive(Default)]
 pub(super) struct Activity {
     /// Number of events: complete requests, and chunks of responses that were taken.
-    moved: AtomicU64,
+    progress: AtomicU64,
     /// Requests whose response is not finished, including streams.
     active: AtomicUsize,
     /// Responses in flight, without streams.
@@ -90,18 +91,18 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    pub fn moved(&self) {
-        self.moved.fetch_add(1, Ordering::Relaxed);
+    pub fn record_progress(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn begin(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
-        self.moved();
+        self.record_progress();
     }
 
     pub fn end(&self) {
         self.active.fetch_sub(1, Ordering::Relaxed);
-        self.moved();
+        self.record_progress();
     }
 
     pub(crate) fn begin_sending(&self) {
@@ -213,7 +214,7 @@ where
     let mut ticks = tokio::time::interval_at(Instant::now() + tick, tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut retiring = false;
-    let mut before = 0;
+    let mut last_progress = 0;
     loop {
         tokio::select! {
             biased;
@@ -231,14 +232,14 @@ where
             }
             _ = ticks.tick() => {
                 let activity = &connection.activity;
-                let moved = activity.moved.load(Ordering::Relaxed);
-                let still = moved == std::mem::replace(&mut before, moved);
-                let quiet = still && activity.active.load(Ordering::Relaxed) == 0;
-                let stuck = still && activity.sending.load(Ordering::Relaxed) > 0;
-                if stuck || (quiet && retiring) {
+                let progress = activity.progress.load(Ordering::Relaxed);
+                let is_unchanged = progress == std::mem::replace(&mut last_progress, progress);
+                let is_idle = is_unchanged && activity.active.load(Ordering::Relaxed) == 0;
+                let is_stuck = is_unchanged && activity.sending.load(Ordering::Relaxed) > 0;
+                if is_stuck || (is_idle && retiring) {
                     return connection.shared.counters.connection_cut();
                 }
-                if quiet {
+                if is_idle {
                     retiring = true;
                     retire(served.as_mut());
                 }

@@ -36,16 +36,28 @@ impl Counters {
 
     /// Writes the metric families.
     pub fn write(&self, text: &mut Text) {
-        let mut one = |name: &str, help: &str, value: u64| {
+        let mut write_counter = |name: &str, help: &str, value: u64| {
             text.family(name, MetricType::Counter, help);
             text.sample(name, &[], value);
         };
-        one("setpoint_http_panics_total", "Panics in the service, contained.", self.panics());
+        write_counter(
+            "setpoint_http_panics_total",
+            "Panics in the service that ended one request.",
+            self.panics(),
+        );
         let refused = self.connections_refused();
-        one("setpoint_http_connections_refused_total", "Connections closed for being too many.", refused);
+        write_counter(
+            "setpoint_http_connections_refused_total",
+            "Connections closed because of the connection limit.",
+            refused,
+        );
         let cut = self.connections_cut();
-        one("setpoint_http_connections_cut_total", "Connections ended for being too slow.", cut);
-        one(
+        write_counter(
+            "setpoint_http_connections_cut_total",
+            "Connections closed because of inactivity or slow reads and writes.",
+            cut,
+        );
+        write_counter(
             "setpoint_http_connections_evicted_total",
             "Unauthenticated connections closed to make room for newer ones.",
             self.evictions(),

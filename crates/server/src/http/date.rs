@@ -1,7 +1,7 @@
 //! `Date` headers, formatted once per second and reactor.
 //!
-//! The HTTP library keeps a date until its second has passed, so after the clock was set back the header would stand
-//! still. Here the header follows the clock in both directions.
+//! The HTTP library keeps a date until its second has passed, so the header would not change after
+//! the clock was set back. This header follows the clock in both directions.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ pub(super) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Last second of the year 9999: later ones have no form.
+/// Last second of the year 9999: an HTTP date has four digits for the year.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// Returns the header for this second.
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn date_follows_the_clock_back_and_forth() {
+    fn date_follows_the_clock_in_both_directions() {
         let dates = [1_800_000_000, 1_800_000_001, 1_799_996_400, 1_800_000_001].map(header);
         assert_eq!(dates[0], "Fri, 15 Jan 2027 08:00:00 GMT");
         assert_eq!(dates[2], "Fri, 15 Jan 2027 07:00:00 GMT");

@@ -12,24 +12,24 @@ use setpoint_api::status::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Start of the head of a client error.
-const REFUSED: &[u8] = b"HTTP/1.1 4";
+const CLIENT_ERROR_PREFIX: &[u8] = b"HTTP/1.1 4";
 
 /// A stream that replaces bare error heads.
 pub(super) struct ErrorBodyStream<S> {
     stream: S,
     /// Unsent bytes of the replacement.
-    rest: Bytes,
+    unsent: Bytes,
 }
 
 impl<S> ErrorBodyStream<S> {
     pub fn new(stream: S) -> ErrorBodyStream<S> {
-        ErrorBodyStream { stream, rest: Bytes::new() }
+        ErrorBodyStream { stream, unsent: Bytes::new() }
     }
 }
 
 /// Status code of a bare error head; `None` for anything else.
 fn bare_error_code(head: &[u8]) -> Option<u16> {
-    if !head.starts_with(REFUSED) || !head.ends_with(b"\r\n\r\n") {
+    if !head.starts_with(CLIENT_ERROR_PREFIX) || !head.ends_with(b"\r\n\r\n") {
         return None;
     }
     let head = std::str::from_utf8(head).ok()?;
@@ -63,19 +63,19 @@ impl<S: AsyncWrite + Unpin> ErrorBodyStream<S> {
     /// Writes an error response in place of `head` if it is a bare error head; `None` otherwise. All of `head` counts
     /// as written once the replacement is.
     fn replace(&mut self, context: &mut Context<'_>, head: &[u8]) -> Option<Poll<io::Result<usize>>> {
-        if self.rest.is_empty() {
-            self.rest = error_response(bare_error_code(head)?);
+        if self.unsent.is_empty() {
+            self.unsent = error_response(bare_error_code(head)?);
         }
         Some(self.finish(context).map_ok(|()| head.len()))
     }
 
     fn finish(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.rest.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.rest))?;
+        while !self.unsent.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.unsent))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.rest.advance(written);
+            self.unsent.advance(written);
         }
         Poll::Ready(Ok(()))
     }

@@ -28,7 +28,7 @@ use crate::uuid;
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Duration from which on a request is logged as slow.
 const SLOW: Duration = Duration::from_secs(1);
-const UNCACHED: HeaderValue = HeaderValue::from_static("no-cache, private");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
 /// Handles one request. Every failure becomes a `Status`.
 pub(super) async fn handle(
@@ -41,11 +41,11 @@ pub(super) async fn handle(
     let id = audit_id(shared, &parts.headers);
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let (method, now) = (parts.method.clone(), date::unix_seconds());
-    let (response, held) = match admit(&connection, parts, now) {
-        Ok((request, admission)) => answer(&connection, request, body, admission, active).await,
+    let (response, resources) = match admit(&connection, parts, now) {
+        Ok((request, admission)) => handle_admitted(&connection, request, body, admission, active).await,
         Err(error) => (*error, ResponseResources::new(active)),
     };
-    Ok(respond(response, &method, (id, now), accepts_gzip, held))
+    Ok(respond(response, &method, (id, now), accepts_gzip, resources))
 }
 
 /// Authenticates and authorizes a request by its head, and takes an in-flight permit. Its body is not read yet.
@@ -54,16 +54,16 @@ fn admit(
     parts: http::request::Parts,
     now: u64,
 ) -> Result<(Request, RequestPermit), Box<Response>> {
-    let refused = |status: Status| Box::new(responses::status(&status));
+    let reject = |status: Status| Box::new(responses::status(&status));
     if parts.version == Version::HTTP_11 {
-        check_host(&parts.headers).map_err(refused)?;
+        check_host(&parts.headers).map_err(reject)?;
     }
     let identity = authenticate(connection, &parts.headers, now);
-    let identity = identity.ok_or_else(|| refused(Status::unauthorized("Unauthorized")))?;
+    let identity = identity.ok_or_else(|| reject(Status::unauthorized("Unauthorized")))?;
     if !connection.auth_state.authenticate(&connection.shared) {
-        return Err(refused(Status::too_many_requests("Too many connections, please try again later.", 1)));
+        return Err(reject(Status::too_many_requests("Too many connections, please try again later.", 1)));
     }
-    check_headers(&parts.headers).map_err(refused)?;
+    check_headers(&parts.headers).map_err(reject)?;
     let request = Request {
         path: parts.uri.path().to_owned(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
@@ -78,15 +78,15 @@ fn admit(
 
 /// Returns the identity that the connection's certificate proves now, else that of the request's token.
 fn authenticate(connection: &Connection, headers: &HeaderMap, now: u64) -> Option<Identity> {
-    let proved = connection.certificate.as_ref().and_then(|certificate| certificate.identity(now));
-    proved.or_else(|| {
+    let by_certificate = connection.certificate.as_ref().and_then(|certificate| certificate.identity(now));
+    by_certificate.or_else(|| {
         let token = bearer_token(headers)?;
         connection.shared.service.authenticate(&token)
     })
 }
 
 /// Reads the body of an admitted request, and runs the service.
-async fn answer(
+async fn handle_admitted(
     connection: &Connection,
     mut request: Request,
     body: Incoming,
@@ -94,14 +94,14 @@ async fn answer(
     active: ActiveRequest,
 ) -> (Response, ResponseResources) {
     let shared = &connection.shared;
-    let mut held = ResponseResources::new(active);
-    held.permit = permit;
+    let mut resources = ResponseResources::new(active);
+    resources.permit = permit;
     let mut bodies = shared.bodies.reserve(&request.identity.user);
     match request_body::read(body, &shared.bounds, &mut bodies).await {
         Ok(body) => request.body = body,
-        Err(status) => return (responses::status(&status), held),
+        Err(status) => return (responses::status(&status), resources),
     }
-    connection.activity.moved();
+    connection.activity.record_progress();
     if request.body.len() >= LARGE_BYTES {
         cost = Cost::Large;
     }
@@ -113,10 +113,10 @@ async fn answer(
     if !bytes.grow(response.body.held_bytes()) && !has_effect {
         let status =
             Status::too_many_requests("Too many large responses in flight, please try again later.", 1);
-        return (responses::status(&status), held);
+        return (responses::status(&status), resources);
     }
-    held.bytes = Some(bytes);
-    (response, held)
+    resources.bytes = Some(bytes);
+    (response, resources)
 }
 
 /// 400 for an HTTP/1.1 request without exactly one `Host`, as RFC 9112 requires.
@@ -146,18 +146,18 @@ fn check_headers(headers: &HeaderMap) -> Result<(), Status> {
 #[expect(clippy::disallowed_methods, reason = "the log shows durations in real time")]
 async fn run_service(shared: &Shared, request: Request, cost: Cost) -> Response {
     let (method, path) = (request.method.clone(), request.path.clone());
-    let begun = Instant::now();
+    let started = Instant::now();
     let response = match cost {
         Cost::Small => catch_panic(&*shared.service, request).await,
         Cost::Large => {
             let service = Arc::clone(&shared.service);
-            let answering = shared.workers.spawn(async move { catch_panic(&*service, request).await });
-            WorkerTask(answering).await
+            let response = shared.workers.spawn(async move { catch_panic(&*service, request).await });
+            WorkerTask(response).await
         }
     };
     match response {
         Some(response) => {
-            let (code, took) = (response.status.as_u16(), begun.elapsed());
+            let (code, took) = (response.status.as_u16(), started.elapsed());
             // 501 for unimplemented endpoints is not a failure.
             if code >= 500 && code != 501 {
                 tracing::warn!(%method, %path, code, ?took, "request failed");
@@ -199,8 +199,8 @@ impl<T> Drop for WorkerTask<T> {
 ///
 /// The service must keep state that requests share consistent when it unwinds; its locks do not poison.
 async fn catch_panic(service: &dyn Service, request: Request) -> Option<Response> {
-    let mut answering = catch_unwind(AssertUnwindSafe(|| service.answer(request))).ok()?;
-    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(context))) {
+    let mut response = catch_unwind(AssertUnwindSafe(|| service.answer(request))).ok()?;
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| response.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
         Err(_) => Poll::Ready(None),
@@ -213,22 +213,22 @@ fn respond(
     method: &Method,
     (id, now): (HeaderValue, u64),
     accepts_gzip: bool,
-    held: ResponseResources,
+    resources: ResponseResources,
 ) -> http::Response<ResponseBody> {
     let Response { status, mut headers, body } = response;
     headers.entry(AUDIT_ID).or_insert(id);
-    headers.entry(CACHE_CONTROL).or_insert(UNCACHED);
+    headers.entry(CACHE_CONTROL).or_insert(NO_CACHE);
     headers.insert(DATE, date::header(now));
     let body = match body {
         Payload::Whole(parts) if *method == Method::HEAD => {
             let bytes: usize = parts.iter().map(|part| part.len()).sum();
             headers.entry(CONTENT_LENGTH).or_insert_with(|| bytes.into());
-            ResponseBody::new(Payload::Whole(Vec::new()), &mut headers, false, held)
+            ResponseBody::new(Payload::Whole(Vec::new()), &mut headers, false, resources)
         }
         _ if *method == Method::HEAD => {
-            ResponseBody::new(Payload::Whole(Vec::new()), &mut headers, false, held)
+            ResponseBody::new(Payload::Whole(Vec::new()), &mut headers, false, resources)
         }
-        body => ResponseBody::new(body, &mut headers, accepts_gzip, held),
+        body => ResponseBody::new(body, &mut headers, accepts_gzip, resources),
     };
     let mut response = http::Response::new(body);
     *response.status_mut() = status;

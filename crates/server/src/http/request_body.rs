@@ -67,34 +67,34 @@ fn timeout(body: &Incoming, bounds: &Bounds) -> Duration {
 /// An oversized body is read on for a while: a client that is still writing would not read the response.
 async fn collect(mut body: Incoming, max: usize, bodies: &mut Reservation) -> Result<Bytes, ReadError> {
     let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    let mut seen = 0;
+    let mut joined = BytesMut::new();
+    let mut received = 0;
     let mut failure = None;
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let Ok(data) = frame.map_err(ReadError::Http)?.into_data() else { continue };
-        seen += data.len();
-        if seen > max + BODY_DISCARD_MAX {
+        received += data.len();
+        if received > max + BODY_DISCARD_MAX {
             return Err(failure.unwrap_or(ReadError::TooLarge));
         } else if failure.is_some() {
             continue;
-        } else if seen > max || !bodies.grow(data.len()) {
-            failure = Some(if seen > max { ReadError::TooLarge } else { ReadError::NoRoom });
-            (first, rest) = (Bytes::new(), BytesMut::new());
+        } else if received > max || !bodies.grow(data.len()) {
+            failure = Some(if received > max { ReadError::TooLarge } else { ReadError::NoRoom });
+            (first, joined) = (Bytes::new(), BytesMut::new());
             bodies.clear();
-        } else if first.is_empty() && rest.is_empty() {
+        } else if first.is_empty() && joined.is_empty() {
             first = data;
         } else {
-            if rest.is_empty() {
+            if joined.is_empty() {
                 // Memory for bytes that have arrived, not for the announced length, which costs the client nothing.
-                rest.reserve(2 * (first.len() + data.len()));
-                rest.extend_from_slice(&first);
+                joined.reserve(2 * (first.len() + data.len()));
+                joined.extend_from_slice(&first);
             }
-            rest.extend_from_slice(&data);
+            joined.extend_from_slice(&data);
         }
     }
     match failure {
         Some(failure) => Err(failure),
-        None if rest.is_empty() => Ok(first),
-        None => Ok(rest.freeze()),
+        None if joined.is_empty() => Ok(first),
+        None => Ok(joined.freeze()),
     }
 }

@@ -1,6 +1,6 @@
 //! Socket with a write timeout and bounded bursts.
 //!
-//! Writes fail if the peer does not read for a while. A peer that reads as fast as the server writes does not
+//! A write fails if the peer reads nothing for the timeout. A peer that reads as fast as the server writes does not
 //! monopolize its reactor: after [`BURST_BYTES`] the task yields to other connections.
 
 use std::future::Future;
@@ -16,47 +16,47 @@ use tokio::time::Sleep;
 /// Bytes that are written before the reactor polls its other tasks: about a tenth of a millisecond with encryption.
 const BURST_BYTES: usize = 128 * 1024;
 
-/// A stream whose writes fail if the peer reads nothing for a while.
+/// Stream whose writes fail after `timeout` without progress.
 pub(super) struct BoundedStream {
     stream: TcpStream,
     timeout: Duration,
     /// Bytes written since the task last yielded.
     burst: usize,
-    /// Armed while a write waits.
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// Armed while a write is pending.
+    stall_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl BoundedStream {
     pub fn new(stream: TcpStream, timeout: Duration) -> BoundedStream {
-        BoundedStream { stream, timeout, burst: 0, stalled: None }
+        BoundedStream { stream, timeout, burst: 0, stall_timer: None }
     }
 
-    /// `true` if the burst is used up: the task is rescheduled behind all that are ready.
-    fn yields(&mut self, context: &mut Context<'_>) -> bool {
-        let yields = self.burst >= BURST_BYTES;
-        if yields {
+    /// `true` if the burst is exhausted. The task is then rescheduled behind all ready tasks.
+    fn is_burst_exhausted(&mut self, context: &mut Context<'_>) -> bool {
+        let is_exhausted = self.burst >= BURST_BYTES;
+        if is_exhausted {
             self.burst = 0;
             context.waker().wake_by_ref();
         }
-        yields
+        is_exhausted
     }
 
     /// Returns the result of a write, or an error if writes have been pending for too long.
     #[expect(clippy::disallowed_methods, reason = "a connection owns the timer of its writes")]
-    fn watch(
+    fn check_stall(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(result) = &written {
-            self.stalled = None;
+            self.stall_timer = None;
             self.burst += result.as_ref().map_or(0, |bytes| *bytes);
             return written;
         }
         self.burst = 0;
         let timeout = self.timeout;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        ready!(stalled.as_mut().poll(context));
+        let stall_timer = self.stall_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(stall_timer.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -77,11 +77,11 @@ impl AsyncWrite for BoundedStream {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.yields(context) {
+        if self.is_burst_exhausted(context) {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.stream).poll_write(context, data);
-        self.watch(context, written)
+        self.check_stall(context, written)
     }
 
     fn poll_write_vectored(
@@ -89,11 +89,11 @@ impl AsyncWrite for BoundedStream {
         context: &mut Context<'_>,
         data: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.yields(context) {
+        if self.is_burst_exhausted(context) {
             return Poll::Pending;
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, data);
-        self.watch(context, written)
+        self.check_stall(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -473,7 +473,7 @@ async fn drain_times_out() {
 }
 
 /// Bounds that are reached soon. The handshake timeout allows for a busy machine.
-fn hasty() -> Bounds {
+fn short_timeouts() -> Bounds {
     let milliseconds = Duration::from_millis;
     Bounds {
         tick: milliseconds(100),
@@ -486,7 +486,7 @@ fn hasty() -> Bounds {
 
 #[tokio::test]
 async fn slow_writers_are_disconnected() {
-    let running = start(hasty()).await;
+    let running = start(short_timeouts()).await;
     // A connection without a TLS handshake.
     let mut silent = TcpStream::connect(running.address).await.unwrap();
     assert_eq!(silent.read(&mut [0; 16]).await.unwrap(), 0);
@@ -512,7 +512,7 @@ async fn slow_writers_are_disconnected() {
 
 #[tokio::test]
 async fn quiet_watch_is_not_closed() {
-    let running = start(hasty()).await;
+    let running = start(short_timeouts()).await;
     for alpn in BOTH {
         let mut client = running.client(alpn).await;
         let mut stream =
@@ -527,7 +527,7 @@ async fn quiet_watch_is_not_closed() {
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "polls a server over real sockets")]
 async fn client_that_does_not_read_is_disconnected() {
-    let running = start(hasty()).await;
+    let running = start(short_timeouts()).await;
     let mut greedy = running.connect("http/1.1", true).await;
     for _ in 0..400 {
         if greedy.write_all(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await.is_err() {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
-/// Reactors that are started at most: beyond it, the store's single writer is the limit.
+/// Maximum number of reactors: with more, the store's single writer is the bottleneck.
 const REACTORS_MAX: usize = 16;
 /// Polls of tasks after which a busy reactor looks for new readiness of sockets. Small, since each poll may encrypt and
 /// write tens of kilobytes, and a new request waits for that many of them.
@@ -62,13 +62,13 @@ impl Drop for ReactorSlot {
 }
 
 impl Threads {
-    /// Starts them.
+    /// Starts the threads.
     ///
     /// # Errors
     /// If a thread or an event queue cannot be created.
     pub fn start(counts: ThreadCounts) -> io::Result<Threads> {
-        let (running, until) = watch::channel(());
-        let reactors = (0..counts.reactors.max(1)).map(|number| Reactor::start(number, until.clone()));
+        let (running, shutdown) = watch::channel(());
+        let reactors = (0..counts.reactors.max(1)).map(|number| Reactor::start(number, shutdown.clone()));
         let reactors = reactors.collect::<io::Result<Vec<Reactor>>>()?;
         let workers = Builder::new_multi_thread()
             .worker_threads(counts.workers.max(1))
@@ -102,13 +102,13 @@ impl Drop for Threads {
 }
 
 impl Reactor {
-    fn start(number: usize, mut until: watch::Receiver<()>) -> io::Result<Reactor> {
+    fn start(number: usize, mut shutdown: watch::Receiver<()>) -> io::Result<Reactor> {
         let runtime = Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
         let handle = runtime.handle().clone();
         std::thread::Builder::new().name(format!("reactor-{number}")).spawn(move || {
             runtime.block_on(async move {
-                if until.changed().await.is_ok() {
-                    // Nothing is ever sent: the channel only closes.
+                if shutdown.changed().await.is_ok() {
+                    // No value is ever sent; the channel only closes.
                     pending::<()>().await;
                 }
             });

@@ -27,8 +27,8 @@ use setpoint_pki::x509::{Subject, subject, validity};
 
 /// Time after which the certificate of an open connection is verified again.
 const VERIFIED_FOR: Duration = Duration::from_secs(60);
-/// Verified certificates that are cached.
-const KNOWN_MAX: usize = 1024;
+/// Maximum number of cached verifications.
+const VERIFICATIONS_MAX: usize = 1024;
 /// Group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
@@ -58,39 +58,39 @@ pub(super) struct TlsState {
     verifier: Arc<dyn ClientCertVerifier>,
     /// Certificates that were verified against this authority, shared by all connections: a client that opens many
     /// has its certificate verified once.
-    known: Arc<Mutex<BTreeMap<Box<[u8]>, Verification>>>,
+    verifications: Arc<Mutex<BTreeMap<Box<[u8]>, Verification>>>,
 }
 
 impl TlsState {
     /// Verifies the certificate chain of a client, unless it is cached.
     fn verified(&self, chain: &[CertificateDer<'static>], now: u64) -> Verification {
         // A certificate of an intermediate CA depends on the rest of the chain, so it is not cached.
-        let known_by = if let [own] = chain { Some(own) } else { None };
-        let known = known_by.and_then(|own| self.known.lock().get(own.as_ref()).cloned());
-        if let Some(known) = known.filter(|known| known.holds_at(now)) {
-            return known;
+        let leaf = if let [leaf] = chain { Some(leaf) } else { None };
+        let cached = leaf.and_then(|leaf| self.verifications.lock().get(leaf.as_ref()).cloned());
+        if let Some(cached) = cached.filter(|cached| cached.holds_at(now)) {
+            return cached;
         }
         let identity = self.identity(chain, now);
-        let expires = chain.first().and_then(|own| validity(own)).map(|(_, end)| end.0 / 1_000_000);
+        let expires = chain.first().and_then(|leaf| validity(leaf)).map(|(_, end)| end.0 / 1_000_000);
         let expires = expires.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(now);
-        let until = expires.min(now.saturating_add(VERIFIED_FOR.as_secs()));
-        let verified = Verification { at: now, until, identity };
-        if let Some(own) = known_by.filter(|_| verified.identity.is_some()) {
-            let mut known = self.known.lock();
-            if known.len() >= KNOWN_MAX {
-                known.clear();
+        let valid_until = expires.min(now.saturating_add(VERIFIED_FOR.as_secs()));
+        let verified = Verification { verified_at: now, valid_until, identity };
+        if let Some(leaf) = leaf.filter(|_| verified.identity.is_some()) {
+            let mut verifications = self.verifications.lock();
+            if verifications.len() >= VERIFICATIONS_MAX {
+                verifications.clear();
             }
-            known.insert(own.as_ref().into(), verified.clone());
+            verifications.insert(leaf.as_ref().into(), verified.clone());
         }
         verified
     }
 
     /// Verifies a chain; `None` unless it is signed by the cluster CA, for client authentication, and valid now.
     fn identity(&self, chain: &[CertificateDer<'_>], now: u64) -> Option<Identity> {
-        let (own, between) = chain.split_first()?;
+        let (leaf, intermediates) = chain.split_first()?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        match self.verifier.verify_client_cert(own, between, now) {
-            Ok(_) => identity(own),
+        match self.verifier.verify_client_cert(leaf, intermediates, now) {
+            Ok(_) => identity(leaf),
             Err(error) => {
                 tracing::debug!(%error, "client certificate rejected");
                 None
@@ -110,8 +110,8 @@ pub(super) struct ClientCertificate {
 /// Result of the last verification. Times are seconds since 1970.
 #[derive(Clone)]
 struct Verification {
-    at: u64,
-    until: u64,
+    verified_at: u64,
+    valid_until: u64,
     identity: Option<Identity>,
 }
 
@@ -119,7 +119,7 @@ impl Verification {
     /// `true` if the certificate need not be verified again. The clock may have been set back, perhaps to before the
     /// certificate is valid.
     fn holds_at(&self, now: u64) -> bool {
-        self.at <= now && now <= self.until
+        self.verified_at <= now && now <= self.valid_until
     }
 }
 
@@ -156,8 +156,8 @@ impl ClientCertVerifier for DeferredVerifier {
 
     fn verify_client_cert(
         &self,
-        _own: &CertificateDer<'_>,
-        _between: &[CertificateDer<'_>],
+        _leaf: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         Ok(ClientCertVerified::assertion())
@@ -233,7 +233,7 @@ fn build_state(pki: &Pki) -> Result<TlsState, TlsError> {
     // A resumed session would skip the client certificate, which may have expired.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(TlsState { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, known: Arc::default() })
+    Ok(TlsState { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, verifications: Arc::default() })
 }
 
 /// The library's ciphers, AES-128 before AES-256: it is a quarter cheaper, and both are secure.

@@ -15,11 +15,11 @@ use super::items::Items;
 use crate::encoded_chunk::ChunkBudget;
 use crate::select::ViewKey;
 
-/// Bytes of all cached lists, with those that are still being sent.
+/// Maximum bytes of all cached lists, including chunks that are still being sent.
 const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Stored bytes of the objects of a list that is cached.
+/// Maximum stored bytes of the objects of a cached list.
 pub(super) const LIST_BYTES_MAX: usize = CACHE_BYTES_MAX / 2;
-/// Lists that are remembered.
+/// Maximum number of lists, including those that were requested once.
 const LISTS_MAX: usize = 32;
 /// Interval at which lists that were not read are dropped.
 const IDLE_TIME: Duration = Duration::from_secs(10);
@@ -79,7 +79,7 @@ impl ListCache {
         &self.budget
     }
 
-    /// Looks a list up, and remembers that it was requested.
+    /// Looks up a list, and records the request.
     pub(super) fn find(self: &Arc<ListCache>, key: &ViewKey, version: Version) -> Found {
         let mut state = self.state.lock();
         let place = state.entries.iter().position(|entry| entry.key == *key);

@@ -180,11 +180,11 @@ impl ItemEncoder {
             }
             ItemForm::Table(options) => {
                 let object = codec::object(record);
-                let shown = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
-                let shown = shown.as_ref().unwrap_or(&object);
-                let beside = responses::beside_row(resource_type, &object, shown, options.include);
+                let served = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
+                let served = served.as_ref().unwrap_or(&object);
+                let embedded = responses::row_object(resource_type, &object, served, options.include);
                 let mut table = TableWriter::resume(self.kind(), options, index);
-                table.row(TableObject { stored: &object, served: &beside }, self.now, out);
+                table.row(TableObject { stored: &object, served: &embedded }, self.now, out);
             }
             ItemForm::Protobuf => ListWriter::item(&codec::message(resource_type, record), out),
         }

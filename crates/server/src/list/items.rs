@@ -1,8 +1,8 @@
 //! Encoded items of a list, which the responses to equal requests share.
 //!
 //! The first response that needs a chunk encodes it, the others send the same bytes. For example, 200 clients list
-//! 5,000 Pods as YAML at once: the first to need chunk 7 encodes it while it holds the lock, and the rest find it
-//! there. A list is shared while its chunks fit the [`ChunkBudget`]; beyond that each response encodes for itself.
+//! 5,000 Pods as YAML at once: the first to need chunk 7 encodes it while it holds the lock, and the others send
+//! it. A list is shared while its chunks fit the [`ChunkBudget`]; beyond that each response encodes for itself.
 
 use std::sync::Arc;
 

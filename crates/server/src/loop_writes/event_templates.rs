@@ -228,7 +228,7 @@ impl EventTemplate {
     /// Has the pipeline create an Event with placeholders, and splits it at them.
     fn render(resource_type: &ResourceType, texts: &Texts<'_>) -> Option<EventTemplate> {
         let marks = texts.marks();
-        let mark = |wanted| marks.iter().find(|(slot, _)| *slot == wanted).map_or("", |(_, mark)| mark);
+        let mark = |of| marks.iter().find(|(slot, _)| *slot == of).map_or("", |(_, mark)| mark);
         let mut event = Value::map();
         let mut put = |path: &[&str], value: Value| match path {
             [outer, inner] => drop(event.ensure_map(outer).insert(*inner, value)),
@@ -262,14 +262,14 @@ impl EventTemplate {
             tolerations: Default::default(),
         };
         let desired = DesiredObject::new(decode_object(resource_type, event).ok()?);
-        let mut made = create::make(resource_type, desired, &writer, &context).ok()?.object;
+        let mut event = create::prepare_object(resource_type, desired, &writer, &context).ok()?.object;
         let filled = |text: &str| match marks.iter().find(|(_, mark)| mark == text) {
             Some((slot, _)) => FieldValue::Slot(*slot),
             None => FieldValue::Always(text.to_owned()),
         };
-        let fields = resource_type.rules.fields(&made);
+        let fields = resource_type.rules.fields(&event);
         let fields = fields.into_iter().map(|(name, text)| (name, filled(&text))).collect();
-        let (text, hole) = codec::text(resource_type, &mut made)?;
+        let (text, hole) = codec::text(resource_type, &mut event)?;
         Some(EventTemplate { fields, ..EventTemplate::cut(&text, hole as usize, &marks) })
     }
 

@@ -41,16 +41,16 @@ pub struct InFlightWrites {
 
 /// A write to decide, and the number of its quota conflicts so far.
 struct PendingWrite {
-    sent: WriteRequest,
+    request: WriteRequest,
     conflicts: usize,
 }
 
 /// A commit in flight.
 struct InFlightCommit {
-    ticket: WriteId,
+    id: WriteId,
     name: Box<str>,
     charged: Option<Charged>,
-    commit: setpoint_store::PendingCommit,
+    pending: setpoint_store::PendingCommit,
 }
 
 /// A write that charges quotas. Only such a write can be decided again, so only these are kept.
@@ -82,13 +82,13 @@ impl InFlightWrites {
 
     /// Decides a write, and queues its commit unless it has to wait for another one.
     fn begin(&mut self, pending: PendingWrite) -> Option<(WriteId, WriteOutcome)> {
-        match self.prepare(&pending.sent) {
+        match self.prepare(&pending.request) {
             Prepared::Settled(outcome) => {
-                log_rejected(&pending.sent, &outcome);
-                Some((pending.sent.id, outcome))
+                log_rejected(&pending.request, &outcome);
+                Some((pending.request.id, outcome))
             }
             Prepared::Commit(proposal, name) => {
-                let (ticket, namespace) = (pending.sent.id, charged_namespace(&proposal));
+                let (id, namespace) = (pending.request.id, charged_namespace(&proposal));
                 if let Some(namespace) = &namespace {
                     if let Some(waiting) = self.held.get_mut(namespace) {
                         waiting.push_back(pending);
@@ -98,7 +98,7 @@ impl InFlightWrites {
                 }
                 let charged = namespace.map(|namespace| Charged { namespace, pending });
                 let commit = self.store.enqueue(*proposal);
-                self.commits.push(InFlightCommit { ticket, name, charged, commit });
+                self.commits.push(InFlightCommit { id, name, charged, pending: commit });
                 self.has_queued = true;
                 if self.commits.len().is_multiple_of(WAKE_EVERY) {
                     self.store.wake();
@@ -108,11 +108,11 @@ impl InFlightWrites {
         }
     }
 
-    fn prepare(&self, sent: &WriteRequest) -> Prepared {
+    fn prepare(&self, request: &WriteRequest) -> Prepared {
         let snapshot = self.store.snapshot();
         let entropy = [(); 3].map(|()| (self.entropy)());
         prepare(
-            sent,
+            request,
             &RequestContext {
                 snapshot: &snapshot,
                 now: self.clock.now(),
@@ -134,7 +134,7 @@ impl InFlightWrites {
             pending.conflicts += 1;
             waiting.push_front(pending);
         } else {
-            ended.push((pending.sent.id, outcome(committed, name)));
+            ended.push((pending.request.id, outcome(committed, name)));
         }
         while let Some(next) = waiting.pop_front() {
             ended.extend(self.begin(next));
@@ -146,9 +146,9 @@ impl InFlightWrites {
 }
 
 impl WriteExecutor for InFlightWrites {
-    fn start(&mut self, sent: WriteRequest) -> Option<(WriteId, WriteOutcome)> {
-        self.logger.log(&sent, || self.clock.now());
-        self.begin(PendingWrite { sent, conflicts: 0 })
+    fn start(&mut self, request: WriteRequest) -> Option<(WriteId, WriteOutcome)> {
+        self.logger.log(&request, || self.clock.now());
+        self.begin(PendingWrite { request, conflicts: 0 })
     }
 
     fn submit(&mut self) -> bool {
@@ -161,17 +161,17 @@ impl WriteExecutor for InFlightWrites {
     fn poll(&mut self, context: &mut Context<'_>) -> Vec<(WriteId, WriteOutcome)> {
         let mut done = Vec::new();
         let mut unfinished = Vec::new();
-        for mut one in self.commits.drain(..) {
-            match Pin::new(&mut one.commit).poll(context) {
-                Poll::Ready(committed) => done.push((one.ticket, one.name, one.charged, committed)),
-                Poll::Pending => unfinished.push(one),
+        for mut commit in self.commits.drain(..) {
+            match Pin::new(&mut commit.pending).poll(context) {
+                Poll::Ready(committed) => done.push((commit.id, commit.name, commit.charged, committed)),
+                Poll::Pending => unfinished.push(commit),
             }
         }
         self.commits = unfinished;
         let mut ended = Vec::with_capacity(done.len());
-        for (ticket, name, charged, committed) in done {
+        for (id, name, charged, committed) in done {
             match charged {
-                None => ended.push((ticket, outcome(committed, name))),
+                None => ended.push((id, outcome(committed, name))),
                 Some(charged) => self.end_charged(charged, name, committed, &mut ended),
             }
         }
@@ -192,7 +192,7 @@ fn log_rejected(WriteRequest { write, manager, reconciler: by, .. }: &WriteReque
 }
 
 fn charged_namespace(proposal: &Proposal) -> Option<Box<str>> {
-    quota::charged(proposal)?.namespace().map(Into::into)
+    quota::charged_quota(proposal)?.namespace().map(Into::into)
 }
 
 /// `true` if a quota that the write is charged to changed meanwhile.

@@ -20,8 +20,8 @@ const BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
     20.0, 30.0, 45.0, 60.0,
 ];
-/// First buckets that the SLI family leaves out.
-const COARSE: usize = 2;
+/// Number of leading buckets that the SLI histogram leaves out, as upstream's.
+const SLI_BUCKETS_SKIPPED: usize = 2;
 /// Status codes with a label of their own; all others share the last one.
 const CODES: [&str; 25] = [
     "200", "201", "202", "304", "400", "401", "403", "404", "405", "406", "408", "409", "410", "413", "415",
@@ -49,8 +49,8 @@ const GET: usize = 0;
 const OTHER: usize = OPERATIONS.len() - 1;
 /// Values of `dryRun`.
 const DRY_RUNS: [&str; 3] = ["", "All", "invalid"];
-/// Routes without a resource, by their `subresource` label.
-const PLACES: [&str; 10] = [
+/// Paths of non-resource routes, which are also their `subresource` labels.
+const NON_RESOURCE_PATHS: [&str; 10] = [
     "",
     "/api",
     "/apis",
@@ -82,7 +82,7 @@ impl SeriesKey {
         SeriesKey::new(route, &request.method, &request.query, is_apply)
     }
 
-    /// Series of a request whose headers are irrelevant.
+    /// Series of a request with this method and query; `is_apply` distinguishes an apply from other patches.
     #[must_use]
     pub fn new(route: &Route, method: &Method, query: &str, is_apply: bool) -> SeriesKey {
         let (row, operation, dry_run) = match route {
@@ -90,8 +90,8 @@ impl SeriesKey {
                 let dry_run = if query.contains("dryRun") { dry_run(&QueryParams::parse(query)) } else { 0 };
                 (object_row(target), operation(target, method, query, is_apply), dry_run)
             }
-            Route::Document(parts) => (place_row(parts), document_operation(method), 0),
-            Route::Usage(_) | Route::NotFound => (first_place_row(), document_operation(method), 0),
+            Route::Document(parts) => (non_resource_row(parts), document_operation(method), 0),
+            Route::Usage(_) | Route::NotFound => (first_non_resource_row(), document_operation(method), 0),
         };
         // Both fit: they are bounded by the tables above and that of resource types.
         SeriesKey { row: row as u16, column: (operation * DRY_RUNS.len() + dry_run) as u16 }
@@ -140,7 +140,7 @@ fn operation_index(verb: &str, scope: &str) -> usize {
 }
 
 /// First row of each resource: its own, then one for each subresource.
-fn starts() -> &'static [usize] {
+fn first_rows() -> &'static [usize] {
     static STARTS: OnceLock<Vec<usize>> = OnceLock::new();
     STARTS.get_or_init(|| {
         let mut next = 0;
@@ -155,24 +155,25 @@ fn starts() -> &'static [usize] {
 }
 
 fn object_row(target: &Target) -> usize {
-    let parts = &target.resource_type.info.subresources;
-    let part = parts.iter().position(|part| part.name == target.subresource).map_or(0, |place| place + 1);
-    starts()[target.resource_type.index] + part
+    let subresources = &target.resource_type.info.subresources;
+    let offset =
+        subresources.iter().position(|it| it.name == target.subresource).map_or(0, |index| index + 1);
+    first_rows()[target.resource_type.index] + offset
 }
 
-/// First row of routes without a resource.
-fn first_place_row() -> usize {
+/// First row of non-resource routes.
+fn first_non_resource_row() -> usize {
     let all = resource_types::all();
-    all.last().map_or(0, |last| starts()[last.index] + 1 + last.info.subresources.len())
+    all.last().map_or(0, |last| first_rows()[last.index] + 1 + last.info.subresources.len())
 }
 
-fn place_row(parts: &[String]) -> usize {
-    let is_here = |place: &str| match parts {
-        [] => place.is_empty(),
-        [first, second, ..] if first == "openapi" => place.strip_prefix("/openapi/") == Some(second.as_str()),
-        [first, ..] => place.strip_prefix('/') == Some(first.as_str()),
+fn non_resource_row(segments: &[String]) -> usize {
+    let matches = |path: &str| match segments {
+        [] => path.is_empty(),
+        [first, second, ..] if first == "openapi" => path.strip_prefix("/openapi/") == Some(second.as_str()),
+        [first, ..] => path.strip_prefix('/') == Some(first.as_str()),
     };
-    first_place_row() + PLACES.iter().position(|place| is_here(place)).unwrap_or(0)
+    first_non_resource_row() + NON_RESOURCE_PATHS.iter().position(|path| matches(path)).unwrap_or(0)
 }
 
 fn load(number: &AtomicU64) -> u64 {
@@ -208,7 +209,7 @@ pub(super) struct Requests(Vec<OnceLock<Box<Row>>>);
 
 impl Default for Requests {
     fn default() -> Requests {
-        let rows = first_place_row() + PLACES.len();
+        let rows = first_non_resource_row() + NON_RESOURCE_PATHS.len();
         Requests(std::iter::repeat_with(OnceLock::new).take(rows).collect())
     }
 }
@@ -221,7 +222,7 @@ impl Requests {
     }
 
     pub fn count(&self, key: SeriesKey, code: u16) {
-        let place = match code {
+        let index = match code {
             200 => 0,
             201 => 1,
             _ => CODES
@@ -229,17 +230,19 @@ impl Requests {
                 .position(|text| text.parse::<u16>().ok() == Some(code))
                 .unwrap_or(CODES.len() - 1),
         };
-        self.series(key).codes[place].fetch_add(1, Ordering::Relaxed);
+        self.series(key).codes[index].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn observe(&self, key: SeriesKey, took: Duration) {
+    pub fn observe(&self, key: SeriesKey, duration: Duration) {
         let series = self.series(key);
-        let seconds = took.as_secs_f64();
+        let seconds = duration.as_secs_f64();
         if let Some(bucket) = BUCKETS.iter().position(|bound| seconds <= *bound) {
             series.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         }
         series.observed.fetch_add(1, Ordering::Relaxed);
-        series.nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        series
+            .nanoseconds
+            .fetch_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     pub fn begin(&self, key: SeriesKey) {
@@ -252,13 +255,17 @@ impl Requests {
 
     /// All series, with their labels.
     fn all(&self) -> impl Iterator<Item = (Labels, &Series)> {
-        let rows = self.0.iter().zip(RowLabels::all()).filter_map(|(row, named)| Some((row.get()?, named)));
-        rows.flat_map(|(row, named)| {
+        let rows = self
+            .0
+            .iter()
+            .zip(RowLabels::all())
+            .filter_map(|(row, row_labels)| Some((row.get()?, row_labels)));
+        rows.flat_map(|(row, row_labels)| {
             row.iter().enumerate().filter_map(move |(column, series)| {
                 let (verb, scope) = OPERATIONS[column / DRY_RUNS.len()];
-                let scope = if named.resource_type.is_some() { scope } else { "" };
+                let scope = if row_labels.resource_type.is_some() { scope } else { "" };
                 let dry_run = DRY_RUNS[column % DRY_RUNS.len()];
-                Some((Labels { named, verb, scope, dry_run }, &**series.get()?))
+                Some((Labels { row: row_labels, verb, scope, dry_run }, &**series.get()?))
             })
         })
     }
@@ -294,7 +301,7 @@ impl Requests {
             "Response latency in seconds without time spent in external calls.",
         );
         for (labels, series) in self.all().filter(|(labels, _)| labels.dry_run.is_empty()) {
-            write_histogram(text, name, &labels.common(), series, COARSE);
+            write_histogram(text, name, &labels.common(), series, SLI_BUCKETS_SKIPPED);
         }
         let name = "apiserver_longrunning_requests";
         text.family(name, MetricType::Gauge, "Long-running requests in progress.");
@@ -303,16 +310,16 @@ impl Requests {
         }
         let name = "apiserver_requested_deprecated_apis";
         text.family(name, MetricType::Gauge, "Deprecated resources that have been requested.");
-        for (row, named) in self.0.iter().zip(RowLabels::all()) {
+        for (row, row_labels) in self.0.iter().zip(RowLabels::all()) {
             let deprecated =
-                named.resource_type.filter(|resource_type| resource_type.deprecation().is_some());
+                row_labels.resource_type.filter(|resource_type| resource_type.deprecation().is_some());
             if let (Some(_), Some(resource_type)) = (row.get(), deprecated) {
                 let info = resource_type.info;
                 let labels = [
                     ("group", info.group),
                     ("version", info.version),
                     ("resource", info.plural),
-                    ("subresource", named.part),
+                    ("subresource", row_labels.subresource),
                     ("removed_release", ""),
                 ];
                 text.sample(name, &labels, 1);
@@ -344,24 +351,27 @@ fn write_histogram(text: &mut Text, name: &str, labels: &[(&str, &str)], series:
 #[derive(Clone, Copy)]
 struct RowLabels {
     resource_type: Option<&'static ResourceType>,
-    part: &'static str,
+    /// Subresource, or the path of a non-resource route.
+    subresource: &'static str,
 }
 
 impl RowLabels {
     /// Labels in row order.
     fn all() -> impl Iterator<Item = RowLabels> {
         let objects = resource_types::all().iter().flat_map(|resource_type| {
-            let parts = resource_type.info.subresources.iter().map(|part| part.name);
+            let subresources = resource_type.info.subresources.iter().map(|subresource| subresource.name);
             [""].into_iter()
-                .chain(parts)
-                .map(move |part| RowLabels { resource_type: Some(resource_type), part })
+                .chain(subresources)
+                .map(move |subresource| RowLabels { resource_type: Some(resource_type), subresource })
         });
-        objects.chain(PLACES.into_iter().map(|part| RowLabels { resource_type: None, part }))
+        objects.chain(
+            NON_RESOURCE_PATHS.into_iter().map(|subresource| RowLabels { resource_type: None, subresource }),
+        )
     }
 }
 
 struct Labels {
-    named: RowLabels,
+    row: RowLabels,
     verb: &'static str,
     scope: &'static str,
     dry_run: &'static str,
@@ -369,13 +379,13 @@ struct Labels {
 
 impl Labels {
     fn common(&self) -> [(&'static str, &'static str); 7] {
-        let info = self.named.resource_type.map(|resource_type| resource_type.info);
+        let info = self.row.resource_type.map(|resource_type| resource_type.info);
         [
             ("verb", self.verb),
             ("group", info.map_or("", |info| info.group)),
             ("version", info.map_or("", |info| info.version)),
             ("resource", info.map_or("", |info| info.plural)),
-            ("subresource", self.named.part),
+            ("subresource", self.row.subresource),
             ("scope", self.scope),
             COMPONENT,
         ]
@@ -397,9 +407,9 @@ mod tests {
     }
 
     #[test]
-    fn every_row_has_its_name() {
+    fn every_row_has_the_labels_of_its_route() {
         assert_eq!(RowLabels::all().count(), Requests::default().0.len());
-        for (path, name, part) in [
+        for (path, name, subresource) in [
             ("/api/v1/pods", "pods", ""),
             ("/apis/apps/v1/namespaces/a/deployments/d/scale", "deployments", "scale"),
             ("/livez/ping", "", "/livez"),
@@ -408,9 +418,9 @@ mod tests {
             ("/", "", ""),
             ("/nothing/here", "", ""),
         ] {
-            let named = RowLabels::all().nth(key(Method::GET, path).row.into()).unwrap();
-            let plural = named.resource_type.map_or("", |resource_type| resource_type.info.plural);
-            assert_eq!((plural, named.part), (name, part), "{path}");
+            let row_labels = RowLabels::all().nth(key(Method::GET, path).row.into()).unwrap();
+            let plural = row_labels.resource_type.map_or("", |resource_type| resource_type.info.plural);
+            assert_eq!((plural, row_labels.subresource), (name, subresource), "{path}");
         }
     }
 
@@ -427,7 +437,7 @@ mod tests {
         let mut text = Text::default();
         requests.write(&mut text);
         let text = text.finish();
-        for (verb, part, scope, code, dry_run) in [
+        for (verb, subresource, scope, code, dry_run) in [
             ("LIST", "", "namespace", "200", ""),
             ("WATCH", "", "cluster", "200", ""),
             ("POST", "", "resource", "201", "All"),
@@ -435,7 +445,7 @@ mod tests {
             ("DELETE", "", "namespace", "other", ""),
         ] {
             let line = format!(
-                "apiserver_request_total{{verb=\"{verb}\",group=\"\",version=\"v1\",resource=\"pods\",subresource=\"{part}\",\
+                "apiserver_request_total{{verb=\"{verb}\",group=\"\",version=\"v1\",resource=\"pods\",subresource=\"{subresource}\",\
                  scope=\"{scope}\",component=\"apiserver\",code=\"{code}\",dry_run=\"{dry_run}\"}} 1\n"
             );
             assert!(text.contains(&line), "{line}{text}");

@@ -5,15 +5,15 @@ use std::fmt::{Display, Write};
 /// Metric type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricType {
-    /// Only increases.
+    /// Cumulative count that never decreases.
     Counter,
-    /// Increases and decreases.
+    /// Value that can increase and decrease.
     Gauge,
-    /// Counts by bucket.
+    /// Observations counted in buckets.
     Histogram,
 }
 
-/// A text in progress.
+/// Metrics in the text format, as they are written.
 #[derive(Debug, Default)]
 pub struct Text(String);
 
@@ -25,14 +25,14 @@ impl Text {
             MetricType::Gauge => "gauge",
             MetricType::Histogram => "histogram",
         };
-        self.put(format_args!("# HELP {name} {help}\n# TYPE {name} {metric_type}\n"));
+        self.push_fmt(format_args!("# HELP {name} {help}\n# TYPE {name} {metric_type}\n"));
     }
 
     /// Adds a sample.
     pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (i, (label, value)) in labels.iter().enumerate() {
-            self.put(format_args!("{}{label}=\"", if i == 0 { '{' } else { ',' }));
+            self.push_fmt(format_args!("{}{label}=\"", if i == 0 { '{' } else { ',' }));
             for char in value.chars() {
                 match char {
                     '\\' => self.0.push_str("\\\\"),
@@ -43,7 +43,7 @@ impl Text {
             }
             self.0.push('"');
         }
-        self.put(format_args!("{} {value}\n", if labels.is_empty() { "" } else { "}" }));
+        self.push_fmt(format_args!("{} {value}\n", if labels.is_empty() { "" } else { "}" }));
     }
 
     /// Adds a histogram: cumulative counts of all buckets, the total and the sum.
@@ -56,11 +56,12 @@ impl Text {
         sum: f64,
     ) {
         let bucket = format!("{name}_bucket");
-        for (bound, up_to) in
-            buckets.map(|(bound, up_to)| (bound.to_string(), up_to)).chain([("+Inf".to_owned(), count)])
+        for (bound, cumulative) in buckets
+            .map(|(bound, cumulative)| (bound.to_string(), cumulative))
+            .chain([("+Inf".to_owned(), count)])
         {
             let labels: Vec<(&str, &str)> = labels.iter().copied().chain([("le", bound.as_str())]).collect();
-            self.sample(&bucket, &labels, up_to);
+            self.sample(&bucket, &labels, cumulative);
         }
         self.sample(&format!("{name}_sum"), labels, sum);
         self.sample(&format!("{name}_count"), labels, count);
@@ -72,7 +73,7 @@ impl Text {
         self.0
     }
 
-    fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
+    fn push_fmt(&mut self, arguments: std::fmt::Arguments<'_>) {
         self.0.write_fmt(arguments).expect("a string takes any text");
     }
 }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_samples_and_histograms_are_written_as_scrapers_read_them() {
+    fn families_samples_and_histograms_follow_the_text_format() {
         let mut text = Text::default();
         text.family("a_total", MetricType::Counter, "Things.");
         text.sample("a_total", &[("x", "1\"\\\n"), ("y", "")], 3);

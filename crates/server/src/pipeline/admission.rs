@@ -2,7 +2,7 @@
 //!
 //! One file per plugin, in upstream's order. [`admit`] runs after defaulting and may change the object; [`validate`]
 //! runs after the kind's own validation. Both are functions of the object and the context. Objects that they read are
-//! not guarded: a class that changes concurrently counts as changed afterwards.
+//! not preconditions of the commit: a concurrent change of a class counts as later than the write.
 
 pub mod certificate_request;
 pub mod claim_resize;
@@ -36,7 +36,7 @@ pub fn admit(
     context: &RequestContext<'_>,
 ) -> Result<(), Status> {
     let snapshot = context.snapshot;
-    let refused = match (resource_type.info.group, resource_type.info.plural) {
+    let result = match (resource_type.info.group, resource_type.info.plural) {
         ("", "pods") => {
             limit_range::admit(object, snapshot)?;
             admit_pod(object, context)
@@ -64,7 +64,7 @@ pub fn admit(
         }
         _ => return Ok(()),
     };
-    refused.map_err(|why| forbidden(resource_type, object, &why))
+    result.map_err(|why| forbidden(resource_type, object, &why))
 }
 
 fn admit_pod(pod: &mut Value, context: &RequestContext<'_>) -> Result<(), String> {
@@ -89,12 +89,17 @@ pub(crate) fn admit_update(
 }
 
 /// Validates encoded fields that the kind's own rules do not decode.
-pub fn inspect(resource_type: &ResourceType, object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+pub fn validate_fields(
+    resource_type: &ResourceType,
+    object: &Value,
+    old: Option<&Value>,
+    errors: &mut ErrorList,
+) {
     if resource_type.resource.as_str() == "certificatesigningrequests.certificates.k8s.io" {
-        certificate_request::inspect(object, old, errors);
+        certificate_request::validate_fields(object, old, errors);
     }
     if resource_type.resource.as_str() == "namespaces" {
-        pod_security::inspect(object, old, errors);
+        pod_security::validate_fields(object, old, errors);
     }
 }
 
@@ -108,7 +113,7 @@ pub fn validate(
     old: Option<&Value>,
     snapshot: &Snapshot,
 ) -> Result<(), Status> {
-    let judged = match (resource_type.info.group, resource_type.info.plural) {
+    let result = match (resource_type.info.group, resource_type.info.plural) {
         ("", "pods") if old.is_none() => limit_range::validate_pod(object, snapshot)
             .and_then(|()| pod_security::validate(object, old, snapshot))
             .and_then(|()| runtime_class::validate(object, snapshot)),
@@ -123,7 +128,7 @@ pub fn validate(
         ("scheduling.k8s.io", "priorityclasses") => priority::validate_class(object, old, snapshot),
         _ => return Ok(()),
     };
-    judged.map_err(|why| forbidden(resource_type, object, &why))
+    result.map_err(|why| forbidden(resource_type, object, &why))
 }
 
 /// Runs validating admission on a pod resize.

@@ -8,7 +8,7 @@ use setpoint_store::Record;
 
 use super::create::create;
 use super::update::{Subresource, update_live};
-use super::{Decision, DesiredObject, RequestContext, WriteOrigin, ownership, place};
+use super::{Decision, DesiredObject, RequestContext, WriteOrigin, ownership, set_namespace_and_check_name};
 use crate::codec;
 
 /// An applied configuration.
@@ -42,7 +42,7 @@ pub fn apply(
     let decoded = decode_request(object, resource_type.schema, &[])
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let mut object = resource_type.to_stored(decoded.value);
-    place(&mut object, namespace, name)?;
+    set_namespace_and_check_name(&mut object, namespace, name)?;
     let desired =
         DesiredObject { object, has_omitted_empty: decoded.has_omitted_empty, owners: Some(owners) };
     match record.zip(live) {

@@ -65,8 +65,8 @@ pub fn bind(
     for (field, title) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         precondition(pods, &pod, title, metadata::text(binding, field), metadata::text(&pod, field))?;
     }
-    let about = Qualified { group: "", name: "pods/binding" };
-    pod::bind(&mut pod, binding, &now).map_err(|error| Status::conflict(about, name, error))?;
+    let resource = Qualified { group: "", name: "pods/binding" };
+    pod::bind(&mut pod, binding, &now).map_err(|error| Status::conflict(resource, name, error))?;
     if writer.dry_run {
         return Ok(PipelineResult::DryRun(pod));
     }

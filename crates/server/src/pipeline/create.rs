@@ -41,7 +41,7 @@ pub fn create(
         resource_type,
         metadata::name(&desired.object),
     )?;
-    let NewObject { object, claims, mut warnings } = make(resource_type, desired, writer, context)?;
+    let NewObject { object, claims, mut warnings } = prepare_object(resource_type, desired, writer, context)?;
     let charges = quota::charge(resource_type, Subresource::None, &object, None, context)?;
     let name = metadata::name(&object).to_owned();
     let key = resource_type.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -69,11 +69,11 @@ pub(crate) struct NewObject {
     warnings: Vec<String>,
 }
 
-/// Completes and validates a new object whose namespace exists.
+/// Defaults, admits and validates a new object. Its namespace must exist.
 ///
 /// # Errors
 /// If it is invalid or forbidden.
-pub(crate) fn make(
+pub(crate) fn prepare_object(
     resource_type: &ResourceType,
     desired: DesiredObject,
     writer: &WriteOrigin,
@@ -96,7 +96,7 @@ pub(crate) fn make(
     validate::create(&mut errors, &object, &metadata_rules(resource_type));
     resource_type.rules.validate(&object, &mut errors);
     resource_type.rules.validate_create(&object, &mut errors);
-    admission::inspect(resource_type, &object, None, &mut errors);
+    admission::validate_fields(resource_type, &object, None, &mut errors);
     check(resource_type, &object, &errors)?;
     admission::validate(resource_type, &object, None, context.snapshot)?;
     Ok(NewObject { object, claims, warnings })

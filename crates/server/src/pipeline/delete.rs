@@ -17,7 +17,7 @@ use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, service
 use crate::codec;
 
 /// Namespaces that cannot be deleted.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Deletes the object of `record`.
 ///
@@ -62,7 +62,7 @@ pub(crate) fn delete_object(
     let name = metadata::name(&object).to_owned();
     let is_pod = resource_type.resource.as_str() == "pods";
     let grace = is_pod.then(|| deletion_grace_seconds(&object, options.grace_period_seconds));
-    let held = object.at(&["metadata", "finalizers"]).cloned();
+    let finalizers = object.at(&["metadata", "finalizers"]).cloned();
     let policy = GarbagePolicy::of(resource_type.info.group, resource_type.info.kind);
     let deletion = if resource_type.resource.as_str() == "namespaces" {
         namespace::delete(object, options, context.now)
@@ -71,7 +71,7 @@ pub(crate) fn delete_object(
         decide(object, options, policy, grace, context.now)
             .map_err(|error| Status::conflict(resource_type.qualified_kind(), &name, error))?
     };
-    if resource_type.resource.as_str() == "namespaces" && IMMORTAL.contains(&name.as_str()) {
+    if resource_type.resource.as_str() == "namespaces" && PROTECTED_NAMESPACES.contains(&name.as_str()) {
         return Err(Status::forbidden(resource_type.qualified(), &name, "this namespace may not be deleted"));
     }
     if resource_type.info.kind == "PriorityClass" && name.starts_with("system-") {
@@ -94,8 +94,8 @@ pub(crate) fn delete_object(
         }
         Deletion::Remove(mut object) => {
             // The response shows the finalizers that the deletion removed.
-            if let Some(held) = held {
-                object.ensure_map("metadata").insert("finalizers", held);
+            if let Some(finalizers) = finalizers {
+                object.ensure_map("metadata").insert("finalizers", finalizers);
             }
             let proposal = writer.proposal(context).delete(key, expect);
             let proposal =

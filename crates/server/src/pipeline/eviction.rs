@@ -53,7 +53,7 @@ pub fn evict(
         Some((budgets, budget)) => charge(budgets, &budget, &pod, writer, context)?,
         None => None,
     };
-    mark(&mut pod, context);
+    set_disruption_target(&mut pod, context);
     let step = delete_object(pods, record, pod, options, writer, context)?;
     Ok(match (step, charge) {
         (PipelineResult::Commit(proposal), Some(charge)) => {
@@ -83,8 +83,11 @@ fn budget_of(
     let mut found = table.range(&prefix, None).filter(|budget| {
         let budget = codec::object(budget);
         let selector = budget.at(&["spec", "selector"]).filter(|selector| !selector.is_null());
-        let selector = selector.map(|one| Selector::from_parts(match_labels(one), expressions(one)));
-        selector.is_some_and(|one| one.is_ok_and(|one| one.matches(|key| attributes.label(key))))
+        let selector =
+            selector.map(|selector| Selector::from_parts(match_labels(selector), expressions(selector)));
+        selector.is_some_and(|selector| {
+            selector.is_ok_and(|selector| selector.matches(|key| attributes.label(key)))
+        })
     });
     let first = found.next().cloned();
     if found.next().is_some() {
@@ -94,7 +97,7 @@ fn budget_of(
     Ok(first.map(|budget| (budgets, budget)))
 }
 
-/// A budget that is charged with an eviction.
+/// Status update of a budget that is charged with an eviction.
 struct BudgetCharge {
     key: setpoint_api::Key,
     expect: Precondition,
@@ -124,7 +127,7 @@ fn charge(
             return Ok(None);
         }
     }
-    check(&old)?;
+    check_budget(&old)?;
     let mut new = old.clone();
     let left = number("disruptionsAllowed") - 1;
     let now = Seconds(context.now).to_string();
@@ -132,7 +135,7 @@ fn charge(
     status.insert("disruptionsAllowed", left);
     status.ensure_map("disruptedPods").insert(metadata::name(pod), now.as_str());
     if left == 0 {
-        set_exhausted(&mut new, &now);
+        set_disruptions_exhausted(&mut new, &now);
     }
     let writer = WriteOrigin { manager: "kube-apiserver".into(), ..writer.clone() };
     ownership::record_owners(budgets, Subresource::Status, &writer, context, Some(&old), &mut new);
@@ -145,43 +148,43 @@ fn charge(
 }
 
 /// 429 if a budget allows no disruption.
-fn check(budget: &Value) -> Result<(), Status> {
+fn check_budget(budget: &Value) -> Result<(), Status> {
     let name = metadata::name(budget);
     let number = |field: &str| budget.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
-    let forbidden = |why: &str, cause: String| {
+    let forbidden = |reason: &str, cause: String| {
         let resource = Qualified { group: "policy", name: "poddisruptionbudget" };
-        with_budget_cause(Status::forbidden(resource, name, why), cause)
+        with_budget_cause(Status::forbidden(resource, name, reason), cause)
     };
-    let stays = format!("The disruption budget {name} does not allow evicting pods currently");
+    let denied = format!("The disruption budget {name} does not allow evicting pods currently");
     if number("observedGeneration") < metadata::generation(budget) {
-        let why = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(with_budget_cause(Status::too_many_requests(VIOLATION, 10), why));
+        let reason = format!("The disruption budget {name} is still being processed by the server.");
+        return Err(with_budget_cause(Status::too_many_requests(VIOLATION, 10), reason));
     }
     if number("disruptionsAllowed") < 0 {
-        let why = "pdb disruptions allowed is negative";
-        return Err(forbidden(why, format!("{stays}: {why}")));
+        let reason = "pdb disruptions allowed is negative";
+        return Err(forbidden(reason, format!("{denied}: {reason}")));
     }
     let disrupted = budget.at(&["status", "disruptedPods"]).and_then(Value::as_map).map_or(0, Map::len);
     if disrupted > DISRUPTED_PODS_MAX {
-        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        let reason = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
         let cause = "too many pending evictions not confirmed by PDB controller";
-        return Err(forbidden(why, format!("{stays}: {cause}")));
+        return Err(forbidden(reason, format!("{denied}: {cause}")));
     }
     if number("disruptionsAllowed") > 0 {
         return Ok(());
     }
     let (desired, current) = (number("desiredHealthy"), number("currentHealthy"));
     let condition = condition(budget, "DisruptionAllowed");
-    let word = |field: &str| condition.map_or("", |condition| condition.str_at(&[field]));
-    let says_no = word("status") == "False" && !word("message").is_empty();
-    let cause = if says_no && word("reason") == "SyncFailed" {
-        format!("{stays} because it failed sync: {}", word("message"))
+    let text = |field: &str| condition.map_or("", |condition| condition.str_at(&[field]));
+    let is_denied = text("status") == "False" && !text("message").is_empty();
+    let cause = if is_denied && text("reason") == "SyncFailed" {
+        format!("{denied} because it failed sync: {}", text("message"))
     } else if current <= desired {
         format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
-    } else if says_no {
-        format!("{stays} ({}): {}", word("reason"), word("message"))
+    } else if is_denied {
+        format!("{denied} ({}): {}", text("reason"), text("message"))
     } else {
-        stays
+        denied
     };
     Err(with_budget_cause(Status::too_many_requests(VIOLATION, 0), cause))
 }
@@ -195,7 +198,7 @@ fn with_budget_cause(mut status: Status, message: String) -> Status {
 
 fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
-    conditions.iter().find(|one| one.str_at(&["type"]) == kind)
+    conditions.iter().find(|condition| condition.str_at(&["type"]) == kind)
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -206,8 +209,8 @@ fn is_ready(pod: &Value) -> bool {
 fn set_condition(object: &mut Value, mut fields: Vec<(&'static str, Value)>, now: &str) {
     let mut new: Value = fields.drain(..).collect::<Map>().into();
     let kind = new.str_at(&["type"]).to_owned();
-    let before = condition(object, &kind).filter(|one| one.str_at(&["status"]) == new.str_at(&["status"]));
-    let since = before.map_or("", |one| one.str_at(&["lastTransitionTime"])).to_owned();
+    let before = condition(object, &kind).filter(|old| old.str_at(&["status"]) == new.str_at(&["status"]));
+    let since = before.map_or("", |old| old.str_at(&["lastTransitionTime"])).to_owned();
     let since = if since.is_empty() { now.to_owned() } else { since };
     new.make_map().insert("lastTransitionTime", since);
     let conditions = object.ensure_map("status").ensure("conditions", || Value::List(Vec::new()));
@@ -215,14 +218,14 @@ fn set_condition(object: &mut Value, mut fields: Vec<(&'static str, Value)>, now
         *conditions = Value::List(Vec::new());
     }
     let Some(list) = conditions.as_list_mut() else { return };
-    match list.iter_mut().find(|one| one.str_at(&["type"]) == kind) {
-        Some(one) => *one = new,
+    match list.iter_mut().find(|condition| condition.str_at(&["type"]) == kind) {
+        Some(old) => *old = new,
         None => list.push(new),
     }
 }
 
 /// Sets the condition of a budget that allows no more disruptions.
-fn set_exhausted(budget: &mut Value, now: &str) {
+fn set_disruptions_exhausted(budget: &mut Value, now: &str) {
     let generation = budget.at(&["status", "observedGeneration"]).cloned().unwrap_or_default();
     let fields = vec![
         ("type", "DisruptionAllowed".into()),
@@ -235,7 +238,7 @@ fn set_exhausted(budget: &mut Value, now: &str) {
 }
 
 /// Sets the DisruptionTarget condition of a pod.
-fn mark(pod: &mut Value, context: &RequestContext<'_>) {
+fn set_disruption_target(pod: &mut Value, context: &RequestContext<'_>) {
     let fields = vec![
         ("type", "DisruptionTarget".into()),
         ("status", "True".into()),

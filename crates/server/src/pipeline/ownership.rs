@@ -54,9 +54,9 @@ pub fn merge(
     config: &Value,
     force: bool,
 ) -> Result<(Value, Owners), Status> {
-    let shown =
+    let served =
         live.filter(|_| resource_type.is_converted()).map(|live| resource_type.to_served(live.clone()));
-    let live = shown.as_ref().or(live);
+    let live = served.as_ref().or(live);
     let applied = with_writer(resource_type, subresource, writer, context, |writer| {
         apply::apply(writer, live, config, force)
     });
@@ -79,14 +79,14 @@ fn with_writer<T>(
     subresource: Subresource,
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
-    act: impl FnOnce(&apply::ApplyContext<'_>) -> T,
+    run: impl FnOnce(&apply::ApplyContext<'_>) -> T,
 ) -> T {
     let api_version = resource_type.api_version();
-    let versions = Forms {
+    let versions = ServedVersions {
         forms: resource_types::forms(&resource_type.resource).collect(),
         filter: filter(resource_type, subresource),
     };
-    act(&apply::ApplyContext {
+    run(&apply::ApplyContext {
         versions: &versions,
         api_version: &api_version,
         of: resource_type.schema,
@@ -110,18 +110,18 @@ fn filter(resource_type: &ResourceType, subresource: Subresource) -> Option<Filt
 }
 
 /// All served versions of a resource.
-struct Forms {
+struct ServedVersions {
     forms: Vec<&'static ResourceType>,
     filter: Option<Filter>,
 }
 
-impl Forms {
+impl ServedVersions {
     fn find(&self, api_version: &str) -> Option<&'static ResourceType> {
         self.forms.iter().copied().find(|form| form.has_api_version(api_version))
     }
 }
 
-impl Versions for Forms {
+impl Versions for ServedVersions {
     fn schema(&self, api_version: &str) -> Option<Struct<'_>> {
         self.find(api_version).map(|form| form.schema)
     }

@@ -38,7 +38,7 @@ pub struct Charges(Vec<Charge>);
 #[derive(Debug)]
 struct Charge {
     key: Key,
-    seen: Revision,
+    revision: Revision,
     quota: Value,
 }
 
@@ -69,7 +69,7 @@ pub fn charge(
     }
     let read = |value: &Value| object(resource_type, value, context).ok_or_else(encoding_error);
     let (new, old) = (read(new)?, old.map(read).transpose()?);
-    add_up(&quotas, &new, old.as_ref(), subresource, context)
+    compute_charges(&quotas, &new, old.as_ref(), subresource, context)
         .map_err(|why| Status::forbidden(resource_type.qualified(), &new.meta().name, why))
 }
 
@@ -85,7 +85,7 @@ impl Charges {
         context: &RequestContext<'_>,
     ) -> Result<Proposal, Status> {
         let server = WriteOrigin { manager: "kube-apiserver".to_owned(), ..writer.clone() };
-        self.0.into_iter().try_fold(proposal, |proposal, Charge { key, seen, mut quota }| {
+        self.0.into_iter().try_fold(proposal, |proposal, Charge { key, revision, mut quota }| {
             let resource_type = resource_types::storage_type(key.resource()).ok_or_else(encoding_error)?;
             let live = context.snapshot.get(&key).map(codec::object);
             ownership::record_owners(
@@ -100,7 +100,7 @@ impl Charges {
             let used = FieldSet::from_paths([&FieldPath::from_fields(&["status", "used"])]);
             Ok(proposal.after(writer.proposal_of(context, Subresource::Status, &used).put(
                 key,
-                Precondition::Revision(seen),
+                Precondition::Revision(revision),
                 draft,
             )))
         })
@@ -109,7 +109,7 @@ impl Charges {
 
 /// Returns the first quota that a commit charges.
 #[must_use]
-pub fn charged(proposal: &Proposal) -> Option<&Key> {
+pub fn charged_quota(proposal: &Proposal) -> Option<&Key> {
     let writes = proposal.predecessors().iter().flat_map(Proposal::writes);
     writes.map(|write| &write.key).find(|key| is_quota(key))
 }
@@ -145,11 +145,12 @@ fn has_deadline(pod: &Value) -> bool {
 struct Quota<'a> {
     record: &'a Record,
     object: Object,
-    /// Enforced limits of the resource, and the usage of all.
+    /// Enforced limits of the resource.
     hard: Usage,
+    /// Usage of all resources of the quota.
     used: Usage,
     /// Limits of the resource that are not enforced yet.
-    awaited: Vec<String>,
+    unenforced: Vec<String>,
 }
 
 impl<'a> Quota<'a> {
@@ -161,10 +162,16 @@ impl<'a> Quota<'a> {
         let mut hard = amounts(&quota.status.hard);
         hard.retain(|name, _| is_charged_by(name, resource));
         let used = amounts(&quota.status.used);
-        let awaited = quota.spec.hard.iter().map(|(name, _)| name);
-        let awaited = awaited.filter(|name| is_charged_by(name, resource) && !hard.contains_key(*name));
-        let awaited: Vec<String> = awaited.map(str::to_owned).collect();
-        (!hard.is_empty() || !awaited.is_empty()).then_some(Quota { record, object, hard, used, awaited })
+        let unenforced = quota.spec.hard.iter().map(|(name, _)| name);
+        let unenforced = unenforced.filter(|name| is_charged_by(name, resource) && !hard.contains_key(*name));
+        let unenforced: Vec<String> = unenforced.map(str::to_owned).collect();
+        (!hard.is_empty() || !unenforced.is_empty()).then_some(Quota {
+            record,
+            object,
+            hard,
+            used,
+            unenforced,
+        })
     }
 
     fn name(&self) -> &str {
@@ -188,12 +195,12 @@ impl<'a> Quota<'a> {
         Err(format!("status unknown for quota: {name}, resources: {}", names.join(",")))
     }
 
-    /// Returns the quota with `more` usage; `None` if it does not count it.
-    fn charge(&self, more: &Usage, subresource: Subresource) -> Result<Option<Charge>, String> {
+    /// Returns the quota with its usage increased; `None` if it does not count the increase.
+    fn charge(&self, increase: &Usage, subresource: Subresource) -> Result<Option<Charge>, String> {
         let requested: Usage = self
             .hard
             .keys()
-            .filter_map(|name| Some((name.clone(), *more.get(name).filter(|amount| !amount.is_zero())?)))
+            .filter_map(|name| Some((name.clone(), *increase.get(name).filter(|amount| !amount.is_zero())?)))
             .collect();
         let mut used = requested.clone();
         for (name, sum) in &mut used {
@@ -205,68 +212,73 @@ impl<'a> Quota<'a> {
             used.iter().filter(|(name, sum)| *sum > &self.hard[*name]).map(|(name, _)| name).collect();
         // The size of a volume has already grown, so it is counted beyond the limit.
         if !exceeded.is_empty() && subresource != Subresource::Status {
-            let show = |amounts: &Usage| {
+            let format_exceeded = |amounts: &Usage| {
                 let parts =
                     exceeded.iter().filter_map(|name| Some(format!("{name}={}", amounts.get(*name)?)));
                 parts.collect::<Vec<_>>().join(",")
             };
-            let (name, requested, used, limited) =
-                (self.name(), show(&requested), show(&self.used), show(&self.hard));
+            let (name, requested, used, limited) = (
+                self.name(),
+                format_exceeded(&requested),
+                format_exceeded(&self.used),
+                format_exceeded(&self.hard),
+            );
             return Err(format!(
                 "exceeded quota: {name}, requested: {requested}, used: {used}, limited: {limited}"
             ));
         }
-        let awaited = self.awaited.iter().any(|name| more.get(name).is_some_and(|amount| !amount.is_zero()));
-        if used.is_empty() && !awaited {
+        let has_unenforced =
+            self.unenforced.iter().any(|name| increase.get(name).is_some_and(|amount| !amount.is_zero()));
+        if used.is_empty() && !has_unenforced {
             return Ok(None);
         }
         let mut quota = codec::object(self.record);
         if !used.is_empty() {
-            let shown = quota.ensure_map("status").ensure_map("used");
-            used.into_iter().for_each(|(name, sum)| drop(shown.insert(name, sum.to_string())));
+            let status_used = quota.ensure_map("status").ensure_map("used");
+            used.into_iter().for_each(|(name, sum)| drop(status_used.insert(name, sum.to_string())));
         }
-        Ok(Some(Charge { key: self.object.key().clone(), seen: self.record.revision(), quota }))
+        Ok(Some(Charge { key: self.object.key().clone(), revision: self.record.revision(), quota }))
     }
 }
 
-/// Checks an object against all quotas before charging one.
-fn add_up(
+/// Checks an object against every quota that matches it, then charges them.
+fn compute_charges(
     quotas: &[Quota<'_>],
     new: &Object,
     old: Option<&Object>,
     subresource: Subresource,
     context: &RequestContext<'_>,
 ) -> Result<Charges, String> {
-    let concerned: Vec<&Quota<'_>> = quotas.iter().filter(|quota| quota.covers(new)).collect();
-    for quota in &concerned {
+    let matching: Vec<&Quota<'_>> = quotas.iter().filter(|quota| quota.covers(new)).collect();
+    for quota in &matching {
         quota.check(new)?;
     }
-    if concerned.is_empty() {
+    if matching.is_empty() {
         return Ok(Charges::default());
     }
-    let uses = usage(new, context.now);
+    let total = usage(new, context.now);
     let negative: Vec<&str> =
-        uses.iter().filter(|(_, amount)| amount.sign() < 0).map(|(name, _)| &**name).collect();
+        total.iter().filter(|(_, amount)| amount.sign() < 0).map(|(name, _)| &**name).collect();
     if !negative.is_empty() {
         return Err(format!("quota usage is negative for resource(s): {}", negative.join(",")));
     }
-    let mut more = uses.clone();
+    let mut increase = total.clone();
     for (name, before) in old.map(|old| usage(old, context.now)).unwrap_or_default() {
-        if let Some(amount) = more.get_mut(&name) {
+        if let Some(amount) = increase.get_mut(&name) {
             *amount -= before.min(*amount);
         }
     }
     let mut charges = Charges::default();
-    if concerned.len() > QUOTAS_MAX {
+    if matching.len() > QUOTAS_MAX {
         return Err(format!(
             "{} quotas of its namespace count it, at most {QUOTAS_MAX} are supported: remove some of them",
-            concerned.len()
+            matching.len()
         ));
     }
-    for quota in concerned {
+    for quota in matching {
         // A quota that did not count the object before charges it in full.
-        let grown = old.is_some_and(|old| quota.covers(old));
-        charges.0.extend(quota.charge(if grown { &more } else { &uses }, subresource)?);
+        let was_counted = old.is_some_and(|old| quota.covers(old));
+        charges.0.extend(quota.charge(if was_counted { &increase } else { &total }, subresource)?);
     }
     Ok(charges)
 }

@@ -1,11 +1,13 @@
 //! Service network: allocation of cluster IPs and node ports.
 //!
-//! A cluster IP belongs to a Service while an `IPAddress` object has its name. That object is created and deleted in
-//! the commit of the Service, on condition that it is absent, so no two Services get the same address and none leaks;
-//! that of a second address, in a chained commit just before. Used node ports are counted over all Services that have
-//! some, in time proportional to them; commits that take a port also touch one common key, so of two concurrent ones
-//! one is decided again. A dry run searches free addresses and takes none; addresses that it requests by number are
-//! not checked against other Services.
+//! A cluster IP is allocated while an `IPAddress` object has its name. The commit of the Service also creates that
+//! object, with the precondition that it is absent, or deletes it, so no two Services get the same address and none
+//! leaks. The object of a second address is in a chained commit before it.
+//!
+//! Node ports in use are collected from all Services that have some, in time proportional to their number. Commits that
+//! take a port also write one common key, so of two concurrent ones one is decided again.
+//!
+//! A dry run searches for free addresses and takes none. It does not check requested addresses against other Services.
 //!
 //! Start at [`allocate`].
 
@@ -37,8 +39,8 @@ pub struct AddressClaims {
     takes_port: bool,
 }
 
-/// Ranges to allocate from, and `true` for a dry run.
-struct AllocationRequest {
+/// Options of an allocation.
+struct AllocationOptions {
     ranges: Ranges,
     dry_run: bool,
 }
@@ -57,27 +59,27 @@ pub fn allocate(
     if !is_service(resource_type) {
         return Ok(AddressClaims::default());
     }
-    let ranges = &AllocationRequest { ranges: Ranges::of(context.snapshot), dry_run };
-    let families = ranges.ranges.families;
-    let settled = match old {
+    let options = &AllocationOptions { ranges: Ranges::of(context.snapshot), dry_run };
+    let families = options.ranges.families;
+    let prepared = match old {
         None => prepare_create(service, families),
         Some(old) => prepare_update(service, old, families),
     };
-    if let Err(errors) = settled {
+    if let Err(errors) = prepared {
         check(resource_type, service, &errors)?;
     }
     let mut claims = AddressClaims::default();
-    let (before, wanted) = (old.map_or(0, |old| addresses(old).len()), has_address(service));
+    let (old_count, needs_address) = (old.map_or(0, |old| addresses(old).len()), has_address(service));
     match old {
         Some(old) if is_headless(old) => {}
-        Some(old) if !wanted => claims.released = addresses(old),
+        Some(old) if !needs_address => claims.released = addresses(old),
         // Existing addresses stay; families are added and removed at the end of the list.
         Some(old) if has_address(old) => {
-            claims.taken = take_addresses(resource_type, service, before, ranges, context)?;
+            claims.taken = take_addresses(resource_type, service, old_count, options, context)?;
             let kept = spec_strings(service, "ipFamilies").len();
             claims.released = addresses(old).into_iter().skip(kept).collect();
         }
-        _ if wanted => claims.taken = take_addresses(resource_type, service, 0, ranges, context)?,
+        _ if needs_address => claims.taken = take_addresses(resource_type, service, 0, options, context)?,
         _ => {}
     }
     claims.takes_port = ports::allocate(resource_type, service, old, dry_run, context)?;
@@ -125,14 +127,14 @@ impl AddressClaims {
         }
         if self.takes_port {
             let key = port_key().ok_or_else(encoding_error)?;
-            let seen = context.snapshot.get(&key).map(setpoint_store::Record::revision);
+            let revision = context.snapshot.get(&key).map(setpoint_store::Record::revision);
             let text = format!(
                 r#"{{"kind":"RangeAllocation","apiVersion":"v1","metadata":{{"name":"servicenodeports"}},"range":"{}"}}"#,
                 ports::RANGE
             );
             proposal = proposal.put(
                 key,
-                seen.map_or(Precondition::Absent, Precondition::Revision),
+                revision.map_or(Precondition::Absent, Precondition::Revision),
                 Draft::new(text),
             );
         }
@@ -157,7 +159,7 @@ fn addresses(service: &Value) -> Vec<String> {
     if has_address(service) { spec_strings(service, "clusterIPs") } else { Vec::new() }
 }
 
-/// A list of texts in the spec.
+/// A list of strings in the spec.
 fn spec_strings(service: &Value, field: &str) -> Vec<String> {
     let list = service.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default();
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -181,7 +183,7 @@ fn take_addresses(
     resource_type: &ResourceType,
     service: &mut Value,
     skipped: usize,
-    wanted: &AllocationRequest,
+    options: &AllocationOptions,
     context: &RequestContext<'_>,
 ) -> Result<Vec<Value>, Status> {
     let families = spec_strings(service, "ipFamilies");
@@ -192,7 +194,7 @@ fn take_addresses(
         // One random number serves both families: their ranges are disjoint.
         let ip = if ips[i].is_empty() {
             let free =
-                wanted.ranges.find(family == "IPv6", context.entropy[2], |ip| is_free(ip, context.snapshot));
+                options.ranges.find(family == "IPv6", context.entropy[2], |ip| is_free(ip, context.snapshot));
             free.ok_or_else(|| {
                 let name = metadata::name(service);
                 Status::internal_error(format!(
@@ -200,8 +202,8 @@ fn take_addresses(
                 ))
             })?
         } else {
-            requested_address(&ips[i], wanted, context)
-                .map_err(|fault| allocation_error(resource_type, service, &ips, i, &fault))?
+            requested_address(&ips[i], options, context)
+                .map_err(|reason| allocation_error(resource_type, service, &ips, i, &reason))?
         };
         if ips[i].is_empty() {
             ips[i] = ip.to_string();
@@ -219,21 +221,21 @@ fn take_addresses(
 /// Returns a requested address, or the reason why it is unavailable.
 fn requested_address(
     text: &str,
-    wanted: &AllocationRequest,
+    options: &AllocationOptions,
     context: &RequestContext<'_>,
 ) -> Result<IpAddr, String> {
     let ip = ranges::address(text);
-    match ip.filter(|ip| wanted.ranges.hold(*ip)) {
-        None if wanted.dry_run => {
+    match ip.filter(|ip| options.ranges.contains(*ip)) {
+        None if options.dry_run => {
             let is_ipv6 = ip.is_some_and(|ip| ip.is_ipv6());
-            let range = wanted.ranges.cluster().iter().find(|range| range.ip.is_ipv6() == is_ipv6);
+            let range = options.ranges.cluster().iter().find(|range| range.ip.is_ipv6() == is_ipv6);
             let range = range.map(ToString::to_string).unwrap_or_default();
             Err(format!(
                 "the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"
             ))
         }
         None => Err("the provided network does not match the current range".to_owned()),
-        Some(ip) if !wanted.dry_run && !is_free(ip, context.snapshot) => {
+        Some(ip) if !options.dry_run && !is_free(ip, context.snapshot) => {
             Err("provided IP is already allocated".to_owned())
         }
         Some(ip) => Ok(ip),
@@ -244,12 +246,12 @@ fn allocation_error(
     resource_type: &ResourceType,
     service: &Value,
     ips: &[String],
-    at: usize,
-    fault: &str,
+    index: usize,
+    reason: &str,
 ) -> Status {
     let mut errors = ErrorList::new();
     let root = Path::root("spec");
-    let detail = format!("failed to allocate IP {}: {fault}", ips[at]);
+    let detail = format!("failed to allocate IP {}: {reason}", ips[index]);
     errors.push(FieldError::invalid(&root.child("clusterIPs"), BadValue::json_strings(ips), detail));
     Status::invalid(resource_type.qualified_kind(), metadata::name(service), &errors)
 }
@@ -259,12 +261,12 @@ fn ip_address(ip: IpAddr, n: u64, service: &Value, context: &RequestContext<'_>)
     let mut labels = Map::with_capacity(2);
     labels.insert("ipaddress.kubernetes.io/ip-family", if ip.is_ipv4() { "IPv4" } else { "IPv6" });
     labels.insert("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
-    let mut about = Map::with_capacity(5);
-    about.insert("name", ip.to_string());
-    about.insert("uid", super::create::uid([context.entropy[1], context.entropy[2] ^ n, 0]));
-    about.insert("creationTimestamp", Seconds(context.now).to_string());
-    about.insert("labels", labels);
-    about.insert("managedFields", owned_by_server(context));
+    let mut object_meta = Map::with_capacity(5);
+    object_meta.insert("name", ip.to_string());
+    object_meta.insert("uid", super::create::uid([context.entropy[1], context.entropy[2] ^ n, 0]));
+    object_meta.insert("creationTimestamp", Seconds(context.now).to_string());
+    object_meta.insert("labels", labels);
+    object_meta.insert("managedFields", managed_fields(context));
     let mut parent = Map::with_capacity(3);
     parent.insert("resource", "services");
     parent.insert("namespace", metadata::namespace(service));
@@ -273,13 +275,13 @@ fn ip_address(ip: IpAddr, n: u64, service: &Value, context: &RequestContext<'_>)
     let map = object.make_map();
     map.insert("kind", "IPAddress");
     map.insert("apiVersion", "networking.k8s.io/v1");
-    map.insert("metadata", about);
+    map.insert("metadata", object_meta);
     map.ensure_map("spec").insert("parentRef", parent);
     object
 }
 
-/// Managed fields of an `IPAddress`.
-fn owned_by_server(context: &RequestContext<'_>) -> Value {
+/// `managedFields` of an `IPAddress`.
+fn managed_fields(context: &RequestContext<'_>) -> Value {
     value!([{
         "manager": "kube-apiserver",
         "operation": "Update",

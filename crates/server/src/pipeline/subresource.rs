@@ -62,7 +62,7 @@ impl Subresource {
     }
 
     /// `true` if a write of the subresource increments the generation of a pod.
-    pub(super) fn counts_generation(self) -> bool {
+    pub(super) fn increments_generation(self) -> bool {
         matches!(self, Subresource::EphemeralContainers | Subresource::Resize)
     }
 }

@@ -121,14 +121,14 @@ fn prepare_and_validate(
         }
         subresource => {
             subresource.prepare(new, old, context.now);
-            if subresource.counts_generation() {
+            if subresource.increments_generation() {
                 keep_metadata(new, old, &["metadata"]);
             }
         }
     }
     let mut errors = ErrorList::new();
     validate::update(&mut errors, new, old, &metadata_rules(resource_type));
-    if subresource == Subresource::None || subresource.counts_generation() {
+    if subresource == Subresource::None || subresource.increments_generation() {
         update_generation(new, old, rules);
     }
     match subresource {
@@ -136,7 +136,7 @@ fn prepare_and_validate(
         Subresource::Status => rules.validate_status(new, old, &mut errors),
         subresource => subresource.validate(new, old, &mut errors),
     }
-    admission::inspect(resource_type, new, Some(old), &mut errors);
+    admission::validate_fields(resource_type, new, Some(old), &mut errors);
     check(resource_type, new, &errors)?;
     Ok(match subresource {
         Subresource::None => {

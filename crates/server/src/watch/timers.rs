@@ -1,6 +1,6 @@
-//! Timers of a watch: its timeout, its bookmarks, and its rests.
+//! Timers of a watch: its timeout, its bookmarks and its flush interval.
 //!
-//! They run on the timers of the runtime, because each wakes the task of the watch.
+//! These are tokio timers, because each must wake the task of the watch.
 
 #![expect(clippy::disallowed_methods, reason = "a watch owns its timers")]
 
@@ -19,9 +19,9 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct WatchTimers {
     timeout: Pin<Box<Sleep>>,
     bookmark: Pin<Box<Sleep>>,
-    /// End of the current rest.
-    rest: Pin<Box<Sleep>>,
-    is_resting: bool,
+    /// Instant of the next flush, while `is_delayed`.
+    next_flush: Pin<Box<Sleep>>,
+    is_delayed: bool,
 }
 
 impl WatchTimers {
@@ -30,8 +30,8 @@ impl WatchTimers {
         WatchTimers {
             timeout: Box::pin(sleep(timeout)),
             bookmark: Box::pin(sleep(BOOKMARK_INTERVAL)),
-            rest: Box::pin(sleep(Duration::ZERO)),
-            is_resting: false,
+            next_flush: Box::pin(sleep(Duration::ZERO)),
+            is_delayed: false,
         }
     }
 
@@ -47,16 +47,16 @@ impl WatchTimers {
         Poll::Ready(())
     }
 
-    /// `true` until the current rest ends.
-    pub(super) fn is_resting(&mut self, context: &mut Context<'_>) -> bool {
-        self.is_resting && self.rest.as_mut().poll(context).is_pending()
+    /// `true` until the next flush is due.
+    pub(super) fn is_delayed(&mut self, context: &mut Context<'_>) -> bool {
+        self.is_delayed && self.next_flush.as_mut().poll(context).is_pending()
     }
 
-    /// Starts a rest, or goes on without one.
-    pub(super) fn set_resting(&mut self, is_resting: bool, slot: &WatchSlot) {
-        self.is_resting = is_resting;
-        if is_resting {
-            self.rest.as_mut().reset(slot.rest_until(Instant::now()));
+    /// Delays the next flush by a flush interval, or makes it due at once.
+    pub(super) fn set_delayed(&mut self, is_delayed: bool, slot: &WatchSlot) {
+        self.is_delayed = is_delayed;
+        if is_delayed {
+            self.next_flush.as_mut().reset(slot.next_flush(Instant::now()));
         }
     }
 }

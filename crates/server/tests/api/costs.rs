@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn request_that_may_take_long_is_large() {
     let server = TestServer::new();
-    server.make("small", "");
+    server.create_config_map("small", "");
     let cost = |method: &str, path: &str, header: (&'static str, &str)| {
         server.api.admit(&request(method, path, "", &[header])).map(|admission| admission.cost).ok()
     };

@@ -30,7 +30,7 @@ fn uncached(server: &TestServer, path: &str, accept: &str) -> Vec<u8> {
 fn cached_lists_equal_uncached_ones_in_every_form_and_after_every_change() {
     let server = TestServer::new();
     for n in 0..150 {
-        server.make(&format!("m{n:03}"), &format!(r#","labels":{{"half":"{}"}}"#, n % 2));
+        server.create_config_map(&format!("m{n:03}"), &format!(r#","labels":{{"half":"{}"}}"#, n % 2));
     }
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let paths = [
@@ -57,7 +57,7 @@ fn cached_lists_equal_uncached_ones_in_every_form_and_after_every_change() {
     check();
     server.call("DELETE", &format!("{MAPS}/m002"), "");
     check();
-    server.make("m002", "");
+    server.create_config_map("m002", "");
     check();
 }
 
@@ -65,7 +65,7 @@ fn cached_lists_equal_uncached_ones_in_every_form_and_after_every_change() {
 fn cached_tables_show_ages_to_the_second() {
     let server = TestServer::new();
     for n in 0..60 {
-        server.make(&format!("m{n:03}"), "");
+        server.create_config_map(&format!("m{n:03}"), "");
     }
     let age = |server: &TestServer| {
         let table = json::parse(&list(server, MAPS, FORMS[3])).unwrap();
@@ -85,7 +85,7 @@ fn cached_tables_show_ages_to_the_second() {
 fn pages_of_a_list_are_not_answered_from_the_cache_of_the_whole() {
     let server = TestServer::new();
     for n in 0..120 {
-        server.make(&format!("m{n:03}"), "");
+        server.create_config_map(&format!("m{n:03}"), "");
     }
     for _ in 0..3 {
         let (_, all) = server.call("GET", MAPS, "");

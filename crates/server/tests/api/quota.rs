@@ -91,7 +91,7 @@ fn limit_by_many(server: &TestServer, count: usize) {
 }
 
 #[test]
-fn an_object_is_charged_to_any_of_two_hundred_quotas() {
+fn object_is_charged_to_each_of_two_hundred_quotas() {
     let server = TestServer::new();
     limit_by_many(&server, 200);
     for n in 0..5 {
@@ -107,7 +107,7 @@ fn an_object_is_charged_to_any_of_two_hundred_quotas() {
 }
 
 #[test]
-fn too_many_quotas_are_a_clear_error() {
+fn object_in_too_many_quotas_is_rejected() {
     let server = TestServer::new();
     limit_by_many(&server, 1024);
     let (code, error) = server.call("POST", MAPS, r#"{"metadata":{"name":"m"}}"#);

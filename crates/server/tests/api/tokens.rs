@@ -44,7 +44,7 @@ fn token_authenticates_its_service_account_until_it_expires() {
 }
 
 #[test]
-fn tampered_or_misaddressed_token_is_invalid() {
+fn tampered_token_and_token_for_another_audience_are_invalid() {
     let server = TestServer::new();
     account(&server);
     let (_, issued) = token(&server, r#"{"audiences":["vault"]}"#);

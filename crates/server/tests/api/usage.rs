@@ -13,10 +13,10 @@ use crate::harness::TestServer;
 const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// Two pods and a node.
-struct Two;
+/// Source with two pods and a node.
+struct TwoPods;
 
-fn used(namespace: &str, name: &str, parts: &[(&str, i64, i64)]) -> UsageSample {
+fn sample(namespace: &str, name: &str, containers: &[(&str, i64, i64)]) -> UsageSample {
     let usage = |cpu: i64, memory: i64| {
         BTreeMap::from([("cpu".to_owned(), cpu), ("memory".to_owned(), memory * 1000)])
     };
@@ -24,39 +24,42 @@ fn used(namespace: &str, name: &str, parts: &[(&str, i64, i64)]) -> UsageSample 
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         labels: BTreeMap::from([("app".to_owned(), name.to_owned())]),
-        parts: parts.iter().map(|(part, cpu, memory)| ((*part).to_owned(), usage(*cpu, *memory))).collect(),
-        at: Time::from_seconds(1_700_000_000),
+        containers: containers
+            .iter()
+            .map(|(container, cpu, memory)| ((*container).to_owned(), usage(*cpu, *memory)))
+            .collect(),
+        timestamp: Time::from_seconds(1_700_000_000),
         window: Duration::from_secs(90),
     }
 }
 
-fn chosen(all: Vec<UsageSample>, which: UsageSelector<'_>) -> Vec<UsageSample> {
-    let is_meant = |one: &UsageSample| {
-        (which.namespace.is_empty() || which.namespace == one.namespace)
-            && (which.name.is_empty() || which.name == one.name)
-            && which.labels.matches(|label| one.labels.get(label).map(String::as_str))
+fn select(all: Vec<UsageSample>, selector: UsageSelector<'_>) -> Vec<UsageSample> {
+    let matches = |sample: &UsageSample| {
+        (selector.namespace.is_empty() || selector.namespace == sample.namespace)
+            && (selector.name.is_empty() || selector.name == sample.name)
+            && selector.labels.matches(|label| sample.labels.get(label).map(String::as_str))
     };
-    all.into_iter().filter(is_meant).collect()
+    all.into_iter().filter(matches).collect()
 }
 
-impl UsageSource for Two {
+impl UsageSource for TwoPods {
     fn is_served(&self) -> bool {
         true
     }
 
-    fn pods(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
-        let web = used("default", "web", &[("a", 250, 1 << 20), ("b", 1000, 1 << 10)]);
-        Ok(chosen(vec![web, used("other", "idle", &[("c", 0, 0)])], which))
+    fn pods(&self, selector: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+        let web = sample("default", "web", &[("a", 250, 1 << 20), ("b", 1000, 1 << 10)]);
+        Ok(select(vec![web, sample("other", "idle", &[("c", 0, 0)])], selector))
     }
 
-    fn nodes(&self, which: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
-        Ok(chosen(vec![used("", "n", &[("", 1250, 3 << 30)])], which))
+    fn nodes(&self, selector: UsageSelector<'_>) -> Result<Vec<UsageSample>, String> {
+        Ok(select(vec![sample("", "n", &[("", 1250, 3 << 30)])], selector))
     }
 }
 
 fn server() -> TestServer {
     let server = TestServer::new();
-    server.api.set_usage_source(Arc::new(Two));
+    server.api.set_usage_source(Arc::new(TwoPods));
     server
 }
 

@@ -7,9 +7,9 @@ use super::*;
 #[test]
 fn watch_sends_events_after_its_revision() {
     let server = TestServer::new();
-    let made = server.make("a", "");
+    let made = server.create_config_map("a", "");
     let revision = made.str_at(&["metadata", "resourceVersion"]);
-    server.make("b", "");
+    server.create_config_map("b", "");
     server.call("DELETE", &format!("{MAPS}/a"), "");
     let path = format!("{MAPS}?watch=true&resourceVersion={revision}");
     let Reply { code, body, .. } = server.get(&path);
@@ -33,16 +33,16 @@ fn first_event_is_sent_at_once_and_a_burst_together() {
     };
     let pass = |millis| server.runtime.block_on(tokio::time::advance(Duration::from_millis(millis)));
     assert_eq!(received(), 0);
-    server.make("a", "");
+    server.create_config_map("a", "");
     assert_eq!(received(), 1, "the first at once");
-    server.make("b", "");
+    server.create_config_map("b", "");
     pass(1);
-    server.make("c", "");
+    server.create_config_map("c", "");
     assert_eq!(received(), 0, "the others wait");
     pass(6);
     assert_eq!(received(), 2, "and go together");
     pass(20);
-    server.make("d", "");
+    server.create_config_map("d", "");
     assert_eq!(received(), 1, "at once again");
 }
 
@@ -67,7 +67,7 @@ fn equal_watches_share_chunks_and_each_gets_every_event_once() {
     let mut shared = 0;
     for round in 0_usize..20 {
         for change in 0..=(round % 4) {
-            server.make(
+            server.create_config_map(
                 &format!("n{round}-{change}"),
                 if change == 1 { r#","labels":{"of":"test"}"# } else { "" },
             );
@@ -127,7 +127,7 @@ fn equal_watches_of_tables_share_rows_once_each_has_its_columns() {
     let mut watches: Vec<_> = (0..2).map(|_| server.watch(&format!("{MAPS}?{LIVE}"), table)).collect();
     let mut rounds = Vec::new();
     for name in ["a", "b"] {
-        server.make(name, "");
+        server.create_config_map(name, "");
         rounds.push(
             watches.iter_mut().map(|watch| server.ready_frames(&mut **watch).concat()).collect::<Vec<_>>(),
         );

@@ -1,4 +1,4 @@
-//! Error messages that clients and users know: paths, methods, media types, names, patches.
+//! Error messages of upstream: paths, methods, media types, names, patches.
 
 use setpoint_api::Value;
 
@@ -9,7 +9,7 @@ fn message(answer: &(u16, Value)) -> (u16, &str) {
 }
 
 #[test]
-fn messages_for_unknown_methods_and_paths() {
+fn unknown_methods_and_paths_have_upstreams_messages() {
     let server = TestServer::new();
     let not_allowed = "the server does not allow this method on the requested resource";
     for (method, path) in [
@@ -34,9 +34,9 @@ fn messages_for_unknown_methods_and_paths() {
 }
 
 #[test]
-fn messages_for_unsupported_media_types() {
+fn unsupported_media_types_have_upstreams_messages() {
     let server = TestServer::new();
-    server.make("x", "");
+    server.create_config_map("x", "");
     let one = format!("{MAPS}/x");
     let response = |path: &str, accept: &str| {
         let reply = server.get_as(path, accept);
@@ -70,7 +70,7 @@ fn messages_for_unsupported_media_types() {
 #[test]
 fn write_must_match_the_name_in_its_path() {
     let server = TestServer::new();
-    let uid = server.make("x", "").str_at(&["metadata", "uid"]).to_owned();
+    let uid = server.create_config_map("x", "").str_at(&["metadata", "uid"]).to_owned();
     let one = format!("{MAPS}/x");
     let unnamed = "the name of the object (x based on URL) was undeterminable: name must be provided";
     assert_eq!(message(&server.call("PUT", &one, "{}")), (400, unnamed));
@@ -106,7 +106,7 @@ fn write_must_match_the_name_in_its_path() {
 }
 
 #[test]
-fn messages_for_invalid_configurations() {
+fn invalid_configurations_have_upstreams_messages() {
     let server = TestServer::new();
     let apply = |query: &str, body: &str| {
         let kind = [("content-type", "application/apply-patch+yaml")];
@@ -138,7 +138,7 @@ fn messages_for_invalid_configurations() {
 }
 
 #[test]
-fn messages_for_bodies_that_are_not_objects() {
+fn bodies_that_are_not_objects_have_upstreams_messages() {
     let server = TestServer::new();
     let response = |body: &str| message(&server.call("POST", MAPS, body)).1.to_owned();
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): ";
@@ -164,7 +164,7 @@ fn messages_for_bodies_that_are_not_objects() {
 }
 
 #[test]
-fn delete_options_and_their_messages() {
+fn invalid_delete_options_have_upstreams_messages() {
     let server = TestServer::new();
     let one = format!("{MAPS}/none");
     let refused = server.call("DELETE", &format!("{one}?propagationPolicy=Nope"), "");
@@ -175,7 +175,7 @@ fn delete_options_and_their_messages() {
     assert!(reply.header("warning").contains("child pods are preserved by default"));
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical";
     assert_eq!(server.call("DELETE", classes, "").0, 403);
-    server.make("x", "");
+    server.create_config_map("x", "");
     let (code, _) = server.call("DELETE", &format!("{MAPS}/x?dryRun=Bad"), r#"{"dryRun":["All"]}"#);
     assert_eq!(code, 200, "the query is ignored if there is a body");
     assert_eq!(server.call("GET", &format!("{MAPS}/x"), "").0, 200);
@@ -185,7 +185,7 @@ fn delete_options_and_their_messages() {
 fn list_at_revision_zero_ignores_the_limit_and_numbers_are_validated() {
     let server = TestServer::new();
     for name in ["a", "b", "c"] {
-        server.make(name, &format!(r#","labels":{{"n":"{name}"}}"#));
+        server.create_config_map(name, &format!(r#","labels":{{"n":"{name}"}}"#));
     }
     let all = |query: &str| server.call("GET", &format!("{MAPS}?{query}"), "").1;
     assert_eq!(super::names(&all("limit=1&resourceVersion=0")).len(), 3);

@@ -3,14 +3,14 @@
 use setpoint_api::Value;
 use setpoint_api::schema::{Field, Shape, Struct, TypeRef};
 
-/// How the elements of a list relate to each other.
+/// Difference between the elements of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// All the same.
+    /// All elements are equal.
     Equal,
-    /// Each with keys and names of its own.
+    /// Distinct keys and names.
     Distinct,
-    /// Each with keys and names of its own that differ at the end only, and all fields set.
+    /// Distinct keys and names that differ at the end only, with all fields set.
     Near,
 }
 
@@ -35,7 +35,7 @@ impl Variant {
 pub struct Place {
     /// Fields from the object to the list; inside lists and maps, the first element.
     pub path: Vec<Field<'static>>,
-    /// Definition and name of the last field, by which equal lists of several kinds are known.
+    /// Definition and name of the last field, which identify a list that several kinds share.
     pub identity: (String, String),
 }
 
@@ -63,7 +63,7 @@ fn walk(
     found: &mut Vec<Place>,
 ) {
     for field in of.fields() {
-        // Owners have scenarios of their own.
+        // Field owners are measured by the scenarios.
         if field.name() == "managedFields" {
             continue;
         }

@@ -10,15 +10,15 @@ use setpoint_sim::cost::{PLAIN, measure_growth, report};
 
 use crate::meter::{Call, Meter};
 
-/// A request in any size.
+/// A request whose size is a parameter.
 struct Scenario {
     name: &'static str,
     /// Path and body of the object to store first, if there is one.
     store: Option<fn(usize) -> (String, String)>,
-    request: fn(usize) -> Wanted,
+    request: fn(usize) -> ScenarioRequest,
 }
 
-struct Wanted {
+struct ScenarioRequest {
     method: Method,
     path: String,
     content_type: &'static str,
@@ -36,11 +36,16 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-fn wanted(method: Method, path: impl Into<String>, content_type: &'static str, body: String) -> Wanted {
-    Wanted { method, path: path.into(), content_type, accept: JSON, body: body.into_bytes() }
+fn request(
+    method: Method,
+    path: impl Into<String>,
+    content_type: &'static str,
+    body: String,
+) -> ScenarioRequest {
+    ScenarioRequest { method, path: path.into(), content_type, accept: JSON, body: body.into_bytes() }
 }
 
-/// Measures the share of a process.
+/// Measures the scenarios of a shard.
 pub fn run(meter: &mut Meter, shard: Shard) {
     for number in 0..64 {
         let body = format!(
@@ -52,7 +57,7 @@ pub fn run(meter: &mut Meter, shard: Shard) {
     let only = std::env::var("SETPOINT_COST_ONLY").unwrap_or_default();
     let scenarios = patches().into_iter().chain(bodies()).chain(selectors()).chain(crosses()).chain(faults());
     for (_, scenario) in
-        scenarios.enumerate().filter(|(at, one)| shard.contains(*at) && one.name.contains(&only))
+        scenarios.enumerate().filter(|(at, scenario)| shard.contains(*at) && scenario.name.contains(&only))
     {
         let mut codes = BTreeSet::new();
         let growth = measure_growth(PLAIN, meter, &mut |meter, len| {
@@ -61,7 +66,7 @@ pub fn run(meter: &mut Meter, shard: Shard) {
                 let (code, text) = meter.call(Call::new(Method::POST, &path, body.into_bytes()));
                 assert!(code == 201, "{}: {}", scenario.name, String::from_utf8_lossy(&text));
             }
-            let Wanted { method, path, content_type, accept, body } = (scenario.request)(len);
+            let ScenarioRequest { method, path, content_type, accept, body } = (scenario.request)(len);
             let (code, count) = meter.count(Call { method, path: &path, content_type, accept, body });
             codes.insert(code);
             count
@@ -101,8 +106,8 @@ fn data(len: usize) -> (String, String) {
 }
 
 /// A JSON patch with one operation for each item.
-fn operations(path: String, len: usize, operation: impl Fn(usize) -> String) -> Wanted {
-    wanted(Method::PATCH, path + "?dryRun=All", JSON_PATCH, format!("[{}]", items(len, operation)))
+fn operations(path: String, len: usize, operation: impl Fn(usize) -> String) -> ScenarioRequest {
+    request(Method::PATCH, path + "?dryRun=All", JSON_PATCH, format!("[{}]", items(len, operation)))
 }
 
 const ARGS: &str = "/spec/template/spec/containers/0/args";
@@ -179,7 +184,7 @@ fn patches() -> Vec<Scenario> {
                     _ => format!(r#""n{at:06}":"w""#),
                 });
                 let path = format!("{MAPS}/merge-{len}?dryRun=All");
-                wanted(Method::PATCH, path, MERGE_PATCH, format!(r#"{{"data":{{{fields}}}}}"#))
+                request(Method::PATCH, path, MERGE_PATCH, format!(r#"{{"data":{{{fields}}}}}"#))
             },
         },
         Scenario {
@@ -237,10 +242,10 @@ fn patches() -> Vec<Scenario> {
     ]
 }
 
-fn strategic(len: usize, name: &str, container: &str) -> Wanted {
+fn strategic(len: usize, name: &str, container: &str) -> ScenarioRequest {
     let body =
         format!(r#"{{"spec":{{"template":{{"spec":{{"containers":[{{"name":"c",{container}}}]}}}}}}}}"#);
-    wanted(Method::PATCH, format!("{DEPLOYMENTS}/{name}{len}?dryRun=All"), STRATEGIC_PATCH, body)
+    request(Method::PATCH, format!("{DEPLOYMENTS}/{name}{len}?dryRun=All"), STRATEGIC_PATCH, body)
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of scenarios")]
@@ -254,7 +259,7 @@ fn bodies() -> Vec<Scenario> {
             request: |len| {
                 let path = format!("{DEPLOYMENTS}/applied-{len}?dryRun=All&fieldManager=other&force=true");
                 let body = deployment(&format!("applied-{len}"), &env(len, "w"), "");
-                wanted(Method::PATCH, path, APPLY, body)
+                request(Method::PATCH, path, APPLY, body)
             },
         },
         Scenario {
@@ -265,7 +270,7 @@ fn bodies() -> Vec<Scenario> {
             request: |len| {
                 let path = format!("{DEPLOYMENTS}/conflict-{len}?dryRun=All&fieldManager=other");
                 let body = deployment(&format!("conflict-{len}"), &env(len, "w"), "");
-                wanted(Method::PATCH, path, APPLY, body)
+                request(Method::PATCH, path, APPLY, body)
             },
         },
         Scenario {
@@ -283,7 +288,7 @@ fn bodies() -> Vec<Scenario> {
                 let body = format!(
                     r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"managed-{len}","managedFields":[{managers}]}},"data":{{"k":"v"}}}}"#
                 );
-                wanted(Method::PUT, format!("{MAPS}/managed-{len}?dryRun=All"), JSON, body)
+                request(Method::PUT, format!("{MAPS}/managed-{len}?dryRun=All"), JSON, body)
             },
         },
         Scenario {
@@ -295,7 +300,7 @@ fn bodies() -> Vec<Scenario> {
                     writeln!(body, "    k{at:06}: *x").unwrap();
                 }
                 let path = format!("{MAPS}/yaml?dryRun=All&fieldManager=other");
-                wanted(Method::PATCH, path, APPLY, body)
+                request(Method::PATCH, path, APPLY, body)
             },
         },
         Scenario {
@@ -304,7 +309,7 @@ fn bodies() -> Vec<Scenario> {
             request: |len| {
                 let value = json::parse(data(len).1.as_bytes()).unwrap();
                 let body = protobuf::to_vec(&value, protobuf::find_definition("v1", "ConfigMap").unwrap());
-                Wanted {
+                ScenarioRequest {
                     method: Method::POST,
                     path: format!("{MAPS}?dryRun=All"),
                     content_type: "application/vnd.kubernetes.protobuf",
@@ -320,7 +325,7 @@ fn bodies() -> Vec<Scenario> {
                 let fields = items(len, |at| format!(r#""u{at:06}":1"#));
                 let body =
                     format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"x"}},{fields}}}"#);
-                wanted(Method::POST, format!("{MAPS}?dryRun=All&fieldValidation=Warn"), JSON, body)
+                request(Method::POST, format!("{MAPS}?dryRun=All&fieldValidation=Warn"), JSON, body)
             },
         },
         Scenario {
@@ -332,17 +337,17 @@ fn bodies() -> Vec<Scenario> {
                 );
                 (PODS.into(), body)
             }),
-            request: |len| Wanted {
+            request: |len| ScenarioRequest {
                 accept: TABLE,
-                ..wanted(Method::GET, format!("{PODS}/table-{len}"), JSON, String::new())
+                ..request(Method::GET, format!("{PODS}/table-{len}"), JSON, String::new())
             },
         },
     ]
 }
 
 fn selectors() -> Vec<Scenario> {
-    fn list(parameter: &str, terms: String) -> Wanted {
-        wanted(Method::GET, format!("{MAPS}?{parameter}={}", terms.replace('=', "%3D")), JSON, String::new())
+    fn list(parameter: &str, terms: String) -> ScenarioRequest {
+        request(Method::GET, format!("{MAPS}?{parameter}={}", terms.replace('=', "%3D")), JSON, String::new())
     }
     vec![
         Scenario {
@@ -371,11 +376,11 @@ fn selectors() -> Vec<Scenario> {
     ]
 }
 
-fn pod(name: &str, metadata: &str, spec: &str) -> Wanted {
+fn pod(name: &str, metadata: &str, spec: &str) -> ScenarioRequest {
     let body = format!(
         r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}"{metadata}}},"spec":{{{spec}}}}}"#
     );
-    wanted(Method::POST, format!("{PODS}?dryRun=All"), JSON, body)
+    request(Method::POST, format!("{PODS}?dryRun=All"), JSON, body)
 }
 
 /// One list that is looked up for each element of another.
@@ -453,7 +458,7 @@ fn crosses() -> Vec<Scenario> {
                     r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{"name":"labels"}},"spec":{{"selector":{{"matchLabels":{{{labels}}}}},
                     "template":{{"metadata":{{"labels":{{{labels}}}}},"spec":{{"containers":[{{"name":"c","image":"i"}}]}}}}}}}}"#
                 );
-                wanted(Method::POST, format!("{DEPLOYMENTS}?dryRun=All"), JSON, body)
+                request(Method::POST, format!("{DEPLOYMENTS}?dryRun=All"), JSON, body)
             },
         },
         Scenario {
@@ -473,7 +478,7 @@ fn crosses() -> Vec<Scenario> {
         Scenario {
             name: "forbidden update of a pod",
             store: Some(|len| {
-                let Wanted { body, .. } = pod(
+                let ScenarioRequest { body, .. } = pod(
                     &format!("update-{len}"),
                     "",
                     &format!(r#""containers":[{{"name":"c","image":"i",{}}}]"#, env(len, "v")),
@@ -482,16 +487,16 @@ fn crosses() -> Vec<Scenario> {
             }),
             request: |len| {
                 let spec = format!(r#""containers":[{{"name":"c","image":"i",{}}}]"#, env(len, "w"));
-                let Wanted { body, .. } = pod(&format!("update-{len}"), "", &spec);
+                let ScenarioRequest { body, .. } = pod(&format!("update-{len}"), "", &spec);
                 let path = format!("{PODS}/update-{len}?dryRun=All");
-                wanted(Method::PUT, path, JSON, String::from_utf8(body).unwrap())
+                request(Method::PUT, path, JSON, String::from_utf8(body).unwrap())
             },
         },
     ]
 }
 
-fn create(path: &str, body: String) -> Wanted {
-    wanted(Method::POST, format!("{path}?dryRun=All"), JSON, body)
+fn create(path: &str, body: String) -> ScenarioRequest {
+    request(Method::POST, format!("{path}?dryRun=All"), JSON, body)
 }
 
 /// An object of which every element is at fault, or is looked up in another list.
@@ -504,7 +509,7 @@ fn faults() -> Vec<Scenario> {
         let gates = items(len, |at| format!(r#"{{"name":"{gate}{at:06}"}}"#));
         let tolerations = items(len, |at| format!(r#"{{"key":"{key}{at:06}","operator":"Exists"}}"#));
         let spec = format!(r#"{GATED},"schedulingGates":[{gates}],"tolerations":[{tolerations}]"#);
-        let Wanted { body, .. } = pod(&format!("gated-{len}"), "", &spec);
+        let ScenarioRequest { body, .. } = pod(&format!("gated-{len}"), "", &spec);
         (PODS.into(), String::from_utf8(body).unwrap())
     }
     fn csi_node(len: usize, id: &str) -> String {
@@ -514,7 +519,7 @@ fn faults() -> Vec<Scenario> {
             r#"{{"apiVersion":"storage.k8s.io/v1","kind":"CSINode","metadata":{{"name":"n-{len}"}},"spec":{{"drivers":[{drivers}]}}}}"#
         )
     }
-    fn quota(spec: &str) -> Wanted {
+    fn quota(spec: &str) -> ScenarioRequest {
         let body = format!(
             r#"{{"apiVersion":"v1","kind":"ResourceQuota","metadata":{{"name":"q"}},"spec":{{"hard":{{"services":"1"}},{spec}}}}}"#
         );
@@ -555,7 +560,7 @@ fn faults() -> Vec<Scenario> {
             store: Some(|len| ("/apis/storage.k8s.io/v1/csinodes".into(), csi_node(len, "a"))),
             request: |len| {
                 let path = format!("/apis/storage.k8s.io/v1/csinodes/n-{len}?dryRun=All");
-                wanted(Method::PUT, path, JSON, csi_node(len, "b"))
+                request(Method::PUT, path, JSON, csi_node(len, "b"))
             },
         },
         Scenario {
@@ -563,7 +568,7 @@ fn faults() -> Vec<Scenario> {
             store: Some(|len| gated(len, "example.com/g", "k")),
             request: |len| {
                 let (_, body) = gated(len, "example.com/g", "k");
-                wanted(Method::PUT, format!("{PODS}/gated-{len}?dryRun=All"), JSON, body)
+                request(Method::PUT, format!("{PODS}/gated-{len}?dryRun=All"), JSON, body)
             },
         },
         Scenario {

@@ -1,4 +1,4 @@
-//! Lists and maps of the kinds: created, updated and, where it is part of a status, written there.
+//! Cost of every list and map of every kind: in creates, updates and status updates.
 
 use std::collections::BTreeSet;
 
@@ -13,22 +13,22 @@ use crate::bases;
 use crate::generate::{Place, Variant, fill, places};
 use crate::meter::{Call, Meter};
 
-/// Kinds of the short campaign, which every run of the tests affords: lists of texts, of structs, with keys and
-/// without, maps, and lists within lists.
+/// Kinds of the short campaign, which is part of every test run: lists of strings and of structs, with and without keys,
+/// maps, and nested lists.
 const SHORT: [&str; 6] = ["ConfigMap", "Service", "Ingress", "NetworkPolicy", "EndpointSlice", "ClusterRole"];
 
-/// Kinds whose base object is not stored, with the code of the answer. Definitions of custom resources are left out: the
-/// API that is measured does not serve them.
+/// Kinds whose base object is not stored, with the status code. CustomResourceDefinitions are left out: the measured API
+/// does not serve them.
 pub fn not_stored(meter: &Meter) -> Vec<(&'static str, u16)> {
     let updated = in_order().into_iter().filter(|info| info.verbs.contains(Verb::Update));
-    let known = updated.filter(|info| builtin().kind(info.group, info.version, info.kind).is_some());
-    let served = known.filter(|info| info.kind != "CustomResourceDefinition");
+    let with_schema = updated.filter(|info| builtin().kind(info.group, info.version, info.kind).is_some());
+    let served = with_schema.filter(|info| info.kind != "CustomResourceDefinition");
     let codes = served.map(|info| (info.kind, stored(meter, info, &bases::base(info)).1));
     codes.filter(|(_, code)| !is_stored(*code)).collect()
 }
 
-/// Entries of [`OWN`] that name no list, or one that is measured without them.
-pub fn needless_own() -> Vec<(&'static str, &'static str)> {
+/// Entries of [`RULES_PER_KIND`] that match no list, or only lists that are measured without them.
+pub fn unneeded_exceptions() -> Vec<(&'static str, &'static str)> {
     let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
     let mut needed: BTreeSet<(&str, &str)> = BTreeSet::new();
     for info in in_order() {
@@ -36,14 +36,15 @@ pub fn needless_own() -> Vec<(&'static str, &'static str)> {
         for place in places(of) {
             let is_shared = !seen.insert(place.identity.clone());
             let text = place.text();
-            let own = OWN.iter().filter(|(kind, start)| *kind == info.kind && text.starts_with(start));
+            let own =
+                RULES_PER_KIND.iter().filter(|(kind, start)| *kind == info.kind && text.starts_with(start));
             needed.extend(own.filter(|_| is_shared));
         }
     }
-    OWN.into_iter().filter(|own| !needed.contains(own)).collect()
+    RULES_PER_KIND.into_iter().filter(|own| !needed.contains(own)).collect()
 }
 
-/// Measures the share of a process.
+/// Measures the lists of a shard.
 pub fn run(meter: &mut Meter, shard: Shard) {
     let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
     let mut number = 0;
@@ -54,13 +55,13 @@ pub fn run(meter: &mut Meter, shard: Shard) {
         for place in places(of) {
             // A definition that several kinds share, as that of pod specs, has the same rules in all of them.
             let is_new = seen.insert(place.identity.clone());
-            let is_wanted = is_new || is_own(info.kind, &place);
+            let is_measured = is_new || has_rules_per_kind(info.kind, &place);
             let is_short = is_new && SHORT.contains(&info.kind);
-            if !is_wanted || !(is_long_run() || is_short) {
+            if !is_measured || !(is_long_run() || is_short) {
                 continue;
             }
             number += 1;
-            if !shard.contains(number) || !only(info.kind, &place) {
+            if !shard.contains(number) || !is_selected(info.kind, &place) {
                 continue;
             }
             let stored = stored.get_or_insert_with(|| store(meter, info, &base));
@@ -80,8 +81,8 @@ pub fn run(meter: &mut Meter, shard: Shard) {
     }
 }
 
-/// Shared lists that a kind has rules of its own for: kind, and how the path begins.
-const OWN: [(&str, &str); 8] = [
+/// Shared lists for which a kind has additional rules: kind, and prefix of the path.
+const RULES_PER_KIND: [(&str, &str); 8] = [
     ("Deployment", "spec.selector"),
     ("ReplicaSet", "spec.selector"),
     ("DaemonSet", "spec.selector"),
@@ -92,19 +93,18 @@ const OWN: [(&str, &str); 8] = [
     ("PersistentVolume", "spec.nodeAffinity"),
 ];
 
-fn is_own(kind: &str, place: &Place) -> bool {
+fn has_rules_per_kind(kind: &str, place: &Place) -> bool {
     let text = place.text();
-    // Metadata is checked by what kinds share, and stored for each.
-    OWN.iter().any(|(own, start)| *own == kind && text.starts_with(start))
+    RULES_PER_KIND.iter().any(|(listed, start)| *listed == kind && text.starts_with(start))
 }
 
-/// Whether the kind and place are wanted: `SETPOINT_COST_ONLY` is a part of `Kind path`, to look at one case.
-fn only(kind: &str, place: &Place) -> bool {
+/// `true` if `Kind path` contains `SETPOINT_COST_ONLY`, which selects single cases.
+fn is_selected(kind: &str, place: &Place) -> bool {
     let part = std::env::var("SETPOINT_COST_ONLY").unwrap_or_default();
     format!("{kind} {}", place.text()).contains(&part)
 }
 
-/// Pods first: what their spec shares with templates is then measured where it is shallowest.
+/// Kinds to measure, Pod first: definitions that pods share with pod templates are then measured at the smaller depth.
 fn in_order() -> Vec<&'static ResourceInfo> {
     let mut all: Vec<&ResourceInfo> = resources::all().iter().collect();
     all.sort_by_key(|info| info.kind != "Pod");
@@ -118,18 +118,18 @@ fn collection(info: &ResourceInfo) -> String {
     format!("{group}/{}{namespace}/{}", info.version, info.plural)
 }
 
-/// Stores the base object under another name, for updates; nothing if the kind stores none, or none of that name.
+/// Stores the base object under another name, for updates; `None` if the kind is not stored or cannot be updated.
 fn store(meter: &Meter, info: &ResourceInfo, base: &Value) -> Option<Value> {
     let (stored, code) = stored(meter, info, base);
     (is_stored(code) && info.verbs.contains(Verb::Update)).then_some(stored)
 }
 
-/// `true` if there is such an object: one that exists was stored in another version of its kind.
+/// `true` if the object is stored; 409 means that another version of its kind has stored it.
 fn is_stored(code: u16) -> bool {
     matches!(code, 201 | 409)
 }
 
-/// The object that is stored for updates, and the code of the answer.
+/// Returns the object that is stored for updates, and the status code.
 fn stored(meter: &Meter, info: &ResourceInfo, base: &Value) -> (Value, u16) {
     let mut stored = base.clone();
     stored.ensure_map("metadata").insert("name", bases::stored_name(info));
@@ -140,7 +140,7 @@ fn stored(meter: &Meter, info: &ResourceInfo, base: &Value) -> (Value, u16) {
     (stored, code)
 }
 
-fn grown(object: &Value, place: &Place, variant: Variant, len: usize) -> Vec<u8> {
+fn with_elements(object: &Value, place: &Place, variant: Variant, len: usize) -> Vec<u8> {
     let mut object = object.clone();
     fill(&mut object, place, variant, len);
     json::to_vec(&object)
@@ -153,7 +153,8 @@ fn create(meter: &mut Meter, info: &ResourceInfo, base: &Value, place: &Place, v
     let path = format!("{}?dryRun=All&fieldValidation=Strict", collection(info));
     let mut codes = BTreeSet::new();
     let growth = measure_growth(PLAIN, meter, &mut |meter, len| {
-        let (code, count) = meter.count(Call::new(Method::POST, &path, grown(base, place, variant, len)));
+        let (code, count) =
+            meter.count(Call::new(Method::POST, &path, with_elements(base, place, variant, len)));
         codes.insert(code);
         count
     });
@@ -169,7 +170,8 @@ fn update(meter: &mut Meter, info: &ResourceInfo, stored: &Value, place: &Place,
     let path = format!("{}/{}{part}?dryRun=All", collection(info), bases::stored_name(info));
     let mut codes = BTreeSet::new();
     let growth = measure_growth(PLAIN, meter, &mut |meter, len| {
-        let (code, count) = meter.count(Call::new(Method::PUT, &path, grown(stored, place, variant, len)));
+        let (code, count) =
+            meter.count(Call::new(Method::PUT, &path, with_elements(stored, place, variant, len)));
         codes.insert(code);
         count
     });

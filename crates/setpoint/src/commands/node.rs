@@ -142,7 +142,7 @@ async fn get(client: &Client, path: &str) -> anyhow::Result<Value> {
 
 /// Gets an object or a list. The inner error is the server's message for 404.
 async fn get_optional(client: &Client, path: &str) -> anyhow::Result<Result<Value, String>> {
-    let (status, body) = client.ask("GET".parse()?, path, None, Default::default()).await?;
+    let (status, body) = client.request("GET".parse()?, path, None, Default::default()).await?;
     let found = json::parse(&body).unwrap_or_default();
     let message = || found.str_at(&["message"]).to_owned();
     match status.as_u16() {
@@ -235,7 +235,7 @@ async fn set_power(node: &TargetArgs, change: impl Fn(&str) -> PowerChange) -> a
     let body = json::to_vec(&value!({"metadata": {"annotations": (annotations)}}));
     let content_type = Some("application/merge-patch+json");
     let (status, response) =
-        client.ask("PATCH".parse()?, &node_path(name), content_type, body.into()).await?;
+        client.request("PATCH".parse()?, &node_path(name), content_type, body.into()).await?;
     if !status.is_success() {
         bail!("{}", json::parse(&response).unwrap_or_default().str_at(&["message"]));
     }

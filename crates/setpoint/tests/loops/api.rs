@@ -28,7 +28,7 @@ impl Api {
     ) -> Result<(u16, Value), ClientError> {
         let method = verb.parse().expect("a method");
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let (status, body) = self.0.ask(method, path, Some(kind), body.into()).await?;
+        let (status, body) = self.0.request(method, path, Some(kind), body.into()).await?;
         Ok((status.as_u16(), serde_json::from_slice(&body).unwrap_or_default()))
     }
 

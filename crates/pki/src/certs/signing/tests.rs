@@ -24,8 +24,9 @@ fn pki() -> Pki {
 }
 
 fn signed(usages: &[&str], lifetime: Option<u64>, now: Time) -> Result<String, SignError> {
-    let wanted = SigningRequest { request: &request(), usages, lifetime: lifetime.map(Duration::from_secs) };
-    Signer::new(&pki().ca).unwrap().sign(&wanted, now, [3, 4])
+    let signing_request =
+        SigningRequest { csr: &request(), usages, lifetime: lifetime.map(Duration::from_secs) };
+    Signer::new(&pki().ca).unwrap().sign(&signing_request, now, [3, 4])
 }
 
 fn with<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> T {
@@ -36,9 +37,9 @@ fn with<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> T) -> T {
 fn signed_certificate_chains_to_the_ca_and_has_all_groups() {
     let pki = pki();
     let request = request();
-    let wanted =
-        SigningRequest { request: &request, usages: &["client auth", "digital signature"], lifetime: None };
-    let pem = Signer::new(&pki.ca).unwrap().sign(&wanted, NOW, [3, 4]).unwrap();
+    let signing_request =
+        SigningRequest { csr: &request, usages: &["client auth", "digital signature"], lifetime: None };
+    let pem = Signer::new(&pki.ca).unwrap().sign(&signing_request, NOW, [3, 4]).unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes()).unwrap()).unwrap();
     let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -63,7 +64,7 @@ fn signed_certificate_chains_to_the_ca_and_has_all_groups() {
 }
 
 #[test]
-fn lifetimes_are_upstreams() {
+fn certificate_lifetimes_equal_upstreams() {
     let lifetime = |seconds: Option<u64>| {
         let pem = signed(&["client auth"], seconds, NOW).unwrap();
         let (begin, end) = with(&pem, validity_of);
@@ -107,8 +108,8 @@ fn every_usage_has_its_key_usage_bit_or_extended_usage() {
 #[test]
 fn serial_numbers_are_positive_for_any_entropy() {
     for entropy in [[0, 0], [u64::MAX, u64::MAX], [1 << 63, 0]] {
-        let wanted = SigningRequest { request: &request(), usages: &["client auth"], lifetime: None };
-        let pem = Signer::new(&pki().ca).unwrap().sign(&wanted, NOW, entropy).unwrap();
+        let signing_request = SigningRequest { csr: &request(), usages: &["client auth"], lifetime: None };
+        let pem = Signer::new(&pki().ca).unwrap().sign(&signing_request, NOW, entropy).unwrap();
         with(&pem, |parsed| {
             assert!(parsed.raw_serial()[0] & 0x80 == 0 && parsed.raw_serial().iter().any(|byte| *byte != 0));
         });

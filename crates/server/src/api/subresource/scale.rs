@@ -18,7 +18,9 @@ use crate::codec;
 use crate::exchange::{Request, Response};
 use crate::pipeline::ownership::Owners;
 use crate::pipeline::update::{Subresource, update};
-use crate::pipeline::{DesiredObject, RequestContext, WriteOrigin, check_uid, ownership, place};
+use crate::pipeline::{
+    DesiredObject, RequestContext, WriteOrigin, check_uid, ownership, set_namespace_and_check_name,
+};
 use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
@@ -47,7 +49,7 @@ impl Api {
             let record = self.find(target, &self.store.snapshot())?;
             return Ok(responses::value(200, expected, view(&codec::object(&record))?, form, pretty));
         }
-        let (change, mut warnings) = change(request, target, query, expected)?;
+        let (change, mut warnings) = parse_change(request, target, query, expected)?;
         let is_patch = (request.method == Method::PATCH).then_some(matches!(change, ScaleChange::Apply(..)));
         let writer = writer(request, query, is_patch)?;
         let done = self
@@ -81,7 +83,7 @@ fn view(workload: &Value) -> Result<Value, Status> {
     scale::view(workload).map_err(|error| Status::bad_request(error.to_string()))
 }
 
-fn change(
+fn parse_change(
     request: &Request,
     target: &Target,
     query: &QueryParams,
@@ -89,11 +91,11 @@ fn change(
 ) -> Result<(ScaleChange, Vec<String>), Status> {
     if request.method == Method::PUT {
         let (mut scale, warnings) = object(request, target, query, expected)?;
-        place(&mut scale, &target.namespace, &target.name)?;
+        set_namespace_and_check_name(&mut scale, &target.namespace, &target.name)?;
         return Ok((ScaleChange::Whole(scale), warnings));
     }
-    if let Some(sort) = patching::patch_type(request)? {
-        return Ok((ScaleChange::Patch(ParsedPatch::parse(sort, request, query)?), Vec::new()));
+    if let Some(patch_type) = patching::patch_type(request)? {
+        return Ok((ScaleChange::Patch(ParsedPatch::parse(patch_type, request, query)?), Vec::new()));
     }
     let (config, _) = configuration(&request.body)?;
     Ok((ScaleChange::Apply(config, query.flag("force") == Some(true)), Vec::new()))
@@ -129,10 +131,10 @@ fn apply_scale(
     let (new, managed, warnings) = match change {
         ScaleChange::Whole(scale) => (scale.clone(), update(scale), Vec::new()),
         ScaleChange::Patch(patch) => {
-            let mut sent = patch.apply(live.clone(), expected)?;
-            place(&mut sent.object, &target.namespace, &target.name)?;
-            let managed = update(&sent.object);
-            (sent.object, managed, sent.warnings)
+            let mut patched = patch.apply(live.clone(), expected)?;
+            set_namespace_and_check_name(&mut patched.object, &target.namespace, &target.name)?;
+            let managed = update(&patched.object);
+            (patched.object, managed, patched.warnings)
         }
         ScaleChange::Apply(config, force) => {
             let applied =

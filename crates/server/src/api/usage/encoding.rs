@@ -22,12 +22,12 @@ use crate::responses::{self, table_options};
 /// Responds with one sample.
 pub(super) fn answer_one(
     plural: &str,
-    used: &UsageSample,
+    sample: &UsageSample,
     view: Representation,
     query: &QueryParams,
     now: Time,
 ) -> Result<Response, Status> {
-    let plain = object(plural, used, now);
+    let plain = object(plural, sample, now);
     let mut whole = Map::new();
     whole.insert("kind", kind(plural));
     whole.insert("apiVersion", api_version(GROUP, VERSION));
@@ -37,7 +37,7 @@ pub(super) fn answer_one(
     let whole = Value::from(whole);
     match view {
         Representation::Whole => Ok(to_response(&whole, query)),
-        Representation::Table(version) => Ok(to_response(&table(&[(used, whole)], query, version)?, query)),
+        Representation::Table(version) => Ok(to_response(&table(&[(sample, whole)], query, version)?, query)),
         Representation::Metadata(version) | Representation::MetadataList(version) => {
             let mut out = Vec::new();
             write_partial(&whole, version, &mut out);
@@ -49,12 +49,12 @@ pub(super) fn answer_one(
 /// Responds with a list of samples.
 pub(super) fn answer_list(
     plural: &str,
-    used: &[UsageSample],
+    samples: &[UsageSample],
     view: Representation,
     query: &QueryParams,
     now: Time,
 ) -> Result<Response, Status> {
-    let objects = used.iter().map(|used| object(plural, used, now));
+    let objects = samples.iter().map(|sample| object(plural, sample, now));
     match view {
         Representation::Whole => {
             let items: Vec<Value> = objects.collect();
@@ -67,7 +67,7 @@ pub(super) fn answer_list(
             Ok(to_response(&list, query))
         }
         Representation::Table(version) => {
-            let rows: Vec<(&UsageSample, Value)> = used.iter().zip(objects).collect();
+            let rows: Vec<(&UsageSample, Value)> = samples.iter().zip(objects).collect();
             Ok(to_response(&table(&rows, query, version)?, query))
         }
         Representation::Metadata(version) | Representation::MetadataList(version) => {
@@ -87,29 +87,29 @@ fn to_response(value: &Value, query: &QueryParams) -> Response {
     responses::json_bytes(200, vec![out.into()])
 }
 
-fn object(plural: &str, used: &UsageSample, now: Time) -> Value {
+fn object(plural: &str, sample: &UsageSample, now: Time) -> Value {
     let mut metadata = Map::with_capacity(4);
-    metadata.insert("name", used.name.as_str());
-    if !used.namespace.is_empty() {
-        metadata.insert("namespace", used.namespace.as_str());
+    metadata.insert("name", sample.name.as_str());
+    if !sample.namespace.is_empty() {
+        metadata.insert("namespace", sample.namespace.as_str());
     }
     metadata.insert("creationTimestamp", Seconds(now).to_string());
-    if !used.labels.is_empty() {
-        let labels = used.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    if !sample.labels.is_empty() {
+        let labels = sample.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         metadata.insert("labels", labels.collect::<Map>());
     }
     let mut object = value!({
         "metadata": (metadata),
-        "timestamp": (Seconds(used.at).to_string()),
-        "window": (span(used.window)),
+        "timestamp": (Seconds(sample.timestamp).to_string()),
+        "window": (go_duration(sample.window)),
     });
     let fields = object.make_map();
     if plural == "nodes" {
-        let usage = used.parts.values().next().map(quantities).unwrap_or_default();
+        let usage = sample.containers.values().next().map(quantities).unwrap_or_default();
         fields.insert("usage", usage);
     } else {
         let container = |(name, usage): (&String, &BTreeMap<String, i64>)| value!({"name": (name.as_str()), "usage": (quantities(usage))});
-        fields.insert("containers", used.parts.iter().map(container).collect::<Vec<Value>>());
+        fields.insert("containers", sample.containers.iter().map(container).collect::<Vec<Value>>());
     }
     object
 }
@@ -131,7 +131,7 @@ fn quantity(resource: &str, thousandths: i64) -> String {
 }
 
 /// Formats whole seconds as a Go duration: `1m30s`.
-fn span(window: Duration) -> String {
+fn go_duration(window: Duration) -> String {
     match (window.as_secs() / 60, window.as_secs() % 60) {
         (0, seconds) => format!("{seconds}s"),
         (minutes, seconds) => format!("{minutes}m{seconds}s"),
@@ -143,7 +143,7 @@ fn table(rows: &[(&UsageSample, Value)], query: &QueryParams, version: MetaVersi
     let include = table_options(query, version)?.include;
     let resources: BTreeSet<&str> = rows
         .iter()
-        .flat_map(|(used, _)| used.parts.values())
+        .flat_map(|(sample, _)| sample.containers.values())
         .flat_map(|usage| usage.keys().map(String::as_str))
         .collect();
     let mut table = value!({"kind": "Table", "apiVersion": (version.api_version()), "metadata": {}});
@@ -162,19 +162,19 @@ fn table(rows: &[(&UsageSample, Value)], query: &QueryParams, version: MetaVersi
     columns.extend(resources.iter().map(|resource| column(resource, "quantity", "")));
     columns.push(column("Window", "duration", ""));
     fields.insert("columnDefinitions", columns);
-    let row = |(used, object): &(&UsageSample, Value)| {
-        let mut cells = vec![Value::from(used.name.as_str())];
+    let row = |(sample, object): &(&UsageSample, Value)| {
+        let mut cells = vec![Value::from(sample.name.as_str())];
         cells.extend(resources.iter().map(|resource| {
-            let parts = used.parts.values().filter_map(|usage| usage.get(*resource));
-            Value::from(quantity(resource, parts.fold(0i64, |sum, part| sum.saturating_add(*part))))
+            let amounts = sample.containers.values().filter_map(|usage| usage.get(*resource));
+            Value::from(quantity(resource, amounts.fold(0i64, |sum, amount| sum.saturating_add(*amount))))
         }));
-        cells.push(Value::from(span(used.window)));
-        let beside = match include {
+        cells.push(Value::from(go_duration(sample.window)));
+        let embedded = match include {
             IncludeObject::None => Value::Null,
             IncludeObject::Metadata => partial(object, version),
             IncludeObject::Object => object.clone(),
         };
-        value!({"cells": (cells), "object": (beside)})
+        value!({"cells": (cells), "object": (embedded)})
     };
     fields.insert("rows", rows.iter().map(row).collect::<Vec<Value>>());
     Ok(table)

@@ -18,14 +18,14 @@ async fn small_request_is_answered_while_every_worker_is_busy() {
         }
     }
     drop(running.sample.unblock.lock().take());
-    for one in blocked {
-        assert_eq!(one.await.unwrap(), StatusCode::OK);
+    for request in blocked {
+        assert_eq!(request.await.unwrap(), StatusCode::OK);
     }
     assert!(running.finish().await);
 }
 
 #[tokio::test]
-async fn chunked_body_arrives_whole_and_a_panic_breaks_it_off() {
+async fn chunked_body_is_complete_and_a_panic_aborts_it() {
     let running = start(Bounds::default()).await;
     let expected: String = (0..40).map(|number| format!("{number:0>20000}")).collect();
     for alpn in BOTH {
@@ -42,7 +42,7 @@ async fn chunked_body_arrives_whole_and_a_panic_breaks_it_off() {
         assert_eq!((code, body.len()), (StatusCode::OK, 0));
         let mut broken = running.client(alpn).await;
         if let Ok(response) = broken.open(request(Method::GET, "/worker-chunks-panic", String::new())).await {
-            assert!(read(response.into_body()).await.is_err(), "{alpn}: a part is not the whole");
+            assert!(read(response.into_body()).await.is_err(), "{alpn}: a truncated body is an error");
         }
     }
     assert_eq!(running.counters.panics(), 2);
@@ -50,7 +50,7 @@ async fn chunked_body_arrives_whole_and_a_panic_breaks_it_off() {
 }
 
 #[tokio::test]
-async fn panic_on_a_worker_costs_one_request() {
+async fn panic_on_a_worker_fails_one_request() {
     let running = start(Bounds::default()).await;
     let mut client = running.client("h2").await;
     let (code, _, body) = client.get("/worker-panic").await;
@@ -62,7 +62,7 @@ async fn panic_on_a_worker_costs_one_request() {
 }
 
 #[tokio::test]
-async fn flood_of_bare_connections_does_not_keep_out_a_client() {
+async fn flood_of_bare_connections_does_not_lock_out_clients() {
     let running = start(Bounds { unauthenticated: 8, ..Bounds::default() }).await;
     let mut client = running.client("h2").await;
     // The handshake has finished on both sides.
@@ -147,19 +147,19 @@ async fn http_1_1_request_needs_exactly_one_host() {
 
 #[tokio::test]
 async fn certificate_is_verified_again_while_its_connection_lives() {
-    let begun = now();
-    let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], begun, 7).unwrap();
+    let start = now();
+    let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], start, 7).unwrap();
     let chain = [CertificateDer::from_pem_slice(pki.admin.certificate.as_bytes()).unwrap()];
-    let begun = u64::try_from(begun.0 / 1_000_000).unwrap();
-    let certificate = tls::ClientCertificate::new(Tls::new(&pki).unwrap().state(), &chain, begun);
+    let start = u64::try_from(start.0 / 1_000_000).unwrap();
+    let certificate = tls::ClientCertificate::new(Tls::new(&pki).unwrap().state(), &chain, start);
     let user = |at: u64| certificate.identity(at).map(|identity| identity.user);
     let admin = Some("kubernetes-admin".to_owned());
     let years = |years: u64| years * 365 * 24 * 3600;
-    assert_eq!(user(begun), admin);
-    assert_eq!(user(begun + 30), admin);
-    assert_eq!(user(begun + years(100)), None, "it has expired");
-    assert_eq!(user(begun - years(40)), None, "it is not valid yet");
-    assert_eq!(user(begun + 1), admin);
+    assert_eq!(user(start), admin);
+    assert_eq!(user(start + 30), admin);
+    assert_eq!(user(start + years(100)), None, "it has expired");
+    assert_eq!(user(start - years(40)), None, "it is not valid yet");
+    assert_eq!(user(start + 1), admin);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn requests_that_race_share_the_items_of_the_first() {
 }
 
 #[test]
-fn many_different_lists_push_out_the_one_that_was_not_used_for_longest() {
+fn least_recently_used_list_is_evicted() {
     let cache = Arc::new(ListCache::default());
     let keys: Vec<ViewKey> = (0..LISTS_MAX).map(|n| key(&format!("a={n}"))).collect();
     for key in &keys {
@@ -69,7 +69,7 @@ fn many_different_lists_push_out_the_one_that_was_not_used_for_longest() {
 }
 
 #[test]
-fn lists_make_room_for_a_newer_one() {
+fn older_lists_are_evicted_for_a_newer_one() {
     let cache = Arc::new(ListCache { budget: ChunkBudget::new(100), state: Mutex::default() });
     for n in 0..2 {
         request(&cache, &key(&format!("a={n}")), at(1));

@@ -37,7 +37,7 @@ fn written(proposal: &Proposal) -> String {
     format!("{proposal:?} {:?}", writes.collect::<Vec<_>>())
 }
 
-fn both(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<String>, String) {
+fn render_and_create(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<String>, String) {
     let context = RequestContext {
         snapshot,
         now: Time::from_seconds(1_763_280_000),
@@ -45,10 +45,10 @@ fn both(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<String>, String) {
         tolerations: Default::default(),
     };
     let printed = create(events(), new_event, &writer(), &context).map(outcome_text);
-    let made = decode_object(events(), new_event.to_value()).and_then(|event| {
+    let created = decode_object(events(), new_event.to_value()).and_then(|event| {
         create::create(events(), new_event.namespace(), DesiredObject::new(event), &writer(), &context)
     });
-    (printed, outcome_text(made.map(|decided| decided.step)))
+    (printed, outcome_text(created.map(|decided| decided.step)))
 }
 
 fn outcome_text(step: Result<PipelineResult, Status>) -> String {
@@ -102,15 +102,15 @@ proptest! {
         let [message, host] = &words;
         let host = if has_host { host.as_str() } else { "" };
         let new_event = new_event(NAMESPACES.get(at).copied(), [&name, message, host], options);
-        let (printed, made) = both(&new_event, &snapshot(&[]));
-        prop_assert_eq!(printed, Some(made));
+        let (printed, created) = render_and_create(&new_event, &snapshot(&[]));
+        prop_assert_eq!(printed, Some(created));
     }
 }
 
 #[test]
 fn event_without_template_goes_through_the_pipeline() {
     let snapshot = snapshot(&[]);
-    assert!(both(&plain(), &snapshot).0.is_some());
+    assert!(render_and_create(&plain(), &snapshot).0.is_some());
     for odd in [
         NewEvent { message: String::new(), ..plain() },
         NewEvent { at: UNSET, ..plain() },
@@ -118,16 +118,16 @@ fn event_without_template_goes_through_the_pipeline() {
         NewEvent { key: key("events", "shop/a%b"), ..plain() },
         NewEvent { key: key("events", "default/x.1"), ..plain() },
     ] {
-        assert_eq!(both(&odd, &snapshot).0, None, "{odd:?}");
+        assert_eq!(render_and_create(&odd, &snapshot).0, None, "{odd:?}");
     }
 }
 
 #[test]
 fn taken_name_and_missing_namespace_match_the_pipeline() {
     let taken = r#"{"metadata":{"name":"x.1","namespace":"shop"}}"#;
-    assert_eq!(both(&plain(), &snapshot(&[("", "v1", "events", taken)])).0, None);
+    assert_eq!(render_and_create(&plain(), &snapshot(&[("", "v1", "events", taken)])).0, None);
     let elsewhere = new_event(Some("gone"), ["x.1", "b", ""], [false, false, false]);
-    let (printed, made) = both(&elsewhere, &snapshot(&[]));
-    assert!(made.contains("NotFound"), "{made}");
-    assert_eq!(printed, Some(made));
+    let (printed, created) = render_and_create(&elsewhere, &snapshot(&[]));
+    assert!(created.contains("NotFound"), "{created}");
+    assert_eq!(printed, Some(created));
 }

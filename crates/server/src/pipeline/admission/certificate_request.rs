@@ -12,7 +12,7 @@ const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const ADMINISTRATORS: &str = "system:masters";
 
 /// Validates a new request, and new certificates. The kind's own rules check their PEM encoding.
-pub fn inspect(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+pub fn validate_fields(object: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let request = object.str_at(&["spec", "request"]);
     if old.is_none()
         && let Err(fault) = CertificateRequest::from_base64(request)
@@ -83,7 +83,7 @@ mod tests {
     fn only_new_errors_are_reported() {
         let faults = |new: &Value, old: Option<&Value>| {
             let mut errors = ErrorList::new();
-            inspect(new, old, &mut errors);
+            validate_fields(new, old, &mut errors);
             errors.to_string()
         };
         let bad = "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";

@@ -9,7 +9,7 @@ use super::find;
 /// Validates the requested size of an updated claim.
 ///
 /// # Errors
-/// If it grows and may not.
+/// If it grows although it is not bound or its class does not allow expansion.
 pub fn validate(claim: &Value, old: &Value, snapshot: &Snapshot) -> Result<(), String> {
     if size(claim) <= size(old) {
         return Ok(());
@@ -62,7 +62,7 @@ mod tests {
             validate(&claim(size, class, phase), &claim("1Gi", class, phase), &snapshot)
         };
         assert_eq!(resize("2Gi", "elastic", "Bound"), Ok(()));
-        assert_eq!(resize("1024Mi", "stiff", "Pending"), Ok(()), "that is as much");
+        assert_eq!(resize("1024Mi", "stiff", "Pending"), Ok(()), "the size is equal");
         assert!(resize("2Gi", "elastic", "Pending").unwrap_err().starts_with("Only bound"));
         for class in ["stiff", "absent", ""] {
             assert!(resize("2Gi", class, "Bound").unwrap_err().starts_with("only dynamically provisioned"));

@@ -42,11 +42,12 @@ fn default_of(snapshot: &Snapshot, resource: &str, annotations: &[&str]) -> Opti
         let class = codec::object(record);
         let is_default =
             |annotation: &&str| metadata::entry(&class, "annotations", annotation) == Some("true");
-        let made = metadata::text(&class, "creationTimestamp");
-        // Of two classes of the same age the first by name counts; records are in the order of names.
-        if annotations.iter().any(is_default) && newest.as_ref().is_none_or(|(than, _)| made > than.as_str())
+        let created = metadata::text(&class, "creationTimestamp");
+        // Of classes with the same creation time the first by name is the default; records are sorted by name.
+        if annotations.iter().any(is_default)
+            && newest.as_ref().is_none_or(|(newest_created, _)| created > newest_created.as_str())
         {
-            newest = Some((made.to_owned(), record.name().to_owned()));
+            newest = Some((created.to_owned(), record.name().to_owned()));
         }
     }
     newest.map(|(_, name)| name)
@@ -57,10 +58,10 @@ mod tests {
     use super::super::testing::{object, snapshot_with};
     use super::*;
 
-    fn class(name: &str, made: &str, default: &str) -> String {
+    fn class(name: &str, created: &str, default: &str) -> String {
         format!(
             r#"{{"kind":"StorageClass","apiVersion":"storage.k8s.io/v1","provisioner":"p","metadata":{{"name":"{name}",
-            "creationTimestamp":"{made}","annotations":{{"storageclass.kubernetes.io/is-default-class":"{default}"}}}}}}"#
+            "creationTimestamp":"{created}","annotations":{{"storageclass.kubernetes.io/is-default-class":"{default}"}}}}}}"#
         )
     }
 
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ingress_without_class_gets_the_default() {
+    fn ingress_without_class_gets_the_default() {
         let class = r#"{"kind":"IngressClass","apiVersion":"networking.k8s.io/v1","metadata":{"name":"x",
             "annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}}}"#;
         let snapshot = snapshot_with(&[("networking.k8s.io", "v1", "ingressclasses", class)]);

@@ -33,7 +33,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
             limits.extend(item.get("default").and_then(Value::as_map).into_iter().flat_map(|map| map.iter()));
         }
         let mut defaults_set = Vec::new();
-        for (field, sort) in [("containers", "container"), ("initContainers", "init container")] {
+        for (field, limit_type) in [("containers", "container"), ("initContainers", "init container")] {
             let Some(Value::List(containers)) = pod.at_mut(&["spec", field]) else { continue };
             for container in containers {
                 let name = container.str_at(&["name"]).to_owned();
@@ -42,7 +42,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
                 {
                     let set = fill(container, field, amounts, &mut bytes)?;
                     if !set.is_empty() {
-                        defaults_set.push(format!("{} {what} for {sort} {name}", set.join(", ")));
+                        defaults_set.push(format!("{} {what} for {limit_type} {name}", set.join(", ")));
                     }
                 }
             }
@@ -89,21 +89,23 @@ fn fill<'a>(
 /// If one is out of bounds.
 pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
     for range in ranges(metadata::namespace(pod), snapshot) {
-        let mut faults = Vec::new();
+        let mut violations = Vec::new();
         for item in items(&range) {
             match item.str_at(&["type"]) {
                 "Container" => {
                     let mut bounds = Bounds::of(item);
                     for container in containers(pod, "containers").chain(containers(pod, "initContainers")) {
                         let of = |field| amounts(container.at(&["resources", field]));
-                        bounds.check(&of("requests"), &of("limits"), &mut faults);
+                        bounds.check(&of("requests"), &of("limits"), &mut violations);
                     }
                 }
-                "Pod" => Bounds::of(item).check(&total(pod, "requests"), &total(pod, "limits"), &mut faults),
+                "Pod" => {
+                    Bounds::of(item).check(&total(pod, "requests"), &total(pod, "limits"), &mut violations)
+                }
                 _ => {}
             }
         }
-        join_errors(faults)?;
+        join_errors(violations)?;
     }
     Ok(())
 }
@@ -114,25 +116,25 @@ pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
 /// If it is out of bounds.
 pub(crate) fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> {
     for range in ranges(metadata::namespace(claim), snapshot) {
-        let mut faults = Vec::new();
+        let mut violations = Vec::new();
         for item in items(&range).filter(|item| item.str_at(&["type"]) == "PersistentVolumeClaim") {
             let requests = amounts(claim.at(&["spec", "resources", "requests"]));
             let none = Amounts::new();
             for (name, bound) in amounts(item.get("min")) {
-                faults.extend(min_violation("PersistentVolumeClaim", name, bound, &requests, &none));
+                violations.extend(min_violation("PersistentVolumeClaim", name, bound, &requests, &none));
             }
             for (name, bound) in amounts(item.get("max")) {
                 let head = format!("maximum {name} usage per PersistentVolumeClaim is {bound}");
                 match requests.get(name) {
-                    None => faults.push(format!("{head}.  No request is specified")),
+                    None => violations.push(format!("{head}.  No request is specified")),
                     Some(request) if *request > bound => {
-                        faults.push(format!("{head}, but request is {request}"));
+                        violations.push(format!("{head}, but request is {request}"));
                     }
                     Some(_) => {}
                 }
             }
         }
-        join_errors(faults)?;
+        join_errors(violations)?;
     }
     Ok(())
 }
@@ -195,8 +197,8 @@ fn add<'a>(sum: &mut Amounts<'a>, more: &Amounts<'a>) {
 
 fn raise_to_max<'a>(sum: &mut Amounts<'a>, to: &Amounts<'a>) {
     for (name, amount) in to {
-        let most = sum.entry(name).or_insert(*amount);
-        *most = (*most).max(*amount);
+        let max = sum.entry(name).or_insert(*amount);
+        *max = (*max).max(*amount);
     }
 }
 
@@ -204,10 +206,10 @@ type Rule = fn(&str, &str, Quantity, &Amounts<'_>, &Amounts<'_>) -> Option<Strin
 
 /// Bounds of one kind for all containers of a pod, or for the pod.
 struct Bounds<'a> {
-    sort: &'a str,
-    /// Rules, their bounds, and the names that no container has lacked so far. A missing quantity gives the same
-    /// error for every container and is reported once: each container is compared with the bounds of the resources it
-    /// names.
+    limit_type: &'a str,
+    /// Rules, their bounds, and the resources whose absence is not reported yet. A missing quantity gives the same error
+    /// for every container, so it is reported for the first container only; the others are checked against the bounds of
+    /// the resources that they name.
     rules: [(Rule, Amounts<'a>, BTreeSet<&'a str>); 3],
 }
 
@@ -217,34 +219,34 @@ impl<'a> Bounds<'a> {
             [(min_violation, "min"), (max_violation, "max"), (ratio_violation, "maxLimitRequestRatio")];
         let rules = rules.map(|(rule, field)| {
             let bounds = amounts(item.get(field));
-            let untold = bounds.keys().copied().collect();
-            (rule, bounds, untold)
+            let unreported = bounds.keys().copied().collect();
+            (rule, bounds, unreported)
         });
-        Bounds { sort: item.str_at(&["type"]), rules }
+        Bounds { limit_type: item.str_at(&["type"]), rules }
     }
 
-    fn check(&mut self, requests: &Amounts<'_>, limits: &Amounts<'_>, faults: &mut Vec<String>) {
-        for (rule, bounds, untold) in &mut self.rules {
+    fn check(&mut self, requests: &Amounts<'_>, limits: &Amounts<'_>, violations: &mut Vec<String>) {
+        for (rule, bounds, unreported) in &mut self.rules {
             let is_stated = |name: &str| requests.contains_key(name) || limits.contains_key(name);
             let stated = requests.keys().chain(limits.keys()).filter_map(|name| bounds.get_key_value(name));
             let mut names: BTreeSet<&str> = stated.map(|(name, _)| *name).collect();
-            names.extend(untold.iter().copied());
-            untold.retain(|name| is_stated(name));
+            names.extend(unreported.iter().copied());
+            unreported.retain(|name| is_stated(name));
             for name in names {
-                faults.extend(rule(self.sort, name, bounds[name], requests, limits));
+                violations.extend(rule(self.limit_type, name, bounds[name], requests, limits));
             }
         }
     }
 }
 
 fn min_violation(
-    sort: &str,
+    limit_type: &str,
     name: &str,
     bound: Quantity,
     requests: &Amounts<'_>,
     limits: &Amounts<'_>,
 ) -> Option<String> {
-    let head = format!("minimum {name} usage per {sort} is {bound}");
+    let head = format!("minimum {name} usage per {limit_type} is {bound}");
     match (requests.get(name), limits.get(name)) {
         (None, _) => Some(format!("{head}.  No request is specified")),
         (Some(request), _) if *request < bound => Some(format!("{head}, but request is {request}")),
@@ -254,13 +256,13 @@ fn min_violation(
 }
 
 fn max_violation(
-    sort: &str,
+    limit_type: &str,
     name: &str,
     bound: Quantity,
     requests: &Amounts<'_>,
     limits: &Amounts<'_>,
 ) -> Option<String> {
-    let head = format!("maximum {name} usage per {sort} is {bound}");
+    let head = format!("maximum {name} usage per {limit_type} is {bound}");
     match (limits.get(name), requests.get(name)) {
         (None, _) => Some(format!("{head}.  No limit is specified")),
         (Some(limit), _) if *limit > bound => Some(format!("{head}, but limit is {limit}")),
@@ -271,13 +273,13 @@ fn max_violation(
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio is shown with six digits")]
 fn ratio_violation(
-    sort: &str,
+    limit_type: &str,
     name: &str,
     bound: Quantity,
     requests: &Amounts<'_>,
     limits: &Amounts<'_>,
 ) -> Option<String> {
-    let head = format!("{name} max limit to request ratio per {sort} is {bound}");
+    let head = format!("{name} max limit to request ratio per {limit_type} is {bound}");
     let Some(request) = requests.get(name).filter(|request| !request.is_zero()) else {
         return Some(format!("{head}, but no request is specified or request is 0"));
     };
@@ -291,13 +293,13 @@ fn ratio_violation(
 }
 
 /// Joins distinct errors into one message.
-fn join_errors(mut faults: Vec<String>) -> Result<(), String> {
+fn join_errors(mut violations: Vec<String>) -> Result<(), String> {
     let mut seen = std::collections::BTreeSet::new();
-    faults.retain(|fault| seen.insert(fault.clone()));
-    match faults.len() {
+    violations.retain(|violation| seen.insert(violation.clone()));
+    match violations.len() {
         0 => Ok(()),
-        1 => Err(faults.remove(0)),
-        _ => Err(format!("[{}]", faults.join(", "))),
+        1 => Err(violations.remove(0)),
+        _ => Err(format!("[{}]", violations.join(", "))),
     }
 }
 
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_that_make_a_pod_too_large_are_refused() {
+    fn pod_that_is_too_large_with_its_defaults_is_rejected() {
         let amounts: Vec<String> = (0..10_000).map(|at| format!(r#""example.com/r{at:06}":"1""#)).collect();
         let snapshot = range(&format!(r#"{{"type":"Container","default":{{{}}}}}"#, amounts.join(",")));
         let containers: Vec<String> = (0..1_000).map(|at| format!(r#"{{"name":"c{at:06}"}}"#)).collect();
@@ -366,10 +368,10 @@ mod tests {
             r#"{{"metadata":{{"namespace":"a"}},"spec":{{"containers":[{}]}}}}"#,
             containers.join(",")
         );
-        let fault = validate_pod(&object(&text), &snapshot).unwrap_err();
-        assert_eq!(fault.matches("No request is specified").count(), 999);
-        assert_eq!(fault.matches("but request is 1").count(), 999);
-        assert!(fault.starts_with("[minimum example.com/r000000 usage per Container is 2, but request is 1, minimum example.com/r000001 usage per Container is 2.  No"), "{}", &fault[..200]);
+        let violation = validate_pod(&object(&text), &snapshot).unwrap_err();
+        assert_eq!(violation.matches("No request is specified").count(), 999);
+        assert_eq!(violation.matches("but request is 1").count(), 999);
+        assert!(violation.starts_with("[minimum example.com/r000000 usage per Container is 2, but request is 1, minimum example.com/r000001 usage per Container is 2.  No"), "{}", &violation[..200]);
     }
 
     #[test]
@@ -377,18 +379,18 @@ mod tests {
         let snapshot = range(
             r#"{"type":"Container","min":{"cpu":"100m"},"max":{"cpu":"1"},"maxLimitRequestRatio":{"cpu":"2"}}"#,
         );
-        let judged = |resources| validate_pod(&pod(resources), &snapshot);
-        assert_eq!(judged(r#"{"requests":{"cpu":"500m"},"limits":{"cpu":"1"}}"#), Ok(()));
+        let validate = |resources| validate_pod(&pod(resources), &snapshot);
+        assert_eq!(validate(r#"{"requests":{"cpu":"500m"},"limits":{"cpu":"1"}}"#), Ok(()));
         assert_eq!(
-            judged(r#"{"requests":{"cpu":"1"},"limits":{"cpu":"2"}}"#).unwrap_err(),
+            validate(r#"{"requests":{"cpu":"1"},"limits":{"cpu":"2"}}"#).unwrap_err(),
             "maximum cpu usage per Container is 1, but limit is 2"
         );
         assert_eq!(
-            judged(r#"{"requests":{"cpu":"200m"},"limits":{"cpu":"1"}}"#).unwrap_err(),
+            validate(r#"{"requests":{"cpu":"200m"},"limits":{"cpu":"1"}}"#).unwrap_err(),
             "cpu max limit to request ratio per Container is 2, but provided ratio is 5.000000"
         );
         assert_eq!(
-            judged("{}").unwrap_err(),
+            validate("{}").unwrap_err(),
             "[minimum cpu usage per Container is 100m.  No request is specified, \
              maximum cpu usage per Container is 1.  No limit is specified, \
              cpu max limit to request ratio per Container is 2, but no request is specified or request is 0]"

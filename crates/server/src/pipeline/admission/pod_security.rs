@@ -68,7 +68,7 @@ impl Policy {
 }
 
 /// Validates policy labels of a namespace, unless they are unchanged.
-pub fn inspect(namespace: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+pub fn validate_fields(namespace: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let Some(labels) = namespace.at(&["metadata", "labels"]).and_then(Value::as_map) else { return };
     let root = Path::root("metadata");
     let path = root.child("labels");

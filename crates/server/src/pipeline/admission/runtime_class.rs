@@ -1,4 +1,4 @@
-//! RuntimeClass: sets overhead and scheduling constraints of a pod.
+//! RuntimeClass admission: sets overhead and scheduling constraints of a pod.
 
 use setpoint_api::Value;
 use setpoint_api::quantity::Quantity;
@@ -16,8 +16,10 @@ const CLASSES: &str = "runtimeclasses.node.k8s.io";
 pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     let Some(class) = class_of(pod, snapshot)? else { return Ok(()) };
     if let Some(overhead) = overhead(&class) {
-        let given = pod.at(&["spec", "overhead"]);
-        if given.is_some_and(|given| !given.is_empty() && !same_amounts(given, overhead)) {
+        let pod_overhead = pod.at(&["spec", "overhead"]);
+        if pod_overhead
+            .is_some_and(|pod_overhead| !pod_overhead.is_empty() && !same_amounts(pod_overhead, overhead))
+        {
             return Err(
                 "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned()
             );
@@ -31,17 +33,17 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     Ok(())
 }
 
-/// Rejects overhead without a class that has overhead.
+/// Validates that a pod with overhead has a runtime class with overhead.
 ///
 /// # Errors
-/// If the pod has such overhead.
+/// If its class has none.
 pub fn validate(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
     if pod.at(&["spec", "overhead"]).is_none_or(Value::is_null) {
         return Ok(());
     }
     let class = class_of(pod, snapshot)?;
     match class.as_ref().and_then(overhead) {
-        // Mutating admission has checked that it is equal.
+        // `admit` has checked that both are equal.
         Some(_) => Ok(()),
         None => {
             Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
@@ -60,25 +62,27 @@ fn overhead(class: &Value) -> Option<&Value> {
     class.at(&["overhead", "podFixed"]).filter(|value| !value.is_null())
 }
 
-fn same_amounts(one: &Value, other: &Value) -> bool {
-    let (Some(one), Some(other)) = (one.as_map(), other.as_map()) else { return false };
+fn same_amounts(left: &Value, right: &Value) -> bool {
+    let (Some(left), Some(right)) = (left.as_map(), right.as_map()) else { return false };
     let amount = |value: &Value| Quantity::parse(value.as_str()?).ok();
-    one.len() == other.len()
-        && one.iter().all(|(name, value)| other.get(name).is_some_and(|than| amount(value) == amount(than)))
+    left.len() == right.len()
+        && left
+            .iter()
+            .all(|(name, value)| right.get(name).is_some_and(|right| amount(value) == amount(right)))
 }
 
 fn select_nodes(pod: &mut Value, scheduling: &Value) -> Result<(), String> {
-    let Some(wanted) = scheduling.get("nodeSelector").and_then(Value::as_map) else { return Ok(()) };
-    if wanted.is_empty() {
+    let Some(required) = scheduling.get("nodeSelector").and_then(Value::as_map) else { return Ok(()) };
+    if required.is_empty() {
         return Ok(());
     }
     let selector = pod.ensure_map("spec").ensure_map("nodeSelector");
-    for (key, value) in wanted.iter() {
+    for (key, value) in required.iter() {
         let value = value.as_str().unwrap_or_default();
         match selector.get_str(key) {
-            Some(given) if given != value => {
+            Some(current) if current != value => {
                 return Err(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {given}"
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {current}"
                 ));
             }
             Some(_) => {}
@@ -94,9 +98,9 @@ const COMPARED_MAX: usize = 256;
 
 /// Adds the tolerations of the class, without redundant ones.
 fn merge_tolerations(pod: &mut Value, scheduling: &Value) {
-    let Some(more) = scheduling.get("tolerations").and_then(Value::as_list) else { return };
+    let Some(added) = scheduling.get("tolerations").and_then(Value::as_list) else { return };
     let tolerations = list(pod, "tolerations");
-    tolerations.extend(more.iter().cloned());
+    tolerations.extend(added.iter().cloned());
     if tolerations.len() > COMPARED_MAX {
         return;
     }
@@ -112,27 +116,28 @@ fn merge_tolerations(pod: &mut Value, scheduling: &Value) {
     *tolerations = merged;
 }
 
-/// `true` if `one` tolerates everything that `other` does.
-fn covers(one: &Value, other: &Value) -> bool {
-    if one == other {
+/// `true` if `wide` tolerates every taint that `narrow` tolerates.
+fn covers(wide: &Value, narrow: &Value) -> bool {
+    if wide == narrow {
         return true;
     }
     let (key, effect, exists) =
-        (one.str_at(&["key"]), one.str_at(&["effect"]), one.str_at(&["operator"]) == "Exists");
-    if other.str_at(&["key"]) != key && !(key.is_empty() && exists) {
+        (wide.str_at(&["key"]), wide.str_at(&["effect"]), wide.str_at(&["operator"]) == "Exists");
+    if narrow.str_at(&["key"]) != key && !(key.is_empty() && exists) {
         return false;
     }
-    if other.str_at(&["effect"]) != effect && !effect.is_empty() {
+    if narrow.str_at(&["effect"]) != effect && !effect.is_empty() {
         return false;
     }
     let seconds = |toleration: &Value| toleration.get("tolerationSeconds").and_then(Value::as_i64);
     if effect == "NoExecute"
-        && let Some(limit) = seconds(one)
-        && seconds(other).is_none_or(|wanted| wanted > limit)
+        && let Some(limit) = seconds(wide)
+        && seconds(narrow).is_none_or(|seconds| seconds > limit)
     {
         return false;
     }
-    exists || (other.str_at(&["operator"]) != "Exists" && other.str_at(&["value"]) == one.str_at(&["value"]))
+    exists
+        || (narrow.str_at(&["operator"]) != "Exists" && narrow.str_at(&["value"]) == wide.str_at(&["value"]))
 }
 
 #[cfg(test)]

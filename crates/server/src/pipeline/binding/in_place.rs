@@ -1,8 +1,9 @@
 //! Fast path of a binding: edits the stored text of the pod in place.
 //!
-//! A binding adds a field and a condition, and a scheduler binds thousands of pods per second. For plain pods both
-//! are inserted into the text, and the rest is copied. Everything else goes through the pod's rules; `tests.rs` shows
-//! that the stored bytes are the same either way.
+//! A binding adds a field and a condition, and a scheduler binds thousands of pods per second. For a plain pod both are
+//! inserted into the stored text, and the remaining bytes are copied. A pod is plain if it has no node, scheduling gate,
+//! nominated node, deletion timestamp or PodScheduled condition. All other pods go through the rules of their kind;
+//! `tests.rs` checks that the stored bytes are the same on both paths.
 
 use memchr::memmem;
 use setpoint_api::Value;
@@ -27,28 +28,29 @@ pub(super) fn bound(pods: &ResourceType, record: &Record, binding: &Value, now: 
     let metadata = after(text, pods.type_prefix.len(), "\"metadata\":")?;
     let metadata_end = plain_metadata(text, metadata, binding.str_at(&["metadata", "uid"]))?;
     let spec = after(text, metadata_end, ",\"spec\":")?;
-    let (spec, spec_end) = node_place(text, spec, struct_of(pods, "spec")?)?;
+    let (spec, spec_end) = node_insertion_point(text, spec, struct_of(pods, "spec")?)?;
     let status = after(text, spec_end, ",\"status\":")?;
-    let (status, status_end) = condition_place(text, status, struct_of(pods, "status")?)?;
+    let (status, status_end) = condition_insertion_point(text, status, struct_of(pods, "status")?)?;
     if text.get(status_end..)? != "}" {
         return None;
     }
     let node = binding.str_at(&["target", "name"]);
-    let mut out = Vec::with_capacity(text.len() + node.len() + CONDITION_ROOM);
+    let mut out = Vec::with_capacity(text.len() + node.len() + CONDITION_BYTES);
     out.extend_from_slice(&text.as_bytes()[..spec.at]);
-    spec.fill(&mut out, |out| {
+    spec.insert(&mut out, |out| {
         out.extend_from_slice(b"\"nodeName\":");
         write_str(node, out);
     });
     out.extend_from_slice(&text.as_bytes()[spec.at..status.at]);
-    status.fill(&mut out, |out| {
-        let (before, behind) = if status.is_in_list { ("", "") } else { ("\"conditions\":[", "]") };
+    status.insert(&mut out, |out| {
+        let (before_condition, after_condition) =
+            if status.is_in_list { ("", "") } else { ("\"conditions\":[", "]") };
         let scheduled =
             r#"{"type":"PodScheduled","status":"True","lastProbeTime":null,"lastTransitionTime":"#;
-        [before, scheduled].into_iter().for_each(|piece| out.extend_from_slice(piece.as_bytes()));
+        [before_condition, scheduled].into_iter().for_each(|piece| out.extend_from_slice(piece.as_bytes()));
         write_str(now, out);
         out.push(b'}');
-        out.extend_from_slice(behind.as_bytes());
+        out.extend_from_slice(after_condition.as_bytes());
     });
     out.extend_from_slice(&text.as_bytes()[status.at..]);
     let attributes = record.attributes();
@@ -57,8 +59,8 @@ pub(super) fn bound(pods: &ResourceType, record: &Record, binding: &Value, now: 
     Some(Draft::with_revision_at(out, body.revision_offset?).labels(attributes.labels()).fields(fields))
 }
 
-/// Bytes for the condition and the inserted field names.
-const CONDITION_ROOM: usize = 192;
+/// Capacity for the condition and the inserted field names, in bytes.
+const CONDITION_BYTES: usize = 192;
 
 /// Position at which a field or an element is inserted.
 struct InsertionPoint {
@@ -72,17 +74,17 @@ struct InsertionPoint {
 #[derive(Clone, Copy)]
 enum Comma {
     Before,
-    Behind,
+    After,
     Neither,
 }
 
 impl InsertionPoint {
-    fn fill(&self, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    fn insert(&self, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
         if matches!(self.comma, Comma::Before) {
             out.push(b',');
         }
         put(out);
-        if matches!(self.comma, Comma::Behind) {
+        if matches!(self.comma, Comma::After) {
             out.push(b',');
         }
     }
@@ -108,7 +110,7 @@ impl InsertionPoint {
             last = Some(member.end);
         }
         let (at, comma) = match (next, last) {
-            (Some(start), _) => (start, Comma::Behind),
+            (Some(start), _) => (start, Comma::After),
             (None, Some(end)) => (end, Comma::Before),
             (None, None) => (object + 1, Comma::Neither),
         };
@@ -131,12 +133,12 @@ fn struct_of<'s>(pods: &'s ResourceType, part: &str) -> Option<Struct<'s>> {
 /// End of the metadata, if the UID matches, the pod is not being deleted, and no annotation belongs to a binding.
 fn plain_metadata(text: &str, metadata: usize, uid: &str) -> Option<usize> {
     let value = |member: Member<'_>| text.get(member.value + 1..member.end - 1);
-    let mut is_meant = uid.is_empty();
+    let mut uid_matches = uid.is_empty();
     let mut members = Members::of(text, metadata);
     for member in members.by_ref() {
         let is_plain = match member.name {
             "uid" => {
-                is_meant |= value(member)? == uid;
+                uid_matches |= value(member)? == uid;
                 true
             }
             "annotations" => {
@@ -147,27 +149,27 @@ fn plain_metadata(text: &str, metadata: usize, uid: &str) -> Option<usize> {
         };
         is_plain.then_some(())?;
     }
-    is_meant.then(|| members.end())
+    uid_matches.then(|| members.end())
 }
 
 /// Insertion point of the node name and end of the spec, if the pod has no node and no scheduling gate.
-fn node_place(text: &str, spec: usize, of: Struct<'_>) -> Option<(InsertionPoint, usize)> {
+fn node_insertion_point(text: &str, spec: usize, of: Struct<'_>) -> Option<(InsertionPoint, usize)> {
     InsertionPoint::of(text, spec, of, "nodeName", |member| {
         !matches!(member.name, "nodeName" | "schedulingGates")
     })
 }
 
 /// Insertion point of the PodScheduled condition and end of the status, if there is none of its type.
-fn condition_place(text: &str, status: usize, of: Struct<'_>) -> Option<(InsertionPoint, usize)> {
-    let mut known = None;
-    let (place, end) = InsertionPoint::of(text, status, of, "conditions", |member| {
+fn condition_insertion_point(text: &str, status: usize, of: Struct<'_>) -> Option<(InsertionPoint, usize)> {
+    let mut conditions = None;
+    let (point, end) = InsertionPoint::of(text, status, of, "conditions", |member| {
         if member.name == "conditions" {
-            known = Some(member.value..member.end);
+            conditions = Some(member.value..member.end);
         }
         member.name != "nominatedNodeName"
     })?;
-    let Some(known) = known else { return Some((place, end)) };
-    let (list, last) = (text.as_bytes().get(known.clone())?, known.end - 1);
+    let Some(conditions) = conditions else { return Some((point, end)) };
+    let (list, last) = (text.as_bytes().get(conditions.clone())?, conditions.end - 1);
     let is_plain = list.starts_with(b"[{") && memmem::find(list, b"\"PodScheduled\"").is_none();
     is_plain.then_some((InsertionPoint { at: last, comma: Comma::Before, is_in_list: true }, end))
 }

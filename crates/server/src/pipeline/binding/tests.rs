@@ -1,4 +1,4 @@
-//! The fast path and the pod's rules store the same bytes.
+//! Tests that the fast path and the pod's rules store the same bytes.
 
 use proptest::prelude::*;
 use setpoint_api::decode::decode;
@@ -29,7 +29,7 @@ fn record(pod: Value) -> Record {
 }
 
 /// Binds a pod through its rules.
-fn by_the_rules(record: &Record, binding: &Value) -> Option<Record> {
+fn bind_by_rules(record: &Record, binding: &Value) -> Option<Record> {
     let mut pod = codec::partial(pods(), record);
     pod::bind(&mut pod, binding, NOW).ok()?;
     codec::draft(pods(), pod, Time::EPOCH).map(stored_as)
@@ -40,7 +40,7 @@ fn binding(metadata: Value) -> Value {
 }
 
 /// A pod with these fields.
-fn a_pod(metadata: Value, spec: Value, status: Value) -> Value {
+fn pod_with(metadata: Value, spec: Value, status: Value) -> Value {
     let mut pod = value!({
         "kind": "Pod", "apiVersion": "v1",
         "metadata": {"name": "x", "namespace": "a", "uid": "u", "labels": {"app": "web"}},
@@ -56,7 +56,7 @@ fn a_pod(metadata: Value, spec: Value, status: Value) -> Value {
 }
 
 /// A random subset of these fields.
-fn some_of(fields: Value) -> impl Strategy<Value = Value> {
+fn any_subset(fields: Value) -> impl Strategy<Value = Value> {
     let fields: Vec<(String, Value)> =
         fields.as_map().unwrap().iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
     let count = fields.len();
@@ -64,32 +64,32 @@ fn some_of(fields: Value) -> impl Strategy<Value = Value> {
 }
 
 fn any_pod() -> impl Strategy<Value = Value> {
-    let metadata = some_of(value!({
+    let metadata = any_subset(value!({
         "annotations": {"nodeName": "m", "pod.beta.kubernetes.io/init": "x"}, "generation": 1, "finalizers": ["a/b"],
         "managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
             "fieldsV1": {"f:spec": {"f:nodeName": {}}}}],
     }));
-    let spec = some_of(value!({
+    let spec = any_subset(value!({
         "restartPolicy": "Never", "nodeSelector": {"nodeName": "m"}, "serviceAccountName": "s", "hostNetwork": true,
         "securityContext": {}, "schedulerName": "d", "tolerations": [{"operator": "Exists"}], "priority": 3,
     }));
-    let status = some_of(value!({
+    let status = any_subset(value!({
         "conditions": [{"type": "Other", "status": "False", "message": "\"PodScheduled\""}],
         "message": "m", "qosClass": "Burstable",
     }));
-    (metadata, spec, status).prop_map(|(metadata, spec, status)| a_pod(metadata, spec, status))
+    (metadata, spec, status).prop_map(|(metadata, spec, status)| pod_with(metadata, spec, status))
 }
 
 proptest! {
     #[test]
     fn binding_in_place_equals_binding_by_the_rules(pod in any_pod(), uid in prop_oneof![Just(""), Just("u")]) {
         let (record, binding) = (record(pod), binding(value!({"uid": (uid)})));
-        let ours = in_place::bound(pods(), &record, &binding, NOW).map(stored_as).expect("it is a plain one");
-        let theirs = by_the_rules(&record, &binding).unwrap();
+        let fast = in_place::bound(pods(), &record, &binding, NOW).map(stored_as).expect("the pod is plain");
+        let by_rules = bind_by_rules(&record, &binding).unwrap();
         let text = |record: &Record| String::from_utf8(record.value().to_vec()).unwrap();
-        prop_assert_eq!(text(&ours), text(&theirs));
-        prop_assert!(ours.attributes().labels().eq(theirs.attributes().labels()));
-        prop_assert!(ours.attributes().fields().eq(theirs.attributes().fields()));
+        prop_assert_eq!(text(&fast), text(&by_rules));
+        prop_assert!(fast.attributes().labels().eq(by_rules.attributes().labels()));
+        prop_assert!(fast.attributes().fields().eq(by_rules.attributes().fields()));
     }
 }
 
@@ -100,15 +100,15 @@ fn pods_that_are_not_plain_are_bound_by_the_rules() {
     let scheduled = value!({"conditions": [{"type": "PodScheduled", "status": "False"}]});
     let obsolete = value!({"annotations": {"pod.beta.kubernetes.io/init-containers": "x"}});
     for (pod, binding) in [
-        (a_pod(none(), value!({"nodeName": "m"}), none()), &plain),
-        (a_pod(none(), value!({"schedulingGates": [{"name": "g"}]}), none()), &plain),
-        (a_pod(value!({"deletionTimestamp": (NOW)}), none(), none()), &plain),
-        (a_pod(obsolete, none(), none()), &plain),
-        (a_pod(none(), none(), value!({"nominatedNodeName": "m"})), &plain),
-        (a_pod(none(), none(), scheduled), &plain),
-        (a_pod(none(), none(), none()), &binding(value!({"uid": "v"}))),
-        (a_pod(none(), none(), none()), &binding(value!({"resourceVersion": "1"}))),
-        (a_pod(none(), none(), none()), &binding(value!({"annotations": {"a": "b"}}))),
+        (pod_with(none(), value!({"nodeName": "m"}), none()), &plain),
+        (pod_with(none(), value!({"schedulingGates": [{"name": "g"}]}), none()), &plain),
+        (pod_with(value!({"deletionTimestamp": (NOW)}), none(), none()), &plain),
+        (pod_with(obsolete, none(), none()), &plain),
+        (pod_with(none(), none(), value!({"nominatedNodeName": "m"})), &plain),
+        (pod_with(none(), none(), scheduled), &plain),
+        (pod_with(none(), none(), none()), &binding(value!({"uid": "v"}))),
+        (pod_with(none(), none(), none()), &binding(value!({"resourceVersion": "1"}))),
+        (pod_with(none(), none(), none()), &binding(value!({"annotations": {"a": "b"}}))),
     ] {
         assert!(in_place::bound(pods(), &record(pod.clone()), binding, NOW).is_none(), "{pod:?} {binding:?}");
     }

@@ -65,7 +65,7 @@ fn pod(name: &str, resources: Value) -> Value {
 }
 
 /// Creates an object, or returns the error message.
-fn make(store: &Store, plural: &str, object: Value) -> Result<(), String> {
+fn create_object(store: &Store, plural: &str, object: Value) -> Result<(), String> {
     let resource_type = resource_types::find("", "v1", plural).unwrap();
     let object = testing::object(&json::to_text(&object));
     let snapshot = store.snapshot();
@@ -73,7 +73,7 @@ fn make(store: &Store, plural: &str, object: Value) -> Result<(), String> {
     commit(store, step.map(|decided| decided.step))
 }
 
-fn change(store: &Store, plural: &str, subresource: Subresource, object: Value) -> Result<(), String> {
+fn update_object(store: &Store, plural: &str, subresource: Subresource, object: Value) -> Result<(), String> {
     let resource_type = resource_types::find("", "v1", plural).unwrap();
     let snapshot = store.snapshot();
     let key = resource_type.key("a", metadata::name(&object)).unwrap();
@@ -116,7 +116,7 @@ fn exceeded_quota_error_lists_all_amounts() {
         pod("x", value!({"requests": {"cpu": (cpu)}, "limits": {"memory": (memory), "cpu": "2"}}))
     };
     assert_eq!(
-        make(&store, "pods", resources("200m", "1Gi")).unwrap_err(),
+        create_object(&store, "pods", resources("200m", "1Gi")).unwrap_err(),
         "pods \"x\" is forbidden: exceeded quota: q, requested: limits.memory=1Gi,requests.cpu=200m, \
          used: limits.memory=512Mi,requests.cpu=900m, limited: limits.memory=1Gi,requests.cpu=1"
     );
@@ -125,10 +125,10 @@ fn exceeded_quota_error_lists_all_amounts() {
         "spec": {"ports": [{"port": 80}]},
     });
     assert_eq!(
-        make(&store, "services", service).unwrap_err(),
+        create_object(&store, "services", service).unwrap_err(),
         "services \"s\" is forbidden: exceeded quota: q, requested: services=1, used: services=0, limited: services=0"
     );
-    assert_eq!(make(&store, "pods", resources("100m", "512Mi")), Ok(()));
+    assert_eq!(create_object(&store, "pods", resources("100m", "512Mi")), Ok(()));
     assert_eq!(used(&store, "q"), r#"{"limits.memory":"1Gi","pods":"2","requests.cpu":"1","services":"0"}"#);
 }
 
@@ -143,14 +143,18 @@ fn pod_without_limited_resources_is_rejected() {
     let more = value!([{"name": "b", "image": "i"}, {"name": "a", "image": "i"}]);
     silent.ensure_map("spec").insert("initContainers", more);
     assert_eq!(
-        make(&store, "pods", silent).unwrap_err(),
+        create_object(&store, "pods", silent).unwrap_err(),
         "pods \"x\" is forbidden: failed quota: q: must specify cpu for: a,b; limits.cpu for: a,b; \
          requests.memory for: a,b,c"
     );
     let mut whole = pod("x", value!({}));
     let own = value!({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}});
     whole.ensure_map("spec").insert("resources", own);
-    assert_eq!(make(&store, "pods", whole), Ok(()), "a pod that speaks for itself speaks for its containers");
+    assert_eq!(
+        create_object(&store, "pods", whole),
+        Ok(()),
+        "pod-level resources replace those of the containers"
+    );
 }
 
 #[test]
@@ -158,7 +162,7 @@ fn quota_without_usage_rejects_writes() {
     let store = store(&[quota("q", value!({}), value!({"secrets": "9", "count/secrets": "9"}), value!({}))]);
     let secret = value!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s", "namespace": "a"}});
     assert_eq!(
-        make(&store, "secrets", secret).unwrap_err(),
+        create_object(&store, "secrets", secret).unwrap_err(),
         "secrets \"s\" is forbidden: status unknown for quota: q, resources: count/secrets,secrets"
     );
 }
@@ -170,12 +174,12 @@ fn unenforced_limit_makes_a_concurrent_count_conflict() {
     let store = store(&[fresh]);
     let before = get(&store, "resourcequotas", "q");
     let map = |name: &str| value!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"}});
-    assert_eq!(make(&store, "configmaps", map("m")), Ok(()));
+    assert_eq!(create_object(&store, "configmaps", map("m")), Ok(()));
     let after = get(&store, "resourcequotas", "q");
     assert_ne!(before.at(&["metadata", "resourceVersion"]), after.at(&["metadata", "resourceVersion"]));
     assert_eq!(before.get("status"), after.get("status"));
     // The quota does not count this pod.
-    assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
+    assert_eq!(create_object(&store, "pods", pod("x", value!({}))), Ok(()));
     assert_eq!(get(&store, "resourcequotas", "q"), after);
 }
 
@@ -188,17 +192,17 @@ fn every_quota_that_counts_an_object_is_charged_or_none() {
         quota("other", value!({"scopes": ["NotBestEffort"]}), value!({"pods": "9"}), value!({"pods": "0"}));
     let count = quota("sum", value!({}), value!({"count/pods": "9"}), value!({"count/pods": "0"}));
     let store = store(&[all, best, other, count]);
-    let shown = || ["all", "best", "other", "sum"].map(|name| used(&store, name)).join(" ");
-    assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
+    let usage = || ["all", "best", "other", "sum"].map(|name| used(&store, name)).join(" ");
+    assert_eq!(create_object(&store, "pods", pod("x", value!({}))), Ok(()));
     let first = r#"{"pods":"1"} {"pods":"1"} {"pods":"0"} {"count/pods":"1"}"#;
-    assert_eq!(shown(), first);
+    assert_eq!(usage(), first);
     assert_eq!(
-        make(&store, "pods", pod("y", value!({}))).unwrap_err(),
+        create_object(&store, "pods", pod("y", value!({}))).unwrap_err(),
         "pods \"y\" is forbidden: exceeded quota: best, requested: pods=1, used: pods=1, limited: pods=1"
     );
-    assert_eq!(shown(), first);
-    assert_eq!(make(&store, "pods", pod("z", value!({"requests": {"cpu": "1"}}))), Ok(()));
-    assert_eq!(shown(), r#"{"pods":"2"} {"pods":"1"} {"pods":"1"} {"count/pods":"2"}"#);
+    assert_eq!(usage(), first);
+    assert_eq!(create_object(&store, "pods", pod("z", value!({"requests": {"cpu": "1"}}))), Ok(()));
+    assert_eq!(usage(), r#"{"pods":"2"} {"pods":"1"} {"pods":"1"} {"count/pods":"2"}"#);
 }
 
 #[test]
@@ -206,8 +210,8 @@ fn quota_can_limit_quotas() {
     let store =
         store(&[quota("q", value!({}), value!({"resourcequotas": "2"}), value!({"resourcequotas": "1"}))]);
     let another = |name: &str| quota(name, value!({}), value!({"pods": "1"}), value!({}));
-    assert_eq!(make(&store, "resourcequotas", another("r")), Ok(()));
-    let refused = make(&store, "resourcequotas", another("s")).unwrap_err();
+    assert_eq!(create_object(&store, "resourcequotas", another("r")), Ok(()));
+    let refused = create_object(&store, "resourcequotas", another("s")).unwrap_err();
     assert!(
         refused.contains("exceeded quota: q, requested: resourcequotas=1, used: resourcequotas=2"),
         "{refused}"
@@ -223,24 +227,24 @@ fn update_is_charged_for_its_increase() {
         "kind": "Service", "apiVersion": "v1", "metadata": {"name": "s", "namespace": "a"},
         "spec": {"ports": [{"name": "a", "port": 80}]},
     });
-    assert_eq!(make(&store, "services", service), Ok(()));
-    let become_sort = |sort: &str| {
+    assert_eq!(create_object(&store, "services", service), Ok(()));
+    let set_service_type = |service_type: &str| {
         let mut service = get(&store, "services", "s");
-        service.ensure_map("spec").insert("type", sort);
-        change(&store, "services", Subresource::None, service)
+        service.ensure_map("spec").insert("type", service_type);
+        update_object(&store, "services", Subresource::None, service)
     };
-    assert_eq!(become_sort("NodePort"), Ok(()));
+    assert_eq!(set_service_type("NodePort"), Ok(()));
     assert_eq!(
         used(&store, "q"),
         r#"{"services":"1","services.loadbalancers":"0","services.nodeports":"1"}"#
     );
     assert_eq!(
-        become_sort("LoadBalancer").unwrap_err(),
+        set_service_type("LoadBalancer").unwrap_err(),
         "services \"s\" is forbidden: exceeded quota: q, requested: services.loadbalancers=1, \
          used: services.loadbalancers=0, limited: services.loadbalancers=0"
     );
     // Decreases are left to the controller.
-    assert_eq!(become_sort("ClusterIP"), Ok(()));
+    assert_eq!(set_service_type("ClusterIP"), Ok(()));
     assert_eq!(
         used(&store, "q"),
         r#"{"services":"1","services.loadbalancers":"0","services.nodeports":"1"}"#
@@ -251,12 +255,12 @@ fn update_is_charged_for_its_increase() {
 fn resized_pod_is_charged_the_difference() {
     let store =
         store(&[quota("q", value!({}), value!({"requests.cpu": "1"}), value!({"requests.cpu": "0"}))]);
-    assert_eq!(make(&store, "pods", pod("x", value!({"requests": {"cpu": "400m"}}))), Ok(()));
+    assert_eq!(create_object(&store, "pods", pod("x", value!({"requests": {"cpu": "400m"}}))), Ok(()));
     let resize = |cpu: &str| {
         let mut pod = get(&store, "pods", "x");
         let Some(Value::List(containers)) = pod.at_mut(&["spec", "containers"]) else { panic!() };
         containers[0].ensure_map("resources").ensure_map("requests").insert("cpu", cpu);
-        change(&store, "pods", Subresource::Resize, pod)
+        update_object(&store, "pods", Subresource::Resize, pod)
     };
     assert_eq!(resize("700m"), Ok(()));
     assert_eq!(used(&store, "q"), r#"{"requests.cpu":"700m"}"#);
@@ -273,11 +277,11 @@ fn resized_pod_is_charged_the_difference() {
 fn pod_entering_a_quota_scope_is_charged_in_full() {
     let scope = value!({"scopes": ["Terminating"]});
     let store = store(&[quota("q", scope, value!({"pods": "1"}), value!({"pods": "0"}))]);
-    assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
+    assert_eq!(create_object(&store, "pods", pod("x", value!({}))), Ok(()));
     assert_eq!(used(&store, "q"), r#"{"pods":"0"}"#);
     let mut soon = get(&store, "pods", "x");
     soon.ensure_map("spec").insert("activeDeadlineSeconds", 5);
-    assert_eq!(change(&store, "pods", Subresource::None, soon), Ok(()));
+    assert_eq!(update_object(&store, "pods", Subresource::None, soon), Ok(()));
     assert_eq!(used(&store, "q"), r#"{"pods":"1"}"#);
 }
 
@@ -301,9 +305,9 @@ fn claim_is_charged_to_its_storage_class_too() {
             },
         })
     };
-    assert_eq!(make(&store, "persistentvolumeclaims", claim("v", "3Gi")), Ok(()));
+    assert_eq!(create_object(&store, "persistentvolumeclaims", claim("v", "3Gi")), Ok(()));
     assert_eq!(
-        make(&store, "persistentvolumeclaims", claim("w", "3Gi")).unwrap_err(),
+        create_object(&store, "persistentvolumeclaims", claim("w", "3Gi")).unwrap_err(),
         "persistentvolumeclaims \"w\" is forbidden: exceeded quota: q, \
          requested: gold.storageclass.storage.k8s.io/requests.storage=3Gi, \
          used: gold.storageclass.storage.k8s.io/requests.storage=3Gi, \
@@ -312,7 +316,7 @@ fn claim_is_charged_to_its_storage_class_too() {
     // The grown volume is counted beyond the limit.
     let mut grown = get(&store, "persistentvolumeclaims", "v");
     grown.ensure_map("status").insert("allocatedResources", value!({"storage": "5Gi"}));
-    assert_eq!(change(&store, "persistentvolumeclaims", Subresource::Status, grown), Ok(()));
+    assert_eq!(update_object(&store, "persistentvolumeclaims", Subresource::Status, grown), Ok(()));
     assert!(used(&store, "q").contains(r#""requests.storage":"5Gi""#), "{}", used(&store, "q"));
 }
 
@@ -324,14 +328,14 @@ fn dry_run_is_checked_and_not_charged() {
     let desired = DesiredObject::new(pod("x", value!({})));
     let step = create(resource_type, "a", desired, &writer(true), &context(&snapshot)).unwrap().step;
     assert!(matches!(step, PipelineResult::DryRun(_)));
-    assert_eq!(make(&store, "pods", pod("x", value!({}))), Ok(()));
+    assert_eq!(create_object(&store, "pods", pod("x", value!({}))), Ok(()));
     let snapshot = store.snapshot();
     let desired = DesiredObject::new(pod("y", value!({})));
     assert!(create(resource_type, "a", desired, &writer(true), &context(&snapshot)).is_err());
 }
 
 /// Creates a pod as a server does: decides again on each conflict.
-fn insist(store: &Store, resource_type: &ResourceType, pod: &Value) -> Result<(), String> {
+fn create_with_retries(store: &Store, resource_type: &ResourceType, pod: &Value) -> Result<(), String> {
     loop {
         let snapshot = store.snapshot();
         let desired = DesiredObject::new(pod.clone());
@@ -352,9 +356,9 @@ fn insist(store: &Store, resource_type: &ResourceType, pod: &Value) -> Result<()
 fn concurrent_creates_never_exceed_a_quota() {
     const HARD: usize = 100;
     let hard = HARD.to_string();
-    let one = quota("one", value!({}), value!({"pods": (hard.as_str())}), value!({"pods": "0"}));
+    let quota_of_pods = quota("one", value!({}), value!({"pods": (hard.as_str())}), value!({"pods": "0"}));
     let two = quota("two", value!({}), value!({"requests.cpu": "50"}), value!({"requests.cpu": "0"}));
-    let store = store(&[one, two]);
+    let store = store(&[quota_of_pods, two]);
     let resource_type = resource_types::find("", "v1", "pods").unwrap();
     let (admitted, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -363,7 +367,7 @@ fn concurrent_creates_never_exceed_a_quota() {
             scope.spawn(move || {
                 for n in 0..20 {
                     let pod = pod(&format!("x-{thread}-{n}"), value!({"requests": {"cpu": "500m"}}));
-                    match insist(store, resource_type, &pod) {
+                    match create_with_retries(store, resource_type, &pod) {
                         Ok(()) => admitted.fetch_add(1, Ordering::Relaxed),
                         Err(why) => {
                             assert!(
@@ -380,11 +384,11 @@ fn concurrent_creates_never_exceed_a_quota() {
         let pods = &resource_type.resource;
         loop {
             let snapshot = store.snapshot();
-            let there = snapshot.table(pods).map_or(0, setpoint_store::Table::len);
+            let pod_count = snapshot.table(pods).map_or(0, setpoint_store::Table::len);
             let key = resource_types::find("", "v1", "resourcequotas").unwrap().key("a", "one").unwrap();
             let quota = codec::object(snapshot.get(&key).unwrap());
-            assert_eq!(quota.str_at(&["status", "used", "pods"]), there.to_string());
-            if there == HARD {
+            assert_eq!(quota.str_at(&["status", "used", "pods"]), pod_count.to_string());
+            if pod_count == HARD {
                 break;
             }
         }
@@ -406,18 +410,18 @@ proptest! {
         let (mut sum, mut count) = (0, 0);
         for (n, cpu) in cpus.iter().enumerate() {
             let amount = format!("{cpu}m");
-            let made = make(&store, "pods", pod(&format!("x{n}"), value!({"requests": {"cpu": (amount.as_str())}})));
-            prop_assert_eq!(made.is_ok(), sum + cpu <= hard && count < 12);
-            if made.is_ok() {
+            let created = create_object(&store, "pods", pod(&format!("x{n}"), value!({"requests": {"cpu": (amount.as_str())}})));
+            prop_assert_eq!(created.is_ok(), sum + cpu <= hard && count < 12);
+            if created.is_ok() {
                 sum += cpu;
                 count += 1;
             }
         }
-        let shown = get(&store, "resourcequotas", "q");
-        let shown = |name: &str| {
-            Quantity::parse(shown.str_at(&["status", "used", name])).unwrap().milli_value()
+        let usage = get(&store, "resourcequotas", "q");
+        let usage = |name: &str| {
+            Quantity::parse(usage.str_at(&["status", "used", name])).unwrap().milli_value()
         };
-        prop_assert_eq!(shown("requests.cpu"), i64::from(sum));
-        prop_assert_eq!(shown("pods"), 1000 * count);
+        prop_assert_eq!(usage("requests.cpu"), i64::from(sum));
+        prop_assert_eq!(usage("pods"), 1000 * count);
     }
 }

@@ -64,10 +64,10 @@ fn assign_ports(
     used: &mut PortsInUse,
     errors: &mut ErrorList,
 ) -> Result<(), Status> {
-    let gives = service.at(&["spec", "allocateLoadBalancerNodePorts"]).and_then(Value::as_bool)
+    let allocates = service.at(&["spec", "allocateLoadBalancerNodePorts"]).and_then(Value::as_bool)
         != Some(false)
         || service.str_at(&["spec", "type"]) == "NodePort";
-    let before: BTreeSet<i64> = old.map(of_ports).unwrap_or_default().into_iter().collect();
+    let old_ports: BTreeSet<i64> = old.map(of_ports).unwrap_or_default().into_iter().collect();
     let Some(Value::List(ports)) = service.at_mut(&["spec", "ports"]) else { return Ok(()) };
     // In a new Service, one port number with two protocols gets one node port.
     let mut shared: BTreeMap<i64, i64> = BTreeMap::new();
@@ -81,28 +81,28 @@ fn assign_ports(
     let path = root.child("ports");
     for (i, port) in ports.iter_mut().enumerate() {
         let (number, requested) = (int(port, &["port"]), int(port, &["nodePort"]));
-        if requested == 0 && !gives {
+        if requested == 0 && !allocates {
             continue;
         }
-        let wanted = if requested == 0 { shared.get(&number).copied().unwrap_or(0) } else { requested };
-        let given = if wanted == 0 {
+        let chosen = if requested == 0 { shared.get(&number).copied().unwrap_or(0) } else { requested };
+        let node_port = if chosen == 0 {
             let failed = |why| Status::internal_error(format!("failed to allocate a nodePort: {why}"));
             used.next().map_err(failed)?
         } else {
             // An update may use one node port for several ports, a new Service only for one port number.
             let scope = if old.is_none() { number } else { 0 };
-            let is_new = !before.contains(&wanted) && taken.insert((scope, wanted));
-            if is_new && let Err(why) = used.take(wanted) {
-                errors.push(FieldError::invalid(&path.index(i).child("nodePort"), wanted, why));
+            let is_new = !old_ports.contains(&chosen) && taken.insert((scope, chosen));
+            if is_new && let Err(why) = used.take(chosen) {
+                errors.push(FieldError::invalid(&path.index(i).child("nodePort"), chosen, why));
                 return Ok(());
             }
-            wanted
+            chosen
         };
         if old.is_none() {
-            shared.entry(number).or_insert(given);
-            taken.insert((number, given));
+            shared.entry(number).or_insert(node_port);
+            taken.insert((number, node_port));
         }
-        port.make_map().insert("nodePort", given);
+        port.make_map().insert("nodePort", node_port);
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ const IPV6_PREFIX_MIN: u8 = 64;
 pub enum RangeError {
     /// Not a CIDR.
     #[error("{0:?} is not a CIDR such as 10.0.0.0/16 or fd00::/108")]
-    NoNetwork(String),
+    NotCidr(String),
     /// Too small or too large.
     #[error("{0} is too small or too large: the largest IPv6 range is /64")]
     Size(Cidr),
@@ -40,7 +40,7 @@ pub enum RangeError {
 /// If one is invalid.
 pub fn parse_ranges(text: &str) -> Result<Vec<Cidr>, RangeError> {
     let parse = |text: &str| {
-        let cidr = Cidr::parse(text.trim()).ok_or_else(|| RangeError::NoNetwork(text.to_owned()))?;
+        let cidr = Cidr::parse(text.trim()).ok_or_else(|| RangeError::NotCidr(text.to_owned()))?;
         let cidr = Cidr { ip: cidr.network(), ..cidr };
         let fits = cidr.ip.is_ipv4() || cidr.prefix_bits >= IPV6_PREFIX_MIN;
         if fits && Network::of(cidr).is_some() { Ok(cidr) } else { Err(RangeError::Size(cidr)) }
@@ -48,7 +48,7 @@ pub fn parse_ranges(text: &str) -> Result<Vec<Cidr>, RangeError> {
     let cidrs = text.split(',').map(parse).collect::<Result<Vec<Cidr>, RangeError>>()?;
     match &cidrs[..] {
         [_] => Ok(cidrs),
-        [one, other] if one.ip.is_ipv4() != other.ip.is_ipv4() => Ok(cidrs),
+        [primary, secondary] if primary.ip.is_ipv4() != secondary.ip.is_ipv4() => Ok(cidrs),
         _ => Err(RangeError::Families),
     }
 }
@@ -60,7 +60,7 @@ pub struct Ranges {
     /// CIDRs of the default ServiceCIDR.
     cluster: Vec<Cidr>,
     /// `true` if the default ServiceCIDR exists.
-    is_made: bool,
+    exists: bool,
     networks: Vec<Network>,
 }
 
@@ -81,13 +81,13 @@ impl Ranges {
                 networks.extend(cidrs.into_iter().filter_map(Network::of));
             }
         }
-        let is_made = !cluster.is_empty();
-        if !is_made {
+        let exists = !cluster.is_empty();
+        if !exists {
             cluster.push(DEFAULT);
             networks.extend(Network::of(DEFAULT));
         }
         let families = Families { primary_is_ipv6: cluster[0].ip.is_ipv6(), dual_stack: cluster.len() == 2 };
-        Ranges { families, cluster, is_made, networks }
+        Ranges { families, cluster, exists, networks }
     }
 
     /// CIDRs of the default ServiceCIDR, the primary one first.
@@ -96,29 +96,29 @@ impl Ranges {
         &self.cluster
     }
 
-    /// CIDRs after a start with the configured ones. An existing cluster can gain a second family; its other CIDRs
-    /// stay.
+    /// CIDRs of the default ServiceCIDR after a start with the configured ones. An existing cluster can gain a second
+    /// family; its other CIDRs stay.
     #[must_use]
-    pub fn cluster_with<'a>(&'a self, given: &'a [Cidr]) -> &'a [Cidr] {
-        let can_be = !self.is_made || given.starts_with(&self.cluster);
-        if can_be && !given.is_empty() { given } else { &self.cluster }
+    pub fn cluster_with<'a>(&'a self, configured: &'a [Cidr]) -> &'a [Cidr] {
+        let can_change = !self.exists || configured.starts_with(&self.cluster);
+        if can_change && !configured.is_empty() { configured } else { &self.cluster }
     }
 
     /// `true` if an address is in a range.
-    pub(super) fn hold(&self, ip: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.holds(ip))
+    pub(super) fn contains(&self, ip: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(ip))
     }
 
-    /// Returns a free address of a family: in the upper band of a range, searching from a random one, else in the
-    /// lower band.
+    /// Returns a free address of a family. The search starts at a random address of the upper band, and covers the lower
+    /// band last.
     pub(super) fn find(
         &self,
         is_ipv6: bool,
-        chance: u64,
+        random: u64,
         is_free: impl Fn(IpAddr) -> bool,
     ) -> Option<IpAddr> {
         let networks = self.networks.iter().filter(|network| network.is_ipv6 == is_ipv6);
-        networks.flat_map(|network| network.from(chance)).find(|ip| is_free(*ip))
+        networks.flat_map(|network| network.search_order(random)).find(|ip| is_free(*ip))
     }
 }
 
@@ -145,14 +145,14 @@ struct Network {
     is_ipv6: bool,
     first: u128,
     last: u128,
-    /// Offset of the upper band. Addresses below it are reserved for static requests while there are others.
+    /// First address of the upper band. Addresses below it are allocated dynamically only if no other is free.
     dynamic: u128,
 }
 
 impl Network {
     /// `None` if the CIDR has no usable address.
     fn of(cidr: Cidr) -> Option<Network> {
-        /// Minimum and maximum size of the lower band, and its divisor of the range.
+        /// Lower band: minimum size, maximum size, and divisor of the range size.
         const BAND: (u128, u128, u128) = (16, 256, 16);
         let (base, bits) = match cidr.network().to_canonical() {
             IpAddr::V4(ip) => (u128::from(ip.to_bits()), 32),
@@ -165,7 +165,7 @@ impl Network {
         Some(Network { is_ipv6: bits == 128, first: base + 1, last, dynamic: base + 1 + band })
     }
 
-    fn holds(&self, ip: IpAddr) -> bool {
+    fn contains(&self, ip: IpAddr) -> bool {
         let bits = match ip {
             IpAddr::V4(ip) => u128::from(ip.to_bits()),
             IpAddr::V6(ip) => ip.to_bits(),
@@ -174,10 +174,10 @@ impl Network {
     }
 
     /// All addresses, upper band first, each band from a random address on.
-    fn from(self, chance: u64) -> impl Iterator<Item = IpAddr> {
+    fn search_order(self, random: u64) -> impl Iterator<Item = IpAddr> {
         let band = move |first: u128, end: u128| {
             let size = end.saturating_sub(first);
-            let start = u128::from(chance).checked_rem(size).unwrap_or(0);
+            let start = u128::from(random).checked_rem(size).unwrap_or(0);
             (0..size).map(move |i| self.address(first + (start + i) % size))
         };
         band(self.dynamic, self.last + 1).chain(band(self.first, self.dynamic))
@@ -221,13 +221,21 @@ mod tests {
 
     #[test]
     fn network_and_broadcast_addresses_are_not_allocated() {
-        let old = network("10.0.0.0/24");
+        let ipv4 = network("10.0.0.0/24");
         let ip = |text: &str| text.parse().unwrap();
-        assert!(old.holds(ip("10.0.0.1")) && old.holds(ip("10.0.0.254")));
-        assert!(!old.holds(ip("10.0.0.0")) && !old.holds(ip("10.0.0.255")) && !old.holds(ip("fd00::1")));
-        let new = network("fd00::/108");
-        assert!(new.holds(ip("fd00::1")) && new.holds(ip("fd00::f:ffff")));
-        assert!(!new.holds(ip("fd00::")) && !new.holds(ip("fd00::10:0")) && !new.holds(ip("10.0.0.1")));
+        assert!(ipv4.contains(ip("10.0.0.1")) && ipv4.contains(ip("10.0.0.254")));
+        assert!(
+            !ipv4.contains(ip("10.0.0.0"))
+                && !ipv4.contains(ip("10.0.0.255"))
+                && !ipv4.contains(ip("fd00::1"))
+        );
+        let ipv6 = network("fd00::/108");
+        assert!(ipv6.contains(ip("fd00::1")) && ipv6.contains(ip("fd00::f:ffff")));
+        assert!(
+            !ipv6.contains(ip("fd00::"))
+                && !ipv6.contains(ip("fd00::10:0"))
+                && !ipv6.contains(ip("10.0.0.1"))
+        );
     }
 
     #[test]
@@ -242,12 +250,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_address_of_a_range_is_tried_once(chance: u64, prefix in 20_u8..=30, six: bool) {
+        fn every_address_of_a_range_is_tried_once(random: u64, prefix in 20_u8..=30, six: bool) {
             let ip = if six { "fd00::" } else { "10.0.0.0" }.parse().unwrap();
             let prefix_bits = if six { prefix + 96 } else { prefix };
             let network = Network::of(Cidr { ip, prefix_bits }).unwrap();
-            let mut tried: Vec<IpAddr> = network.from(chance).collect();
-            prop_assert!(tried.iter().all(|ip| network.holds(*ip)));
+            let mut tried: Vec<IpAddr> = network.search_order(random).collect();
+            prop_assert!(tried.iter().all(|ip| network.contains(*ip)));
             let count = tried.len();
             tried.sort();
             tried.dedup();

@@ -16,16 +16,16 @@ use crate::pipeline::{Decision, DesiredObject, PipelineResult, WriteOrigin};
 struct Cluster {
     store: Store,
     writer: WriteOrigin,
-    chance: u64,
+    entropy: u64,
 }
 
 impl Cluster {
     fn new() -> Cluster {
         let identity = Identity { user: "u".into(), groups: Vec::new() };
         let writer = WriteOrigin { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
-        let mut cluster = Cluster { store: Store::in_memory(Retention::default()), writer, chance: 0 };
+        let mut cluster = Cluster { store: Store::in_memory(Retention::default()), writer, entropy: 0 };
         let text = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a"}}"#;
-        cluster.make("namespaces", "", text).unwrap();
+        cluster.create_core("namespaces", "", text).unwrap();
         cluster
     }
 
@@ -38,22 +38,28 @@ impl Cluster {
                 r#"{{"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{{"name":"{name}"}},"spec":{{"cidrs":[{}]}}}}"#,
                 cidrs.join(",")
             );
-            cluster.make_of("networking.k8s.io", "servicecidrs", "", &text).unwrap();
+            cluster.create_in_group("networking.k8s.io", "servicecidrs", "", &text).unwrap();
         }
         cluster
     }
 
-    fn make(&mut self, plural: &str, namespace: &str, text: &str) -> Result<Value, Status> {
-        self.make_of("", plural, namespace, text)
+    fn create_core(&mut self, plural: &str, namespace: &str, text: &str) -> Result<Value, Status> {
+        self.create_in_group("", plural, namespace, text)
     }
 
-    fn make_of(&mut self, group: &str, plural: &str, namespace: &str, text: &str) -> Result<Value, Status> {
+    fn create_in_group(
+        &mut self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        text: &str,
+    ) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
-        self.chance += 1;
+        self.entropy += 1;
         let context = RequestContext {
             snapshot: &snapshot,
             now: Time(1_000_000),
-            entropy: [self.chance; 3],
+            entropy: [self.entropy; 3],
             tolerations: Default::default(),
         };
         let object = json::parse(text.as_bytes()).unwrap();
@@ -70,10 +76,10 @@ impl Cluster {
     fn service(&mut self, name: &str, spec: &str) -> Result<Value, Status> {
         let text =
             format!(r#"{{"kind":"Service","apiVersion":"v1","metadata":{{"name":"{name}"}},"spec":{spec}}}"#);
-        self.make("services", "a", &text)
+        self.create_core("services", "a", &text)
     }
 
-    fn change(&mut self, name: &str, spec: &str) -> Result<Value, Status> {
+    fn update_service(&mut self, name: &str, spec: &str) -> Result<Value, Status> {
         let snapshot = self.store.snapshot();
         let context = RequestContext {
             snapshot: &snapshot,
@@ -183,10 +189,10 @@ fn headless_and_external_services_have_no_address() {
     assert!(
         cluster.store.snapshot().table(&Resource::new("ipaddresses.networking.k8s.io").unwrap()).is_none()
     );
-    let changed = cluster.change("e", r#"{"type":"ClusterIP","ports":[{"port":80}]}"#).unwrap();
+    let changed = cluster.update_service("e", r#"{"type":"ClusterIP","ports":[{"port":80}]}"#).unwrap();
     let given = ip(&changed);
     assert!(cluster.has(&given), "{given}");
-    cluster.change("e", external).unwrap();
+    cluster.update_service("e", external).unwrap();
     assert!(!cluster.has(&given));
 }
 
@@ -202,7 +208,7 @@ fn node_ports_are_unique_and_kept() {
     );
     let given = node_port(&cluster.service("y", r#"{"type":"NodePort","ports":[{"port":80}]}"#).unwrap());
     assert!((30000..=32767).contains(&given) && given != 30080, "{given}");
-    let kept = cluster.change("y", r#"{"type":"NodePort","ports":[{"port":81}]}"#).unwrap();
+    let kept = cluster.update_service("y", r#"{"type":"NodePort","ports":[{"port":81}]}"#).unwrap();
     assert_eq!(node_port(&kept), given);
     cluster.delete("x");
     assert_eq!(node_port(&cluster.service("z", spec).unwrap()), 30080);
@@ -261,7 +267,7 @@ fn ips(service: &Value) -> Vec<String> {
 }
 
 /// Families, policy and number of addresses of a Service.
-fn stacks(service: &Value) -> (Vec<String>, &str, usize) {
+fn family_fields(service: &Value) -> (Vec<String>, &str, usize) {
     (spec_strings(service, "ipFamilies"), service.str_at(&["spec", "ipFamilyPolicy"]), ips(service).len())
 }
 
@@ -269,7 +275,7 @@ fn stacks(service: &Value) -> (Vec<String>, &str, usize) {
 fn service_gets_the_requested_ip_families() {
     let mut cluster = Cluster::with_ranges(DUAL);
     let families = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-    for (i, (spec, wanted, policy)) in [
+    for (i, (spec, expected, policy)) in [
         ("", &["IPv4"][..], "SingleStack"),
         (r#""ipFamilies":["IPv6"],"#, &["IPv6"], "SingleStack"),
         (r#""ipFamilyPolicy":"PreferDualStack","#, &["IPv4", "IPv6"], "PreferDualStack"),
@@ -285,8 +291,8 @@ fn service_gets_the_requested_ip_families() {
     {
         let name = format!("s{i}");
         let service = cluster.service(&name, &format!(r#"{{{spec}"ports":[{{"port":80}}]}}"#)).unwrap();
-        assert_eq!(stacks(&service), (families(wanted), policy, wanted.len()), "{spec}");
-        for (ip, family) in ips(&service).iter().zip(wanted) {
+        assert_eq!(family_fields(&service), (families(expected), policy, expected.len()), "{spec}");
+        for (ip, family) in ips(&service).iter().zip(expected) {
             assert!(cluster.has(ip), "{ip}");
             assert_eq!(ip.parse::<IpAddr>().unwrap().is_ipv6(), *family == "IPv6");
         }
@@ -303,16 +309,16 @@ fn second_address_is_added_and_removed() {
     let spec = |policy: &str| {
         format!(r#"{{"type":"ClusterIP","ipFamilyPolicy":"{policy}","ports":[{{"port":80}}]}}"#)
     };
-    let two = ips(&cluster.change("x", &spec("RequireDualStack")).unwrap());
+    let two = ips(&cluster.update_service("x", &spec("RequireDualStack")).unwrap());
     assert_eq!((two.len(), &two[0]), (2, &one));
     assert!(two.iter().all(|ip| cluster.has(ip)));
-    let kept = cluster.change("x", &spec("SingleStack")).unwrap();
+    let kept = cluster.update_service("x", &spec("SingleStack")).unwrap();
     assert_eq!((ips(&kept), spec_strings(&kept, "ipFamilies").len()), (vec![one.clone()], 1));
     assert!(cluster.has(&one) && !cluster.has(&two[1]));
-    cluster.change("x", &spec("PreferDualStack")).unwrap();
-    let given = ips(&cluster.change("x", &spec("PreferDualStack").replace("80", "81")).unwrap());
+    cluster.update_service("x", &spec("PreferDualStack")).unwrap();
+    let given = ips(&cluster.update_service("x", &spec("PreferDualStack").replace("80", "81")).unwrap());
     let external = r#"{"type":"ExternalName","externalName":"a.example"}"#;
-    cluster.change("x", external).unwrap();
+    cluster.update_service("x", external).unwrap();
     assert_eq!(given.len(), 2);
     assert!(given.iter().all(|ip| !cluster.has(ip)));
 }
@@ -336,7 +342,7 @@ fn single_stack_cluster_has_no_second_address() {
     let mut cluster = Cluster::with_ranges(&[("kubernetes", "fd00::/108")]);
     let service =
         cluster.service("x", r#"{"ipFamilyPolicy":"PreferDualStack","ports":[{"port":80}]}"#).unwrap();
-    assert_eq!(stacks(&service), (vec!["IPv6".to_owned()], "PreferDualStack", 1));
+    assert_eq!(family_fields(&service), (vec!["IPv6".to_owned()], "PreferDualStack", 1));
     let refused =
         cluster.service("y", r#"{"ipFamilyPolicy":"RequireDualStack","ports":[{"port":80}]}"#).unwrap_err();
     assert!(refused.message.contains("this cluster is not configured for dual-stack services"), "{refused}");
@@ -357,6 +363,6 @@ fn further_service_cidrs_add_addresses() {
     let full = cluster.service("c", spec).unwrap_err();
     assert_eq!((full.code, full.message.contains("range is full")), (500, true), "{full}");
     let more = r#"{"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{"name":"more"},"spec":{"cidrs":["10.9.0.0/24"]}}"#;
-    cluster.make_of("networking.k8s.io", "servicecidrs", "", more).unwrap();
+    cluster.create_in_group("networking.k8s.io", "servicecidrs", "", more).unwrap();
     assert!(ip(&cluster.service("c", spec).unwrap()).starts_with("10.9.0."));
 }

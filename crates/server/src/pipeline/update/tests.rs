@@ -20,13 +20,16 @@ impl Cluster {
         let writer = WriteOrigin { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
         let cluster = Cluster { store: Store::in_memory(Retention::default()), writer };
         let namespace = value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}});
-        cluster.make(resource_types::find("", "v1", "namespaces").unwrap(), "", namespace);
+        cluster.create_object(resource_types::find("", "v1", "namespaces").unwrap(), "", namespace);
         let account = value!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default", "namespace": "a"}});
-        cluster.make(resource_types::find("", "v1", "serviceaccounts").unwrap(), "a", account);
+        cluster.create_object(resource_types::find("", "v1", "serviceaccounts").unwrap(), "a", account);
         cluster
     }
 
-    fn act(&self, decide: impl FnOnce(&RequestContext<'_>) -> Result<Decision, Status>) -> Record {
+    fn decide_and_commit(
+        &self,
+        decide: impl FnOnce(&RequestContext<'_>) -> Result<Decision, Status>,
+    ) -> Record {
         let snapshot = self.store.snapshot();
         let context = RequestContext {
             snapshot: &snapshot,
@@ -36,19 +39,19 @@ impl Cluster {
         };
         match decide(&context).unwrap_or_else(|status| panic!("{}", status.message)).step {
             PipelineResult::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
-            _ => panic!("something is to be written"),
+            _ => panic!("the decision must be a commit"),
         }
     }
 
-    fn make(&self, resource_type: &ResourceType, namespace: &str, object: Value) -> Record {
+    fn create_object(&self, resource_type: &ResourceType, namespace: &str, object: Value) -> Record {
         let object = decode(object, resource_type.stored_schema, &[]).unwrap().value;
-        self.act(|context| {
+        self.decide_and_commit(|context| {
             create(resource_type, namespace, DesiredObject::new(object), &self.writer, context)
         })
     }
 
     /// Writes a status over the object that `read` decodes.
-    fn report(
+    fn update_status(
         &self,
         resource_type: &ResourceType,
         key: &Key,
@@ -56,7 +59,7 @@ impl Cluster {
         read: impl FnOnce(&Record) -> Value,
     ) -> Record {
         let patch = value!({"status": (status.clone())});
-        self.act(|context| {
+        self.decide_and_commit(|context| {
             let record = context.snapshot.get(key).unwrap();
             let live = read(record);
             let desired = PatchType::Merge.apply(&patch, live.clone(), resource_type.stored_schema).unwrap();
@@ -119,12 +122,12 @@ fn status_update_of_a_partly_decoded_object_stores_the_same_bytes() {
         let key = resource_type.key("a", "x").unwrap();
         let written = [false, true].map(|is_partial| {
             let cluster = Cluster::new();
-            let made = cluster.make(resource_type, "a", object.clone());
+            let created = cluster.create_object(resource_type, "a", object.clone());
             let read = |record: &Record| {
                 if is_partial { codec::partial(resource_type, record) } else { codec::object(record) }
             };
-            let first = cluster.report(resource_type, &key, &status, read);
-            let second = cluster.report(
+            let first = cluster.update_status(resource_type, &key, &status, read);
+            let second = cluster.update_status(
                 resource_type,
                 &key,
                 &value!({"observedGeneration": 1, "reason": null}),
@@ -134,7 +137,7 @@ fn status_update_of_a_partly_decoded_object_stores_the_same_bytes() {
                     live
                 },
             );
-            [made, first, second].map(|record| String::from_utf8(record.value().to_vec()).unwrap())
+            [created, first, second].map(|record| String::from_utf8(record.value().to_vec()).unwrap())
         });
         assert_eq!(written[0], written[1], "{plural}");
         assert_ne!(written[0][0], written[0][1]);
@@ -148,7 +151,7 @@ fn response_objects_are_fully_decoded() {
     let object = value!({
         "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x", "namespace": "a"}, "spec": (pod_spec()),
     });
-    let record = cluster.make(resource_type, "a", object);
+    let record = cluster.create_object(resource_type, "a", object);
     cluster.writer.dry_run = true;
     let snapshot = cluster.store.snapshot();
     let context = RequestContext {

@@ -182,8 +182,8 @@ impl UsageSource for Kubelets {
         let mut cache = RulesCache { kubelets: self, snapshot: &snapshot, now, known: BTreeMap::new() };
         let prefix = path_prefix(selector.namespace);
         let samples = records(&snapshot, "pods", &prefix, selector).into_iter().filter_map(|record| {
-            let parts = cache.usage(record)?;
-            Some(UsageSample { parts, ..empty_sample(record, now) })
+            let containers = cache.usage(record)?;
+            Some(UsageSample { containers, ..empty_sample(record, now) })
         });
         Ok(samples.collect())
     }
@@ -206,7 +206,7 @@ impl UsageSource for Kubelets {
                 continue;
             };
             let parts = cache.usage(pod).into_iter().flat_map(BTreeMap::into_values);
-            let sum = node.parts.entry(String::new()).or_default();
+            let sum = node.containers.entry(String::new()).or_default();
             for (resource, amount) in parts.flatten() {
                 let sum = sum.entry(resource).or_default();
                 *sum = sum.saturating_add(amount);
@@ -218,7 +218,7 @@ impl UsageSource for Kubelets {
 
 /// Fills in zero usage, for a node without containers.
 fn fill_zero_usage(mut node: UsageSample) -> UsageSample {
-    let sum = node.parts.entry(String::new()).or_default();
+    let sum = node.containers.entry(String::new()).or_default();
     for resource in ["cpu", "memory"] {
         sum.entry(resource.to_owned()).or_default();
     }
@@ -235,8 +235,8 @@ fn empty_sample(record: &Record, now: Time) -> UsageSample {
             .labels()
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
-        parts: BTreeMap::new(),
-        at: now,
+        containers: BTreeMap::new(),
+        timestamp: now,
         window: WINDOW,
     }
 }

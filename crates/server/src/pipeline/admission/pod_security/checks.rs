@@ -21,7 +21,7 @@ pub(super) fn violations(level: Level, metadata: &Value, spec: &Value) -> Vec<St
     found.extend(pod.host_ports());
     found.extend(pod.probed_hosts());
     found.extend(pod.privileged());
-    found.extend(if is_restricted || pod.has_own_users() { None } else { pod.proc_mount() });
+    found.extend(if is_restricted || pod.has_user_namespace() { None } else { pod.proc_mount() });
     found.extend(pod.selinux());
     found.extend(if is_restricted { None } else { pod.seccomp(false) });
     found.extend(pod.sysctls());
@@ -31,8 +31,8 @@ pub(super) fn violations(level: Level, metadata: &Value, spec: &Value) -> Vec<St
         found.extend(if pod.is_windows() { None } else { pod.capabilities() });
         found.extend(pod.proc_mount());
         found.extend(pod.volumes());
-        found.extend(if pod.has_own_users() { None } else { pod.non_root() });
-        found.extend(if pod.has_own_users() { None } else { pod.user() });
+        found.extend(if pod.has_user_namespace() { None } else { pod.non_root() });
+        found.extend(if pod.has_user_namespace() { None } else { pod.user() });
         found.extend(if pod.is_windows() { None } else { pod.seccomp(true) });
     }
     found
@@ -78,11 +78,12 @@ impl<'a> Pod<'a> {
     }
 
     /// Names of the containers that match.
-    fn named(&self, is_so: impl Fn(&Value) -> bool) -> Vec<&'a str> {
-        self.containers().filter(|it| is_so(it)).map(|it| it.str_at(&["name"])).collect()
+    fn containers_where(&self, predicate: impl Fn(&Value) -> bool) -> Vec<&'a str> {
+        self.containers().filter(|it| predicate(it)).map(|it| it.str_at(&["name"])).collect()
     }
 
-    fn own(&self, path: &[&str]) -> Option<&'a Value> {
+    /// A field of the pod's security context.
+    fn security_context(&self, path: &[&str]) -> Option<&'a Value> {
         self.spec.get("securityContext")?.at(path)
     }
 
@@ -91,7 +92,7 @@ impl<'a> Pod<'a> {
     }
 
     /// `true` if the pod has a user namespace.
-    fn has_own_users(&self) -> bool {
+    fn has_user_namespace(&self) -> bool {
         self.spec.get("hostUsers").and_then(Value::as_bool) == Some(false)
     }
 
@@ -116,7 +117,7 @@ impl<'a> Pod<'a> {
             let ports = list.iter().filter_map(|port| port.get("hostPort").and_then(Value::as_i64));
             ports.filter(|port| *port != 0).map(|port| port.to_string()).collect()
         };
-        let bad = self.named(|container| !ports(container).is_empty());
+        let bad = self.containers_where(|container| !ports(container).is_empty());
         let numbers: BTreeSet<String> = self.containers().flat_map(ports).collect();
         (!bad.is_empty()).then(|| {
             let (use_, word) =
@@ -140,7 +141,8 @@ impl<'a> Pod<'a> {
                 .flat_map(|it| ["httpGet", "tcpSocket"].map(|by| it.str_at(&[by, "host"]).to_owned()));
             hosts.filter(|host| !host.is_empty()).collect()
         };
-        let bad: BTreeSet<&str> = self.named(|container| !hosts(container).is_empty()).into_iter().collect();
+        let bad: BTreeSet<&str> =
+            self.containers_where(|container| !hosts(container).is_empty()).into_iter().collect();
         let bad: Vec<&str> = bad.into_iter().collect();
         let found: BTreeSet<String> = self.containers().flat_map(hosts).collect();
         (!bad.is_empty()).then(|| {
@@ -151,7 +153,7 @@ impl<'a> Pod<'a> {
     }
 
     fn privileged(&self) -> Option<String> {
-        let bad = self.named(|it| is_true(it, &["securityContext", "privileged"]));
+        let bad = self.containers_where(|it| is_true(it, &["securityContext", "privileged"]));
         let setter = setters(false, &bad)?;
         Some(format!("privileged ({setter} must not set securityContext.privileged=true)"))
     }
@@ -161,9 +163,9 @@ impl<'a> Pod<'a> {
         let is_bad = |it: &'a Value| !matches!(mount(it), "" | "Default");
         let bad: Vec<&str> =
             self.containers().filter(|it| is_bad(it)).map(|it| it.str_at(&["name"])).collect();
-        let sorts: BTreeSet<&str> = self.containers().filter(|it| is_bad(it)).map(mount).collect();
+        let types: BTreeSet<&str> = self.containers().filter(|it| is_bad(it)).map(mount).collect();
         let setter = setters(false, &bad)?;
-        Some(format!("procMount ({setter} must not set securityContext.procMount to {})", quoted(sorts)))
+        Some(format!("procMount ({setter} must not set securityContext.procMount to {})", quoted(types)))
     }
 
     fn selinux(&self) -> Option<String> {
@@ -177,7 +179,7 @@ impl<'a> Pod<'a> {
         let is_bad = |options: &Value| {
             !TYPES.contains(&options.str_at(&["type"])) || is_set(options, "user") || is_set(options, "role")
         };
-        let own = self.own(&["seLinuxOptions"]);
+        let own = self.security_context(&["seLinuxOptions"]);
         let bad: Vec<&str> =
             of_containers.iter().filter(|(_, it)| is_bad(it)).map(|(name, _)| *name).collect();
         let setter = setters(own.is_some_and(is_bad), &bad)?;
@@ -214,7 +216,7 @@ impl<'a> Pod<'a> {
             "net.ipv4.tcp_syncookies",
             "net.ipv4.tcp_wmem",
         ];
-        let list = self.own(&["sysctls"]).and_then(Value::as_list).unwrap_or_default();
+        let list = self.security_context(&["sysctls"]).and_then(Value::as_list).unwrap_or_default();
         let names = list.iter().map(|sysctl| sysctl.str_at(&["name"]));
         let bad: Vec<&str> = names.filter(|name| !SAFE.contains(name)).collect();
         (!bad.is_empty()).then(|| format!("forbidden sysctls ({})", bad.join(", ")))
@@ -222,8 +224,8 @@ impl<'a> Pod<'a> {
 
     fn host_process(&self) -> Option<String> {
         let path = ["windowsOptions", "hostProcess"];
-        let own = self.own(&path).and_then(Value::as_bool) == Some(true);
-        let bad = self.named(|it| is_true(it, &["securityContext", path[0], path[1]]));
+        let own = self.security_context(&path).and_then(Value::as_bool) == Some(true);
+        let bad = self.containers_where(|it| is_true(it, &["securityContext", path[0], path[1]]));
         let setter = setters(own, &bad)?;
         Some(format!("hostProcess ({setter} must not set securityContext.windowsOptions.hostProcess=true)"))
     }
@@ -233,8 +235,9 @@ impl<'a> Pod<'a> {
         let is_bad = |profile: &Value| !matches!(profile.str_at(&["type"]), "RuntimeDefault" | "Localhost");
         let of =
             |it: &'a Value| it.at(&["securityContext", "appArmorProfile"]).filter(|profile| is_bad(profile));
-        let own = self.own(&["appArmorProfile"]).filter(|profile| is_bad(profile));
-        let bad = self.named(|it| it.at(&["securityContext", "appArmorProfile"]).is_some_and(is_bad));
+        let own = self.security_context(&["appArmorProfile"]).filter(|profile| is_bad(profile));
+        let bad =
+            self.containers_where(|it| it.at(&["securityContext", "appArmorProfile"]).is_some_and(is_bad));
         let values: BTreeSet<&str> =
             own.into_iter().chain(self.containers().filter_map(of)).map(|it| it.str_at(&["type"])).collect();
         let annotations = self.metadata.get("annotations").and_then(Value::as_map);
@@ -257,8 +260,8 @@ impl<'a> Pod<'a> {
         })
     }
 
-    /// Containers that add other capabilities than these, and which.
-    fn adding(&self, allowed: &[&str]) -> Option<String> {
+    /// Describes containers that add capabilities other than `allowed`; `None` if there are none.
+    fn forbidden_capabilities(&self, allowed: &[&str]) -> Option<String> {
         let added = |it: &'a Value| -> Vec<&'a str> {
             let list = it.at(&["securityContext", "capabilities", "add"]).and_then(Value::as_list);
             let names = list.unwrap_or_default().iter().filter_map(Value::as_str);
@@ -272,7 +275,7 @@ impl<'a> Pod<'a> {
     }
 
     fn added_capabilities(&self) -> Option<String> {
-        const USUAL: [&str; 13] = [
+        const DEFAULT_CAPABILITIES: [&str; 13] = [
             "AUDIT_WRITE",
             "CHOWN",
             "DAC_OVERRIDE",
@@ -287,23 +290,25 @@ impl<'a> Pod<'a> {
             "SETUID",
             "SYS_CHROOT",
         ];
-        self.adding(&USUAL).map(|detail| format!("non-default capabilities ({detail})"))
+        self.forbidden_capabilities(&DEFAULT_CAPABILITIES)
+            .map(|detail| format!("non-default capabilities ({detail})"))
     }
 
     fn capabilities(&self) -> Option<String> {
-        let keeps = self.named(|it| {
+        let keeps = self.containers_where(|it| {
             let dropped = it.at(&["securityContext", "capabilities", "drop"]).and_then(Value::as_list);
             !dropped.unwrap_or_default().iter().any(|name| name.as_str() == Some("ALL"))
         });
         let must_drop = setters(false, &keeps)
             .map(|setter| format!("{setter} must set securityContext.capabilities.drop=[\"ALL\"]"));
-        let details: Vec<String> = must_drop.into_iter().chain(self.adding(&["NET_BIND_SERVICE"])).collect();
+        let details: Vec<String> =
+            must_drop.into_iter().chain(self.forbidden_capabilities(&["NET_BIND_SERVICE"])).collect();
         (!details.is_empty()).then(|| format!("unrestricted capabilities ({})", details.join("; ")))
     }
 
     fn escalation(&self) -> Option<String> {
         let path = ["securityContext", "allowPrivilegeEscalation"];
-        let bad = self.named(|it| it.at(&path).and_then(Value::as_bool) != Some(false));
+        let bad = self.containers_where(|it| it.at(&path).and_then(Value::as_bool) != Some(false));
         let setter = setters(false, &bad)?;
         Some(format!(
             "allowPrivilegeEscalation != false ({setter} must set securityContext.allowPrivilegeEscalation=false)"
@@ -311,7 +316,7 @@ impl<'a> Pod<'a> {
     }
 
     fn volumes(&self) -> Option<String> {
-        const HARMLESS: [&str; 9] = [
+        const ALLOWED_VOLUME_TYPES: [&str; 9] = [
             "configMap",
             "csi",
             "downwardAPI",
@@ -323,60 +328,61 @@ impl<'a> Pod<'a> {
             "secret",
         ];
         let volumes = self.spec.get("volumes").and_then(Value::as_list).unwrap_or_default();
-        let is_bad = |volume: &&Value| HARMLESS.iter().all(|field| volume.get(field).is_none());
+        let is_bad = |volume: &&Value| ALLOWED_VOLUME_TYPES.iter().all(|field| volume.get(field).is_none());
         let bad: Vec<&Value> = volumes.iter().filter(is_bad).collect();
-        let sort = |volume: &Value| {
+        let volume_type = |volume: &Value| {
             let fields = volume.as_map().into_iter().flat_map(|map| map.iter());
             let mut fields = fields.map(|(key, _)| key.to_string()).filter(|key| key != "name");
             fields.next().unwrap_or_else(|| "unknown".to_owned())
         };
-        let sorts: BTreeSet<String> = bad.iter().map(|volume| sort(volume)).collect();
+        let types: BTreeSet<String> = bad.iter().map(|volume| volume_type(volume)).collect();
         let names: Vec<&str> = bad.iter().map(|volume| volume.str_at(&["name"])).collect();
         (!names.is_empty()).then(|| {
             let (word, use_) = (plural("volume", "volumes", names.len()), plural("uses", "use", names.len()));
-            let sort = plural("restricted volume type", "restricted volume types", sorts.len());
-            format!("restricted volume types ({word} {} {use_} {sort} {})", quoted(&names), quoted(&sorts))
+            let noun = plural("restricted volume type", "restricted volume types", types.len());
+            format!("restricted volume types ({word} {} {use_} {noun} {})", quoted(&names), quoted(&types))
         })
     }
 
     fn non_root(&self) -> Option<String> {
         let path = ["securityContext", "runAsNonRoot"];
-        let own = self.own(&["runAsNonRoot"]).and_then(Value::as_bool);
+        let own = self.security_context(&["runAsNonRoot"]).and_then(Value::as_bool);
         let given = |it: &Value| it.at(&path).and_then(Value::as_bool);
-        let denied = self.named(|it| given(it) == Some(false));
+        let denied = self.containers_where(|it| given(it) == Some(false));
         if let Some(setter) = setters(own == Some(false), &denied) {
             return Some(format!(
                 "runAsNonRoot != true ({setter} must not set securityContext.runAsNonRoot=false)"
             ));
         }
-        let unset = if own == Some(true) { Vec::new() } else { self.named(|it| given(it).is_none()) };
+        let unset =
+            if own == Some(true) { Vec::new() } else { self.containers_where(|it| given(it).is_none()) };
         let setter = setters(false, &unset)?;
         Some(format!("runAsNonRoot != true (pod or {setter} must set securityContext.runAsNonRoot=true)"))
     }
 
     fn user(&self) -> Option<String> {
         let is_root = |user: Option<&Value>| user.and_then(Value::as_i64) == Some(0);
-        let bad = self.named(|it| is_root(it.at(&["securityContext", "runAsUser"])));
-        let setter = setters(is_root(self.own(&["runAsUser"])), &bad)?;
+        let bad = self.containers_where(|it| is_root(it.at(&["securityContext", "runAsUser"])));
+        let setter = setters(is_root(self.security_context(&["runAsUser"])), &bad)?;
         Some(format!("runAsUser=0 ({setter} must not set runAsUser=0)"))
     }
 
-    /// Seccomp violations: forbidden profiles and, if `needed`, missing ones.
-    fn seccomp(&self, needed: bool) -> Option<String> {
+    /// Seccomp violations: forbidden profiles and, if `is_required`, missing ones.
+    fn seccomp(&self, is_required: bool) -> Option<String> {
         let is_bad = |profile: &Value| !matches!(profile.str_at(&["type"]), "RuntimeDefault" | "Localhost");
         let of = |it: &'a Value| it.at(&["securityContext", "seccompProfile"]);
-        let own = self.own(&["seccompProfile"]);
+        let own = self.security_context(&["seccompProfile"]);
         let with = self.containers().filter(|it| of(it).is_some_and(is_bad));
         let bad: Vec<&str> = with.map(|it| it.str_at(&["name"])).collect();
         if let Some(setter) = setters(own.is_some_and(is_bad), &bad) {
             let profiles = own.into_iter().chain(self.containers().filter_map(of)).filter(|it| is_bad(it));
-            let sorts: BTreeSet<&str> = profiles.map(|it| it.str_at(&["type"])).collect();
-            let sorts = quoted(sorts);
+            let types: BTreeSet<&str> = profiles.map(|it| it.str_at(&["type"])).collect();
+            let types = quoted(types);
             return Some(format!(
-                "seccompProfile ({setter} must not set securityContext.seccompProfile.type to {sorts})"
+                "seccompProfile ({setter} must not set securityContext.seccompProfile.type to {types})"
             ));
         }
-        if !needed || own.is_some() {
+        if !is_required || own.is_some() {
             return None;
         }
         let without = self.containers().filter(|it| of(it).is_none());

@@ -5,7 +5,7 @@ use setpoint_api::field_error::ErrorList;
 use setpoint_api::resource_types;
 
 use super::super::testing::{object, snapshot_with};
-use super::{inspect, validate, warnings};
+use super::{validate, validate_fields, warnings};
 
 fn pod(spec: &str) -> Value {
     let containers = r#""containers":[{"name":"main","image":"i"}]"#;
@@ -13,7 +13,7 @@ fn pod(spec: &str) -> Value {
     object(&format!(r#"{{"metadata":{{"name":"p","namespace":"n"}},"spec":{{{spec}}}}}"#))
 }
 
-fn judged(level: &str, spec: &str) -> Result<(), String> {
+fn validate_at_level(level: &str, spec: &str) -> Result<(), String> {
     let namespace = format!(
         r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"n","labels":{{"pod-security.kubernetes.io/enforce":"{level}"}}}}}}"#
     );
@@ -51,15 +51,16 @@ fn baseline_level_forbids_host_access() {
         ),
     ] {
         let expected = format!("violates PodSecurity \"baseline:latest\": {why}");
-        assert_eq!(judged("baseline", spec), Err(expected), "{spec}");
-        assert_eq!(judged("privileged", spec), Ok(()), "{spec}");
+        assert_eq!(validate_at_level("baseline", spec), Err(expected), "{spec}");
+        assert_eq!(validate_at_level("privileged", spec), Ok(()), "{spec}");
     }
-    assert_eq!(judged("baseline", ""), Ok(()));
+    assert_eq!(validate_at_level("baseline", ""), Ok(()));
 }
 
 #[test]
 fn restricted_level_requires_explicit_settings() {
-    let error = judged("restricted", r#","volumes":[{"name":"v","nfs":{"server":"s"}}]"#).unwrap_err();
+    let error =
+        validate_at_level("restricted", r#","volumes":[{"name":"v","nfs":{"server":"s"}}]"#).unwrap_err();
     assert_eq!(
         error,
         "violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"main\" must set \
@@ -70,9 +71,13 @@ fn restricted_level_requires_explicit_settings() {
          \"RuntimeDefault\" or \"Localhost\")"
     );
     let good = r#""securityContext":{"runAsNonRoot":true,"seccompProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"a","securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"],"add":["NET_BIND_SERVICE"]}}}]"#;
-    assert_eq!(judged("restricted", good), Ok(()));
+    assert_eq!(validate_at_level("restricted", good), Ok(()));
     let root = good.replace("\"runAsNonRoot\":true", "\"runAsNonRoot\":true,\"runAsUser\":0");
-    assert!(judged("restricted", &root).unwrap_err().ends_with("runAsUser=0 (pod must not set runAsUser=0)"));
+    assert!(
+        validate_at_level("restricted", &root)
+            .unwrap_err()
+            .ends_with("runAsUser=0 (pod must not set runAsUser=0)")
+    );
 }
 
 #[test]
@@ -103,7 +108,7 @@ fn invalid_policy_labels_are_rejected_unless_unchanged() {
     };
     let faults = |new: &Value, old: Option<&Value>| {
         let mut errors = ErrorList::new();
-        inspect(new, old, &mut errors);
+        validate_fields(new, old, &mut errors);
         errors.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let bad = namespace("bogus", "v2.1");
