@@ -1,5 +1,8 @@
 //! Printing of ASTs as source that parses to the same AST.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::{self, Write};
 
 use crate::ast::{Ast, ExprId, ExprKind};
