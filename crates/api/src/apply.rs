@@ -7,6 +7,7 @@
 //! Everything here is a pure function. Other clients of the API read and compare `managedFields`, so order,
 //! encoding and messages are those of upstream.
 
+pub mod atomics;
 pub mod compare;
 pub mod config;
 pub mod conflict;
@@ -26,12 +27,14 @@ mod types;
 pub mod update;
 pub mod writer;
 
+pub use atomics::atomic_paths;
 pub use compare::Comparison;
 pub use config::{Applied, ApplyError, apply};
 pub use conflict::{Conflicts, FieldConflict};
 pub use element::Element;
 pub use field_set::{FieldPath, FieldSet};
 pub use filter::Filter;
-pub use managers::{Entry, Managers};
+pub use managers::{Entry, ManagedOperation, Managers};
+pub use types::MergeType;
 pub use update::{Updated, keep_times, update};
 pub use writer::{ApplyContext, OneVersion, Versions, manager_name};

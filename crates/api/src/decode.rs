@@ -24,7 +24,7 @@ mod tests;
 
 pub use error::{DecodeError, StrictError};
 use path::{DecodePath, Step};
-pub use stored_writer::write_stored;
+pub use stored_writer::{write_stored, write_stored_custom};
 
 /// Maximum number of strict errors to report, as upstream bounds them.
 pub const STRICT_ERRORS_MAX: usize = 100;

@@ -59,6 +59,11 @@ impl<'a> Path<'a> {
         Path { parent: Some(self), step: Step::Key(key) }
     }
 
+    /// `true` if this is [`Path::NONE`].
+    pub(crate) const fn is_none(&self) -> bool {
+        matches!(self.step, Step::Nowhere)
+    }
+
     /// Parent path, if it is printed.
     fn shown_parent(&self) -> Option<&Path<'a>> {
         self.parent.filter(|parent| !matches!(parent.step, Step::Nowhere))

@@ -14,6 +14,7 @@ mod read;
 pub mod workload;
 
 pub mod admissionregistration;
+pub mod apiextensions;
 pub mod apiregistration;
 pub mod authentication;
 pub mod authorization;
@@ -35,7 +36,7 @@ mod group_tests;
 use std::borrow::Cow;
 
 use crate::field_error::{ErrorList, Path};
-use crate::fields::FieldLabels;
+use crate::fields::{FieldLabels, FieldSelector, FieldSelectorError};
 use crate::names::NameRule;
 use crate::time::Time;
 use crate::value::Value;
@@ -52,7 +53,7 @@ pub struct Author<'a> {
 }
 
 /// Selectable fields of one object: field labels with their values.
-pub type SelectableFields<'o> = Vec<(&'static str, Cow<'o, str>)>;
+pub type SelectableFields<'o> = Vec<(&'o str, Cow<'o, str>)>;
 
 /// Reset fields of a status update that can change nothing but the status.
 pub const ALL_BUT_STATUS: &[&str] = &["metadata", "spec"];
@@ -120,13 +121,13 @@ pub trait Rules: Send + Sync {
 
     /// Fields that never get a manager from a create or an update, because those reset them: by default
     /// `status`, where that is a subresource.
-    fn reset_fields(&self) -> &'static [&'static str] {
+    fn reset_fields(&self) -> &[&'static str] {
         if self.has_status() { &["status"] } else { &[] }
     }
 
     /// Fields that never get a manager from a status update. Metadata fields among them keep their old
     /// values.
-    fn status_reset_fields(&self) -> &'static [&'static str] {
+    fn status_reset_fields(&self) -> &[&'static str] {
         &["spec"]
     }
 
@@ -192,12 +193,20 @@ pub trait Rules: Send + Sync {
     }
 
     /// Field labels that can be selected by, beside name and namespace.
-    fn field_labels(&self) -> &'static FieldLabels<'static> {
+    fn field_labels(&self) -> &FieldLabels<'_> {
         &FieldLabels::METADATA
     }
 
+    /// Translates the labels of a field selector to those under which the kind stores its fields.
+    ///
+    /// # Errors
+    /// If a label is not supported.
+    fn translate_fields(&self, selector: FieldSelector) -> Result<FieldSelector, FieldSelectorError> {
+        selector.translate(self.field_labels())
+    }
+
     /// Values of those field labels.
-    fn fields<'o>(&self, _object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, _object: &'o Value) -> SelectableFields<'o> {
         Vec::new()
     }
 }
@@ -242,6 +251,7 @@ pub fn rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
 fn group_rules(group: &str, kind: &str) -> Option<&'static dyn Rules> {
     match group {
         "admissionregistration.k8s.io" => admissionregistration::rules(kind),
+        "apiextensions.k8s.io" => apiextensions::rules(kind),
         "apiregistration.k8s.io" => apiregistration::rules(kind),
         "authentication.k8s.io" => authentication::rules(kind),
         "authorization.k8s.io" => authorization::rules(kind),

@@ -3,10 +3,12 @@
 //! - Identifiers: [`Revision`], [`Time`], [`Resource`], [`Key`].
 //! - Objects: [`Value`], the dynamic object of the write path; [`json`] and [`yaml`] codecs; the [`schema`] of
 //!   every built-in kind and the [`resources`] that serve them; [`mod@decode`] checks a value against its schema.
+//! - Custom resources: [`structural`] schemas, their pruning, defaulting and validation.
 //! - Validation: [`metadata`] for what all objects share, [`kinds`] for the rules of each kind.
 //! - Writes: [`apply`] is server-side apply (field ownership and merge), [`patch`] the other three patch types.
 //! - Other encodings: [`protobuf`], [`printing`] (the Table of `kubectl get`), [`openapi`].
-//! - Small grammars: [`quantity`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
+//! - Custom resources: [`custom`] reads their definitions.
+//! - Small grammars: [`quantity`], [`json_path`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
 //!   timestamps ([`rfc3339`]), Go's `%q` ([`quote`]).
 //! - Errors: [`field_error`] is the error of one field, [`status`] the `Status` that a client receives.
 //!
@@ -16,13 +18,17 @@
 pub mod apply;
 mod base64;
 pub mod clock;
+pub mod custom;
+pub mod custom_kind;
 pub mod decode;
 pub mod entropy;
 pub mod field_error;
 pub mod fields;
 mod go_format;
 pub mod json;
+pub mod json_path;
 pub mod key;
+pub mod kind_schema;
 pub mod kinds;
 pub mod labels;
 pub mod metadata;
@@ -39,6 +45,7 @@ pub mod revision;
 pub mod rfc3339;
 pub mod schema;
 pub mod status;
+pub mod structural;
 pub mod time;
 pub mod value;
 pub mod yaml;

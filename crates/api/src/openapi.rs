@@ -6,6 +6,7 @@
 
 use crate::value::Value;
 
+mod custom;
 mod definitions;
 pub mod gnostic;
 mod model;
@@ -51,6 +52,11 @@ mod media {
         "application/vnd.kubernetes.protobuf;stream=watch",
         "application/yaml",
     ];
+    /// Bodies of custom kinds, which have no protobuf form.
+    pub(super) const CUSTOM: &[&str] = &["application/json", "application/yaml"];
+    /// Patches of custom kinds, which have no merge keys.
+    pub(super) const CUSTOM_PATCH: &[&str] =
+        &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
     pub(super) const PATCH: &[&str] = &[
         "application/apply-patch+yaml",
         "application/json-patch+json",
@@ -60,7 +66,7 @@ mod media {
 }
 
 /// Definitions that the operations of some paths refer to.
-fn referred(items: &[model::PathItem]) -> impl Iterator<Item = &'static str> {
+fn referred<'a>(items: &'a [model::PathItem<'a>]) -> impl Iterator<Item = &'a str> {
     items.iter().flat_map(|item| &item.operations).flat_map(|operation| {
         let content = match operation.content {
             model::Content::Object(definition) => Some(definition),

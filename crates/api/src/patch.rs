@@ -15,7 +15,7 @@ use crate::field_error::{ErrorList, FieldError, Path};
 use crate::go_format::GoValue;
 use crate::json::Duplicate;
 use crate::schema::Struct;
-use crate::status::{Generic, Qualified, Status};
+use crate::status::{Generic, Qualified, Reason, Status};
 use crate::value::Value;
 
 mod json;
@@ -60,15 +60,23 @@ impl PatchType {
             .find(|patch_type| patch_type.media_type() == text)
     }
 
-    /// Applies a patch given as a value, as [`Patch::apply`] does.
+    /// Applies a patch given as a value, as [`Patch::apply`] does. A custom kind has no schema for strategic
+    /// merges.
     ///
     /// # Errors
     /// As [`Patch::apply`].
-    pub fn apply(self, patch: &Value, object: Value, schema: Struct<'_>) -> Result<Value, PatchError> {
+    pub fn apply(
+        self,
+        patch: &Value,
+        object: Value,
+        schema: Option<Struct<'_>>,
+    ) -> Result<Value, PatchError> {
         match self {
             PatchType::Json => Ok(json::apply(object, patch)?),
             PatchType::Merge => merge::apply(object, patch).ok_or(PatchError::Merge),
-            PatchType::Strategic => Ok(strategic::apply(object, patch, schema)?),
+            PatchType::Strategic => {
+                Ok(strategic::apply(object, patch, schema.ok_or(PatchError::StrategicUnsupported)?)?)
+            }
         }
     }
 }
@@ -102,6 +110,9 @@ pub enum PatchError {
     /// A strategic merge patch does not apply to the object.
     #[error(transparent)]
     Strategic(#[from] StrategicError),
+    /// The kind has no schema for strategic merges.
+    #[error("strategic merge patches are not supported by this kind")]
+    StrategicUnsupported,
 }
 
 impl PatchError {
@@ -114,6 +125,9 @@ impl PatchError {
             PatchError::TooManyOperations(_) => Status::request_entity_too_large(self),
             PatchError::Json(_) | PatchError::Strategic(StrategicError::ListOfLists) => {
                 Status::generic(422, &Generic { message: &self.to_string(), ..Generic::default() })
+            }
+            PatchError::StrategicUnsupported => {
+                Status::failure(Reason::UnsupportedMediaType, self.to_string())
             }
             PatchError::Syntax | PatchError::Shape(_) | PatchError::Merge | PatchError::Strategic(_) => {
                 Status::bad_request(self.to_string())
@@ -178,15 +192,15 @@ impl Patch {
     ///
     /// # Errors
     /// If an operation fails, or the patch does not apply to the object.
-    pub fn apply(&self, object: Value, schema: Struct<'_>) -> Result<Value, PatchError> {
+    pub fn apply(&self, object: Value, schema: Option<Struct<'_>>) -> Result<Value, PatchError> {
         self.patch_type.apply(&self.body, object, schema)
     }
 
     /// Response if the patched object fails to decode. `patched` is the result of [`Patch::apply`].
     #[must_use]
-    pub fn invalid(&self, patched: &Value, schema: Struct<'_>, error: &DecodeError) -> Status {
+    pub fn invalid(&self, patched: &Value, schema: Option<Struct<'_>>, error: &DecodeError) -> Status {
         let text = match self.patch_type {
-            PatchType::Strategic => restore::mismatch(patched, schema),
+            PatchType::Strategic => schema.and_then(|schema| restore::mismatch(patched, schema)),
             PatchType::Json | PatchType::Merge => None,
         };
         self.rejection(patched, text.unwrap_or_else(|| error.to_string()))

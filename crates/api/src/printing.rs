@@ -20,6 +20,7 @@ mod cell;
 mod certificates;
 mod coordination;
 mod core;
+pub mod custom;
 mod discovery;
 mod duration;
 mod flowcontrol;

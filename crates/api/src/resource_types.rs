@@ -4,15 +4,18 @@
 //! Look a type up by its path with [`find`], or by its place in the store with [`storage_type`].
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
 
-use crate::decode::decode;
+use crate::custom_kind::ServedCustomVersion;
 use crate::field_error::ErrorList;
+use crate::kind_schema::KindSchema;
 use crate::kinds::autoscaling::convert;
 use crate::kinds::core::event_convert;
 use crate::kinds::{self, Rules};
+use crate::printing::table::TableKind;
 use crate::resources::{self, ResourceInfo};
-use crate::schema::{self, Struct};
+use crate::schema;
 use crate::status::Qualified;
 use crate::{Key, KeyError, Resource, Value};
 
@@ -25,24 +28,46 @@ struct Conversion {
     to_stored: fn(&mut Value),
 }
 
+/// Rules of a kind: those of a built-in one, or rules that a definition makes.
+#[derive(Clone)]
+pub enum KindRules {
+    /// Rules of a built-in kind.
+    BuiltIn(&'static dyn Rules),
+    /// Rules of a custom kind.
+    Custom(Arc<dyn Rules>),
+}
+
+impl Deref for KindRules {
+    type Target = dyn Rules;
+
+    fn deref(&self) -> &(dyn Rules + 'static) {
+        match self {
+            KindRules::BuiltIn(rules) => *rules,
+            KindRules::Custom(rules) => &**rules,
+        }
+    }
+}
+
 /// A resource in one version.
 pub struct ResourceType {
     /// Index in [`all`].
     pub index: usize,
     /// Names, scope and verbs.
-    pub info: &'static ResourceInfo,
+    pub info: ResourceInfo,
     /// Schema of the served version.
-    pub schema: Struct<'static>,
+    pub schema: KindSchema,
     /// Schema of the storage version.
-    pub stored_schema: Struct<'static>,
+    pub stored_schema: KindSchema,
     /// Validation, defaulting and printing of the kind.
-    pub rules: &'static dyn Rules,
+    pub rules: KindRules,
     /// Table of the store that has the objects.
     pub resource: Resource,
     /// First bytes of every stored object: its kind and storage version.
     pub type_prefix: String,
     /// `true` if no object is stored: a request carries a review or a binding, and the response is its result.
     pub is_virtual: bool,
+    /// The served version of a custom kind; `None` for built-in kinds.
+    pub custom: Option<ServedCustomVersion>,
     conversion: Option<Conversion>,
 }
 
@@ -50,7 +75,7 @@ impl ResourceType {
     /// `group/version`, or `version` for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
-        api_version(self.info.group, self.info.version)
+        api_version(&self.info.group, &self.info.version)
     }
 
     /// `true` if this is its `group/version`.
@@ -62,8 +87,11 @@ impl ResourceType {
 
     /// Returns the deprecation warning of the resource.
     #[must_use]
-    pub fn deprecation(&self) -> Option<&'static str> {
-        match (self.info.group, self.info.kind) {
+    pub fn deprecation(&self) -> Option<&str> {
+        if let Some(custom) = &self.custom {
+            return custom.version().deprecation.as_deref();
+        }
+        match (&*self.info.group, &*self.info.kind) {
             ("", "Endpoints") => {
                 Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
             }
@@ -74,35 +102,67 @@ impl ResourceType {
 
     /// Returns the resource as messages name it.
     #[must_use]
-    pub fn qualified(&self) -> Qualified<'static> {
-        Qualified { group: self.info.group, name: self.info.plural }
+    pub fn qualified(&self) -> Qualified<'_> {
+        Qualified { group: &self.info.group, name: &self.info.plural }
     }
 
     /// Returns the kind as messages name it: with the group of the storage version.
     #[must_use]
-    pub fn qualified_kind(&self) -> Qualified<'static> {
-        let group = self.conversion.map_or(self.info.group, |conversion| conversion.storage.0);
-        Qualified { group, name: self.info.kind }
+    pub fn qualified_kind(&self) -> Qualified<'_> {
+        let group = self.conversion.map_or(&*self.info.group, |conversion| conversion.storage.0);
+        Qualified { group, name: &self.info.kind }
     }
 
-    /// `true` if the served version is not the storage version.
+    /// Returns a version of a custom kind. `index` distinguishes it from all other resource types.
+    ///
+    /// # Errors
+    /// If the plural name or the group is not valid in a key.
+    pub fn of_custom(
+        index: usize,
+        custom: ServedCustomVersion,
+        schema: KindSchema,
+        rules: Arc<dyn Rules>,
+    ) -> Result<ResourceType, KeyError> {
+        let definition = &custom.kind.definition;
+        let resource = Resource::new(&format!("{}.{}", definition.names.plural, definition.group))?;
+        let info = custom.info();
+        Ok(ResourceType {
+            index,
+            type_prefix: type_prefix(&info.kind, &api_version(&info.group, &info.version)),
+            info,
+            stored_schema: schema.clone(),
+            schema,
+            rules: KindRules::Custom(rules),
+            resource,
+            is_virtual: false,
+            custom: Some(custom),
+            conversion: None,
+        })
+    }
+
+    /// `true` if objects are not served as they are stored: in another version, or perhaps before the schema of a
+    /// custom kind changed.
     #[must_use]
     pub fn is_converted(&self) -> bool {
-        self.conversion.is_some()
+        self.conversion.is_some() || self.custom.is_some()
     }
 
     /// Returns group and version of the storage version.
     #[must_use]
-    pub fn storage(&self) -> (&'static str, &'static str) {
-        self.conversion.map_or((self.info.group, self.info.version), |conversion| conversion.storage)
+    pub fn storage(&self) -> (&str, &str) {
+        self.conversion.map_or((&self.info.group, &self.info.version), |conversion| conversion.storage)
     }
 
     /// Converts an object from the storage version to the served version.
     #[must_use]
     pub fn to_served(&self, mut object: Value) -> Value {
+        if self.custom.is_some() {
+            self.set_type(&mut object);
+            return in_order(object, &self.schema);
+        }
         let Some(conversion) = self.conversion else { return object };
         (conversion.to_served)(&mut object);
-        in_order(object, self.schema)
+        in_order(object, &self.schema)
     }
 
     /// Converts an object from the served version to the storage version.
@@ -110,13 +170,22 @@ impl ResourceType {
     pub fn to_stored(&self, mut object: Value) -> Value {
         let Some(conversion) = self.conversion else { return object };
         (conversion.to_stored)(&mut object);
-        in_order(object, self.stored_schema)
+        in_order(object, &self.stored_schema)
+    }
+
+    /// Returns the columns and cells of the kind in a table.
+    #[must_use]
+    pub fn table_kind(&self) -> TableKind<'_> {
+        match &self.custom {
+            Some(custom) => TableKind::Custom(&custom.columns),
+            None => TableKind::BuiltIn(&self.info.group, &self.info.kind),
+        }
     }
 
     /// Sets the kind and the version of an object.
     pub fn set_type(&self, object: &mut Value) {
         let map = object.make_map();
-        map.insert("kind", self.info.kind);
+        map.insert("kind", &*self.info.kind);
         map.insert("apiVersion", self.api_version());
     }
 
@@ -139,52 +208,55 @@ pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// Returns every resource type.
+fn type_prefix(kind: &str, api_version: &str) -> String {
+    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",")
+}
+
+/// Returns every built-in resource type.
 #[must_use]
-pub fn all() -> &'static [ResourceType] {
-    static ALL: LazyLock<Vec<ResourceType>> = LazyLock::new(|| {
+pub fn all() -> &'static [Arc<ResourceType>] {
+    static ALL: LazyLock<Vec<Arc<ResourceType>>> = LazyLock::new(|| {
         let all = resources::all().iter().filter_map(resource_type).enumerate();
-        all.map(|(index, served)| ResourceType { index, ..served }).collect()
+        all.map(|(index, served)| Arc::new(ResourceType { index, ..served })).collect()
     });
     &ALL
 }
 
 /// Returns the storage versions of all resources whose objects are stored.
-pub fn stored() -> impl Iterator<Item = &'static ResourceType> {
+pub fn stored() -> impl Iterator<Item = &'static Arc<ResourceType>> {
     all().iter().filter(|resource_type| !resource_type.is_virtual && !resource_type.is_converted())
 }
 
 /// Returns the resource type with this plural name.
 #[must_use]
-pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static ResourceType> {
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Arc<ResourceType>> {
     type Name = (&'static str, &'static str, &'static str);
-    static BY_NAME: LazyLock<BTreeMap<Name, &'static ResourceType>> = LazyLock::new(|| {
-        let name =
-            |served: &'static ResourceType| (served.info.plural, served.info.group, served.info.version);
-        all().iter().map(|served| (name(served), served)).collect()
+    static BY_NAME: LazyLock<BTreeMap<Name, &'static Arc<ResourceType>>> = LazyLock::new(|| {
+        let name = |info: &'static ResourceInfo| (&*info.plural, &*info.group, &*info.version);
+        all().iter().map(|served| (name(&served.info), served)).collect()
     });
     BY_NAME.get(&(plural, group, version)).copied()
 }
 
 /// Returns the resource type of the storage version of a resource.
 #[must_use]
-pub fn storage_type(resource: &Resource) -> Option<&'static ResourceType> {
+pub fn storage_type(resource: &Resource) -> Option<&'static Arc<ResourceType>> {
     forms(resource).find(|served| !served.is_converted())
 }
 
 /// Returns the resource types of all served versions of a resource.
-pub fn forms(resource: &Resource) -> impl Iterator<Item = &'static ResourceType> + '_ {
+pub fn forms(resource: &Resource) -> impl Iterator<Item = &'static Arc<ResourceType>> + '_ {
     all().iter().filter(move |served| served.resource == *resource)
 }
 
 /// Orders the fields of a converted object as its schema does.
-fn in_order(object: Value, schema: Struct<'static>) -> Value {
-    decode(object.clone(), schema, &[]).map_or(object, |decoded| decoded.value)
+fn in_order(object: Value, schema: &KindSchema) -> Value {
+    schema.decode(object.clone(), &[]).map_or(object, |decoded| decoded.value)
 }
 
 /// Returns the conversion of a version that is not the storage version.
 fn conversion(info: &ResourceInfo) -> Option<Conversion> {
-    match (info.group, info.version, info.kind) {
+    match (&*info.group, &*info.version, &*info.kind) {
         ("autoscaling", "v1", _) => Some(Conversion {
             storage: ("autoscaling", "v2"),
             to_served: convert::to_v1,
@@ -202,7 +274,7 @@ fn conversion(info: &ResourceInfo) -> Option<Conversion> {
 /// `true` for kinds that are not stored but have a response.
 fn is_answered(info: &ResourceInfo) -> bool {
     matches!(
-        info.kind,
+        &*info.kind,
         "Binding"
             | "ComponentStatus"
             | "SelfSubjectReview"
@@ -222,26 +294,28 @@ impl Rules for Unwritable {
 }
 
 fn resource_type(info: &'static ResourceInfo) -> Option<ResourceType> {
-    let is_read_only = (info.group, info.kind) == ("", "ComponentStatus");
-    let rules = kinds::rules(info.group, info.kind).or(is_read_only.then_some(&Unwritable as &dyn Rules))?;
-    let schema = schema::builtin().kind(info.group, info.version, info.kind)?;
+    let is_read_only = (&*info.group, &*info.kind) == ("", "ComponentStatus");
+    let rules = kinds::rules(&info.group, &info.kind).or(is_read_only.then_some(&Unwritable as &dyn Rules))?;
+    let definition = |group, version| schema::builtin().kind(group, version, &info.kind);
+    let schema = definition(&info.group, &info.version)?;
     let is_virtual = is_read_only || !info.verbs.contains(resources::Verb::List);
     if is_virtual && !is_answered(info) {
         return None;
     }
     let conversion = conversion(info);
-    let (group, version) = conversion.map_or((info.group, info.version), |conversion| conversion.storage);
-    let name = if group.is_empty() { info.plural.to_owned() } else { format!("{}.{group}", info.plural) };
+    let (group, version) = conversion.map_or((&*info.group, &*info.version), |conversion| conversion.storage);
+    let name = if group.is_empty() { info.plural.to_string() } else { format!("{}.{group}", info.plural) };
     let api_version = api_version(group, version);
     Some(ResourceType {
         index: 0,
-        info,
-        schema,
-        stored_schema: schema::builtin().kind(group, version, info.kind)?,
-        rules,
+        schema: KindSchema::BuiltIn(schema),
+        stored_schema: KindSchema::BuiltIn(definition(group, version)?),
+        rules: KindRules::BuiltIn(rules),
         resource: Resource::new(&name).ok()?,
-        type_prefix: format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",", info.kind),
+        type_prefix: type_prefix(&info.kind, &api_version),
+        info: info.clone(),
         is_virtual,
+        custom: None,
         conversion,
     })
 }
@@ -254,7 +328,7 @@ mod tests {
     fn every_stored_kind_is_found_under_its_path() {
         assert!(all().len() > 40, "{}", all().len());
         for served in all() {
-            let found = find(served.info.group, served.info.version, served.info.plural).unwrap();
+            let found = find(&served.info.group, &served.info.version, &served.info.plural).unwrap();
             assert_eq!(found.resource, served.resource);
             assert!(served.has_api_version(&served.api_version()));
             assert!(!served.has_api_version("none/v1") && !served.has_api_version("none"));

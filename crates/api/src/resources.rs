@@ -1,8 +1,9 @@
-//! Built-in API resources: names, scope, verbs, short names, categories and subresources.
+//! API resources: names, scope, verbs, short names, categories and subresources.
 //!
-//! The table is parsed once, on first use. Resources are in the order of discovery: by group version, then by
+//! The table of the built-in ones is parsed once, on first use. Resources are in the order of discovery: by group version, then by
 //! name.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// A request verb of a resource.
@@ -34,23 +35,25 @@ pub struct Verbs(u8);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceInfo {
     /// API group; empty for the core group.
-    pub group: &'static str,
+    pub group: Cow<'static, str>,
     /// Version of the group.
-    pub version: &'static str,
+    pub version: Cow<'static, str>,
     /// Plural name, as in paths.
-    pub plural: &'static str,
+    pub plural: Cow<'static, str>,
     /// Singular name.
-    pub singular: &'static str,
+    pub singular: Cow<'static, str>,
     /// Kind of its objects.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
+    /// Kind of its lists.
+    pub list_kind: Cow<'static, str>,
     /// `true` if the resource is namespaced.
     pub namespaced: bool,
     /// Supported verbs.
     pub verbs: Verbs,
     /// Short names, as in `po`.
-    pub short_names: Vec<&'static str>,
+    pub short_names: Vec<Cow<'static, str>>,
     /// Categories, such as `all`.
-    pub categories: Vec<&'static str>,
+    pub categories: Vec<Cow<'static, str>>,
     /// Subresources of an object.
     pub subresources: Vec<SubresourceInfo>,
 }
@@ -59,27 +62,27 @@ pub struct ResourceInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubresourceInfo {
     /// Last segment of the path.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Group of its kind.
-    pub group: &'static str,
+    pub group: Cow<'static, str>,
     /// Version of its kind.
-    pub version: &'static str,
+    pub version: Cow<'static, str>,
     /// Kind of its request or response.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// `true` if the kind is of another group version than the resource, which discovery then shows.
     pub foreign: bool,
     /// Supported verbs.
     pub verbs: Verbs,
 }
 
-/// Returns all resources.
+/// Returns all built-in resources.
 #[must_use]
 pub fn all() -> &'static [ResourceInfo] {
     static ALL: LazyLock<Vec<ResourceInfo>> = LazyLock::new(|| parse(include_str!("../tables/resources")));
     &ALL
 }
 
-/// Returns the resource with this plural name.
+/// Returns the built-in resource with this plural name.
 #[must_use]
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static ResourceInfo> {
     all().iter().find(|r| r.plural == plural && r.group == group && r.version == version)
@@ -123,6 +126,15 @@ impl Verb {
 }
 
 impl Verbs {
+    /// All verbs of a stored resource.
+    pub const ALL: Verbs = Verbs(u8::MAX);
+
+    /// Verbs of the subresources `status` and `scale`.
+    #[must_use]
+    pub fn of_subresource() -> Verbs {
+        Verbs::parse("+")
+    }
+
     /// `true` if the set contains the verb.
     #[must_use]
     pub const fn contains(self, verb: Verb) -> bool {
@@ -163,11 +175,12 @@ fn parse(text: &'static str) -> Vec<ResourceInfo> {
                 parent.subresources.push(subresource((group, version), name, kind, verbs));
             }
             [plural, kind, singular, scope, verbs, ref rest @ ..] => resources.push(ResourceInfo {
-                group,
-                version,
-                plural,
-                singular,
-                kind,
+                group: group.into(),
+                version: version.into(),
+                plural: plural.into(),
+                singular: singular.into(),
+                kind: kind.into(),
+                list_kind: format!("{kind}List").into(),
                 namespaced: scope == "ns",
                 verbs: Verbs::parse(verbs),
                 short_names: names(rest, "short="),
@@ -188,18 +201,25 @@ fn subresource(
 ) -> SubresourceInfo {
     let foreign = kind.split_once(':').map(|(api_version, kind)| (split_api_version(api_version), kind));
     let ((group, version), kind) = foreign.unwrap_or((own, kind));
-    SubresourceInfo { name, group, version, kind, foreign: foreign.is_some(), verbs: Verbs::parse(verbs) }
+    SubresourceInfo {
+        name: name.into(),
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+        foreign: foreign.is_some(),
+        verbs: Verbs::parse(verbs),
+    }
 }
 
 fn split_api_version(text: &'static str) -> (&'static str, &'static str) {
     text.split_once('/').unwrap_or(("", text))
 }
 
-fn names(words: &[&'static str], prefix: &str) -> Vec<&'static str> {
+fn names(words: &[&'static str], prefix: &str) -> Vec<Cow<'static, str>> {
     words
         .iter()
         .find_map(|word| word.strip_prefix(prefix))
-        .map_or_else(Vec::new, |list| list.split(',').collect())
+        .map_or_else(Vec::new, |list| list.split(',').map(Cow::Borrowed).collect())
 }
 
 #[cfg(test)]
@@ -211,15 +231,15 @@ mod tests {
     fn every_resource_and_subresource_has_a_schema() {
         assert_eq!(all().len(), 72);
         for resource in all() {
-            let own = (resource.group, resource.version, resource.kind);
-            let subs = resource.subresources.iter().map(|sub| (sub.group, sub.version, sub.kind));
+            let own = (&*resource.group, &*resource.version, &*resource.kind);
+            let subs = resource.subresources.iter().map(|sub| (&*sub.group, &*sub.version, &*sub.kind));
             for (group, version, kind) in subs.chain([own]) {
                 let found = schema::builtin().kind(group, version, kind);
                 assert!(found.is_some(), "{group}/{version} {kind}");
             }
             if resource.verbs.contains(Verb::List) {
-                let list = format!("{}List", resource.kind);
-                let list = schema::builtin().kind(resource.group, resource.version, &list).unwrap();
+                let (group, version) = (&resource.group, &resource.version);
+                let list = schema::builtin().kind(group, version, &resource.list_kind).unwrap();
                 let schema::Shape::List(item) = list.field("items").unwrap().ty().shape() else {
                     panic!("{list:?}")
                 };
@@ -233,11 +253,11 @@ mod tests {
     fn parsed_resources_match_the_table() {
         let pods = find("", "v1", "pods").unwrap();
         assert!(pods.namespaced);
-        assert_eq!((pods.kind, pods.singular), ("Pod", "pod"));
-        assert_eq!((&pods.short_names[..], &pods.categories[..]), (&["po"][..], &["all"][..]));
+        assert_eq!((&*pods.kind, &*pods.singular), ("Pod", "pod"));
+        assert_eq!((pods.short_names.join(","), pods.categories.join(",")), ("po".into(), "all".into()));
         assert_eq!(pods.verbs.iter().count(), 8);
         let eviction = pods.subresource("eviction").unwrap();
-        assert_eq!((eviction.group, eviction.version, eviction.foreign), ("policy", "v1", true));
+        assert_eq!((&*eviction.group, &*eviction.version, eviction.foreign), ("policy", "v1", true));
         assert!(!pods.subresource("status").unwrap().foreign);
         let namespaces = find("", "v1", "namespaces").unwrap();
         assert!(!namespaces.namespaced && !namespaces.verbs.contains(Verb::DeleteCollection));

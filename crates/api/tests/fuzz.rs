@@ -119,7 +119,7 @@ proptest! {
         for sort in [PatchType::Json, PatchType::Merge, PatchType::Strategic] {
             if let Ok(patch) = Patch::parse(sort, text.as_bytes(), strict) {
                 let (object, of) = deployment();
-                if let Ok(patched) = patch.apply(object, of) {
+                if let Ok(patched) = patch.apply(object, Some(of)) {
                     let _ = decode::decode(patched, of, &[]);
                 }
             }

@@ -86,11 +86,10 @@ impl ParseError {
         if failure.kind.has_no_location() {
             return Self { kind: failure.kind, location: None, snippet: None };
         }
-        let line = line_at(source, failure.offset);
         Self {
-            kind: failure.kind,
             location: Some(Location::of(source, failure.offset)),
-            snippet: (line.len() <= SNIPPET_BYTES_MAX).then(|| line.replace('\t', " ").into()),
+            snippet: snippet_at(source, failure.offset),
+            kind: failure.kind,
         }
     }
 
@@ -113,15 +112,25 @@ impl fmt::Display for ParseError {
             return write!(f, "ERROR: <input>:-1:0: {}", self.kind);
         };
         write!(f, "ERROR: <input>:{}:{}: {}", location.line, location.column, self.kind)?;
-        let Some(snippet) = &self.snippet else { return Ok(()) };
-        write!(f, "\n | {snippet}\n | ")?;
-        // Wide dots and carets keep the columns of characters outside of ASCII, as cel-go does.
-        let mut characters = snippet.chars();
-        for character in characters.by_ref().take(location.column - 1) {
-            f.write_str(if character.is_ascii() { "." } else { "\u{ff0e}" })?;
-        }
-        f.write_str(if characters.next().is_none_or(|next| next.is_ascii()) { "^" } else { "\u{ff3e}" })
+        self.snippet.as_ref().map_or(Ok(()), |snippet| write_snippet(f, snippet, location))
     }
+}
+
+/// Returns the line of an error as it is shown, or `None` if it is too long.
+pub(crate) fn snippet_at(source: &str, offset: u32) -> Option<Box<str>> {
+    let line = line_at(source, offset);
+    (line.len() <= SNIPPET_BYTES_MAX).then(|| line.replace('\t', " ").into())
+}
+
+/// Writes a source line, and a caret below its position.
+pub(crate) fn write_snippet(f: &mut fmt::Formatter<'_>, snippet: &str, location: Location) -> fmt::Result {
+    write!(f, "\n | {snippet}\n | ")?;
+    // Wide dots and carets keep the columns of characters outside of ASCII, as cel-go does.
+    let mut characters = snippet.chars();
+    for character in characters.by_ref().take(location.column - 1) {
+        f.write_str(if character.is_ascii() { "." } else { "\u{ff0e}" })?;
+    }
+    f.write_str(if characters.next().is_none_or(|next| next.is_ascii()) { "^" } else { "\u{ff3e}" })
 }
 
 /// Error at a byte offset, before the source line is attached.

@@ -17,6 +17,12 @@ pub const ACCUMULATOR: &str = "@result";
 /// Iteration variable of expansions that bind a variable and iterate over nothing.
 pub const UNUSED_VARIABLE: &str = "#unused";
 
+/// Function that sorts a list by the order of a list of keys.
+pub const SORT_BY_KEYS: &str = "@sortByAssociatedKeys";
+
+/// Variable that holds the list under `sortBy`.
+const SORTED_LIST: &str = "@__sortBy_input__";
+
 /// Function that inserts a key and value, or the entries of a map, into the accumulator.
 pub const MAP_INSERT: &str = "cel.@mapInsert";
 
@@ -37,6 +43,7 @@ pub(crate) fn expand(builder: &mut Builder, span: Span, call: &MacroCall) -> Bui
         (Some(range), "transformList", 3 | 4) => expansion.transform_list(range, args)?,
         (Some(range), "transformMap", 3 | 4) => expansion.transform_map(range, args)?,
         (Some(range), "transformMapEntry", 3 | 4) => expansion.transform_map_entry(range, args)?,
+        (Some(target), "sortBy", 2) => expansion.sort_by(target, args)?,
         (Some(target), "bind", 3) if expansion.is_ident(target, "cel") => expansion.bind(args)?,
         (Some(target), "optMap", 2) => expansion.opt_map(target, args)?,
         (Some(target), "optFlatMap", 2) => expansion.opt_flat_map(target, args)?,

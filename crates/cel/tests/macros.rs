@@ -59,6 +59,7 @@ fn macros_expand_as_in_cel_go() {
         ("r.transformMap(i, x, p, t)", format!("fold(i x, r, {map}, _?_:_(p, cel.@mapInsert(@result, i, t), @result), @result)")),
         ("r.transformMapEntry(i, x, t)", format!("fold(i x, r, {map}, cel.@mapInsert(@result, t), @result)")),
         ("cel.bind(x, a, r)", "fold(#unused, [], x = a, while Bool(false), x, r)".to_owned()),
+        ("r.sortBy(x, k)", format!("fold(#unused, [], @__sortBy_input__ = r, while Bool(false), @__sortBy_input__, @__sortBy_input__.@sortByAssociatedKeys(fold(x, @__sortBy_input__, {list}, _+_(@result, [k]), @result)))")),
         ("o.optMap(x, t)", "_?_:_(o.hasValue(), optional.of(fold(#unused, [], x = o.value(), while Bool(false), x, t)), optional.none())".to_owned()),
         ("o.optFlatMap(x, t)", "_?_:_(o.hasValue(), fold(#unused, [], x = o.value(), while Bool(false), x, t), optional.none())".to_owned()),
     ] {
@@ -126,6 +127,12 @@ fn macro_errors_are_those_of_cel_go() {
             "o.optMap(1, 2)",
             "1:10: optMap() variable name must be a simple identifier\n | o.optMap(1, 2)\n | .........^",
         ),
+        (
+            "{}.sortBy(x, x)",
+            "1:1: sortBy can only be applied to a list, identifier, comprehension, call or select expression\n \
+             | {}.sortBy(x, x)\n | ^",
+        ),
+        ("r.sortBy(1, x)", "1:10: argument is not an identifier\n | r.sortBy(1, x)\n | .........^"),
         (
             "o.optFlatMap(1, 2)",
             "1:14: optFlatMap() variable name must be a simple identifier\n | o.optFlatMap(1, 2)\n | .............^",

@@ -9,13 +9,15 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_views::api_service::ApiService;
 use setpoint_views::node::SIMULATED_LABEL;
 
-const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
+/// Resource of APIServices.
+pub(crate) const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
 /// Group version of resource metrics.
-const METRICS_GROUP_VERSION: &str = "v1beta1.metrics.k8s.io";
+pub(crate) const METRICS_GROUP_VERSION: &str = "v1beta1.metrics.k8s.io";
 /// Label of APIServices that the server maintains.
-const AUTOMANAGED_LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
+pub(crate) const AUTOMANAGED_LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Maintains the APIService of resource metrics.
 pub struct MetricsService {
@@ -99,11 +101,14 @@ fn enqueue_for_node(node: &Object, _: &WorldReader<'_>, enqueue: &mut dyn FnMut(
     }
 }
 
-fn is_automanaged(object: &Object) -> bool {
-    object.meta().labels.get(AUTOMANAGED_LABEL).is_some()
+/// `true` unless a user created the APIService, or gave it a Service.
+pub(crate) fn is_automanaged(object: &Object) -> bool {
+    let has_service = || object.view::<ApiService>().is_some_and(|view| view.spec.service.is_some());
+    object.meta().labels.get(AUTOMANAGED_LABEL).is_some() && !has_service()
 }
 
-fn is_available(object: &Object) -> bool {
+/// `true` if the status has conditions.
+pub(crate) fn is_available(object: &Object) -> bool {
     let value = object.value();
     let conditions = value.at(&["status", "conditions"]).and_then(Value::as_list);
     conditions.is_some_and(|conditions| !conditions.is_empty())

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use setpoint_api::{Key, Time, Value, format_label_selector, rfc3339, value};
 use setpoint_reconcile::plan::{InvolvedObject, value_of};
+use setpoint_reconcile::planner::SERVED_LATER;
 use setpoint_reconcile::{
     Action, EventRecord, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write, int32,
 };
@@ -40,13 +41,14 @@ impl Planner for DisruptionController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 6] = [
+        const WATCHES: [Watch; 7] = [
             Watch::primary(PodDisruptionBudget::RESOURCE),
             Watch::mapped(Pod::RESOURCE, enqueue_for_pod),
             Watch::mapped("deployments.apps", enqueue_for_owner),
             Watch::mapped("replicasets.apps", enqueue_for_owner),
             Watch::mapped("replicationcontrollers", enqueue_for_owner),
             Watch::mapped("statefulsets.apps", enqueue_for_owner),
+            Watch::mapped(SERVED_LATER, enqueue_for_owner),
         ];
         &WATCHES
     }

@@ -4,7 +4,7 @@
 //! Every object is a key. A key plans the deletion of its own object when all owners are gone or an owner
 //! waits for it, and handles the finalizers `foregroundDeletion` and `orphan` of its own object. Owners are
 //! resolved by UID, and only at the place that the reference names: kind, name, namespace. Objects with an
-//! owner of an unserved kind are kept. Cycles of owners that wait for each other are broken, in whatever
+//! owner of an unserved kind are kept, also if its CustomResourceDefinition was deleted. Cycles of owners that wait for each other are broken, in whatever
 //! order they were deleted.
 
 use std::collections::BTreeSet;
@@ -186,7 +186,7 @@ fn owner_state(object: &Object, owner: &OwnerReference, world: &WorldReader<'_>,
     match found.filter(matches_reference) {
         Some(found) if is_deleting_dependents(found) => OwnerState::WaitingForDependents,
         Some(_) => OwnerState::Solid,
-        None => match world.resources().find(|resource| resource.as_str() == kind.resource) {
+        None => match world.find_resource(kind.resource) {
             // An owner that existed when the object was written is visible, if the world is recent enough.
             Some(_) if !staleness::has_observed(world, kind.resource, object, now) => OwnerState::NotObserved,
             Some(_) => OwnerState::Dangling { in_other_namespace },
@@ -292,6 +292,9 @@ fn is_in_cycle(object: &Object, world: &WorldReader<'_>) -> bool {
 
 /// Removes owner references from an object.
 fn remove_owner_references(object: &Object, uids: &[&str]) -> Action {
+    if is_custom(object) {
+        return replace_owner_references(object, |owner| !uids.contains(&owner.str_at(&["uid"])), |_| {});
+    }
     let gone = uids.iter().map(|uid| value!({"$patch": "delete", "uid": (*uid)}));
     let patch = value!({"metadata": {"ownerReferences": (gone.collect::<Vec<Value>>())}});
     Write::merge(object, "", patch).strategic().at_any_revision().into()
@@ -299,10 +302,39 @@ fn remove_owner_references(object: &Object, uids: &[&str]) -> Action {
 
 /// Clears `blockOwnerDeletion` in the owner references of an object.
 fn unblock_owner_references(object: &Object) -> Action {
+    if is_custom(object) {
+        return replace_owner_references(
+            object,
+            |_| true,
+            |owner| {
+                if owner.at(&["blockOwnerDeletion"]) == Some(&Value::Bool(true)) {
+                    owner.make_map().insert("blockOwnerDeletion", false);
+                }
+            },
+        );
+    }
     let blocking = object.meta().owner_references.iter().filter(|owner| is_blocking(owner));
     let unblocked = blocking.map(|owner| value!({"uid": (&*owner.uid), "blockOwnerDeletion": false}));
     let patch = value!({"metadata": {"ownerReferences": (unblocked.collect::<Vec<Value>>())}});
     Write::merge(object, "", patch).strategic().into()
+}
+
+/// `true` for an object of a custom resource, which supports no strategic merge patch.
+fn is_custom(object: &Object) -> bool {
+    kinds::storage_kind(object.key().resource().as_str()).is_none()
+}
+
+/// Replaces the list of owner references, unless the object has changed.
+fn replace_owner_references(
+    object: &Object,
+    keeps: impl Fn(&Value) -> bool,
+    change: impl Fn(&mut Value),
+) -> Action {
+    let value = object.value();
+    let owners = value.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap_or_default();
+    let mut owners: Vec<Value> = owners.iter().filter(|owner| keeps(owner)).cloned().collect();
+    owners.iter_mut().for_each(change);
+    Write::merge(object, "", value!({"metadata": {"ownerReferences": (owners)}})).into()
 }
 
 fn remove_finalizer(object: &Object, name: &str) -> Action {

@@ -17,6 +17,7 @@ use setpoint_api::quantity::Quantity;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_reconcile::plan::{InvolvedObject, value_of};
 use setpoint_reconcile::planner::QueryAnswer;
+use setpoint_reconcile::planner::SERVED_LATER;
 use setpoint_reconcile::{
     Action, EventRecord, Failure, Jump, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
 };
@@ -63,12 +64,13 @@ impl Planner for HorizontalPodAutoscalerController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 5] = [
+        const WATCHES: [Watch; 6] = [
             Watch::primary(HorizontalPodAutoscaler::RESOURCE),
             Watch::mapped("deployments.apps", enqueue_for_target),
             Watch::mapped("replicasets.apps", enqueue_for_target),
             Watch::mapped("replicationcontrollers", enqueue_for_target),
             Watch::mapped("statefulsets.apps", enqueue_for_target),
+            Watch::mapped(SERVED_LATER, enqueue_for_target),
         ];
         &WATCHES
     }
@@ -146,7 +148,7 @@ impl<'a> AutoscalerSync<'a> {
         if let Some((target, step)) = &step {
             let subject = InvolvedObject::new(self.object, "autoscaling/v2", "HorizontalPodAutoscaler");
             let size = format!("New size: {}; reason: {}", step.replicas, step.reason);
-            let patch = value!({"spec": {"replicas": (step.replicas)}});
+            let patch = scale::patch(self.world, target, step.replicas);
             let action = Action::from(Write::merge(target, "", patch).at_any_revision())
                 .on_done(subject.normal("SuccessfulRescale", size.clone()))
                 .on_failed(subject.warning("FailedRescale", format!("{size}; error: {{error}}")));

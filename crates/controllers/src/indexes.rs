@@ -19,8 +19,14 @@ use crate::node_lifecycle::zones;
 
 /// ClusterRoles with an aggregation rule, all under the empty value.
 pub const AGGREGATING_ROLES: &str = "aggregating roles";
-/// CustomResourceDefinitions by the kind that they define.
+/// Accepted names of CustomResourceDefinitions, see [`crate::crd_names`].
+pub const DEFINITION_NAMES: &str = "definition names";
+/// Established CustomResourceDefinitions by the kind that they define.
 pub const DEFINITIONS_BY_KIND: &str = "definitions by kind";
+/// CustomResourceDefinitions whose instances have to be removed, all under the empty value.
+pub const DELETED_DEFINITIONS: &str = "deleted definitions";
+/// CustomResourceDefinitions whose names are not accepted or that are not established, by group.
+pub const PENDING_DEFINITIONS: &str = "pending definitions";
 /// Terminating namespaces by name.
 pub const DELETED_NAMESPACES: &str = "deleted namespaces";
 /// Pods with the condition `DisruptionTarget` that are not being deleted, all under the empty value.
@@ -97,7 +103,8 @@ pub fn label_key(namespace: &str, name: &str, value: &str) -> String {
 /// All indexes.
 #[must_use]
 pub fn all() -> Vec<Index> {
-    vec![
+    let mut all = crate::crd::indexes();
+    all.extend([
         Index { name: AGGREGATING_ROLES, resource: ClusterRole::RESOURCE, values: index_aggregating_roles },
         Index {
             name: DEFINITIONS_BY_KIND,
@@ -154,7 +161,8 @@ pub fn all() -> Vec<Index> {
         Index { name: VOLUMES_BY_CLAIM, resource: "persistentvolumes", values: index_volume_claim },
         Index { name: VOLUMES_BY_HANDLE, resource: "persistentvolumes", values: index_volume_handle },
         Index { name: PENDING_CLAIMS, resource: "persistentvolumeclaims", values: index_pending_claim },
-    ]
+    ]);
+    all
 }
 
 fn index_disruption_target(object: &Object, emit: &mut dyn FnMut(&str)) {

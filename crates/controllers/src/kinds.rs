@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use setpoint_api::resources::{self, ResourceInfo, Verb};
-use setpoint_reconcile::{Object, WorldReader};
-use setpoint_views::custom_resource_definition::CustomResourceDefinition;
+use setpoint_reconcile::{Object, View, WorldReader};
+use setpoint_views::custom_resource_definition::{CustomResourceDefinition, custom_resource};
 
 use crate::indexes::DEFINITIONS_BY_KIND;
 
@@ -20,7 +20,7 @@ pub struct KindResource<'a> {
     pub namespaced: bool,
 }
 
-/// Resource of a served kind; `None` if the kind is not served.
+/// Resource of a served kind, in any served version; `None` if the kind is not served.
 #[must_use]
 pub fn find_resource<'a>(
     world: &'a WorldReader<'a>,
@@ -35,9 +35,9 @@ pub fn find_resource<'a>(
     let mut views =
         definitions.filter_map(|object| Some((object, object.view::<CustomResourceDefinition>()?)));
     let (object, definition) =
-        views.find(|(_, definition)| definition.spec.group == group && definition.serves(version))?;
+        views.find(|(_, definition)| *definition.spec.group == *group && definition.serves(version))?;
     // A CustomResourceDefinition is named after its resource.
-    Some(KindResource { resource: &object.meta().name, namespaced: definition.spec.scope == "Namespaced" })
+    Some(KindResource { resource: &object.meta().name, namespaced: definition.is_namespaced() })
 }
 
 /// Storage group version and kind of a built-in resource.
@@ -46,11 +46,22 @@ pub fn storage_kind(resource: &str) -> Option<(&'static str, &'static str)> {
     BUILT_IN.storage_kinds.get(resource).map(|(api_version, kind)| (api_version.as_str(), *kind))
 }
 
-/// Index function: kind of a CustomResourceDefinition.
+/// Index function: accepted kind of an established CustomResourceDefinition. Its other names are not served.
 pub(crate) fn index_definition_kind(object: &Object, emit: &mut dyn FnMut(&str)) {
-    if let Some(definition) = object.view::<CustomResourceDefinition>() {
-        emit(&definition.spec.names.kind);
+    if let Some((_, definition)) = custom_resource(object) {
+        emit(&definition.status.accepted_names.kind);
     }
+}
+
+/// Namespaced custom resources of which no list was observed yet.
+pub(crate) fn unobserved_resources(world: &WorldReader<'_>) -> Vec<String> {
+    let custom = world.all(CustomResourceDefinition::RESOURCE).filter_map(custom_resource);
+    custom
+        .filter(|(resource, definition)| {
+            definition.is_namespaced() && world.find_resource(resource.as_str()).is_none()
+        })
+        .map(|(resource, _)| resource.as_str().to_owned())
+        .collect()
 }
 
 struct BuiltInResource {
@@ -70,15 +81,15 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
     for info in resources::all().iter().filter(|info| info.verbs.contains(Verb::List)) {
         let resource = resource_of(info);
         let api_version = if info.group.is_empty() {
-            info.version.to_owned()
+            info.version.to_string()
         } else {
             format!("{}/{}", info.group, info.version)
         };
         let built_in_resource = BuiltInResource { resource: resource.clone(), namespaced: info.namespaced };
-        built_in.kinds.entry(info.kind).or_default().insert(api_version.clone(), built_in_resource);
+        built_in.kinds.entry(&*info.kind).or_default().insert(api_version.clone(), built_in_resource);
         // Of the two groups of Events the core one is stored; of several versions the newest is.
         if info.group != "events.k8s.io" {
-            built_in.storage_kinds.insert(resource, (api_version, info.kind));
+            built_in.storage_kinds.insert(resource, (api_version, &*info.kind));
         }
     }
     built_in
@@ -86,8 +97,8 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
 
 /// Resource under which objects are stored.
 fn resource_of(info: &ResourceInfo) -> String {
-    match info.group {
-        "" | "events.k8s.io" => info.plural.to_owned(),
+    match &*info.group {
+        "" | "events.k8s.io" => info.plural.to_string(),
         group => format!("{}.{group}", info.plural),
     }
 }

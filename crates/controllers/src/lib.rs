@@ -6,12 +6,20 @@
 //! [`revisions`] by those with a history; [`staleness`] detects a stale world. To add a controller, write its
 //! file, add what it reads to the views, and name it in [`all`].
 
+pub mod admission_policy_status;
+pub mod api_service_availability;
 pub mod api_services;
 pub mod attach_detach;
+pub mod authentication_trust;
 pub mod bootstrap_tokens;
 pub mod certificate_requests;
 pub mod cluster_role_aggregation;
 pub mod conditions;
+pub mod crd;
+pub mod crd_cleanup;
+pub mod crd_conditions;
+pub mod crd_names;
+pub mod crd_registration;
 pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
@@ -101,6 +109,7 @@ impl Default for Settings {
 #[must_use]
 pub fn all(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut all: Vec<Box<dyn Controller>> = vec![
+        Box::new(admission_policy_status::AdmissionPolicyStatusController),
         Box::new(attach_detach::AttachDetach),
         Box::new(bootstrap_tokens::BootstrapSigner),
         Box::new(bootstrap_tokens::TokenCleaner),

@@ -17,11 +17,15 @@ use setpoint_views::pod::Pod;
 
 use crate::conditions::set_condition;
 use crate::indexes::DELETED_NAMESPACES;
+use crate::kinds;
 
 /// Finalizer of namespaces that this controller removes.
 const FINALIZER: &str = "kubernetes";
 /// Assumed time of other finalizers, in seconds.
 const FINALIZER_ESTIMATE_SECONDS: i64 = 15;
+
+/// Delay before a check while a custom resource is not observed.
+const UNOBSERVED_RETRY: Duration = Duration::from_secs(1);
 
 /// The namespace controller.
 pub struct NamespaceController;
@@ -64,8 +68,10 @@ impl Planner for NamespaceController {
         let deletions = content.deletions(&plan.memo, seed);
         let has_finalizer = namespace.spec.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
         // While deletions are in flight the conditions would be outdated at once.
+        // A custom resource that is not listed yet may have objects in the namespace.
+        let unobserved = kinds::unobserved_resources(world);
         if has_finalizer && (deletions.is_empty() || !plan.memo.is_empty()) {
-            set_conditions(&mut status, &content, &plan.memo, now);
+            set_conditions(&mut status, &content, &plan.memo, &unobserved, now);
         }
         if status != namespace.status {
             plan.stage([Action::from(Write::status(object, value_of(&status)))]);
@@ -78,6 +84,8 @@ impl Planner for NamespaceController {
             };
             plan.requeue_at(now.after(wait));
             deletions.into_iter().for_each(|stage| plan.stage(stage));
+        } else if !unobserved.is_empty() {
+            plan.requeue_at(now.after(UNOBSERVED_RETRY));
         } else if has_finalizer {
             let others = namespace.spec.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
             let others: Vec<&str> = others.map(String::as_str).collect();
@@ -199,15 +207,19 @@ fn set_conditions(
     status: &mut NamespaceStatus,
     content: &RemainingContent<'_>,
     deletion_failures: &DeletionFailures,
+    unobserved: &[String],
     now: Time,
 ) {
+    let discovery_failures = join_sorted("", unobserved.to_vec()).map(|resources| {
+        format!("Discovery failed for some groups, {} failing: {resources} not observed", unobserved.len())
+    });
     let failures = join_sorted("", deletion_failures.values().cloned().collect()).map(|failures| {
         format!("Failed to delete all resource types, {} remaining: {failures}", deletion_failures.len())
     });
     let conditions = [
         (
             "NamespaceDeletionDiscoveryFailure",
-            None,
+            discovery_failures.map(|message| ("DiscoveryFailed", message)),
             ("ResourcesDiscovered", "All resources successfully discovered"),
         ),
         (

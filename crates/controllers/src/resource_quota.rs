@@ -10,6 +10,7 @@ use std::time::Duration;
 use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::object::Pairs;
 use setpoint_reconcile::{Jump, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
+use setpoint_views::custom_resource_definition::{CustomResourceDefinition, custom_resource};
 use setpoint_views::quota::{self, Usage, amounts};
 use setpoint_views::resource_quota::ResourceQuota;
 
@@ -36,8 +37,12 @@ impl Planner for ResourceQuotaController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] =
-            [Watch::primary(ResourceQuota::RESOURCE), Watch::mapped("*", enqueue_for_object)];
+        const WATCHES: [Watch; 3] = [
+            Watch::primary(ResourceQuota::RESOURCE),
+            Watch::mapped("*", enqueue_for_object),
+            Watch::mapped(CustomResourceDefinition::RESOURCE, enqueue_for_definition)
+                .when(is_established_now),
+        ];
         &WATCHES
     }
 
@@ -111,6 +116,20 @@ fn enqueue_for_object(object: &Object, world: &WorldReader<'_>, enqueue: &mut dy
         let counts = |quota: &ResourceQuota| quota.spec.counts(object.key().resource().as_str());
         if quota.view::<ResourceQuota>().is_some_and(counts) {
             enqueue(quota.key().clone());
+        }
+    }
+}
+
+/// `true` if a definition was established: its objects are counted from then on.
+fn is_established_now(before: &Object, after: &Object) -> bool {
+    custom_resource(before).is_none() && custom_resource(after).is_some()
+}
+
+/// Enqueues the quotas that count a custom resource.
+fn enqueue_for_definition(definition: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    for (object, quota) in world.views::<ResourceQuota>() {
+        if quota.spec.counts(&definition.meta().name) {
+            enqueue(object.key().clone());
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn is_recent(object: &Object, now: Time) -> bool {
 /// `true` if the world shows all objects of a resource that existed when an object was written.
 #[must_use]
 pub fn has_observed(world: &WorldReader<'_>, resource: &str, object: &Object, now: Time) -> bool {
-    let observed = world.resources().find(|observed| observed.as_str() == resource);
+    let observed = world.find_resource(resource);
     let revision = observed.map_or(world.revision(), |observed| world.revision_of(observed));
     revision >= object.revision() || !is_recent(object, now)
 }

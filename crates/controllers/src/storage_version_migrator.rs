@@ -7,11 +7,12 @@
 use std::time::Duration;
 
 use setpoint_api::resources::{self, Verb};
-use setpoint_api::{Key, Resource, Revision, Time, Value};
+use setpoint_api::{Key, Resource, Revision, Time, Value, value};
 use setpoint_reconcile::plan::value_of;
 use setpoint_reconcile::{
     Action, Failure, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write,
 };
+use setpoint_views::custom_resource_definition::{CustomResourceDefinition, custom_resource};
 use setpoint_views::storage_version_migration::{
     GroupResource, StorageVersionMigration, StorageVersionMigrationStatus,
 };
@@ -23,6 +24,8 @@ use crate::conditions;
 const UNKNOWN_RESOURCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval of checks while the world has not reached the revision of a migration.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Condition of a CustomResourceDefinition whose objects are being migrated.
+const MIGRATING: &str = "StorageMigrating";
 const FAILED: &str = "StorageVersionMigrationFailed";
 /// Reasons of rejections that may be temporary.
 const TRANSIENT_REASONS: [&str; 6] =
@@ -82,16 +85,24 @@ impl MigrationSync<'_> {
         failure: Option<&Failure>,
         plan: &mut Plan,
     ) {
+        let definition = find_definition(&migration.spec.resource, world);
+        let mark = |is_success| {
+            definition.and_then(|definition| {
+                mark_definition(definition, &self.object.meta().name, is_success, self.now)
+            })
+        };
         if has_ended(&self.status) {
             if has_condition(&self.status, "Running") {
+                plan.stage(mark(Some(has_condition(&self.status, "Succeeded"))));
                 self.set_condition("Running", "False", "MigrationCompleted", "Migration completed");
             }
         } else if !has_condition(&self.status, "Running") {
             if is_next(self.object, migration, world) {
+                plan.stage(mark(None));
                 self.set_running("The migration is running");
             }
         } else {
-            match resolve_resource(&migration.spec.resource) {
+            match resolve_resource(&migration.spec.resource, world) {
                 Ok(resource) if self.status.resource_version.is_empty() => {
                     // Revision that is visible here: objects that are not visible yet are newer.
                     let observed = world.revision_of(&resource);
@@ -191,8 +202,66 @@ struct ResourceError {
     is_transient: bool,
 }
 
+/// CustomResourceDefinition of a resource; `None` for a built-in one.
+fn find_definition<'w>(group_resource: &GroupResource, world: &WorldReader<'w>) -> Option<&'w Object> {
+    let GroupResource { group, resource } = group_resource;
+    let name = format!("{resource}.{group}");
+    let definition = world.find(CustomResourceDefinition::RESOURCE, "", &name);
+    definition.filter(|definition| custom_resource(definition).is_some())
+}
+
+/// Write of the condition `StorageMigrating` of a CustomResourceDefinition, when its migration begins (`None`) or ends,
+/// successfully or not. After a success the storage version is the only stored version, unless the definition was
+/// changed meanwhile. `None` if there is nothing to write.
+fn mark_definition(definition: &Object, name: &str, is_success: Option<bool>, now: Time) -> Option<Action> {
+    let view = definition.view::<CustomResourceDefinition>()?;
+    let generation = definition.meta().generation;
+    let current = condition(&view.status.conditions, MIGRATING);
+    let is_unchanged = current.and_then(|current| current.observed_generation) == Some(generation);
+    let (is, reason, message) = match is_success {
+        None => ("True", "MigrationRunning", format!("Migration {name} is running")),
+        Some(true) if is_unchanged => (
+            "False",
+            "MigrationSucceeded",
+            "The migration has succeeded and the stored versions have been updated".to_owned(),
+        ),
+        Some(true) => (
+            "False",
+            "MigrationSucceeded",
+            "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
+                .to_owned(),
+        ),
+        Some(false) => ("False", "MigrationFailed", "The migration has failed".to_owned()),
+    };
+    // The end is written once: the definition may be changed again after it.
+    let has_ended = current.is_some_and(|current| current.status == "False");
+    let is_written = current.is_some_and(|current| current.status == is && current.reason == reason);
+    if is_success.is_some() && (has_ended || current.is_none()) || is_success.is_none() && is_written {
+        return None;
+    }
+    let mut conditions = view.status.conditions.clone();
+    let mut new = Condition::new(MIGRATING, is, reason, &message, now);
+    new.observed_generation = Some(generation);
+    conditions::set_condition(&mut conditions, new);
+    let mut status = value!({"conditions": (value_of(&conditions))});
+    let storage = view.storage_version().filter(|_| is_success.is_some() && is_unchanged);
+    if let Some(storage) = storage {
+        status.make_map().insert("storedVersions", vec![Value::from(&*storage.name)]);
+    }
+    Some(Write::status(definition, status).into())
+}
+
 /// Resolves the resource, if its objects can be listed and updated.
-fn resolve_resource(group_resource: &GroupResource) -> Result<Resource, ResourceError> {
+fn resolve_resource(
+    group_resource: &GroupResource,
+    world: &WorldReader<'_>,
+) -> Result<Resource, ResourceError> {
+    if let Some(definition) = find_definition(group_resource, world)
+        && let Some((resource, _)) = custom_resource(definition)
+        && world.find_resource(resource.as_str()).is_some()
+    {
+        return Ok(resource);
+    }
     let unknown =
         || ResourceError { message: "resource does not exist in discovery".to_owned(), is_transient: true };
     let mut resources = resources::all().iter();
@@ -207,7 +276,7 @@ fn resolve_resource(group_resource: &GroupResource) -> Result<Resource, Resource
         return Err(ResourceError { message, is_transient: false });
     }
     let name = if info.group.is_empty() {
-        info.plural.to_owned()
+        info.plural.to_string()
     } else {
         format!("{}.{}", info.plural, info.group)
     };

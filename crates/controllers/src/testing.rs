@@ -61,6 +61,43 @@ pub fn is_ready(pod: &Value) -> bool {
         })
 }
 
+/// Resource of [`create_foos`].
+pub const FOOS: &str = "foos.example.com";
+
+/// Defines the custom resource [`FOOS`] of the kind `Foo`, with these subresources. The cluster has
+/// [`crate::crd::server_controllers`].
+pub fn create_foos(cluster: &mut Cluster, subresources: Value) {
+    let schema =
+        value!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = |name: &str, is_storage: bool| {
+        value!({
+            "name": (name), "served": true, "storage": (is_storage), "schema": (schema.clone()),
+            "subresources": (subresources.clone()),
+        })
+    };
+    let definition = value!({
+        "metadata": {"name": (FOOS)},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"},
+            "versions": [(version("v1", true)), (version("v1alpha1", false))],
+        },
+    });
+    cluster.create("customresourcedefinitions.apiextensions.k8s.io", "", definition);
+    cluster.settle();
+}
+
+/// Stores an object of [`FOOS`] in the namespace `default`, with more metadata and fields.
+pub fn put_foo(cluster: &mut Cluster, name: &str, metadata: &Value, fields: Value) {
+    let mut all = metadata.clone();
+    let map = all.make_map();
+    map.insert("name", name);
+    map.insert("namespace", "default");
+    map.insert("uid", format!("uid-{name}"));
+    let mut object = fields;
+    object.make_map().insert("metadata", all);
+    cluster.put_stored(FOOS, &format!("default/{name}"), Some(&object));
+}
+
 /// Binds every pod to a node, so its deletion is graceful.
 pub fn bind_all(cluster: &mut Cluster) {
     for pod in cluster.list("pods") {

@@ -22,7 +22,7 @@ use setpoint_sim::campaign::path;
 use setpoint_sim::cluster::{Cluster, Controllers};
 use setpoint_sim::scenario::{self, Marks, Scenario};
 
-const STEPS: usize = 200;
+const STEPS: usize = 300;
 const VOLUMES: &str = "persistentvolumes";
 const CLAIMS: &str = "persistentvolumeclaims";
 const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
@@ -133,8 +133,12 @@ impl Scenario for Storage {
         let node = *cluster.rng.choice(NODES.iter()).unwrap();
         let (coin, kind) = (cluster.rng.bool(), cluster.rng.u8(..6));
         let now = value!({"gracePeriodSeconds": 0});
+        // The driver is quicker than users, or an attachment is gone before it is attached.
+        if cluster.rng.bool() {
+            let _ = handle_attachment(cluster);
+        }
         // Edits may be rejected.
-        let _ = match cluster.rng.u8(..20) {
+        let _ = match cluster.rng.u8(..18) {
             0 | 1 => cluster.try_create(VOLUMES, "", volume(&v, kind, coin.then_some(&*c))),
             2..5 => {
                 let class = *cluster.rng.choice(&[None, Some(""), Some("standard")]).unwrap();
@@ -161,13 +165,12 @@ impl Scenario for Storage {
                     cluster.delete(ATTRIBUTES, "gold", &Value::Null)
                 }
             }
-            17 => {
+            _ => {
                 let patch = value!({"metadata": {"annotations": {
                     "storageclass.kubernetes.io/is-default-class": (if coin { "true" } else { "false" }),
                 }}});
                 cluster.patch(CLASSES, "standard", "", patch)
             }
-            _ => handle_attachment(cluster),
         };
     }
 

@@ -47,6 +47,10 @@ const CA_NAME: &str = "kubernetes";
 const SERVER_NAME: &str = "kube-apiserver";
 /// The administrator's user name.
 pub const ADMIN_NAME: &str = "kubernetes-admin";
+/// Name of the CA of the aggregation layer.
+const FRONT_PROXY_CA_NAME: &str = "front-proxy-ca";
+/// User of the client certificate with which requests are forwarded to extension API servers.
+pub const FRONT_PROXY_CLIENT_NAME: &str = "front-proxy-client";
 /// The administrator's group, which is allowed everything.
 const ADMIN_GROUP: &str = "system:masters";
 
@@ -107,6 +111,20 @@ pub struct Pki {
     pub server: CertifiedKey,
     /// Client certificate of the administrator.
     pub admin: CertifiedKey,
+    /// CA of the aggregation layer: extension API servers trust user headers of clients that it has certified.
+    pub front_proxy_ca: CertifiedKey,
+    /// Client certificate with which requests are forwarded to extension API servers.
+    pub front_proxy_client: CertifiedKey,
+}
+
+/// Certificates that exist already.
+#[derive(Clone, Default)]
+struct ExistingCertificates {
+    ca: Option<CertifiedKey>,
+    server: Option<CertifiedKey>,
+    admin: Option<CertifiedKey>,
+    front_proxy_ca: Option<CertifiedKey>,
+    front_proxy_client: Option<CertifiedKey>,
 }
 
 impl Pki {
@@ -115,7 +133,7 @@ impl Pki {
     /// # Errors
     /// If a name is invalid.
     pub fn ephemeral(names: &[String], now: Time, entropy: u64) -> Result<Pki, CertError> {
-        CertificateIssuer { names, now, serial: entropy }.complete(None, None, None)
+        CertificateIssuer { names, now, serial: entropy }.complete(ExistingCertificates::default())
     }
 
     /// Loads the certificates in `dir`, and issues those that are missing or due for renewal.
@@ -128,27 +146,41 @@ impl Pki {
         if ca.is_none() && now < Time::from_seconds(CLOCK_MIN) {
             return Err(CertError::Clock(now));
         }
+        let front_proxy_ca = load_front_proxy_authority(dir, now)?;
         let kept = |stem| load_leaf(dir, stem, ca.as_ref());
-        let (server, admin) = (kept("apiserver")?, kept("admin")?);
-        let old = [ca.clone(), server.clone(), admin.clone()];
-        let pki = CertificateIssuer { names, now, serial: entropy }.complete(ca, server, admin)?;
-        let pairs = [("ca", &pki.ca), ("apiserver", &pki.server), ("admin", &pki.admin)];
-        let new = pairs.into_iter().zip(&old).filter(|((_, pair), old)| old.as_ref() != Some(pair));
-        save(dir, new.map(|(named, _)| named))?;
+        let old = ExistingCertificates {
+            server: kept("apiserver")?,
+            admin: kept("admin")?,
+            front_proxy_client: load_leaf(dir, "front-proxy-client", front_proxy_ca.as_ref())?,
+            front_proxy_ca,
+            ca,
+        };
+        let pki = CertificateIssuer { names, now, serial: entropy }.complete(old.clone())?;
+        let pairs = [
+            ("ca", &pki.ca, &old.ca),
+            ("apiserver", &pki.server, &old.server),
+            ("admin", &pki.admin, &old.admin),
+            ("front-proxy-ca", &pki.front_proxy_ca, &old.front_proxy_ca),
+            ("front-proxy-client", &pki.front_proxy_client, &old.front_proxy_client),
+        ];
+        let new = pairs.into_iter().filter(|(_, pair, old)| old.as_ref() != Some(*pair));
+        save(dir, new.map(|(stem, pair, _)| (stem, pair)))?;
         Ok(pki)
     }
 
     /// Earliest renewal time of the certificates. [`Pki::load_or_create`] renews them from then on.
     #[must_use]
     fn renew_at(&self) -> Time {
-        self.ca.renew_at.min(self.server.renew_at).min(self.admin.renew_at)
+        let pairs = [&self.ca, &self.server, &self.admin, &self.front_proxy_ca, &self.front_proxy_client];
+        pairs.map(|pair| pair.renew_at).into_iter().min().expect("there are five certificates")
     }
 
     /// `true` if a certificate is due for renewal: it is in the last third of its validity, or its validity has not
     /// begun, because the clock was ahead when it was issued and has been set back since.
     #[must_use]
     pub fn is_renewal_due(&self, now: Time) -> bool {
-        now < self.server.begin.max(self.admin.begin) || self.renew_at() <= now
+        let leaves = [&self.server, &self.admin, &self.front_proxy_client];
+        leaves.iter().any(|leaf| now < leaf.begin) || self.renew_at() <= now
     }
 }
 
@@ -216,6 +248,16 @@ fn load_authority(dir: &Path, now: Time) -> Result<Option<CertifiedKey>, CertErr
     Ok(Some(pair))
 }
 
+/// Loads the CA of the aggregation layer; `None` if it is missing, damaged or not valid now. Extension API servers read
+/// it from the cluster, so a new one replaces it without further steps.
+fn load_front_proxy_authority(dir: &Path, now: Time) -> Result<Option<CertifiedKey>, CertError> {
+    let (certificate, key) = (read(dir, "front-proxy-ca.crt")?, read(dir, "front-proxy-ca.key")?);
+    let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
+    let Some((begin, end)) = inspect(&certificate, validity_of) else { return Ok(None) };
+    let pair = CertifiedKey { certificate, key, begin, renew_at: renew_at(begin, end) };
+    Ok(Some(pair).filter(|pair| begin <= now && now < end && pair.matches_key()))
+}
+
 /// Loads a certificate signed by the CA; `None` if it is missing or damaged, since it can be reissued.
 fn load_leaf(dir: &Path, stem: &str, ca: Option<&CertifiedKey>) -> Result<Option<CertifiedKey>, CertError> {
     let certificate = read(dir, &format!("{stem}.crt"))?;
@@ -276,23 +318,33 @@ struct CertificateIssuer<'a> {
 }
 
 impl CertificateIssuer<'_> {
-    fn complete(
-        mut self,
-        ca: Option<CertifiedKey>,
-        server: Option<CertifiedKey>,
-        admin: Option<CertifiedKey>,
-    ) -> Result<Pki, CertError> {
-        let ca = match ca {
-            Some(ca) if self.now < ca.renew_at => ca,
-            Some(ca) => self.extended(&ca)?,
-            None => self.authority(KeyPair::generate()?, None)?,
-        };
+    fn complete(mut self, existing: ExistingCertificates) -> Result<Pki, CertError> {
+        let ca = self.renewed_authority(CA_NAME, existing.ca)?;
         let issuer = Issuer::from_ca_cert_pem(&ca.certificate, KeyPair::from_pem(&ca.key)?)?;
-        let server = server.filter(|server| self.is_fresh(server) && self.has_all_names(server));
+        let server = existing.server.filter(|server| self.is_fresh(server) && self.has_all_names(server));
         let server = server.map_or_else(|| self.server(&issuer), Ok)?;
-        let admin = admin.filter(|admin| self.is_fresh(admin));
-        let admin = admin.map_or_else(|| self.admin(&issuer), Ok)?;
-        Ok(Pki { ca, server, admin })
+        let admin = existing.admin.filter(|admin| self.is_fresh(admin));
+        let admin = admin.map_or_else(|| self.client(ADMIN_NAME, Some(ADMIN_GROUP), &issuer), Ok)?;
+        let front_proxy_ca = self.renewed_authority(FRONT_PROXY_CA_NAME, existing.front_proxy_ca)?;
+        let key = KeyPair::from_pem(&front_proxy_ca.key)?;
+        let issuer = Issuer::from_ca_cert_pem(&front_proxy_ca.certificate, key)?;
+        let front_proxy_client = existing.front_proxy_client.filter(|client| self.is_fresh(client));
+        let front_proxy_client =
+            front_proxy_client.map_or_else(|| self.client(FRONT_PROXY_CLIENT_NAME, None, &issuer), Ok)?;
+        Ok(Pki { ca, server, admin, front_proxy_ca, front_proxy_client })
+    }
+
+    /// Returns the CA, extended if it is due for renewal, or a new one.
+    fn renewed_authority(
+        &mut self,
+        name: &str,
+        existing: Option<CertifiedKey>,
+    ) -> Result<CertifiedKey, CertError> {
+        match existing {
+            Some(ca) if self.now < ca.renew_at => Ok(ca),
+            Some(ca) => self.extended(name, &ca),
+            None => self.authority(name, KeyPair::generate()?, None),
+        }
     }
 
     /// `true` if the validity has begun and is not in its last third.
@@ -319,12 +371,17 @@ impl CertificateIssuer<'_> {
 
     /// Extends the validity of the CA. Name and key stay the same, so everything it signed stays valid. The validity
     /// keeps its start, so that a CA that is extended while the clock is ahead is valid after the clock is corrected.
-    fn extended(&mut self, ca: &CertifiedKey) -> Result<CertifiedKey, CertError> {
-        self.authority(KeyPair::from_pem(&ca.key)?, Some(ca.begin))
+    fn extended(&mut self, name: &str, ca: &CertifiedKey) -> Result<CertifiedKey, CertError> {
+        self.authority(name, KeyPair::from_pem(&ca.key)?, Some(ca.begin))
     }
 
-    fn authority(&mut self, key: KeyPair, begin: Option<Time>) -> Result<CertifiedKey, CertError> {
-        let mut params = self.params(CA_NAME, None, CA_VALIDITY_DAYS);
+    fn authority(
+        &mut self,
+        name: &str,
+        key: KeyPair,
+        begin: Option<Time>,
+    ) -> Result<CertifiedKey, CertError> {
+        let mut params = self.params(name, None, CA_VALIDITY_DAYS);
         if let Some(begin) = begin {
             params.not_before = date(begin);
         }
@@ -340,8 +397,13 @@ impl CertificateIssuer<'_> {
         sign(params, ExtendedKeyUsagePurpose::ServerAuth, issuer)
     }
 
-    fn admin(&mut self, issuer: &Issuer<'_, KeyPair>) -> Result<CertifiedKey, CertError> {
-        let params = self.params(ADMIN_NAME, Some(ADMIN_GROUP), LEAF_VALIDITY_DAYS);
+    fn client(
+        &mut self,
+        name: &str,
+        group: Option<&str>,
+        issuer: &Issuer<'_, KeyPair>,
+    ) -> Result<CertifiedKey, CertError> {
+        let params = self.params(name, group, LEAF_VALIDITY_DAYS);
         sign(params, ExtendedKeyUsagePurpose::ClientAuth, issuer)
     }
 

@@ -20,14 +20,14 @@ mod query_limiter;
 mod resync;
 mod turn;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Key, Resource, Time};
 
 use crate::clock::Jump;
 use crate::events::EventCorrelator;
 use crate::plan::{Action, EventRecord, Plan};
-use crate::planner::{Controller, ErasedMemo, Seed, SoftState, SoftStateMut};
+use crate::planner::{ALL_RESOURCES, Controller, ErasedMemo, SERVED_LATER, Seed, SoftState, SoftStateMut};
 use crate::stats::{ControllerStats, KeyState};
 use crate::world::{World, WorldConfig};
 use controller_state::ControllerState;
@@ -62,6 +62,8 @@ pub struct Engine {
     controllers: Vec<ControllerState>,
     /// Indexes of the controller and of its watch, by resource.
     watches: BTreeMap<&'static str, Vec<(usize, usize)>>,
+    /// Resources that were added while the loop runs: see [`Engine::add_resource`].
+    added: BTreeSet<Resource>,
     in_flight: BTreeMap<WriteId, InFlightWrite>,
     last_write_id: u64,
     event_correlator: EventCorrelator,
@@ -87,6 +89,7 @@ impl Engine {
             world: World::new(config),
             controllers: controllers.into_iter().map(ControllerState::new).collect(),
             watches,
+            added: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             last_write_id: 0,
             event_correlator: EventCorrelator::default(),
@@ -130,7 +133,24 @@ impl Engine {
     #[must_use]
     pub fn follows(&self, resource: &Resource) -> bool {
         !self.is_watched_only
-            || ["*", resource.as_str()].iter().any(|watched| self.watches.contains_key(watched))
+            || [ALL_RESOURCES, resource.as_str()].iter().any(|watched| self.watches.contains_key(watched))
+    }
+
+    /// `true` if changes of every resource that is added later must be reported.
+    #[must_use]
+    pub fn follows_added(&self) -> bool {
+        !self.is_watched_only
+            || [ALL_RESOURCES, SERVED_LATER].iter().any(|watched| self.watches.contains_key(watched))
+    }
+
+    /// Resources that controllers watch by name.
+    pub fn watched_resources(&self) -> impl Iterator<Item = &'static str> {
+        self.watches.keys().copied().filter(|resource| ![ALL_RESOURCES, SERVED_LATER].contains(resource))
+    }
+
+    /// Adds a resource that is served from now on, before its first list.
+    pub fn add_resource(&mut self, resource: &Resource) {
+        self.added.insert(resource.clone());
     }
 
     /// The world as observed so far.

@@ -17,6 +17,11 @@ use crate::object::Object;
 use crate::plan::Plan;
 use crate::world::WorldReader;
 
+/// Watch of all resources.
+pub const ALL_RESOURCES: &str = "*";
+/// Watch of all resources that are added while the loop runs, such as custom resources.
+pub const SERVED_LATER: &str = "+";
+
 /// Identity that several planners share.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientIdentity {
@@ -103,7 +108,7 @@ pub trait Planner: Send + Sync + 'static {
 /// Watch of a resource, with the keys that a change concerns.
 #[derive(Clone, Copy)]
 pub struct Watch {
-    /// Resource; `*` for all.
+    /// Resource; [`ALL_RESOURCES`] for all, [`SERVED_LATER`] for those that are added while the loop runs.
     pub resource: &'static str,
     /// `true` if the objects themselves are the keys.
     pub is_primary: bool,

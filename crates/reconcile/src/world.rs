@@ -32,6 +32,8 @@ static LEAST_KEY: LazyLock<Key> = LazyLock::new(|| {
 pub struct World {
     revision: Revision,
     tables: OrdMap<Resource, Table>,
+    /// Revision at which a table was last added or removed.
+    tables_changed: Revision,
     /// Keys by UID, without [`WorldConfig::unindexed`].
     uids: OrdMap<Arc<str>, Key>,
     /// Dependents by the UID of their owner, without [`WorldConfig::unindexed`].
@@ -77,9 +79,11 @@ impl World {
         WorldReader::new(self, Some(own))
     }
 
-    /// `true` if any of these resources has changed since a revision, by more than a heartbeat.
+    /// `true` if any of these resources has changed since a revision, by more than a heartbeat. A new or removed table
+    /// counts as a change of all: it may have been looked for, and the number of a removed one is used again.
     pub(crate) fn has_changed(&self, reads: Reads, since: Revision) -> bool {
-        self.tables.values().any(|table| table.changed > since && reads.intersects(Reads::of(table)))
+        self.tables_changed > since
+            || self.tables.values().any(|table| table.changed > since && reads.intersects(Reads::of(table)))
     }
 
     /// Revision up to which all changes are observed.
@@ -111,7 +115,7 @@ impl World {
         let WorldConfig { unindexed, heartbeats, shared_views, .. } = *self.config;
         let resource = object.key().resource().as_str();
         let heartbeat = heartbeats.iter().find(|heartbeat| heartbeat.resource == resource);
-        let table = self.table(object.key().resource());
+        let table = self.table(object.key().resource(), object.revision());
         table.revision = table.revision.max(object.revision());
         let before = table.objects.insert(object.key().clone(), object.clone());
         let is_beat = before
@@ -159,7 +163,7 @@ impl World {
 
     /// Removes and returns the object at a key.
     pub fn remove(&mut self, key: &Key, revision: Revision) -> Option<Object> {
-        let table = self.table(key.resource());
+        let table = self.table(key.resource(), revision);
         table.revision = table.revision.max(revision);
         table.changed = table.changed.max(revision);
         let before = table.objects.remove(key)?;
@@ -177,8 +181,21 @@ impl World {
 
     /// Records that all changes of a resource up to a revision are observed.
     pub fn advance_resource_to(&mut self, resource: &Resource, revision: Revision) {
-        let table = self.table(resource);
+        let table = self.table(resource, revision);
         table.revision = table.revision.max(revision);
+    }
+
+    /// Removes a resource that is no longer served, with all its objects, at a revision.
+    pub fn remove_resource(&mut self, resource: &Resource, revision: Revision) {
+        let Some(table) = self.tables.remove(resource) else { return };
+        self.tables_changed = self.tables_changed.max(revision);
+        if self.config.unindexed.contains(&resource.as_str()) {
+            return;
+        }
+        for object in table.objects.values() {
+            self.update_indexes(Some(object), None);
+            self.remove_uid(Some(object));
+        }
     }
 
     fn remove_uid(&mut self, object: Option<&Object>) {
@@ -188,9 +205,13 @@ impl World {
         }
     }
 
-    fn table(&mut self, resource: &Resource) -> &mut Table {
-        let number = self.tables.len();
-        self.tables.entry(resource.clone()).or_insert_with(|| Table { number, ..Table::default() })
+    /// Returns the table of a resource; if there is none, adds it at a revision.
+    fn table(&mut self, resource: &Resource, revision: Revision) -> &mut Table {
+        let (number, tables_changed) = (self.tables.len(), &mut self.tables_changed);
+        self.tables.entry(resource.clone()).or_insert_with(|| {
+            *tables_changed = revision.max(*tables_changed);
+            Table { number, ..Table::default() }
+        })
     }
 
     /// Moves an object from its old to its new index entries. Most changes leave all of them alone.

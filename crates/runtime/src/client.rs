@@ -30,6 +30,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of pings on an open connection, and the time for a reply.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Accepted form of a list of which only metadata is read.
+pub const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+/// Accepted form of watch events of which only metadata is read.
+pub const METADATA_OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
 /// Failure of a request.
 #[derive(Debug, Error)]
 pub enum ClientError {
@@ -121,10 +126,25 @@ impl Client {
         content_type: Option<&'static str>,
         body: Bytes,
     ) -> Result<http::Response<Incoming>, ClientError> {
+        self.send_accepting(method, path, content_type, None, body).await
+    }
+
+    /// Sends a request that accepts a form other than plain JSON, as [`Client::send`].
+    ///
+    /// # Errors
+    /// If the server is unreachable or the connection breaks.
+    pub async fn send_accepting(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: Option<&'static str>,
+        accept: Option<&'static str>,
+        body: Bytes,
+    ) -> Result<http::Response<Incoming>, ClientError> {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("https://{}{path}", self.address))
-            .header(ACCEPT, "application/json")
+            .header(ACCEPT, accept.unwrap_or("application/json"))
             .header(USER_AGENT, self.agent.clone());
         if let Some(kind) = content_type {
             request = request.header(CONTENT_TYPE, kind);
@@ -132,7 +152,7 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.clone());
         }
-        let request = request.body(FullBody(Some(body)))?;
+        let request = request.body(FullBody::new(body))?;
         let mut sender = self.sender().await?;
         Ok(sender.send_request(request).await?)
     }
@@ -148,14 +168,19 @@ impl Client {
         content_type: Option<&'static str>,
         body: Bytes,
     ) -> Result<(StatusCode, Vec<u8>), ClientError> {
-        let response = self.send(method, path, content_type, body).await?;
-        let status = response.status();
-        let mut body = response.into_body();
-        let mut bytes = Vec::new();
-        while let Some(part) = next_chunk(&mut body).await? {
-            bytes.extend_from_slice(&part);
-        }
-        Ok((status, bytes))
+        read(self.send(method, path, content_type, body).await?).await
+    }
+
+    /// Sends a GET request. Returns the status code and the whole body of the response.
+    ///
+    /// # Errors
+    /// If the server is unreachable or the connection breaks.
+    pub async fn get(
+        &self,
+        path: &str,
+        accept: Option<&'static str>,
+    ) -> Result<(StatusCode, Vec<u8>), ClientError> {
+        read(self.send_accepting(Method::GET, path, None, accept, Bytes::new()).await?).await
     }
 
     async fn sender(&self) -> Result<Sender, ClientError> {
@@ -184,6 +209,17 @@ impl Client {
         *connection_slot = Some(sender.clone());
         Ok(sender)
     }
+}
+
+/// Reads the whole body of a response.
+async fn read(response: http::Response<Incoming>) -> Result<(StatusCode, Vec<u8>), ClientError> {
+    let status = response.status();
+    let mut body = response.into_body();
+    let mut bytes = Vec::new();
+    while let Some(part) = next_chunk(&mut body).await? {
+        bytes.extend_from_slice(&part);
+    }
+    Ok((status, bytes))
 }
 
 /// Returns the next chunk of a body; `None` at its end.
@@ -256,7 +292,15 @@ fn tls(cluster: &Value, user: &Value) -> Result<rustls::ClientConfig, ClientErro
 }
 
 /// A request body in one piece.
-struct FullBody(Option<Bytes>);
+pub struct FullBody(Option<Bytes>);
+
+impl FullBody {
+    /// The body of these bytes.
+    #[must_use]
+    pub fn new(bytes: Bytes) -> FullBody {
+        FullBody(Some(bytes))
+    }
+}
 
 impl http_body::Body for FullBody {
     type Data = Bytes;

@@ -28,6 +28,7 @@ use self::doorbell::Doorbell;
 use self::feed::Feed;
 use self::watchdog::Watchdog;
 use crate::queries::QueryHandler;
+use crate::queries::api_queries::QueriesInFlight;
 
 pub use watchdog::LOOP_STALL_MAX;
 
@@ -82,6 +83,7 @@ impl Shell {
             executor,
             bell: Arc::clone(&bell),
             watchdog: Arc::clone(&watchdog),
+            in_flight: QueriesInFlight::default(),
             sleep_max: SLEEP_MAX,
         };
         Shell::run(engine, thread)
@@ -158,6 +160,7 @@ struct LoopThread {
     executor: Box<dyn WriteExecutor>,
     bell: Arc<Doorbell>,
     watchdog: Arc<Watchdog>,
+    in_flight: QueriesInFlight,
     /// [`SLEEP_MAX`], except in tests in which only a wakeup may end a sleep.
     sleep_max: Duration,
 }
@@ -198,6 +201,12 @@ impl LoopThread {
         for (id, outcome) in self.executor.poll(context) {
             engine.complete_write(id, outcome, self.now(), &mut turn);
         }
+        for (controller, key, id, answer) in self.in_flight.poll(context) {
+            if let Err(error) = &answer {
+                tracing::debug!(controller, %key, id, error, "query failed");
+            }
+            engine.answer_query(controller, &key, &id, answer, self.now());
+        }
         let now = self.now();
         let planned = engine.turn(now, Seed((self.entropy)()));
         turn.writes.extend(planned.writes);
@@ -206,7 +215,12 @@ impl LoopThread {
         // A started write must be polled once, so that it rings the bell when it ends.
         let did_any = self.send(engine, turn) || asked_any;
         for (controller, key, query) in planned.queries {
-            let answer = self.queries.answer(&query, now, &*self.entropy);
+            let started = self.in_flight.start(self.queries.api_queries(), (controller, &key, &query));
+            let answer = match started {
+                Some(Ok(())) => continue,
+                Some(Err(error)) => Err(error),
+                None => self.queries.answer(&query, now, &*self.entropy),
+            };
             if let Err(error) = &answer {
                 tracing::debug!(controller, %key, query = query.target, error, "query failed");
             }

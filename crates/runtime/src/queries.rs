@@ -6,6 +6,8 @@
 //!
 //! | target | question | answer |
 //! |---|---|---|
+//! | `api-service` | `{"name"}` of an APIService | `{}` if its server responds; [`ApiQueries`] only |
+//! | `authentication-trust` | `{}` | data of the ConfigMap `extension-apiserver-authentication` |
 //! | `access` | a SubjectAccessReview's `spec` | `{"allowed"}` |
 //! | `certificate-request` | `{"request"}` | fields of the request, see [`CertificateRequest::to_answer`] |
 //! | `hmac-sha256` | `{"key", "text"}` | the code, in base64 for addresses |
@@ -13,6 +15,8 @@
 //! | `sha256` | `{"text"}` | the digest, in hexadecimal digits |
 //! | `sign` | `{"request", "usages", "expirationSeconds"}` | the certificate, PEM in base64 |
 
+pub mod api_queries;
+pub mod metrics_apis;
 pub mod usage;
 
 use std::sync::Arc;
@@ -23,11 +27,12 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use parking_lot::RwLock;
 use setpoint_api::{Entropy, Time, Value, value};
-use setpoint_pki::certs::CertifiedKey;
 use setpoint_pki::certs::signing::{SignError, Signer, SigningRequest};
+use setpoint_pki::certs::{CertifiedKey, FRONT_PROXY_CLIENT_NAME, Pki};
 use setpoint_pki::x509::CertificateRequest;
 use setpoint_reconcile::Query;
 
+use self::api_queries::ApiQueries;
 use self::usage::{NoUsageSource, UsageSource};
 
 /// Decides if the subject of a SubjectAccessReview's `spec` may do what it describes.
@@ -38,6 +43,8 @@ pub struct QueryHandler {
     signer: RwLock<Option<Signer>>,
     usage: Arc<dyn UsageSource>,
     access: Option<Box<AccessReview>>,
+    api: Option<Arc<dyn ApiQueries>>,
+    trust: RwLock<Option<Value>>,
 }
 
 impl Default for QueryHandler {
@@ -51,7 +58,8 @@ impl QueryHandler {
     /// A handler with resource metrics, without signer and access reviews.
     #[must_use]
     pub fn new(usage: Arc<dyn UsageSource>) -> QueryHandler {
-        QueryHandler { signer: RwLock::new(None), usage, access: None }
+        let (signer, trust) = (RwLock::new(None), RwLock::new(None));
+        QueryHandler { signer, usage, access: None, api: None, trust }
     }
 
     /// Reviews access with this function.
@@ -62,6 +70,24 @@ impl QueryHandler {
     ) -> QueryHandler {
         self.access = Some(Box::new(review));
         self
+    }
+
+    /// Sends queries that need other servers to this handler.
+    #[must_use]
+    pub fn with_api_queries(mut self, api: Arc<dyn ApiQueries>) -> QueryHandler {
+        self.api = Some(api);
+        self
+    }
+
+    /// Handler of queries that need other servers.
+    #[must_use]
+    pub fn api_queries(&self) -> Option<&Arc<dyn ApiQueries>> {
+        self.api.as_ref()
+    }
+
+    /// Publishes the certificate authorities for extension API servers from now on.
+    pub fn publish_trust(&self, pki: &Pki) {
+        *self.trust.write() = Some(authentication_trust(pki));
     }
 
     /// Signs with this authority from now on.
@@ -83,6 +109,9 @@ impl QueryHandler {
             "access" => {
                 let review = self.access.as_ref().ok_or("this process does not review access")?;
                 Ok(value!({"allowed": (review(question))}))
+            }
+            "authentication-trust" => {
+                self.trust.read().clone().ok_or_else(|| "this process does not serve the API".to_owned())
             }
             "certificate-request" => parse_request(question).map(|request| request.to_answer()),
             "hmac-sha256" => {
@@ -110,6 +139,24 @@ impl QueryHandler {
     }
 }
 
+/// Data of the ConfigMap from which extension API servers learn how to authenticate requests. Lists are JSON in a string.
+fn authentication_trust(pki: &Pki) -> Value {
+    Value::Map(
+        [
+            ("client-ca-file", pki.ca.certificate.clone()),
+            ("requestheader-allowed-names", format!("[\"{FRONT_PROXY_CLIENT_NAME}\"]")),
+            ("requestheader-client-ca-file", pki.front_proxy_ca.certificate.clone()),
+            ("requestheader-extra-headers-prefix", r#"["X-Remote-Extra-"]"#.to_owned()),
+            ("requestheader-group-headers", r#"["X-Remote-Group"]"#.to_owned()),
+            ("requestheader-uid-headers", r#"["X-Remote-Uid"]"#.to_owned()),
+            ("requestheader-username-headers", r#"["X-Remote-User"]"#.to_owned()),
+        ]
+        .into_iter()
+        .map(|(key, text)| (key, Value::from(text)))
+        .collect(),
+    )
+}
+
 fn parse_request(question: &Value) -> Result<CertificateRequest, String> {
     CertificateRequest::from_base64(question.str_at(&["request"])).map_err(|error| error.to_string())
 }
@@ -131,7 +178,6 @@ mod tests {
     use setpoint_api::json;
 
     use super::*;
-    use setpoint_pki::certs::Pki;
 
     const NOW: Time = Time::from_seconds(1_790_000_000);
 
@@ -192,6 +238,19 @@ mod tests {
         let pem = STANDARD.decode(signed.as_str().unwrap()).unwrap();
         assert!(pem.starts_with(b"-----BEGIN CERTIFICATE-----\n"), "{}", json::to_text(&signed));
         assert_eq!(setpoint_pki::x509::invalid_certificate_error(signed.as_str().unwrap()), None);
+    }
+
+    #[test]
+    fn published_trust_has_both_authorities_and_the_header_names() {
+        let handler = handler();
+        assert!(answer(&handler, "authentication-trust", Value::map()).is_err());
+        let pki = Pki::ephemeral(&["localhost".to_owned()], NOW, 1).unwrap();
+        handler.publish_trust(&pki);
+        let data = answer(&handler, "authentication-trust", Value::map()).unwrap();
+        assert_eq!(data.str_at(&["client-ca-file"]), pki.ca.certificate);
+        assert_eq!(data.str_at(&["requestheader-client-ca-file"]), pki.front_proxy_ca.certificate);
+        assert_eq!(data.str_at(&["requestheader-allowed-names"]), r#"["front-proxy-client"]"#);
+        assert_eq!(data.str_at(&["requestheader-username-headers"]), r#"["X-Remote-User"]"#);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Each resource has a task that lists and watches it, and each write a task that sends it. Only one task touches the
 //! engine, so it needs no lock. Start at [`Remote::run`].
 
+mod endpoint;
 mod queries;
+mod reflectors;
 mod watch;
 mod writes;
 
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::{Clock, Entropy, Key, Resource, Revision, Time, Value, json, resource_types, value};
+use setpoint_api::{Clock, Entropy, Key, Resource, Revision, Time, Value, json, value};
 use setpoint_reconcile::election::{LeaderElectionConfig, LeaderElectionRecord, LeaderElector, LeaseAction};
 use setpoint_reconcile::{
     Engine, Jump, LoopTime, Object, ObservedChange, Query, Seed, Turn, WriteId, WriteOutcome,
@@ -21,7 +23,7 @@ use setpoint_reconcile::{
 use tokio::sync::mpsc;
 
 use self::queries::RemoteQueries;
-use self::watch::ResourceWatch;
+use self::reflectors::{Reflectors, Tasks, Touched};
 use crate::client::{Client, ClientError};
 use crate::in_process::SLEEP_MAX;
 use crate::queries::QueryHandler;
@@ -195,19 +197,8 @@ impl Remote {
     /// Runs the loop while this process holds the Lease.
     async fn lead(&self, elector: &mut LeaderElector, clock: &mut LoopClock, mut engine: Engine) {
         let (reports, mut inbox) = mpsc::channel(REPORTS_MAX);
-        let mut tasks = tokio::task::JoinSet::new();
-        // A resource may be listed again before all have been listed once.
-        let resources = || resource_types::stored().map(|stored| &stored.resource);
-        let mut unlisted: BTreeSet<&Resource> = resources().collect();
-        for resource in resources() {
-            let reflector = ResourceWatch {
-                client: Arc::clone(&self.watches),
-                clock: Arc::clone(&self.clock),
-                timeout: self.timeout,
-                reports: reports.clone(),
-            };
-            tasks.spawn(reflector.follow(resource));
-        }
+        let mut tasks = Tasks { set: tokio::task::JoinSet::new(), reports };
+        let mut reflectors = Reflectors::start(self, &mut tasks);
         let mut state = LeaderState::default();
         let mut next_turn_at = clock.now();
         while elector.is_leader(clock.now()) {
@@ -219,10 +210,11 @@ impl Remote {
             let mut turn = Turn::default();
             let mut next = first;
             while let Some(report) = next {
-                if let Report::Listed { resource, .. } = &report {
-                    unlisted.remove(resource);
+                if reflectors.accepts(&report) {
+                    let touched = Touched::by(&report);
+                    apply_report(report, &mut engine, &mut state, clock.now(), &mut turn);
+                    reflectors.update(self, &mut tasks, &mut engine, touched, clock.now());
                 }
-                apply_report(report, &mut engine, &mut state, clock.now(), &mut turn);
                 next = inbox.try_recv().ok();
             }
             if clock.now() >= elector.retry_at() {
@@ -235,7 +227,7 @@ impl Remote {
             }
             // Planning starts when every resource is listed: with an incomplete world a planner would create objects
             // twice.
-            if unlisted.is_empty() {
+            if reflectors.is_ready() {
                 let planned = engine.turn(clock.now(), Seed((self.entropy)()));
                 turn.writes.extend(planned.writes);
                 turn.queries.extend(planned.queries);
@@ -244,13 +236,14 @@ impl Remote {
                 next_turn_at = elector.retry_at();
             }
             for request in turn.writes {
-                let client = Arc::clone(&self.writes);
-                tasks.spawn(writes::write(client, request, self.timeout, reports.clone()));
+                let (client, reports) = (Arc::clone(&self.writes), tasks.reports.clone());
+                let endpoint = reflectors.endpoint(request.write.resource());
+                tasks.set.spawn(writes::write(client, request, endpoint, self.timeout, reports));
             }
             for query in turn.queries {
-                tasks.spawn(self.queries().answer(query, reports.clone()));
+                tasks.set.spawn(self.queries().answer(query, tasks.reports.clone()));
             }
-            while tasks.try_join_next().is_some() {}
+            while tasks.set.try_join_next().is_some() {}
         }
         // Dropping the tasks cancels requests in flight; the next leadership lists their effects.
     }

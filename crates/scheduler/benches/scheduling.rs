@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fastrand::Rng;
-use setpoint_api::decode::decode;
 use setpoint_api::resource_types;
 use setpoint_api::{Key, Resource, Revision, Time, Value, json, value};
 use setpoint_reconcile::{Engine, Object, Seed, Turn, Write, WriteOutcome, WriteRequest};
@@ -181,15 +180,26 @@ impl Bench {
 
     fn create(&mut self, resource: &str, namespace: &str, mut object: Value) {
         let resource_type = resource_types::storage_type(&Resource::new(resource).unwrap()).unwrap();
-        object.make_map().insert("kind", resource_type.info.kind);
+        object.make_map().insert("kind", &*resource_type.info.kind);
         object.make_map().insert("apiVersion", resource_type.api_version());
-        let object = decode(object, resource_type.stored_schema, &[]).unwrap().value;
+        let object = resource_type.stored_schema.decode(object, &[]).unwrap().value;
         let identity = Identity { user: "user".to_owned(), groups: vec!["system:masters".to_owned()] };
-        let writer =
-            WriteOrigin { identity, manager: "bench".to_owned(), dry_run: false, reconciler: String::new() };
+        let writer = WriteOrigin {
+            identity,
+            manager: "bench".to_owned(),
+            dry_run: false,
+            reconciler: String::new(),
+            takes_over: false,
+        };
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
-        let context =
-            RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() };
+        let context = RequestContext {
+            snapshot: &snapshot,
+            now: self.now,
+            entropy,
+            tolerations: Default::default(),
+            catalog: setpoint_server::catalog::Catalog::built_in(),
+            webhooks: None,
+        };
         match create::create(resource_type, namespace, DesiredObject::new(object), &writer, &context)
             .unwrap()
             .step
@@ -286,9 +296,17 @@ impl Bench {
         let (snapshot, entropy) = (self.store.snapshot(), [(); 3].map(|()| self.rng.u64(..)));
         let outcome = match loop_writes::prepare(
             sent,
-            &RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+            &RequestContext {
+                snapshot: &snapshot,
+                now: self.now,
+                entropy,
+                tolerations: Default::default(),
+                catalog: setpoint_server::catalog::Catalog::built_in(),
+                webhooks: None,
+            },
         ) {
             Prepared::Settled(outcome) => outcome,
+            Prepared::Call(_) => unreachable!("no webhooks are called"),
             Prepared::Commit(proposal, name) => {
                 drop(snapshot);
                 loop_writes::outcome(self.store.commit(*proposal), name)

@@ -6,6 +6,7 @@ mod access;
 mod components;
 mod cost;
 mod document;
+mod forward;
 mod patching;
 mod quota_locks;
 mod review;
@@ -33,6 +34,8 @@ use setpoint_runtime::queries::usage::UsageSource;
 use setpoint_store::Store;
 
 use self::quota_locks::QuotaLocks;
+use crate::aggregation::{Aggregation, ForwardedBody, UpgradeRequest};
+use crate::catalog::Catalogs;
 use crate::exchange::{Identity, Payload, Request, RequestPermit, Response, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::inflight::Inflight;
@@ -47,8 +50,10 @@ use crate::query::QueryParams;
 use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
 use crate::watch::WatchCoalescer;
+use crate::webhooks::AdmissionWebhooks;
 use crate::{bootstrap, codec, list, responses, unenforced, watch};
 
+pub(crate) use access::has_full_access;
 pub use access::review_access;
 pub(crate) use write::commit_status;
 
@@ -83,7 +88,13 @@ pub struct Api {
     log_source: OnceLock<Arc<dyn LogSource>>,
     usage: OnceLock<Arc<dyn UsageSource>>,
     quota_locks: QuotaLocks,
+    catalogs: Catalogs,
+    aggregation: Arc<Aggregation>,
+    webhooks: Arc<AdmissionWebhooks>,
 }
+
+/// Attempts to route a write whose definition changes meanwhile.
+const ROUTES_MAX: usize = 5;
 
 /// Series of a request, and the uptime at its start.
 type Counting = (SeriesKey, Duration);
@@ -93,6 +104,7 @@ type Counting = (SeriesKey, Duration);
 /// # Errors
 /// If a bootstrap object cannot be written.
 pub fn service(store: Store, options: Options) -> Result<Api, Status> {
+    let webhooks = Arc::new(AdmissionWebhooks::new(Arc::clone(&options.clock)));
     let api = Api {
         store,
         options,
@@ -106,7 +118,12 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         log_source: OnceLock::new(),
         usage: OnceLock::new(),
         quota_locks: QuotaLocks::default(),
+        catalogs: Catalogs::default(),
+        aggregation: Arc::default(),
+        webhooks,
     };
+    let webhook_metrics = Arc::clone(api.webhooks.metrics());
+    api.metrics.register(move |text| webhook_metrics.write(text));
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
 }
@@ -153,6 +170,12 @@ impl Api {
         &self.metrics
     }
 
+    /// The admission webhooks, so that the loop calls them too.
+    #[must_use]
+    pub fn webhooks(&self) -> &Arc<AdmissionWebhooks> {
+        &self.webhooks
+    }
+
     /// Makes `/readyz` fail, so that load balancers stop sending requests.
     pub fn begin_shutdown(&self) {
         self.health.begin_shutdown();
@@ -164,18 +187,35 @@ impl Service for Api {
         Box::pin(self.count(request))
     }
 
+    fn is_forwarded(&self, head: &Request) -> bool {
+        self.forward_target(&head.path).is_some()
+    }
+
+    fn forward(
+        &self,
+        request: Request,
+        body: ForwardedBody,
+        upgrade: Option<UpgradeRequest>,
+    ) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {
+        match self.forward_target(&request.path) {
+            Some(service) => Box::pin(self.forward_to(service, request, body, upgrade)),
+            // The APIService was deleted in the meantime.
+            None => self.answer(request),
+        }
+    }
+
     fn authenticate(&self, token: &str) -> Option<Identity> {
         self.verify(token, &[]).ok().map(|verified| verified.identity)
     }
 
     fn admit(&self, head: &Request) -> Result<RequestPermit, Box<Response>> {
-        let route = route(&head.path);
+        let route = self.route(&head.path);
         let admitted = access::check(head, &route).and_then(|()| {
             let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
             Ok(RequestPermit { permit, cost: cost::estimate(head, &route, &self.store) })
         });
         admitted.map_err(|status| {
-            self.metrics.count_refused(SeriesKey::of(&route, head), status.http_code());
+            self.metrics.count_refused(self.metrics.key(&route, head), status.http_code());
             let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
             Box::new(responses::error(&status, negotiated(accept.filter(|_| has_forms(&route)))))
         })
@@ -186,19 +226,28 @@ impl Service for Api {
 fn warnings(request: &Request, target: &Target) -> Vec<String> {
     let is_write = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
     let unenforced =
-        unenforced::warning(target.resource_type).filter(|_| is_write && target.subresource.is_empty());
+        unenforced::warning(&target.resource_type).filter(|_| is_write && target.subresource.is_empty());
     target.resource_type.deprecation().map(str::to_owned).into_iter().chain(unenforced).collect()
 }
 
 impl Api {
     /// Handles a request, and counts it.
-    async fn count(&self, request: Request) -> Response {
+    async fn count(&self, mut request: Request) -> Response {
+        if let Some(service) = self.forward_target(&request.path) {
+            let body = ForwardedBody::Whole(request.body.clone());
+            return self.forward_to(service, request, body, None).await;
+        }
         let begun = self.options.clock.uptime();
-        let route = route(&request.path);
-        let key = SeriesKey::of(&route, &request);
+        let route = self.route(&request.path);
+        if let Route::Objects(target) = &route
+            && target.resource_type.custom.is_some()
+        {
+            media::decline_protobuf(&mut request.headers);
+        }
+        let key = self.metrics.key(&route, &request);
         let accept = request.headers.get(ACCEPT).cloned().filter(|_| has_forms(&route));
         let accept = accept.as_ref().and_then(|accept| accept.to_str().ok());
-        let response = match self.respond(request, route, (key, begun)).await {
+        let response = match self.respond_routed(&request, route, (key, begun)).await {
             // Everything but objects is encoded as JSON, and converted to YAML here.
             Ok(response) if accept.is_some_and(|text| text.contains("yaml")) => match negotiated(accept) {
                 Form::Yaml => responses::to_yaml(response),
@@ -212,34 +261,56 @@ impl Api {
         response
     }
 
-    async fn respond(&self, request: Request, route: Route, counted: Counting) -> Result<Response, Status> {
-        access::check(&request, &route)?;
+    /// Parses a path by the resource types that are served now.
+    fn route(&self, path: &str) -> Route {
+        route(path, &self.catalogs.of(&self.store.snapshot()))
+    }
+
+    /// Responds to a request. A write whose definition changed before its commit is routed again.
+    async fn respond_routed(
+        &self,
+        request: &Request,
+        mut route: Route,
+        counted: Counting,
+    ) -> Result<Response, Status> {
+        for _ in 1..ROUTES_MAX {
+            match self.respond(request, route, counted).await {
+                Err(status) if write::is_stale_definition(&status) => route = self.route(&request.path),
+                response => return response,
+            }
+        }
+        self.respond(request, route, counted).await
+    }
+
+    async fn respond(&self, request: &Request, route: Route, counted: Counting) -> Result<Response, Status> {
+        access::check(request, &route)?;
         match route {
             Route::Objects(target) => {
-                subresource::check_verb(&request, &target)?;
+                subresource::check_verb(request, &target)?;
                 // Logs and proxied responses have a form of their own.
                 if !matches!(target.subresource.as_str(), "log" | "exec" | "attach" | "portforward" | "proxy")
                 {
-                    check_accept(&request, offered(&request, &target))?;
+                    check_accept(request, offered(request, &target))?;
                 }
-                let warnings = warnings(&request, &target);
-                let response = self.objects(&request, target, counted).await;
-                if warnings.is_empty() {
+                let warnings = warnings(request, &target);
+                let response = self.objects(request, target, counted).await;
+                let is_stale = response.as_ref().is_err_and(write::is_stale_definition);
+                if warnings.is_empty() || is_stale {
                     return response;
                 }
                 let mut response = response.unwrap_or_else(|status| responses::status(&status));
                 responses::warn(&mut response, &warnings);
                 Ok(response)
             }
-            Route::Usage(about) => self.respond_usage(&request, &about).await,
+            Route::Usage(about) => self.respond_usage(request, &about).await,
             Route::Document(parts) => match Endpoint::find(&parts) {
                 Some((endpoint, check)) => {
                     Ok(self.health.answer(endpoint, &check, &request.query, &self.store).await)
                 }
                 None if parts == ["metrics"] => Ok(self.respond_metrics().await),
-                None => self.document(&request, &parts),
+                None => self.document(request, &parts),
             },
-            Route::NotFound => document::missing(&request),
+            Route::NotFound => document::missing(request),
         }
     }
 
@@ -249,6 +320,7 @@ impl Api {
         target: Target,
         counted: Counting,
     ) -> Result<Response, Status> {
+        check_conversion(&target)?;
         let query = QueryParams::parse(&request.query);
         if target.resource_type.is_virtual {
             return self.answer_virtual(request, &target, &query).await;
@@ -272,7 +344,7 @@ impl Api {
 
     fn get(&self, request: &Request, target: &Target, query: &QueryParams) -> Result<Response, Status> {
         let (form, view) = accepted_form_and_view(request)?;
-        let resource_type = target.resource_type;
+        let resource_type = &target.resource_type;
         let missing = || Status::not_found(resource_type.qualified(), &target.name);
         let key = resource_type.key(&target.namespace, &target.name).map_err(|_| missing())?;
         let snapshot = self.store.snapshot();
@@ -343,6 +415,25 @@ fn has_forms(route: &Route) -> bool {
     }
 }
 
+/// 501 for objects that only a conversion webhook could convert to the requested version: none are called yet.
+fn check_conversion(target: &Target) -> Result<(), Status> {
+    let Some(custom) = &target.resource_type.custom else { return Ok(()) };
+    let (definition, version) = (&custom.kind.definition, custom.version());
+    let is_stored_so =
+        version.storage && definition.stored_versions.iter().all(|stored| *stored == version.name);
+    if definition.conversion.is_none() || is_stored_so {
+        return Ok(());
+    }
+    Err(Status::unclassified(
+        501,
+        format!(
+            "conversion webhooks are not called yet: {} is served only in its storage version, {}, and only while no \
+             object is stored in another one",
+            definition.name, custom.kind.storage_api_version
+        ),
+    ))
+}
+
 /// Form of the response that the client accepts; JSON if there is none.
 fn negotiated(accept: Option<&str>) -> Form {
     media::negotiate(accept, |_, _| true).map_or(Form::Json, |(form, _)| form)
@@ -380,8 +471,14 @@ fn offered(request: &Request, target: &Target) -> &'static [&'static str] {
         "application/json;stream=watch",
         "application/vnd.kubernetes.protobuf;stream=watch",
     ];
+    const CUSTOM_LISTED: [&str; 3] = [LISTED[0], LISTED[1], LISTED[3]];
     let lists = request.method == Method::GET && target.name.is_empty();
-    if lists || target.watch { &LISTED } else { &media::ACCEPTED }
+    match (lists || target.watch, target.resource_type.custom.is_some()) {
+        (false, false) => &media::ACCEPTED,
+        (false, true) => &media::ACCEPTED[..2],
+        (true, false) => &LISTED,
+        (true, true) => &CUSTOM_LISTED,
+    }
 }
 
 /// 406 if the client accepts no offered media type.

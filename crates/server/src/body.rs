@@ -1,8 +1,8 @@
 //! Request body decoder: JSON, YAML or protobuf to an object of the expected kind, with field validation.
 
-use setpoint_api::decode::{StrictError, decode_request};
+use setpoint_api::decode::StrictError;
 use setpoint_api::json::Duplicate;
-use setpoint_api::schema::Struct;
+use setpoint_api::kind_schema::SchemaRef;
 use setpoint_api::status::Status;
 use setpoint_api::{Value, json, protobuf, yaml};
 
@@ -39,7 +39,7 @@ pub struct Expected<'a> {
     /// The kind.
     pub kind: &'a str,
     /// Schema.
-    pub schema: Struct<'static>,
+    pub schema: SchemaRef<'a>,
 }
 
 /// A decoded body.
@@ -81,7 +81,7 @@ pub fn object(
     // Duplicate YAML keys are reported by line, before other errors.
     let repeated = if is_yaml && !duplicates.is_empty() { yaml::repeated_keys(body) } else { Vec::new() };
     let duplicates = if is_yaml { &[] } else { &duplicates[..] };
-    let mut decoded = decode_request(value, expected.schema, duplicates).map_err(|error| about(&error))?;
+    let mut decoded = expected.schema.decode_request(value, duplicates).map_err(|error| about(&error))?;
     let map = decoded.value.make_map();
     map.insert("kind", expected.kind);
     map.insert("apiVersion", expected.api_version);

@@ -198,8 +198,13 @@ impl Bootstrapper<'_> {
         let resource_type = resource_types::find(group, "v1", plural)
             .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
         let identity = Identity { user: USER.into(), groups: vec!["system:masters".into()] };
-        let writer =
-            WriteOrigin { identity, manager: self.manager.into(), dry_run: false, reconciler: String::new() };
+        let writer = WriteOrigin {
+            identity,
+            manager: self.manager.into(),
+            dry_run: false,
+            reconciler: String::new(),
+            takes_over: false,
+        };
         let mut typed = object.clone();
         resource_type.set_type(&mut typed);
         metadata::create::ensure_namespace(&mut typed, namespace).map_err(Status::internal_error)?;
@@ -211,6 +216,8 @@ impl Bootstrapper<'_> {
             now: self.options.clock.now(),
             entropy,
             tolerations: self.options.tolerations,
+            catalog: crate::catalog::Catalog::built_in(),
+            webhooks: None,
         };
         let desired = DesiredObject::new(typed);
         let step = match snapshot.get(&key) {

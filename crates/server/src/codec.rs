@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 #[cfg(debug_assertions)]
-use setpoint_api::decode::decode;
-use setpoint_api::decode::write_stored;
+use setpoint_api::kind_schema::KindSchema;
 use setpoint_api::schema::Struct;
 use setpoint_api::{Time, Value, json, protobuf};
 use setpoint_store::{Draft, Record};
@@ -39,18 +38,23 @@ pub(crate) fn set_expiry(draft: Draft, resource_type: &ResourceType, now: Time) 
 /// Encodes an object. Returns its bytes and the offset of its resource version.
 pub(crate) fn text(resource_type: &ResourceType, object: &mut Value) -> Option<(Vec<u8>, u32)> {
     object.ensure_map("metadata").insert("resourceVersion", HOLE);
+    if let Some(custom) = &resource_type.custom {
+        object.make_map().insert("apiVersion", custom.kind.storage_api_version.as_str());
+    }
     let mut bytes = Vec::with_capacity(2048);
-    let hole = write_stored(object, resource_type.stored_schema, &mut bytes)?;
+    let hole = resource_type.stored_schema.write_stored(object, &mut bytes)?;
     #[cfg(debug_assertions)]
-    assert_in_shape(object, resource_type.stored_schema, &bytes, hole);
+    if resource_type.custom.is_none() {
+        assert_in_shape(object, &resource_type.stored_schema, &bytes, hole);
+    }
     Some((bytes, hole))
 }
 
 /// Asserts, in debug builds, that decoding does not change the bytes.
 #[cfg(debug_assertions)]
-fn assert_in_shape(object: &Value, schema: Struct<'static>, bytes: &[u8], hole: u32) {
+fn assert_in_shape(object: &Value, schema: &KindSchema, bytes: &[u8], hole: u32) {
     let open = json::parse(&json::to_vec(object)).unwrap_or_default();
-    let decoded = decode(open, schema, &[]).map(|decoded| json::to_vec(&decoded.value));
+    let decoded = schema.decode(open, &[]).map(|decoded| json::to_vec(&decoded.value));
     let mut whole = bytes.to_vec();
     whole.splice(hole as usize..hole as usize, HOLE.bytes());
     let decoded = json::parse(&decoded.unwrap_or_default());
@@ -66,7 +70,43 @@ pub fn object(record: &Record) -> Value {
 /// As [`object`], for a status write or a binding: fields that these do not read stay encoded too.
 #[must_use]
 pub fn partial(resource_type: &ResourceType, record: &Record) -> Value {
+    if resource_type.custom.is_some() {
+        return live(resource_type, record);
+    }
     json::parse_with_raw_spec(&record.value(), resource_type.rules.raw_spec_fields()).unwrap_or(Value::Null)
+}
+
+/// Decodes the object of a record as the pipeline handles it: in the storage version, or in the served version of a
+/// custom kind.
+#[must_use]
+pub fn live(resource_type: &ResourceType, record: &Record) -> Value {
+    let object = object(record);
+    if resource_type.custom.is_none() || is_current(resource_type, record) {
+        return object;
+    }
+    resource_type.to_served(object)
+}
+
+/// `true` if a record has the bytes that are served: it is stored in the served version, by its current schema.
+#[must_use]
+pub fn is_current(resource_type: &ResourceType, record: &Record) -> bool {
+    match &resource_type.custom {
+        Some(custom) => {
+            custom.version().storage
+                && record.revision() > custom.kind.revision
+                && record.value().starts_with(resource_type.type_prefix.as_bytes())
+        }
+        None => !resource_type.is_converted(),
+    }
+}
+
+/// Returns the bytes of a stored object in the served version.
+#[must_use]
+pub(crate) fn served(resource_type: &ResourceType, record: &Record) -> Bytes {
+    if is_current(resource_type, record) {
+        return record.value();
+    }
+    served_bytes(resource_type, record.value())
 }
 
 /// Converts stored bytes to the served version.
@@ -82,18 +122,21 @@ pub(crate) fn served_bytes(resource_type: &ResourceType, bytes: Bytes) -> Bytes 
 /// except for converted versions.
 #[must_use]
 pub fn message(resource_type: &ResourceType, record: &Record) -> Bytes {
-    let encode = |bytes: &[u8]| encoded(&json::parse(bytes).unwrap_or(Value::Null), resource_type.schema);
+    let encode =
+        |bytes: &[u8]| encoded(&json::parse(bytes).unwrap_or(Value::Null), resource_type.schema.built_in());
     if resource_type.is_converted() {
         return Bytes::from(encode(&served_bytes(resource_type, record.value())));
     }
     record.cached_encoding(encode)
 }
 
-/// An encoded protobuf message, without an envelope.
+/// An encoded protobuf message, without an envelope; empty for a custom kind, which has no protobuf form.
 #[must_use]
-pub fn encoded(value: &Value, of: Struct<'static>) -> Vec<u8> {
+pub fn encoded(value: &Value, of: Option<Struct<'static>>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
-    protobuf::encode(value, of, &mut out);
+    if let Some(of) = of {
+        protobuf::encode(value, of, &mut out);
+    }
     out
 }
 
@@ -113,10 +156,9 @@ mod tests {
         for (plural, name) in [("events", "news"), ("configmaps", "facts")] {
             let resource_type = resource_types::find("", "v1", plural).unwrap();
             let object = value!({
-                "kind": (resource_type.info.kind), "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"},
+                "kind": (&*resource_type.info.kind), "apiVersion": "v1", "metadata": {"name": (name), "namespace": "a"},
             });
-            let object =
-                setpoint_api::decode::decode(object, resource_type.stored_schema, &[]).unwrap().value;
+            let object = resource_type.stored_schema.decode(object, &[]).unwrap().value;
             let draft = draft(resource_type, object, now).unwrap();
             store
                 .commit(Proposal::new(CommitCause::default(), now).put(
@@ -140,7 +182,7 @@ mod tests {
         let mut object = json::parse(text).unwrap();
         object.ensure_map("metadata").insert("resourceVersion", HOLE);
         let mut bytes = Vec::new();
-        let hole = write_stored(&object, resource_type.schema, &mut bytes).unwrap() as usize;
+        let hole = resource_type.schema.write_stored(&object, &mut bytes).unwrap() as usize;
         let text = String::from_utf8(bytes).unwrap();
         assert!(text.starts_with(&resource_type.type_prefix), "{text}");
         assert!(text[..hole].ends_with("\"resourceVersion\":\""), "{text}");

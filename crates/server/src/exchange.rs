@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
+use crate::aggregation::{ForwardedBody, UpgradeRequest};
 use crate::encoded_chunk::EncodedChunk;
 use crate::inflight::InflightPermit;
 
@@ -126,6 +127,11 @@ impl<T: Into<Bytes>> From<T> for BodyPart {
 pub trait Frames: Send {
     /// Returns the next frame; `None` at the end. Everything that is ready belongs into one frame.
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
+
+    /// `true` if the stream ended early, so that its end must not look complete to the client.
+    fn has_failed(&self) -> bool {
+        false
+    }
 }
 
 /// Encoder of a large body. Each chunk costs a bounded amount of work, so that many encoders can share a thread.
@@ -172,6 +178,21 @@ pub trait Service: Send + Sync + 'static {
     /// Authenticates a bearer token; `None` if it is invalid.
     fn authenticate(&self, _token: &str) -> Option<Identity> {
         None
+    }
+
+    /// `true` if [`Service::forward`] handles a request, with its body unread.
+    fn is_forwarded(&self, _head: &Request) -> bool {
+        false
+    }
+
+    /// Handles a request whose body is not read. An upgrade takes over the client's connection.
+    fn forward(
+        &self,
+        request: Request,
+        _body: ForwardedBody,
+        _upgrade: Option<UpgradeRequest>,
+    ) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {
+        self.answer(request)
     }
 
     /// Handles a request.

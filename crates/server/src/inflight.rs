@@ -156,7 +156,7 @@ fn is_read_only(method: &Method) -> bool {
 }
 
 /// `true` if a request is long-running: a watch, or a connection to a pod, node or Service.
-fn is_long_running(method: &Method, path: &str, query: &str) -> bool {
+pub(crate) fn is_long_running(method: &Method, path: &str, query: &str) -> bool {
     if *method == Method::GET
         && query.contains("watch")
         && QueryParams::parse(query).flag("watch") == Some(true)

@@ -7,13 +7,17 @@
 //! [`discovery`] and [`responses`] encode responses. [`health`] and [`metrics`] report the server's state;
 //! [`inflight`] bounds concurrent requests. [`loop_writes`] executes the writes of the reconciliation loop through
 //! the same pipeline, and [`loop_report`] reports the loop's state. [`bootstrap`] creates the objects that every
-//! cluster has. [`codec`] is the stored form of objects. [`nodes`] serves container logs.
+//! cluster has. [`aggregation`] forwards requests to extension API servers, which [`service_resolver`] finds. [`codec`] is the stored form of objects. [`nodes`] serves container logs.
+//! cluster has. [`codec`] is the stored form of objects. [`nodes`] serves container logs. [`webhooks`] calls admission
+//! webhooks.
 //!
 //! Start at [`api::service`].
 
+pub mod aggregation;
 pub mod api;
 pub mod body;
 pub mod bootstrap;
+pub mod catalog;
 pub mod codec;
 pub mod discovery;
 pub mod encoded_chunk;
@@ -29,11 +33,14 @@ pub mod media;
 pub mod metrics;
 pub mod nodes;
 pub mod pipeline;
+pub mod policies;
 pub mod query;
 pub mod responses;
 pub mod route;
 pub mod select;
+pub mod service_resolver;
 pub mod tokens;
 mod unenforced;
 pub mod uuid;
 pub mod watch;
+pub mod webhooks;

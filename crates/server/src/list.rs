@@ -10,8 +10,9 @@ mod token;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use setpoint_api::printing::table::{TableOptions, has_independent_rows};
+use setpoint_api::printing::table::TableOptions;
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Time, Value};
 use setpoint_store::disk::is_transient;
@@ -141,7 +142,8 @@ pub fn respond(
     let key = ViewKey::new(target, query, media, table);
     let revision = request.snapshot.revision();
     let meta = PageMeta { revision, continue_token: String::new(), remaining: None };
-    let encoder = ItemEncoder::new(target.resource_type, media, table, now);
+    let encoder = ItemEncoder::new(&target.resource_type, media, table, now);
+    let media_type = encoder.media_type();
     let items = match cache.find(&key, version) {
         Found::Items(items) => items,
         Found::Nothing => return answer(target, request.collect(store, target, now), media, query, now),
@@ -155,7 +157,7 @@ pub fn respond(
             cache.insert(&key, version, items, bytes)
         }
     };
-    Ok(encoded_answer(encoder, items.body(meta)))
+    Ok(encoded_answer(media_type, items.body(meta)))
 }
 
 /// Returns the snapshot of a continue token.
@@ -268,8 +270,8 @@ fn table_options(query: &QueryParams, view: Representation) -> Result<TableOptio
 /// `true` if a list in this form is encoded item by item. Few kinds have rows that depend on the whole list, and hardly
 /// any client requests tables as YAML.
 fn is_encoded_by_item(target: &Target, (form, view): (Form, Representation)) -> bool {
-    let info = &target.resource_type.info;
-    view == Representation::Whole || (form != Form::Yaml && has_independent_rows((info.group, info.kind)))
+    view == Representation::Whole
+        || (form != Form::Yaml && target.resource_type.table_kind().has_independent_rows())
 }
 
 /// Responds with a page, in the form and view that the client accepts.
@@ -283,7 +285,7 @@ pub fn answer(
     query: &QueryParams,
     now: Time,
 ) -> Result<Response, Status> {
-    let resource_type = target.resource_type;
+    let resource_type = &target.resource_type;
     let table = table_options(query, view)?;
     match (view, form) {
         (Representation::Metadata(_), _) => Err(responses::mismatch(resource_type, true)),
@@ -307,16 +309,17 @@ pub fn answer(
 fn encoded_page(Page { records, meta }: Page, encoder: ItemEncoder) -> Response {
     let bytes = || records.iter().map(Record::value_len).sum::<usize>();
     let is_short = records.len() <= WHOLE_ITEMS_MAX && bytes() <= CHUNK_BYTES;
+    let media_type = encoder.media_type();
     let mut body = Items::new(records, encoder, None).body(meta);
     if is_short && let Payload::Chunked(chunks) = &mut body {
         body = Payload::Whole(std::iter::from_fn(|| chunks.next_chunk()).collect());
     }
-    encoded_answer(encoder, body)
+    encoded_answer(media_type, body)
 }
 
-fn encoded_answer(encoder: ItemEncoder, body: Payload) -> Response {
+fn encoded_answer(media_type: HeaderValue, body: Payload) -> Response {
     let mut response = responses::json_bytes(200, Vec::new());
-    response.headers.insert(CONTENT_TYPE, encoder.media_type());
+    response.headers.insert(CONTENT_TYPE, media_type);
     response.body = body;
     response
 }
@@ -324,7 +327,7 @@ fn encoded_answer(encoder: ItemEncoder, body: Payload) -> Response {
 /// Responds with a page of objects as they are stored: their bytes are only referred to, and written piece by piece
 /// while they are sent. `None` if any of them is packed: unpacked together they may take much more memory.
 fn stored_bytes(target: &Target, page: &Page) -> Option<Response> {
-    let resource_type = target.resource_type;
+    let resource_type = &target.resource_type;
     let encoder = ItemEncoder::new(
         resource_type,
         (Form::Json, Representation::Whole),

@@ -7,11 +7,10 @@ mod event_logger;
 mod event_templates;
 mod in_flight;
 
-use setpoint_api::decode::decode;
 use setpoint_api::metadata;
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::patch::PatchType;
-use setpoint_api::resource_types::{self, ResourceType};
+use setpoint_api::resource_types::ResourceType;
 use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Key, Map, Value};
 use setpoint_reconcile::{Write, WriteOutcome, WriteRejection, WriteRequest};
@@ -24,6 +23,7 @@ use crate::pipeline::update::Subresource;
 use crate::pipeline::{
     DesiredObject, PipelineResult, RequestContext, WriteOrigin, binding, create, delete, eviction, update,
 };
+use crate::webhooks::answers::PendingCall;
 
 pub use in_flight::InFlightWrites;
 
@@ -33,6 +33,8 @@ pub enum Prepared {
     Settled(WriteOutcome),
     /// Proposal to commit, and the name of the object that it writes.
     Commit(Box<Proposal>, Box<str>),
+    /// Webhooks to call before the write can be decided.
+    Call(Vec<PendingCall>),
 }
 
 /// Decides a write of the loop.
@@ -46,6 +48,7 @@ pub fn prepare(request: &WriteRequest, context: &RequestContext<'_>) -> Prepared
         Ok(PipelineResult::Unchanged(record)) => {
             Prepared::Settled(WriteOutcome::Done { revision: record.revision(), name: record.name().into() })
         }
+        Ok(PipelineResult::Call(calls)) => Prepared::Call(calls),
         // The loop never makes dry runs.
         Ok(PipelineResult::DryRun(_) | PipelineResult::DryRunRemove(_)) => {
             Prepared::Settled(WriteOutcome::Gone)
@@ -67,16 +70,24 @@ pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -
     }
 }
 
-fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<PipelineResult, Status> {
+/// Identity and field manager of a write of the loop.
+fn origin(request: &WriteRequest) -> WriteOrigin {
     let user = request.user.to_string();
-    let writer = WriteOrigin {
+    WriteOrigin {
         identity: Identity { groups: groups(&user), user },
         manager: request.manager.to_owned(),
         dry_run: false,
         reconciler: request.reconciler.to_string(),
-    };
+        takes_over: false,
+    }
+}
+
+fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<PipelineResult, Status> {
+    let writer = origin(request);
     let resource = request.write.resource();
-    let resource_type = resource_types::storage_type(resource)
+    let resource_type = context
+        .catalog
+        .storage_type(resource)
         .ok_or_else(|| Status::not_found(Qualified { group: "", name: "" }, resource.as_str()))?;
     match &request.write {
         Write::Create { namespace, object, .. } => {
@@ -90,8 +101,11 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
             let record = find(resource_type, key, context)?;
             let subresource = parse_subresource(subresource_name)?;
             let is_status = subresource == Subresource::Status && patch.get("spec").is_none();
-            let live =
-                if is_status { codec::partial(resource_type, &record) } else { codec::object(&record) };
+            let live = if is_status {
+                codec::partial(resource_type, &record)
+            } else {
+                codec::live(resource_type, &record)
+            };
             if uid.as_deref().is_some_and(|uid| uid != metadata::text(&live, "uid"))
                 || revision.is_some_and(|revision| revision != record.revision())
             {
@@ -99,7 +113,7 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
             }
             let patch_type = PatchType::from(*patch_type);
             let patched = patch_type
-                .apply(patch, live.clone(), resource_type.stored_schema)
+                .apply(patch, live.clone(), resource_type.stored_schema.built_in())
                 .map_err(|error| error.to_status())?;
             let desired = DesiredObject::new(decode_patched(resource_type, patched, patch)?);
             Ok(update::update_live(resource_type, subresource, desired, (&record, live), &writer, context)?
@@ -141,7 +155,7 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
 }
 
 fn create_object(
-    resource_type: &'static ResourceType,
+    resource_type: &ResourceType,
     namespace: &str,
     object: Value,
     writer: &WriteOrigin,
@@ -166,9 +180,8 @@ fn post(
         }
         "eviction" => {
             eviction::check_eviction(object, key.name())?;
-            let options = object.get("deleteOptions").cloned().unwrap_or_default();
             let record = find(resource_type, key, context)?;
-            eviction::evict(resource_type, &record, &DeleteOptions::from_value(&options), writer, context)
+            eviction::evict(resource_type, &record, object, writer, context)
         }
         other => Err(Status::bad_request(format!("unknown subresource {other}"))),
     }
@@ -198,7 +211,9 @@ fn modified_conflict(resource_type: &ResourceType, key: &Key) -> Status {
 /// Decodes an object of a planner by the rules for a client's object.
 fn decode_object(resource_type: &ResourceType, mut object: Value) -> Result<Value, Status> {
     resource_type.set_type(&mut object);
-    decode(object, resource_type.stored_schema, &[])
+    resource_type
+        .stored_schema
+        .decode(object, &[])
         .map(|decoded| decoded.value)
         .map_err(|error| Status::bad_request(error.to_string()))
 }

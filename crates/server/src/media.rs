@@ -1,5 +1,6 @@
 //! Content negotiation: `Content-Type` and `Accept` headers, forms and views.
 
+use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use setpoint_api::printing::table::MetaVersion;
 
 /// Encodings of objects.
@@ -37,6 +38,18 @@ impl Representation {
 /// Supported media types, for error messages.
 pub(crate) const ACCEPTED: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// Removes protobuf from the accepted media types, if others are accepted: custom kinds have no protobuf form.
+pub(crate) fn decline_protobuf(headers: &mut HeaderMap) {
+    let Some(accept) = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return };
+    let kept: Vec<&str> =
+        accept.split(',').filter(|media_type| !media_type.contains("kubernetes.protobuf")).collect();
+    if let Ok(kept) = HeaderValue::from_str(&kept.join(","))
+        && !kept.is_empty()
+    {
+        headers.insert(ACCEPT, kept);
+    }
+}
 
 /// Form of a body; JSON without a `Content-Type`.
 #[must_use]

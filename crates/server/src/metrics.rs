@@ -1,9 +1,11 @@
 //! `/metrics` in Prometheus' text format, under upstream's metric names.
 //!
 //! Counting a request costs a table lookup and a few atomic additions: there is no lock, and no allocation once a
-//! series exists. The number of series is bounded, because every label comes from the table of resource types. Other
+//! series exists; only requests of custom resources take a read lock, to find their row. The number of series is
+//! bounded, because every label comes from the table of resource types or a bounded number of custom ones. Other
 //! components add families by [`Metrics::register`].
 
+mod custom_rows;
 mod process;
 mod requests;
 mod text;
@@ -21,9 +23,12 @@ use setpoint_store::{Snapshot, StoreStat};
 pub use self::requests::SeriesKey;
 pub use self::text::{MetricType, Text};
 
+use self::custom_rows::CUSTOM_ROWS_MAX;
 use self::requests::Requests;
-use crate::exchange::{Frames, Payload, Response};
+use crate::catalog::Catalog;
+use crate::exchange::{Frames, Payload, Request, Response};
 use crate::inflight::Inflight;
+use crate::route::Route;
 use crate::watch::WatchStream;
 
 /// A writer of metric families.
@@ -32,7 +37,7 @@ type Source = dyn Fn(&mut Text) + Send + Sync;
 /// All metrics of the server.
 pub struct Metrics {
     requests: Requests,
-    /// Events sent to watches, by the index of the resource type.
+    /// Events sent to watches, by the index of the resource type; then those of custom ones, by their row.
     watch_events: Vec<AtomicU64>,
     sources: RwLock<Vec<Box<Source>>>,
 }
@@ -41,7 +46,9 @@ impl Default for Metrics {
     fn default() -> Metrics {
         Metrics {
             requests: Requests::default(),
-            watch_events: resource_types::all().iter().map(|_| AtomicU64::new(0)).collect(),
+            watch_events: std::iter::repeat_with(AtomicU64::default)
+                .take(resource_types::all().len() + CUSTOM_ROWS_MAX)
+                .collect(),
             sources: RwLock::default(),
         }
     }
@@ -51,6 +58,11 @@ impl Metrics {
     /// Adds a source, which is called at each scrape. It must write complete families and must not block.
     pub fn register(&self, source: impl Fn(&mut Text) + Send + Sync + 'static) {
         self.sources.write().push(Box::new(source));
+    }
+
+    /// Series of a request.
+    pub(crate) fn key(&self, route: &Route, request: &Request) -> SeriesKey {
+        self.requests.key(route, request)
     }
 
     /// Counts a request that was rejected before it was routed.
@@ -68,12 +80,18 @@ impl Metrics {
 
     /// Returns all families as text.
     #[must_use]
-    pub fn render(&self, snapshot: &Snapshot, store: Option<&StoreStat>, inflight: &Inflight) -> String {
+    pub fn render(
+        &self,
+        snapshot: &Snapshot,
+        catalog: &Catalog,
+        store: Option<&StoreStat>,
+        inflight: &Inflight,
+    ) -> String {
         let mut text = Text::default();
         self.requests.write(&mut text);
         self.write_watch_events(&mut text);
         write_inflight(&mut text, inflight);
-        write_objects(&mut text, snapshot);
+        write_objects(&mut text, snapshot, catalog);
         if let Some(store) = store {
             write_store(&mut text, store);
         }
@@ -87,14 +105,24 @@ impl Metrics {
     fn write_watch_events(&self, text: &mut Text) {
         let name = "apiserver_watch_events_total";
         text.family(name, MetricType::Counter, "Events sent to watches, by resource.");
-        for (resource_type, count) in resource_types::all().iter().zip(&self.watch_events) {
+        let built_in = resource_types::all().iter().map(|resource_type| {
+            let info = &resource_type.info;
+            [&*info.group, &*info.version, &*info.plural]
+        });
+        let custom = self.requests.custom_rows();
+        let custom = custom.iter().map(|[group, version, resource, _]| [&**group, &**version, &**resource]);
+        for ([group, version, resource], count) in built_in.chain(custom).zip(&self.watch_events) {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
-                let info = resource_type.info;
-                let labels = [("group", info.group), ("version", info.version), ("resource", info.plural)];
+                let labels = [("group", group), ("version", version), ("resource", resource)];
                 text.sample(name, &labels, count);
             }
         }
+    }
+
+    fn count_events(&self, key: SeriesKey, built_in: usize, events: u64) {
+        let index = key.custom_row().map_or(built_in, |row| resource_types::all().len() + row);
+        self.watch_events[index].fetch_add(events, Ordering::Relaxed);
     }
 }
 
@@ -127,7 +155,7 @@ impl Frames for CountedWatch {
         let polled = self.watch.poll_frame(context);
         if polled.is_ready() {
             let events = self.watch.take_events();
-            self.metrics.watch_events[self.watch.resource_type().index].fetch_add(events, Ordering::Relaxed);
+            self.metrics.count_events(self.key, self.watch.resource_type().index, events);
         }
         polled
     }
@@ -155,14 +183,17 @@ fn write_inflight(text: &mut Text, inflight: &Inflight) {
     }
 }
 
-fn write_objects(text: &mut Text, snapshot: &Snapshot) {
-    let stored = resource_types::all()
-        .iter()
-        .filter(|resource_type| !resource_type.is_virtual && !resource_type.is_converted());
+fn write_objects(text: &mut Text, snapshot: &Snapshot, catalog: &Catalog) {
+    let mut custom: Vec<&Arc<resource_types::ResourceType>> = catalog.custom().collect();
+    // The versions of a custom resource follow each other, and share a table.
+    custom.dedup_by(|a, b| a.resource == b.resource);
+    let mut stored: Vec<&Arc<resource_types::ResourceType>> = resource_types::stored().collect();
+    stored.extend(custom);
     let counts: Vec<(&resource_types::ResourceType, usize, u64)> = stored
+        .into_iter()
         .map(|resource_type| {
             let table = snapshot.table(&resource_type.resource);
-            (resource_type, table.map_or(0, |table| table.len()), table.map_or(0, |table| table.bytes()))
+            (&**resource_type, table.map_or(0, |table| table.len()), table.map_or(0, |table| table.bytes()))
         })
         .collect();
     text.family("apiserver_storage_objects", MetricType::Gauge, "Number of stored objects, by resource.");
@@ -175,7 +206,7 @@ fn write_objects(text: &mut Text, snapshot: &Snapshot) {
         "Number of stored objects, by group and resource.",
     );
     for (resource_type, count, _) in &counts {
-        let labels = [("group", resource_type.info.group), ("resource", resource_type.info.plural)];
+        let labels = [("group", &*resource_type.info.group), ("resource", &*resource_type.info.plural)];
         text.sample("apiserver_resource_objects", &labels, *count);
     }
     let name = "apiserver_resource_size_estimate_bytes";
@@ -183,7 +214,7 @@ fn write_objects(text: &mut Text, snapshot: &Snapshot) {
     for (resource_type, _, bytes) in &counts {
         text.sample(
             name,
-            &[("group", resource_type.info.group), ("resource", resource_type.info.plural)],
+            &[("group", &*resource_type.info.group), ("resource", &*resource_type.info.plural)],
             *bytes,
         );
     }

@@ -4,8 +4,8 @@
 //! snapshot, time and entropy are in the context, so that the API, the loop and the simulator share it, and a fork
 //! can replay it.
 //!
-//! Order of a write: defaulting and field ownership ([`DesiredObject`]), mutating admission, allocation of addresses,
-//! validation, validating admission, quota. Start at [`create::create`] or [`update::update`].
+//! Order of a write: defaulting and field ownership ([`DesiredObject`]), mutating admission and webhooks, allocation of
+//! addresses, validation, validating admission and webhooks, quota. Start at [`create::create`] or [`update::update`].
 
 pub mod admission;
 pub mod apply;
@@ -16,24 +16,28 @@ pub mod eviction;
 pub mod ownership;
 pub mod quota;
 pub mod service_network;
+pub mod strict_ownership;
 pub mod subresource;
 pub mod update;
 
 use setpoint_api::ResourceType;
 use setpoint_api::apply::FieldSet;
-use setpoint_api::decode::{KeepEmpty, decode_keeping_empty};
+use setpoint_api::decode::KeepEmpty;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::Author;
 use setpoint_api::metadata::validate::MetadataRules;
-use setpoint_api::status::Status;
+use setpoint_api::status::{Reason, Status};
 use setpoint_api::{Resource, Time, Value, metadata};
 use setpoint_store::{CommitCause, Precondition, Proposal, Record, Snapshot};
 
 use self::admission::tolerations::Tolerations;
 use self::ownership::Owners;
 use self::update::Subresource;
+use crate::catalog::Catalog;
 use crate::codec;
 use crate::exchange::Identity;
+use crate::webhooks::WebhookContext;
+use crate::webhooks::answers::PendingCall;
 
 /// Field path of a whole object.
 const WHOLE: &str = ".";
@@ -53,6 +57,10 @@ pub struct RequestContext<'a> {
     pub entropy: [u64; 3],
     /// Default toleration seconds of pods.
     pub tolerations: Tolerations,
+    /// Resource types of the snapshot.
+    pub catalog: &'a Catalog,
+    /// Admission webhooks; `None` if none are called.
+    pub webhooks: Option<WebhookContext<'a>>,
 }
 
 /// Author and options of a write.
@@ -66,6 +74,8 @@ pub struct WriteOrigin {
     pub dry_run: bool,
     /// Reconciler and key, for writes of the loop; empty for clients.
     pub reconciler: String,
+    /// `true` to take over fields of other managers where ownership is strict.
+    pub takes_over: bool,
 }
 
 /// The object of a create or update request, before defaulting.
@@ -106,7 +116,7 @@ impl DesiredObject {
         resource_type.rules.default_times(&mut object, context.now);
         // Empty fields that are never shown have no owner, but some rules validate them.
         let keeping = |object: &Value, keep| {
-            let kept = decode_keeping_empty(object.clone(), resource_type.stored_schema, keep);
+            let kept = resource_type.stored_schema.decode_keeping_empty(object.clone(), keep);
             kept.map_or_else(|_| object.clone(), |decoded| decoded.value)
         };
         let changed = match owners {
@@ -151,6 +161,8 @@ pub enum PipelineResult {
     DryRun(Value),
     /// Dry run: the object that would be removed.
     DryRunRemove(Value),
+    /// Webhooks to call before the write can be decided; see [`crate::webhooks`].
+    Call(Vec<PendingCall>),
 }
 
 impl WriteOrigin {
@@ -188,11 +200,15 @@ impl WriteOrigin {
     }
 }
 
+/// Resources whose finalizers need no domain prefix: upstream validates them outside of its core.
+const WITHOUT_STANDARD_FINALIZERS: [&str; 2] = ["events", "customresourcedefinitions.apiextensions.k8s.io"];
+
 fn metadata_rules(resource_type: &ResourceType) -> MetadataRules {
     MetadataRules {
         name: resource_type.rules.name_rule(),
         namespaced: resource_type.info.namespaced,
-        standard_finalizers: resource_type.resource.as_str() != "events",
+        standard_finalizers: resource_type.custom.is_none()
+            && !WITHOUT_STANDARD_FINALIZERS.contains(&resource_type.resource.as_str()),
     }
 }
 
@@ -238,7 +254,7 @@ pub(crate) fn precondition(
     if expected.is_empty() || expected == found {
         return Ok(());
     }
-    let directory = match (resource_type.info.group, resource_type.info.plural) {
+    let directory = match (&*resource_type.info.group, &*resource_type.info.plural) {
         ("", "replicationcontrollers") => "controllers",
         ("", "endpoints") => "services/endpoints",
         ("", "nodes") => "minions",
@@ -255,6 +271,26 @@ pub(crate) fn precondition(
          {title} in object meta: {found}"
     );
     Err(Status::conflict(resource_type.qualified(), name, message))
+}
+
+/// Guards a commit of a custom object by the definition of its kind, so that no object is stored by a schema that
+/// has changed meanwhile.
+fn guard_definition(proposal: Proposal, resource_type: &ResourceType) -> Proposal {
+    match &resource_type.custom {
+        Some(custom) => proposal.guard(custom.kind.key.clone(), Precondition::Revision(custom.kind.revision)),
+        None => proposal,
+    }
+}
+
+/// 405 for a new object of a kind whose definition is in deletion.
+fn check_definition(resource_type: &ResourceType) -> Result<(), Status> {
+    match &resource_type.custom {
+        Some(custom) if custom.kind.definition.is_terminating => Err(Status::failure(
+            Reason::MethodNotAllowed,
+            "create not allowed while custom resource definition is terminating",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// 500 for a decoded object that cannot be encoded: a bug.

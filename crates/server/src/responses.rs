@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, WARNING};
 use http::{HeaderMap, StatusCode};
 use setpoint_api::ResourceType;
-use setpoint_api::decode::decode;
 use setpoint_api::printing::table::{
     IncludeObject, ListMeta, MetaVersion, TableObject, TableOptions, write_object_table, write_partial,
     write_partial_list, write_table,
@@ -124,7 +123,8 @@ pub fn object(code: u16, resource_type: &ResourceType, bytes: Bytes, form: Form,
     match form {
         Form::Protobuf => {
             let value = json::parse(&bytes).unwrap_or(Value::Null);
-            let out = protobuf::to_vec(&value, resource_type.schema);
+            let out = resource_type.schema.built_in().map(|schema| protobuf::to_vec(&value, schema));
+            let out = out.unwrap_or_default();
             answer(code, PROTOBUF, vec![out.into()])
         }
         _ if pretty => {
@@ -146,12 +146,12 @@ pub fn record(
     pretty: bool,
 ) -> Response {
     if form != Form::Protobuf {
-        return object(code, resource_type, codec::served_bytes(resource_type, record.value()), form, pretty);
+        return object(code, resource_type, codec::served(resource_type, record), form, pretty);
     }
     let mut out = Vec::new();
     protobuf::write_object(
         &resource_type.api_version(),
-        resource_type.info.kind,
+        &resource_type.info.kind,
         &codec::message(resource_type, record),
         &mut out,
     );
@@ -161,12 +161,14 @@ pub fn record(
 /// An object of a kind that is not stored.
 #[must_use]
 pub fn value(code: u16, expected: Expected<'_>, value: Value, form: Form, pretty: bool) -> Response {
-    let value = decode(value.clone(), expected.schema, &[]).map_or(value, |decoded| decoded.value);
+    let value = expected.schema.decode(value.clone(), &[]).map_or(value, |decoded| decoded.value);
     let mut out = Vec::new();
     match form {
         Form::Protobuf => {
             let mut message = Vec::with_capacity(256);
-            protobuf::encode(&value, expected.schema, &mut message);
+            if let Some(schema) = expected.schema.built_in() {
+                protobuf::encode(&value, schema, &mut message);
+            }
             protobuf::write_object(expected.api_version, expected.kind, &message, &mut out);
             return answer(code, PROTOBUF, vec![out.into()]);
         }
@@ -203,7 +205,7 @@ pub(crate) fn row_object<'a>(
     include: IncludeObject,
 ) -> Cow<'a, Value> {
     const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-    if include != IncludeObject::Metadata {
+    if include != IncludeObject::Metadata || resource_type.custom.is_some() {
         return Cow::Borrowed(served);
     }
     if stored.at(&["metadata", "annotations", TEMPLATE_GENERATION]).is_none() {
@@ -221,11 +223,11 @@ pub(crate) fn row_object<'a>(
 
 /// 406 for a list view of a single object, or the reverse.
 pub fn mismatch(resource_type: &ResourceType, is_list: bool) -> Status {
-    let group = match resource_type.info.group {
+    let group = match &*resource_type.info.group {
         "" | "events.k8s.io" => "core",
         group => group.split('.').next().unwrap_or_default(),
     };
-    let kind = resource_type.info.kind;
+    let kind = &resource_type.info.kind;
     let message = if is_list {
         format!(
             "you requested PartialObjectMetadata, but the requested object is a list (*{group}.{kind}List)"
@@ -251,14 +253,15 @@ pub(crate) fn view_of_object(
     now: Time,
 ) -> Result<Response, Status> {
     let mut out = Vec::new();
-    let kind = (resource_type.info.group, resource_type.info.kind);
+    let kind = resource_type.table_kind();
     let served = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
     let served = served.as_ref().unwrap_or(object);
     match view {
         Representation::Table(version) => {
             let options = table_options(query, version)?;
             let embedded = row_object(resource_type, object, served, options.include);
-            let row = TableObject { stored: object, served: &embedded };
+            let stored = if resource_type.custom.is_some() { served } else { object };
+            let row = TableObject { stored, served: &embedded };
             write_object_table(kind, row, options, now, &mut out);
         }
         Representation::Metadata(version) => write_partial(served, version, &mut out),
@@ -282,7 +285,7 @@ pub(crate) fn view_of_list(
     now: Time,
 ) -> Result<Response, Status> {
     let mut out = Vec::new();
-    let kind = (resource_type.info.group, resource_type.info.kind);
+    let kind = resource_type.table_kind();
     let served: Option<Vec<Value>> = resource_type
         .is_converted()
         .then(|| objects.iter().map(|object| resource_type.to_served(object.clone())).collect());
@@ -290,7 +293,8 @@ pub(crate) fn view_of_list(
     match view {
         Representation::Table(version) => {
             let options = table_options(query, version)?;
-            let pairs = objects.iter().zip(served);
+            let stored = if resource_type.custom.is_some() { served } else { objects };
+            let pairs = stored.iter().zip(served);
             let embedded =
                 |(stored, served)| (stored, row_object(resource_type, stored, served, options.include));
             let embedded: Vec<(&Value, Cow<'_, Value>)> = pairs.map(embedded).collect();
@@ -310,6 +314,23 @@ pub(crate) fn view_of_list(
 const WARNINGS_CHARS_MAX: usize = 4096;
 /// Characters of a truncated warning.
 const WARNING_CHARS_MAX: usize = 256;
+
+/// Response with warnings, which an error has too.
+///
+/// # Errors
+/// The status, if there are no warnings.
+pub(crate) fn with_warnings(
+    response: Result<Response, Status>,
+    warnings: &[String],
+) -> Result<Response, Status> {
+    let mut response = match response {
+        Err(error) if warnings.is_empty() => return Err(error),
+        Err(error) => status(&error),
+        Ok(response) => response,
+    };
+    warn(&mut response, warnings);
+    Ok(response)
+}
 
 /// Adds `Warning` headers, which kubectl prints. Duplicates are sent once; if the warnings are too long together,
 /// each is truncated, and the last are left out. Warnings after the bound are not read.

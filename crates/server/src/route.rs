@@ -6,9 +6,11 @@
 //! ```
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use setpoint_api::resource_types::{self, ResourceType};
+use setpoint_api::ResourceType;
 
+use crate::catalog::Catalog;
 use crate::discovery::usage;
 
 /// Segments of most paths: `apis`, group, version, `namespaces`, namespace, resource, name, subresource.
@@ -29,7 +31,7 @@ pub enum Route {
 /// Objects of one resource.
 pub struct Target {
     /// Resource type.
-    pub resource_type: &'static ResourceType,
+    pub resource_type: Arc<ResourceType>,
     /// Namespace; empty for all, and for cluster-scoped kinds.
     pub namespace: String,
     /// Name; empty for a collection.
@@ -53,7 +55,7 @@ pub struct MetricsTarget {
 
 /// Parses a path.
 #[must_use]
-pub fn route(path: &str) -> Route {
+pub fn route(path: &str, catalog: &Catalog) -> Route {
     let Some(path) = decode(path) else { return Route::NotFound };
     let Some(words) = split(&path) else { return Route::NotFound };
     if let ["apis", usage::GROUP, usage::VERSION, rest @ ..] = &words[..]
@@ -71,13 +73,12 @@ pub fn route(path: &str) -> Route {
         rest => (false, rest),
     };
     let found = match rest {
-        ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) => {
-            resource_types::find(group, version, plural)
-                .filter(|resource_type| resource_type.info.namespaced)
-                .map(|resource_type| (resource_type, *namespace, rest))
-        }
+        ["namespaces", namespace, plural, rest @ ..] if !is_part_of_namespace(plural) => catalog
+            .find(group, version, plural)
+            .filter(|resource_type| resource_type.info.namespaced)
+            .map(|resource_type| (resource_type, *namespace, rest)),
         [plural, rest @ ..] => {
-            resource_types::find(group, version, plural).map(|resource_type| (resource_type, "", rest))
+            catalog.find(group, version, plural).map(|resource_type| (resource_type, "", rest))
         }
         [] => None,
     };
@@ -94,7 +95,7 @@ pub fn route(path: &str) -> Route {
         return Route::NotFound;
     }
     Route::Objects(Target {
-        resource_type,
+        resource_type: Arc::clone(resource_type),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         subresource: subresource.to_owned(),
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     fn describe(path: &str) -> String {
-        match route(path) {
+        match route(path, Catalog::built_in()) {
             Route::Objects(target) => format!(
                 "{} ns={} name={} sub={} watch={}",
                 target.resource_type.info.plural,

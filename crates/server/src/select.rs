@@ -28,7 +28,7 @@ impl Selection {
         let labels = labels::Selector::parse(query.get("labelSelector"))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let fields = fields::FieldSelector::parse(query.get("fieldSelector"))
-            .and_then(|selector| selector.translate(target.resource_type.rules.field_labels()))
+            .and_then(|selector| target.resource_type.rules.translate_fields(selector))
             .map_err(|error| Status::bad_request(error.to_string()))?;
         let compiled_fields = fields::CompiledFieldSelector::new(&fields);
         Ok(Selection { labels: labels::CompiledSelector::new(&labels), fields, compiled_fields })

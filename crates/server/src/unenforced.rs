@@ -3,19 +3,7 @@
 use setpoint_api::ResourceType;
 
 /// Kinds without effect by group, and the behavior of the server without them.
-const UNENFORCED: [(&str, &[&str], &str); 6] = [
-    (
-        "admissionregistration.k8s.io",
-        &[
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyBinding",
-            "ValidatingWebhookConfiguration",
-            "MutatingWebhookConfiguration",
-        ],
-        "requests are admitted without it",
-    ),
+const UNENFORCED: [(&str, &[&str], &str); 5] = [
     (
         "rbac.authorization.k8s.io",
         &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
@@ -34,7 +22,7 @@ const UNENFORCED: [(&str, &[&str], &str); 6] = [
 /// Returns the warning for clients that write objects of a kind without effect.
 #[must_use]
 pub(crate) fn warning(resource_type: &ResourceType) -> Option<String> {
-    let (group, kind) = (resource_type.info.group, resource_type.info.kind);
+    let (group, kind) = (&*resource_type.info.group, &*resource_type.info.kind);
     let (_, _, instead) = UNENFORCED.iter().find(|(of, kinds, _)| *of == group && kinds.contains(&kind))?;
     Some(format!("{kind} is stored but not enforced by this server yet: {instead}"))
 }

@@ -40,7 +40,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// A stream of events.
 pub struct WatchStream {
-    resource_type: &'static ResourceType,
+    resource_type: Arc<ResourceType>,
     slot: WatchSlot,
     cursor: Cursor,
     form: Form,
@@ -121,7 +121,7 @@ pub fn start(
     let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(WATCH_SECONDS);
     Ok(WatchStream {
-        resource_type: target.resource_type,
+        resource_type: Arc::clone(&target.resource_type),
         slot: WatchSlot::new(coalescer, ViewKey::new(target, query, (form, view), table)),
         cursor,
         form,
@@ -150,8 +150,8 @@ fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Watch
 impl WatchStream {
     /// Resource type of the objects.
     #[must_use]
-    pub fn resource_type(&self) -> &'static ResourceType {
-        self.resource_type
+    pub fn resource_type(&self) -> &ResourceType {
+        &self.resource_type
     }
 
     /// Returns the number of events since the last call.
@@ -187,11 +187,14 @@ impl WatchStream {
     /// Appends a version of an object.
     fn put_record(&self, out: &mut FrameBuffer, word: &str, record: &Record) {
         if self.form != Form::Protobuf || self.view != Representation::Whole {
+            if !self.view.is_table() && codec::is_current(&self.resource_type, record) {
+                return self.put(out, word, record.value());
+            }
             return self.put_stored(out, word, record.value());
         }
         self.events.set(self.events.get() + 1);
-        let message = codec::message(self.resource_type, record);
-        put_frame(out, word, &self.resource_type.api_version(), self.resource_type.info.kind, &message);
+        let message = codec::message(&self.resource_type, record);
+        put_frame(out, word, &self.resource_type.api_version(), &self.resource_type.info.kind, &message);
     }
 
     /// Appends a line of JSON, or a frame of protobuf.
@@ -213,7 +216,7 @@ impl WatchStream {
         let value = json::parse(&object).unwrap_or(Value::Null);
         let (api_version, kind) = (value.str_at(&["apiVersion"]), value.str_at(&["kind"]));
         let of = if kind == "Status" { setpoint_api::schema::builtin().meta("Status") } else { None };
-        let message = codec::encoded(&value, of.unwrap_or(self.resource_type.schema));
+        let message = codec::encoded(&value, of.or(self.resource_type.schema.built_in()));
         put_frame(out, word, api_version, kind, &message);
     }
 
@@ -225,12 +228,13 @@ impl WatchStream {
             write_partial(&value, version, &mut out);
             return out;
         }
-        let kind = (self.resource_type.info.group, self.resource_type.info.kind);
+        let kind = self.resource_type.table_kind();
         let with_columns = !self.columns_shown.replace(true);
         let options = TableOptions { with_columns, ..self.table };
         let served = self.resource_type.to_served(value.clone());
-        let embedded = responses::row_object(self.resource_type, &value, &served, options.include);
-        let row = TableObject { stored: &value, served: &embedded };
+        let embedded = responses::row_object(&self.resource_type, &value, &served, options.include);
+        let stored = if self.resource_type.custom.is_some() { &served } else { &value };
+        let row = TableObject { stored, served: &embedded };
         write_object_table(kind, row, options, self.clock.now(), &mut out);
         out
     }
@@ -238,7 +242,7 @@ impl WatchStream {
     fn put_bookmark(&self, out: &mut FrameBuffer, revision: Revision, initial_end: bool) {
         let mark = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
         let annotations = if initial_end { mark } else { "" };
-        let (kind, version) = (self.resource_type.info.kind, self.resource_type.api_version());
+        let (kind, version) = (&self.resource_type.info.kind, self.resource_type.api_version());
         let object = format!(
             "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}"
         );

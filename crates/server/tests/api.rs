@@ -4,6 +4,10 @@
 
 #[path = "api/costs.rs"]
 mod costs;
+#[path = "api/custom_documents.rs"]
+mod custom_documents;
+#[path = "api/custom_resources.rs"]
+mod custom_resources;
 #[path = "api/effects.rs"]
 mod effects;
 #[path = "api/fuzz.rs"]
@@ -14,12 +18,18 @@ mod impersonation;
 mod lists;
 #[path = "api/quota.rs"]
 mod quota;
+#[path = "api/strict_ownership.rs"]
+mod strict_ownership;
 #[path = "api/tokens.rs"]
 mod tokens;
 #[path = "api/usage.rs"]
 mod usage;
 #[path = "api/watches.rs"]
 mod watches;
+#[path = "api/webhook_server.rs"]
+mod webhook_server;
+#[path = "api/webhooks.rs"]
+mod webhooks;
 #[path = "api/words.rs"]
 mod words;
 

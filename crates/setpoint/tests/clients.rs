@@ -17,6 +17,8 @@ mod kubectl;
 mod languages;
 #[path = "clients/nodes.rs"]
 mod nodes;
+#[path = "clients/postgres_operator.rs"]
+mod postgres_operator;
 #[path = "clients/processes.rs"]
 mod processes;
 #[path = "clients/server.rs"]

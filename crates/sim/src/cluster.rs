@@ -3,11 +3,13 @@
 //! [`Cluster`] injects no faults of its own; it offers the steps between which campaigns do. Start at
 //! [`Cluster::settle`], which runs everything that is due.
 
+mod resource_watch;
+
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use setpoint_api::decode::decode;
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::patch::PatchType;
 use setpoint_api::resource_types::{self, ResourceType};
@@ -17,7 +19,8 @@ use setpoint_reconcile::{
     Controller, Engine, Index, Jump, ObservedChange, Query, Seed, Turn, Write, WriteId, WriteOutcome,
     WriteRequest,
 };
-use setpoint_runtime::objects;
+use setpoint_runtime::custom;
+use setpoint_server::catalog::Catalogs;
 use setpoint_server::codec;
 use setpoint_server::exchange::Identity;
 use setpoint_server::loop_writes::{self, Prepared};
@@ -26,10 +29,12 @@ use setpoint_server::pipeline::{
     DesiredObject, PipelineResult, RequestContext, WriteOrigin, binding, create, delete, eviction, update,
 };
 use setpoint_store::{
-    CommitError, CommitResponse, Cursor, Proposal, RejectReason, Retention, Store, WatchFilter,
+    CommitCause, CommitError, CommitResponse, Cursor, Draft, Precondition, Proposal, RejectReason, Retention,
+    Store,
 };
 use setpoint_views::world_config;
 
+use self::resource_watch::ResourceWatch;
 use crate::campaign::path;
 
 /// Turns within which a cluster must settle.
@@ -67,6 +72,7 @@ pub struct Cluster {
     watched: &'static [&'static str],
     watches: Vec<ResourceWatch>,
     outbox: VecDeque<WriteRequest>,
+    catalogs: Catalogs,
 }
 
 /// Origin of a commit of a loop.
@@ -94,18 +100,6 @@ impl ParkedLoop {
         self.engine.clock_jumped(jump, now);
     }
 }
-
-/// Watch of the loop on one resource.
-struct ResourceWatch {
-    resource: setpoint_api::Resource,
-    /// `None` while the watch is broken and needs a list.
-    cursor: Option<Cursor>,
-    /// Last events, for repeated delivery.
-    delivered: VecDeque<ObservedChange>,
-}
-
-/// Events that a watch keeps for repeated delivery.
-const DELIVERED_MAX: usize = 8;
 
 impl Cluster {
     /// Returns an empty cluster with the namespace `default`.
@@ -139,6 +133,7 @@ impl Cluster {
             watched: &[],
             watches: Vec::new(),
             outbox: VecDeque::new(),
+            catalogs: Catalogs::default(),
         };
         cluster.start_watches();
         cluster.create("namespaces", "", value!({"metadata": {"name": "default"}}));
@@ -152,12 +147,10 @@ impl Cluster {
         self.watches = resource_types::stored()
             .map(|stored| &stored.resource)
             .filter(is_watched)
-            .map(|resource| ResourceWatch {
-                resource: resource.clone(),
-                cursor: None,
-                delivered: VecDeque::new(),
-            })
+            .map(ResourceWatch::new)
             .collect();
+        // Definitions come first: events of a custom resource are delivered after those of its definition.
+        self.watches.sort_by_key(|watch| watch.resource.as_str() != custom::DEFINITIONS);
         self.mend_watches();
     }
 
@@ -201,6 +194,7 @@ impl Cluster {
                 watch.deliver(&self.store, &mut self.engine, self.now, events);
             }
         }
+        self.follow_definitions();
         // The world is complete up to the watch that lags most.
         let positions = self.watches.iter().map(|watch| watch.cursor.as_ref().map(Cursor::position));
         if let Some(revision) =
@@ -284,6 +278,7 @@ impl Cluster {
         for watch in &mut self.watches {
             watch.deliver(&self.store, &mut self.engine, self.now, usize::MAX);
         }
+        self.follow_definitions();
         if self.watches.iter().all(|watch| watch.cursor.is_some()) {
             self.engine.reach(self.store.snapshot().revision());
         }
@@ -294,6 +289,7 @@ impl Cluster {
         for watch in self.watches.iter_mut().filter(|watch| watch.resource.as_str() == resource) {
             watch.deliver(&self.store, &mut self.engine, self.now, usize::MAX);
         }
+        self.follow_definitions();
     }
 
     /// Plans the keys that are due. Returns the time of the next turn.
@@ -398,10 +394,18 @@ impl Cluster {
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         let outcome = match loop_writes::prepare(
             request,
-            &RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+            &RequestContext {
+                snapshot: &snapshot,
+                now: self.now,
+                entropy,
+                tolerations: Default::default(),
+                catalog: &self.catalogs.of(&snapshot),
+                webhooks: None,
+            },
         ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => loop_writes::outcome(self.commit(*proposal), name),
+            Prepared::Call(_) => unreachable!("simulated clusters call no webhooks"),
         };
         if let WriteOutcome::Done { revision, .. } = outcome {
             self.origins.entry(revision).or_insert(CommitOrigin { seen: request.seen, is_late: false });
@@ -481,7 +485,14 @@ impl Cluster {
         let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
         match decide(
             &writer,
-            &RequestContext { snapshot: &snapshot, now: self.now, entropy, tolerations: Default::default() },
+            &RequestContext {
+                snapshot: &snapshot,
+                now: self.now,
+                entropy,
+                tolerations: Default::default(),
+                catalog: &self.catalogs.of(&snapshot),
+                webhooks: None,
+            },
         )? {
             PipelineResult::Commit(proposal) | PipelineResult::Remove(proposal, _) => {
                 // Lease renewals are too many to record.
@@ -517,11 +528,17 @@ impl Cluster {
     /// # Errors
     /// If it is rejected.
     pub fn try_create(&mut self, resource: &str, namespace: &str, object: Value) -> Result<Revision, Status> {
-        let resource_type = find_resource_type(resource);
-        let object = typed(resource_type, object);
+        let resource_type = self.find_resource_type(resource);
+        let object = typed(&resource_type, object);
         self.act(|writer, context| {
-            Ok(create::create(resource_type, namespace, DesiredObject::new(object.clone()), writer, context)?
-                .step)
+            Ok(create::create(
+                &resource_type,
+                namespace,
+                DesiredObject::new(object.clone()),
+                writer,
+                context,
+            )?
+            .step)
         })
     }
 
@@ -533,20 +550,22 @@ impl Cluster {
         namespace: &str,
         objects: Vec<Value>,
     ) -> (Result<Revision, Status>, usize) {
-        let resource_type = find_resource_type(resource);
+        let resource_type = self.find_resource_type(resource);
         let snapshot = self.store.snapshot();
         let mut steps = Vec::new();
         for object in objects {
-            let object = typed(resource_type, object);
+            let object = typed(&resource_type, object);
             let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
             let context = RequestContext {
                 snapshot: &snapshot,
                 now: self.now,
                 entropy,
                 tolerations: Default::default(),
+                catalog: &self.catalogs.of(&snapshot),
+                webhooks: None,
             };
             let made = create::create(
-                resource_type,
+                &resource_type,
                 namespace,
                 DesiredObject::new(object),
                 &self.writer(),
@@ -571,7 +590,13 @@ impl Cluster {
     /// Identity of writes that are not the loop's.
     fn writer(&self) -> WriteOrigin {
         let identity = Identity { user: self.user.to_owned(), groups: vec!["system:masters".to_owned()] };
-        WriteOrigin { identity, manager: "test".to_owned(), dry_run: false, reconciler: String::new() }
+        WriteOrigin {
+            identity,
+            manager: "test".to_owned(),
+            dry_run: false,
+            reconciler: String::new(),
+            takes_over: false,
+        }
     }
 
     /// Merges a patch into an object or a subresource of it, as a user or a node.
@@ -585,18 +610,19 @@ impl Cluster {
         part: &str,
         patch: Value,
     ) -> Result<Revision, Status> {
-        let resource_type = find_resource_type(resource);
+        let resource_type = self.find_resource_type(resource);
         let key = Key::from_path(&resource_type.resource, path).expect("a path");
         self.act(|writer, context| {
             let record = context
                 .snapshot
                 .get(&key)
                 .ok_or_else(|| Status::not_found(resource_type.qualified(), path))?;
-            let patched = PatchType::Merge.apply(&patch, codec::object(record), resource_type.stored_schema);
-            let patched = typed(resource_type, patched.map_err(|error| error.to_status())?);
+            let patched =
+                PatchType::Merge.apply(&patch, codec::object(record), resource_type.stored_schema.built_in());
+            let patched = typed(&resource_type, patched.map_err(|error| error.to_status())?);
             let subresource = Subresource::from_name(part).expect("a part");
             Ok(update::update(
-                resource_type,
+                &resource_type,
                 subresource,
                 DesiredObject::new(patched),
                 record,
@@ -612,14 +638,14 @@ impl Cluster {
     /// # Errors
     /// If it is rejected.
     pub fn delete(&mut self, resource: &str, path: &str, options: &Value) -> Result<Revision, Status> {
-        let resource_type = find_resource_type(resource);
+        let resource_type = self.find_resource_type(resource);
         let key = Key::from_path(&resource_type.resource, path).expect("a path");
         self.act(|writer, context| {
             let record = context
                 .snapshot
                 .get(&key)
                 .ok_or_else(|| Status::not_found(resource_type.qualified(), path))?;
-            delete::delete(resource_type, record, &DeleteOptions::from_value(options), writer, context)
+            delete::delete(&resource_type, record, &DeleteOptions::from_value(options), writer, context)
         })
     }
 
@@ -628,14 +654,14 @@ impl Cluster {
     /// # Errors
     /// If it is rejected, for example by a disruption budget.
     pub fn evict(&mut self, path: &str) -> Result<Revision, Status> {
-        let resource_type = find_resource_type("pods");
+        let resource_type = self.find_resource_type("pods");
         let key = Key::from_path(&resource_type.resource, path).expect("a path");
         self.act(|writer, context| {
             let record = context
                 .snapshot
                 .get(&key)
                 .ok_or_else(|| Status::not_found(resource_type.qualified(), path))?;
-            eviction::evict(resource_type, record, &DeleteOptions::from_value(&Value::map()), writer, context)
+            eviction::evict(&resource_type, record, &Value::map(), writer, context)
         })
     }
 
@@ -644,17 +670,33 @@ impl Cluster {
     /// # Errors
     /// If it is rejected.
     pub fn bind(&mut self, path: &str, node: &str) -> Result<Revision, Status> {
-        let key = Key::from_path(&find_resource_type("pods").resource, path).expect("a path");
+        let key = Key::from_path(&self.find_resource_type("pods").resource, path).expect("a path");
         let binding_object =
             value!({"metadata": {"name": (key.name())}, "target": {"kind": "Node", "name": (node)}});
         let namespace = key.namespace().unwrap_or_default();
         self.act(|writer, context| binding::bind(&binding_object, namespace, writer, context))
     }
 
+    /// Stores an object as it is, or removes it: for states that no request leads to.
+    ///
+    /// # Panics
+    /// If the resource or the path is invalid, or the store fails.
+    pub fn put_stored(&mut self, resource: &str, path: &str, object: Option<&Value>) -> Revision {
+        let resource = setpoint_api::Resource::new(resource).expect("a resource");
+        let key = Key::from_path(&resource, path).expect("a path");
+        let cause = CommitCause { user: self.user.to_owned(), ..CommitCause::default() };
+        let proposal = Proposal::new(cause, self.now);
+        let proposal = match object {
+            Some(object) => proposal.put(key, Precondition::Any, Draft::new(json::to_vec(object))),
+            None => proposal.delete(key, Precondition::Any),
+        };
+        self.commit(proposal).expect("the store accepts the commit").revision
+    }
+
     /// Returns an object as it is stored.
     #[must_use]
     pub fn get(&self, resource: &str, path: &str) -> Option<Value> {
-        let key = Key::from_path(&find_resource_type(resource).resource, path).ok()?;
+        let key = Key::from_path(&self.find_resource_type(resource).resource, path).ok()?;
         self.store.snapshot().get(&key).map(codec::object)
     }
 
@@ -662,7 +704,7 @@ impl Cluster {
     #[must_use]
     pub fn list(&self, resource: &str) -> Vec<Value> {
         let snapshot = self.store.snapshot();
-        let table = snapshot.table(&find_resource_type(resource).resource);
+        let table = snapshot.table(&self.find_resource_type(resource).resource);
         table.into_iter().flat_map(|table| table.iter()).map(codec::object).collect()
     }
 
@@ -722,50 +764,19 @@ impl Cluster {
     }
 }
 
-impl ResourceWatch {
-    /// Delivers up to `events_max` events. Lists the resource if the store has compacted them.
-    fn deliver(&mut self, store: &Store, engine: &mut Engine, now: Time, events_max: usize) {
-        for _ in 0..events_max {
-            let event = match self.cursor.as_mut().map(Cursor::try_next) {
-                Some(Ok(Some(event))) => event,
-                Some(Err(_)) => {
-                    self.list(store, engine, now);
-                    continue;
-                }
-                _ => return,
-            };
-            let key = event.after.key(&self.resource);
-            let Some(observed) = objects::observed(key, &event) else { continue };
-            if self.delivered.len() == DELIVERED_MAX {
-                self.delivered.pop_front();
-            }
-            self.delivered.push_back(observed.clone());
-            engine.observe(observed, now);
-        }
+impl Cluster {
+    fn find_resource_type(&self, resource: &str) -> Arc<ResourceType> {
+        let resource = setpoint_api::Resource::new(resource).expect("a resource");
+        let catalog = self.catalogs.of(&self.store.snapshot());
+        let found = catalog.storage_type(&resource);
+        Arc::clone(found.unwrap_or_else(|| panic!("unknown resource {resource}")))
     }
-
-    fn list(&mut self, store: &Store, engine: &mut Engine, now: Time) {
-        let (snapshot, cursor) = store.list_and_watch(&self.resource, WatchFilter::default());
-        let records = snapshot.table(&self.resource).into_iter().flat_map(|table| table.iter());
-        let objects = records.filter_map(|record| {
-            let key = record.key(&self.resource);
-            objects::object(key, record)
-        });
-        engine.relist(&self.resource, objects.collect(), snapshot.revision(), now);
-        self.delivered.clear();
-        self.cursor = Some(cursor);
-    }
-}
-
-fn find_resource_type(resource: &str) -> &'static ResourceType {
-    let resource = setpoint_api::Resource::new(resource).expect("a resource");
-    resource_types::storage_type(&resource).unwrap_or_else(|| panic!("unknown resource {resource}"))
 }
 
 fn typed(resource_type: &ResourceType, mut object: Value) -> Value {
-    object.make_map().insert("kind", resource_type.info.kind);
+    object.make_map().insert("kind", &*resource_type.info.kind);
     object.make_map().insert("apiVersion", resource_type.api_version());
-    match decode(object, resource_type.stored_schema, &[]) {
+    match resource_type.stored_schema.decode(object, &[]) {
         Ok(decoded) => decoded.value,
         Err(error) => panic!("{error}"),
     }

@@ -6,6 +6,8 @@
 
 #![expect(missing_docs, reason = "fields mirror the API fields of the same name")]
 
+pub mod admission_policy;
+pub mod api_service;
 pub mod certificate_signing_request;
 pub mod cluster_role;
 pub mod cluster_trust_bundle;

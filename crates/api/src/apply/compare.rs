@@ -6,8 +6,7 @@
 
 use super::element::{Element, is_equal};
 use super::field_set::{FieldSet, SetNode};
-use super::types::{Atom, Items, Level, Type, zip};
-use crate::schema::Struct;
+use super::types::{Atom, Items, Level, MergeType, Type, zip};
 use crate::value::{Map, Value};
 
 #[cfg(test)]
@@ -26,9 +25,9 @@ pub struct Comparison {
 
 /// Compares two objects of a kind, except `metadata.managedFields`.
 #[must_use]
-pub fn compare(old: &Value, new: &Value, of: Struct<'_>) -> Comparison {
+pub fn compare<'a>(old: &Value, new: &Value, of: impl Into<MergeType<'a>>) -> Comparison {
     let mut found = ComparisonBuilder::default();
-    found.compare_value(Some(old), Some(new), Type::Kind(of), Level::Root);
+    found.compare_value(Some(old), Some(new), of.into().root(), Level::Root);
     found.finish()
 }
 

@@ -10,7 +10,7 @@ use super::element::{Element, is_equal, write_field};
 use super::field_set::FieldSet;
 use super::field_set_writer::FieldSetWriter;
 use super::paths::unowned;
-use super::types::{Atom, Items, Level, Type};
+use super::types::{Atom, Items, Level, MergeType, Type};
 use crate::decode::{zero_field, zero_struct};
 use crate::schema::{Field, Shape, Struct};
 use crate::value::{Map, Value};
@@ -21,12 +21,16 @@ mod tests;
 /// Stored form of the fields that the creator owns, without the `excluded` trees; `None` if the set is empty.
 pub(super) fn created_fields(
     new: &Value,
-    of: Struct<'_>,
+    of: MergeType<'_>,
     excluded: Option<&FieldSet>,
 ) -> Option<CompactString> {
     let mut walk = OwnershipWriter { text: FieldSetWriter::new(), order: Vec::with_capacity(32) };
     let unowned = Unowned { trees: excluded, paths: Some(unowned()) };
-    walk.write_place(new, Type::Kind(of), ZeroValue::Struct(of), Level::Root, unowned);
+    let zero = match of {
+        MergeType::BuiltIn(of) => ZeroValue::Struct(of),
+        MergeType::Custom { .. } => ZeroValue::Nothing,
+    };
+    walk.write_place(new, of.root(), zero, Level::Root, unowned);
     (!walk.text.is_empty()).then(|| walk.text.finish())
 }
 

@@ -6,8 +6,7 @@
 
 use super::element::Element;
 use super::field_set::FieldSet;
-use super::types::{Atom, Items, Level, Type, zip};
-use crate::schema::Struct;
+use super::types::{Atom, Items, Level, MergeType, Type, zip};
 use crate::value::{Map, Value};
 
 #[cfg(test)]
@@ -19,8 +18,8 @@ const LINEAR_LEN_MAX: usize = 8;
 /// Merges a configuration into an object of the same kind, except `metadata.managedFields`. The configuration
 /// is valid, so its lists have unique keys.
 #[must_use]
-pub fn merge(live: &Value, config: &Value, schema: Struct<'_>) -> Value {
-    merge_value(live, config, Type::Kind(schema), Level::Root)
+pub fn merge<'a>(live: &Value, config: &Value, schema: impl Into<MergeType<'a>>) -> Value {
+    merge_value(live, config, schema.into().root(), Level::Root)
 }
 
 fn merge_value(live: &Value, config: &Value, ty: Type<'_>, level: Level) -> Value {
@@ -176,8 +175,8 @@ fn merge_items(live: &[Value], config: &[Value], items: Items<'_>) -> Vec<Value>
 
 /// Removes the paths of a set from an object, with everything below them. A value that becomes empty becomes
 /// null.
-pub fn remove(object: &mut Value, paths: &FieldSet, schema: Struct<'_>) {
-    remove_below(object, paths, Type::Kind(schema));
+pub fn remove<'a>(object: &mut Value, paths: &FieldSet, schema: impl Into<MergeType<'a>>) {
+    remove_below(object, paths, schema.into().root());
 }
 
 fn remove_below(value: &mut Value, paths: &FieldSet, ty: Type<'_>) {

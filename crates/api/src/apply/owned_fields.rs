@@ -68,9 +68,9 @@ impl OwnedFields {
         self.set.take().unwrap_or_else(|| self.read())
     }
 
-    /// Returns the set.
+    /// Returns the fields.
     #[must_use]
-    pub(crate) fn into_set(mut self) -> FieldSet {
+    pub fn into_set(mut self) -> FieldSet {
         self.take()
     }
 }

@@ -9,9 +9,8 @@ use std::sync::LazyLock;
 
 use super::element::Element;
 use super::field_set::{FieldPath, FieldSet, SetNode};
-use super::types::{Atom, Items, Scalar, Type};
+use super::types::{Atom, Items, MergeType, Scalar, Type};
 use crate::go_format::{self, GoLiteral, GoValue};
-use crate::schema::Struct;
 use crate::value::{Map, Value};
 
 #[cfg(test)]
@@ -35,8 +34,8 @@ pub struct Violations(pub Vec<Violation>);
 
 /// Paths of an object of a kind.
 #[must_use]
-pub fn paths(object: &Value, schema: Struct<'_>) -> FieldSet {
-    below(object, Type::Kind(schema)).1
+pub fn paths<'a>(object: &Value, schema: impl Into<MergeType<'a>>) -> FieldSet {
+    below(object, schema.into().root()).1
 }
 
 /// Fields that never have a manager: those that identify the object, and those that only the server sets.
@@ -120,8 +119,8 @@ fn of_items(list: &[Value], items: Items<'_>) -> FieldSet {
 }
 
 /// Makes every known field that is a prefix of a path of the set a member too.
-pub(super) fn ensure_fields(set: &mut FieldSet, schema: Struct<'_>) {
-    ensure_below(set, Type::Kind(schema));
+pub(super) fn ensure_fields<'a>(set: &mut FieldSet, schema: impl Into<MergeType<'a>>) {
+    ensure_below(set, schema.into().root());
 }
 
 fn ensure_below(set: &mut FieldSet, ty: Type<'_>) {
@@ -141,8 +140,8 @@ fn ensure_below(set: &mut FieldSet, ty: Type<'_>) {
 
 /// Converts a set that was stored under an older schema: of a value that has become atomic, only the value
 /// itself is owned. `true` if anything changed.
-pub(super) fn reconcile(set: &mut FieldSet, schema: Struct<'_>) -> bool {
-    reconcile_below(set, Type::Kind(schema))
+pub(super) fn reconcile<'a>(set: &mut FieldSet, schema: impl Into<MergeType<'a>>) -> bool {
+    reconcile_below(set, schema.into().root())
 }
 
 fn reconcile_below(set: &mut FieldSet, ty: Type<'_>) -> bool {
@@ -173,9 +172,9 @@ fn reconcile_below(set: &mut FieldSet, ty: Type<'_>) -> bool {
 ///
 /// # Errors
 /// All violations, with the texts of upstream.
-pub fn validate(config: &Value, schema: Struct<'_>) -> Result<(), Violations> {
+pub fn validate<'a>(config: &Value, schema: impl Into<MergeType<'a>>) -> Result<(), Violations> {
     let mut found = Vec::new();
-    check(config, Type::Kind(schema), &mut found);
+    check(config, schema.into().root(), &mut found);
     if found.is_empty() { Ok(()) } else { Err(Violations(found)) }
 }
 

@@ -11,9 +11,8 @@ use super::field_set::{FieldSet, SetNode};
 use super::managers::{Entry, Managers};
 use super::merge::remove;
 use super::paths::{ensure_fields, paths};
-use super::types::{Atom, Items, Type};
+use super::types::{Atom, Items, MergeType, Type};
 use super::writer::ApplyContext;
-use crate::schema::Struct;
 use crate::value::Value;
 
 #[cfg(test)]
@@ -39,7 +38,7 @@ pub(super) fn prune(
         let mut owned: Vec<&FieldSet> = others.entries().iter().map(|entry| &*entry.fields).collect();
         owned.push(fields);
         let walk = Pruner { in_last: false, gone: false };
-        walk.prune_value(object, Type::Kind(writer.of), &last.fields, &owned);
+        walk.prune_value(object, writer.of.root(), &last.fields, &owned);
     } else {
         prune_versions(writer, object, others, fields, last);
     }
@@ -189,7 +188,7 @@ fn convert(writer: &ApplyContext<'_>, object: &Value, from: &str, to: &str) -> O
     if from == to { Some(object.clone()) } else { writer.versions.convert(object, to) }
 }
 
-fn ensured(mut set: FieldSet, of: Struct<'_>) -> FieldSet {
+fn ensured(mut set: FieldSet, of: MergeType<'_>) -> FieldSet {
     ensure_fields(&mut set, of);
     set
 }

@@ -9,8 +9,70 @@ use thiserror::Error;
 use super::element::Element;
 use crate::json;
 use crate::quote::Quoted;
-use crate::schema::{Field, ListType, Shape, Struct, TypeRef};
+use crate::schema::{Field, ListType, MapType, Shape, Struct, TypeRef, builtin};
+use crate::structural::{AdditionalProperties, Schema, SchemaType};
 use crate::value::{Map, Value};
+
+/// Schema of a kind for apply: that of a built-in kind, or the structural schema of a custom one. Cheap to copy.
+#[derive(Clone, Copy, Debug)]
+pub enum MergeType<'a> {
+    /// A built-in kind.
+    BuiltIn(Struct<'a>),
+    /// A custom kind.
+    Custom {
+        /// Name of the kind.
+        kind: &'a str,
+        /// Schema of the version.
+        schema: &'a Schema,
+    },
+}
+
+impl<'a> From<Struct<'a>> for MergeType<'a> {
+    fn from(of: Struct<'a>) -> MergeType<'a> {
+        MergeType::BuiltIn(of)
+    }
+}
+
+impl<'a> MergeType<'a> {
+    /// Name of the kind.
+    #[must_use]
+    pub fn name(self) -> &'a str {
+        match self {
+            MergeType::BuiltIn(of) => of.name(),
+            MergeType::Custom { kind, .. } => kind,
+        }
+    }
+
+    /// Type at the root of an object.
+    #[inline]
+    pub(super) fn root(self) -> Type<'a> {
+        match self {
+            MergeType::BuiltIn(of) => Type::Kind(of),
+            MergeType::Custom { schema, .. } => Type::Custom(CustomType {
+                schema,
+                preserves: schema.preserve_unknown_fields,
+                is_resource: true,
+            }),
+        }
+    }
+}
+
+/// Type of a position in an object of a custom kind.
+#[derive(Clone, Copy)]
+pub(super) struct CustomType<'a> {
+    schema: &'a Schema,
+    /// This node or one above preserves unknown fields.
+    preserves: bool,
+    /// The value has `apiVersion`, `kind` and `metadata`.
+    is_resource: bool,
+}
+
+/// Fields of an object.
+#[derive(Clone, Copy)]
+pub(super) enum StructFields<'a> {
+    BuiltIn(Struct<'a>),
+    Custom(CustomType<'a>),
+}
 
 /// Type of a position in an object. Cheap to copy.
 #[derive(Clone, Copy)]
@@ -19,6 +81,10 @@ pub(super) enum Type<'a> {
     Kind(Struct<'a>),
     /// Type of a field or item.
     Ref(TypeRef<'a>),
+    /// Type in a custom kind.
+    Custom(CustomType<'a>),
+    /// A string: `apiVersion` and `kind` of custom kinds.
+    Text,
     /// Untyped; fields of objects have managers of their own.
     Deduced,
     /// Untyped and atomic.
@@ -29,7 +95,7 @@ pub(super) enum Type<'a> {
 #[derive(Clone, Copy)]
 pub(super) enum Atom<'a> {
     /// An object with known fields.
-    Struct { of: Struct<'a>, atomic: bool },
+    Struct { of: StructFields<'a>, atomic: bool },
     /// An object with any keys.
     Map { of: Type<'a>, atomic: bool },
     /// A list.
@@ -54,7 +120,15 @@ pub(super) struct Items<'a> {
     pub(super) of: Type<'a>,
     /// Identification of the items.
     pub(super) kind: ListType,
-    list: Option<TypeRef<'a>>,
+    list: ListSource<'a>,
+}
+
+/// Declaration of a list, which has the keys of its items.
+#[derive(Clone, Copy)]
+enum ListSource<'a> {
+    BuiltIn(TypeRef<'a>),
+    Custom(&'a Schema),
+    Untyped,
 }
 
 /// The items of a list cannot be identified.
@@ -80,18 +154,20 @@ impl<'a> Type<'a> {
     /// Decomposition of a value; without a value, or with null, that of the type.
     pub(super) fn atom(self, value: Option<&Value>) -> Atom<'a> {
         match self {
-            Type::Kind(of) => Atom::Struct { of, atomic: false },
+            Type::Kind(of) => Atom::Struct { of: StructFields::BuiltIn(of), atomic: false },
+            Type::Custom(of) => of.atom(value),
+            Type::Text => Atom::Scalar(Scalar::String),
             Type::Deduced => anything(value, false),
             Type::Untyped => anything(value, true),
             Type::Ref(ty) => match ty.shape() {
                 // An object without known fields is untyped.
                 Shape::Struct(of) if of.is_empty() => Atom::Map { of: Type::Deduced, atomic: ty.is_atomic() },
-                Shape::Struct(of) => Atom::Struct { of, atomic: ty.is_atomic() },
+                Shape::Struct(of) => Atom::Struct { of: StructFields::BuiltIn(of), atomic: ty.is_atomic() },
                 Shape::Map(of) => Atom::Map { of: Type::Ref(of), atomic: ty.is_atomic() },
                 Shape::List(of) => Atom::List(Items {
                     of: Type::Ref(of),
                     kind: ty.list_type().unwrap_or(ListType::Atomic),
-                    list: Some(ty),
+                    list: ListSource::BuiltIn(ty),
                 }),
                 Shape::Fields => Atom::Map { of: Type::Deduced, atomic: false },
                 Shape::Raw => anything(value, true),
@@ -107,10 +183,82 @@ impl<'a> Type<'a> {
     }
 }
 
+impl<'a> CustomType<'a> {
+    /// Type of a node below this one.
+    fn below(self, schema: &'a Schema) -> Type<'a> {
+        Type::Custom(CustomType {
+            schema,
+            preserves: self.preserves || schema.preserve_unknown_fields,
+            is_resource: schema.embedded_resource,
+        })
+    }
+
+    fn atom(self, value: Option<&Value>) -> Atom<'a> {
+        match self.schema.ty {
+            Some(SchemaType::Object) => self.object(),
+            Some(SchemaType::Array) => self.list(),
+            Some(SchemaType::Integer | SchemaType::Number) => Atom::Scalar(Scalar::Numeric),
+            Some(SchemaType::Boolean) => Atom::Scalar(Scalar::Boolean),
+            Some(SchemaType::String) => match self.schema.format() {
+                None | Some("byte") => Atom::Scalar(Scalar::String),
+                Some(_) => Atom::Scalar(Scalar::Any),
+            },
+            None => match value {
+                Some(Value::List(_)) => self.list(),
+                None | Some(Value::Null | Value::Map(_)) => self.object(),
+                Some(_) => Atom::Scalar(Scalar::Any),
+            },
+        }
+    }
+
+    fn object(self) -> Atom<'a> {
+        let atomic = self.schema.map_type == Some(MapType::Atomic);
+        let has_fields = self.is_resource || self.schema.properties().len() > 0;
+        match self.rest() {
+            Some(of) if !has_fields => Atom::Map { of, atomic },
+            _ => Atom::Struct { of: StructFields::Custom(self), atomic },
+        }
+    }
+
+    fn list(self) -> Atom<'a> {
+        Atom::List(Items {
+            of: self.schema.items.as_deref().map_or(Type::Untyped, |items| self.below(items)),
+            kind: self.schema.list_type.unwrap_or(ListType::Atomic),
+            list: ListSource::Custom(self.schema),
+        })
+    }
+
+    /// Type of fields that are not properties; `None` if there are none.
+    fn rest(self) -> Option<Type<'a>> {
+        match &self.schema.additional {
+            AdditionalProperties::Schema(schema) => Some(self.below(schema)),
+            AdditionalProperties::Allowed(allowed) => allowed.then_some(Type::Deduced),
+            AdditionalProperties::Unspecified => {
+                let is_free = !self.is_resource && self.schema.properties().len() == 0;
+                (self.preserves || is_free).then_some(Type::Deduced)
+            }
+        }
+    }
+
+    /// Type of a field, and `true` if it is a property.
+    fn field(self, name: &str) -> Option<(Type<'a>, bool)> {
+        if self.is_resource && matches!(name, "apiVersion" | "kind" | "metadata") {
+            let meta = builtin().meta("ObjectMeta").filter(|_| name == "metadata");
+            return Some((meta.map_or(Type::Text, Type::Kind), true));
+        }
+        match self.schema.property(name) {
+            Some(property) => Some((self.below(property), true)),
+            None => self.rest().map(|of| (of, false)),
+        }
+    }
+}
+
 /// Decomposition of an untyped value.
 fn anything(value: Option<&Value>, atomic: bool) -> Atom<'static> {
     match value {
-        Some(Value::List(_)) => Atom::List(Items { of: Type::Untyped, kind: ListType::Atomic, list: None }),
+        Some(Value::List(_)) => {
+            Atom::List(Items { of: Type::Untyped, kind: ListType::Atomic, list: ListSource::Untyped })
+        }
         None | Some(Value::Null | Value::Map(_)) => {
             Atom::Map { of: if atomic { Type::Untyped } else { Type::Deduced }, atomic }
         }
@@ -128,7 +276,10 @@ impl<'a> Atom<'a> {
     #[inline]
     pub(super) fn field(self, name: &str) -> Option<(Type<'a>, bool)> {
         match self {
-            Atom::Struct { of, .. } => of.field(name).map(|field| (Type::Ref(field.ty()), true)),
+            Atom::Struct { of: StructFields::BuiltIn(of), .. } => {
+                of.field(name).map(|field| (Type::Ref(field.ty()), true))
+            }
+            Atom::Struct { of: StructFields::Custom(of), .. } => of.field(name),
             Atom::Map { of, .. } => Some((of, false)),
             _ => None,
         }
@@ -164,15 +315,26 @@ impl Items<'_> {
     }
 
     fn key(&self, item: &Map) -> Result<Element, ItemError> {
-        let Some(list) = self.list else { return Err(ItemError::NoKeys(String::new())) };
-        let mut fields: Vec<(CompactString, Value)> = Vec::with_capacity(list.list_keys().len());
-        for key in list.list_keys() {
+        match self.list {
+            ListSource::BuiltIn(list) => self.key_of(item, list.list_keys()),
+            ListSource::Custom(list) => self.key_of(item, list.list_keys.iter().map(CompactString::as_str)),
+            ListSource::Untyped => Err(ItemError::NoKeys(String::new())),
+        }
+    }
+
+    fn key_of<'k>(
+        &self,
+        item: &Map,
+        keys: impl ExactSizeIterator<Item = &'k str> + Clone,
+    ) -> Result<Element, ItemError> {
+        let mut fields: Vec<(CompactString, Value)> = Vec::with_capacity(keys.len());
+        for key in keys.clone() {
             if let Some(value) = item.get(key).cloned().or_else(|| self.default(key)) {
                 fields.push((CompactString::from(key), value));
             }
         }
         if fields.is_empty() {
-            let keys: Vec<String> = list.list_keys().map(|key| Quoted(key).to_string()).collect();
+            let keys: Vec<String> = keys.map(|key| Quoted(key).to_string()).collect();
             return Err(ItemError::NoKeys(keys.join(" ")));
         }
         Ok(Element::key(fields))
@@ -180,7 +342,11 @@ impl Items<'_> {
 
     /// Value of a missing key: the default of the schema, or zero if the API always encodes the field.
     fn default(&self, key: &str) -> Option<Value> {
-        let Type::Ref(of) = self.of else { return None };
+        let of = match self.of {
+            Type::Ref(of) => of,
+            Type::Custom(of) => return of.schema.property(key)?.default.as_deref().cloned(),
+            _ => return None,
+        };
         let Shape::Struct(of) = of.shape() else { return None };
         let field = of.field(key)?;
         match field.default_json() {
@@ -290,27 +456,4 @@ impl<'v> Lookup<'v> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn zip_visits_every_key_once_in_small_and_large_objects() {
-        for len in [3, 3 * LINEAR_LEN_MAX] {
-            let map = |keys: &mut dyn Iterator<Item = usize>| -> Map {
-                keys.map(|at| (format!("k{at}"), i64::try_from(at).unwrap())).collect()
-            };
-            let left = map(&mut (0..len));
-            let right = map(&mut (1..len + 2).rev());
-            let mut seen = Vec::new();
-            zip(&left, &right, |key, a, b| {
-                assert!(a.or(b).is_some() && (a.is_none() || b.is_none() || a == b));
-                seen.push((key.to_owned(), a.is_some(), b.is_some()));
-            });
-            let count = |a, b| seen.iter().filter(|found| (found.1, found.2) == (a, b)).count();
-            assert_eq!((count(true, true), count(true, false), count(false, true)), (len - 1, 1, 2));
-            seen.sort();
-            seen.dedup();
-            assert_eq!(seen.len(), len + 2);
-        }
-    }
-}
+mod tests;

@@ -9,9 +9,9 @@ use super::compare::{Comparison, compare};
 use super::filter::Filter;
 use super::managers::{Entry, ManagedOperation, ManagerId, Managers};
 use super::paths::reconcile;
+use super::types::MergeType;
 use crate::decode::decode;
 use crate::rfc3339::Seconds;
-use crate::schema::Struct;
 use crate::time::Time;
 use crate::value::Value;
 
@@ -23,7 +23,7 @@ const FIELD_MANAGER_BYTES_MAX: usize = 128;
 /// Versions of a kind, and the fields that a write through an endpoint can own.
 pub trait Versions {
     /// Definition of the kind in a version, as in `apps/v1`. Entries in other versions are dropped.
-    fn schema(&self, api_version: &str) -> Option<Struct<'_>>;
+    fn schema(&self, api_version: &str) -> Option<MergeType<'_>>;
 
     /// Converts an object of the kind to another version; `None` if that is not possible.
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value>;
@@ -38,13 +38,13 @@ pub struct OneVersion<'a> {
     /// Version, as in `apps/v1`.
     pub api_version: &'a str,
     /// Definition of the kind.
-    pub of: Struct<'a>,
+    pub of: MergeType<'a>,
     /// Fields that a write can own.
     pub filter: Option<&'a Filter>,
 }
 
 impl Versions for OneVersion<'_> {
-    fn schema(&self, api_version: &str) -> Option<Struct<'_>> {
+    fn schema(&self, api_version: &str) -> Option<MergeType<'_>> {
         (api_version == self.api_version).then_some(self.of)
     }
 
@@ -65,7 +65,7 @@ pub struct ApplyContext<'a> {
     /// Version of the request, as in `apps/v1`.
     pub api_version: &'a str,
     /// Definition of the kind in that version.
-    pub of: Struct<'a>,
+    pub of: MergeType<'a>,
     /// Subresource of the request; mostly empty.
     pub subresource: &'a str,
     /// Field manager, see [`manager_name`].
@@ -125,7 +125,13 @@ impl ApplyContext<'_> {
 
     /// Zero object of the kind.
     pub(super) fn zero_object(&self) -> Value {
-        decode(Value::Null, self.of, &[]).map(|decoded| decoded.value).unwrap_or_default()
+        match self.of {
+            MergeType::BuiltIn(of) => {
+                decode(Value::Null, of, &[]).map(|decoded| decoded.value).unwrap_or_default()
+            }
+            // Objects of custom kinds have no fields that are always encoded.
+            MergeType::Custom { .. } => Value::map(),
+        }
     }
 
     /// Fields that a write through this endpoint can own.

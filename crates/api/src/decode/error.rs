@@ -33,6 +33,9 @@ pub enum DecodeError {
     /// Neither a JSON schema nor a boolean.
     #[error("boolean or JSON schema expected")]
     SchemaOrBool,
+    /// Metadata of a custom object has the wrong type.
+    #[error("{0}")]
+    Custom(String),
 }
 
 fn place(field: Option<&str>) -> String {

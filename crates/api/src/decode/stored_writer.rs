@@ -5,7 +5,7 @@
 
 use super::{decode_or_null, zero_field, zero_item};
 use crate::json;
-use crate::schema::{Field, Shape, Struct, TypeRef};
+use crate::schema::{Field, Shape, Struct, TypeRef, builtin};
 use crate::value::{Map, Value};
 
 /// Appends the JSON of an object, with `kind` and `apiVersion` first and an empty `resourceVersion`. Returns the
@@ -15,6 +15,29 @@ pub fn write_stored(object: &Value, schema: Struct<'_>, out: &mut Vec<u8>) -> Op
     let map = object.as_map()?;
     let mut writer = StoredWriter { out, order: Vec::with_capacity(64), revision_offset: None };
     writer.write_root(map, schema);
+    writer.revision_offset
+}
+
+/// Appends the JSON of an object of a custom kind, as [`write_stored`] does: type fields first, then the metadata,
+/// then all other fields in the order of their names.
+pub fn write_stored_custom(object: &Value, out: &mut Vec<u8>) -> Option<u32> {
+    let map = object.as_map()?;
+    let mut writer = StoredWriter { out, order: Vec::with_capacity(16), revision_offset: None };
+    writer.out.push(b'{');
+    for key in TYPE_META_FIELDS {
+        writer.write_key(key);
+        json::write(map.get(key)?, writer.out);
+    }
+    writer.write_key("metadata");
+    writer.write_metadata(map.get("metadata")?.as_map()?, builtin().meta("ObjectMeta")?);
+    let mut rest: Vec<(&str, &Value)> =
+        map.iter().filter(|(key, _)| *key != "metadata" && !TYPE_META_FIELDS.contains(key)).collect();
+    rest.sort_unstable_by_key(|(key, _)| *key);
+    for (key, value) in rest {
+        writer.write_key(key);
+        json::write(value, writer.out);
+    }
+    writer.out.push(b'}');
     writer.revision_offset
 }
 
@@ -79,6 +102,14 @@ impl StoredWriter<'_> {
             writer.write_field(field, value);
         });
         self.out.push(b'}');
+    }
+
+    fn write_key(&mut self, key: &str) {
+        if self.out.last() != Some(&b'{') {
+            self.out.push(b',');
+        }
+        json::write_str(key, self.out);
+        self.out.push(b':');
     }
 
     fn write_name(&mut self, field: Field<'_>) {

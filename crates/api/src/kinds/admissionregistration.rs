@@ -6,7 +6,7 @@ pub mod binding;
 pub mod match_resources;
 pub mod policy;
 pub mod rule;
-mod url;
+pub(super) mod url;
 pub mod webhook;
 
 use super::{Rules, check};

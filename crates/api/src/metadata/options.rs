@@ -5,7 +5,7 @@
 
 use crate::field_error::{BadValue, ErrorList, FieldError, Path};
 use crate::quote::is_printable;
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 /// Maximum bytes of a field manager.
 pub const FIELD_MANAGER_BYTES_MAX: usize = 128;
@@ -103,6 +103,32 @@ impl<'a> DeleteOptions<'a> {
                 .and_then(Value::as_bool)
                 .unwrap_or(false),
         }
+    }
+
+    /// Returns the options as an object, without its type.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut options = Map::new();
+        let mut preconditions = Map::new();
+        for (field, text) in [("uid", self.uid), ("resourceVersion", self.resource_version)] {
+            text.into_iter().for_each(|text| drop(preconditions.insert(field, text)));
+        }
+        if let Some(seconds) = self.grace_period_seconds {
+            options.insert("gracePeriodSeconds", seconds);
+        }
+        if !preconditions.is_empty() {
+            options.insert("preconditions", preconditions);
+        }
+        if let Some(orphan) = self.orphan_dependents {
+            options.insert("orphanDependents", orphan);
+        }
+        if let Some(policy) = self.propagation_policy {
+            options.insert("propagationPolicy", policy);
+        }
+        if !self.dry_run.is_empty() {
+            options.insert("dryRun", self.dry_run.iter().copied().map(Value::from).collect::<Vec<_>>());
+        }
+        Value::Map(options)
     }
 
     /// Validates the options.

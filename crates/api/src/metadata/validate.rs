@@ -24,7 +24,7 @@ pub struct MetadataRules {
 
 /// Validates the metadata of a new object.
 pub fn create(errors: &mut ErrorList, object: &Value, rules: &MetadataRules) {
-    check_common(errors, object, &Value::Null, rules.name, rules.namespaced);
+    check_common(errors, &Path::root("metadata"), object, &Value::Null, rules.name, rules.namespaced);
     if rules.standard_finalizers {
         check_standard_finalizers(errors, object);
     }
@@ -33,8 +33,8 @@ pub fn create(errors: &mut ErrorList, object: &Value, rules: &MetadataRules) {
 /// Validates the metadata of an update. The name is immutable, so the format of names is not checked again:
 /// an object that was created under an older rule can still be updated.
 pub fn update(errors: &mut ErrorList, new: &Value, old: &Value, rules: &MetadataRules) {
-    check_common(errors, new, old, NameRule::PathSegment, rules.namespaced);
     let path = Path::root("metadata");
+    check_common(errors, &path, new, old, NameRule::PathSegment, rules.namespaced);
     if deletion_timestamp(old).is_some() {
         let path = path.child("finalizers");
         names::metadata::finalizers_only_removed(errors, &path, &finalizers(new), &finalizers(old));
@@ -66,9 +66,27 @@ pub fn update(errors: &mut ErrorList, new: &Value, old: &Value, rules: &Metadata
     }
 }
 
+/// Validates the metadata of a resource that is embedded in another. It needs no name.
+pub(crate) fn embedded(errors: &mut ErrorList, path: &Path<'_>, object: &Value) {
+    let is_namespaced = !namespace(object).is_empty();
+    let mut named = None;
+    if name(object).is_empty() {
+        let copy = named.insert(object.clone());
+        copy.ensure_map("metadata").insert("name", "unnamed");
+    }
+    let object = named.as_ref().unwrap_or(object);
+    check_common(errors, path, object, &Value::Null, NameRule::PathSegment, is_namespaced);
+}
+
 /// Validates the fields of all metadata. Parts that `old` has too were validated before.
-fn check_common(errors: &mut ErrorList, object: &Value, old: &Value, rule: NameRule, namespaced: bool) {
-    let path = Path::root("metadata");
+fn check_common(
+    errors: &mut ErrorList,
+    path: &Path<'_>,
+    object: &Value,
+    old: &Value,
+    rule: NameRule,
+    namespaced: bool,
+) {
     let prefix = text(object, "generateName");
     if !prefix.is_empty() {
         errors.push_invalid(&path.child("generateName"), prefix, rule.check_prefix(prefix));

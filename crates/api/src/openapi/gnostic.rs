@@ -3,8 +3,11 @@
 //! The messages are a table that maps JSON keys to field numbers; it covers the keys that the document uses.
 
 use crate::json;
-use crate::protobuf::wire::{close, open, write_bytes, write_number};
+use crate::protobuf::wire::{close, open, write_bytes, write_number, write_tag};
 use crate::value::{Map, Value};
+
+/// Wire type of 8 bytes.
+const FIXED64: u8 = 1;
 
 /// Media type of the document.
 pub const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -21,6 +24,12 @@ enum Form {
     Text,
     /// A boolean.
     Flag,
+    /// An integer.
+    Integer,
+    /// A floating-point number.
+    Double,
+    /// A schema or a boolean: a message with one field of two.
+    SchemaOrFlag,
     /// A repeated string.
     Texts,
     /// A string inside a message with one field.
@@ -39,7 +48,9 @@ enum Form {
     Requirements,
 }
 
-use Form::{Any, Anys, Flag, InnerText, Named, Parameters, Requirements, Text, Texts};
+use Form::{
+    Any, Anys, Double, Flag, InnerText, Integer, Named, Parameters, Requirements, SchemaOrFlag, Text, Texts,
+};
 
 static DOCUMENT: Message = Message {
     fields: &[
@@ -123,17 +134,35 @@ static SCHEMA: Message = Message {
     fields: &[
         ("$ref", 1, Text),
         ("format", 2, Text),
+        ("title", 3, Text),
         ("description", 4, Text),
         ("default", 5, Any),
+        ("multipleOf", 6, Double),
+        ("maximum", 7, Double),
+        ("exclusiveMaximum", 8, Flag),
+        ("minimum", 9, Double),
+        ("exclusiveMinimum", 10, Flag),
+        ("maxLength", 11, Integer),
+        ("minLength", 12, Integer),
+        ("pattern", 13, Text),
+        ("maxItems", 14, Integer),
+        ("minItems", 15, Integer),
+        ("uniqueItems", 16, Flag),
+        ("maxProperties", 17, Integer),
+        ("minProperties", 18, Integer),
         ("required", 19, Texts),
         ("enum", 20, Anys),
-        ("additionalProperties", 21, Form::Message(&[1], &SCHEMA)),
+        ("additionalProperties", 21, SchemaOrFlag),
         ("type", 22, InnerText),
         ("items", 23, Form::Message(&[1], &SCHEMA)),
         ("properties", 25, Named(1, &[], &SCHEMA)),
+        ("externalDocs", 28, Form::Message(&[], &EXTERNAL_DOCS)),
+        ("example", 29, Any),
     ],
     extensions: 31,
 };
+static EXTERNAL_DOCS: Message =
+    Message { fields: &[("description", 1, Text), ("url", 2, Text)], extensions: 3 };
 
 /// Encodes an OpenAPI v2 document.
 #[must_use]
@@ -170,6 +199,19 @@ fn field(value: &Value, number: u32, form: &Form, out: &mut Vec<u8>) {
                 write_number(number, 1, out);
             }
         }
+        Integer => write_number(number, value.as_i64().unwrap_or_default().cast_unsigned(), out),
+        Double => {
+            write_tag(number, FIXED64, out);
+            out.extend(double(value).to_le_bytes());
+        }
+        SchemaOrFlag => match value.as_bool() {
+            Some(flag) => {
+                let start = open(number, out);
+                write_number(2, u64::from(flag), out);
+                close(start, out);
+            }
+            None => write_nested(number, &[1], value, &SCHEMA, out),
+        },
         Texts => texts(value, number, out),
         InnerText => {
             let start = open(number, out);
@@ -206,6 +248,15 @@ fn field(value: &Value, number: u32, form: &Form, out: &mut Vec<u8>) {
                 close(start, out);
             }
         }
+    }
+}
+
+/// Number as protobuf has it.
+fn double(value: &Value) -> f64 {
+    match value {
+        Value::Int(number) => *number as f64,
+        Value::Float(number) => *number,
+        _ => 0.0,
     }
 }
 

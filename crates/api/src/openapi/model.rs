@@ -32,18 +32,18 @@ pub(super) struct Parameter {
 
 /// Content of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum Content<'a> {
     /// An object with this definition.
-    Object(&'static str),
+    Object(&'a str),
     /// Text.
     Text,
 }
 
 /// Request body.
 #[derive(Clone, Debug)]
-pub(super) struct Body {
+pub(super) struct Body<'a> {
     pub(super) types: &'static [&'static str],
-    pub(super) definition: &'static str,
+    pub(super) definition: &'a str,
     pub(super) required: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Kind<'a> {
 
 /// Operation of one method of a path.
 #[derive(Clone, Debug)]
-pub(super) struct Operation {
+pub(super) struct Operation<'a> {
     /// Method in lower case.
     pub(super) method: &'static str,
     pub(super) id: String,
@@ -65,29 +65,29 @@ pub(super) struct Operation {
     pub(super) tag: String,
     /// Verb, for operations on objects.
     pub(super) action: Option<&'static str>,
-    pub(super) kind: Option<Kind<'static>>,
+    pub(super) kind: Option<Kind<'a>>,
     pub(super) parameters: Vec<Parameter>,
-    pub(super) body: Option<Body>,
+    pub(super) body: Option<Body<'a>>,
     /// Status codes of successful responses, which all have the same content.
     pub(super) codes: &'static [u16],
-    pub(super) content: Content,
+    pub(super) content: Content<'a>,
     /// Media types of successful responses.
     pub(super) types: &'static [&'static str],
 }
 
 /// A path and its operations.
 #[derive(Clone, Debug)]
-pub(super) struct PathItem {
+pub(super) struct PathItem<'a> {
     pub(super) path: String,
     /// Parameters of all operations.
     pub(super) parameters: Vec<Parameter>,
-    pub(super) operations: Vec<Operation>,
+    pub(super) operations: Vec<Operation<'a>>,
 }
 
-impl PathItem {
+impl<'a> PathItem<'a> {
     /// Creates a path with its operations. Parameters that all of them have move to the path; all are sorted
     /// by name.
-    pub(super) fn new(path: String, mut operations: Vec<Operation>) -> PathItem {
+    pub(super) fn new(path: String, mut operations: Vec<Operation<'a>>) -> PathItem<'a> {
         operations.sort_by_key(|operation| operation.method);
         let shared: Vec<Parameter> = match operations.split_first() {
             Some((first, others)) => first

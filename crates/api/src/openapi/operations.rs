@@ -37,7 +37,10 @@ fn meta(name: &str) -> &'static str {
 }
 
 fn definition(group: &str, version: &str, kind: &str) -> &'static str {
-    schema::builtin().kind(group, version, kind).expect("every served kind has a schema").definition()
+    schema::builtin()
+        .kind(group, version, kind)
+        .expect("every served built-in kind has a schema")
+        .definition()
 }
 
 /// Group as in operation IDs: `rbac.authorization.k8s.io` is `RbacAuthorization`, the core group is `Core`.
@@ -56,7 +59,9 @@ fn capital(word: &str) -> String {
 /// Tag of the operations of a group version, as in `rbacAuthorization_v1`.
 fn tag(group: &str, version: Option<&str>) -> String {
     let name = group_name(group);
-    let lower = name[..1].to_ascii_lowercase() + &name[1..];
+    let mut chars = name.chars();
+    let first = chars.next().map(|first| first.to_ascii_lowercase());
+    let lower: String = first.into_iter().chain(chars).collect();
     version.map_or(lower.clone(), |version| format!("{lower}_{version}"))
 }
 
@@ -66,7 +71,7 @@ fn root(group: &str, version: &str) -> String {
 }
 
 /// A read operation without parameters.
-fn plain(id: String, description: &str, tag: String, definition: &'static str) -> Operation {
+fn plain<'a>(id: String, description: &str, tag: String, definition: &'a str) -> Operation<'a> {
     Operation {
         method: "get",
         id,
@@ -83,29 +88,45 @@ fn plain(id: String, description: &str, tag: String, definition: &'static str) -
 }
 
 /// Paths of a group version.
-pub(super) fn group_version(group: &str, version: &str) -> Vec<PathItem> {
+pub(super) fn group_version<'a>(group: &str, version: &str) -> Vec<PathItem<'a>> {
     let root = root(group, version);
     let id = format!("get{}{}APIResources", group_name(group), capital(version));
     let list =
         plain(id, "Resources of the group version", tag(group, Some(version)), meta("APIResourceList"));
     let mut items = vec![PathItem::new(format!("{root}/"), vec![list])];
     for resource in resources::all().iter().filter(|r| r.group == group && r.version == version) {
-        Resource { info: resource, root: &root }.paths(&mut items);
+        Resource { info: resource, root: &root, custom: None }.paths(&mut items);
     }
     items.sort_by(|a, b| a.path.cmp(&b.path));
     items
 }
 
+/// Paths of a custom resource.
+pub(super) fn custom<'a>(info: &'a ResourceInfo, definitions: CustomDefinitions<'a>) -> Vec<PathItem<'a>> {
+    let root = root(&info.group, &info.version);
+    let mut items = Vec::new();
+    let resource = Resource { info, root: &root, custom: Some(definitions) };
+    resource.paths(&mut items);
+    for operation in items.iter_mut().flat_map(|item| &mut item.operations) {
+        operation.types = media::CUSTOM;
+        operation.kind = Some(resource.kind());
+        if let Some(body) = &mut operation.body {
+            body.types = if operation.method == "patch" { media::CUSTOM_PATCH } else { media::CUSTOM };
+        }
+    }
+    items
+}
+
 /// Path of a group.
-pub(super) fn group(group: &str) -> Vec<PathItem> {
+pub(super) fn group<'a>(group: &str) -> Vec<PathItem<'a>> {
     let id = format!("get{}APIGroup", group_name(group));
     let get = plain(id, "Versions of the group", tag(group, None), meta("APIGroup"));
     vec![PathItem::new(format!("/apis/{group}/"), vec![get])]
 }
 
 /// A path outside the groups.
-pub(super) fn ungrouped(path: &str) -> Option<Vec<PathItem>> {
-    let text = |id: &str, description: &str, tag: &str, types| Operation {
+pub(super) fn ungrouped<'a>(path: &str) -> Option<Vec<PathItem<'a>>> {
+    let text = |id: &str, description: &str, tag: &str, types| Operation::<'static> {
         content: Content::Text,
         types,
         ..plain(id.to_owned(), description, tag.to_owned(), "")
@@ -139,15 +160,48 @@ pub(super) fn ungrouped(path: &str) -> Option<Vec<PathItem>> {
     Some(vec![PathItem::new(format!("/{path}/"), vec![get])])
 }
 
-/// A resource and the path of its group version.
-struct Resource<'a> {
-    info: &'static ResourceInfo,
-    root: &'a str,
+/// Names of the definitions of a custom kind.
+#[derive(Clone, Copy)]
+pub(super) struct CustomDefinitions<'a> {
+    /// Definition of an object.
+    pub(super) object: &'a str,
+    /// Definition of a list.
+    pub(super) list: &'a str,
 }
 
-impl Resource<'_> {
-    fn kind(&self) -> Kind<'static> {
-        Kind { group: self.info.group, version: self.info.version, kind: self.info.kind }
+/// A resource and the path of its group version.
+struct Resource<'a, 'r> {
+    info: &'a ResourceInfo,
+    root: &'r str,
+    /// Definitions of a custom kind; `None` for built-in kinds, whose definitions are in the table.
+    custom: Option<CustomDefinitions<'a>>,
+}
+
+impl<'a> Resource<'a, '_> {
+    fn kind(&self) -> Kind<'a> {
+        let info: &'a ResourceInfo = self.info;
+        Kind { group: &info.group, version: &info.version, kind: &info.kind }
+    }
+
+    /// Definition of an object.
+    fn object_definition(&self) -> &'a str {
+        let info = self.info;
+        self.custom.map_or_else(|| definition(&info.group, &info.version, &info.kind), |custom| custom.object)
+    }
+
+    /// Definition of a list.
+    fn list_definition(&self) -> &'a str {
+        let info = self.info;
+        self.custom
+            .map_or_else(|| definition(&info.group, &info.version, &info.list_kind), |custom| custom.list)
+    }
+
+    /// Definition of a subresource.
+    fn subresource_definition(&self, sub: &SubresourceInfo) -> &'a str {
+        match self.custom {
+            Some(custom) if !sub.foreign => custom.object,
+            _ => definition(&sub.group, &sub.version, &sub.kind),
+        }
     }
 
     /// Operation ID: `verb`, group and version, `scope`, kind, `rest`.
@@ -174,7 +228,7 @@ impl Resource<'_> {
         queries: &[(&'static str, &'static str, &'static str)],
         named: bool,
     ) -> Vec<Parameter> {
-        parameters::all(queries, self.in_path(named), self.info.kind)
+        parameters::all(queries, self.in_path(named), &self.info.kind)
     }
 
     /// An operation on objects of the resource, without a body.
@@ -184,23 +238,23 @@ impl Resource<'_> {
         action: &'static str,
         id: String,
         description: String,
-    ) -> Operation {
+    ) -> Operation<'a> {
         Operation {
             method,
             action: Some(action),
             kind: Some(self.kind()),
-            ..plain(id, &description, tag(self.info.group, Some(self.info.version)), "")
+            ..plain(id, &description, tag(&self.info.group, Some(&self.info.version)), "")
         }
     }
 
-    fn paths(&self, items: &mut Vec<PathItem>) {
+    fn paths(&self, items: &mut Vec<PathItem<'a>>) {
         let info = self.info;
         let base = if info.namespaced {
             format!("{}/namespaces/{{namespace}}/{}", self.root, info.plural)
         } else {
             format!("{}/{}", self.root, info.plural)
         };
-        let mut push = |path: String, operations: Vec<Operation>| {
+        let mut push = |path: String, operations: Vec<Operation<'a>>| {
             if !operations.is_empty() {
                 items.push(PathItem::new(path, operations));
             }
@@ -216,7 +270,8 @@ impl Resource<'_> {
         if info.namespaced && info.verbs.contains(Verb::List) {
             push(format!("{}/{}", self.root, info.plural), vec![self.list("", "ForAllNamespaces", &[])]);
         }
-        if info.verbs.contains(Verb::Watch) {
+        // The deprecated paths of watches are documented for built-in kinds only.
+        if info.verbs.contains(Verb::Watch) && self.custom.is_none() {
             let watch = base.replacen(self.root, &format!("{}/watch", self.root), 1);
             if info.namespaced {
                 push(
@@ -231,22 +286,28 @@ impl Resource<'_> {
         }
     }
 
-    fn list(&self, scope: &str, rest: &str, in_path: &[&'static str]) -> Operation {
+    fn list(&self, scope: &str, rest: &str, in_path: &[&'static str]) -> Operation<'a> {
         let info = self.info;
         let description = format!("List or watch objects of kind {}", info.kind);
         Operation {
-            parameters: parameters::all(parameters::LIST, in_path, info.kind),
-            content: Content::Object(definition(info.group, info.version, &format!("{}List", info.kind))),
+            parameters: parameters::all(parameters::LIST, in_path, &info.kind),
+            content: Content::Object(self.list_definition()),
             types: media::WATCH,
             ..self.operation("get", "list", self.id("list", scope, rest), description)
         }
     }
 
-    fn watch(&self, action: &'static str, scope: &str, rest: &str, in_path: &[&'static str]) -> Operation {
+    fn watch(
+        &self,
+        action: &'static str,
+        scope: &str,
+        rest: &str,
+        in_path: &[&'static str],
+    ) -> Operation<'a> {
         let description =
             format!("Watch objects of kind {}. Deprecated, use a list with watch=true", self.info.kind);
         Operation {
-            parameters: parameters::all(parameters::LIST, in_path, self.info.kind),
+            parameters: parameters::all(parameters::LIST, in_path, &self.info.kind),
             content: Content::Object(meta("WatchEvent")),
             types: media::WATCH,
             ..self.operation("get", action, self.id("watch", scope, rest), description)
@@ -254,9 +315,9 @@ impl Resource<'_> {
     }
 
     /// Operations on a collection.
-    fn collection(&self) -> Vec<Operation> {
+    fn collection(&self) -> Vec<Operation<'a>> {
         let info = self.info;
-        let object = definition(info.group, info.version, info.kind);
+        let object = self.object_definition();
         let mut operations = Vec::new();
         if info.verbs.contains(Verb::List) {
             operations.push(self.list(self.scope(), "", self.in_path(false)));
@@ -280,9 +341,9 @@ impl Resource<'_> {
     }
 
     /// Operations on one object.
-    fn object(&self) -> Vec<Operation> {
+    fn object(&self) -> Vec<Operation<'a>> {
         let info = self.info;
-        let object = definition(info.group, info.version, info.kind);
+        let object = self.object_definition();
         let mut operations = Vec::new();
         for verb in info.verbs.iter() {
             let (name, description) = match verb {
@@ -308,8 +369,8 @@ impl Resource<'_> {
         verb: Verb,
         id: String,
         description: String,
-        object: &'static str,
-    ) -> Option<Operation> {
+        object: &'a str,
+    ) -> Option<Operation<'a>> {
         Some(match verb {
             Verb::Get => Operation {
                 parameters: self.parameters(parameters::READ, true),
@@ -329,7 +390,7 @@ impl Resource<'_> {
                 self.write_operation(operation, parameters::PATCH, true, object)
             }
             Verb::Delete => {
-                let returned = RETURN_DELETED.contains(&(self.info.group, self.info.plural));
+                let returned = RETURN_DELETED.contains(&(&*self.info.group, &*self.info.plural));
                 Operation {
                     parameters: self.parameters(parameters::DELETE, true),
                     body: Some(Body {
@@ -349,11 +410,11 @@ impl Resource<'_> {
     /// An operation with an object in its request and response.
     fn write_operation(
         &self,
-        operation: Operation,
+        operation: Operation<'a>,
         queries: &[(&'static str, &'static str, &'static str)],
         named: bool,
-        object: &'static str,
-    ) -> Operation {
+        object: &'a str,
+    ) -> Operation<'a> {
         let (types, definition) =
             if operation.method == "patch" { (media::PATCH, PATCH) } else { (media::ANY, object) };
         Operation {
@@ -365,13 +426,13 @@ impl Resource<'_> {
         }
     }
 
-    fn subresource(&self, sub: &'static SubresourceInfo, with_path: bool) -> Vec<Operation> {
-        let rest = capital(sub.name);
-        let kind = Kind { group: sub.group, version: sub.version, kind: sub.kind };
+    fn subresource(&self, sub: &'a SubresourceInfo, with_path: bool) -> Vec<Operation<'a>> {
+        let rest = capital(&sub.name);
+        let kind = Kind { group: &sub.group, version: &sub.version, kind: &sub.kind };
         if sub.kind.ends_with("Options") {
             return self.connect(sub, &rest, with_path);
         }
-        let object = definition(sub.group, sub.version, sub.kind);
+        let object = self.subresource_definition(sub);
         let mut operations = Vec::new();
         for verb in sub.verbs.iter() {
             let (name, doing) = match verb {
@@ -399,7 +460,7 @@ impl Resource<'_> {
     }
 
     /// Operations of a subresource that proxies a connection.
-    fn connect(&self, sub: &'static SubresourceInfo, rest: &str, with_path: bool) -> Vec<Operation> {
+    fn connect(&self, sub: &'a SubresourceInfo, rest: &str, with_path: bool) -> Vec<Operation<'a>> {
         let methods: &[&'static str] = if sub.verbs.contains(Verb::Delete) {
             &["delete", "get", "head", "options", "patch", "post", "put"]
         } else {
@@ -408,8 +469,8 @@ impl Resource<'_> {
         let rest = if with_path { format!("{rest}WithPath") } else { rest.to_owned() };
         let mut in_path = self.in_path(true).to_vec();
         in_path.extend(with_path.then_some("path"));
-        let mut all = parameters::all(&[], &in_path, sub.kind);
-        if let Some(options) = parameters::options(sub.group, sub.version, sub.kind) {
+        let mut all = parameters::all(&[], &in_path, &sub.kind);
+        if let Some(options) = parameters::options(&sub.group, &sub.version, &sub.kind) {
             parameters::add_options(options, &mut all);
         }
         let operation = |method: &&'static str| {
@@ -417,7 +478,7 @@ impl Resource<'_> {
             let description =
                 format!("Connect to the {} of a {} with {}", sub.name, self.info.kind, method.to_uppercase());
             Operation {
-                kind: Some(Kind { group: sub.group, version: sub.version, kind: sub.kind }),
+                kind: Some(Kind { group: &sub.group, version: &sub.version, kind: &sub.kind }),
                 parameters: all.clone(),
                 content: Content::Text,
                 types: media::ANY,

@@ -2,25 +2,29 @@
 
 use std::collections::BTreeSet;
 
+use super::custom::CustomPart;
 use super::definitions::{self, object, texts};
 use super::model::{Content, Operation, Parameter, ParameterLocation, PathItem, reason};
 use super::{Dialect, media, operations};
+use crate::resource_types::ResourceType;
 use crate::resources;
 use crate::value::{Map, Value};
 
-/// Generates the document. `version` is the version of the server, as in `v1.37.0`.
+/// Generates the document, with these custom kinds. `version` is the version of the server, as in `v1.37.0`.
 #[must_use]
-pub fn document(version: &str) -> Value {
-    let own: BTreeSet<(&str, &str)> = resources::all().iter().map(|r| (r.group, r.version)).collect();
+pub fn document<'a>(version: &str, custom: impl Iterator<Item = &'a ResourceType>) -> Value {
+    let custom: Vec<CustomPart<'_>> = custom.map(CustomPart::new).collect();
+    let own: BTreeSet<(&str, &str)> = resources::all().iter().map(|r| (&*r.group, &*r.version)).collect();
     let groups: BTreeSet<&str> =
         own.iter().map(|(group, _)| *group).filter(|group| !group.is_empty()).collect();
-    let mut items: Vec<PathItem> =
+    let mut items: Vec<PathItem<'_>> =
         own.iter().flat_map(|(group, version)| operations::group_version(group, version)).collect();
     items.extend(groups.into_iter().flat_map(operations::group));
     let apart = ["api", "apis", ".well-known/openid-configuration", "openid/v1/jwks", "version"];
     items.extend(apart.into_iter().filter_map(operations::ungrouped).flatten());
+    items.extend(custom.iter().flat_map(CustomPart::paths));
     items.sort_by(|a, b| a.path.cmp(&b.path));
-    let names = definitions::closure(super::referred(&items));
+    let definitions = CustomPart::with_definitions(&custom, &items, &own, Dialect::V2);
     let token = object([
         ("description", "Bearer Token authentication".into()),
         ("in", "header".into()),
@@ -28,7 +32,7 @@ pub fn document(version: &str) -> Value {
         ("type", "apiKey".into()),
     ]);
     object([
-        ("definitions", definitions::schemas(&names, &own, Dialect::V2)),
+        ("definitions", definitions),
         ("info", object([("title", "Kubernetes".into()), ("version", version.into())])),
         ("paths", Value::Map(items.iter().map(|item| (item.path.as_str(), path_item(item))).collect())),
         ("security", Value::List(vec![object([("BearerToken", Value::List(Vec::new()))])])),
@@ -37,7 +41,7 @@ pub fn document(version: &str) -> Value {
     ])
 }
 
-fn path_item(item: &PathItem) -> Value {
+fn path_item(item: &PathItem<'_>) -> Value {
     let mut map: Map = item.operations.iter().map(|op| (op.method, operation(op))).collect();
     if !item.parameters.is_empty() {
         map.insert("parameters", Value::List(item.parameters.iter().map(parameter).collect()));
@@ -65,7 +69,7 @@ fn reference(definition: &str) -> Value {
     object([("$ref", Dialect::V2.reference(definition))])
 }
 
-fn operation(of: &Operation) -> Value {
+fn operation(of: &Operation<'_>) -> Value {
     let mut map = Map::with_capacity(11);
     if of.method != "get" || of.action.is_some() {
         map.insert("consumes", texts(of.body.as_ref().map_or(media::ANY, |body| body.types).iter().copied()));

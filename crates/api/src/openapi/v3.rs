@@ -1,12 +1,14 @@
 //! OpenAPI v3: a document per group version, and the index of all documents.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use super::custom::CustomPart;
 use super::definitions::{self, object, texts};
 use super::model::{Content, Operation, Parameter, ParameterLocation, PathItem, reason};
 use super::{Dialect, operations};
 use crate::json;
+use crate::resource_types::ResourceType;
 use crate::resources;
 use crate::value::{Map, Value};
 
@@ -28,18 +30,19 @@ pub fn names() -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Generates the index: every document with its URL, which changes with its content. `more` are documents
-/// generated elsewhere, with their hashes.
+/// Generates the index: every document with its URL, which changes with its content. `custom` are the documents with
+/// custom kinds and their hashes.
 #[must_use]
-pub fn index<'a>(more: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
+pub fn index(custom: &BTreeMap<String, String>) -> Value {
     let address = |name: &str, hash: &str| {
         let url = format!("/openapi/v3/{name}?hash={hash}");
         (name.to_owned(), object([("serverRelativeURL", url.into())]))
     };
     let mut paths: Map = HASHES
         .iter()
+        .filter(|(name, _)| !custom.contains_key(name))
         .map(|(name, hash)| address(name, hash))
-        .chain(more.map(|(name, hash)| address(name, hash)))
+        .chain(custom.iter().map(|(name, hash)| address(name, hash)))
         .collect();
     paths.sort();
     object([("paths", paths.into())])
@@ -56,7 +59,7 @@ pub fn hash(name: &str) -> Option<&'static str> {
 #[must_use]
 pub fn document(name: &str) -> Option<Value> {
     if let Some(items) = operations::ungrouped(name) {
-        return Some(render(&items, &BTreeSet::new()));
+        return Some(render(&items, &BTreeSet::new(), &[]));
     }
     let mut parts = name.split('/');
     let (group, version) = match (parts.next()?, parts.next()?, parts.next(), parts.next()) {
@@ -64,12 +67,36 @@ pub fn document(name: &str) -> Option<Value> {
         ("apis", group, Some(version), None) if !group.is_empty() => (group, version),
         ("apis", group, None, None) => {
             let found = resources::all().iter().any(|r| r.group == group && !group.is_empty());
-            return found.then(|| render(&operations::group(group), &BTreeSet::new()));
+            return found.then(|| render(&operations::group(group), &BTreeSet::new(), &[]));
         }
         _ => return None,
     };
     let found = resources::all().iter().any(|r| r.group == group && r.version == version);
-    found.then(|| render(&operations::group_version(group, version), &BTreeSet::from([(group, version)])))
+    let own = BTreeSet::from([(group, version)]);
+    found.then(|| render(&operations::group_version(group, version), &own, &[]))
+}
+
+/// Generates the document of a group version with these custom kinds, and the built-in kinds that it may have.
+#[must_use]
+pub fn custom_document<'a>(
+    (group, version): (&'a str, &'a str),
+    custom: impl Iterator<Item = &'a ResourceType>,
+) -> Value {
+    let parts: Vec<CustomPart<'_>> = custom.map(CustomPart::new).collect();
+    let is_mixed = resources::all().iter().any(|info| info.group == group && info.version == version);
+    let (mut items, own) = if is_mixed {
+        (operations::group_version(group, version), BTreeSet::from([(group, version)]))
+    } else {
+        (Vec::new(), BTreeSet::new())
+    };
+    items.extend(parts.iter().flat_map(CustomPart::paths));
+    items.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut document = render(&items, &own, &parts);
+    if !is_mixed {
+        let info = object([("title", "Kubernetes CRD Swagger".into()), ("version", "v0.1.0".into())]);
+        document.make_map().insert("info", info);
+    }
+    document
 }
 
 /// Cached, because clients poll the index and each hash takes a whole document.
@@ -89,8 +116,8 @@ fn fingerprint(bytes: &[u8]) -> String {
     format!("{:016X}{:016X}", fnv(0xcbf2_9ce4_8422_2325), fnv(0x6c62_272e_07bb_0142))
 }
 
-fn render(items: &[PathItem], own: &BTreeSet<(&str, &str)>) -> Value {
-    let names = definitions::closure(super::referred(items));
+fn render(items: &[PathItem<'_>], own: &BTreeSet<(&str, &str)>, custom: &[CustomPart<'_>]) -> Value {
+    let schemas = CustomPart::with_definitions(custom, items, own, Dialect::V3);
     let token = object([
         ("description", "Bearer Token authentication".into()),
         ("in", "header".into()),
@@ -98,8 +125,8 @@ fn render(items: &[PathItem], own: &BTreeSet<(&str, &str)>) -> Value {
         ("type", "apiKey".into()),
     ]);
     let mut components = Map::new();
-    if !names.is_empty() {
-        components.insert("schemas", definitions::schemas(&names, own, Dialect::V3));
+    if schemas.as_map().is_some_and(|schemas| !schemas.is_empty()) {
+        components.insert("schemas", schemas);
     }
     components.insert("securitySchemes", object([("BearerToken", token)]));
     object([
@@ -110,7 +137,7 @@ fn render(items: &[PathItem], own: &BTreeSet<(&str, &str)>) -> Value {
     ])
 }
 
-fn path_item(item: &PathItem) -> Value {
+fn path_item(item: &PathItem<'_>) -> Value {
     let mut map: Map = item.operations.iter().map(|op| (op.method, operation(op))).collect();
     if !item.parameters.is_empty() {
         map.insert("parameters", parameters(&item.parameters));
@@ -141,7 +168,7 @@ fn content(types: &[&str], schema: &Value) -> Value {
     Value::Map(types.iter().map(|ty| (*ty, object([("schema", schema.clone())]))).collect())
 }
 
-fn operation(of: &Operation) -> Value {
+fn operation(of: &Operation<'_>) -> Value {
     let mut map = Map::with_capacity(9);
     map.insert("description", of.description.as_str());
     map.insert("operationId", of.id.as_str());

@@ -17,7 +17,7 @@ fn kind(name: &str) -> Struct<'static> {
 }
 
 fn patch(patch_type: PatchType, of: &str, object: &str, body: &str) -> Result<Value, PatchError> {
-    Patch::parse(patch_type, body.as_bytes(), true)?.apply(value(object), kind(of))
+    Patch::parse(patch_type, body.as_bytes(), true)?.apply(value(object), Some(kind(of)))
 }
 
 fn pod(spec: &str) -> String {
@@ -412,10 +412,10 @@ fn undecodable_results_are_shown_as_by_upstream() {
         r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c","labels":{"b":"1","a":"2"}}}"#;
     let invalid = |patch_type, of: &str, body: &str| {
         let patch = Patch::parse(patch_type, body.as_bytes(), true).unwrap();
-        let patched = patch.apply(value(object), kind(of)).unwrap();
+        let patched = patch.apply(value(object), Some(kind(of))).unwrap();
         match crate::decode::decode(patched.clone(), kind(of), &[]) {
             Ok(decoded) => patch.strict_invalid(&patched, &decoded.strict),
-            Err(error) => patch.invalid(&patched, kind(of), &error),
+            Err(error) => patch.invalid(&patched, Some(kind(of)), &error),
         }
     };
     let status = invalid(PatchType::Merge, "ConfigMap", r#"{"data":"x"}"#);
@@ -551,7 +551,7 @@ proptest! {
     fn empty_patch_changes_nothing(object in pod_spec()) {
         for (patch_type, body) in [(PatchType::Json, "[]"), (PatchType::Merge, "{}"), (PatchType::Strategic, "{}")] {
             let empty = Patch::parse(patch_type, body.as_bytes(), true).unwrap();
-            let patched = empty.apply(object.clone(), kind("Pod")).unwrap();
+            let patched = empty.apply(object.clone(), Some(kind("Pod"))).unwrap();
             prop_assert_eq!(to_text(&patched), to_text(&object));
         }
     }
@@ -585,7 +585,7 @@ proptest! {
     fn arbitrary_patch_bodies_never_panic(object in tree(), body in ".{0,40}", patch_type in 0..3usize) {
         let patch_type = [PatchType::Json, PatchType::Merge, PatchType::Strategic][patch_type];
         if let Ok(patch) = Patch::parse(patch_type, body.as_bytes(), true) {
-            drop(patch.apply(object, kind("Pod")));
+            drop(patch.apply(object, Some(kind("Pod"))));
         }
     }
 

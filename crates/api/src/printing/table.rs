@@ -7,6 +7,7 @@ use crate::json;
 use crate::time::Time;
 use crate::value::{Map, Value};
 
+use super::custom::CustomColumns;
 use super::{Column, printer};
 
 /// Requested version of the group `meta.k8s.io`. The versions differ in name only.
@@ -119,59 +120,97 @@ impl<'a> From<&'a Value> for TableObject<'a> {
     }
 }
 
+/// Columns and cells of a kind: those of a built-in kind, by group and kind, or the columns of a definition.
+#[derive(Clone, Copy, Debug)]
+pub enum TableKind<'k> {
+    /// Group and kind of a built-in kind.
+    BuiltIn(&'k str, &'k str),
+    /// Columns of a custom kind.
+    Custom(&'k CustomColumns),
+}
+
+impl<'k> From<(&'k str, &'k str)> for TableKind<'k> {
+    fn from((group, kind): (&'k str, &'k str)) -> TableKind<'k> {
+        TableKind::BuiltIn(group, kind)
+    }
+}
+
+impl TableKind<'_> {
+    fn columns(self) -> Vec<Value> {
+        match self {
+            TableKind::BuiltIn(group, kind) => {
+                printer(group, kind).columns.iter().map(|column| column.to_value()).collect()
+            }
+            TableKind::Custom(columns) => columns.definitions(),
+        }
+    }
+
+    fn row(self, object: TableObject<'_>, now: Time) -> Vec<Value> {
+        match self {
+            TableKind::BuiltIn(group, kind) => (printer(group, kind).row)(object.stored, now),
+            TableKind::Custom(columns) => columns.row(object.stored, now),
+        }
+    }
+
+    fn is_null_without_rows(self) -> bool {
+        matches!(self, TableKind::BuiltIn(group, kind) if printer(group, kind).is_null_without_rows)
+    }
+
+    /// `true` if the row of an object does not depend on other objects of its list.
+    #[must_use]
+    pub fn has_independent_rows(self) -> bool {
+        match self {
+            TableKind::BuiltIn(group, kind) => printer(group, kind).list.is_none(),
+            TableKind::Custom(_) => true,
+        }
+    }
+}
+
 /// Streaming writer of a table. Lists are encoded in chunks, so that a long one is never in memory as a
 /// whole.
 #[derive(Debug)]
-pub struct TableWriter {
-    kind: (&'static str, &'static str),
+pub struct TableWriter<'k> {
+    kind: TableKind<'k>,
     options: TableOptions,
     rows: usize,
 }
 
-impl TableWriter {
+impl<'k> TableWriter<'k> {
     /// Appends the bytes before the rows.
     pub fn start(
-        kind: (&'static str, &'static str),
+        kind: TableKind<'k>,
         meta: ListMeta<'_>,
         options: TableOptions,
         out: &mut Vec<u8>,
-    ) -> TableWriter {
-        write_head(printer(kind.0, kind.1).columns, meta, options, out);
+    ) -> TableWriter<'k> {
+        write_head(kind, meta, options, out);
         TableWriter { kind, options, rows: 0 }
     }
 
     /// Returns the writer of a table that has these many rows already.
     #[must_use]
-    pub fn resume(kind: (&'static str, &'static str), options: TableOptions, rows: usize) -> TableWriter {
+    pub fn resume(kind: TableKind<'k>, options: TableOptions, rows: usize) -> TableWriter<'k> {
         TableWriter { kind, options, rows }
     }
 
     /// Appends the row of an object.
     pub fn row(&mut self, object: TableObject<'_>, now: Time, out: &mut Vec<u8>) {
-        let cells = (printer(self.kind.0, self.kind.1).row)(object.stored, now);
+        let cells = self.kind.row(object, now);
         self.cells(object, cells, out);
     }
 
     fn cells(&mut self, object: TableObject<'_>, cells: Vec<Value>, out: &mut Vec<u8>) {
-        out.extend_from_slice(if self.rows == 0 { b"[{\"cells\":" } else { b",{\"cells\":" });
+        out.push(if self.rows == 0 { b'[' } else { b',' });
         self.rows += 1;
-        json::write(&Value::List(cells), out);
-        if self.kind == ("", "Pod") {
-            write_completed(object.stored, out);
-        }
-        out.extend_from_slice(b",\"object\":");
-        match self.options.include {
-            IncludeObject::None => out.extend_from_slice(b"null"),
-            IncludeObject::Metadata => write_partial(object.served, self.options.version, out),
-            IncludeObject::Object => json::write(object.served, out),
-        }
-        out.push(b'}');
+        let completed =
+            if matches!(self.kind, TableKind::BuiltIn("", "Pod")) { completion(object.stored) } else { None };
+        write_row(object, cells, completed, self.options, out);
     }
 
     /// Appends the bytes after the rows.
     pub fn end(self, out: &mut Vec<u8>) {
         let end: &[u8] = match self.rows {
-            0 if printer(self.kind.0, self.kind.1).is_null_without_rows => b"null}",
+            0 if self.kind.is_null_without_rows() => b"null}",
             0 => b"[]}",
             _ => b"]}",
         };
@@ -179,24 +218,21 @@ impl TableWriter {
     }
 }
 
-/// `true` if the row of an object does not depend on other objects of its list.
-#[must_use]
-pub fn has_independent_rows(kind: (&str, &str)) -> bool {
-    printer(kind.0, kind.1).list.is_none()
-}
-
 /// Appends the table of a list of objects.
 pub fn write_table(
-    kind: (&'static str, &'static str),
+    kind: TableKind<'_>,
     objects: &[TableObject<'_>],
     meta: ListMeta<'_>,
     options: TableOptions,
     now: Time,
     out: &mut Vec<u8>,
 ) {
-    let printer = printer(kind.0, kind.1);
-    let mut rows: Vec<Vec<Value>> = objects.iter().map(|object| (printer.row)(object.stored, now)).collect();
-    if let Some(list) = printer.list {
+    let mut rows: Vec<Vec<Value>> = objects.iter().map(|object| kind.row(*object, now)).collect();
+    let list = match kind {
+        TableKind::BuiltIn(group, kind) => printer(group, kind).list,
+        TableKind::Custom(_) => None,
+    };
+    if let Some(list) = list {
         let stored: Vec<&Value> = objects.iter().map(|object| object.stored).collect();
         list(&stored, &mut rows);
     }
@@ -209,7 +245,7 @@ pub fn write_table(
 
 /// Appends the table of one object.
 pub fn write_object_table(
-    kind: (&'static str, &'static str),
+    kind: TableKind<'_>,
     object: TableObject<'_>,
     options: TableOptions,
     now: Time,
@@ -220,43 +256,67 @@ pub fn write_object_table(
     table.end(out);
 }
 
+/// Appends a row, without the separator before it.
+fn write_row(
+    object: TableObject<'_>,
+    cells: Vec<Value>,
+    condition: Option<Value>,
+    options: TableOptions,
+    out: &mut Vec<u8>,
+) {
+    out.extend_from_slice(b"{\"cells\":");
+    json::write(&Value::List(cells), out);
+    if let Some(condition) = condition {
+        out.extend_from_slice(b",\"conditions\":");
+        json::write(&Value::List(vec![condition]), out);
+    }
+    out.extend_from_slice(b",\"object\":");
+    match options.include {
+        IncludeObject::None => out.extend_from_slice(b"null"),
+        IncludeObject::Metadata => write_partial(object.served, options.version, out),
+        IncludeObject::Object => json::write(object.served, out),
+    }
+    out.push(b'}');
+}
+
 /// Appends the bytes before the rows.
-fn write_head(columns: &[Column], meta: ListMeta<'_>, options: TableOptions, out: &mut Vec<u8>) {
+fn write_head(kind: TableKind<'_>, meta: ListMeta<'_>, options: TableOptions, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":");
     json::write_str(options.version.api_version(), out);
     out.extend_from_slice(b",\"metadata\":");
     json::write(&meta.to_value(), out);
     out.extend_from_slice(b",\"columnDefinitions\":");
-    let columns = options.with_columns.then(|| columns.iter().map(definition).collect::<Vec<Value>>());
-    json::write(&Value::from(columns), out);
+    json::write(&Value::from(options.with_columns.then(|| kind.columns())), out);
     out.extend_from_slice(b",\"rows\":");
 }
 
-fn definition(column: &Column) -> Value {
-    let texts = [
-        ("name", column.name),
-        ("type", column.kind),
-        ("format", column.format),
-        ("description", column.description()),
-    ];
-    let mut map: Map = texts.into_iter().collect();
-    map.insert("priority", column.priority);
-    Value::Map(map)
+impl Column {
+    /// Definition of the column, as a `Table` has it.
+    pub(super) fn to_value(self) -> Value {
+        let texts = [
+            ("name", self.name),
+            ("type", self.kind),
+            ("format", self.format),
+            ("description", self.description()),
+        ];
+        let mut map: Map = texts.into_iter().collect();
+        map.insert("priority", self.priority);
+        Value::Map(map)
+    }
 }
 
-/// Appends the condition of a row whose pod has terminated.
-fn write_completed(pod: &Value, out: &mut Vec<u8>) {
+/// Condition of the row of a pod that has terminated.
+fn completion(pod: &Value) -> Option<Value> {
     let (reason, message) = match pod.str_at(&["status", "phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),
-        _ => return,
+        _ => return None,
     };
     let condition: Map =
         [("type", "Completed"), ("status", "True"), ("reason", reason), ("message", message)]
             .into_iter()
             .collect();
-    out.extend_from_slice(b",\"conditions\":");
-    json::write(&Value::List(vec![Value::Map(condition)]), out);
+    Some(Value::Map(condition))
 }
 
 /// Appends an object's `PartialObjectMetadata`.

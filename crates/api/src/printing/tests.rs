@@ -68,7 +68,7 @@ fn durations_have_two_or_three_digits() {
 fn every_resource_has_described_columns_and_a_cell_for_each() {
     let mut by_default = Vec::new();
     for resource in resources::all() {
-        let columns = columns(resource.group, resource.kind);
+        let columns = columns(&resource.group, &resource.kind);
         for column in columns {
             assert!(!column.description().is_empty(), "{}: {}", resource.kind, column.name);
         }
@@ -76,12 +76,12 @@ fn every_resource_has_described_columns_and_a_cell_for_each() {
         assert_eq!(names, 1, "{}", resource.kind);
         // One kind has a cell more than columns, as upstream.
         let extra = usize::from(resource.kind == "IPAddress");
-        let cells = row(resource.group, resource.kind, &Value::map(), now());
+        let cells = row(&resource.group, &resource.kind, &Value::map(), now());
         assert_eq!(cells.len(), columns.len() + extra, "{}", resource.kind);
-        if std::ptr::eq(printer(resource.group, resource.kind), &DEFAULT)
+        if std::ptr::eq(printer(&resource.group, &resource.kind), &DEFAULT)
             && resource.verbs.contains(resources::Verb::List)
         {
-            by_default.push(resource.kind);
+            by_default.push(&*resource.kind);
         }
     }
     assert_eq!(by_default, ["LimitRange", "ClusterRole", "Role", "CSIStorageCapacity"]);
@@ -633,7 +633,7 @@ fn table_rows_embed_the_requested_part_of_the_object() {
     let kind = ("", "Secret");
     let table = |include| {
         let options = TableOptions { include, ..TableOptions::default() };
-        value(&text(|out| write_object_table(kind, (&secret).into(), options, now(), out)))
+        value(&text(|out| write_object_table(kind.into(), (&secret).into(), options, now(), out)))
     };
     let full = table(IncludeObject::Metadata);
     assert_eq!(
@@ -657,11 +657,12 @@ fn table_rows_embed_the_requested_part_of_the_object() {
     assert_eq!(object(&table(IncludeObject::Object)), to_text(&secret));
     let later =
         TableOptions { with_columns: false, version: MetaVersion::V1Beta1, ..TableOptions::default() };
-    let later = text(|out| write_table(kind, &[], ListMeta::default(), later, now(), out));
+    let later = text(|out| write_table(kind.into(), &[], ListMeta::default(), later, now(), out));
     let expected = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1beta1","metadata":{},"columnDefinitions":null,"rows":[]}"#;
     assert_eq!(later, expected);
     let roles = ("rbac.authorization.k8s.io", "Role");
-    let empty = text(|out| write_table(roles, &[], ListMeta::default(), TableOptions::default(), now(), out));
+    let empty =
+        text(|out| write_table(roles.into(), &[], ListMeta::default(), TableOptions::default(), now(), out));
     assert!(empty.ends_with(r#""rows":null}"#));
     assert_eq!(IncludeObject::parse(""), Some(IncludeObject::Metadata));
     assert_eq!(IncludeObject::parse("All"), None);
@@ -672,7 +673,7 @@ fn row_of_a_finished_pod_has_a_completed_condition() {
     let conditions = |phase: &str| {
         let pod = object_with("", &format!(r#""status":{{"phase":"{phase}"}}"#));
         let table = value(&text(|out| {
-            write_object_table(("", "Pod"), (&pod).into(), TableOptions::default(), now(), out);
+            write_object_table(("", "Pod").into(), (&pod).into(), TableOptions::default(), now(), out);
         }));
         table.get("rows").unwrap().as_list().unwrap()[0].get("conditions").map(to_text)
     };
@@ -699,7 +700,8 @@ fn list_of_storage_classes_marks_the_newest_default() {
     ];
     let kind = ("storage.k8s.io", "StorageClass");
     let all: Vec<TableObject<'_>> = classes.iter().map(Into::into).collect();
-    let list = text(|out| write_table(kind, &all, ListMeta::default(), TableOptions::default(), now(), out));
+    let list =
+        text(|out| write_table(kind.into(), &all, ListMeta::default(), TableOptions::default(), now(), out));
     let list = value(&list);
     let names: Vec<&str> = list
         .get("rows")
@@ -710,7 +712,9 @@ fn list_of_storage_classes_marks_the_newest_default() {
         .map(|row| row.get("cells").unwrap().as_list().unwrap()[0].as_str().unwrap())
         .collect();
     assert_eq!(names, ["old", "b", "a (default)", "newest"]);
-    let one = text(|out| write_object_table(kind, (&classes[2]).into(), TableOptions::default(), now(), out));
+    let one = text(|out| {
+        write_object_table(kind.into(), (&classes[2]).into(), TableOptions::default(), now(), out)
+    });
     assert!(one.contains(r#""cells":["a","#));
 }
 

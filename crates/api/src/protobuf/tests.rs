@@ -7,6 +7,7 @@ use super::*;
 use crate::schema::{Shape, builtin};
 use random::RandomObjects;
 
+mod definitions;
 pub(crate) mod random;
 
 fn kind(group: &str, kind: &str) -> Struct<'static> {

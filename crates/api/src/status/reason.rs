@@ -47,6 +47,35 @@ pub enum Reason {
 }
 
 impl Reason {
+    const ALL: [Reason; 20] = [
+        Reason::Unknown,
+        Reason::Unauthorized,
+        Reason::Forbidden,
+        Reason::NotFound,
+        Reason::AlreadyExists,
+        Reason::Conflict,
+        Reason::Gone,
+        Reason::Invalid,
+        Reason::ServerTimeout,
+        Reason::StoreReadError,
+        Reason::Timeout,
+        Reason::TooManyRequests,
+        Reason::BadRequest,
+        Reason::MethodNotAllowed,
+        Reason::NotAcceptable,
+        Reason::RequestEntityTooLarge,
+        Reason::UnsupportedMediaType,
+        Reason::InternalError,
+        Reason::Expired,
+        Reason::ServiceUnavailable,
+    ];
+
+    /// Reason with this name; unknown if there is none.
+    #[must_use]
+    pub fn from_name(name: &str) -> Reason {
+        Reason::ALL.into_iter().find(|reason| reason.as_str() == name).unwrap_or_default()
+    }
+
     /// Name of the reason; empty if unknown.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -1,6 +1,6 @@
-//! `has`, `cel.bind`, `optMap` and `optFlatMap`.
+//! `has`, `cel.bind`, `optMap`, `optFlatMap` and `sortBy`.
 
-use super::{Expansion, UNUSED_VARIABLE};
+use super::{Expansion, SORT_BY_KEYS, SORTED_LIST, UNUSED_VARIABLE};
 use crate::ast::{Comprehension, ExprId, ExprKind};
 use crate::builder::Built;
 use crate::literal::Literal;
@@ -20,6 +20,24 @@ impl Expansion<'_> {
     pub(super) fn bind(&mut self, args: &[ExprId]) -> Built {
         let name = self.variable(args[0], "cel.bind() variable names must be simple identifiers")?;
         Ok(self.bound(name, args[1], args[2]))
+    }
+
+    /// Binds the list to a variable, and sorts it by its image under the key.
+    pub(super) fn sort_by(&mut self, target: ExprId, args: &[ExprId]) -> Built {
+        if matches!(
+            self.builder.kind(target),
+            ExprKind::Literal(_) | ExprKind::Map(_) | ExprKind::Message { .. }
+        ) {
+            return self.failure(
+                target,
+                "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
+            );
+        }
+        let input = self.ident(SORTED_LIST);
+        let keys = self.map(input, args)?;
+        let input = self.ident(SORTED_LIST);
+        let sorted = self.call(SORT_BY_KEYS, Some(input), &[keys]);
+        Ok(self.bound(SORTED_LIST.into(), target, sorted))
     }
 
     pub(super) fn opt_map(&mut self, target: ExprId, args: &[ExprId]) -> Built {

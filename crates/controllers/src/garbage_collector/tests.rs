@@ -4,6 +4,8 @@ use fastrand::Rng;
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
+use crate::testing::{FOOS, create_foos, put_foo};
+
 fn cluster() -> Cluster {
     seeded(7)
 }
@@ -298,4 +300,74 @@ fn random_graphs_and_deletions_converge_to_a_consistent_state() {
         }
         cluster.assert_quiet();
     }
+}
+
+fn with_foos() -> Cluster {
+    let mut cluster = Cluster::new(
+        || {
+            let mut all = crate::crd::server_controllers();
+            all.push(Box::new(super::GarbageCollector));
+            (all, crate::indexes::all())
+        },
+        7,
+    );
+    create_foos(&mut cluster, value!({}));
+    cluster
+}
+
+/// Owner reference to an object of the custom resource, in a version.
+fn foo_owner(version: &str, name: &str) -> Value {
+    let (api_version, uid) = (format!("example.com/{version}"), format!("uid-{name}"));
+    value!({
+        "apiVersion": (api_version), "kind": "Foo", "name": (name), "uid": (uid), "blockOwnerDeletion": true,
+    })
+}
+
+#[test]
+fn dependents_of_a_custom_object_are_deleted_after_it_whatever_version_they_name() {
+    let mut cluster = with_foos();
+    put_foo(&mut cluster, "x", &value!({}), value!({}));
+    for version in ["v1", "v1alpha1", "v9"] {
+        create(&mut cluster, version, vec![foo_owner(version, "x")]);
+    }
+    cluster.settle();
+    assert_eq!(names(&cluster), ["v1", "v1alpha1", "v9"]);
+    cluster.assert_quiet();
+    cluster.put_stored(FOOS, "default/x", None);
+    cluster.settle();
+    assert_eq!(names(&cluster), ["v9"], "an owner of an unserved version cannot be resolved");
+    cluster.assert_quiet();
+}
+
+#[test]
+fn dependents_are_kept_when_the_definition_of_their_owner_is_gone() {
+    let mut cluster = with_foos();
+    put_foo(&mut cluster, "x", &value!({}), value!({}));
+    create(&mut cluster, "dependent", vec![foo_owner("v1", "x")]);
+    cluster.settle();
+    let definitions = "customresourcedefinitions.apiextensions.k8s.io";
+    cluster.put_stored(definitions, FOOS, None);
+    cluster.settle();
+    cluster.run(std::time::Duration::from_secs(60));
+    assert_eq!(names(&cluster), ["dependent"]);
+    cluster.assert_quiet();
+}
+
+#[test]
+fn owner_references_of_custom_objects_are_replaced_as_a_list() {
+    let mut cluster = with_foos();
+    let uid = create(&mut cluster, "owner", Vec::new());
+    let owners = vec![owner("owner", &uid, false), owner("gone", "gone", true)];
+    put_foo(&mut cluster, "x", &value!({"ownerReferences": (owners)}), value!({}));
+    cluster.observe();
+    let gaps = cluster.engine.gaps(cluster.now, setpoint_reconcile::Seed(1));
+    let [(_, key, actions)] = gaps.as_slice() else { panic!("{gaps:?}") };
+    assert_eq!(key.path(), "default/x");
+    let setpoint_reconcile::Write::Patch { patch, patch_type, revision, .. } = &actions[0].write else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(*patch_type, setpoint_reconcile::plan::MergePatchType::Merge);
+    assert!(revision.is_some(), "a list is replaced only if the object is unchanged");
+    let left = patch.at(&["metadata", "ownerReferences"]).and_then(Value::as_list).unwrap();
+    assert_eq!(left, [owner("owner", &uid, false)]);
 }

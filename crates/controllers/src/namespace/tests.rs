@@ -5,6 +5,8 @@ use std::time::Duration;
 use setpoint_api::{Value, value};
 use setpoint_sim::cluster::Cluster;
 
+use crate::testing::{FOOS, create_foos, put_foo};
+
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new(|| (vec![Box::new(super::NamespaceController)], crate::indexes::all()), 7);
     cluster.create("namespaces", "", value!({"metadata": {"name": "a"}}));
@@ -195,4 +197,47 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
         assert!(cluster.list("configmaps").is_empty() && cluster.list("pods").is_empty());
         cluster.assert_quiet();
     }
+}
+
+#[test]
+fn custom_objects_are_deleted_and_reported() {
+    let mut cluster = Cluster::new(
+        || {
+            let mut all = crate::crd::server_controllers();
+            all.push(Box::new(super::NamespaceController));
+            (all, crate::indexes::all())
+        },
+        7,
+    );
+    cluster.create("namespaces", "", value!({"metadata": {"name": "a"}}));
+    create_foos(&mut cluster, value!({}));
+    put_foo(&mut cluster, "other", &value!({}), value!({}));
+    let foo = value!({"metadata": {"name": "x", "namespace": "a", "uid": "x"}});
+    cluster.put_stored(FOOS, "a/x", Some(&foo));
+    let deleted = "2026-11-18T00:00:00Z";
+    let held =
+        value!({"metadata": {"name": "held", "namespace": "a", "uid": "h", "deletionTimestamp": (deleted)}});
+    cluster.put_stored(FOOS, "a/held", Some(&held));
+    delete(&mut cluster);
+    cluster.observe();
+    let gaps = cluster.engine.gaps(cluster.now, setpoint_reconcile::Seed(1));
+    let deletes: Vec<String> = gaps
+        .iter()
+        .flat_map(|(_, _, actions)| actions)
+        .filter_map(|action| match &action.write {
+            setpoint_reconcile::Write::Delete { key, .. } => Some(key.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(deletes, ["foos.example.com/a/x"], "the held one is deleted already");
+    cluster.put_stored(FOOS, "a/x", None);
+    cluster.settle();
+    assert_eq!(
+        condition(&cluster, "NamespaceContentRemaining").2,
+        "Some resources are remaining: foos.example.com has 1 resource instances"
+    );
+    cluster.put_stored(FOOS, "a/held", None);
+    cluster.run(Duration::from_secs(30));
+    assert!(cluster.get("namespaces", "a").is_none());
+    cluster.assert_quiet();
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use setpoint_api::{Value, json, value};
 use setpoint_sim::cluster::Cluster;
 
+use crate::testing::{FOOS, create_foos, put_foo};
+
 fn cluster(spec: Value) -> Cluster {
     let mut cluster =
         Cluster::new(|| (vec![Box::new(super::ResourceQuotaController)], crate::indexes::all()), 7);
@@ -265,4 +267,30 @@ fn assert_counted(cluster: &Cluster, quota: &str, name: &str, there: usize, hard
         "seed {seed}: {there} {name}, {used} used, {:#?}",
         cluster.history
     );
+}
+
+#[test]
+fn custom_objects_are_counted_from_the_establishment_of_their_definition() {
+    let mut cluster = Cluster::new(
+        || {
+            let mut all = crate::crd::server_controllers();
+            all.push(Box::new(super::ResourceQuotaController));
+            (all, crate::indexes::all())
+        },
+        7,
+    );
+    let spec = value!({"hard": {"count/foos.example.com": "5"}});
+    cluster.create("resourcequotas", "default", value!({"metadata": {"name": "q"}, "spec": (spec)}));
+    cluster.settle();
+    create_foos(&mut cluster, value!({}));
+    assert_eq!(used(&cluster), r#"{"count/foos.example.com":"0"}"#);
+    for name in ["x", "y"] {
+        put_foo(&mut cluster, name, &value!({}), value!({}));
+    }
+    cluster.settle();
+    assert_eq!(used(&cluster), r#"{"count/foos.example.com":"2"}"#);
+    cluster.put_stored(FOOS, "default/x", None);
+    cluster.settle();
+    assert_eq!(used(&cluster), r#"{"count/foos.example.com":"1"}"#);
+    cluster.assert_quiet();
 }

@@ -188,7 +188,7 @@ impl Extremes {
 
 /// Type of a resource's stored objects.
 fn kind_of(resource: &Resource) -> Option<Struct<'static>> {
-    resource_types::storage_type(resource).map(|served| served.stored_schema)
+    resource_types::storage_type(resource).and_then(|served| served.stored_schema.built_in())
 }
 
 /// World of the campaign, after some rounds of the loop.

@@ -3,7 +3,7 @@
 use setpoint_controllers::api_services::MetricsService;
 use setpoint_controllers::lease_holder::LeaseHolder;
 use setpoint_controllers::node_ipam::ClusterCidr;
-use setpoint_controllers::{Settings, flow_control};
+use setpoint_controllers::{Settings, crd, flow_control};
 use setpoint_node::Fleet;
 use setpoint_node::control_plane::{COMPONENTS, Components};
 use setpoint_reconcile::{Controller, Index};
@@ -23,6 +23,7 @@ pub fn planners() -> Vec<Box<dyn Controller>> {
     all.push(Box::new(LeaseHolder { lease: "kube-controller-manager", identity: "me".to_owned() }));
     all.push(Box::new(MetricsService { has_nodes: true }));
     all.extend(flow_control::server_controllers());
+    all.extend(crd::server_controllers());
     let components = Components { names: COMPONENTS.to_vec(), ..Components::default() };
     let fleet = Fleet { components, published_rules: Some("rules: []".to_owned()), ..Fleet::default() };
     all.extend(setpoint_node::planners(fleet));
@@ -31,5 +32,5 @@ pub fn planners() -> Vec<Box<dyn Controller>> {
 
 /// Indexes that they need.
 pub fn indexes() -> impl Iterator<Item = Index> {
-    setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes())
+    setpoint_controllers::indexes::all().into_iter().chain(crd::indexes()).chain(setpoint_node::indexes())
 }

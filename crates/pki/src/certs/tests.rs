@@ -23,7 +23,7 @@ fn certificates_are_reused_and_private() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
     let files: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(files.len(), 6);
+    assert_eq!(files.len(), 10);
     assert!(files.iter().all(|file| mode(file) == 0o600));
 }
 
@@ -199,4 +199,21 @@ fn certificate_subjects_are_kubeadms() {
     assert_eq!(subject(&pki.ca), "CN=kubernetes");
     assert_eq!(subject(&pki.server), "CN=kube-apiserver");
     assert_eq!(subject(&pki.admin), "O=system:masters, CN=kubernetes-admin");
+    assert_eq!(subject(&pki.front_proxy_ca), "CN=front-proxy-ca");
+    assert_eq!(subject(&pki.front_proxy_client), "CN=front-proxy-client");
+}
+
+#[test]
+fn front_proxy_has_an_authority_of_its_own_that_can_be_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Pki::load_or_create(dir.path(), &names(&[]), NOW, 1).unwrap();
+    assert!(first.front_proxy_client.is_signed_by(&first.front_proxy_ca));
+    assert!(!first.front_proxy_client.is_signed_by(&first.ca));
+    std::fs::remove_file(dir.path().join("front-proxy-ca.crt")).unwrap();
+    let second = Pki::load_or_create(dir.path(), &names(&[]), NOW, 2).unwrap();
+    assert!(second.front_proxy_ca != first.front_proxy_ca && second.ca == first.ca);
+    assert!(second.front_proxy_client.is_signed_by(&second.front_proxy_ca));
+    let third = Pki::load_or_create(dir.path(), &names(&[]), later(3000), 3).unwrap();
+    assert!(third.front_proxy_ca.key == second.front_proxy_ca.key, "its validity is extended");
+    assert!(third.front_proxy_ca != second.front_proxy_ca);
 }

@@ -6,6 +6,7 @@ use setpoint_api::{Key, Resource, Revision, Time};
 
 use super::{Engine, ObservedChange, is_caused_by};
 use crate::object::Object;
+use crate::planner::{ALL_RESOURCES, SERVED_LATER};
 use crate::queue::ReconcileReason;
 
 impl Engine {
@@ -26,23 +27,32 @@ impl Engine {
             Some(object) => self.world.put(object.clone()),
             None => self.world.remove(&key, revision),
         };
-        let all_resources = self.watches.get("*").into_iter().flatten();
-        let watches = self.watches.get(key.resource().as_str()).into_iter().flatten().chain(all_resources);
+        self.enqueue_for_change(&key, before.as_ref(), after.as_ref(), reconciler.as_deref(), now);
+    }
+
+    /// Enqueues the keys that a change concerns.
+    fn enqueue_for_change(
+        &mut self,
+        key: &Key,
+        before: Option<&Object>,
+        after: Option<&Object>,
+        reconciler: Option<&str>,
+        now: Time,
+    ) {
+        let added = if self.added.contains(key.resource()) { self.watches.get(SERVED_LATER) } else { None };
+        let general = self.watches.get(ALL_RESOURCES).into_iter().chain(added).flatten();
+        let watches = self.watches.get(key.resource().as_str()).into_iter().flatten().chain(general);
         for (i, j) in watches {
             let state = &mut self.controllers[*i];
             let watch = state.controller.watches()[*j];
             let name = state.controller.name();
-            if before
-                .as_ref()
-                .zip(after.as_ref())
-                .is_some_and(|(before, after)| !(watch.predicate)(before, after))
-            {
+            if before.zip(after).is_some_and(|(before, after)| !(watch.predicate)(before, after)) {
                 continue;
             }
-            for object in before.iter().chain(&after) {
+            for object in before.into_iter().chain(after) {
                 let queue = &mut state.queue;
                 (watch.mapper)(object, &self.world.reader(), &mut |key| {
-                    let is_own = reconciler.as_deref().is_some_and(|tag| is_caused_by(tag, name, &key));
+                    let is_own = reconciler.is_some_and(|tag| is_caused_by(tag, name, &key));
                     let reason =
                         if is_own { ReconcileReason::OwnChange } else { ReconcileReason::OtherChange };
                     queue.enqueue(key, reason, now);
@@ -64,6 +74,17 @@ impl Engine {
             self.apply_change(ObservedChange { key, revision, after: None, reconciler: None }, now);
         }
         self.world.advance_resource_to(resource, revision);
+    }
+
+    /// Removes a resource that is no longer served, at a revision. The keys that its remaining objects concern are
+    /// enqueued.
+    pub fn remove_resource(&mut self, resource: &Resource, revision: Revision, now: Time) {
+        let remaining: Vec<Object> = self.world.reader().all(resource.as_str()).cloned().collect();
+        self.world.remove_resource(resource, revision);
+        for object in remaining {
+            self.enqueue_for_change(object.key(), Some(&object), None, None, now);
+        }
+        self.added.remove(resource);
     }
 
     /// Marks all changes up to a revision as observed.

@@ -213,3 +213,16 @@ fn every_write_of_a_plan_carries_the_revision_of_its_world() {
         [Revision(1), Revision(1)]
     );
 }
+
+#[test]
+fn removed_resource_enqueues_the_keys_of_its_objects() {
+    let mut engine = engine();
+    engine.observe(thing("x", 1, 1), at(0));
+    engine.observe(copy("x", 2), at(0));
+    assert!(engine.turn(at(0), Seed(1)).writes.is_empty(), "the copy exists");
+    let copies = Resource::new("copies").unwrap();
+    engine.add_resource(&copies);
+    engine.remove_resource(&copies, Revision(3), at(1));
+    assert!(engine.world().reader().find_resource("copies").is_none());
+    assert_eq!(engine.turn(at(1), Seed(2)).writes.len(), 1, "the thing is planned again");
+}

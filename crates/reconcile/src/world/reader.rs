@@ -182,9 +182,15 @@ impl<'w> WorldReader<'w> {
         self.table(resource).map_or(0, |(_, table)| table.objects.len())
     }
 
-    /// Resources of which an object or a list was ever observed.
+    /// Resources of which an object or a list was observed.
     pub fn resources(&self) -> impl Iterator<Item = &'w Resource> + use<'w> {
         self.world.tables.keys()
+    }
+
+    /// Returns a resource by its name, if an object or a list of it was observed. One that is not served has none.
+    #[must_use]
+    pub fn find_resource(&self, name: &str) -> Option<&'w Resource> {
+        self.table(name).map(|(resource, _)| resource)
     }
 
     /// Returns the object with a UID, of any indexed resource.

@@ -138,3 +138,29 @@ fn changes_since_a_snapshot_are_the_puts_and_removals() {
     assert_eq!(changes, expected);
     assert_eq!(World::default().reader().changes_since(&snapshot, "pods").count(), 500);
 }
+
+#[test]
+fn removed_resource_leaves_no_trace_in_indexes() {
+    let mut world = World::new(config());
+    world.put(pod("a/x", 1, "web", "o1"));
+    world.put(node(2, "True", 1));
+    let old = world.clone();
+    let pods = Resource::new("pods").unwrap();
+    let reads = {
+        let reader = world.reader();
+        assert!(reader.find_resource("pods").is_some());
+        reader.reads()
+    };
+    assert!(!world.has_changed(reads, Revision(2)));
+    world.remove_resource(&pods, Revision(3));
+    assert!(world.has_changed(reads, Revision(2)), "a removal is a change");
+    let reader = world.reader();
+    assert!(reader.find_resource("pods").is_none() && reader.find_resource("nodes").is_some());
+    assert_eq!(reader.by_index("app", "web").count() + reader.dependents("o1").count(), 0);
+    assert!(reader.get_by_uid("uid of a/x at 1").is_none());
+    assert_eq!(reader.resources().count(), 1);
+    assert_eq!(names(old.reader().all("pods")), ["a/x"], "an old world stays");
+    world.put(pod("a/x", 4, "web", "o1"));
+    assert!(world.has_changed(Reads::default(), Revision(3)), "a new table is a change");
+    assert_eq!(names(world.reader().by_index("app", "web")), ["a/x"]);
+}

@@ -149,6 +149,7 @@ fn start(store: &Store, engine: Engine, clock: Arc<dyn Clock>, sleep_max: Durati
         queries: Arc::default(),
         executor: Box::new(NoWrites),
         bell: Arc::default(),
+        in_flight: QueriesInFlight::default(),
         sleep_max,
     };
     Shell::run(engine, thread).unwrap()
@@ -287,4 +288,132 @@ fn endless_plan_does_not_block_shutdown() {
     begins.recv_timeout(PLANNED_WITHIN).unwrap();
     assert_eq!(shell.stop(), LoopEnd::CutOff);
     released.store(true, Ordering::Release);
+}
+
+/// Reports each object of a custom resource that is planned, and the revision that the world has reached.
+struct CustomProbe(Mutex<Sender<(String, bool)>>);
+
+impl Planner for CustomProbe {
+    type Memo = ();
+
+    fn name(&self) -> &'static str {
+        "custom-probe"
+    }
+
+    fn watches(&self) -> &'static [Watch] {
+        const WATCHES: [Watch; 1] = [Watch::primary("foos.example.com")];
+        &WATCHES
+    }
+
+    fn plan(&self, key: &Key, world: &WorldReader<'_>, _: &Seen<'_, ()>, _: Time, _: Seed) -> Plan {
+        let _ = self.0.lock().send((key.name().to_owned(), world.get(key).is_some()));
+        Plan::default()
+    }
+}
+
+/// Commits an object, or its removal.
+fn commit(store: &Store, key: Key, object: Option<&Value>) {
+    let cause = CommitCause { user: "user".to_owned(), ..CommitCause::default() };
+    let proposal = Proposal::new(cause, NOW);
+    let proposal = match object {
+        Some(object) => proposal.put(key, Precondition::Any, Draft::new(json::to_vec(object))),
+        None => proposal.delete(key, Precondition::Any),
+    };
+    store.commit(proposal).unwrap();
+}
+
+fn definition_key() -> Key {
+    Key::cluster(&crate::custom::definitions(), "foos.example.com").unwrap()
+}
+
+fn custom_definition(is_established: bool) -> Value {
+    let status = if is_established { "True" } else { "False" };
+    value!({
+        "metadata": {"name": "foos.example.com", "uid": "d"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "foos", "kind": "Foo"},
+            "versions": [{"name": "v1", "served": true, "storage": true}],
+        },
+        "status": {"conditions": [{"type": "Established", "status": (status)}]},
+    })
+}
+
+fn custom_object(name: &str) -> (Key, Value) {
+    let key = Key::namespaced(&Resource::new("foos.example.com").unwrap(), "a", name).unwrap();
+    (key, value!({"metadata": {"name": (name), "namespace": "a", "uid": (name)}}))
+}
+
+#[test]
+fn custom_resources_are_followed_while_their_definition_is_established() {
+    let (sender, planned) = channel();
+    for is_watched_only in [false, true] {
+        let mut engine = Engine::new(
+            vec![Box::new(CustomProbe(Mutex::new(sender.clone())))],
+            setpoint_reconcile::WorldConfig::default(),
+        );
+        if is_watched_only {
+            engine = engine.with_watched_resources_only();
+        }
+        let driven = Driven::start();
+        let shell = start(&driven.store, engine, Arc::new(ManualClock::new(NOW)), Duration::from_secs(3600));
+        let expect = |name: &str, exists: bool| {
+            let found = planned.recv_timeout(PLANNED_WITHIN).expect("no wakeup is lost");
+            assert_eq!(found, (name.to_owned(), exists));
+        };
+        commit(&driven.store, definition_key(), Some(&custom_definition(false)));
+        // Stored before its definition is established, as after a restart.
+        let (early, object) = custom_object("early");
+        commit(&driven.store, early, Some(&object));
+        commit(&driven.store, definition_key(), Some(&custom_definition(true)));
+        expect("early", true);
+        let (late, object) = custom_object("late");
+        commit(&driven.store, late, Some(&object));
+        expect("late", true);
+        commit(&driven.store, definition_key(), None);
+        let mut gone =
+            [planned.recv_timeout(PLANNED_WITHIN).unwrap(), planned.recv_timeout(PLANNED_WITHIN).unwrap()];
+        gone.sort();
+        assert_eq!(gone, [("early".to_owned(), false), ("late".to_owned(), false)]);
+        let world = shell.engine().lock().world().clone();
+        assert!(world.reader().find_resource("foos.example.com").is_none(), "its table is removed");
+        commit(&driven.store, definition_key(), Some(&custom_definition(true)));
+        let mut back =
+            [planned.recv_timeout(PLANNED_WITHIN).unwrap(), planned.recv_timeout(PLANNED_WITHIN).unwrap()];
+        back.sort();
+        assert_eq!(
+            back,
+            [("early".to_owned(), true), ("late".to_owned(), true)],
+            "stored objects are listed"
+        );
+        drop(shell);
+    }
+}
+
+#[test]
+fn world_is_complete_at_every_revision_that_a_feed_reaches() {
+    let store = Store::in_memory(Retention::default());
+    let mut engine = Engine::new(Vec::new(), setpoint_reconcile::WorldConfig::default());
+    let mut feed = Feed::open(&engine);
+    let mut context = Context::from_waker(Waker::noop());
+    for round in 0..20 {
+        match round % 4 {
+            0 => commit(&store, definition_key(), Some(&custom_definition(true))),
+            1 | 2 => {
+                let (key, object) = custom_object(&format!("x{round}"));
+                commit(&store, key, Some(&object));
+            }
+            _ => commit(&store, definition_key(), None),
+        }
+        if round % 3 == 0 {
+            continue;
+        }
+        assert!(feed.drain(&store, &mut engine, NOW, &mut context), "nothing changes meanwhile");
+        let (world, snapshot) = (engine.world(), store.snapshot());
+        assert_eq!(world.revision(), snapshot.revision());
+        let foos = Resource::new("foos.example.com").unwrap();
+        let stored = snapshot.table(&foos).map_or(0, |table| table.iter().count());
+        let is_defined = snapshot.get(&definition_key()).is_some();
+        assert_eq!(world.reader().find_resource("foos.example.com").is_some(), is_defined, "{round}");
+        assert_eq!(world.reader().count("foos.example.com"), if is_defined { stored } else { 0 }, "{round}");
+    }
 }

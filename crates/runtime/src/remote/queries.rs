@@ -10,15 +10,14 @@ use setpoint_reconcile::Query;
 use tokio::sync::mpsc;
 
 use super::Report;
-use crate::client::{Client, percent_encode};
-use crate::queries::{QueryHandler, usage};
+use crate::client::Client;
+use crate::queries::QueryHandler;
+use crate::queries::metrics_apis::{self, ApiReader, ApiResponse};
 
 /// Timeout of a request. Shorter than the sync period of autoscalers.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Path of access reviews.
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// Path of pod metrics.
-const METRICS: &str = "/apis/metrics.k8s.io/v1beta1";
 
 /// Query handler that forwards to the API server.
 pub(super) struct RemoteQueries {
@@ -40,7 +39,7 @@ impl RemoteQueries {
             "access" => {
                 tokio::time::timeout(REQUEST_TIMEOUT, self.access(&query.question)).await.unwrap_or_else(late)
             }
-            "metrics" => tokio::time::timeout(REQUEST_TIMEOUT, self.metrics(&query.question))
+            "metrics" => tokio::time::timeout(REQUEST_TIMEOUT, metrics_apis::answer(&query.question, &self))
                 .await
                 .unwrap_or_else(late),
             _ => self.local.answer(&query, self.clock.now(), &*self.entropy),
@@ -59,27 +58,21 @@ impl RemoteQueries {
         Ok(value!({"allowed": (allowed)}))
     }
 
-    async fn metrics(&self, question: &Value) -> Result<Value, String> {
-        if let Some(error) = usage::missing_source_error(question) {
-            return Err(error);
-        }
-        let (namespace, selector) = (question.str_at(&["namespace"]), question.str_at(&["selector"]));
-        let path =
-            format!("{METRICS}/namespaces/{namespace}/pods?labelSelector={}", percent_encode(selector));
-        let list = self.request_json(Method::GET, &path, Bytes::new()).await;
-        let list = list.map_err(|error| usage::fetch_error(&error))?;
-        usage::to_answer(question, &usage::from_list(&list))
-    }
-
     /// Sends a request. Returns the decoded body, or the reason of the failure.
     async fn request_json(&self, method: Method, path: &str, body: Bytes) -> Result<Value, String> {
         let answered = self.client.request(method, path, Some("application/json"), body).await;
         let (status, body) = answered.map_err(|error| error.to_string())?;
         let body = json::parse(&body).unwrap_or_default();
-        match status.as_u16() {
-            _ if status.is_success() => Ok(body),
-            404 if path.starts_with(METRICS) => Err(usage::NOT_SERVED_ERROR.to_owned()),
-            _ => Err(body.str_at(&["message"]).to_owned()),
-        }
+        if status.is_success() { Ok(body) } else { Err(body.str_at(&["message"]).to_owned()) }
+    }
+}
+
+impl ApiReader for RemoteQueries {
+    fn get<'a>(&'a self, path: &'a str) -> ApiResponse<'a> {
+        Box::pin(async move {
+            let answered = self.client.request(Method::GET, path, None, Bytes::new()).await;
+            let (status, body) = answered.map_err(|error| error.to_string())?;
+            Ok((status.as_u16(), json::parse(&body).unwrap_or_default()))
+        })
     }
 }

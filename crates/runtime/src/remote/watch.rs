@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use setpoint_api::resource_types::{self, ResourceType};
-use setpoint_api::{Clock, Key, Resource, Revision, Value, json};
+use setpoint_api::{Clock, Key, Revision, Value, json};
 use setpoint_reconcile::{Object, ObservedChange};
 use tokio::sync::mpsc;
 
+use super::endpoint::Endpoint;
 use super::{Report, arrived, meta};
-use crate::client::{Client, ClientError, next_chunk};
+use crate::client::{Client, ClientError, METADATA_LIST, METADATA_OBJECT, next_chunk};
 
 /// Pause before a list is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -40,18 +40,18 @@ pub(super) struct ResourceWatch {
 impl ResourceWatch {
     /// Follows a resource until the loop ends.
     #[expect(clippy::disallowed_methods, reason = "pauses between requests to a server that fails")]
-    pub async fn follow(self, resource: &'static Resource) {
-        let Some(resource_type) = resource_types::storage_type(resource) else { return };
-        let path = collection_path(resource_type);
+    pub async fn follow(self, endpoint: Arc<Endpoint>) {
+        let resource = &endpoint.resource;
+        let path = endpoint.collection_path("");
         while !self.reports.is_closed() {
-            if let Some((objects, revision)) = self.list(&path, resource_type).await {
+            if let Some((objects, revision)) = self.list(&path, &endpoint).await {
                 let mut after = revision;
                 let revision = Revision(revision);
                 let listed = Report::Listed { resource: resource.clone(), objects, revision };
                 if self.reports.send(listed).await.is_err() {
                     return;
                 }
-                while let Ok(WatchEnd::Interrupted) = self.watch(&path, resource_type, &mut after).await {
+                while let Ok(WatchEnd::Interrupted) = self.watch(&path, &endpoint, &mut after).await {
                     tokio::time::sleep(RETRY_PAUSE).await;
                     if self.reports.is_closed() {
                         return;
@@ -63,8 +63,9 @@ impl ResourceWatch {
         }
     }
 
-    async fn list(&self, path: &str, resource_type: &ResourceType) -> Option<(Vec<Object>, u64)> {
-        let response = self.client.request(Method::GET, path, None, Bytes::new());
+    async fn list(&self, path: &str, endpoint: &Endpoint) -> Option<(Vec<Object>, u64)> {
+        let accept = endpoint.is_metadata_only.then_some(METADATA_LIST);
+        let response = self.client.get(path, accept);
         let (status, body) = tokio::time::timeout(self.timeout, response).await.ok()?.ok()?;
         if status.as_u16() == 404 {
             // The server does not serve the resource, so there are no objects.
@@ -73,18 +74,14 @@ impl ResourceWatch {
         let list = json::parse(&body).ok().filter(|_| status.is_success())?;
         let revision = meta(&list, "resourceVersion").parse().ok()?;
         let items = list.get("items").and_then(Value::as_list).unwrap_or_default();
-        Some((items.iter().filter_map(|item| object(resource_type, item, &*self.clock)).collect(), revision))
+        Some((items.iter().filter_map(|item| object(endpoint, item, &*self.clock)).collect(), revision))
     }
 
     /// Watches from `after`, which advances with the events.
-    async fn watch(
-        &self,
-        path: &str,
-        resource_type: &ResourceType,
-        after: &mut u64,
-    ) -> Result<WatchEnd, ClientError> {
+    async fn watch(&self, path: &str, endpoint: &Endpoint, after: &mut u64) -> Result<WatchEnd, ClientError> {
         let path = format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={after}");
-        let response = self.client.send(Method::GET, &path, None, Bytes::new());
+        let accept = endpoint.is_metadata_only.then_some(METADATA_OBJECT);
+        let response = self.client.send_accepting(Method::GET, &path, None, accept, Bytes::new());
         let Ok(Ok(response)) = tokio::time::timeout(self.timeout, response).await else {
             return Ok(WatchEnd::Interrupted);
         };
@@ -111,7 +108,7 @@ impl ResourceWatch {
                 }
                 let Ok(revision) = meta(&item, "resourceVersion").parse() else { continue };
                 *after = revision;
-                let report = report(kind, resource_type, &item, Revision(revision), &*self.clock);
+                let report = report(kind, endpoint, &item, Revision(revision), &*self.clock);
                 let Some(report) = report else { continue };
                 if self.reports.send(report).await.is_err() {
                     return Ok(WatchEnd::Expired);
@@ -121,60 +118,44 @@ impl ResourceWatch {
     }
 }
 
-/// Path of a resource's collection.
-fn collection_path(resource_type: &ResourceType) -> String {
-    let (group, version, plural) =
-        (resource_type.info.group, resource_type.info.version, resource_type.info.plural);
-    if group.is_empty() {
-        format!("/api/{version}/{plural}")
-    } else {
-        format!("/apis/{group}/{version}/{plural}")
-    }
-}
-
-fn object(resource_type: &ResourceType, item: &Value, clock: &dyn Clock) -> Option<Object> {
+fn object(endpoint: &Endpoint, item: &Value, clock: &dyn Clock) -> Option<Object> {
     let revision = meta(item, "resourceVersion").parse().ok()?;
-    let key = key(resource_type, item)?;
+    let key = key(endpoint, item)?;
     Object::read(key, Revision(revision), arrived(clock), json::to_vec(item)).ok()
 }
 
-fn key(resource_type: &ResourceType, item: &Value) -> Option<Key> {
-    resource_type.key(meta(item, "namespace"), meta(item, "name")).ok()
+fn key(endpoint: &Endpoint, item: &Value) -> Option<Key> {
+    endpoint.key(meta(item, "namespace"), meta(item, "name"))
 }
 
 /// Decodes a watch event; `None` if its object cannot be named.
 fn report(
     kind: &str,
-    resource_type: &ResourceType,
+    endpoint: &Endpoint,
     item: &Value,
     revision: Revision,
     clock: &dyn Clock,
 ) -> Option<Report> {
     if kind == "BOOKMARK" {
-        return Some(Report::Reached { resource: resource_type.resource.clone(), revision });
+        return Some(Report::Reached { resource: endpoint.resource.clone(), revision });
     }
-    let after = if kind == "DELETED" { None } else { object(resource_type, item, clock) };
-    Some(Report::Changed(ObservedChange {
-        key: key(resource_type, item)?,
-        revision,
-        after,
-        reconciler: None,
-    }))
+    let after = if kind == "DELETED" { None } else { object(endpoint, item, clock) };
+    Some(Report::Changed(ObservedChange { key: key(endpoint, item)?, revision, after, reconciler: None }))
 }
 
 #[cfg(test)]
 mod tests {
-    use setpoint_api::{ManualClock, Time, value};
+    use setpoint_api::{ManualClock, Time, resource_types, value};
 
     use super::*;
 
     #[test]
     fn bookmark_advances_the_revision_of_a_resource() {
-        let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
+        let endpoint = Endpoint::built_in(resource_types::find("", "v1", "configmaps").unwrap());
         let bookmark = value!({"kind": "ConfigMap", "metadata": {"resourceVersion": "42"}});
         let decoded = report(
             "BOOKMARK",
-            resource_type,
+            &endpoint,
             &bookmark,
             Revision(42),
             &ManualClock::new(Time::from_seconds(1_800_000_000)),
@@ -185,19 +166,19 @@ mod tests {
         let mut engine =
             setpoint_reconcile::Engine::new(Vec::new(), setpoint_reconcile::WorldConfig::default());
         engine.reach_of(&resource, revision);
-        assert_eq!(engine.world().revision_of(&resource_type.resource), Revision(42));
+        assert_eq!(engine.world().revision_of(&endpoint.resource), Revision(42));
         assert_eq!(engine.world().revision(), Revision(0), "of others nothing is known");
     }
 
     #[test]
     fn watch_events_are_decoded_with_their_object() {
-        let resource_type = resource_types::find("", "v1", "configmaps").unwrap();
+        let endpoint = Endpoint::built_in(resource_types::find("", "v1", "configmaps").unwrap());
         let metadata = value!({"name": "a", "namespace": "default", "uid": "u", "resourceVersion": "7"});
         let item = value!({"metadata": (metadata), "data": {"x": "y"}});
         for (kind, stays) in [("ADDED", true), ("MODIFIED", true), ("DELETED", false)] {
             let decoded = report(
                 kind,
-                resource_type,
+                &endpoint,
                 &item,
                 Revision(7),
                 &ManualClock::new(Time::from_seconds(1_800_000_000)),

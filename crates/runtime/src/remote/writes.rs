@@ -6,24 +6,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use setpoint_api::patch::PatchType;
-use setpoint_api::resource_types::{self, ResourceType};
-use setpoint_api::resources::Verb;
-use setpoint_api::{Key, Map, Revision, Value, json};
+use setpoint_api::{Map, Revision, Value, json};
 use setpoint_reconcile::plan::MergePatchType;
 use setpoint_reconcile::{Write, WriteOutcome, WriteRejection, WriteRequest};
 use tokio::sync::mpsc;
 
+use super::endpoint::Endpoint;
 use super::{Report, meta};
 use crate::client::{Client, ClientError};
 
-/// Sends a write, and reports its outcome. A write that times out counts as lost, so that its key is planned again.
+/// Sends a write to the endpoint of its resource, if that is served, and reports its outcome. A write that times out counts as lost, so that its key is planned again.
 pub(super) async fn write(
     client: Arc<Client>,
     request: WriteRequest,
+    endpoint: Option<Arc<Endpoint>>,
     timeout: Duration,
     reports: mpsc::Sender<Report>,
 ) {
-    let outcome = match tokio::time::timeout(timeout, perform(&client, &request)).await {
+    let outcome = match tokio::time::timeout(timeout, perform(&client, &request, endpoint.as_deref())).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) | Err(_) => WriteOutcome::Lost { by: newest_revision(&client, timeout).await },
     };
@@ -31,17 +31,19 @@ pub(super) async fn write(
     let _ = reports.send(Report::Written { id: request.id, outcome, by: request.reconciler }).await;
 }
 
-async fn perform(client: &Client, request: &WriteRequest) -> Result<WriteOutcome, ClientError> {
-    let encoded = match put_of_patch(client, &request.write).await {
-        Some(encoded) => Some(encoded),
-        None => http_request(request),
-    };
-    let Some((method, path, content_type, body)) = encoded else {
+async fn perform(
+    client: &Client,
+    request: &WriteRequest,
+    endpoint: Option<&Endpoint>,
+) -> Result<WriteOutcome, ClientError> {
+    let Some(endpoint) = endpoint else {
         return Ok(WriteOutcome::Rejected(WriteRejection {
             reason: "NotFound".to_owned(),
             message: format!("there is no resource {}", request.write.resource()),
         }));
     };
+    let encoded = put_of_patch(client, &request.write, endpoint).await;
+    let (method, path, content_type, body) = encoded.unwrap_or_else(|| http_request(request, endpoint));
     let (status, body) =
         client.request(method, &path, Some(content_type), json::to_vec(&body).into()).await?;
     Ok(outcome(&request.write, status, &body))
@@ -69,43 +71,33 @@ type HttpRequest = (Method, String, &'static str, Value);
 /// Turns a patch of a subresource that only supports PUT into a PUT: reads the object, patches it, and sends it back
 /// with its revision. `None` for every other write, and if the object is gone or was replaced; the server then
 /// rejects the original patch.
-async fn put_of_patch(client: &Client, write: &Write) -> Option<HttpRequest> {
+async fn put_of_patch(client: &Client, write: &Write, endpoint: &Endpoint) -> Option<HttpRequest> {
     let Write::Patch { key, subresource: part, patch_type, patch, uid, .. } = write else { return None };
-    let resource_type = resource_types::storage_type(key.resource())?;
-    if part.is_empty() || resource_type.info.subresource(part)?.verbs.contains(Verb::Patch) {
-        return None;
-    }
-    let namespace = key.namespace().unwrap_or_default();
-    let path = object_path(resource_type, namespace, Some(key.name()), "");
+    let stored_schema = endpoint.schema_of_put(part)?;
+    let path = endpoint.object_path(key, "");
     let (_, body) = client.request(Method::GET, &path, None, Bytes::new()).await.ok()?;
     let live = json::parse(&body).ok()?;
     if uid.as_deref().is_some_and(|uid| uid != meta(&live, "uid")) {
         return None;
     }
     let patch_type = PatchType::from(*patch_type);
-    let patched = patch_type.apply(patch, live, resource_type.stored_schema).ok()?;
-    Some((
-        Method::PUT,
-        object_path(resource_type, namespace, Some(key.name()), part),
-        "application/json",
-        patched,
-    ))
+    let patched = patch_type.apply(patch, live, Some(stored_schema)).ok()?;
+    Some((Method::PUT, endpoint.object_path(key, part), "application/json", patched))
 }
 
-fn http_request(request: &WriteRequest) -> Option<HttpRequest> {
-    let resource_type = resource_types::storage_type(request.write.resource())?;
+fn http_request(request: &WriteRequest, endpoint: &Endpoint) -> HttpRequest {
     let manager = format!("?fieldManager={}", request.manager);
-    Some(match &request.write {
+    match &request.write {
         Write::Create { namespace, object, .. } => {
-            let path = format!("{}{manager}", object_path(resource_type, namespace, None, ""));
-            (Method::POST, path, "application/json", with_type(resource_type, object.clone()))
+            let path = format!("{}{manager}", endpoint.collection_path(namespace));
+            (Method::POST, path, "application/json", endpoint.with_type(object.clone()))
         }
         Write::CreateEvent(new_event) => {
-            let path = format!("{}{manager}", object_path(resource_type, new_event.namespace(), None, ""));
-            (Method::POST, path, "application/json", with_type(resource_type, new_event.to_value()))
+            let path = format!("{}{manager}", endpoint.collection_path(new_event.namespace()));
+            (Method::POST, path, "application/json", endpoint.with_type(new_event.to_value()))
         }
         Write::Patch { key, subresource, patch_type, patch, uid, revision } => {
-            let path = key_path(resource_type, key, subresource);
+            let path = endpoint.object_path(key, subresource);
             let mut patch = patch.clone();
             let metadata = patch.ensure_map("metadata");
             if let Some(uid) = uid {
@@ -121,13 +113,13 @@ fn http_request(request: &WriteRequest) -> Option<HttpRequest> {
             (Method::PATCH, format!("{path}{manager}"), kind, patch)
         }
         Write::Apply { key, subresource, config, uid } => {
-            let path = key_path(resource_type, key, subresource);
-            let mut config = with_type(resource_type, config.clone());
+            let path = endpoint.object_path(key, subresource);
+            let mut config = endpoint.with_type(config.clone());
             config.ensure_map("metadata").insert("uid", &**uid);
             (Method::PATCH, format!("{path}{manager}&force=true"), "application/apply-patch+yaml", config)
         }
         Write::Delete { key, uid, revision, propagation, grace_period_seconds: grace } => {
-            let path = key_path(resource_type, key, "");
+            let path = endpoint.object_path(key, "");
             let mut preconditions = Map::new();
             if let Some(uid) = uid {
                 preconditions.insert("uid", &**uid);
@@ -148,39 +140,10 @@ fn http_request(request: &WriteRequest) -> Option<HttpRequest> {
             (Method::DELETE, path, "application/json", Value::Map(options))
         }
         Write::Post { key, subresource, object } => {
-            let path = key_path(resource_type, key, subresource);
+            let path = endpoint.object_path(key, subresource);
             (Method::POST, format!("{path}{manager}"), "application/json", object.clone())
         }
-    })
-}
-
-fn with_type(resource_type: &ResourceType, mut object: Value) -> Value {
-    resource_type.set_type(&mut object);
-    object
-}
-
-/// Path of the object `key`, or of its subresource.
-fn key_path(resource_type: &ResourceType, key: &Key, subresource: &str) -> String {
-    object_path(resource_type, key.namespace().unwrap_or_default(), Some(key.name()), subresource)
-}
-
-/// Path of an object, of its subresource, or of a collection.
-fn object_path(resource_type: &ResourceType, namespace: &str, name: Option<&str>, part: &str) -> String {
-    let info = resource_type.info;
-    let mut path = if info.group.is_empty() {
-        format!("/api/{}", info.version)
-    } else {
-        format!("/apis/{}/{}", info.group, info.version)
-    };
-    if !namespace.is_empty() {
-        path.push_str("/namespaces/");
-        path.push_str(namespace);
     }
-    for word in [Some(info.plural), name, (!part.is_empty()).then_some(part)].into_iter().flatten() {
-        path.push('/');
-        path.push_str(word);
-    }
-    path
 }
 
 fn outcome(write: &Write, status: StatusCode, body: &[u8]) -> WriteOutcome {

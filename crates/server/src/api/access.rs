@@ -28,7 +28,7 @@ impl Api {
 
 /// `true` if one of the groups has full access. Everything else is denied: requests, access reviews and the loop
 /// share this rule.
-pub(super) fn has_full_access<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
+pub(crate) fn has_full_access<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
     groups.any(|group| group == ADMINISTRATORS)
 }
 
@@ -83,7 +83,7 @@ pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
 /// `true` for reviews of the user itself, which every authenticated user may create.
 fn is_self_review(target: &Target) -> bool {
     matches!(
-        target.resource_type.info.kind,
+        &*target.resource_type.info.kind,
         "SelfSubjectReview" | "SelfSubjectAccessReview" | "SelfSubjectRulesReview"
     )
 }
@@ -98,14 +98,14 @@ fn is_open(parts: &[String]) -> bool {
 }
 
 fn forbidden(request: &Request, target: &Target) -> Status {
-    let info = target.resource_type.info;
+    let info = &target.resource_type.info;
     let resource = if target.subresource.is_empty() {
-        info.plural.to_owned()
+        info.plural.to_string()
     } else {
         format!("{}/{}", info.plural, target.subresource)
     };
     let why =
-        forbidden_message(request, (info.group, &resource), &target.namespace, &target.name, target.watch);
+        forbidden_message(request, (&info.group, &resource), &target.namespace, &target.name, target.watch);
     Status::forbidden(target.resource_type.qualified(), &target.name, why)
 }
 

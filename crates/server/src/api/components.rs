@@ -35,19 +35,22 @@ impl Api {
         }
         let (form, view) = accepted_form_and_view(request)?;
         let pretty = query.flag("pretty") == Some(true);
-        let (resource_type, now) = (target.resource_type, self.options.clock.now());
+        let (resource_type, now) = (&target.resource_type, self.options.clock.now());
         if !target.name.is_empty() {
             let mut known = COMPONENTS.iter().filter(|(name, _)| *name == target.name);
             let (name, check) =
                 known.next().ok_or_else(|| Status::not_found(resource_type.qualified(), &target.name))?;
             let mut object = component(name, self.health.of(check, &self.store).await);
-            object.make_map().insert("kind", resource_type.info.kind);
+            object.make_map().insert("kind", &*resource_type.info.kind);
             object.make_map().insert("apiVersion", resource_type.api_version());
             if view != Representation::Whole {
                 return responses::view_of_object(200, resource_type, &object, view, query, now);
             }
-            let expected =
-                Expected { api_version: "v1", kind: resource_type.info.kind, schema: resource_type.schema };
+            let expected = Expected {
+                api_version: "v1",
+                kind: &resource_type.info.kind,
+                schema: resource_type.schema.view(),
+            };
             return Ok(responses::value(200, expected, object, form, pretty));
         }
         let mut items = Vec::with_capacity(COMPONENTS.len());
@@ -67,7 +70,17 @@ impl Api {
         list.insert("apiVersion", "v1");
         list.insert("metadata", Value::map());
         list.insert("items", items);
-        Ok(responses::value(200, Expected { api_version: "v1", kind, schema }, list.into(), form, pretty))
+        Ok(responses::value(
+            200,
+            Expected {
+                api_version: "v1",
+                kind,
+                schema: setpoint_api::kind_schema::SchemaRef::BuiltIn(schema),
+            },
+            list.into(),
+            form,
+            pretty,
+        ))
     }
 }
 

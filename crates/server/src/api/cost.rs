@@ -37,7 +37,7 @@ fn is_generated(first: &str) -> bool {
 }
 
 fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
-    let resource_type = target.resource_type;
+    let resource_type = &target.resource_type;
     if resource_type.is_virtual || (request.method == Method::POST && target.name.is_empty()) {
         return false;
     }

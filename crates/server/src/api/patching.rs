@@ -1,7 +1,6 @@
 //! Parsed patches, shared by the object and the scale endpoints.
 
 use setpoint_api::Value;
-use setpoint_api::decode::decode_request;
 use setpoint_api::patch::{Patch, PatchType};
 use setpoint_api::status::Status;
 
@@ -55,10 +54,12 @@ impl ParsedPatch {
     /// # Errors
     /// If the patch does not apply, or its result is invalid.
     pub(super) fn apply(&self, live: Value, expected: Expected<'_>) -> Result<DecodedBody, Status> {
-        let schema = expected.schema;
+        let schema = expected.schema.built_in();
         let patched = self.patch.apply(live, schema).map_err(|error| error.to_status())?;
         let patched = self.patch.check_type(patched, (expected.api_version, expected.kind))?;
-        let decoded = decode_request(patched.clone(), schema, &[])
+        let decoded = expected
+            .schema
+            .decode_request(patched.clone(), &[])
             .map_err(|error| self.patch.invalid(&patched, schema, &error))?;
         let warnings = match self.strictness {
             Strictness::Strict if !decoded.strict.is_empty() || !self.patch.strict().is_empty() => {

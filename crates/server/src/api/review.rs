@@ -14,6 +14,7 @@ use super::access::{has_full_access, is_administrator};
 use super::write::writer;
 use super::{Api, accepted_form};
 use crate::body::{self, DecodedBody, Expected, Strictness};
+use crate::catalog::Catalog;
 use crate::exchange::{Identity, Request, Response};
 use crate::pipeline::update::Subresource;
 use crate::pipeline::{RequestContext, ownership};
@@ -49,12 +50,12 @@ impl Api {
 
     fn review(&self, request: &Request, target: &Target, query: &QueryParams) -> Result<Response, Status> {
         let form = accepted_form(request)?;
-        let resource_type = target.resource_type;
+        let resource_type = &target.resource_type;
         let api_version = resource_type.api_version();
         let expected = Expected {
             api_version: &api_version,
-            kind: resource_type.info.kind,
-            schema: resource_type.schema,
+            kind: &resource_type.info.kind,
+            schema: resource_type.schema.view(),
         };
         let strictness = Strictness::of(query.get("fieldValidation"));
         let DecodedBody { object: mut review, warnings, .. } =
@@ -74,10 +75,12 @@ impl Api {
             now,
             entropy: [0; 3],
             tolerations: self.options.tolerations,
+            catalog: Catalog::built_in(),
+            webhooks: None,
         };
         ownership::record_owners(resource_type, Subresource::None, &writer, &context, None, &mut review);
         let identity = &request.identity;
-        match resource_type.info.kind {
+        match &*resource_type.info.kind {
             "TokenReview" => {
                 if let Some(fault) = token_review_fault(&review) {
                     return Err(Status::bad_request(fault));

@@ -11,6 +11,7 @@ mod token;
 
 use http::Method;
 use setpoint_api::Value;
+use setpoint_api::kind_schema::SchemaRef;
 use setpoint_api::metadata;
 use setpoint_api::resources::Verb;
 use setpoint_api::schema::builtin;
@@ -74,7 +75,7 @@ fn expected(api_version: &'static str, kind: &'static str) -> Result<Expected<'s
     let schema = builtin()
         .kind(group, version, kind)
         .ok_or_else(|| Status::internal_error(format!("there is no definition of {kind}")))?;
-    Ok(Expected { api_version, kind, schema })
+    Ok(Expected { api_version, kind, schema: SchemaRef::BuiltIn(schema) })
 }
 
 /// Decodes the object in a body, in the namespace of the path.

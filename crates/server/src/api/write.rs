@@ -11,14 +11,16 @@ use setpoint_api::json::Duplicate;
 use setpoint_api::metadata::delete::returns_deleted_object;
 use setpoint_api::metadata::options::{DeleteOptions, WriteOptions};
 use setpoint_api::metadata::owners;
+use setpoint_api::patch::PatchType;
 use setpoint_api::schema::builtin;
-use setpoint_api::status::{Qualified, Status};
+use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Time, Value, json, metadata, yaml};
 use setpoint_store::{CommitError, Record, RejectReason, Snapshot};
 
 use super::patching::{self, ParsedPatch};
 use super::{Api, accepted_form_and_view};
 use crate::body::{self, BodyError, Expected, Strictness};
+use crate::catalog::DEFINITIONS;
 use crate::exchange::{Request, Response};
 use crate::media::{self, Form, Representation};
 use crate::pipeline::apply::{Configuration, apply};
@@ -31,7 +33,25 @@ use crate::pipeline::{
 };
 use crate::query::QueryParams;
 use crate::route::Target;
+use crate::webhooks::WebhookContext;
+use crate::webhooks::answers::WebhookAnswers;
 use crate::{codec, list, responses};
+
+/// Patch types of custom kinds.
+const CUSTOM_PATCHES: [&str; 3] =
+    ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+/// Message of a write that was decided by a definition which has changed meanwhile.
+const STALE_DEFINITION: &str = "the definition of the resource has changed; please try again";
+
+/// 409 for a write that must be routed again, because the definition of its kind has changed.
+fn stale_definition() -> Status {
+    Status::failure(Reason::Conflict, STALE_DEFINITION)
+}
+
+/// `true` for the status of a write that must be routed again.
+pub(super) fn is_stale_definition(status: &Status) -> bool {
+    status.reason == Reason::Conflict && status.message == STALE_DEFINITION
+}
 
 /// Attempts of a write that conflicts with other writes of its object.
 const ATTEMPTS_MAX: usize = 5;
@@ -49,6 +69,13 @@ pub(super) enum WriteResult {
     DryRun(Value),
 }
 
+/// Time and random numbers of a decision.
+#[derive(Clone, Copy)]
+struct DecisionSeed {
+    entropy: [u64; 3],
+    now: Time,
+}
+
 impl Api {
     pub(super) async fn create(
         &self,
@@ -61,20 +88,21 @@ impl Api {
         let writer = writer(request, query, None)?;
         // Most writes are decided once, and decoding the body again is cheaper than cloning it each time.
         let mut first = Some(desired);
-        let mut more = Vec::new();
+        let (mut more, mut called) = (Vec::new(), Vec::new());
         let done = self
-            .perform(|context| {
+            .perform(&mut called, |context| {
                 let desired = match first.take() {
                     Some(desired) => desired,
                     None => self.body(request, target, query)?.0,
                 };
                 take_warnings(
-                    create(target.resource_type, &target.namespace, desired, &writer, context),
+                    create(&target.resource_type, &target.namespace, desired, &writer, context),
                     &mut more,
                 )
             })
             .await;
         warnings.extend(more);
+        warnings.extend(called);
         write_response(target, done, 201, media, query, self.options.clock.now(), &warnings)
     }
 
@@ -92,16 +120,16 @@ impl Api {
         let creates =
             subresource == Subresource::None && target.resource_type.rules.allows_create_on_update();
         let mut created = false;
-        let mut more = Vec::new();
+        let (mut more, mut called) = (Vec::new(), Vec::new());
         let done = self
-            .perform(|context| {
+            .perform(&mut called, |context| {
                 let decided = match self.find(target, context.snapshot) {
-                    Ok(record) => check_uid(target.resource_type, &desired.object, &record).and_then(|()| {
-                        update(target.resource_type, subresource, desired.clone(), &record, &writer, context)
+                    Ok(record) => check_uid(&target.resource_type, &desired.object, &record).and_then(|()| {
+                        update(&target.resource_type, subresource, desired.clone(), &record, &writer, context)
                     }),
                     Err(_) if creates => {
                         created = true;
-                        create(target.resource_type, &target.namespace, desired.clone(), &writer, context)
+                        create(&target.resource_type, &target.namespace, desired.clone(), &writer, context)
                     }
                     Err(missing) => Err(missing),
                 };
@@ -109,6 +137,7 @@ impl Api {
             })
             .await;
         warnings.extend(more);
+        warnings.extend(called);
         let code = if created { 201 } else { 200 };
         write_response(target, done, code, media, query, self.options.clock.now(), &warnings)
     }
@@ -123,28 +152,34 @@ impl Api {
         let Some(patch_type) = patching::patch_type(request)? else {
             return self.apply(request, target, query).await;
         };
+        if patch_type == PatchType::Strategic && target.resource_type.custom.is_some() {
+            return Err(Status::unsupported_media_type(&CUSTOM_PATCHES));
+        }
         let writer = writer(request, query, Some(false))?;
         let patch = ParsedPatch::parse(patch_type, request, query)?;
-        let resource_type = target.resource_type;
+        let resource_type = &target.resource_type;
         let api_version = resource_type.api_version();
         let expected = Expected {
             api_version: &api_version,
-            kind: resource_type.info.kind,
-            schema: resource_type.schema,
+            kind: &resource_type.info.kind,
+            schema: resource_type.schema.view(),
         };
         let is_status = subresource(target) == Subresource::Status
             && patch.is_untouched("spec")
             && !resource_type.is_converted();
-        let (mut warnings, mut more) = (Vec::new(), Vec::new());
+        let (mut warnings, mut more, mut called) = (Vec::new(), Vec::new(), Vec::new());
         let done = self
-            .perform(|context| {
+            .perform(&mut called, |context| {
                 let record = self.find(target, context.snapshot)?;
-                let mut old =
-                    if is_status { codec::partial(resource_type, &record) } else { codec::object(&record) };
+                let mut old = if is_status {
+                    codec::partial(resource_type, &record)
+                } else {
+                    codec::live(resource_type, &record)
+                };
                 let mut patched = match patch.apply(resource_type.to_served(old.clone()), expected) {
                     // A rejection contains the whole object.
                     Err(_) if is_status => {
-                        old = codec::object(&record);
+                        old = codec::live(resource_type, &record);
                         patch.apply(old.clone(), expected)?
                     }
                     patched => patched?,
@@ -171,6 +206,7 @@ impl Api {
             })
             .await;
         warnings.extend(more);
+        warnings.extend(called);
         write_response(target, done, 200, media, query, self.options.clock.now(), &warnings)
     }
 
@@ -188,13 +224,13 @@ impl Api {
         let config =
             Configuration { object: &config, force, name: &target.name, namespace: &target.namespace };
         let mut created = false;
-        let mut more = Vec::new();
+        let (mut more, mut called) = (Vec::new(), Vec::new());
         let done = self
-            .perform(|context| {
+            .perform(&mut called, |context| {
                 let record = self.find(target, context.snapshot).ok();
                 created = record.is_none();
                 let decided = apply(
-                    target.resource_type,
+                    &target.resource_type,
                     subresource(target),
                     config,
                     record.as_ref(),
@@ -205,6 +241,7 @@ impl Api {
             })
             .await;
         warnings.extend(more);
+        warnings.extend(called);
         let code = if created { 201 } else { 200 };
         write_response(target, done, code, media, query, self.options.clock.now(), &warnings)
     }
@@ -219,18 +256,19 @@ impl Api {
         let (options, writer) = delete_options(request, query)?;
         let options = DeleteOptions::from_value(&options);
         check_options(&options)?;
-        let warnings = job_warnings(target, &options);
+        let (mut warnings, mut called) = (job_warnings(target, &options), Vec::new());
         let done = self
-            .perform(|context| {
+            .perform(&mut called, |context| {
                 let record = self.find(target, context.snapshot)?;
-                delete(target.resource_type, &record, &options, &writer, context)
+                delete(&target.resource_type, &record, &options, &writer, context)
             })
             .await;
+        warnings.extend(called);
         match done {
             Ok(WriteResult::Removed(object))
                 if !returns_deleted_object(
-                    target.resource_type.info.group,
-                    target.resource_type.info.kind,
+                    &target.resource_type.info.group,
+                    &target.resource_type.info.kind,
                 ) =>
             {
                 let uid = metadata::text(&object, "uid");
@@ -254,23 +292,28 @@ impl Api {
         let options = DeleteOptions::from_value(&options);
         check_options(&options)?;
         let page = list::page(&self.store, target, query, self.options.clock.now())?;
+        let mut called = Vec::new();
         for record in &page.records {
             let outcome = self
-                .perform(|context| {
+                .perform(&mut called, |context| {
                     let key = target
                         .resource_type
                         .key(record.namespace().unwrap_or_default(), record.name())
                         .map_err(|error| Status::bad_request(error.to_string()))?;
                     match context.snapshot.get(&key) {
-                        Some(now) => delete(target.resource_type, now, &options, &writer, context),
+                        Some(now) => delete(&target.resource_type, now, &options, &writer, context),
                         None => Ok(PipelineResult::DryRun(Value::Null)),
                     }
                 })
                 .await;
-            outcome?;
+            if let Err(status) = outcome {
+                return responses::with_warnings(Err(status), &called);
+            }
         }
         let mut response = list::answer(target, page, media, query, self.options.clock.now())?;
-        responses::warn(&mut response, &job_warnings(target, &options));
+        let mut warnings = job_warnings(target, &options);
+        warnings.extend(called);
+        responses::warn(&mut response, &warnings);
         Ok(response)
     }
 
@@ -280,13 +323,16 @@ impl Api {
         target: &Target,
         query: &QueryParams,
     ) -> Result<(DesiredObject, Vec<String>), Status> {
-        let resource_type = target.resource_type;
+        let resource_type = &target.resource_type;
         let api_version = resource_type.api_version();
         let expected = Expected {
             api_version: &api_version,
-            kind: resource_type.info.kind,
-            schema: resource_type.schema,
+            kind: &resource_type.info.kind,
+            schema: resource_type.schema.view(),
         };
+        if resource_type.custom.is_some() && media::content_form(header(request)) == Some(Form::Protobuf) {
+            return Err(Status::unsupported_media_type(&media::ACCEPTED[..2]));
+        }
         let strictness = Strictness::of(query.get("fieldValidation"));
         let mut decoded = body::object(&request.body, header(request), expected, strictness)?;
         decoded.warnings.extend(owners::deduplicate(&mut decoded.object, false));
@@ -304,30 +350,44 @@ impl Api {
         snapshot.get(&key).cloned().ok_or_else(missing)
     }
 
-    /// Decides and commits a write; retries on conflicts.
+    /// Decides and commits a write; calls webhooks and retries on conflicts. Warnings of webhooks are added to
+    /// `warnings`, for an error too.
     pub(super) async fn perform(
         &self,
+        warnings: &mut Vec<String>,
+        decide: impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
+    ) -> Result<WriteResult, Status> {
+        let mut answers = WebhookAnswers::default();
+        let done = self.perform_with(&mut answers, decide).await;
+        warnings.extend(answers.warnings());
+        done
+    }
+
+    async fn perform_with(
+        &self,
+        answers: &mut WebhookAnswers,
         mut decide: impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<WriteResult, Status> {
         let mut turn = None;
         let mut attempts = 0;
+        let mut seed = self.seed();
         for _ in 0..CHARGES_MAX {
-            let snapshot = self.store.snapshot();
-            let entropy = [(); 3].map(|()| (self.options.entropy)());
-            let context = RequestContext {
-                snapshot: &snapshot,
-                now: self.options.clock.now(),
-                entropy,
-                tolerations: self.options.tolerations,
-            };
-            let (proposal, removed) = match decide(&context)? {
+            // Answers of webhooks are for one UID and time, so these stay once there are answers.
+            if answers.is_empty() && attempts > 0 {
+                seed = self.seed();
+            }
+            let (proposal, removed) = match self.decide(seed, answers, &mut decide)? {
                 PipelineResult::Commit(proposal) => (proposal, None),
                 PipelineResult::Remove(proposal, object) => (proposal, Some(object)),
                 PipelineResult::Unchanged(record) => return Ok(WriteResult::Stored(record)),
                 PipelineResult::DryRun(object) => return Ok(WriteResult::DryRun(object)),
                 PipelineResult::DryRunRemove(object) => return Ok(WriteResult::Removed(object)),
+                PipelineResult::Call(calls) => {
+                    let batch = self.webhooks.start(calls, answers)?;
+                    answers.extend(batch.await);
+                    continue;
+                }
             };
-            drop(snapshot);
             if let Some(charged) = quota::charged_quota(&proposal).filter(|_| turn.is_none()) {
                 let (taken, waited) = self.quota_locks.lock(charged).await;
                 turn = Some(taken);
@@ -349,6 +409,11 @@ impl Api {
                         turn = Some(self.quota_locks.lock(&conflict.key).await.0);
                     }
                 }
+                Err(CommitError::Rejected(RejectReason::Conflict(conflict)))
+                    if *conflict.key.resource() == *DEFINITIONS =>
+                {
+                    return Err(stale_definition());
+                }
                 Err(CommitError::Rejected(RejectReason::Conflict(_))) => attempts += 1,
                 Err(error) => return Err(commit_status(&error)),
             }
@@ -359,6 +424,30 @@ impl Api {
         let message =
             "the object has been modified; please apply your changes to the latest version and try again";
         Err(Status::failure(setpoint_api::status::Reason::Conflict, message))
+    }
+
+    fn seed(&self) -> DecisionSeed {
+        DecisionSeed { entropy: [(); 3].map(|()| (self.options.entropy)()), now: self.options.clock.now() }
+    }
+
+    /// Decides once, on the newest snapshot.
+    fn decide(
+        &self,
+        DecisionSeed { entropy, now }: DecisionSeed,
+        answers: &WebhookAnswers,
+        decide: &mut impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
+    ) -> Result<PipelineResult, Status> {
+        let snapshot = self.store.snapshot();
+        let catalog = self.catalogs.of(&snapshot);
+        let webhooks = Some(WebhookContext { registry: &self.webhooks.registry, answers });
+        decide(&RequestContext {
+            snapshot: &snapshot,
+            now,
+            entropy,
+            tolerations: self.options.tolerations,
+            catalog: &catalog,
+            webhooks,
+        })
     }
 }
 
@@ -460,6 +549,7 @@ pub(super) fn writer(
         manager,
         dry_run: !dry_run.is_empty(),
         reconciler: String::new(),
+        takes_over: query.flag("takeOver") == Some(true),
     })
 }
 
@@ -535,13 +625,11 @@ fn write_response(
     now: Time,
     warnings: &[String],
 ) -> Result<Response, Status> {
-    let mut response = match done {
-        Ok(done) => encode_result(target, done, code, media, query, now)?,
-        Err(status) if warnings.is_empty() => return Err(status),
-        Err(status) => responses::status(&status),
+    let response = match done {
+        Ok(done) => Ok(encode_result(target, done, code, media, query, now)?),
+        Err(status) => Err(status),
     };
-    responses::warn(&mut response, warnings);
-    Ok(response)
+    responses::with_warnings(response, warnings)
 }
 
 fn encode_result(
@@ -555,21 +643,21 @@ fn encode_result(
     let pretty = query.flag("pretty") == Some(true);
     let bytes = match done {
         WriteResult::Stored(record) if view == Representation::Whole => {
-            return Ok(responses::record(code, target.resource_type, &record, form, pretty));
+            return Ok(responses::record(code, &target.resource_type, &record, form, pretty));
         }
         WriteResult::Stored(record) => record.value(),
         WriteResult::Removed(object) | WriteResult::DryRun(object) => {
-            let schema = target.resource_type.stored_schema;
-            let object = decode(object.clone(), schema, &[]).map_or(object, |decoded| decoded.value);
+            let schema = &target.resource_type.stored_schema;
+            let object = schema.decode(object.clone(), &[]).map_or(object, |decoded| decoded.value);
             json::to_vec(&object).into()
         }
     };
     if view != Representation::Whole {
         let object = json::parse(&bytes).unwrap_or(Value::Null);
-        return responses::view_of_object(code, target.resource_type, &object, view, query, now);
+        return responses::view_of_object(code, &target.resource_type, &object, view, query, now);
     }
-    let bytes = codec::served_bytes(target.resource_type, bytes);
-    Ok(responses::object(code, target.resource_type, bytes, form, pretty))
+    let bytes = codec::served_bytes(&target.resource_type, bytes);
+    Ok(responses::object(code, &target.resource_type, bytes, form, pretty))
 }
 
 /// `Retry-After` of a write that failed for lack of file descriptors, in seconds.

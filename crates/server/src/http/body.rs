@@ -28,9 +28,15 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const CHUNKS_AHEAD: usize = 2;
 
 /// Error that aborts a response body, so that the client does not take it for complete.
-#[derive(Debug, thiserror::Error)]
-#[error("the response body failed")]
-pub(super) struct ResponseAborted;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ResponseAborted {
+    /// The encoder or the stream panicked.
+    #[error("the response body failed")]
+    Panicked,
+    /// The source of the stream ended early.
+    #[error("the source of the response body ended early")]
+    EndedEarly,
+}
 
 /// A request in progress. It ends with the last byte of its response, or with the connection.
 pub(super) struct ActiveRequest {
@@ -148,7 +154,7 @@ impl http_body::Body for ResponseBody {
             ResponseKind::Ended => Ok(None),
         };
         this.resources.active.connection.activity.record_progress();
-        if let Err(ResponseAborted) = next {
+        if let Err(ResponseAborted::Panicked) = next {
             this.resources.active.connection.shared.counters.panicked();
             tracing::error!("panic in a response body");
         }
@@ -260,7 +266,7 @@ impl EncodedBody {
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ResponseAborted>> {
-        self.chunks.poll_recv(context).map(|next| next.ok_or(ResponseAborted))
+        self.chunks.poll_recv(context).map(|next| next.ok_or(ResponseAborted::Panicked))
     }
 }
 
@@ -293,9 +299,12 @@ struct StreamBody {
 impl StreamBody {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ResponseAborted>> {
         match catch_unwind(AssertUnwindSafe(|| self.frames.poll_frame(context))) {
+            Ok(Poll::Ready(None)) if self.frames.has_failed() => {
+                Poll::Ready(Err(ResponseAborted::EndedEarly))
+            }
             Ok(Poll::Ready(next)) => Poll::Ready(Ok(next)),
             Ok(Poll::Pending) => self.draining.as_mut().poll(context).map(|()| Ok(None)),
-            Err(_) => Poll::Ready(Err(ResponseAborted)),
+            Err(_) => Poll::Ready(Err(ResponseAborted::Panicked)),
         }
     }
 }

@@ -178,7 +178,8 @@ async fn serve_http1(stream: TlsStream<BoundedStream>, connection: &Arc<Connecti
     builder.max_headers(HEADERS_MAX).max_header_size(HEADER_BYTES_MAX);
     // Slow headers are closed by the tick, without a timer for each request.
     builder.timer(TokioTimer::new()).header_read_timeout(None).auto_date_header(false);
-    let served = builder.serve_connection(TokioIo::new(ErrorBodyStream::new(stream)), handle);
+    let stream = TokioIo::new(ErrorBodyStream::new(stream));
+    let served = builder.serve_connection(stream, handle).with_upgrades();
     drive(served, |served| served.graceful_shutdown(), connection).await;
 }
 

@@ -10,17 +10,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue, UPGRADE};
 use http::{HeaderMap, Method, StatusCode, Version};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use setpoint_api::status::Status;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::body::{ActiveRequest, ResponseBody, ResponseResources};
 use super::connection::Connection;
-use super::{HEADER_BYTES_MAX, HEADERS_MAX, Shared, date, request_body};
-use crate::exchange::{Cost, Identity, LARGE_BYTES, Payload, Request, RequestPermit, Response, Service};
+use super::{HEADER_BYTES_MAX, HEADERS_MAX, Phase, Shared, date, request_body};
+use crate::aggregation::{ForwardedBody, UpgradeRequest};
+use crate::exchange::{Cost, Identity, LARGE_BYTES, Payload, Request, RequestPermit, Response};
+use crate::inflight::InflightPermit;
 use crate::responses;
 use crate::tokens::bearer_token;
 use crate::uuid;
@@ -37,11 +40,15 @@ pub(super) async fn handle(
 ) -> Result<http::Response<ResponseBody>, Infallible> {
     let active = ActiveRequest::begin(Arc::clone(&connection));
     let shared = &connection.shared;
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let id = audit_id(shared, &parts.headers);
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let (method, now) = (parts.method.clone(), date::unix_seconds());
     let (response, resources) = match admit(&connection, parts, now) {
+        Ok((request, admission)) if shared.service.is_forwarded(&request) => {
+            forward(&connection, request, (body, on_upgrade), admission.permit, active).await
+        }
         Ok((request, admission)) => handle_admitted(&connection, request, body, admission, active).await,
         Err(error) => (*error, ResponseResources::new(active)),
     };
@@ -119,6 +126,47 @@ async fn handle_admitted(
     (response, resources)
 }
 
+/// Forwards an admitted request with its body unread.
+async fn forward(
+    connection: &Connection,
+    request: Request,
+    (body, on_upgrade): (Incoming, Option<OnUpgrade>),
+    permit: InflightPermit,
+    active: ActiveRequest,
+) -> (Response, ResponseResources) {
+    let shared = &connection.shared;
+    let mut resources = ResponseResources::new(active);
+    let (method, path) = (request.method.clone(), request.path.clone());
+    let upgrade = match on_upgrade.filter(|_| request.headers.contains_key(UPGRADE)) {
+        Some(upgrade) => {
+            let mut phase = connection.phase.clone();
+            let draining = Box::pin(async move {
+                // A closed channel means the end of the server.
+                let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
+            });
+            // The tunnel keeps the permit and the slot of its connection.
+            let held = Box::new((permit, Arc::clone(&connection.auth_state)));
+            Some(UpgradeRequest { connection: upgrade, resources: held, draining })
+        }
+        None => {
+            resources.permit = permit;
+            None
+        }
+    };
+    let body = ForwardedBody::Streamed(body);
+    let response = catch_panic(|| shared.service.forward(request, body, upgrade)).await;
+    let response = response.unwrap_or_else(|| panicked(shared, &method, &path));
+    tracing::debug!(%method, %path, code = response.status.as_u16(), "forwarded request");
+    (response, resources)
+}
+
+/// 500 for a request that panicked.
+fn panicked(shared: &Shared, method: &Method, path: &str) -> Response {
+    shared.counters.panicked();
+    tracing::error!(%method, %path, "panic in a request");
+    responses::status(&Status::internal_error("the server panicked while handling this request: see its log"))
+}
+
 /// 400 for an HTTP/1.1 request without exactly one `Host`, as RFC 9112 requires.
 fn check_host(headers: &HeaderMap) -> Result<(), Status> {
     let mut hosts = headers.get_all(HOST).iter();
@@ -148,10 +196,10 @@ async fn run_service(shared: &Shared, request: Request, cost: Cost) -> Response 
     let (method, path) = (request.method.clone(), request.path.clone());
     let started = Instant::now();
     let response = match cost {
-        Cost::Small => catch_panic(&*shared.service, request).await,
+        Cost::Small => catch_panic(|| shared.service.answer(request)).await,
         Cost::Large => {
             let service = Arc::clone(&shared.service);
-            let response = shared.workers.spawn(async move { catch_panic(&*service, request).await });
+            let response = shared.workers.spawn(async move { catch_panic(|| service.answer(request)).await });
             WorkerTask(response).await
         }
     };
@@ -168,13 +216,7 @@ async fn run_service(shared: &Shared, request: Request, cost: Cost) -> Response 
             }
             response
         }
-        None => {
-            shared.counters.panicked();
-            tracing::error!(%method, %path, "panic in a request");
-            responses::status(&Status::internal_error(
-                "the server panicked while handling this request: see its log",
-            ))
-        }
+        None => panicked(shared, &method, &path),
     }
 }
 
@@ -198,8 +240,10 @@ impl<T> Drop for WorkerTask<T> {
 /// Runs the service; `None` if it panics.
 ///
 /// The service must keep state that requests share consistent when it unwinds; its locks do not poison.
-async fn catch_panic(service: &dyn Service, request: Request) -> Option<Response> {
-    let mut response = catch_unwind(AssertUnwindSafe(|| service.answer(request))).ok()?;
+async fn catch_panic<'a>(
+    start: impl FnOnce() -> Pin<Box<dyn Future<Output = Response> + Send + 'a>>,
+) -> Option<Response> {
+    let mut response = catch_unwind(AssertUnwindSafe(start)).ok()?;
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| response.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),

@@ -5,6 +5,7 @@
 //! work: [`CHUNK_BYTES`] of output or [`CHUNK_ITEMS`] objects, whichever comes first.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::HeaderValue;
 use setpoint_api::ResourceType;
@@ -25,9 +26,9 @@ pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 pub(super) const CHUNK_ITEMS: usize = 64;
 
 /// Encoder of lists of one resource in one form.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct ItemEncoder {
-    resource_type: &'static ResourceType,
+    resource_type: Arc<ResourceType>,
     form: ItemForm,
     now: Time,
 }
@@ -52,7 +53,7 @@ enum ItemForm {
 
 impl ItemEncoder {
     pub fn new(
-        resource_type: &'static ResourceType,
+        resource_type: &Arc<ResourceType>,
         (form, view): (Form, Representation),
         table: TableOptions,
         now: Time,
@@ -67,7 +68,7 @@ impl ItemEncoder {
             (Representation::Whole, Form::Yaml) => ItemForm::Yaml,
             (Representation::Whole, Form::Protobuf) => ItemForm::Protobuf,
         };
-        ItemEncoder { resource_type, form, now }
+        ItemEncoder { resource_type: Arc::clone(resource_type), form, now }
     }
 
     /// Returns the media type of the list.
@@ -91,7 +92,7 @@ impl ItemEncoder {
 
     /// Returns the length of an item in a form that [needs it](ItemEncoder::needs_length).
     pub fn item_len(&self, record: &Record) -> usize {
-        ListWriter::item_len(codec::message(self.resource_type, record).len())
+        ListWriter::item_len(codec::message(&self.resource_type, record).len())
     }
 
     /// Returns the part of a list before its items.
@@ -102,7 +103,7 @@ impl ItemEncoder {
         let (kind, api_version) = (self.list_kind(), self.resource_type.api_version());
         match self.form {
             ItemForm::Table(options) => {
-                let _ = TableWriter::start(self.kind(), list_meta, options, &mut out);
+                let _ = TableWriter::start(self.resource_type.table_kind(), list_meta, options, &mut out);
             }
             ItemForm::Partial(version) => write_partial_list_head(list_meta, version, &mut out),
             ItemForm::Stored | ItemForm::Converted => {
@@ -119,7 +120,8 @@ impl ItemEncoder {
             }
             ItemForm::Protobuf => {
                 let schema = setpoint_api::schema::builtin().meta("ListMeta");
-                let meta = schema.map(|schema| codec::encoded(&meta.to_value(), schema)).unwrap_or_default();
+                let meta =
+                    schema.map(|schema| codec::encoded(&meta.to_value(), Some(schema))).unwrap_or_default();
                 ListWriter::head(&api_version, &kind, &meta, items_len, &mut out);
             }
         }
@@ -137,7 +139,7 @@ impl ItemEncoder {
             }
             ItemForm::Partial(_) => out.extend_from_slice(if count == 0 { b"null}\n" } else { b"]}\n" }),
             ItemForm::Table(options) => {
-                TableWriter::resume(self.kind(), options, count).end(&mut out);
+                TableWriter::resume(self.resource_type.table_kind(), options, count).end(&mut out);
                 out.push(b'\n');
             }
             ItemForm::Protobuf => ListWriter::end(&mut out),
@@ -162,7 +164,7 @@ impl ItemEncoder {
     }
 
     fn item(&self, index: usize, record: &Record, out: &mut Vec<u8>) {
-        let resource_type = self.resource_type;
+        let resource_type = &self.resource_type;
         match self.form {
             ItemForm::Stored => {
                 // The items of a list do not repeat their type.
@@ -171,7 +173,11 @@ impl ItemEncoder {
             }
             ItemForm::Converted => {
                 out.extend_from_slice(if index > 0 { b"," } else { b"" });
-                json::write(&without_type(resource_type, record), out);
+                if codec::is_current(resource_type, record) {
+                    record.append_value(0, out);
+                } else {
+                    json::write(&without_type(resource_type, record), out);
+                }
             }
             ItemForm::Yaml => yaml::write(&Value::List(vec![without_type(resource_type, record)]), out),
             ItemForm::Partial(version) => {
@@ -183,19 +189,16 @@ impl ItemEncoder {
                 let served = resource_type.is_converted().then(|| resource_type.to_served(object.clone()));
                 let served = served.as_ref().unwrap_or(&object);
                 let embedded = responses::row_object(resource_type, &object, served, options.include);
-                let mut table = TableWriter::resume(self.kind(), options, index);
-                table.row(TableObject { stored: &object, served: &embedded }, self.now, out);
+                let mut table = TableWriter::resume(resource_type.table_kind(), options, index);
+                let stored = if resource_type.custom.is_some() { served } else { &object };
+                table.row(TableObject { stored, served: &embedded }, self.now, out);
             }
             ItemForm::Protobuf => ListWriter::item(&codec::message(resource_type, record), out),
         }
     }
 
-    fn kind(&self) -> (&'static str, &'static str) {
-        (self.resource_type.info.group, self.resource_type.info.kind)
-    }
-
     fn list_kind(&self) -> String {
-        format!("{}List", self.resource_type.info.kind)
+        self.resource_type.info.list_kind.to_string()
     }
 }
 
@@ -229,6 +232,10 @@ impl PageMeta {
 /// Returns an object as it is served in a list: the list has its type.
 fn without_type(resource_type: &ResourceType, record: &Record) -> Value {
     let mut value = resource_type.to_served(codec::object(record));
+    // Items of a custom kind repeat their type, as upstream's do.
+    if resource_type.custom.is_some() {
+        return value;
+    }
     for field in ["kind", "apiVersion"] {
         value.make_map().remove(field);
     }

@@ -180,7 +180,7 @@ impl ListReader {
 
 impl Chunks for ListReader {
     fn next_chunk(&mut self) -> Option<BodyPart> {
-        let (count, encoder) = (self.items.count, self.items.encoder);
+        let (count, encoder) = (self.items.count, &self.items.encoder);
         match self.stage {
             Stage::Measure { next, items_len } => {
                 self.stage = self.measure(next, items_len);

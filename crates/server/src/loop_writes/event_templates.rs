@@ -23,6 +23,8 @@ use super::decode_object;
 use crate::codec;
 use crate::exchange::Identity;
 use crate::pipeline::{DesiredObject, PipelineResult, RequestContext, WriteOrigin, create, guard_namespace};
+use crate::webhooks::dispatch::is_intercepted;
+use crate::webhooks::{AdmissionRequest, Operation};
 
 /// Fields that every Event has.
 const GIVEN: [&[&str]; 13] = [
@@ -65,7 +67,7 @@ struct EventTemplate {
     pieces: Vec<(Box<[u8]>, Slot)>,
     end: Box<[u8]>,
     /// Selectable fields.
-    fields: Vec<(&'static str, FieldValue)>,
+    fields: Vec<(String, FieldValue)>,
 }
 
 /// A value to fill in.
@@ -125,7 +127,7 @@ struct Texts<'a> {
 
 /// Decides the creation of an Event; `None` if it has to go through the pipeline.
 pub(super) fn create(
-    resource_type: &'static ResourceType,
+    resource_type: &ResourceType,
     new_event: &NewEvent,
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
@@ -134,7 +136,11 @@ pub(super) fn create(
     let texts = Texts::of(new_event, &written)?;
     let key = &new_event.key;
     let (namespace, name) = (new_event.namespace(), key.name());
-    if context.snapshot.get(key).is_some() || !resource_type.rules.name_rule().check(name).is_empty() {
+    let request = AdmissionRequest::new(Operation::Create, resource_type, (namespace, name), writer);
+    if is_intercepted(&request, context)
+        || context.snapshot.get(key).is_some()
+        || !resource_type.rules.name_rule().check(name).is_empty()
+    {
         return None;
     }
     let template = TEMPLATE_CACHE[texts.template_index()]
@@ -254,12 +260,15 @@ impl EventTemplate {
             manager: mark(Slot::Manager).to_owned(),
             dry_run: false,
             reconciler: String::new(),
+            takes_over: false,
         };
         let context = RequestContext {
             snapshot: &Snapshot::default(),
             now: MARKED_NOW,
             entropy: MARKED_UID,
             tolerations: Default::default(),
+            catalog: crate::catalog::Catalog::built_in(),
+            webhooks: None,
         };
         let desired = DesiredObject::new(decode_object(resource_type, event).ok()?);
         let mut event = create::prepare_object(resource_type, desired, &writer, &context).ok()?.object;
@@ -268,7 +277,7 @@ impl EventTemplate {
             None => FieldValue::Always(text.to_owned()),
         };
         let fields = resource_type.rules.fields(&event);
-        let fields = fields.into_iter().map(|(name, text)| (name, filled(&text))).collect();
+        let fields = fields.into_iter().map(|(name, text)| (name.to_owned(), filled(&text))).collect();
         let (text, hole) = codec::text(resource_type, &mut event)?;
         Some(EventTemplate { fields, ..EventTemplate::cut(&text, hole as usize, &marks) })
     }

@@ -10,14 +10,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use setpoint_api::{Clock, Entropy};
+use setpoint_api::{Clock, Entropy, Time};
 use setpoint_reconcile::{WriteExecutor, WriteId, WriteOutcome, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, CommitResponse, Proposal, RejectReason, Store};
 
 use super::event_logger::EventLogger;
-use super::{Prepared, outcome, prepare};
+use super::{Prepared, outcome, prepare, rejected_outcome};
+use crate::catalog::Catalogs;
 use crate::pipeline::admission::tolerations::Tolerations;
 use crate::pipeline::{RequestContext, quota};
+use crate::webhooks::answers::{PendingCall, WebhookAnswers};
+use crate::webhooks::{AdmissionWebhooks, CallBatch, WebhookContext};
 
 /// Maximum number of times that a write is decided again because its quotas changed.
 const CONFLICTS_MAX: usize = 100;
@@ -31,18 +34,32 @@ pub struct InFlightWrites {
     clock: Arc<dyn Clock>,
     entropy: Arc<Entropy>,
     tolerations: Tolerations,
+    catalogs: Catalogs,
     commits: Vec<InFlightCommit>,
     /// Namespaces in which a charged commit is in flight, and the writes that wait for it.
     held: BTreeMap<Box<str>, VecDeque<PendingWrite>>,
     /// `true` if a commit was queued since the last submit.
     has_queued: bool,
     logger: EventLogger,
+    /// Admission webhooks; without them, none are called.
+    webhooks: Option<Arc<AdmissionWebhooks>>,
+    /// Writes that wait for webhooks.
+    calling: Vec<(PendingWrite, CallBatch)>,
 }
 
 /// A write to decide, and the number of its quota conflicts so far.
 struct PendingWrite {
     request: WriteRequest,
     conflicts: usize,
+    /// Set by the first webhook call.
+    admission: Option<Box<AdmissionState>>,
+}
+
+/// Inputs that all decisions of a write share once webhooks were called for it.
+struct AdmissionState {
+    entropy: [u64; 3],
+    now: Time,
+    answers: WebhookAnswers,
 }
 
 /// A commit in flight.
@@ -73,16 +90,31 @@ impl InFlightWrites {
             clock,
             entropy,
             tolerations,
+            catalogs: Catalogs::default(),
             commits: Vec::new(),
             held: BTreeMap::new(),
             has_queued: false,
             logger: EventLogger::default(),
+            webhooks: None,
+            calling: Vec::new(),
         }
+    }
+
+    /// Calls these admission webhooks.
+    #[must_use]
+    pub fn with_webhooks(mut self, webhooks: Arc<AdmissionWebhooks>) -> InFlightWrites {
+        self.webhooks = Some(webhooks);
+        self
     }
 
     /// Decides a write, and queues its commit unless it has to wait for another one.
     fn begin(&mut self, pending: PendingWrite) -> Option<(WriteId, WriteOutcome)> {
-        match self.prepare(&pending.request) {
+        let (entropy, now) = match &pending.admission {
+            Some(admission) => (admission.entropy, admission.now),
+            None => ([(); 3].map(|()| (self.entropy)()), self.clock.now()),
+        };
+        match self.prepare(&pending, entropy, now) {
+            Prepared::Call(calls) => self.call(pending, entropy, now, calls),
             Prepared::Settled(outcome) => {
                 log_rejected(&pending.request, &outcome);
                 Some((pending.request.id, outcome))
@@ -108,18 +140,72 @@ impl InFlightWrites {
         }
     }
 
-    fn prepare(&self, request: &WriteRequest) -> Prepared {
+    fn prepare(&self, pending: &PendingWrite, entropy: [u64; 3], now: Time) -> Prepared {
         let snapshot = self.store.snapshot();
-        let entropy = [(); 3].map(|()| (self.entropy)());
+        let catalog = self.catalogs.of(&snapshot);
+        let none = WebhookAnswers::default();
+        let answers = pending.admission.as_ref().map_or(&none, |admission| &admission.answers);
+        let webhooks = self.webhooks.as_ref();
+        let webhooks = webhooks.map(|webhooks| WebhookContext { registry: &webhooks.registry, answers });
         prepare(
-            request,
+            &pending.request,
             &RequestContext {
                 snapshot: &snapshot,
-                now: self.clock.now(),
+                now,
                 entropy,
                 tolerations: self.tolerations,
+                catalog: &catalog,
+                webhooks,
             },
         )
+    }
+
+    /// Calls webhooks for a write, which is decided again with their answers.
+    fn call(
+        &mut self,
+        mut pending: PendingWrite,
+        entropy: [u64; 3],
+        now: Time,
+        calls: Vec<PendingCall>,
+    ) -> Option<(WriteId, WriteOutcome)> {
+        let webhooks = self.webhooks.as_ref()?;
+        let state = || Box::new(AdmissionState { entropy, now, answers: WebhookAnswers::default() });
+        let admission = pending.admission.get_or_insert_with(state);
+        match webhooks.start(calls, &mut admission.answers) {
+            Ok(batch) => {
+                self.calling.push((pending, batch));
+                self.has_queued = true;
+                None
+            }
+            Err(status) => {
+                let outcome = rejected_outcome(&pending.request.write, &status);
+                log_rejected(&pending.request, &outcome);
+                Some((pending.request.id, outcome))
+            }
+        }
+    }
+
+    /// Decides writes again whose webhooks have answered.
+    fn poll_calls(&mut self, context: &mut Context<'_>, ended: &mut Vec<(WriteId, WriteOutcome)>) {
+        let mut has_answers = true;
+        // A decision may begin further calls, which must be polled too.
+        while has_answers {
+            has_answers = false;
+            for (mut pending, mut batch) in std::mem::take(&mut self.calling) {
+                match Pin::new(&mut batch).poll(context) {
+                    Poll::Pending => self.calling.push((pending, batch)),
+                    Poll::Ready(answers) => {
+                        has_answers = true;
+                        let admission = pending.admission.as_mut();
+                        admission.expect("a write that calls webhooks has a state").answers.extend(answers);
+                        ended.extend(self.begin(pending));
+                    }
+                }
+            }
+        }
+        if std::mem::take(&mut self.has_queued) {
+            self.store.wake();
+        }
     }
 
     fn end_charged(
@@ -148,7 +234,7 @@ impl InFlightWrites {
 impl WriteExecutor for InFlightWrites {
     fn start(&mut self, request: WriteRequest) -> Option<(WriteId, WriteOutcome)> {
         self.logger.log(&request, || self.clock.now());
-        self.begin(PendingWrite { request, conflicts: 0 })
+        self.begin(PendingWrite { request, conflicts: 0, admission: None })
     }
 
     fn submit(&mut self) -> bool {
@@ -159,6 +245,10 @@ impl WriteExecutor for InFlightWrites {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Vec<(WriteId, WriteOutcome)> {
+        let mut ended = Vec::new();
+        if !self.calling.is_empty() {
+            self.poll_calls(context, &mut ended);
+        }
         let mut done = Vec::new();
         let mut unfinished = Vec::new();
         for mut commit in self.commits.drain(..) {
@@ -168,7 +258,6 @@ impl WriteExecutor for InFlightWrites {
             }
         }
         self.commits = unfinished;
-        let mut ended = Vec::with_capacity(done.len());
         for (id, name, charged, committed) in done {
             match charged {
                 None => ended.push((id, outcome(committed, name))),
@@ -179,7 +268,7 @@ impl WriteExecutor for InFlightWrites {
     }
 
     fn is_idle(&self) -> bool {
-        self.commits.is_empty()
+        self.commits.is_empty() && self.calling.is_empty()
     }
 }
 

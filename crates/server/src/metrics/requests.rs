@@ -1,14 +1,18 @@
 //! Request metrics by resource, operation and status code.
 //!
 //! A series has two indexes: the row of a resource or subresource, and the column of an operation. Rows and series
-//! are allocated at their first request, so unused ones take no memory and are not exposed.
+//! are allocated at their first request, so unused ones take no memory and are not exposed. Custom resources get a row
+//! at their first request; when all are taken, the rest share the last one.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::Method;
-use setpoint_api::resource_types::{self, ResourceType};
+use parking_lot::RwLock;
+use setpoint_api::resource_types;
+
+use super::custom_rows::{CUSTOM_ROWS_MAX, CustomRow, CustomRows};
 
 use super::text::{MetricType, Text};
 use crate::exchange::Request;
@@ -72,29 +76,9 @@ pub struct SeriesKey {
 }
 
 impl SeriesKey {
-    /// Series of a request.
-    #[must_use]
-    pub fn of(route: &Route, request: &Request) -> SeriesKey {
-        let is_apply = request
-            .headers
-            .get(http::header::CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/apply-patch"));
-        SeriesKey::new(route, &request.method, &request.query, is_apply)
-    }
-
-    /// Series of a request with this method and query; `is_apply` distinguishes an apply from other patches.
-    #[must_use]
-    pub fn new(route: &Route, method: &Method, query: &str, is_apply: bool) -> SeriesKey {
-        let (row, operation, dry_run) = match route {
-            Route::Objects(target) => {
-                let dry_run = if query.contains("dryRun") { dry_run(&QueryParams::parse(query)) } else { 0 };
-                (object_row(target), operation(target, method, query, is_apply), dry_run)
-            }
-            Route::Document(parts) => (non_resource_row(parts), document_operation(method), 0),
-            Route::Usage(_) | Route::NotFound => (first_non_resource_row(), document_operation(method), 0),
-        };
-        // Both fit: they are bounded by the tables above and that of resource types.
-        SeriesKey { row: row as u16, column: (operation * DRY_RUNS.len() + dry_run) as u16 }
+    /// Row among those of custom resources; `None` if the series is of another route.
+    pub(super) fn custom_row(self) -> Option<usize> {
+        usize::from(self.row).checked_sub(first_custom_row())
     }
 }
 
@@ -154,8 +138,15 @@ fn first_rows() -> &'static [usize] {
     })
 }
 
-fn object_row(target: &Target) -> usize {
-    let subresources = &target.resource_type.info.subresources;
+fn object_row(target: &Target, custom: &RwLock<CustomRows>) -> usize {
+    let info = &target.resource_type.info;
+    if target.resource_type.custom.is_some() {
+        let subresource = info.subresource(&target.subresource).map_or("", |sub| &*sub.name);
+        let name = [&*info.group, &*info.version, &*info.plural, subresource];
+        let known = custom.read().find(name);
+        return first_custom_row() + known.unwrap_or_else(|| custom.write().find_or_add(name));
+    }
+    let subresources = &info.subresources;
     let offset =
         subresources.iter().position(|it| it.name == target.subresource).map_or(0, |index| index + 1);
     first_rows()[target.resource_type.index] + offset
@@ -165,6 +156,11 @@ fn object_row(target: &Target) -> usize {
 fn first_non_resource_row() -> usize {
     let all = resource_types::all();
     all.last().map_or(0, |last| first_rows()[last.index] + 1 + last.info.subresources.len())
+}
+
+/// First row of custom resources.
+fn first_custom_row() -> usize {
+    first_non_resource_row() + NON_RESOURCE_PATHS.len()
 }
 
 fn non_resource_row(segments: &[String]) -> usize {
@@ -205,19 +201,51 @@ impl Default for Series {
 type Row = [OnceLock<Box<Series>>; OPERATIONS.len() * DRY_RUNS.len()];
 
 /// All series.
-pub(super) struct Requests(Vec<OnceLock<Box<Row>>>);
+pub(super) struct Requests {
+    rows: Vec<OnceLock<Box<Row>>>,
+    custom: RwLock<CustomRows>,
+}
 
 impl Default for Requests {
     fn default() -> Requests {
-        let rows = first_non_resource_row() + NON_RESOURCE_PATHS.len();
-        Requests(std::iter::repeat_with(OnceLock::new).take(rows).collect())
+        let rows = first_custom_row() + CUSTOM_ROWS_MAX;
+        let rows = std::iter::repeat_with(OnceLock::new).take(rows).collect();
+        Requests { rows, custom: RwLock::default() }
     }
 }
 
 impl Requests {
+    /// Series of a request.
+    pub fn key(&self, route: &Route, request: &Request) -> SeriesKey {
+        let is_apply = request
+            .headers
+            .get(http::header::CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/apply-patch"));
+        self.key_of(route, &request.method, &request.query, is_apply)
+    }
+
+    /// Series of a request with this method and query; `is_apply` distinguishes an apply from other patches.
+    fn key_of(&self, route: &Route, method: &Method, query: &str, is_apply: bool) -> SeriesKey {
+        let (row, operation, dry_run) = match route {
+            Route::Objects(target) => {
+                let dry_run = if query.contains("dryRun") { dry_run(&QueryParams::parse(query)) } else { 0 };
+                (object_row(target, &self.custom), operation(target, method, query, is_apply), dry_run)
+            }
+            Route::Document(parts) => (non_resource_row(parts), document_operation(method), 0),
+            Route::Usage(_) | Route::NotFound => (first_non_resource_row(), document_operation(method), 0),
+        };
+        // Both fit: they are bounded by the tables above, that of resource types and the bound of custom rows.
+        SeriesKey { row: row as u16, column: (operation * DRY_RUNS.len() + dry_run) as u16 }
+    }
+
+    /// Names of the rows of custom resources, in their order.
+    pub fn custom_rows(&self) -> Vec<CustomRow> {
+        self.custom.read().all()
+    }
+
     fn series(&self, key: SeriesKey) -> &Series {
-        let row =
-            self.0[usize::from(key.row)].get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
+        let row = self.rows[usize::from(key.row)]
+            .get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
         row[usize::from(key.column)].get_or_init(Box::default)
     }
 
@@ -254,16 +282,16 @@ impl Requests {
     }
 
     /// All series, with their labels.
-    fn all(&self) -> impl Iterator<Item = (Labels, &Series)> {
+    fn all<'a>(&'a self, custom: &'a [CustomRow]) -> impl Iterator<Item = (Labels<'a>, &'a Series)> {
         let rows = self
-            .0
+            .rows
             .iter()
-            .zip(RowLabels::all())
+            .zip(RowLabels::all(custom))
             .filter_map(|(row, row_labels)| Some((row.get()?, row_labels)));
         rows.flat_map(|(row, row_labels)| {
             row.iter().enumerate().filter_map(move |(column, series)| {
                 let (verb, scope) = OPERATIONS[column / DRY_RUNS.len()];
-                let scope = if row_labels.resource_type.is_some() { scope } else { "" };
+                let scope = if row_labels.is_resource() { scope } else { "" };
                 let dry_run = DRY_RUNS[column % DRY_RUNS.len()];
                 Some((Labels { row: row_labels, verb, scope, dry_run }, &**series.get()?))
             })
@@ -271,13 +299,14 @@ impl Requests {
     }
 
     pub fn write(&self, text: &mut Text) {
+        let custom = self.custom_rows();
         let name = "apiserver_request_total";
         text.family(
             name,
             MetricType::Counter,
             "Requests by verb, dry run, group, version, resource, scope, component and status code.",
         );
-        for (labels, series) in self.all() {
+        for (labels, series) in self.all(&custom) {
             for (code, count) in CODES.iter().zip(&series.codes).filter(|(_, count)| load(count) > 0) {
                 let labels: Vec<_> =
                     labels.common().into_iter().chain([("code", *code), labels.dry_run_label()]).collect();
@@ -290,7 +319,7 @@ impl Requests {
             MetricType::Histogram,
             "Response latency in seconds by verb, dry run, group, version, resource, scope and component.",
         );
-        for (labels, series) in self.all() {
+        for (labels, series) in self.all(&custom) {
             let labels: Vec<_> = labels.common().into_iter().chain([labels.dry_run_label()]).collect();
             write_histogram(text, name, &labels, series, 0);
         }
@@ -300,26 +329,25 @@ impl Requests {
             MetricType::Histogram,
             "Response latency in seconds without time spent in external calls.",
         );
-        for (labels, series) in self.all().filter(|(labels, _)| labels.dry_run.is_empty()) {
+        for (labels, series) in self.all(&custom).filter(|(labels, _)| labels.dry_run.is_empty()) {
             write_histogram(text, name, &labels.common(), series, SLI_BUCKETS_SKIPPED);
         }
         let name = "apiserver_longrunning_requests";
         text.family(name, MetricType::Gauge, "Long-running requests in progress.");
-        for (labels, series) in self.all().filter(|(labels, _)| ["WATCH", "CONNECT"].contains(&labels.verb)) {
+        for (labels, series) in
+            self.all(&custom).filter(|(labels, _)| ["WATCH", "CONNECT"].contains(&labels.verb))
+        {
             text.sample(name, &labels.common(), load(&series.running));
         }
         let name = "apiserver_requested_deprecated_apis";
         text.family(name, MetricType::Gauge, "Deprecated resources that have been requested.");
-        for (row, row_labels) in self.0.iter().zip(RowLabels::all()) {
-            let deprecated =
-                row_labels.resource_type.filter(|resource_type| resource_type.deprecation().is_some());
-            if let (Some(_), Some(resource_type)) = (row.get(), deprecated) {
-                let info = resource_type.info;
+        for (row, labels) in self.rows.iter().zip(RowLabels::all(&custom)) {
+            if row.get().is_some() && labels.is_deprecated {
                 let labels = [
-                    ("group", info.group),
-                    ("version", info.version),
-                    ("resource", info.plural),
-                    ("subresource", row_labels.subresource),
+                    ("group", labels.group),
+                    ("version", labels.version),
+                    ("resource", labels.resource),
+                    ("subresource", labels.subresource),
                     ("removed_release", ""),
                 ];
                 text.sample(name, &labels, 1);
@@ -349,42 +377,60 @@ fn write_histogram(text: &mut Text, name: &str, labels: &[(&str, &str)], series:
 
 /// Resource and subresource of a row.
 #[derive(Clone, Copy)]
-struct RowLabels {
-    resource_type: Option<&'static ResourceType>,
+struct RowLabels<'a> {
+    group: &'a str,
+    version: &'a str,
+    /// Resource; empty for non-resource routes.
+    resource: &'a str,
     /// Subresource, or the path of a non-resource route.
-    subresource: &'static str,
+    subresource: &'a str,
+    is_deprecated: bool,
 }
 
-impl RowLabels {
+impl<'a> RowLabels<'a> {
     /// Labels in row order.
-    fn all() -> impl Iterator<Item = RowLabels> {
+    fn all(custom: &'a [CustomRow]) -> impl Iterator<Item = RowLabels<'a>> {
         let objects = resource_types::all().iter().flat_map(|resource_type| {
-            let subresources = resource_type.info.subresources.iter().map(|subresource| subresource.name);
-            [""].into_iter()
-                .chain(subresources)
-                .map(move |subresource| RowLabels { resource_type: Some(resource_type), subresource })
+            let info = &resource_type.info;
+            let subresources = info.subresources.iter().map(|subresource| &*subresource.name);
+            [""].into_iter().chain(subresources).map(move |subresource| RowLabels {
+                group: &info.group,
+                version: &info.version,
+                resource: &info.plural,
+                subresource,
+                is_deprecated: resource_type.deprecation().is_some(),
+            })
         });
-        objects.chain(
-            NON_RESOURCE_PATHS.into_iter().map(|subresource| RowLabels { resource_type: None, subresource }),
-        )
+        let others = NON_RESOURCE_PATHS.into_iter().map(|path| ["", "", "", path]);
+        let custom = custom.iter().map(|row| row.each_ref().map(|name| &**name));
+        objects.chain(others.chain(custom).map(|[group, version, resource, subresource]| RowLabels {
+            group,
+            version,
+            resource,
+            subresource,
+            is_deprecated: false,
+        }))
+    }
+
+    const fn is_resource(&self) -> bool {
+        !self.resource.is_empty()
     }
 }
 
-struct Labels {
-    row: RowLabels,
+struct Labels<'a> {
+    row: RowLabels<'a>,
     verb: &'static str,
     scope: &'static str,
     dry_run: &'static str,
 }
 
-impl Labels {
-    fn common(&self) -> [(&'static str, &'static str); 7] {
-        let info = self.row.resource_type.map(|resource_type| resource_type.info);
+impl<'a> Labels<'a> {
+    fn common(&self) -> [(&'static str, &'a str); 7] {
         [
             ("verb", self.verb),
-            ("group", info.map_or("", |info| info.group)),
-            ("version", info.map_or("", |info| info.version)),
-            ("resource", info.map_or("", |info| info.plural)),
+            ("group", self.row.group),
+            ("version", self.row.version),
+            ("resource", self.row.resource),
             ("subresource", self.row.subresource),
             ("scope", self.scope),
             COMPONENT,
@@ -403,12 +449,13 @@ mod tests {
 
     fn key(method: Method, path: &str) -> SeriesKey {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        SeriesKey::new(&route(path), &method, query, false)
+        let route = route(path, crate::catalog::Catalog::built_in());
+        Requests::default().key_of(&route, &method, query, false)
     }
 
     #[test]
     fn every_row_has_the_labels_of_its_route() {
-        assert_eq!(RowLabels::all().count(), Requests::default().0.len());
+        assert_eq!(RowLabels::all(&[]).count(), first_custom_row());
         for (path, name, subresource) in [
             ("/api/v1/pods", "pods", ""),
             ("/apis/apps/v1/namespaces/a/deployments/d/scale", "deployments", "scale"),
@@ -418,9 +465,8 @@ mod tests {
             ("/", "", ""),
             ("/nothing/here", "", ""),
         ] {
-            let row_labels = RowLabels::all().nth(key(Method::GET, path).row.into()).unwrap();
-            let plural = row_labels.resource_type.map_or("", |resource_type| resource_type.info.plural);
-            assert_eq!((plural, row_labels.subresource), (name, subresource), "{path}");
+            let row_labels = RowLabels::all(&[]).nth(key(Method::GET, path).row.into()).unwrap();
+            assert_eq!((row_labels.resource, row_labels.subresource), (name, subresource), "{path}");
         }
     }
 

@@ -36,7 +36,7 @@ pub fn admit(
     context: &RequestContext<'_>,
 ) -> Result<(), Status> {
     let snapshot = context.snapshot;
-    let result = match (resource_type.info.group, resource_type.info.plural) {
+    let result = match (&*resource_type.info.group, &*resource_type.info.plural) {
         ("", "pods") => {
             limit_range::admit(object, snapshot)?;
             admit_pod(object, context)
@@ -101,6 +101,9 @@ pub fn validate_fields(
     if resource_type.resource.as_str() == "namespaces" {
         pod_security::validate_fields(object, old, errors);
     }
+    if resource_type.resource.as_str() == "customresourcedefinitions.apiextensions.k8s.io" {
+        setpoint_extensions::validate_definition(object, old, errors);
+    }
 }
 
 /// Runs validating admission on a valid object.
@@ -113,7 +116,7 @@ pub fn validate(
     old: Option<&Value>,
     snapshot: &Snapshot,
 ) -> Result<(), Status> {
-    let result = match (resource_type.info.group, resource_type.info.plural) {
+    let result = match (&*resource_type.info.group, &*resource_type.info.plural) {
         ("", "pods") if old.is_none() => limit_range::validate_pod(object, snapshot)
             .and_then(|()| pod_security::validate(object, old, snapshot))
             .and_then(|()| runtime_class::validate(object, snapshot)),

@@ -2,7 +2,6 @@
 
 use setpoint_api::ResourceType;
 use setpoint_api::Value;
-use setpoint_api::decode::decode_request;
 use setpoint_api::status::Status;
 use setpoint_store::Record;
 
@@ -36,10 +35,13 @@ pub fn apply(
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
-    let live = record.map(codec::object);
+    let live = record.map(|record| codec::live(resource_type, record));
     let (object, owners) =
         ownership::merge(resource_type, subresource, writer, context, live.as_ref(), config, force)?;
-    let decoded = decode_request(object, resource_type.schema, &[])
+    let decoded = resource_type
+        .schema
+        .view()
+        .decode_request(object, &[])
         .map_err(|error| Status::bad_request(error.to_string()))?;
     let mut object = resource_type.to_stored(decoded.value);
     set_namespace_and_check_name(&mut object, namespace, name)?;

@@ -4,9 +4,11 @@ mod in_place;
 
 use setpoint_api::apply::{FieldPath, FieldSet};
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::kind_schema::SchemaRef;
 use setpoint_api::kinds::core::pod;
 use setpoint_api::resource_types;
 use setpoint_api::rfc3339::Seconds;
+use setpoint_api::schema::builtin;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
 use setpoint_store::Precondition;
@@ -14,6 +16,8 @@ use setpoint_store::Precondition;
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, precondition};
 use crate::codec;
+use crate::webhooks::dispatch::{self, is_intercepted};
+use crate::webhooks::{AdmissionRequest, ForeignKind, Operation};
 
 /// Resource name for error messages.
 const PODS: Qualified<'static> = Qualified { group: "", name: "pods" };
@@ -31,11 +35,35 @@ pub fn check(binding: &Value) -> Result<(), Status> {
     Err(Status::invalid(Qualified { group: "", name: "Binding" }, metadata::name(binding), &errors))
 }
 
-/// Binds the pod that the binding names.
+/// Binds the pod that the binding names, after its admission.
 ///
 /// # Errors
-/// If the pod does not exist, has another UID, or has a node already.
+/// If the pod does not exist, has another UID, or has a node already, or the binding is rejected.
 pub fn bind(
+    binding: &Value,
+    namespace: &str,
+    writer: &WriteOrigin,
+    context: &RequestContext<'_>,
+) -> Result<PipelineResult, Status> {
+    let pods = resource_types::find("", "v1", "pods")
+        .ok_or_else(|| Status::not_found(PODS, metadata::name(binding)))?;
+    let schema = builtin().kind("", "v1", "Binding").map(SchemaRef::BuiltIn);
+    let request = AdmissionRequest {
+        foreign_kind: schema.map(|schema| ForeignKind { group: "", version: "v1", kind: "Binding", schema }),
+        ..AdmissionRequest::new(Operation::Create, pods, (namespace, metadata::name(binding)), writer)
+    }
+    .for_subresource("binding");
+    if !is_intercepted(&request, context) {
+        return bind_admitted(binding, namespace, writer, context);
+    }
+    let mut admitted = binding.clone();
+    match dispatch::admit_unstored(&request, &mut admitted, None, context) {
+        Ok(()) => check(&admitted).and_then(|()| bind_admitted(&admitted, namespace, writer, context)),
+        Err(interruption) => interruption.into_result(),
+    }
+}
+
+fn bind_admitted(
     binding: &Value,
     namespace: &str,
     writer: &WriteOrigin,

@@ -13,10 +13,12 @@ use setpoint_store::{Precondition, Record};
 
 use super::update::Subresource;
 use super::{
-    Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, encoding_error,
-    guard_namespace, metadata_rules, quota, service_network,
+    Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, check_definition,
+    encoding_error, guard_definition, guard_namespace, metadata_rules, quota, service_network,
 };
-use crate::{codec, uuid};
+use crate::webhooks::dispatch;
+use crate::webhooks::{AdmissionRequest, Interruption, Operation};
+use crate::{codec, policies, uuid};
 
 /// Creates an object in `namespace`.
 ///
@@ -25,14 +27,24 @@ use crate::{codec, uuid};
 pub fn create(
     resource_type: &ResourceType,
     namespace: &str,
-    mut desired: DesiredObject,
+    desired: DesiredObject,
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
+    decide_create(resource_type, namespace, desired, writer, context).or_else(Interruption::into_decision)
+}
+
+fn decide_create(
+    resource_type: &ResourceType,
+    namespace: &str,
+    mut desired: DesiredObject,
+    writer: &WriteOrigin,
+    context: &RequestContext<'_>,
+) -> Result<Decision, Interruption> {
     ensure_namespace(&mut desired.object, namespace)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     if !metadata::text(&desired.object, "resourceVersion").is_empty() {
-        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(Status::bad_request("resourceVersion should not be set on objects to be created").into());
     }
     let proposal = guard_namespace(
         writer.proposal(context),
@@ -41,12 +53,16 @@ pub fn create(
         resource_type,
         metadata::name(&desired.object),
     )?;
+    check_definition(resource_type)?;
+    let proposal = guard_definition(proposal, resource_type);
     let NewObject { object, claims, mut warnings } = prepare_object(resource_type, desired, writer, context)?;
-    let charges = quota::charge(resource_type, Subresource::None, &object, None, context)?;
     let name = metadata::name(&object).to_owned();
+    let request = AdmissionRequest::new(Operation::Create, resource_type, (namespace, &name), writer);
+    dispatch::validate(&request, &object, None, context)?;
+    let charges = quota::charge(resource_type, Subresource::None, &object, None, context)?;
     let key = resource_type.key(namespace, &name).map_err(|error| Status::bad_request(error.to_string()))?;
     if let Some(record) = context.snapshot.get(&key) {
-        return Err(already_exists(resource_type, &name, record));
+        return Err(already_exists(resource_type, &name, record).into());
     }
     warnings.extend(resource_type.rules.warnings(&object, None));
     warnings.extend(admission::pod_security::warnings(resource_type, &object, None, context.snapshot));
@@ -72,15 +88,22 @@ pub(crate) struct NewObject {
 /// Defaults, admits and validates a new object. Its namespace must exist.
 ///
 /// # Errors
-/// If it is invalid or forbidden.
+/// If it is invalid or forbidden, or mutating webhooks must be called first.
 pub(crate) fn prepare_object(
     resource_type: &ResourceType,
     desired: DesiredObject,
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
-) -> Result<NewObject, Status> {
+) -> Result<NewObject, Interruption> {
     let (mut object, _) = desired.finalize(resource_type, Subresource::None, writer, context, None);
-    admission::admit(resource_type, &mut object, context)?;
+    let (namespace, name) = (metadata::namespace(&object).to_owned(), metadata::name(&object).to_owned());
+    let request = AdmissionRequest::new(Operation::Create, resource_type, (&namespace, &name), writer);
+    let is_changed = dispatch::mutate(&request, &mut object, None, context, |object| {
+        admission::admit(resource_type, object, context)
+    })?;
+    if is_changed {
+        ensure_namespace(&mut object, &namespace).map_err(|error| Status::bad_request(error.to_string()))?;
+    }
     clear_system_fields(&mut object);
     let uid = uid(context.entropy);
     stamp(
@@ -97,6 +120,7 @@ pub(crate) fn prepare_object(
     resource_type.rules.validate(&object, &mut errors);
     resource_type.rules.validate_create(&object, &mut errors);
     admission::validate_fields(resource_type, &object, None, &mut errors);
+    policies::check_expressions(resource_type, &object, None, &mut errors);
     check(resource_type, &object, &errors)?;
     admission::validate(resource_type, &object, None, context.snapshot)?;
     Ok(NewObject { object, claims, warnings })

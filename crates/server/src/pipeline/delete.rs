@@ -4,6 +4,7 @@ use setpoint_api::ResourceType;
 use setpoint_api::Value;
 use setpoint_api::apply::{FieldPath, FieldSet};
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::kinds::apiextensions::definition;
 use setpoint_api::kinds::core::namespace;
 use setpoint_api::kinds::core::pod::deletion_grace_seconds;
 use setpoint_api::metadata;
@@ -14,7 +15,10 @@ use setpoint_store::{Precondition, Record};
 
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, service_network};
+use crate::catalog::DEFINITIONS;
 use crate::codec;
+use crate::webhooks::dispatch;
+use crate::webhooks::{AdmissionRequest, Operation};
 
 /// Namespaces that cannot be deleted.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -31,7 +35,20 @@ pub fn delete(
     context: &RequestContext<'_>,
 ) -> Result<PipelineResult, Status> {
     check_options(options)?;
-    delete_object(resource_type, record, codec::object(record), options, writer, context)
+    let live = codec::live(resource_type, record);
+    let step = delete_object(resource_type, record, live, options, writer, context)?;
+    let at = (record.namespace().unwrap_or_default(), record.name());
+    let request = AdmissionRequest::new(Operation::Delete, resource_type, at, writer);
+    // An object that is being deleted already is not admitted again.
+    if matches!(step, PipelineResult::Unchanged(_)) || !dispatch::is_intercepted(&request, context) {
+        return Ok(step);
+    }
+    let options = options.to_value();
+    let request = AdmissionRequest { options: Some(&options), ..request };
+    match dispatch::admit_delete(&request, &codec::live(resource_type, record), context) {
+        Ok(()) => Ok(step),
+        Err(interruption) => interruption.into_result(),
+    }
 }
 
 /// Validates delete options.
@@ -63,10 +80,15 @@ pub(crate) fn delete_object(
     let is_pod = resource_type.resource.as_str() == "pods";
     let grace = is_pod.then(|| deletion_grace_seconds(&object, options.grace_period_seconds));
     let finalizers = object.at(&["metadata", "finalizers"]).cloned();
-    let policy = GarbagePolicy::of(resource_type.info.group, resource_type.info.kind);
+    let policy = GarbagePolicy::of(&resource_type.info.group, &resource_type.info.kind);
     let deletion = if resource_type.resource.as_str() == "namespaces" {
         namespace::delete(object, options, context.now)
             .map_err(|error| Status::conflict(resource_type.qualified(), &name, error.store_message()))?
+    } else if resource_type.resource == *DEFINITIONS {
+        definition::delete(object, options, context.now).map_err(|error| {
+            let message = definition::precondition_message(&error);
+            Status::conflict(resource_type.qualified(), &name, message)
+        })?
     } else {
         decide(object, options, policy, grace, context.now)
             .map_err(|error| Status::conflict(resource_type.qualified_kind(), &name, error))?

@@ -1,12 +1,16 @@
 //! Eviction: deletes a pod if its disruption budget allows it. The budget is charged in the same commit.
 
+use std::sync::Arc;
+
 use setpoint_api::field_error::ErrorList;
+use setpoint_api::kind_schema::SchemaRef;
 use setpoint_api::kinds::policy::eviction;
 use setpoint_api::kinds::workload::{expressions, match_labels};
 use setpoint_api::labels::Selector;
 use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::resource_types::{self, ResourceType};
 use setpoint_api::rfc3339::Seconds;
+use setpoint_api::schema::builtin;
 use setpoint_api::status::{Qualified, Status, StatusCause};
 use setpoint_api::{Map, Value, metadata};
 use setpoint_store::{Precondition, Proposal, Record};
@@ -15,6 +19,7 @@ use super::delete::delete_object;
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, ownership};
 use crate::codec;
+use crate::webhooks::{AdmissionRequest, ForeignKind, Operation, dispatch};
 
 /// Evictions that a budget can hold before the controller has observed them.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -37,11 +42,46 @@ pub(crate) fn check_eviction(eviction: &Value, name: &str) -> Result<(), Status>
     Ok(())
 }
 
-/// Evicts the pod of `record`.
+/// Evicts the pod of `record`, after the admission of the eviction.
 ///
 /// # Errors
 /// 429 if its budget does not allow it; other errors of a delete.
 pub fn evict(
+    pods: &ResourceType,
+    record: &Record,
+    eviction: &Value,
+    writer: &WriteOrigin,
+    context: &RequestContext<'_>,
+) -> Result<PipelineResult, Status> {
+    let schema = builtin().kind("policy", "v1", "Eviction").map(SchemaRef::BuiltIn);
+    let at = (record.namespace().unwrap_or_default(), record.name());
+    let request = AdmissionRequest {
+        foreign_kind: schema.map(|schema| ForeignKind {
+            group: "policy",
+            version: "v1",
+            kind: "Eviction",
+            schema,
+        }),
+        ..AdmissionRequest::new(Operation::Create, pods, at, writer)
+    }
+    .for_subresource("eviction");
+    let options = |eviction: &Value| eviction.get("deleteOptions").cloned().unwrap_or_default();
+    if !dispatch::is_intercepted(&request, context) {
+        let options = options(eviction);
+        return evict_admitted(pods, record, &DeleteOptions::from_value(&options), writer, context);
+    }
+    let mut admitted = eviction.clone();
+    match dispatch::admit_unstored(&request, &mut admitted, None, context) {
+        Ok(()) => {
+            check_eviction(&admitted, record.name())?;
+            let options = options(&admitted);
+            evict_admitted(pods, record, &DeleteOptions::from_value(&options), writer, context)
+        }
+        Err(interruption) => interruption.into_result(),
+    }
+}
+
+fn evict_admitted(
     pods: &ResourceType,
     record: &Record,
     options: &DeleteOptions<'_>,
@@ -71,7 +111,7 @@ fn budget_of(
     pod: &Value,
     record: &Record,
     context: &RequestContext<'_>,
-) -> Result<Option<(&'static ResourceType, Record)>, Status> {
+) -> Result<Option<(&'static Arc<ResourceType>, Record)>, Status> {
     let phase = pod.str_at(&["status", "phase"]);
     if matches!(phase, "Succeeded" | "Failed" | "Pending") || metadata::deletion_timestamp(pod).is_some() {
         return Ok(None);

@@ -1,9 +1,12 @@
 //! Field ownership: `metadata.managedFields` after a write.
 
+use std::sync::Arc;
+
 use setpoint_api::Value;
-use setpoint_api::apply::{self, Applied, Comparison, FieldSet, Filter, Updated, Versions};
+use setpoint_api::apply::{self, Applied, Comparison, FieldSet, Filter, MergeType, Updated, Versions};
+use setpoint_api::custom_kind::CustomKind;
+use setpoint_api::kind_schema::KindSchema;
 use setpoint_api::resource_types::{self, ResourceType};
-use setpoint_api::schema::Struct;
 use setpoint_api::status::Status;
 
 use super::update::Subresource;
@@ -29,7 +32,7 @@ pub fn record_owners(
     new: &mut Value,
 ) -> FieldSet {
     let Updated { managed, changed } = with_writer(resource_type, subresource, writer, context, |writer| {
-        if !resource_type.is_converted() {
+        if resource_type.custom.is_some() || !resource_type.is_converted() {
             return apply::update(writer, live, new);
         }
         let (live, new) =
@@ -54,8 +57,9 @@ pub fn merge(
     config: &Value,
     force: bool,
 ) -> Result<(Value, Owners), Status> {
-    let served =
-        live.filter(|_| resource_type.is_converted()).map(|live| resource_type.to_served(live.clone()));
+    let served = live
+        .filter(|_| resource_type.custom.is_none() && resource_type.is_converted())
+        .map(|live| resource_type.to_served(live.clone()));
     let live = served.as_ref().or(live);
     let applied = with_writer(resource_type, subresource, writer, context, |writer| {
         apply::apply(writer, live, config, force)
@@ -82,14 +86,12 @@ fn with_writer<T>(
     run: impl FnOnce(&apply::ApplyContext<'_>) -> T,
 ) -> T {
     let api_version = resource_type.api_version();
-    let versions = ServedVersions {
-        forms: resource_types::forms(&resource_type.resource).collect(),
-        filter: filter(resource_type, subresource),
-    };
+    let versions =
+        ServedVersions { forms: Forms::of(resource_type), filter: filter(resource_type, subresource) };
     run(&apply::ApplyContext {
         versions: &versions,
         api_version: &api_version,
-        of: resource_type.schema,
+        of: resource_type.schema.merge_type(),
         subresource: subresource.name(),
         manager: &writer.manager,
         now: context.now,
@@ -109,21 +111,41 @@ fn filter(resource_type: &ResourceType, subresource: Subresource) -> Option<Filt
     })
 }
 
-/// All served versions of a resource.
-struct ServedVersions {
-    forms: Vec<&'static ResourceType>,
+/// All versions of a resource.
+struct ServedVersions<'a> {
+    forms: Forms<'a>,
     filter: Option<Filter>,
 }
 
-impl ServedVersions {
-    fn find(&self, api_version: &str) -> Option<&'static ResourceType> {
-        self.forms.iter().copied().find(|form| form.has_api_version(api_version))
+enum Forms<'a> {
+    BuiltIn(Vec<&'static Arc<ResourceType>>),
+    Custom(&'a CustomKind),
+}
+
+impl<'a> Forms<'a> {
+    fn of(resource_type: &'a ResourceType) -> Forms<'a> {
+        match &resource_type.custom {
+            Some(custom) => Forms::Custom(&custom.kind),
+            None => Forms::BuiltIn(resource_types::forms(&resource_type.resource).collect()),
+        }
+    }
+
+    fn schema(&self, api_version: &str) -> Option<&KindSchema> {
+        match self {
+            Forms::BuiltIn(_) => self.built_in(api_version).map(|form| &form.schema),
+            Forms::Custom(kind) => kind.schema(api_version),
+        }
+    }
+
+    fn built_in(&self, api_version: &str) -> Option<&'static Arc<ResourceType>> {
+        let Forms::BuiltIn(forms) = self else { return None };
+        forms.iter().copied().find(|form| form.has_api_version(api_version))
     }
 }
 
-impl Versions for ServedVersions {
-    fn schema(&self, api_version: &str) -> Option<Struct<'_>> {
-        self.find(api_version).map(|form| form.schema)
+impl Versions for ServedVersions<'_> {
+    fn schema(&self, api_version: &str) -> Option<MergeType<'_>> {
+        self.forms.schema(api_version).map(KindSchema::merge_type)
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
@@ -131,11 +153,22 @@ impl Versions for ServedVersions {
         if own == api_version {
             return Some(object.clone());
         }
-        let (from, to) = (self.find(own)?, self.find(api_version)?);
-        Some(to.to_served(from.to_stored(object.clone())))
+        match &self.forms {
+            Forms::BuiltIn(_) => {
+                let (from, to) = (self.forms.built_in(own)?, self.forms.built_in(api_version)?);
+                Some(to.to_served(from.to_stored(object.clone())))
+            }
+            Forms::Custom(kind) => {
+                // Only a webhook could convert: fields of the other version stay without a conversion.
+                let schema = kind.schema(api_version).filter(|_| kind.definition.conversion.is_none())?;
+                let mut object = object.clone();
+                object.make_map().insert("apiVersion", api_version);
+                schema.decode(object, &[]).ok().map(|decoded| decoded.value)
+            }
+        }
     }
 
     fn filter(&self, api_version: &str) -> Option<&Filter> {
-        self.filter.as_ref().filter(|_| self.find(api_version).is_some())
+        self.filter.as_ref().filter(|_| self.forms.schema(api_version).is_some())
     }
 }

@@ -2,7 +2,6 @@
 
 use setpoint_api::ResourceType;
 use setpoint_api::apply::keep_times;
-use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::kinds::core::namespace;
 use setpoint_api::metadata::update::{RevisionError, check_revision, is_released, keep, update_generation};
@@ -15,7 +14,10 @@ use super::{
     Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, encoding_error,
     metadata_rules, ownership, quota, service_network,
 };
-use crate::codec;
+use super::{guard_definition, strict_ownership};
+use crate::webhooks::dispatch;
+use crate::webhooks::{AdmissionRequest, Interruption, Operation};
+use crate::{codec, policies};
 
 /// Subresource of a write: the fields that it may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,14 @@ pub fn update(
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
-    update_live(resource_type, subresource, desired, (record, codec::object(record)), writer, context)
+    update_live(
+        resource_type,
+        subresource,
+        desired,
+        (record, codec::live(resource_type, record)),
+        writer,
+        context,
+    )
 }
 
 /// As [`update`], with the decoded object of the record; for a status it may be decoded by [`codec::partial`].
@@ -57,21 +66,51 @@ pub(crate) fn update_live(
     resource_type: &ResourceType,
     subresource: Subresource,
     desired: DesiredObject,
-    (record, old): (&Record, Value),
+    live: (&Record, Value),
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
-    let (name, has_omitted_empty) = (metadata::name(&old).to_owned(), desired.has_omitted_empty);
+    decide_update(resource_type, subresource, desired, live, writer, context)
+        .or_else(Interruption::into_decision)
+}
+
+fn decide_update(
+    resource_type: &ResourceType,
+    subresource: Subresource,
+    desired: DesiredObject,
+    (record, old): (&Record, Value),
+    writer: &WriteOrigin,
+    context: &RequestContext<'_>,
+) -> Result<Decision, Interruption> {
+    let (name, mut has_omitted_empty) = (metadata::name(&old).to_owned(), desired.has_omitted_empty);
+    let is_applied = desired.owners.is_some();
     let (mut new, changed) = desired.finalize(resource_type, subresource, writer, context, Some(&old));
     check_revision(&mut new, &old, resource_type.rules.allows_unconditional_update())
         .map_err(|error| revision_status(resource_type, &name, &error))?;
+    // An apply has checked conflicts with all managers already.
+    if !is_applied {
+        strict_ownership::check(resource_type, &old, &changed, writer, context)?;
+    }
     keep(&mut new, &old);
+    let at = (metadata::namespace(&old), name.as_str());
+    let request = AdmissionRequest::new(Operation::Update, resource_type, at, writer)
+        .for_subresource(subresource.name());
+    let is_changed = dispatch::mutate(&request, &mut new, Some(&old), context, |new| {
+        if subresource == Subresource::None {
+            admission::admit_update(resource_type, new, &old, context);
+        }
+        Ok(())
+    })?;
+    if is_changed {
+        has_omitted_empty = true;
+        keep(&mut new, &old);
+    }
     let mut claims = service_network::AddressClaims::default();
     if subresource == Subresource::None {
-        admission::admit_update(resource_type, &mut new, &old, context);
         claims = service_network::allocate(resource_type, &mut new, Some(&old), writer.dry_run, context)?;
     }
     let warnings = prepare_and_validate(resource_type, subresource, &mut new, &old, writer, context)?;
+    dispatch::validate(&request, &new, Some(&old), context)?;
     let charges = quota::charge(resource_type, subresource, &new, Some(&old), context)?;
     let key = resource_type
         .key(metadata::namespace(&old), &name)
@@ -87,7 +126,7 @@ pub(crate) fn update_live(
         return decided(PipelineResult::Remove(Box::new(proposal), open(new)));
     }
     if has_omitted_empty {
-        new = decode(new, resource_type.stored_schema, &[]).map_err(|_| encoding_error())?.value;
+        new = resource_type.stored_schema.decode(new, &[]).map_err(|_| encoding_error())?.value;
     }
     keep_times(&old, &mut new);
     if new == old {
@@ -95,6 +134,7 @@ pub(crate) fn update_live(
     }
     let draft = codec::draft(resource_type, new, context.now).ok_or_else(encoding_error)?;
     let proposal = writer.proposal_of(context, subresource, &changed).put(key, expect, draft);
+    let proposal = guard_definition(proposal, resource_type);
     let proposal = charges.commit(claims.commit(proposal, writer, context)?, writer, context)?;
     decided(PipelineResult::Commit(Box::new(proposal)))
 }
@@ -108,7 +148,7 @@ fn prepare_and_validate(
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Vec<String>, Status> {
-    let (rules, author) = (resource_type.rules, writer.author(context));
+    let (rules, author) = (&resource_type.rules, writer.author(context));
     match subresource {
         Subresource::None => {
             rules.prepare_update(new, old);
@@ -129,7 +169,7 @@ fn prepare_and_validate(
     let mut errors = ErrorList::new();
     validate::update(&mut errors, new, old, &metadata_rules(resource_type));
     if subresource == Subresource::None || subresource.increments_generation() {
-        update_generation(new, old, rules);
+        update_generation(new, old, &*resource_type.rules);
     }
     match subresource {
         Subresource::None => rules.validate_update(new, old, &mut errors),
@@ -137,6 +177,9 @@ fn prepare_and_validate(
         subresource => subresource.validate(new, old, &mut errors),
     }
     admission::validate_fields(resource_type, new, Some(old), &mut errors);
+    if subresource == Subresource::None {
+        policies::check_expressions(resource_type, new, Some(old), &mut errors);
+    }
     check(resource_type, new, &errors)?;
     Ok(match subresource {
         Subresource::None => {

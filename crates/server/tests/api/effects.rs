@@ -18,26 +18,12 @@ fn expected(kind: &str, instead: &str) -> Vec<String> {
 #[test]
 fn write_of_an_unenforced_kind_has_a_warning() {
     let server = TestServer::new();
-    let hook = r#"{"metadata":{"name":"h"},"webhooks":[]}"#;
     let policy = r#"{"metadata":{"name":"np"},"spec":{"podSelector":{}}}"#;
     let role = r#"{"metadata":{"name":"r"},"rules":[]}"#;
     let binding = r#"{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"r"}}"#;
     let networks = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
-    let admitted = "requests are admitted without it";
     let rights = "the group system:masters has all rights and no one else has any";
     let cases = [
-        (
-            format!("{ADMISSION}/validatingwebhookconfigurations"),
-            hook,
-            "ValidatingWebhookConfiguration",
-            admitted,
-        ),
-        (
-            format!("{ADMISSION}/mutatingwebhookconfigurations"),
-            hook,
-            "MutatingWebhookConfiguration",
-            admitted,
-        ),
         (format!("{RBAC}/clusterroles"), role, "ClusterRole", rights),
         (format!("{RBAC}/clusterrolebindings"), binding, "ClusterRoleBinding", rights),
         (format!("{RBAC}/namespaces/default/roles"), role, "Role", rights),
@@ -64,4 +50,11 @@ fn write_of_an_enforced_kind_has_no_warning() {
         r#"{"metadata":{"name":"p"},"spec":{"minAvailable":1,"selector":{"matchLabels":{"a":"b"}}}}"#;
     let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     assert_eq!(warnings(&server, "POST", path, budget), (201, Vec::new()));
+    let hook = r#"{"metadata":{"name":"h"},"webhooks":[]}"#;
+    for plural in ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"] {
+        assert_eq!(warnings(&server, "POST", &format!("{ADMISSION}/{plural}"), hook), (201, Vec::new()));
+    }
+    let bound = r#"{"metadata":{"name":"h"},"spec":{"policyName":"p","validationActions":["Deny"]}}"#;
+    let path = format!("{ADMISSION}/validatingadmissionpolicybindings");
+    assert_eq!(warnings(&server, "POST", &path, bound), (201, Vec::new()));
 }

@@ -108,7 +108,7 @@ const BASES: [(&str, &str, &str); 32] = [
         "admissionregistration.k8s.io",
         "MutatingAdmissionPolicy",
         r#"{"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],
-        "operations":["CREATE"],"resources":["pods"]}]},"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[]"}}]}}"#,
+        "operations":["CREATE"],"resources":["pods"]}]},"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'remove', path: '/x'}]"}}]}}"#,
     ),
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", r#"{"spec":{"policyName":"p"}}"#),
     (
@@ -134,7 +134,7 @@ const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISU1IQ
 
 /// The name under which the base object of a kind is stored.
 pub fn stored_name(info: &ResourceInfo) -> &'static str {
-    match info.kind {
+    match &*info.kind {
         "APIService" => "v1.a.b",
         "ClusterTrustBundle" => "a.b:c:stored",
         "IPAddress" => "10.9.8.7",
@@ -146,17 +146,20 @@ pub fn stored_name(info: &ResourceInfo) -> &'static str {
 pub fn base(info: &ResourceInfo) -> Value {
     let mut object = written(info).unwrap_or_else(|| case(info));
     let map = object.make_map();
-    let version =
-        if info.group.is_empty() { info.version.into() } else { format!("{}/{}", info.group, info.version) };
+    let version = if info.group.is_empty() {
+        info.version.to_string()
+    } else {
+        format!("{}/{}", info.group, info.version)
+    };
     map.insert("apiVersion", version);
-    map.insert("kind", info.kind);
+    map.insert("kind", &*info.kind);
     let metadata = map.ensure_map("metadata");
     metadata.ensure("name", || "base".into());
     object
 }
 
 fn written(info: &ResourceInfo) -> Option<Value> {
-    let (.., text) = BASES.iter().find(|(group, kind, _)| (*group, *kind) == (info.group, info.kind))?;
+    let (.., text) = BASES.iter().find(|(group, kind, _)| (*group, *kind) == (&*info.group, &*info.kind))?;
     let always = POD_SPEC.replace("Never", "Always");
     let text = text.replace("POD", POD_SPEC).replace("ALWAYS", &always).replace("REQUEST", REQUEST);
     Some(json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{}: {error}", info.kind)))

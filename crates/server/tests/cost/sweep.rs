@@ -21,9 +21,9 @@ const SHORT: [&str; 6] = ["ConfigMap", "Service", "Ingress", "NetworkPolicy", "E
 /// does not serve them.
 pub fn not_stored(meter: &Meter) -> Vec<(&'static str, u16)> {
     let updated = in_order().into_iter().filter(|info| info.verbs.contains(Verb::Update));
-    let with_schema = updated.filter(|info| builtin().kind(info.group, info.version, info.kind).is_some());
+    let with_schema = updated.filter(|info| builtin().kind(&info.group, &info.version, &info.kind).is_some());
     let served = with_schema.filter(|info| info.kind != "CustomResourceDefinition");
-    let codes = served.map(|info| (info.kind, stored(meter, info, &bases::base(info)).1));
+    let codes = served.map(|info| (&*info.kind, stored(meter, info, &bases::base(info)).1));
     codes.filter(|(_, code)| !is_stored(*code)).collect()
 }
 
@@ -32,7 +32,7 @@ pub fn unneeded_exceptions() -> Vec<(&'static str, &'static str)> {
     let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
     let mut needed: BTreeSet<(&str, &str)> = BTreeSet::new();
     for info in in_order() {
-        let Some(of) = builtin().kind(info.group, info.version, info.kind) else { continue };
+        let Some(of) = builtin().kind(&info.group, &info.version, &info.kind) else { continue };
         for place in places(of) {
             let is_shared = !seen.insert(place.identity.clone());
             let text = place.text();
@@ -49,19 +49,19 @@ pub fn run(meter: &mut Meter, shard: Shard) {
     let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
     let mut number = 0;
     for info in in_order() {
-        let Some(of) = builtin().kind(info.group, info.version, info.kind) else { continue };
+        let Some(of) = builtin().kind(&info.group, &info.version, &info.kind) else { continue };
         let base = bases::base(info);
         let mut stored = None;
         for place in places(of) {
             // A definition that several kinds share, as that of pod specs, has the same rules in all of them.
             let is_new = seen.insert(place.identity.clone());
-            let is_measured = is_new || has_rules_per_kind(info.kind, &place);
-            let is_short = is_new && SHORT.contains(&info.kind);
+            let is_measured = is_new || has_rules_per_kind(&info.kind, &place);
+            let is_short = is_new && SHORT.contains(&&*info.kind);
             if !is_measured || !(is_long_run() || is_short) {
                 continue;
             }
             number += 1;
-            if !shard.contains(number) || !is_selected(info.kind, &place) {
+            if !shard.contains(number) || !is_selected(&info.kind, &place) {
                 continue;
             }
             let stored = stored.get_or_insert_with(|| store(meter, info, &base));

@@ -3,10 +3,12 @@
 use anyhow::{Context, bail};
 use setpoint_api::names::ip;
 use setpoint_api::yaml;
+use setpoint_controllers::api_service_availability::RemoteAvailability;
 use setpoint_controllers::api_services::MetricsService;
+use setpoint_controllers::authentication_trust::AuthenticationTrust;
 use setpoint_controllers::lease_holder::LeaseHolder;
 use setpoint_controllers::node_ipam::{Cidr, ClusterCidr, NodeIpam};
-use setpoint_controllers::{Settings, flow_control};
+use setpoint_controllers::{Settings, crd, flow_control};
 use setpoint_node::Fleet;
 use setpoint_reconcile::{Controller, Engine};
 use setpoint_scheduler::{Profile, Scheduler, config};
@@ -93,12 +95,16 @@ impl ControllerSelection {
             controllers.push(lease_holder(setpoint_scheduler::planner::LEASE));
         }
         let mut server_controllers = flow_control::server_controllers();
+        server_controllers.extend(crd::server_controllers());
         server_controllers.push(Box::new(MetricsService { has_nodes: nodes.count > 0 }));
+        server_controllers.push(Box::new(RemoteAvailability));
+        server_controllers.push(Box::new(AuthenticationTrust));
         if nodes.count > 0 {
             controllers.extend(setpoint_node::planners(nodes));
         }
         if controllers.is_empty() {
-            return Engine::new(server_controllers, world_config([])).with_watched_resources_only();
+            return Engine::new(server_controllers, world_config(crd::indexes()))
+                .with_watched_resources_only();
         }
         let indexes = setpoint_controllers::indexes::all().into_iter().chain(setpoint_node::indexes());
         Engine::new(controllers.into_iter().chain(server_controllers).collect(), world_config(indexes))

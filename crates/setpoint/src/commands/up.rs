@@ -301,7 +301,9 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         start.started_at,
         start.component_logs,
     ));
-    let renewer = CertificateRenewer { paths: paths.clone(), names, url, tls: Arc::clone(&tls), queries };
+    let (renewed_tls, renewed_api) = (Arc::clone(&tls), Arc::clone(&api));
+    let renewer =
+        CertificateRenewer { paths: paths.clone(), names, url, tls: renewed_tls, api: renewed_api, queries };
     let renewal = tokio::spawn(renewer.run(pki));
     let stop = async move {
         std::future::poll_fn(|context| {
@@ -350,11 +352,17 @@ fn reconcile(
     api.set_usage_source(Arc::clone(&kubelets) as _);
     let engine = args.controllers.server_engine(&settings, nodes, args.scheduler_config.as_ref());
     let engine = first_pass::record_first_pass(engine, paths.data_dir.as_deref(), &args.controllers);
-    let queries = Arc::new(QueryHandler::new(kubelets).with_access_review(api::review_access));
+    let queries = QueryHandler::new(kubelets)
+        .with_access_review(api::review_access)
+        .with_api_queries(api.aggregated_queries(tokio::runtime::Handle::current()));
+    let queries = Arc::new(queries);
     queries.sign_with(&pki.ca)?;
+    queries.publish_trust(pki);
+    api.use_front_proxy(pki);
     let (clock, entropy): (Arc<dyn Clock>, Arc<Entropy>) = (Arc::new(SystemClock), Arc::new(entropy));
     let tolerations = args.tolerations.tolerations();
-    let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations);
+    let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations)
+        .with_webhooks(Arc::clone(api.webhooks()));
     let shell = Shell::start(store, engine, clock, entropy, Arc::clone(&queries), Box::new(executor))?;
     Ok((shell, queries))
 }
@@ -413,6 +421,7 @@ struct CertificateRenewer {
     names: Vec<String>,
     url: String,
     tls: Arc<Tls>,
+    api: Arc<Api>,
     queries: Arc<QueryHandler>,
 }
 
@@ -427,6 +436,8 @@ impl CertificateRenewer {
         let pki = self.paths.pki(&self.names)?;
         self.tls.replace(&pki)?;
         self.queries.sign_with(&pki.ca)?;
+        self.queries.publish_trust(&pki);
+        self.api.use_front_proxy(&pki);
         kubeconfig::write(&self.paths.kubeconfig, &kubeconfig::text(&self.url, &pki))?;
         Ok(pki)
     }

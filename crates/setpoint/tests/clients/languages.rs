@@ -21,6 +21,14 @@ fn python_client_works() {
 }
 
 #[test]
+fn operator_on_kopf_heals_a_backend_that_drifts_where_no_watch_can_see_it() {
+    let server = Server::start_with(&["--nodes=0"]);
+    let mut operator = Command::new(clients_dir().join("python/bin/python"));
+    let (ok, text) = server.run(operator.arg(program("cool_storage.py")), "");
+    assert!(ok && text.lines().last().is_some_and(|line| line.starts_with("ok: ")), "{text}");
+}
+
+#[test]
 fn javascript_client_works() {
     passes(
         Command::new("node")

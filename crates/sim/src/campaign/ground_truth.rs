@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use setpoint_api::resource_types;
 use setpoint_api::{Key, Resource, Revision};
 use setpoint_reconcile::{Object, World, WorldReader};
-use setpoint_runtime::objects;
+use setpoint_runtime::{custom, objects};
 use setpoint_store::{Cursor, Store, WatchEvent, WatchFilter};
 use setpoint_views::node::Node;
 
@@ -108,9 +108,11 @@ impl GroundTruth {
     /// If the store has compacted commits since the last call.
     pub fn catch_up(
         &mut self,
+        store: &Store,
         origins: &mut BTreeMap<Revision, CommitOrigin>,
         mut each: impl FnMut(&WorldReader<'_>, &[CommitChange]) -> Result<(), String>,
     ) -> Result<(), String> {
+        self.follow_definitions(store);
         let mut events: Vec<(Key, WatchEvent)> = Vec::new();
         for (resource, cursor) in &mut self.cursors {
             while let Some(event) = cursor.try_next().expect("history reaches back one step") {
@@ -126,6 +128,20 @@ impl GroundTruth {
         }
         origins.clear();
         Ok(())
+    }
+
+    /// Follows the resource of every CustomResourceDefinition that was created. A resource is followed for good: objects
+    /// that outlive their definition are part of the truth.
+    fn follow_definitions(&mut self, store: &Store) {
+        let snapshot = store.snapshot();
+        let definitions = snapshot.table(&custom::definitions());
+        for record in definitions.into_iter().flat_map(|table| table.iter()) {
+            let Ok(resource) = Resource::new(record.name()) else { continue };
+            if self.cursors.iter().all(|(followed, _)| *followed != resource) {
+                let cursor = store.watch_after(&resource, WatchFilter::default(), self.last);
+                self.cursors.push((resource, cursor.expect("history reaches back one step")));
+            }
+        }
     }
 
     fn apply_event(

@@ -344,7 +344,7 @@ impl CampaignRun {
     fn check(&mut self) -> Result<(), String> {
         let CampaignRun { ground_truth, cluster, checks, marks, calm, .. } = self;
         let (now, calm) = (cluster.now, *calm);
-        ground_truth.catch_up(&mut cluster.origins, |world, changes| {
+        ground_truth.catch_up(&cluster.store, &mut cluster.origins, |world, changes| {
             let context = CommitContext { world, changes, now, calm };
             for change in changes {
                 for check in checks.iter_mut() {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::field_set::FieldPath;
 use super::*;
 use crate::json;
-use crate::schema::builtin;
+use crate::schema::{Struct, builtin};
 
 fn pod() -> Struct<'static> {
     builtin().kind("", "v1", "Pod").unwrap()

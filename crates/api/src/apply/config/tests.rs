@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::super::filter::Filter;
 use super::super::writer::Versions;
 use super::*;
+use crate::apply::MergeType;
 use crate::decode::decode;
 use crate::json;
 use crate::schema::{Struct, builtin};
@@ -25,8 +26,8 @@ fn value(text: &str) -> Value {
 struct Twins(Filter);
 
 impl Versions for Twins {
-    fn schema(&self, api_version: &str) -> Option<Struct<'_>> {
-        VERSIONS.contains(&api_version).then(deployment)
+    fn schema(&self, api_version: &str) -> Option<MergeType<'_>> {
+        VERSIONS.contains(&api_version).then(|| deployment().into())
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Option<Value> {
@@ -63,7 +64,7 @@ impl World {
         run(&ApplyContext {
             versions: &versions,
             api_version: self.version,
-            of: deployment(),
+            of: deployment().into(),
             subresource: "",
             manager,
             now: Time::from_seconds(self.now),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::json;
-use crate::schema::builtin;
+use crate::schema::{Struct, builtin};
 
 fn pod() -> Struct<'static> {
     builtin().kind("", "v1", "Pod").unwrap()

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::json;
-use crate::schema::builtin;
+use crate::schema::{Struct, builtin};
 
 fn value(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()

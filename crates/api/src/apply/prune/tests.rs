@@ -64,8 +64,8 @@ proptest! {
         object in objects(), fields in sets(), last in sets(), others in prop::collection::vec(sets(), 0..3)
     ) {
         let of = builtin().kind("", "v1", "Pod").unwrap();
-        let versions = OneVersion { api_version: "v1", of, filter: None };
-        let writer = ApplyContext { versions: &versions, api_version: "v1", of, subresource: "", manager: "m", now: Time::EPOCH };
+        let versions = OneVersion { api_version: "v1", of: of.into(), filter: None };
+        let writer = ApplyContext { versions: &versions, api_version: "v1", of: of.into(), subresource: "", manager: "m", now: Time::EPOCH };
         let entry = |at: usize, fields: FieldSet| Entry {
             manager: format!("m{at}").into(),
             operation: ManagedOperation::Update,

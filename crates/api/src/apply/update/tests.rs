@@ -20,11 +20,11 @@ fn object(text: &str) -> Value {
 fn write(live: Option<&Value>, new: &Value, manager: &str, at: i64, subresource: &str) -> Updated {
     let filter =
         Filter::exclude(if subresource == "status" { &["spec", "metadata.labels"] } else { &["status"] });
-    let versions = OneVersion { api_version: "apps/v1", of: deployment(), filter: Some(&filter) };
+    let versions = OneVersion { api_version: "apps/v1", of: deployment().into(), filter: Some(&filter) };
     let writer = ApplyContext {
         versions: &versions,
         api_version: "apps/v1",
-        of: deployment(),
+        of: deployment().into(),
         subresource,
         manager,
         now: Time::from_seconds(at),

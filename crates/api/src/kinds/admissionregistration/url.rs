@@ -9,13 +9,18 @@ use crate::value::Value;
 const FORM: &str = "; desired format: https://host[/path]";
 
 /// Validates the client configuration.
-pub(super) fn check_client_config(errors: &mut ErrorList, path: &Path<'_>, config: &Value) {
+pub(in crate::kinds) fn check_client_config(errors: &mut ErrorList, path: &Path<'_>, config: &Value) {
     let (address, target) = (check::field(config, "url").as_str(), check::field(config, "service"));
     match (address, target.is_null()) {
         (Some(address), true) => check_url(errors, &path.child("url"), address),
         (None, false) => check_service(errors, &path.child("service"), target),
         _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
     }
+}
+
+/// `true` if a text is an absolute URL with a host.
+pub(in crate::kinds) fn has_scheme_and_host(text: &str) -> bool {
+    parse(text).is_ok_and(|parts| !parts.scheme.is_empty() && !parts.host.is_empty())
 }
 
 /// Parts of a URL that are validated.

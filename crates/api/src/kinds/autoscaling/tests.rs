@@ -311,17 +311,21 @@ fn scale_is_a_view_of_a_workload() {
     let expected = r#"{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"n","uid":"u",
         "resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"replicas":3},
         "status":{"replicas":2,"selector":"a=1,b=2,c notin (x,y)"}}"#;
-    assert_eq!(scale::view(&parse(DEPLOYMENT)).unwrap(), parse(expected));
+    assert_eq!(scale::view(&parse(DEPLOYMENT), &scale::ScaleFields::workload()).unwrap(), parse(expected));
     let controller = r#"{"kind":"ReplicationController","metadata":{"name":"rc"},
         "spec":{"replicas":0,"selector":{"b":"2","a":"1"}}}"#;
     let expected = r#"{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"rc"},"spec":{},
         "status":{"replicas":0,"selector":"a=1,b=2"}}"#;
-    assert_eq!(scale::view(&parse(controller)).unwrap(), parse(expected));
-    let none = scale::view(&parse(r#"{"kind":"Deployment","spec":{"selector":null}}"#)).unwrap();
+    assert_eq!(scale::view(&parse(controller), &scale::ScaleFields::workload()).unwrap(), parse(expected));
+    let none = scale::view(
+        &parse(r#"{"kind":"Deployment","spec":{"selector":null}}"#),
+        &scale::ScaleFields::workload(),
+    )
+    .unwrap();
     assert_eq!(none.at(&["status"]), Some(&parse(r#"{"replicas":0}"#)));
     let odd =
         r#"{"kind":"Deployment","spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Odd"}]}}}"#;
-    let fault = scale::view(&parse(odd)).unwrap_err();
+    let fault = scale::view(&parse(odd), &scale::ScaleFields::workload()).unwrap_err();
     assert_eq!(fault.to_string(), "\"Odd\" is not a valid label selector operator");
 }
 
@@ -329,14 +333,14 @@ fn scale_is_a_view_of_a_workload() {
 fn scale_writes_back_replicas_and_resource_version() {
     let mut workload = parse(DEPLOYMENT);
     let scale = parse(r#"{"metadata":{"uid":"u","resourceVersion":"9"},"spec":{"replicas":8}}"#);
-    scale::apply(&scale, &mut workload).unwrap();
+    scale::apply(&scale, &mut workload, &scale::ScaleFields::workload()).unwrap();
     assert_eq!(workload.at(&["spec", "replicas"]), Some(&Value::Int(8)));
     assert_eq!(workload.str_at(&["metadata", "resourceVersion"]), "9");
-    scale::apply(&parse(r#"{"spec":{}}"#), &mut workload).unwrap();
+    scale::apply(&parse(r#"{"spec":{}}"#), &mut workload, &scale::ScaleFields::workload()).unwrap();
     assert_eq!(workload.at(&["spec", "replicas"]), Some(&Value::Int(0)));
     assert_eq!(workload.at(&["metadata", "resourceVersion"]), None);
     let other = parse(r#"{"metadata":{"uid":"v"},"spec":{"replicas":8}}"#);
-    let fault = scale::apply(&other, &mut workload).unwrap_err();
+    let fault = scale::apply(&other, &mut workload, &scale::ScaleFields::workload()).unwrap_err();
     assert_eq!(fault, ScaleError::Uid { wanted: "v".into(), found: "u".into() });
     assert_eq!(fault.to_string(), "Precondition failed: UID in precondition: v, UID in object meta: u");
 }

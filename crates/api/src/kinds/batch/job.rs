@@ -133,7 +133,7 @@ impl Rules for Job {
         }
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         let succeeded = object.at(&["status", "succeeded"]).and_then(Value::as_i64).unwrap_or(0);
         vec![("status.successful", succeeded.to_string().into())]
     }

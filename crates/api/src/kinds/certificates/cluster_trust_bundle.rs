@@ -45,7 +45,7 @@ impl Rules for ClusterTrustBundle {
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         vec![("spec.signerName", object.str_at(&["spec", "signerName"]).into())]
     }
 }

@@ -139,7 +139,7 @@ impl Rules for PodCertificateRequest {
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         let text = |name| object.str_at(&["spec", name]).into();
         vec![
             ("spec.signerName", text("signerName")),

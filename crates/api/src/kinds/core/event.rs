@@ -98,7 +98,7 @@ impl Rules for Event {
         if self.strict { &EVENTS_FIELDS } else { &CORE_FIELDS }
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         let involved = |field: &str| object.str_at(&["involvedObject", field]).into();
         let reporter = object.str_at(&["reportingComponent"]);
         let source = match object.str_at(&["source", "component"]) {

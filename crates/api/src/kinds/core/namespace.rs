@@ -101,7 +101,7 @@ impl Rules for Namespace {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         vec![("status.phase", object.str_at(&["status", "phase"]).into())]
     }
 }

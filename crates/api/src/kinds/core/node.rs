@@ -110,7 +110,7 @@ impl Rules for Node {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         let unschedulable = object.at(&["spec", "unschedulable"]).and_then(Value::as_bool) == Some(true);
         vec![("spec.unschedulable", unschedulable.to_string().into())]
     }

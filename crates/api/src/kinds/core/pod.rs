@@ -183,7 +183,7 @@ impl Rules for Pod {
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         let part = |name| present(object, name).unwrap_or(&Value::Null);
         let (spec, status) = (part("spec"), part("status"));
         let address = list(status, "podIPs").first().map_or("", |first| text(first, "ip"));

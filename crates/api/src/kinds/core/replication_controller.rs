@@ -162,7 +162,7 @@ impl Rules for ReplicationController {
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         let replicas = present(object, "status").map_or(0, |status| number(status, "replicas"));
         vec![("status.replicas", replicas.to_string().into())]
     }

@@ -92,7 +92,7 @@ impl Rules for Secret {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         vec![("type", object.str_at(&["type"]).into())]
     }
 }

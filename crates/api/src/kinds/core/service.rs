@@ -94,7 +94,7 @@ impl Rules for Service {
         &FIELDS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         let spec = Spec::of(object);
         vec![("spec.clusterIP", spec.cluster_ip().into()), ("spec.type", spec.kind().into())]
     }

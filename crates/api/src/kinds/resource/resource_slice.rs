@@ -84,7 +84,7 @@ impl Rules for ResourceSlice {
         &LABELS
     }
 
-    fn fields<'o>(&self, object: &'o Value) -> SelectableFields<'o> {
+    fn fields<'o>(&'o self, object: &'o Value) -> SelectableFields<'o> {
         vec![
             ("spec.nodeName", object.str_at(&["spec", "nodeName"]).into()),
             ("spec.driver", object.str_at(&["spec", "driver"]).into()),

@@ -7,6 +7,7 @@ use setpoint_reconcile::Object;
 use super::Case;
 use crate::objects::*;
 
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 
 /// Aggregating role with many selectors, and many other roles.
@@ -89,7 +90,20 @@ fn quota(spec: Value) -> Object {
 
 const SCHEMAS: &str = "flowschemas.flowcontrol.apiserver.k8s.io";
 
+/// A policy with as many validations.
+fn policy(len: usize) -> Vec<Object> {
+    let validations: Vec<Value> = (0..len).map(|_| value!({"expression": "true"})).collect();
+    let body = value!({"spec": {"validations": (validations)}});
+    vec![object("validatingadmissionpolicies.admissionregistration.k8s.io", "p", body)]
+}
+
 pub const CASES: &[Case] = &[
+    Case::new(
+        "validatingadmissionpolicy-status-controller",
+        "validations of a policy",
+        "validatingadmissionpolicies.admissionregistration.k8s.io p",
+        policy,
+    ),
     Case::new(
         "clusterrole-aggregation-controller",
         "roles and selectors of one label",
@@ -393,6 +407,74 @@ pub const CASES: &[Case] = &[
     Case::new("autoregister", "nodes", "apiservices.apiregistration.k8s.io v1beta1.metrics.k8s.io", |len| {
         many(len, "nodes", "n", |_| node()).collect()
     }),
+    Case::new(
+        "crd-registration",
+        "definitions",
+        "apiservices.apiregistration.k8s.io v1.example.com",
+        |len| {
+            let spec = value!({"group": "example.com", "versions": [{"name": "v1", "served": true}]});
+            let definitions = "customresourcedefinitions.apiextensions.k8s.io";
+            many(len, definitions, "d", |_| value!({"spec": (spec.clone())})).collect()
+        },
+    ),
+    Case::new(
+        "crd-condition-controller",
+        "definitions",
+        "customresourcedefinitions.apiextensions.k8s.io d000000",
+        |len| {
+            let spec =
+                value!({"group": "example.com", "preserveUnknownFields": true, "versions": [{"name": "v1"}]});
+            many(len, DEFINITIONS, "d", |_| value!({"spec": (spec.clone())})).collect()
+        },
+    ),
+    Case::new(
+        "crd-finalizer",
+        "definitions",
+        "customresourcedefinitions.apiextensions.k8s.io d000000",
+        |len| {
+            let deleted = value!({
+                "deletionTimestamp": "2027-01-15T08:00:00Z",
+                "finalizers": ["customresourcecleanup.apiextensions.k8s.io"],
+            });
+            let spec = value!({"group": "example.com", "versions": [{"name": "v1"}]});
+            many(len, DEFINITIONS, "d", |_| value!({"metadata": (deleted.clone()), "spec": (spec.clone())}))
+                .collect()
+        },
+    ),
+    Case::new(
+        "crd-naming-condition-controller",
+        "definitions",
+        "customresourcedefinitions.apiextensions.k8s.io example.com",
+        |len| {
+            let definition = |at| {
+                let names =
+                    value!({"plural": (name("d", at)), "kind": (name("D", at)), "listKind": (name("L", at))});
+                value!({"spec": {"group": "example.com", "names": (names), "versions": [{"name": "v1", "served": true}]}})
+            };
+            many(len, DEFINITIONS, "d", definition).collect()
+        },
+    ),
+    Case::new(
+        "remote-available-controller",
+        "services",
+        "apiservices.apiregistration.k8s.io a000000",
+        |len| {
+            let service = value!({"namespace": "default", "name": "s"});
+            many(
+                len,
+                "apiservices.apiregistration.k8s.io",
+                "a",
+                |_| value!({"spec": {"service": (service.clone())}}),
+            )
+            .collect()
+        },
+    ),
+    Case::new(
+        "cluster_authentication_trust_controller",
+        "configmaps",
+        "configmaps kube-system/extension-apiserver-authentication",
+        |len| many(len, "configmaps", "c", |_| value!({})).collect(),
+    ),
     Case::new(
         "priority-and-fairness-config-producer",
         "schemas",

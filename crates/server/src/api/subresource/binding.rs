@@ -7,6 +7,7 @@ use super::{done, expected, object};
 use crate::api::Api;
 use crate::api::write::writer;
 use crate::exchange::{Request, Response};
+use crate::pipeline::RequestContext;
 use crate::pipeline::binding::{bind, check};
 use crate::query::QueryParams;
 use crate::responses;
@@ -21,15 +22,14 @@ impl Api {
         query: &QueryParams,
         name: &str,
     ) -> Result<Response, Status> {
-        let (binding, warnings) = object(request, target, query, expected("v1", "Binding")?)?;
+        let (binding, mut warnings) = object(request, target, query, expected("v1", "Binding")?)?;
         if !name.is_empty() && name != metadata::name(&binding) {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
         check(&binding)?;
         let writer = writer(request, query, None)?;
-        self.perform(|context| bind(&binding, &target.namespace, &writer, context)).await?;
-        let mut response = done();
-        responses::warn(&mut response, &warnings);
-        Ok(response)
+        let decide = |context: &RequestContext<'_>| bind(&binding, &target.namespace, &writer, context);
+        let bound = self.perform(&mut warnings, decide).await;
+        responses::with_warnings(bound.map(|_| done()), &warnings)
     }
 }

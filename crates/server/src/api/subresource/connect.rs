@@ -77,7 +77,7 @@ impl Api {
 
     /// Checks that the proxied object exists. Returns its node, if it is known.
     fn check_proxy(&self, target: &Target, snapshot: &Snapshot) -> Result<Option<String>, Status> {
-        let noun = target.resource_type.info.singular;
+        let noun = &target.resource_type.info.singular;
         let requested = &target.name;
         let Some((name, port)) = name_and_port(requested) else {
             return Err(Status::bad_request(format!("invalid {noun} request {}", Quoted(requested))));
@@ -123,8 +123,8 @@ fn is_simulated(snapshot: &Snapshot, node: &str) -> bool {
 
 /// 501 for connections to simulated containers.
 fn simulated_error(target: &Target) -> Status {
-    let (plural, part, name) = (target.resource_type.info.plural, &target.subresource, &target.name);
-    let what = match target.resource_type.info.singular {
+    let (plural, part, name) = (&target.resource_type.info.plural, &target.subresource, &target.name);
+    let what = match &*target.resource_type.info.singular {
         "node" => format!("node {name} is simulated: no kubelet runs"),
         "service" => "what is behind it is on a simulated node: its containers do not run".to_owned(),
         _ => "the node of this pod is simulated: its containers do not run".to_owned(),
@@ -134,7 +134,7 @@ fn simulated_error(target: &Target) -> Status {
 
 /// 501 for connections to real nodes.
 fn unimplemented_error(target: &Target) -> Status {
-    let (plural, part) = (target.resource_type.info.plural, &target.subresource);
+    let (plural, part) = (&target.resource_type.info.plural, &target.subresource);
     Status::unclassified(
         501,
         format!("{plural}/{part} is not implemented: this server does not connect to nodes yet"),

@@ -25,19 +25,18 @@ impl Api {
             .is_ok_and(|(eviction, _)| eviction.str_at(&["apiVersion"]) == "policy/v1beta1");
         let api_version = if is_older { "policy/v1beta1" } else { "policy/v1" };
         let expected = Expected { api_version, ..expected("policy/v1", "Eviction")? };
-        let (eviction, warnings) = object(request, target, query, expected)?;
+        let (eviction, mut warnings) = object(request, target, query, expected)?;
         check_eviction(&eviction, &target.name)?;
         let options = eviction.get("deleteOptions").cloned().unwrap_or_default();
         let options = DeleteOptions::from_value(&options);
         let mut writer = writer(request, query, None)?;
         writer.dry_run |= !options.dry_run.is_empty();
-        self.perform(|context| {
-            let record = self.find(target, context.snapshot)?;
-            evict(target.resource_type, &record, &options, &writer, context)
-        })
-        .await?;
-        let mut response = done();
-        responses::warn(&mut response, &warnings);
-        Ok(response)
+        let evicted = self
+            .perform(&mut warnings, |context| {
+                let record = self.find(target, context.snapshot)?;
+                evict(&target.resource_type, &record, &eviction, &writer, context)
+            })
+            .await;
+        responses::with_warnings(evicted.map(|_| done()), &warnings)
     }
 }

@@ -4,9 +4,8 @@ use http::Method;
 use setpoint_api::Value;
 use setpoint_api::apply::scale::{SCALE_VERSION, to_parent, to_scale};
 use setpoint_api::apply::{self, FieldPath, FieldSet, Managers, OneVersion};
-use setpoint_api::decode::decode;
 use setpoint_api::field_error::ErrorList;
-use setpoint_api::kinds::autoscaling::scale;
+use setpoint_api::kinds::autoscaling::scale::{self, ScaleFields};
 use setpoint_api::status::{Qualified, Status};
 
 use super::{expected, object};
@@ -17,6 +16,7 @@ use crate::body::Expected;
 use crate::codec;
 use crate::exchange::{Request, Response};
 use crate::pipeline::ownership::Owners;
+use crate::pipeline::strict_ownership;
 use crate::pipeline::update::{Subresource, update};
 use crate::pipeline::{
     DesiredObject, RequestContext, WriteOrigin, check_uid, ownership, set_namespace_and_check_name,
@@ -24,6 +24,7 @@ use crate::pipeline::{
 use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
+use crate::webhooks::{AdmissionRequest, ForeignKind, Interruption, Operation, dispatch};
 
 /// A change of the scale.
 enum ScaleChange {
@@ -47,40 +48,62 @@ impl Api {
         let pretty = query.flag("pretty") == Some(true);
         if matches!(request.method, Method::GET | Method::HEAD) {
             let record = self.find(target, &self.store.snapshot())?;
-            return Ok(responses::value(200, expected, view(&codec::object(&record))?, form, pretty));
+            return Ok(responses::value(
+                200,
+                expected,
+                view(target, &codec::live(&target.resource_type, &record))?,
+                form,
+                pretty,
+            ));
         }
-        let (change, mut warnings) = parse_change(request, target, query, expected)?;
+        let (change, early_warnings) = parse_change(request, target, query, expected)?;
+        let mut warnings = early_warnings.clone();
         let is_patch = (request.method == Method::PATCH).then_some(matches!(change, ScaleChange::Apply(..)));
         let writer = writer(request, query, is_patch)?;
+        let mut called = Vec::new();
         let done = self
-            .perform(|context| {
+            .perform(&mut called, |context| {
                 let record = self.find(target, context.snapshot)?;
-                let workload = codec::object(&record);
+                let workload = codec::live(&target.resource_type, &record);
                 if let ScaleChange::Whole(scale) = &change {
-                    check_uid(target.resource_type, scale, &record)?;
+                    check_uid(&target.resource_type, scale, &record)?;
                 }
-                let (object, owners, more) =
-                    apply_scale(target, workload, &change, expected, &writer, context)?;
-                warnings.extend(more);
+                let scaled = apply_scale(target, workload, &change, expected, &writer, context);
+                let (object, owners, more) = match scaled {
+                    Ok(scaled) => scaled,
+                    Err(interruption) => return interruption.into_result(),
+                };
+                warnings = [&early_warnings[..], &more].concat();
                 let desired = DesiredObject { object, has_omitted_empty: false, owners: Some(owners) };
+                // Policies and webhooks have seen the scale.
+                let catalog = context.catalog.without_policies();
+                let context = RequestContext { webhooks: None, catalog: &catalog, ..*context };
                 let decided =
-                    update(target.resource_type, Subresource::None, desired, &record, &writer, context)?;
+                    update(&target.resource_type, Subresource::None, desired, &record, &writer, &context)?;
                 warnings.extend(decided.warnings);
                 Ok(decided.step)
             })
-            .await?;
-        let workload = match done {
-            WriteResult::Stored(record) => codec::object(&record),
-            WriteResult::DryRun(object) | WriteResult::Removed(object) => object,
-        };
-        let mut response = responses::value(200, expected, view(&workload)?, form, pretty);
-        responses::warn(&mut response, &warnings);
-        Ok(response)
+            .await;
+        warnings.extend(called);
+        let response = done.and_then(|done| {
+            let workload = match done {
+                WriteResult::Stored(record) => codec::live(&target.resource_type, &record),
+                WriteResult::DryRun(object) | WriteResult::Removed(object) => object,
+            };
+            Ok(responses::value(200, expected, view(target, &workload)?, form, pretty))
+        });
+        responses::with_warnings(response, &warnings)
     }
 }
 
-fn view(workload: &Value) -> Result<Value, Status> {
-    scale::view(workload).map_err(|error| Status::bad_request(error.to_string()))
+/// Fields of the kind that its scale shows.
+fn scale_fields(target: &Target) -> ScaleFields<'_> {
+    let custom = target.resource_type.custom.as_ref().and_then(|custom| custom.version().scale.as_ref());
+    custom.map_or_else(ScaleFields::workload, ScaleFields::custom)
+}
+
+fn view(target: &Target, workload: &Value) -> Result<Value, Status> {
+    scale::view(workload, &scale_fields(target)).map_err(|error| Status::bad_request(error.to_string()))
 }
 
 fn parse_change(
@@ -101,6 +124,26 @@ fn parse_change(
     Ok((ScaleChange::Apply(config, query.flag("force") == Some(true)), Vec::new()))
 }
 
+/// Has webhooks admit a scale.
+fn admit_scale(
+    target: &Target,
+    new: &mut Value,
+    live: &Value,
+    expected: Expected<'_>,
+    writer: &WriteOrigin,
+    context: &RequestContext<'_>,
+) -> Result<(), Interruption> {
+    let (group, version) = expected.api_version.split_once('/').unwrap_or(("", expected.api_version));
+    let kind = ForeignKind { group, version, kind: expected.kind, schema: expected.schema };
+    let at = (target.namespace.as_str(), target.name.as_str());
+    let request = AdmissionRequest {
+        foreign_kind: Some(kind),
+        ..AdmissionRequest::new(Operation::Update, &target.resource_type, at, writer)
+    }
+    .for_subresource("scale");
+    dispatch::admit_unstored(&request, new, Some(live), context)
+}
+
 /// Returns a workload with its new scale, the field owners if it was applied, and warnings.
 fn apply_scale(
     target: &Target,
@@ -109,26 +152,28 @@ fn apply_scale(
     expected: Expected<'_>,
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
-) -> Result<(Value, Owners, Vec<String>), Status> {
+) -> Result<(Value, Owners, Vec<String>), Interruption> {
     let api_version = target.resource_type.api_version();
-    let replicas = FieldPath::from_fields(&["spec", "replicas"]);
+    let fields = scale_fields(target);
+    let replicas = FieldPath::from_fields(fields.replicas_path());
     let changed = FieldSet::from_paths([&replicas]);
     let paths = [(api_version.as_str(), Some(replicas))];
     let managed = workload.at(&["metadata", "managedFields"]).unwrap_or(&Value::Null);
     let owners = Managers::from_value(managed).unwrap_or_default();
-    let mut live = view(&workload)?;
+    let mut live = view(target, &workload)?;
     ownership::set(&mut live, to_scale(&owners, &paths).to_value());
-    let versions = OneVersion { api_version: SCALE_VERSION, of: expected.schema, filter: None };
+    let of = expected.schema.built_in().ok_or_else(|| Status::internal_error("Scale is a built-in kind"))?;
+    let versions = OneVersion { api_version: SCALE_VERSION, of: of.into(), filter: None };
     let writes = apply::ApplyContext {
         versions: &versions,
         api_version: SCALE_VERSION,
-        of: expected.schema,
+        of: of.into(),
         subresource: "scale",
         manager: &writer.manager,
         now: context.now,
     };
     let update = |new: &Value| apply::update(&writes, Some(&live), new).managed;
-    let (new, managed, warnings) = match change {
+    let (mut new, managed, warnings) = match change {
         ScaleChange::Whole(scale) => (scale.clone(), update(scale), Vec::new()),
         ScaleChange::Patch(patch) => {
             let mut patched = patch.apply(live.clone(), expected)?;
@@ -139,18 +184,24 @@ fn apply_scale(
         ScaleChange::Apply(config, force) => {
             let applied =
                 apply::apply(&writes, Some(&live), config, *force).map_err(|error| error.to_status())?;
-            let decoded = decode(applied.object, expected.schema, &[])
+            let decoded = expected
+                .schema
+                .decode(applied.object, &[])
                 .map_err(|error| Status::bad_request(error.to_string()))?;
             (decoded.value, applied.managed, Vec::new())
         }
     };
+    admit_scale(target, &mut new, &live, expected, writer, context)?;
+    if !matches!(change, ScaleChange::Apply(..)) {
+        strict_ownership::check(&target.resource_type, &workload, &changed, writer, context)?;
+    }
     let mut errors = ErrorList::new();
     scale::validate(&new, &mut errors);
     if !errors.is_empty() {
         let kind = Qualified { group: "autoscaling", name: "Scale" };
-        return Err(Status::invalid(kind, &target.name, &errors));
+        return Err(Status::invalid(kind, &target.name, &errors).into());
     }
-    scale::apply(&new, &mut workload)
+    scale::apply(&new, &mut workload, &fields)
         .map_err(|error| Status::conflict(target.resource_type.qualified(), &target.name, error))?;
     let of_scale = Managers::from_value(&managed).unwrap_or_default();
     let managed = to_parent(&owners, &of_scale, &api_version, &paths).to_value();

@@ -10,7 +10,9 @@ use crate::query::QueryParams;
 use crate::route::{Route, route};
 
 fn key(labels: &str) -> ViewKey {
-    let Route::Objects(target) = route("/api/v1/configmaps") else { panic!("no objects") };
+    let Route::Objects(target) = route("/api/v1/configmaps", crate::catalog::Catalog::built_in()) else {
+        panic!("no objects")
+    };
     let query = QueryParams::parse(&format!("labelSelector={labels}"));
     ViewKey::new(&target, &query, (Form::Json, Representation::Whole), TableOptions::default())
 }

@@ -18,7 +18,7 @@ fn snapshot(more: &[(&str, &str, &str, &str)]) -> Snapshot {
     testing::snapshot_with(&namespaces.chain(more.iter().copied()).collect::<Vec<_>>())
 }
 
-fn events() -> &'static ResourceType {
+fn events() -> &'static std::sync::Arc<ResourceType> {
     resource_types::find("", "v1", "events").unwrap()
 }
 
@@ -28,6 +28,7 @@ fn writer() -> WriteOrigin {
         manager: "kubelet".to_owned(),
         dry_run: false,
         reconciler: "pods pods/default/x".to_owned(),
+        takes_over: false,
     }
 }
 
@@ -43,6 +44,8 @@ fn render_and_create(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<Strin
         now: Time::from_seconds(1_763_280_000),
         entropy: [7, 8, 9],
         tolerations: Default::default(),
+        catalog: crate::catalog::Catalog::built_in(),
+        webhooks: None,
     };
     let printed = create(events(), new_event, &writer(), &context).map(outcome_text);
     let created = decode_object(events(), new_event.to_value()).and_then(|event| {

@@ -119,7 +119,7 @@ pub fn warnings(
     old: Option<&Value>,
     snapshot: &Snapshot,
 ) -> Vec<String> {
-    let template: &[&str] = match (resource_type.info.group, resource_type.info.plural) {
+    let template: &[&str] = match (&*resource_type.info.group, &*resource_type.info.plural) {
         ("", "pods") => &[],
         ("", "podtemplates") => &["template"],
         ("", "replicationcontrollers")

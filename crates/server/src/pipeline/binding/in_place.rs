@@ -124,7 +124,7 @@ fn after(text: &str, at: usize, name: &str) -> Option<usize> {
 }
 
 fn struct_of<'s>(pods: &'s ResourceType, part: &str) -> Option<Struct<'s>> {
-    match pods.stored_schema.field(part)?.ty().shape() {
+    match pods.stored_schema.built_in()?.field(part)?.ty().shape() {
         Shape::Struct(of) => Some(of),
         _ => None,
     }

@@ -1,7 +1,6 @@
 //! Tests that the fast path and the pod's rules store the same bytes.
 
 use proptest::prelude::*;
-use setpoint_api::decode::decode;
 use setpoint_api::{Key, Time, Value, value};
 use setpoint_store::{CommitCause, Draft, Proposal, Record, Retention, Store};
 
@@ -24,7 +23,7 @@ fn stored_as(draft: Draft) -> Record {
 }
 
 fn record(pod: Value) -> Record {
-    let pod = decode(pod, pods().stored_schema, &[]).unwrap().value;
+    let pod = pods().stored_schema.decode(pod, &[]).unwrap().value;
     stored_as(codec::draft(pods(), pod, Time::EPOCH).unwrap())
 }
 

@@ -16,7 +16,13 @@ use crate::pipeline::{DesiredObject, PipelineResult};
 
 fn writer(dry_run: bool) -> WriteOrigin {
     let identity = Identity { user: "ann".to_owned(), groups: Vec::new() };
-    WriteOrigin { identity, manager: "test".to_owned(), dry_run, reconciler: String::new() }
+    WriteOrigin {
+        identity,
+        manager: "test".to_owned(),
+        dry_run,
+        reconciler: String::new(),
+        takes_over: false,
+    }
 }
 
 fn context(snapshot: &Snapshot) -> RequestContext<'_> {
@@ -25,6 +31,8 @@ fn context(snapshot: &Snapshot) -> RequestContext<'_> {
         now: Time::from_seconds(1_800_000_000),
         entropy: [1, 2, 3],
         tolerations: Default::default(),
+        catalog: crate::catalog::Catalog::built_in(),
+        webhooks: None,
     }
 }
 

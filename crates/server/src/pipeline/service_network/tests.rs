@@ -22,7 +22,13 @@ struct Cluster {
 impl Cluster {
     fn new() -> Cluster {
         let identity = Identity { user: "u".into(), groups: Vec::new() };
-        let writer = WriteOrigin { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
+        let writer = WriteOrigin {
+            identity,
+            manager: "m".into(),
+            dry_run: false,
+            reconciler: String::new(),
+            takes_over: false,
+        };
         let mut cluster = Cluster { store: Store::in_memory(Retention::default()), writer, entropy: 0 };
         let text = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"a"}}"#;
         cluster.create_core("namespaces", "", text).unwrap();
@@ -61,6 +67,8 @@ impl Cluster {
             now: Time(1_000_000),
             entropy: [self.entropy; 3],
             tolerations: Default::default(),
+            catalog: crate::catalog::Catalog::built_in(),
+            webhooks: None,
         };
         let object = json::parse(text.as_bytes()).unwrap();
         let step = create(
@@ -86,6 +94,8 @@ impl Cluster {
             now: Time(2_000_000),
             entropy: [9; 3],
             tolerations: Default::default(),
+            catalog: crate::catalog::Catalog::built_in(),
+            webhooks: None,
         };
         let resource_type = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
@@ -109,6 +119,8 @@ impl Cluster {
             now: Time(2_000_000),
             entropy: [9; 3],
             tolerations: Default::default(),
+            catalog: crate::catalog::Catalog::built_in(),
+            webhooks: None,
         };
         let resource_type = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
@@ -234,6 +246,8 @@ fn of_two_concurrent_decisions_one_conflicts() {
         now: Time(1),
         entropy: [7; 3],
         tolerations: Default::default(),
+        catalog: crate::catalog::Catalog::built_in(),
+        webhooks: None,
     };
     let decide = |name: &str, spec: &str, entropy: u64| {
         let text =

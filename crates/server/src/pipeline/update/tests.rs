@@ -17,7 +17,13 @@ struct Cluster {
 impl Cluster {
     fn new() -> Cluster {
         let identity = Identity { user: "u".into(), groups: Vec::new() };
-        let writer = WriteOrigin { identity, manager: "m".into(), dry_run: false, reconciler: String::new() };
+        let writer = WriteOrigin {
+            identity,
+            manager: "m".into(),
+            dry_run: false,
+            reconciler: String::new(),
+            takes_over: false,
+        };
         let cluster = Cluster { store: Store::in_memory(Retention::default()), writer };
         let namespace = value!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}});
         cluster.create_object(resource_types::find("", "v1", "namespaces").unwrap(), "", namespace);
@@ -36,6 +42,8 @@ impl Cluster {
             now: Time::from_seconds(1_800_000_000),
             entropy: [7; 3],
             tolerations: Default::default(),
+            catalog: crate::catalog::Catalog::built_in(),
+            webhooks: None,
         };
         match decide(&context).unwrap_or_else(|status| panic!("{}", status.message)).step {
             PipelineResult::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
@@ -44,7 +52,7 @@ impl Cluster {
     }
 
     fn create_object(&self, resource_type: &ResourceType, namespace: &str, object: Value) -> Record {
-        let object = decode(object, resource_type.stored_schema, &[]).unwrap().value;
+        let object = resource_type.stored_schema.decode(object, &[]).unwrap().value;
         self.decide_and_commit(|context| {
             create(resource_type, namespace, DesiredObject::new(object), &self.writer, context)
         })
@@ -62,7 +70,8 @@ impl Cluster {
         self.decide_and_commit(|context| {
             let record = context.snapshot.get(key).unwrap();
             let live = read(record);
-            let desired = PatchType::Merge.apply(&patch, live.clone(), resource_type.stored_schema).unwrap();
+            let desired =
+                PatchType::Merge.apply(&patch, live.clone(), resource_type.stored_schema.built_in()).unwrap();
             update_live(
                 resource_type,
                 Subresource::Status,
@@ -159,6 +168,8 @@ fn response_objects_are_fully_decoded() {
         now: Time::from_seconds(1_800_000_000),
         entropy: [7; 3],
         tolerations: Default::default(),
+        catalog: crate::catalog::Catalog::built_in(),
+        webhooks: None,
     };
     let live = codec::partial(resource_type, &record);
     let mut desired = live.clone();

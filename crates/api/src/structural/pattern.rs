@@ -1,0 +1,350 @@
+//! Regular expressions of schemas, in the syntax of Go's RE2.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use regex::{Regex, RegexBuilder};
+
+/// Maximum bytes of a compiled program.
+const PROGRAM_BYTES_MAX: usize = 1 << 20;
+/// Maximum bytes of a matcher's cache.
+const CACHE_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of nested groups.
+const NESTING_MAX: u32 = 100;
+/// Maximum count of a repetition in RE2.
+const REPEAT_MAX: u32 = 1000;
+
+/// A pattern, compiled on first use.
+pub struct SchemaPattern {
+    source: Box<str>,
+    compiled: OnceLock<Result<Box<Regex>, Box<str>>>,
+}
+
+impl SchemaPattern {
+    pub(super) fn new(source: &str) -> SchemaPattern {
+        SchemaPattern { source: source.into(), compiled: OnceLock::new() }
+    }
+
+    /// Pattern as in the schema.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// `true` if the pattern occurs in the text.
+    ///
+    /// # Errors
+    /// If the pattern is invalid, or larger than its bound.
+    pub fn is_match(&self, text: &str) -> Result<bool, &str> {
+        match self.compiled.get_or_init(|| compile(&self.source)) {
+            Ok(regex) => Ok(regex.is_match(text)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Debug for SchemaPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.source)
+    }
+}
+
+/// Reason for which a pattern is invalid.
+pub(super) fn pattern_fault(source: &str) -> Option<Box<str>> {
+    compile(source).err()
+}
+
+fn compile(source: &str) -> Result<Box<Regex>, Box<str>> {
+    let translated = Translator::new(source).translate()?;
+    let mut builder = RegexBuilder::new(&translated);
+    builder.size_limit(PROGRAM_BYTES_MAX).dfa_size_limit(CACHE_BYTES_MAX).nest_limit(NESTING_MAX);
+    builder.build().map(Box::new).map_err(|error| summarize(&error, source).into())
+}
+
+/// One line, in the form of Go's errors.
+fn summarize(error: &regex::Error, source: &str) -> String {
+    let text = match error {
+        regex::Error::CompiledTooBig(_) => "expression too large".to_owned(),
+        other => {
+            let text = other.to_string();
+            let last = text.lines().last().unwrap_or_default();
+            match last.strip_prefix("error: ").unwrap_or(last) {
+                "unclosed group" => "missing closing )".to_owned(),
+                "unopened group" => "unexpected )".to_owned(),
+                other => other.to_owned(),
+            }
+        }
+    };
+    format!("error parsing regexp: {text}: `{source}`")
+}
+
+/// Translates RE2 to the syntax of the `regex` crate: Perl classes are ASCII, a brace that begins no repetition is
+/// a literal, and classes have no nested sets or set operations.
+struct Translator<'s> {
+    source: &'s str,
+    rest: std::iter::Peekable<std::str::CharIndices<'s>>,
+    out: String,
+    before: Before,
+}
+
+/// Position relative to what a repetition operator repeats.
+#[derive(Clone, Copy)]
+enum Before {
+    /// Nothing to repeat.
+    Start,
+    /// An expression.
+    Expression,
+    /// A repetition, with the position of its operator.
+    Repetition(usize),
+}
+
+impl<'s> Translator<'s> {
+    fn new(source: &'s str) -> Translator<'s> {
+        Translator {
+            source,
+            rest: source.char_indices().peekable(),
+            out: String::with_capacity(source.len() + 8),
+            before: Before::Start,
+        }
+    }
+
+    fn translate(mut self) -> Result<String, Box<str>> {
+        while let Some((at, c)) = self.rest.next() {
+            let mut before = Before::Expression;
+            match c {
+                '\\' => self.escape(at)?,
+                '[' => self.class(at)?,
+                '{' if repetition_len(&self.source[at..]).is_some() => before = self.brace(at)?,
+                '{' | '}' => {
+                    self.out.push('\\');
+                    self.out.push(c);
+                }
+                '*' | '+' | '?' => before = self.operator(at, at + 1)?,
+                '(' => before = self.group(),
+                '|' => {
+                    self.out.push('|');
+                    before = Before::Start;
+                }
+                other => self.out.push(other),
+            }
+            self.before = before;
+        }
+        Ok(self.out)
+    }
+
+    /// A repetition operator up to `end`, and the `?` that makes it lazy.
+    fn operator(&mut self, at: usize, end: usize) -> Result<Before, Box<str>> {
+        let lazy = self.rest.next_if(|(_, c)| *c == '?').is_some();
+        let end = end + usize::from(lazy);
+        let operator = &self.source[at..end];
+        match self.before {
+            Before::Start => Err(self.fault("missing argument to repetition operator", operator)),
+            Before::Repetition(first) => {
+                Err(self.fault("invalid nested repetition operator", &self.source[first..end]))
+            }
+            Before::Expression => {
+                self.out.push_str(operator);
+                Ok(Before::Repetition(at))
+            }
+        }
+    }
+
+    /// Start of a group, with its flags or name.
+    fn group(&mut self) -> Before {
+        self.out.push('(');
+        if let Some((_, c)) = self.rest.next_if(|(_, c)| *c == '?') {
+            self.out.push(c);
+            for (_, c) in self.rest.by_ref() {
+                self.out.push(c);
+                if matches!(c, ':' | ')' | '>') {
+                    break;
+                }
+            }
+        }
+        Before::Start
+    }
+
+    /// An escape outside of a class.
+    fn escape(&mut self, at: usize) -> Result<(), Box<str>> {
+        let Some((_, c)) = self.rest.next() else {
+            return Err(self.fault("trailing backslash at end of expression", ""));
+        };
+        match c {
+            'd' => self.out.push_str("[0-9]"),
+            'D' => self.out.push_str("[^0-9]"),
+            'w' => self.out.push_str("[0-9A-Za-z_]"),
+            'W' => self.out.push_str("[^0-9A-Za-z_]"),
+            's' => self.out.push_str("[\\t\\n\\f\\r ]"),
+            'S' => self.out.push_str("[^\\t\\n\\f\\r ]"),
+            'b' => self.out.push_str("(?-u:\\b)"),
+            'Q' => self.quoted(at),
+            other => self.plain_escape(at, other)?,
+        }
+        Ok(())
+    }
+
+    /// Text between `\Q` and `\E`.
+    fn quoted(&mut self, at: usize) {
+        let text = &self.source[at + 2..];
+        let (literal, end) = match text.find("\\E") {
+            Some(len) => (&text[..len], at + 2 + len + 2),
+            None => (text, self.source.len()),
+        };
+        self.out.push_str(&regex::escape(literal));
+        while self.rest.next_if(|(next, _)| *next < end).is_some() {}
+    }
+
+    /// An escape that means the same inside and outside of a class.
+    fn plain_escape(&mut self, at: usize, c: char) -> Result<(), Box<str>> {
+        match c {
+            'a' | 'f' | 't' | 'n' | 'r' | 'v' | 'x' | 'p' | 'P' | 'A' | 'z' | 'B' => {
+                self.out.push('\\');
+                self.out.push(c);
+                // A brace after `\x` or `\p` begins its argument.
+                if matches!(c, 'x' | 'p' | 'P') && self.rest.peek().is_some_and(|(_, c)| *c == '{') {
+                    for (_, c) in self.rest.by_ref() {
+                        self.out.push(c);
+                        if c == '}' {
+                            break;
+                        }
+                    }
+                }
+            }
+            c if c.is_ascii_alphanumeric() || !c.is_ascii() => {
+                let end = at + 1 + c.len_utf8();
+                return Err(self.fault("invalid escape sequence", &self.source[at..end]));
+            }
+            c => self.out.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+        }
+        Ok(())
+    }
+
+    /// A bracketed class.
+    fn class(&mut self, at: usize) -> Result<(), Box<str>> {
+        self.out.push('[');
+        if self.rest.next_if(|(_, c)| *c == '^').is_some() {
+            self.out.push('^');
+        }
+        let mut is_first = true;
+        while let Some((next, c)) = self.rest.next() {
+            match c {
+                ']' if !is_first => {
+                    self.out.push(']');
+                    return Ok(());
+                }
+                ']' => self.out.push_str("\\]"),
+                '[' if self.source[next..].starts_with("[:") => self.named_class(next),
+                '\\' => match self.rest.next() {
+                    Some((_, 'd')) => self.out.push_str("0-9"),
+                    Some((_, 'w')) => self.out.push_str("0-9A-Za-z_"),
+                    Some((_, 's')) => self.out.push_str("\\t\\n\\f\\r "),
+                    Some((_, 'D')) => self.out.push_str("[^0-9]"),
+                    Some((_, 'W')) => self.out.push_str("[^0-9A-Za-z_]"),
+                    Some((_, 'S')) => self.out.push_str("[^\\t\\n\\f\\r ]"),
+                    Some((_, other)) => self.plain_escape(next, other)?,
+                    None => break,
+                },
+                '-' if self.out.ends_with('-') && !self.out.ends_with("\\-") => self.out.push_str("\\-"),
+                '[' | '&' | '~' => {
+                    self.out.push('\\');
+                    self.out.push(c);
+                }
+                other => self.out.push(other),
+            }
+            is_first = false;
+        }
+        Err(self.fault("missing closing ]", &self.source[at..]))
+    }
+
+    /// A class such as `[:alpha:]`; without an end, a literal bracket.
+    fn named_class(&mut self, at: usize) {
+        let Some(len) = self.source[at..].find(":]") else { return self.out.push_str("\\[") };
+        let end = at + len + 2;
+        self.out.push_str(&self.source[at..end]);
+        while self.rest.next_if(|(next, _)| *next < end).is_some() {}
+    }
+
+    /// A repetition in braces.
+    fn brace(&mut self, at: usize) -> Result<Before, Box<str>> {
+        let len = repetition_len(&self.source[at..]).unwrap_or(1);
+        let repetition = &self.source[at..at + len];
+        let mut counts = repetition.trim_matches(['{', '}']).split(',').filter(|count| !count.is_empty());
+        if counts.any(|count| count.parse::<u32>().map_or(true, |count| count > REPEAT_MAX)) {
+            return Err(self.fault("invalid repeat count", repetition));
+        }
+        while self.rest.next_if(|(next, _)| *next < at + len).is_some() {}
+        self.operator(at, at + len)
+    }
+
+    fn fault(&self, code: &str, part: &str) -> Box<str> {
+        let part = if part.is_empty() { self.source } else { part };
+        format!("error parsing regexp: {code}: `{part}`").into()
+    }
+}
+
+/// Bytes of `{n}`, `{n,}` or `{n,m}` at the start of a text.
+fn repetition_len(text: &str) -> Option<usize> {
+    let inner = text.strip_prefix('{')?;
+    let end = inner.find('}')?;
+    let (low, high) = inner[..end].split_once(',').unwrap_or((&inner[..end], ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (!low.is_empty() && is_number(low) && is_number(high)).then_some(end + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_re2() {
+        for (pattern, text, expected) in [
+            (r"^\d+$", "12", true),
+            // An Arabic digit: Perl classes are ASCII.
+            (r"^\d+$", "\u{661}", false),
+            (r"^[\w.-]+$", "a.b-c_1", true),
+            (r"^[\w]+$", "\u{e9}", false),
+            (r"^[^\s]+$", "a b", false),
+            (r"^[\D]+$", "ab", true),
+            (r"^.{3}$", "\u{e9}\u{e9}\u{e9}", true),
+            (r"^a{,2}$", "a{,2}", true),
+            (r"^{}$", "{}", true),
+            (r"^\{a\}$", "{a}", true),
+            (r"^[a[b]+$", "[ab", true),
+            (r"^[a&&b]+$", "&a", true),
+            (r"^[+--]+$", "+,-", true),
+            (r"^[]a]+$", "]a", true),
+            (r"^[[:alpha:]]+$", "ab", true),
+            (r"^\Qa.b\E$", "a.b", true),
+            (r"^\Qa.b\E$", "axb", false),
+            (r"^\<a\>$", "<a>", true),
+            (r"^\/\_\-$", "/_-", true),
+            (r"\bfoo\b", "a foo b", true),
+            (r"^\p{Greek}+$", "\u{3b1}", true),
+            (r"^(?i)ABC$", "abc", true),
+            (r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", "a.b-c", true),
+            (r"a$", "a\n", false),
+            (r"b", "abc", true),
+        ] {
+            assert_eq!(SchemaPattern::new(pattern).is_match(text), Ok(expected), "{pattern} on {text:?}");
+        }
+    }
+
+    #[test]
+    fn invalid_patterns_are_errors() {
+        for (pattern, expected) in [
+            ("+", "missing argument to repetition operator: `+`"),
+            ("a**", "invalid nested repetition operator: `**`"),
+            ("(", "missing closing ): `(`"),
+            ("a)", "unexpected ): `a)`"),
+            ("[a", "missing closing ]: `[a`"),
+            ("a{1001}", "invalid repeat count: `{1001}`"),
+            (r"\1", r"invalid escape sequence: `\1`"),
+            (r"\", r"trailing backslash at end of expression: `\`"),
+            ("((a{1000}){1000}){1000}", "expression too large: `((a{1000}){1000}){1000}`"),
+        ] {
+            let fault = pattern_fault(pattern).expect(pattern);
+            assert_eq!(&*fault, format!("error parsing regexp: {expected}"), "{pattern}");
+        }
+        assert!(pattern_fault("(?=a)").is_some());
+    }
+}

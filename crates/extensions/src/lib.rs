@@ -1,0 +1,15 @@
+//! Extensions of the API by its users: kinds that CustomResourceDefinitions declare, and admission policies.
+//!
+//! Pure. [`resource_types`] turns a definition into the descriptors that the server serves; [`CustomRules`] has the
+//! rules of such a kind. [`validate_definition`] checks the validation rules in a definition.
+
+mod cel_rules;
+mod custom_rules;
+mod decl;
+mod definition;
+pub mod policy;
+
+pub use cel_rules::validate_definition;
+pub use custom_rules::CustomRules;
+pub use definition::resource_types;
+pub use policy::validate_policy;

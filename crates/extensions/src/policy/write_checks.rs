@@ -1,0 +1,178 @@
+//! Compilation of expressions when policies and webhook configurations are written.
+
+use setpoint_api::Value as Json;
+use setpoint_api::field_error::{ErrorList, FieldError, Path};
+use setpoint_cel::{Environment, Type};
+
+use super::environment::{Options, VariableTypes, environment, variable_type};
+use super::expression::{CompileError, Expression};
+use super::mutating::result_type;
+use super::{has_params, items};
+
+/// Longest expression of an audit annotation, in bytes, which the rules of the kind check.
+const ANNOTATION_EXPRESSION_BYTES_MAX: usize = 5 * 1024;
+
+/// Compiles the expressions of a policy or webhook configuration, after the validation of its kind. `old` is the object
+/// before an update: unchanged match conditions are not compiled again. Other kinds have no expressions.
+pub fn validate_policy(kind: &str, new: &Json, old: Option<&Json>, errors: &mut ErrorList) {
+    match kind {
+        "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => check_policy(kind, new, old, errors),
+        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => check_webhooks(new, old, errors),
+        _ => {}
+    }
+}
+
+fn check_policy(kind: &str, new: &Json, old: Option<&Json>, errors: &mut ErrorList) {
+    let null = Json::Null;
+    let (spec, path) = (new.get("spec").unwrap_or(&null), Path::root("spec"));
+    let options = Options { has_params: has_params(spec), has_authorizer: true, has_mutation_types: false };
+    if !is_match_unchanged(new, old) {
+        check_conditions(spec, options, &path.child("matchConditions"), errors);
+    }
+    let mut types = VariableTypes::new();
+    let variables = items(spec, "variables");
+    for (index, variable) in variables.iter().enumerate() {
+        let source = variable.str_at(&["expression"]);
+        if source.trim().is_empty() {
+            continue;
+        }
+        let environment = environment(options, Some(&types));
+        let expression = Expression::compile(source, &environment, &[]);
+        let at = path.child("variables");
+        report(&expression, source, &at.index(index).child("expression"), errors);
+        let output = expression.output.as_ref().map_or(Type::Dyn, variable_type);
+        types.insert(variable.str_at(&["name"]).into(), output);
+    }
+    if kind == "MutatingAdmissionPolicy" {
+        check_mutations(spec, options, &types, &path, errors);
+    } else {
+        // Without variables upstream does not declare `variables`.
+        let types = (!variables.is_empty()).then_some(&types);
+        check_validations(spec, options, types, &path, errors);
+        check_annotations(spec, options, types, &path, errors);
+    }
+}
+
+fn check_validations(
+    spec: &Json,
+    options: Options,
+    types: Option<&VariableTypes>,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    let of_validation = environment(options, types);
+    let of_message = environment(Options { has_authorizer: false, ..options }, types);
+    let path = path.child("validations");
+    for (index, validation) in items(spec, "validations").iter().enumerate() {
+        for (field, environment, ty) in
+            [("expression", &of_validation, Type::Bool), ("messageExpression", &of_message, Type::String)]
+        {
+            let source = validation.str_at(&[field]);
+            check_source((source, source), environment, &[ty], &path.index(index).child(field), errors);
+        }
+    }
+}
+
+fn check_annotations(
+    spec: &Json,
+    options: Options,
+    types: Option<&VariableTypes>,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    let environment = environment(options, types);
+    let path = path.child("auditAnnotations");
+    for (index, annotation) in items(spec, "auditAnnotations").iter().enumerate() {
+        let source = annotation.str_at(&["valueExpression"]);
+        if source.trim().len() <= ANNOTATION_EXPRESSION_BYTES_MAX {
+            let at = path.index(index);
+            let at = at.child("valueExpression");
+            check_source((source.trim(), source), &environment, &[Type::String, Type::Null], &at, errors);
+        }
+    }
+}
+
+fn check_mutations(
+    spec: &Json,
+    options: Options,
+    types: &VariableTypes,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    let environment = environment(Options { has_mutation_types: true, ..options }, Some(types));
+    let path = path.child("mutations");
+    for (index, mutation) in items(spec, "mutations").iter().enumerate() {
+        let (field, is_patch) = match mutation.str_at(&["patchType"]) {
+            "JSONPatch" => ("jsonPatch", true),
+            "ApplyConfiguration" => ("applyConfiguration", false),
+            _ => continue,
+        };
+        let source = mutation.str_at(&[field, "expression"]).trim();
+        let at = path.index(index);
+        let at = at.child(field);
+        check_source(
+            (source, source),
+            &environment,
+            &[result_type(is_patch)],
+            &at.child("expression"),
+            errors,
+        );
+    }
+}
+
+fn check_conditions(object: &Json, options: Options, path: &Path<'_>, errors: &mut ErrorList) {
+    let environment = environment(options, None);
+    for (index, condition) in items(object, "matchConditions").iter().enumerate() {
+        let source = condition.str_at(&["expression"]).trim();
+        check_source(
+            (source, source),
+            &environment,
+            &[Type::Bool],
+            &path.index(index).child("expression"),
+            errors,
+        );
+    }
+}
+
+fn check_webhooks(new: &Json, old: Option<&Json>, errors: &mut ErrorList) {
+    let options = Options { has_authorizer: true, ..Options::default() };
+    let path = Path::root("webhooks");
+    let conditions = |object: &Json| -> Vec<Option<Json>> {
+        items(object, "webhooks").iter().map(|webhook| webhook.get("matchConditions").cloned()).collect()
+    };
+    if old.is_some_and(|old| conditions(old) == conditions(new)) {
+        return;
+    }
+    for (index, webhook) in items(new, "webhooks").iter().enumerate() {
+        let at = path.index(index);
+        check_conditions(webhook, options, &at.child("matchConditions"), errors);
+    }
+}
+
+/// `true` if an update changes nothing that match conditions depend on.
+fn is_match_unchanged(new: &Json, old: Option<&Json>) -> bool {
+    let Some(old) = old else { return false };
+    let is_same = |field: &str| new.at(&["spec", field]) == old.at(&["spec", field]);
+    is_same("matchConditions") && is_same("paramKind")
+}
+
+/// Compiles a source, if it is not empty; errors show the second text.
+fn check_source(
+    (source, shown): (&str, &str),
+    environment: &Environment,
+    types: &[Type],
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
+    if !source.trim().is_empty() {
+        report(&Expression::compile(source, environment, types), shown, path, errors);
+    }
+}
+
+fn report(expression: &Expression, shown: &str, path: &Path<'_>, errors: &mut ErrorList) {
+    match &expression.program {
+        Ok(_) => {}
+        Err(CompileError::Invalid(text)) => errors.push(FieldError::invalid(path, shown, text.clone())),
+        Err(CompileError::Internal(text)) => errors.push(FieldError::internal(path, text.clone())),
+    }
+}

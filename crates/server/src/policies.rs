@@ -1,0 +1,69 @@
+//! Admission policies: ValidatingAdmissionPolicy and MutatingAdmissionPolicy with their bindings.
+//!
+//! [`PolicyRegistry`] compiles the policies of a snapshot once per change of their tables. [`matching`] selects the
+//! policies of a request, `params` finds their parameters. [`MutationRounds::run`] and [`validate()`] are the two phases
+//! of admission; `webhooks::dispatch` calls them before the webhooks of each phase. Expressions are evaluated by
+//! `setpoint_extensions::policy`.
+
+pub mod compiled;
+pub mod input;
+pub mod matching;
+mod mutate;
+mod params;
+mod validate;
+
+pub use compiled::{CompiledPolicies, PolicyRegistry};
+pub use mutate::MutationRounds;
+pub use validate::validate;
+
+use setpoint_api::field_error::ErrorList;
+use setpoint_api::{ResourceType, Value};
+use setpoint_extensions::validate_policy;
+
+use self::compiled::PolicyHook;
+use crate::pipeline::RequestContext;
+use crate::webhooks::AdmissionRequest;
+
+/// Group of policies and webhook configurations.
+const GROUP: &str = "admissionregistration.k8s.io";
+/// Kinds that no policy applies to, because a policy could prevent its own removal.
+const EXEMPT_KINDS: [&str; 4] = [
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+];
+
+/// `true` if no policy applies to the kind.
+#[must_use]
+pub fn is_exempt(resource_type: &ResourceType) -> bool {
+    resource_type.info.group == GROUP && EXEMPT_KINDS.contains(&&*resource_type.info.kind)
+}
+
+/// Compiles the expressions of a policy or webhook configuration that is written.
+pub(crate) fn check_expressions(
+    resource_type: &ResourceType,
+    new: &Value,
+    old: Option<&Value>,
+    errors: &mut ErrorList,
+) {
+    if resource_type.info.group == GROUP {
+        validate_policy(&resource_type.info.kind, new, old, errors);
+    }
+}
+
+/// `true` if the rules of a policy match the request, so that its object must go through the pipeline.
+#[must_use]
+pub fn is_intercepted(request: &AdmissionRequest<'_>, context: &RequestContext<'_>) -> bool {
+    if is_exempt(request.resource_type) {
+        return false;
+    }
+    context.catalog.policies(context.snapshot).is_some_and(|compiled| {
+        let mutating = compiled.mutating.iter().map(PolicyHook::constraints);
+        let mut all = mutating.chain(compiled.validating.iter().map(PolicyHook::constraints));
+        all.any(|constraints| constraints.is_none_or(|found| found.matching_type(request).is_some()))
+    })
+}
+
+#[cfg(test)]
+mod tests;
