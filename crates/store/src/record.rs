@@ -230,6 +230,29 @@ impl Record {
         Bytes::from([head, Digits::of(revision).as_bytes(), tail].concat())
     }
 
+    /// Returns the same version of the object with another text: its form in another API version. The revision is
+    /// inserted at its offset.
+    #[must_use]
+    pub fn with_text(&self, text: &[u8], revision_offset: u32) -> Record {
+        let envelope = self.attributes().0;
+        let (head, tail) = text.split_at(revision_offset as usize);
+        let digits = Digits::of(self.0.revision);
+        let data = [&envelope[..], head, digits.as_bytes(), tail].concat();
+        Record(Arc::new(Inner {
+            path: Arc::clone(&self.0.path),
+            revision: self.0.revision,
+            time: self.0.time,
+            expires: self.0.expires,
+            revision_offset,
+            envelope_end: self.0.envelope_end,
+            value_end: offset(data.len()),
+            digits: digits.length,
+            tombstone: self.0.tombstone,
+            pack_tried: AtomicBool::new(true),
+            data: Mutex::new(Data::Plain { bytes: Bytes::from(data), cached: None }),
+        }))
+    }
+
     /// Returns the value without its revision, and the offset of the revision.
     #[must_use]
     pub fn body(&self) -> RecordBody {
@@ -432,6 +455,16 @@ mod tests {
         assert_eq!(&record.value_at(Revision(7))[..], br#"{"rv":"7"}"#);
         assert_eq!(&record.body().bytes[..], br#"{"rv":""}"#);
         assert_eq!(record.body().revision_offset, Some(7));
+    }
+
+    #[test]
+    fn other_text_keeps_revision_and_attributes() {
+        let record = Record::apply(&write(r#"{"rv":""}"#, Some(7)), Revision(120), Time(7), None);
+        let other = record.with_text(br#"{"spec":1,"rv":""}"#, 16);
+        assert_eq!(other.value(), &br#"{"spec":1,"rv":"120"}"#[..]);
+        assert_eq!(&other.value_at(Revision(7))[..], br#"{"spec":1,"rv":"7"}"#);
+        assert_eq!((other.path(), other.revision(), other.time()), (record.path(), Revision(120), Time(7)));
+        assert_eq!(other.attributes().label("tier"), Some("front"));
     }
 
     #[test]

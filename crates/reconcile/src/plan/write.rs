@@ -206,6 +206,18 @@ impl Write {
         }
     }
 
+    /// Key of the object that is changed; `None` for a new one.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Write::Create { .. } | Write::CreateEvent(_) => None,
+            Write::Patch { key, .. }
+            | Write::Apply { key, .. }
+            | Write::Delete { key, .. }
+            | Write::Post { key, .. } => Some(key),
+        }
+    }
+
     /// Verb of the API request.
     #[must_use]
     pub fn verb(&self) -> &'static str {
