@@ -199,6 +199,7 @@ impl Bench {
             tolerations: Default::default(),
             catalog: setpoint_server::catalog::Catalog::built_in(),
             webhooks: None,
+            conversions: None,
         };
         match create::create(resource_type, namespace, DesiredObject::new(object), &writer, &context)
             .unwrap()
@@ -303,10 +304,11 @@ impl Bench {
                 tolerations: Default::default(),
                 catalog: setpoint_server::catalog::Catalog::built_in(),
                 webhooks: None,
+                conversions: None,
             },
         ) {
             Prepared::Settled(outcome) => outcome,
-            Prepared::Call(_) => unreachable!("no webhooks are called"),
+            Prepared::Call(_) | Prepared::Convert(_) => unreachable!("no webhooks are called"),
             Prepared::Commit(proposal, name) => {
                 drop(snapshot);
                 loop_writes::outcome(self.store.commit(*proposal), name)

@@ -28,18 +28,19 @@ use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::ListOptions;
 use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
-use setpoint_api::{Clock, Entropy};
+use setpoint_api::{Clock, Entropy, ResourceType};
 use setpoint_reconcile::Engine;
 use setpoint_runtime::queries::usage::UsageSource;
-use setpoint_store::Store;
+use setpoint_store::{Record, Store};
 
 use self::quota_locks::QuotaLocks;
 use crate::aggregation::{Aggregation, ForwardedBody, UpgradeRequest};
 use crate::catalog::Catalogs;
+use crate::conversion::{ConversionWebhooks, needs_webhook, webhook_kind};
 use crate::exchange::{Identity, Payload, Request, RequestPermit, Response, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::inflight::Inflight;
-use crate::list::ListCache;
+use crate::list::{ListCache, Page};
 use crate::loop_report;
 use crate::media::{self, Form, Representation};
 use crate::metrics::{CountedWatch, Metrics, SeriesKey};
@@ -91,6 +92,7 @@ pub struct Api {
     catalogs: Catalogs,
     aggregation: Arc<Aggregation>,
     webhooks: Arc<AdmissionWebhooks>,
+    conversions: Arc<ConversionWebhooks>,
 }
 
 /// Attempts to route a write whose definition changes meanwhile.
@@ -105,6 +107,12 @@ type Counting = (SeriesKey, Duration);
 /// If a bootstrap object cannot be written.
 pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let webhooks = Arc::new(AdmissionWebhooks::new(Arc::clone(&options.clock)));
+    let conversions = ConversionWebhooks::new(
+        store.clone(),
+        Arc::clone(&webhooks),
+        Arc::clone(&options.clock),
+        Arc::clone(&options.entropy),
+    );
     let api = Api {
         store,
         options,
@@ -121,9 +129,12 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         catalogs: Catalogs::default(),
         aggregation: Arc::default(),
         webhooks,
+        conversions: Arc::new(conversions),
     };
     let webhook_metrics = Arc::clone(api.webhooks.metrics());
     api.metrics.register(move |text| webhook_metrics.write(text));
+    let conversion_metrics = Arc::clone(api.conversions.metrics());
+    api.metrics.register(move |text| conversion_metrics.write(text));
     bootstrap::bootstrap(&api.store, &api.options)?;
     Ok(api)
 }
@@ -174,6 +185,12 @@ impl Api {
     #[must_use]
     pub fn webhooks(&self) -> &Arc<AdmissionWebhooks> {
         &self.webhooks
+    }
+
+    /// The conversion webhooks, so that the loop calls them too.
+    #[must_use]
+    pub fn conversions(&self) -> &Arc<ConversionWebhooks> {
+        &self.conversions
     }
 
     /// Makes `/readyz` fail, so that load balancers stop sending requests.
@@ -320,7 +337,6 @@ impl Api {
         target: Target,
         counted: Counting,
     ) -> Result<Response, Status> {
-        check_conversion(&target)?;
         let query = QueryParams::parse(&request.query);
         if target.resource_type.is_virtual {
             return self.answer_virtual(request, &target, &query).await;
@@ -330,9 +346,11 @@ impl Api {
         }
         let collection = target.name.is_empty();
         match (request.method.clone(), collection) {
-            (Method::GET, true) => self.list_or_watch(request, &target, &query, counted),
-            (Method::GET, false) if target.watch => self.list_or_watch(request, &target, &query, counted),
-            (Method::GET, false) => self.get(request, &target, &query),
+            (Method::GET, true) => self.list_or_watch(request, &target, &query, counted).await,
+            (Method::GET, false) if target.watch => {
+                self.list_or_watch(request, &target, &query, counted).await
+            }
+            (Method::GET, false) => self.get(request, &target, &query).await,
             (Method::POST, true) => self.create(request, &target, &query).await,
             (Method::PUT, false) => self.update(request, &target, &query).await,
             (Method::PATCH, false) => self.patch(request, &target, &query).await,
@@ -342,7 +360,7 @@ impl Api {
         }
     }
 
-    fn get(&self, request: &Request, target: &Target, query: &QueryParams) -> Result<Response, Status> {
+    async fn get(&self, request: &Request, target: &Target, query: &QueryParams) -> Result<Response, Status> {
         let (form, view) = accepted_form_and_view(request)?;
         let resource_type = &target.resource_type;
         let missing = || Status::not_found(resource_type.qualified(), &target.name);
@@ -352,7 +370,8 @@ impl Api {
         if requested > snapshot.revision().0 {
             return Err(Status::too_large_resource_version(requested, snapshot.revision().0, 1));
         }
-        let record = snapshot.get(&key).ok_or_else(missing)?;
+        let record = snapshot.get(&key).cloned().ok_or_else(missing)?;
+        let record = &self.converted(resource_type, record).await?;
         if view != Representation::Whole {
             let now = self.options.clock.now();
             return responses::view_of_object(200, resource_type, &codec::object(record), view, query, now);
@@ -360,7 +379,22 @@ impl Api {
         Ok(responses::record(200, resource_type, record, form, query.flag("pretty") == Some(true)))
     }
 
-    fn list_or_watch(
+    /// Converts a record to the version of a resource type, if only a webhook can.
+    async fn converted(&self, resource_type: &ResourceType, record: Record) -> Result<Record, Status> {
+        if !needs_webhook(resource_type, &record) {
+            return Ok(record);
+        }
+        let converted = self.conversions.records(resource_type, vec![record]).await?;
+        converted.into_iter().next().ok_or_else(|| Status::internal_error("no converted object"))
+    }
+
+    /// Converts the objects of a page, if only a webhook can.
+    async fn converted_page(&self, resource_type: &ResourceType, mut page: Page) -> Result<Page, Status> {
+        page.records = self.conversions.records(resource_type, page.records).await?;
+        Ok(page)
+    }
+
+    async fn list_or_watch(
         &self,
         request: &Request,
         target: &Target,
@@ -388,13 +422,20 @@ impl Api {
         let now = self.options.clock.now();
         if !is_watch {
             let (store, cache) = (&self.store, &self.lists);
+            if webhook_kind(&target.resource_type).is_some() {
+                let page = list::page(store, target, query, now)?;
+                let page = self.converted_page(&target.resource_type, page).await?;
+                return list::answer(target, page, (form, view), query, now);
+            }
             return list::respond((store, cache), target, query, (form, view), now);
         }
         if form == Form::Yaml {
             return Err(Status::not_acceptable(&media::STREAMED));
         }
+        let conversions = webhook_kind(&target.resource_type).map(|_| &self.conversions);
         let watch =
-            watch::start(&self.store, &self.coalescer, target, query, (form, view), &self.options.clock)?;
+            watch::start(&self.store, &self.coalescer, target, query, (form, view), &self.options.clock)?
+                .with_conversions(conversions);
         let mut response = responses::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
@@ -413,25 +454,6 @@ fn has_forms(route: &Route) -> bool {
         Route::Document(parts) => parts.first().is_some_and(|first| first == "api" || first == "apis"),
         Route::Objects(_) | Route::Usage(_) | Route::NotFound => true,
     }
-}
-
-/// 501 for objects that only a conversion webhook could convert to the requested version: none are called yet.
-fn check_conversion(target: &Target) -> Result<(), Status> {
-    let Some(custom) = &target.resource_type.custom else { return Ok(()) };
-    let (definition, version) = (&custom.kind.definition, custom.version());
-    let is_stored_so =
-        version.storage && definition.stored_versions.iter().all(|stored| *stored == version.name);
-    if definition.conversion.is_none() || is_stored_so {
-        return Ok(());
-    }
-    Err(Status::unclassified(
-        501,
-        format!(
-            "conversion webhooks are not called yet: {} is served only in its storage version, {}, and only while no \
-             object is stored in another one",
-            definition.name, custom.kind.storage_api_version
-        ),
-    ))
 }
 
 /// Form of the response that the client accepts; JSON if there is none.

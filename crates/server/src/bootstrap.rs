@@ -218,6 +218,7 @@ impl Bootstrapper<'_> {
             tolerations: self.options.tolerations,
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
+            conversions: None,
         };
         let desired = DesiredObject::new(typed);
         let step = match snapshot.get(&key) {

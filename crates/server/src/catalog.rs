@@ -15,6 +15,7 @@ use setpoint_api::{Resource, Revision, Value, json};
 use setpoint_extensions::resource_types as custom_types;
 use setpoint_store::{Record, Snapshot};
 
+use crate::conversion::is_stored_as;
 use crate::discovery::AggregatedDocuments;
 use crate::policies::{CompiledPolicies, PolicyRegistry};
 
@@ -93,6 +94,23 @@ impl Catalog {
             };
             types.iter().find(is_storage).or_else(|| types.first())
         })
+    }
+
+    /// Returns the served versions of a resource.
+    pub fn forms<'a>(&'a self, resource: &'a Resource) -> impl Iterator<Item = &'a ResourceType> {
+        let custom = self.definitions.get(resource.as_str()).into_iter();
+        let custom = custom.flat_map(|definition| &definition.types).map(|form| &**form);
+        let built_in = resource_types::forms(resource).map(|form| -> &'a ResourceType { form });
+        built_in.chain(custom)
+    }
+
+    /// Returns the resource type of a record: the version in which it is stored if that is served, or the storage
+    /// version.
+    #[must_use]
+    pub fn type_of<'a>(&'a self, resource: &'a Resource, record: &Record) -> Option<&'a ResourceType> {
+        let mut forms = self.forms(resource).filter(|form| form.custom.is_some());
+        let stored = forms.find(|form| is_stored_as(form, record));
+        stored.or_else(|| self.storage_type(resource).map(|storage| &**storage))
     }
 
     /// Returns all custom resource types, by name of their definition.

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-#[cfg(debug_assertions)]
 use setpoint_api::kind_schema::KindSchema;
 use setpoint_api::schema::Struct;
 use setpoint_api::{Time, Value, json, protobuf};
@@ -37,16 +36,24 @@ pub(crate) fn set_expiry(draft: Draft, resource_type: &ResourceType, now: Time) 
 
 /// Encodes an object. Returns its bytes and the offset of its resource version.
 pub(crate) fn text(resource_type: &ResourceType, object: &mut Value) -> Option<(Vec<u8>, u32)> {
-    object.ensure_map("metadata").insert("resourceVersion", HOLE);
-    if let Some(custom) = &resource_type.custom {
+    if let Some(custom) = &resource_type.custom
+        && custom.kind.definition.conversion.is_none()
+    {
         object.make_map().insert("apiVersion", custom.kind.storage_api_version.as_str());
     }
-    let mut bytes = Vec::with_capacity(2048);
-    let hole = resource_type.stored_schema.write_stored(object, &mut bytes)?;
+    let (bytes, hole) = text_of(&resource_type.stored_schema, object)?;
     #[cfg(debug_assertions)]
     if resource_type.custom.is_none() {
         assert_in_shape(object, &resource_type.stored_schema, &bytes, hole);
     }
+    Some((bytes, hole))
+}
+
+/// Encodes an object of a schema. Returns its bytes and the offset of its resource version.
+pub(crate) fn text_of(schema: &KindSchema, object: &mut Value) -> Option<(Vec<u8>, u32)> {
+    object.ensure_map("metadata").insert("resourceVersion", HOLE);
+    let mut bytes = Vec::with_capacity(2048);
+    let hole = schema.write_stored(object, &mut bytes)?;
     Some((bytes, hole))
 }
 

@@ -19,6 +19,7 @@ pub mod body;
 pub mod bootstrap;
 pub mod catalog;
 pub mod codec;
+pub mod conversion;
 pub mod discovery;
 pub mod encoded_chunk;
 pub mod exchange;

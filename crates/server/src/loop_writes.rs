@@ -17,6 +17,7 @@ use setpoint_reconcile::{Write, WriteOutcome, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, CommitResponse, Proposal, Record, RejectReason};
 
 use crate::codec;
+use crate::conversion::{ConversionCall, webhook_kind};
 use crate::exchange::Identity;
 use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::update::Subresource;
@@ -35,12 +36,19 @@ pub enum Prepared {
     Commit(Box<Proposal>, Box<str>),
     /// Webhooks to call before the write can be decided.
     Call(Vec<PendingCall>),
+    /// Conversion webhooks to call before the write can be decided.
+    Convert(Vec<ConversionCall>),
 }
 
 /// Decides a write of the loop.
 #[must_use]
 pub fn prepare(request: &WriteRequest, context: &RequestContext<'_>) -> Prepared {
-    match decide(request, context) {
+    let decided = decide(request, context);
+    let missing = context.conversions.map(|conversions| conversions.request.take_missing());
+    if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
+        return Prepared::Convert(missing);
+    }
+    match decided {
         Ok(PipelineResult::Commit(proposal) | PipelineResult::Remove(proposal, _)) => {
             let name = proposal.writes().next().map(|write| write.key.name().into()).unwrap_or_default();
             Prepared::Commit(proposal, name)
@@ -84,11 +92,7 @@ fn origin(request: &WriteRequest) -> WriteOrigin {
 
 fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<PipelineResult, Status> {
     let writer = origin(request);
-    let resource = request.write.resource();
-    let resource_type = context
-        .catalog
-        .storage_type(resource)
-        .ok_or_else(|| Status::not_found(Qualified { group: "", name: "" }, resource.as_str()))?;
+    let resource_type = written_type(request, context)?;
     match &request.write {
         Write::Create { namespace, object, .. } => {
             create_object(resource_type, namespace, object.clone(), &writer, context)
@@ -104,7 +108,7 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
             let live = if is_status {
                 codec::partial(resource_type, &record)
             } else {
-                codec::live(resource_type, &record)
+                context.live(resource_type, &record)
             };
             if uid.as_deref().is_some_and(|uid| uid != metadata::text(&live, "uid"))
                 || revision.is_some_and(|revision| revision != record.revision())
@@ -152,6 +156,22 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
             post(resource_type, key, subresource, object, &writer, context)
         }
     }
+}
+
+/// Returns the resource type of a write. An object that only a webhook can convert stays in the version in which it is
+/// stored.
+fn written_type<'a>(
+    request: &'a WriteRequest,
+    context: &RequestContext<'a>,
+) -> Result<&'a ResourceType, Status> {
+    let resource = request.write.resource();
+    let storage = context.catalog.storage_type(resource).map(|storage| &**storage);
+    let record = request.write.key().and_then(|key| context.snapshot.get(key));
+    let found = match record.zip(storage.filter(|storage| webhook_kind(storage).is_some())) {
+        Some((record, _)) => context.catalog.type_of(resource, record),
+        None => storage,
+    };
+    found.ok_or_else(|| Status::not_found(Qualified { group: "", name: "" }, resource.as_str()))
 }
 
 fn create_object(

@@ -35,6 +35,7 @@ use self::ownership::Owners;
 use self::update::Subresource;
 use crate::catalog::Catalog;
 use crate::codec;
+use crate::conversion::ConversionContext;
 use crate::exchange::Identity;
 use crate::webhooks::WebhookContext;
 use crate::webhooks::answers::PendingCall;
@@ -61,6 +62,8 @@ pub struct RequestContext<'a> {
     pub catalog: &'a Catalog,
     /// Admission webhooks; `None` if none are called.
     pub webhooks: Option<WebhookContext<'a>>,
+    /// Conversion webhooks; `None` if none are called.
+    pub conversions: Option<ConversionContext<'a>>,
 }
 
 /// Author and options of a write.
@@ -294,7 +297,7 @@ fn check_definition(resource_type: &ResourceType) -> Result<(), Status> {
 }
 
 /// 500 for a decoded object that cannot be encoded: a bug.
-fn encoding_error() -> Status {
+pub(crate) fn encoding_error() -> Status {
     Status::internal_error("the object cannot be stored")
 }
 

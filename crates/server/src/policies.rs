@@ -61,7 +61,9 @@ pub fn is_intercepted(request: &AdmissionRequest<'_>, context: &RequestContext<'
     context.catalog.policies(context.snapshot).is_some_and(|compiled| {
         let mutating = compiled.mutating.iter().map(PolicyHook::constraints);
         let mut all = mutating.chain(compiled.validating.iter().map(PolicyHook::constraints));
-        all.any(|constraints| constraints.is_none_or(|found| found.matching_type(request).is_some()))
+        all.any(|constraints| {
+            constraints.is_none_or(|found| found.matching_type(request, context.catalog).is_some())
+        })
     })
 }
 

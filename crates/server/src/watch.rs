@@ -7,6 +7,7 @@
 //! Start at [`start`].
 
 mod coalescer;
+mod converting;
 mod timers;
 
 use std::cell::Cell;
@@ -24,8 +25,10 @@ use setpoint_store::{Compacted, Cursor, Record, Store, WatchEvent, WatchEventTyp
 
 pub use self::coalescer::WatchCoalescer;
 use self::coalescer::{SharedChunk, WatchSlot};
+use self::converting::{EventConverter, EventHead};
 use self::timers::WatchTimers;
 use crate::codec;
+use crate::conversion::ConversionWebhooks;
 use crate::exchange::{Frames, LARGE_BYTES};
 use crate::media::{Form, Representation};
 use crate::query::QueryParams;
@@ -63,6 +66,8 @@ pub struct WatchStream {
     /// Error of a watch that cannot start. The response has begun by then, so it is sent as an ERROR event.
     expired: Option<Status>,
     ended: bool,
+    /// Conversion of events, for kinds with a conversion webhook.
+    converter: Option<EventConverter>,
     /// Events since [`WatchStream::take_events`].
     events: Cell<u64>,
 }
@@ -137,6 +142,7 @@ pub fn start(
         last_bytes: 0,
         expired,
         ended: false,
+        converter: None,
         events: Cell::new(0),
     })
 }
@@ -148,6 +154,13 @@ fn matching(snapshot: &setpoint_store::Snapshot, target: &Target, filter: &Watch
 }
 
 impl WatchStream {
+    /// Has webhooks convert the objects.
+    #[must_use]
+    pub(crate) fn with_conversions(mut self, webhooks: Option<&Arc<ConversionWebhooks>>) -> WatchStream {
+        self.converter = webhooks.map(EventConverter::new);
+        self
+    }
+
     /// Resource type of the objects.
     #[must_use]
     pub fn resource_type(&self) -> &ResourceType {
@@ -170,11 +183,7 @@ impl WatchStream {
     }
 
     fn put_event(&self, out: &mut FrameBuffer, event: &WatchEvent) {
-        let word = match event.event_type {
-            WatchEventType::Added => "ADDED",
-            WatchEventType::Modified => "MODIFIED",
-            WatchEventType::Deleted => "DELETED",
-        };
+        let word = event_word(event.event_type);
         // An object that stopped matching is shown with the revision of that change.
         let left = event.event_type == WatchEventType::Deleted && !event.after.is_tombstone();
         if left {
@@ -319,8 +328,73 @@ impl WatchStream {
         (out.finish(), first)
     }
 
+    /// Encodes the events that a webhook has converted. A batch is taken from the watch when the one before is sent.
+    fn encode_converted(&mut self, converter: &mut EventConverter, context: &mut Context<'_>) -> Vec<Bytes> {
+        let mut out = FrameBuffer::default();
+        if !converter.is_busy() {
+            self.take_batch(converter, &mut out, context);
+        }
+        match converter.poll(&self.resource_type, context) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(events)) => {
+                for (head, record) in events {
+                    match head.revision {
+                        Some(revision) => self.put_stored(&mut out, head.word, record.value_at(revision)),
+                        None => self.put_record(&mut out, head.word, &record),
+                    }
+                }
+            }
+            Poll::Ready(Err(status)) => {
+                self.put(&mut out, "ERROR", status.to_json().into());
+                self.ended = true;
+            }
+        }
+        out.finish()
+    }
+
+    /// Moves the next initial objects or the due events to a converter. The bookmark after the initial objects needs no
+    /// conversion.
+    fn take_batch(
+        &mut self,
+        converter: &mut EventConverter,
+        out: &mut FrameBuffer,
+        context: &mut Context<'_>,
+    ) {
+        while !converter.is_full()
+            && let Some(record) = self.initial.next()
+        {
+            converter.push(EventHead::INITIAL, record);
+        }
+        if converter.is_busy() {
+            return;
+        }
+        if let Some(revision) = self.announce_end.take() {
+            self.put_bookmark(out, revision, true);
+        }
+        while !converter.is_full() {
+            match self.cursor.poll_next(context) {
+                Poll::Ready(Ok(event)) => converter.push_event(event_word(event.event_type), event),
+                // The cursor stays expired, so the events before are sent first.
+                Poll::Ready(Err(_)) if converter.is_busy() => break,
+                Poll::Ready(Err(_)) => {
+                    self.put(out, "ERROR", Status::watch_expired().to_json().into());
+                    self.ended = true;
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+    }
+
     /// Fills the queue with due frames, and schedules the next flush.
     fn fill_queue(&mut self, context: &mut Context<'_>) {
+        if self.expired.is_none()
+            && let Some(mut converter) = self.converter.take()
+        {
+            self.queue = self.encode_converted(&mut converter, context).into();
+            self.converter = Some(converter);
+            return;
+        }
         self.queue = self.encode_initial().into();
         if self.queue.is_empty() {
             if self.timers.is_delayed(context) {
@@ -332,6 +406,15 @@ impl WatchStream {
         // After a full chunk more events are pending, so the next flush is not delayed.
         let is_delayed = bytes > 0 && bytes < CHUNK_BYTES && self.initial.len() == 0;
         self.timers.set_delayed(is_delayed, &self.slot);
+    }
+}
+
+/// Type of an event in a watch.
+fn event_word(event_type: WatchEventType) -> &'static str {
+    match event_type {
+        WatchEventType::Added => "ADDED",
+        WatchEventType::Modified => "MODIFIED",
+        WatchEventType::Deleted => "DELETED",
     }
 }
 
@@ -352,7 +435,8 @@ impl Frames for WatchStream {
             return Poll::Ready(None);
         }
         self.fill_queue(context);
-        if self.queue.is_empty() {
+        let is_converting = self.converter.as_ref().is_some_and(EventConverter::is_busy);
+        if self.queue.is_empty() && !is_converting {
             let mut out = FrameBuffer::default();
             while self.timers.poll_bookmark(context).is_ready() {
                 if self.bookmarks {

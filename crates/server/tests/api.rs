@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/conversion.rs"]
+mod conversion;
 #[path = "api/costs.rs"]
 mod costs;
 #[path = "api/custom_documents.rs"]

@@ -401,11 +401,14 @@ impl Cluster {
                 tolerations: Default::default(),
                 catalog: &self.catalogs.of(&snapshot),
                 webhooks: None,
+                conversions: None,
             },
         ) {
             Prepared::Settled(outcome) => outcome,
             Prepared::Commit(proposal, name) => loop_writes::outcome(self.commit(*proposal), name),
-            Prepared::Call(_) => unreachable!("simulated clusters call no webhooks"),
+            Prepared::Call(_) | Prepared::Convert(_) => {
+                unreachable!("simulated clusters call no webhooks")
+            }
         };
         if let WriteOutcome::Done { revision, .. } = outcome {
             self.origins.entry(revision).or_insert(CommitOrigin { seen: request.seen, is_late: false });
@@ -492,6 +495,7 @@ impl Cluster {
                 tolerations: Default::default(),
                 catalog: &self.catalogs.of(&snapshot),
                 webhooks: None,
+                conversions: None,
             },
         )? {
             PipelineResult::Commit(proposal) | PipelineResult::Remove(proposal, _) => {
@@ -563,6 +567,7 @@ impl Cluster {
                 tolerations: Default::default(),
                 catalog: &self.catalogs.of(&snapshot),
                 webhooks: None,
+                conversions: None,
             };
             let made = create::create(
                 &resource_type,

@@ -77,6 +77,7 @@ impl Api {
             tolerations: self.options.tolerations,
             catalog: Catalog::built_in(),
             webhooks: None,
+            conversions: None,
         };
         ownership::record_owners(resource_type, Subresource::None, &writer, &context, None, &mut review);
         let identity = &request.identity;

@@ -21,6 +21,7 @@ use super::patching::{self, ParsedPatch};
 use super::{Api, accepted_form_and_view};
 use crate::body::{self, BodyError, Expected, Strictness};
 use crate::catalog::DEFINITIONS;
+use crate::conversion::{ConversionContext, RequestConversions, webhook_kind};
 use crate::exchange::{Request, Response};
 use crate::media::{self, Form, Representation};
 use crate::pipeline::apply::{Configuration, apply};
@@ -103,7 +104,7 @@ impl Api {
             .await;
         warnings.extend(more);
         warnings.extend(called);
-        write_response(target, done, 201, media, query, self.options.clock.now(), &warnings)
+        self.write_response(target, done, 201, media, query, &warnings).await
     }
 
     pub(super) async fn update(
@@ -139,7 +140,7 @@ impl Api {
         warnings.extend(more);
         warnings.extend(called);
         let code = if created { 201 } else { 200 };
-        write_response(target, done, code, media, query, self.options.clock.now(), &warnings)
+        self.write_response(target, done, code, media, query, &warnings).await
     }
 
     pub(super) async fn patch(
@@ -174,12 +175,12 @@ impl Api {
                 let mut old = if is_status {
                     codec::partial(resource_type, &record)
                 } else {
-                    codec::live(resource_type, &record)
+                    context.live(resource_type, &record)
                 };
                 let mut patched = match patch.apply(resource_type.to_served(old.clone()), expected) {
                     // A rejection contains the whole object.
                     Err(_) if is_status => {
-                        old = codec::live(resource_type, &record);
+                        old = context.live(resource_type, &record);
                         patch.apply(old.clone(), expected)?
                     }
                     patched => patched?,
@@ -207,7 +208,7 @@ impl Api {
             .await;
         warnings.extend(more);
         warnings.extend(called);
-        write_response(target, done, 200, media, query, self.options.clock.now(), &warnings)
+        self.write_response(target, done, 200, media, query, &warnings).await
     }
 
     async fn apply(
@@ -243,7 +244,7 @@ impl Api {
         warnings.extend(more);
         warnings.extend(called);
         let code = if created { 201 } else { 200 };
-        write_response(target, done, code, media, query, self.options.clock.now(), &warnings)
+        self.write_response(target, done, code, media, query, &warnings).await
     }
 
     pub(super) async fn delete(
@@ -277,7 +278,17 @@ impl Api {
                 responses::warn(&mut response, &warnings);
                 Ok(response)
             }
-            done => write_response(target, done, 200, media, query, self.options.clock.now(), &warnings),
+            done => {
+                let response = self.write_response(target, done, 200, media, query, &warnings).await;
+                // The delete is done, so a response that cannot be converted is no failure.
+                match (response, webhook_kind(&target.resource_type)) {
+                    (Err(status), Some(_)) if status.code == 500 => {
+                        let deleted = Status::deleted(target.resource_type.qualified(), &target.name, "");
+                        Ok(responses::status(&deleted))
+                    }
+                    (response, _) => response,
+                }
+            }
         }
     }
 
@@ -310,11 +321,40 @@ impl Api {
                 return responses::with_warnings(Err(status), &called);
             }
         }
-        let mut response = list::answer(target, page, media, query, self.options.clock.now())?;
+        let mut response = match self.converted_page(&target.resource_type, page).await {
+            Ok(page) => list::answer(target, page, media, query, self.options.clock.now())?,
+            // The deletes are done, so a response that cannot be converted is no failure.
+            Err(_) => responses::status(&Status::deleted(target.resource_type.qualified(), "", "")),
+        };
         let mut warnings = job_warnings(target, &options);
         warnings.extend(called);
         responses::warn(&mut response, &warnings);
         Ok(response)
+    }
+
+    /// Response to a write with its warnings, which an error has too.
+    async fn write_response(
+        &self,
+        target: &Target,
+        done: Result<WriteResult, Status>,
+        code: u16,
+        media: (Form, Representation),
+        query: &QueryParams,
+        warnings: &[String],
+    ) -> Result<Response, Status> {
+        let response = match done {
+            Ok(done) => {
+                let done = match done {
+                    WriteResult::Stored(record) => {
+                        WriteResult::Stored(self.converted(&target.resource_type, record).await?)
+                    }
+                    done => done,
+                };
+                Ok(encode_result(target, done, code, media, query, self.options.clock.now())?)
+            }
+            Err(status) => Err(status),
+        };
+        responses::with_warnings(response, warnings)
     }
 
     fn body(
@@ -368,25 +408,18 @@ impl Api {
         answers: &mut WebhookAnswers,
         mut decide: impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<WriteResult, Status> {
-        let mut turn = None;
-        let mut attempts = 0;
+        let (mut turn, mut attempts) = (None, 0);
+        let mut conversions = RequestConversions::default();
         let mut seed = self.seed();
         for _ in 0..CHARGES_MAX {
-            // Answers of webhooks are for one UID and time, so these stay once there are answers.
-            if answers.is_empty() && attempts > 0 {
-                seed = self.seed();
-            }
-            let (proposal, removed) = match self.decide(seed, answers, &mut decide)? {
-                PipelineResult::Commit(proposal) => (proposal, None),
-                PipelineResult::Remove(proposal, object) => (proposal, Some(object)),
-                PipelineResult::Unchanged(record) => return Ok(WriteResult::Stored(record)),
-                PipelineResult::DryRun(object) => return Ok(WriteResult::DryRun(object)),
-                PipelineResult::DryRunRemove(object) => return Ok(WriteResult::Removed(object)),
-                PipelineResult::Call(calls) => {
-                    let batch = self.webhooks.start(calls, answers)?;
-                    answers.extend(batch.await);
-                    continue;
-                }
+            let step = self.decide_or_call(seed, answers, &mut conversions, &mut decide).await?;
+            let (proposal, removed) = match step {
+                None | Some(PipelineResult::Call(_)) => continue,
+                Some(PipelineResult::Commit(proposal)) => (proposal, None),
+                Some(PipelineResult::Remove(proposal, object)) => (proposal, Some(object)),
+                Some(PipelineResult::Unchanged(record)) => return Ok(WriteResult::Stored(record)),
+                Some(PipelineResult::DryRun(object)) => return Ok(WriteResult::DryRun(object)),
+                Some(PipelineResult::DryRunRemove(object)) => return Ok(WriteResult::Removed(object)),
             };
             if let Some(charged) = quota::charged_quota(&proposal).filter(|_| turn.is_none()) {
                 let (taken, waited) = self.quota_locks.lock(charged).await;
@@ -414,7 +447,13 @@ impl Api {
                 {
                     return Err(stale_definition());
                 }
-                Err(CommitError::Rejected(RejectReason::Conflict(_))) => attempts += 1,
+                Err(CommitError::Rejected(RejectReason::Conflict(_))) => {
+                    attempts += 1;
+                    // Answers of webhooks are for one UID and time, so these stay once there are answers.
+                    if answers.is_empty() {
+                        seed = self.seed();
+                    }
+                }
                 Err(error) => return Err(commit_status(&error)),
             }
             if attempts == ATTEMPTS_MAX {
@@ -426,6 +465,31 @@ impl Api {
         Err(Status::failure(setpoint_api::status::Reason::Conflict, message))
     }
 
+    /// Decides once. `None` if webhooks were called: the write must be decided again, with their answers.
+    async fn decide_or_call(
+        &self,
+        seed: DecisionSeed,
+        answers: &mut WebhookAnswers,
+        conversions: &mut RequestConversions,
+        decide: &mut impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
+    ) -> Result<Option<PipelineResult>, Status> {
+        let decided = self.decide(seed, answers, conversions, decide);
+        let missing = conversions.take_missing();
+        if !missing.is_empty() {
+            let batch = self.conversions.start(missing, conversions)?;
+            conversions.extend(batch.await?);
+            return Ok(None);
+        }
+        match decided? {
+            PipelineResult::Call(calls) => {
+                let batch = self.webhooks.start(calls, answers)?;
+                answers.extend(batch.await);
+                Ok(None)
+            }
+            step => Ok(Some(step)),
+        }
+    }
+
     fn seed(&self) -> DecisionSeed {
         DecisionSeed { entropy: [(); 3].map(|()| (self.options.entropy)()), now: self.options.clock.now() }
     }
@@ -435,6 +499,7 @@ impl Api {
         &self,
         DecisionSeed { entropy, now }: DecisionSeed,
         answers: &WebhookAnswers,
+        conversions: &RequestConversions,
         decide: &mut impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<PipelineResult, Status> {
         let snapshot = self.store.snapshot();
@@ -447,6 +512,7 @@ impl Api {
             tolerations: self.options.tolerations,
             catalog: &catalog,
             webhooks,
+            conversions: Some(ConversionContext { request: conversions, keeps_version: false }),
         })
     }
 }
@@ -613,23 +679,6 @@ fn take_warnings(
     let Decision { step, warnings: more } = decided?;
     *warnings = more;
     Ok(step)
-}
-
-/// Response to a write with its warnings, which an error has too.
-fn write_response(
-    target: &Target,
-    done: Result<WriteResult, Status>,
-    code: u16,
-    media: (Form, Representation),
-    query: &QueryParams,
-    now: Time,
-    warnings: &[String],
-) -> Result<Response, Status> {
-    let response = match done {
-        Ok(done) => Ok(encode_result(target, done, code, media, query, now)?),
-        Err(status) => Err(status),
-    };
-    responses::with_warnings(response, warnings)
 }
 
 fn encode_result(

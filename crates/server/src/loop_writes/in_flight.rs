@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use setpoint_api::status::Status;
 use setpoint_api::{Clock, Entropy, Time};
 use setpoint_reconcile::{WriteExecutor, WriteId, WriteOutcome, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, CommitResponse, Proposal, RejectReason, Store};
@@ -17,9 +18,11 @@ use setpoint_store::{CommitError, CommitResponse, Proposal, RejectReason, Store}
 use super::event_logger::EventLogger;
 use super::{Prepared, outcome, prepare, rejected_outcome};
 use crate::catalog::Catalogs;
+use crate::conversion::shell::ConversionBatch;
+use crate::conversion::{ConversionContext, ConversionWebhooks, RequestConversions};
 use crate::pipeline::admission::tolerations::Tolerations;
 use crate::pipeline::{RequestContext, quota};
-use crate::webhooks::answers::{PendingCall, WebhookAnswers};
+use crate::webhooks::answers::WebhookAnswers;
 use crate::webhooks::{AdmissionWebhooks, CallBatch, WebhookContext};
 
 /// Maximum number of times that a write is decided again because its quotas changed.
@@ -43,8 +46,10 @@ pub struct InFlightWrites {
     logger: EventLogger,
     /// Admission webhooks; without them, none are called.
     webhooks: Option<Arc<AdmissionWebhooks>>,
+    /// Conversion webhooks; without them, none are called.
+    conversions: Option<Arc<ConversionWebhooks>>,
     /// Writes that wait for webhooks.
-    calling: Vec<(PendingWrite, CallBatch)>,
+    calling: Vec<(PendingWrite, RunningCalls)>,
 }
 
 /// A write to decide, and the number of its quota conflicts so far.
@@ -55,11 +60,18 @@ struct PendingWrite {
     admission: Option<Box<AdmissionState>>,
 }
 
+/// Calls that a write waits for.
+enum RunningCalls {
+    Admission(CallBatch),
+    Conversion(ConversionBatch),
+}
+
 /// Inputs that all decisions of a write share once webhooks were called for it.
 struct AdmissionState {
     entropy: [u64; 3],
     now: Time,
     answers: WebhookAnswers,
+    conversions: RequestConversions,
 }
 
 /// A commit in flight.
@@ -96,6 +108,7 @@ impl InFlightWrites {
             has_queued: false,
             logger: EventLogger::default(),
             webhooks: None,
+            conversions: None,
             calling: Vec::new(),
         }
     }
@@ -107,6 +120,13 @@ impl InFlightWrites {
         self
     }
 
+    /// Calls these conversion webhooks.
+    #[must_use]
+    pub fn with_conversions(mut self, conversions: Arc<ConversionWebhooks>) -> InFlightWrites {
+        self.conversions = Some(conversions);
+        self
+    }
+
     /// Decides a write, and queues its commit unless it has to wait for another one.
     fn begin(&mut self, pending: PendingWrite) -> Option<(WriteId, WriteOutcome)> {
         let (entropy, now) = match &pending.admission {
@@ -114,7 +134,14 @@ impl InFlightWrites {
             None => ([(); 3].map(|()| (self.entropy)()), self.clock.now()),
         };
         match self.prepare(&pending, entropy, now) {
-            Prepared::Call(calls) => self.call(pending, entropy, now, calls),
+            Prepared::Call(calls) => self.call(pending, (entropy, now), |writes, state| {
+                let webhooks = writes.webhooks.as_ref()?;
+                Some(webhooks.start(calls, &mut state.answers).map(RunningCalls::Admission))
+            }),
+            Prepared::Convert(calls) => self.call(pending, (entropy, now), |writes, state| {
+                let webhooks = writes.conversions.as_ref()?;
+                Some(webhooks.start(calls, &mut state.conversions).map(RunningCalls::Conversion))
+            }),
             Prepared::Settled(outcome) => {
                 log_rejected(&pending.request, &outcome);
                 Some((pending.request.id, outcome))
@@ -143,8 +170,15 @@ impl InFlightWrites {
     fn prepare(&self, pending: &PendingWrite, entropy: [u64; 3], now: Time) -> Prepared {
         let snapshot = self.store.snapshot();
         let catalog = self.catalogs.of(&snapshot);
-        let none = WebhookAnswers::default();
-        let answers = pending.admission.as_ref().map_or(&none, |admission| &admission.answers);
+        let none = (WebhookAnswers::default(), RequestConversions::default());
+        let (answers, conversions) = match &pending.admission {
+            Some(admission) => (&admission.answers, &admission.conversions),
+            None => (&none.0, &none.1),
+        };
+        let conversions = self
+            .conversions
+            .as_ref()
+            .map(|_| ConversionContext { request: conversions, keeps_version: true });
         let webhooks = self.webhooks.as_ref();
         let webhooks = webhooks.map(|webhooks| WebhookContext { registry: &webhooks.registry, answers });
         prepare(
@@ -156,6 +190,7 @@ impl InFlightWrites {
                 tolerations: self.tolerations,
                 catalog: &catalog,
                 webhooks,
+                conversions,
             },
         )
     }
@@ -164,24 +199,21 @@ impl InFlightWrites {
     fn call(
         &mut self,
         mut pending: PendingWrite,
-        entropy: [u64; 3],
-        now: Time,
-        calls: Vec<PendingCall>,
+        (entropy, now): ([u64; 3], Time),
+        start: impl FnOnce(&InFlightWrites, &mut AdmissionState) -> Option<Result<RunningCalls, Status>>,
     ) -> Option<(WriteId, WriteOutcome)> {
-        let webhooks = self.webhooks.as_ref()?;
-        let state = || Box::new(AdmissionState { entropy, now, answers: WebhookAnswers::default() });
+        let state = || {
+            let (answers, conversions) = (WebhookAnswers::default(), RequestConversions::default());
+            Box::new(AdmissionState { entropy, now, answers, conversions })
+        };
         let admission = pending.admission.get_or_insert_with(state);
-        match webhooks.start(calls, &mut admission.answers) {
-            Ok(batch) => {
-                self.calling.push((pending, batch));
+        match start(self, admission)? {
+            Ok(calls) => {
+                self.calling.push((pending, calls));
                 self.has_queued = true;
                 None
             }
-            Err(status) => {
-                let outcome = rejected_outcome(&pending.request.write, &status);
-                log_rejected(&pending.request, &outcome);
-                Some((pending.request.id, outcome))
-            }
+            Err(status) => Some(rejected(&pending.request, &status)),
         }
     }
 
@@ -191,16 +223,17 @@ impl InFlightWrites {
         // A decision may begin further calls, which must be polled too.
         while has_answers {
             has_answers = false;
-            for (mut pending, mut batch) in std::mem::take(&mut self.calling) {
-                match Pin::new(&mut batch).poll(context) {
-                    Poll::Pending => self.calling.push((pending, batch)),
-                    Poll::Ready(answers) => {
-                        has_answers = true;
-                        let admission = pending.admission.as_mut();
-                        admission.expect("a write that calls webhooks has a state").answers.extend(answers);
-                        ended.extend(self.begin(pending));
-                    }
-                }
+            for (mut pending, mut calls) in std::mem::take(&mut self.calling) {
+                let state = pending.admission.as_mut().expect("a write that calls webhooks has a state");
+                let Poll::Ready(answered) = calls.poll(state, context) else {
+                    self.calling.push((pending, calls));
+                    continue;
+                };
+                has_answers = true;
+                ended.extend(match answered {
+                    Ok(()) => self.begin(pending),
+                    Err(status) => Some(rejected(&pending.request, &status)),
+                });
             }
         }
         if std::mem::take(&mut self.has_queued) {
@@ -229,6 +262,30 @@ impl InFlightWrites {
             }
         }
     }
+}
+
+impl RunningCalls {
+    /// Adds the answers to the state of the write, once all are there.
+    fn poll(&mut self, state: &mut AdmissionState, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        match self {
+            RunningCalls::Admission(batch) => {
+                let answers = std::task::ready!(Pin::new(batch).poll(context));
+                state.answers.extend(answers);
+            }
+            RunningCalls::Conversion(batch) => match std::task::ready!(batch.as_mut().poll(context)) {
+                Ok(converted) => state.conversions.extend(converted),
+                Err(status) => return Poll::Ready(Err(status)),
+            },
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Outcome of a write whose webhooks could not be called.
+fn rejected(request: &WriteRequest, status: &Status) -> (WriteId, WriteOutcome) {
+    let outcome = rejected_outcome(&request.write, status);
+    log_rejected(request, &outcome);
+    (request.id, outcome)
 }
 
 impl WriteExecutor for InFlightWrites {

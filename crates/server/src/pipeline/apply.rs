@@ -8,7 +8,6 @@ use setpoint_store::Record;
 use super::create::create;
 use super::update::{Subresource, update_live};
 use super::{Decision, DesiredObject, RequestContext, WriteOrigin, ownership, set_namespace_and_check_name};
-use crate::codec;
 
 /// An applied configuration.
 #[derive(Clone, Copy)]
@@ -35,7 +34,7 @@ pub fn apply(
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<Decision, Status> {
-    let live = record.map(|record| codec::live(resource_type, record));
+    let live = record.map(|record| context.live(resource_type, record));
     let (object, owners) =
         ownership::merge(resource_type, subresource, writer, context, live.as_ref(), config, force)?;
     let decoded = resource_type

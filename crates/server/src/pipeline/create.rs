@@ -14,7 +14,7 @@ use setpoint_store::{Precondition, Record};
 use super::update::Subresource;
 use super::{
     Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, check_definition,
-    encoding_error, guard_definition, guard_namespace, metadata_rules, quota, service_network,
+    guard_definition, guard_namespace, metadata_rules, quota, service_network,
 };
 use crate::webhooks::dispatch;
 use crate::webhooks::{AdmissionRequest, Interruption, Operation};
@@ -69,7 +69,7 @@ fn decide_create(
     if writer.dry_run {
         return Ok(Decision { step: PipelineResult::DryRun(object), warnings });
     }
-    let draft = codec::draft(resource_type, object, context.now).ok_or_else(encoding_error)?;
+    let draft = context.draft(resource_type, object)?;
     let proposal = claims.commit(proposal.put(key, Precondition::Absent, draft), writer, context)?;
     let proposal = charges.commit(proposal, writer, context)?;
     Ok(Decision { step: PipelineResult::Commit(Box::new(proposal)), warnings })

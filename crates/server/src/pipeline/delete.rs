@@ -17,6 +17,7 @@ use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, service_network};
 use crate::catalog::DEFINITIONS;
 use crate::codec;
+use crate::conversion::webhook_kind;
 use crate::webhooks::dispatch;
 use crate::webhooks::{AdmissionRequest, Operation};
 
@@ -35,7 +36,11 @@ pub fn delete(
     context: &RequestContext<'_>,
 ) -> Result<PipelineResult, Status> {
     check_options(options)?;
-    let live = codec::live(resource_type, record);
+    // Needs no conversion: a webhook that is down must not prevent deletes.
+    let live = match webhook_kind(resource_type) {
+        Some(_) => codec::object(record),
+        None => codec::live(resource_type, record),
+    };
     let step = delete_object(resource_type, record, live, options, writer, context)?;
     let at = (record.namespace().unwrap_or_default(), record.name());
     let request = AdmissionRequest::new(Operation::Delete, resource_type, at, writer);
@@ -45,7 +50,7 @@ pub fn delete(
     }
     let options = options.to_value();
     let request = AdmissionRequest { options: Some(&options), ..request };
-    match dispatch::admit_delete(&request, &codec::live(resource_type, record), context) {
+    match dispatch::admit_delete(&request, &context.live(resource_type, record), context) {
         Ok(()) => Ok(step),
         Err(interruption) => interruption.into_result(),
     }

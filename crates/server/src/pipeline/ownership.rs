@@ -86,8 +86,8 @@ fn with_writer<T>(
     run: impl FnOnce(&apply::ApplyContext<'_>) -> T,
 ) -> T {
     let api_version = resource_type.api_version();
-    let versions =
-        ServedVersions { forms: Forms::of(resource_type), filter: filter(resource_type, subresource) };
+    let (forms, filter) = (Forms::of(resource_type), filter(resource_type, subresource));
+    let versions = ServedVersions { forms, filter, context };
     run(&apply::ApplyContext {
         versions: &versions,
         api_version: &api_version,
@@ -115,11 +115,12 @@ fn filter(resource_type: &ResourceType, subresource: Subresource) -> Option<Filt
 struct ServedVersions<'a> {
     forms: Forms<'a>,
     filter: Option<Filter>,
+    context: &'a RequestContext<'a>,
 }
 
 enum Forms<'a> {
     BuiltIn(Vec<&'static Arc<ResourceType>>),
-    Custom(&'a CustomKind),
+    Custom(&'a Arc<CustomKind>),
 }
 
 impl<'a> Forms<'a> {
@@ -159,8 +160,10 @@ impl Versions for ServedVersions<'_> {
                 Some(to.to_served(from.to_stored(object.clone())))
             }
             Forms::Custom(kind) => {
-                // Only a webhook could convert: fields of the other version stay without a conversion.
-                let schema = kind.schema(api_version).filter(|_| kind.definition.conversion.is_none())?;
+                let schema = kind.schema(api_version)?;
+                if kind.definition.conversion.is_some() {
+                    return self.context.convert(kind, object, api_version);
+                }
                 let mut object = object.clone();
                 object.make_map().insert("apiVersion", api_version);
                 schema.decode(object, &[]).ok().map(|decoded| decoded.value)

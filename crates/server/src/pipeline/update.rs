@@ -15,9 +15,9 @@ use super::{
     metadata_rules, ownership, quota, service_network,
 };
 use super::{guard_definition, strict_ownership};
+use crate::policies;
 use crate::webhooks::dispatch;
 use crate::webhooks::{AdmissionRequest, Interruption, Operation};
-use crate::{codec, policies};
 
 /// Subresource of a write: the fields that it may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn update(
         resource_type,
         subresource,
         desired,
-        (record, codec::live(resource_type, record)),
+        (record, context.live(resource_type, record)),
         writer,
         context,
     )
@@ -132,7 +132,7 @@ fn decide_update(
     if new == old {
         return decided(PipelineResult::Unchanged(record.clone()));
     }
-    let draft = codec::draft(resource_type, new, context.now).ok_or_else(encoding_error)?;
+    let draft = context.draft(resource_type, new)?;
     let proposal = writer.proposal_of(context, subresource, &changed).put(key, expect, draft);
     let proposal = guard_definition(proposal, resource_type);
     let proposal = charges.commit(claims.commit(proposal, writer, context)?, writer, context)?;

@@ -2,9 +2,10 @@
 
 use setpoint_api::Value;
 use setpoint_api::labels::Selector;
-use setpoint_api::resource_types::{self, ResourceType};
-use setpoint_store::Snapshot;
+use setpoint_api::resource_types::ResourceType;
 
+use crate::catalog::Catalog;
+use crate::pipeline::RequestContext;
 use crate::webhooks::AdmissionRequest;
 use crate::webhooks::config::{WebhookRule, list, rule, selector, texts};
 use crate::webhooks::matching::{matches_namespace, matches_object};
@@ -50,20 +51,25 @@ impl MatchResources {
     }
 
     /// Returns the version of the resource that the rules match; `None` if they do not match the request.
-    pub(super) fn matching_type<'a>(&self, request: &AdmissionRequest<'a>) -> Option<&'a ResourceType> {
-        if self.first_match(&self.excluded, request).is_some() {
+    pub(super) fn matching_type<'a>(
+        &self,
+        request: &AdmissionRequest<'a>,
+        catalog: &'a Catalog,
+    ) -> Option<&'a ResourceType> {
+        if self.first_match(&self.excluded, request, catalog).is_some() {
             return None;
         }
         if self.rules.is_empty() {
             return Some(request.resource_type);
         }
-        self.first_match(&self.rules, request)
+        self.first_match(&self.rules, request, catalog)
     }
 
     fn first_match<'a>(
         &self,
         rules: &[NamedRule],
         request: &AdmissionRequest<'a>,
+        catalog: &'a Catalog,
     ) -> Option<&'a ResourceType> {
         if rules.iter().any(|rule| rule.matches(request, request.resource_type)) {
             return Some(request.resource_type);
@@ -73,7 +79,7 @@ impl MatchResources {
         }
         let own = &request.resource_type.info;
         rules.iter().find_map(|rule| {
-            let forms = resource_types::forms(&request.resource_type.resource).map(|form| &**form);
+            let forms = catalog.forms(&request.resource_type.resource);
             let mut others =
                 forms.filter(|form| form.info.group != own.group || form.info.version != own.version);
             others.find(|other| rule.matches(request, other))
@@ -89,10 +95,10 @@ impl MatchResources {
         request: &AdmissionRequest<'a>,
         object: Option<&Value>,
         old: Option<&Value>,
-        snapshot: &Snapshot,
+        context: &RequestContext<'a>,
     ) -> Result<Option<&'a ResourceType>, String> {
-        let Some(found) = self.matching_type(request) else { return Ok(None) };
-        let in_namespace = matches_namespace(&self.namespace_selector, request, object, snapshot);
+        let Some(found) = self.matching_type(request, context.catalog) else { return Ok(None) };
+        let in_namespace = matches_namespace(&self.namespace_selector, request, object, context.snapshot);
         let is_selected = matches_object(&self.object_selector, object, old);
         // A selector that excludes the request counts even if the other cannot be evaluated.
         if matches!(in_namespace, Ok(false)) || matches!(is_selected, Ok(false)) {

@@ -97,7 +97,8 @@ impl MutationRounds {
         let namespace = namespace_value(run.request, run.context.snapshot)?;
         let mut has_changed = false;
         for invocation in invocations {
-            let served = encoded(run.request, invocation.found, Some(object)).unwrap_or_default();
+            let served =
+                encoded(run.request, invocation.found, Some(object), run.context).unwrap_or_default();
             if !run.matches(invocation, &served) {
                 continue;
             }
@@ -142,8 +143,8 @@ impl<'r> MutationRun<'r> {
                 self.misconfigured(hook, None, "policy contained no match constraints, a required field");
                 continue;
             };
-            let snapshot = self.context.snapshot;
-            let found = match constraints.matches(self.request, Some(object), self.old, snapshot) {
+            let context = self.context;
+            let found = match constraints.matches(self.request, Some(object), self.old, context) {
                 Ok(Some(found)) => found,
                 Ok(None) => continue,
                 Err(error) => {
@@ -162,7 +163,7 @@ impl<'r> MutationRun<'r> {
             for binding in &hook.bindings {
                 let resources = binding.resources.as_ref();
                 let matched = resources
-                    .map(|resources| resources.matches(self.request, Some(object), self.old, snapshot))
+                    .map(|resources| resources.matches(self.request, Some(object), self.old, context))
                     .transpose();
                 let collected = matched.and_then(|matched| match matched {
                     Some(None) => Ok(Vec::new()),
@@ -196,7 +197,7 @@ impl<'r> MutationRun<'r> {
     ) -> T {
         run(&PolicyInput {
             object,
-            old_object: &encoded(self.request, invocation.found, self.old).unwrap_or_default(),
+            old_object: &encoded(self.request, invocation.found, self.old, self.context).unwrap_or_default(),
             request: &request_value(self.request, invocation.found),
             params: &invocation.params,
             namespace,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use setpoint_api::Value;
 use setpoint_api::resource_types::{self, ResourceType};
-use setpoint_api::{Value, json};
 use setpoint_store::Record;
 
 use super::compiled::{ParamKind, ParamRef};
-use crate::codec;
 use crate::pipeline::RequestContext;
+use crate::webhooks::dispatch::open;
 
 /// Returns the resource type of a kind.
 ///
@@ -48,7 +48,7 @@ pub(super) fn collect(
         (true, "") => namespace,
         (true, given) => given,
     };
-    let served = |record: &Record| json::parse(&codec::served(kind, record)).unwrap_or_default();
+    let served = |record: &Record| open(&kind.to_served(context.live(kind, record)));
     let params: Vec<Value> = match &reference.selector {
         _ if !reference.name.is_empty() => {
             let key = kind.key(namespace, &reference.name).ok();

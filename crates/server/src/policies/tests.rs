@@ -65,6 +65,7 @@ impl Cluster {
             tolerations: Default::default(),
             catalog: &self.catalogs.of(&snapshot),
             webhooks: Some(WebhookContext { registry: &self.registry, answers: &answers }),
+            conversions: None,
         };
         let step = decide(&context);
         self.warnings = answers.warnings();

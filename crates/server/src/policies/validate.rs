@@ -77,7 +77,7 @@ impl<'r> ValidationRun<'r> {
                 self.fail(hook, None, "policy contained no match constraints, a required field");
                 continue;
             };
-            let matched = constraints.matches(self.request, self.object, self.old, self.context.snapshot);
+            let matched = constraints.matches(self.request, self.object, self.old, self.context);
             let kind = hook.param_kind.as_ref().map(|kind| params::find_kind(kind, self.context)).transpose();
             match (matched, kind) {
                 (Ok(None), _) => {}
@@ -100,7 +100,7 @@ impl<'r> ValidationRun<'r> {
         kind: Option<&std::sync::Arc<ResourceType>>,
     ) -> Result<(), Status> {
         if let Some(resources) = &binding.resources {
-            match resources.matches(self.request, self.object, self.old, self.context.snapshot) {
+            match resources.matches(self.request, self.object, self.old, self.context) {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(()),
                 Err(error) => {
@@ -133,7 +133,7 @@ impl<'r> ValidationRun<'r> {
         found: &ResourceType,
         params: &Value,
     ) {
-        let served = |object| encoded(self.request, found, object).unwrap_or_default();
+        let served = |object| encoded(self.request, found, object, self.context).unwrap_or_default();
         let outcome = hook.policy.validate(&PolicyInput {
             object: &served(self.object),
             old_object: &served(self.old),

@@ -8,6 +8,7 @@ use super::AdmissionRequest;
 use super::config::Webhook;
 use super::dispatch::encoded;
 use super::matching::Invocation;
+use crate::pipeline::RequestContext;
 use crate::policies::input::{UserAuthorizer, request_value, resource_check};
 
 /// `true` if the request satisfies the match conditions of a webhook.
@@ -18,10 +19,10 @@ pub fn matches(
     hook: &Webhook,
     request: &AdmissionRequest<'_>,
     invocation: Invocation<'_>,
-    object: Option<&Value>,
-    old: Option<&Value>,
+    (object, old): (Option<&Value>, Option<&Value>),
+    context: &RequestContext<'_>,
 ) -> Result<bool, Status> {
-    let served = |object| encoded(request, invocation.resource_type, object).unwrap_or_default();
+    let served = |object| encoded(request, invocation.resource_type, object, context).unwrap_or_default();
     let input = PolicyInput {
         object: &served(object),
         old_object: &served(old),

@@ -28,7 +28,7 @@ pub fn is_intercepted(request: &AdmissionRequest<'_>, context: &RequestContext<'
     let by_webhook = Phase::new(request, None, context).is_some_and(|phase| {
         let compiled = &phase.compiled;
         let mut hooks = compiled.mutating.iter().chain(&compiled.validating);
-        hooks.any(|hook| matching_type(hook, request).is_some())
+        hooks.any(|hook| matching_type(hook, request, context.catalog).is_some())
     });
     by_webhook || policies::is_intercepted(request, context)
 }
@@ -164,7 +164,7 @@ impl<'a> Phase<'a> {
     }
 
     fn invocation(&self, hook: &Webhook, object: Option<&Value>) -> Result<Option<Invocation<'a>>, Status> {
-        invocation(hook, self.request, object, self.old, self.context.snapshot)
+        invocation(hook, self.request, object, self.old, self.context)
     }
 
     /// Calls mutating webhooks in order. Returns `true` if one changed the object.
@@ -283,7 +283,7 @@ impl<'a> Phase<'a> {
     }
 
     fn encoded(&self, found: Invocation<'_>, object: Option<&Value>) -> Option<Value> {
-        encoded(self.request, found.resource_type, object)
+        encoded(self.request, found.resource_type, object, self.context)
     }
 
     /// Applies the patch of a response. Returns the object in the form that is validated.
@@ -311,14 +311,18 @@ pub(crate) fn encoded(
     request: &AdmissionRequest<'_>,
     resource_type: &ResourceType,
     object: Option<&Value>,
+    context: &RequestContext<'_>,
 ) -> Option<Value> {
     let object = open(object?);
     if request.foreign_kind.is_some() {
         return Some(object);
     }
-    let stored = &resource_type.stored_schema;
+    let own = if resource_type.custom.is_some() { request.resource_type } else { resource_type };
+    let stored = &own.stored_schema;
     let object = stored.decode(object.clone(), &[]).map_or(object, |decoded| decoded.value);
-    Some(resource_type.to_served(object))
+    let served = context.in_version(request.resource_type, object, resource_type);
+    // A conversion leaves managed fields encoded.
+    Some(if resource_type.custom.is_some() { open(&served) } else { served })
 }
 
 /// Brings a changed object from the served version into the form that is validated. Field ownership stays that of
@@ -335,7 +339,12 @@ pub(crate) fn stored_form(
     if request.foreign_kind.is_some() {
         return Ok(decoded.value);
     }
-    let mut changed = resource_type.to_stored(decoded.value);
+    let own = request.resource_type;
+    let mut changed = match own.custom {
+        Some(_) => context.in_version(resource_type, decoded.value, own),
+        None => resource_type.to_stored(decoded.value),
+    };
+    let resource_type = if own.custom.is_some() { own } else { resource_type };
     if request.subresource == "status" {
         resource_type.rules.default_status(&mut changed);
     } else {
@@ -350,7 +359,7 @@ pub(crate) fn stored_form(
 }
 
 /// Decodes fields that were left encoded.
-fn open(object: &Value) -> Value {
+pub(crate) fn open(object: &Value) -> Value {
     json::parse(&json::to_vec(object)).unwrap_or_else(|_| object.clone())
 }
 

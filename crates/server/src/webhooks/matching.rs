@@ -1,7 +1,7 @@
 //! Matching of requests to webhooks: rules, selectors and match conditions.
 
 use setpoint_api::labels::Selector;
-use setpoint_api::resource_types::{self, ResourceType};
+use setpoint_api::resource_types::ResourceType;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Key, Resource, Value};
 use setpoint_store::Snapshot;
@@ -9,6 +9,8 @@ use setpoint_store::Snapshot;
 use super::conditions;
 use super::config::{RuleScope, Webhook, WebhookRule};
 use super::{AdmissionRequest, Operation};
+use crate::catalog::Catalog;
+use crate::pipeline::RequestContext;
 
 /// Kinds that are never sent to webhooks, because a webhook could prevent its own removal.
 const EXEMPT_KINDS: [&str; 6] = [
@@ -43,10 +45,10 @@ pub fn invocation<'a>(
     request: &AdmissionRequest<'a>,
     object: Option<&Value>,
     old: Option<&Value>,
-    snapshot: &Snapshot,
+    context: &RequestContext<'a>,
 ) -> Result<Option<Invocation<'a>>, Status> {
-    let Some(found) = matching_type(hook, request) else { return Ok(None) };
-    if !matches_namespace(&hook.namespace_selector, request, object, snapshot)?
+    let Some(found) = matching_type(hook, request, context.catalog) else { return Ok(None) };
+    if !matches_namespace(&hook.namespace_selector, request, object, context.snapshot)?
         || !matches_object(&hook.object_selector, object, old)?
     {
         return Ok(None);
@@ -55,12 +57,16 @@ pub fn invocation<'a>(
     if hook.match_conditions.is_empty() {
         return Ok(Some(invocation));
     }
-    let matched = conditions::matches(hook, request, invocation, object, old)?;
+    let matched = conditions::matches(hook, request, invocation, (object, old), context)?;
     Ok(matched.then_some(invocation))
 }
 
 /// Returns the version of the resource that a rule matches: that of the request, or an equivalent one.
-pub fn matching_type<'a>(hook: &Webhook, request: &AdmissionRequest<'a>) -> Option<&'a ResourceType> {
+pub fn matching_type<'a>(
+    hook: &Webhook,
+    request: &AdmissionRequest<'a>,
+    catalog: &'a Catalog,
+) -> Option<&'a ResourceType> {
     if hook.rules.iter().any(|rule| rule.matches(request, request.resource_type)) {
         return Some(request.resource_type);
     }
@@ -73,8 +79,7 @@ pub fn matching_type<'a>(hook: &Webhook, request: &AdmissionRequest<'a>) -> Opti
     };
     // Earlier rules are honored first.
     hook.rules.iter().find_map(|rule| {
-        let forms = resource_types::forms(&request.resource_type.resource).map(|form| &**form);
-        let mut equivalents = forms.filter(is_other);
+        let mut equivalents = catalog.forms(&request.resource_type.resource).filter(is_other);
         equivalents.find(|other| rule.matches(request, other))
     })
 }

@@ -244,16 +244,3 @@ fn protobuf_and_strategic_merge_are_not_supported() {
     assert_eq!(code, 422, "{}", json::to_text(&status));
     assert!(status.str_at(&["message"]).contains("metadata.resourceVersion"), "{}", json::to_text(&status));
 }
-
-#[test]
-fn versions_that_need_a_conversion_webhook_get_501() {
-    let server = TestServer::new();
-    let other = SCHEMA.replace(r#""color":{"#, r#""name":{"type":"string"},"color":{"#);
-    let webhook = r#""conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:1/convert"}}},"#;
-    let definition = definition(&[("v1", SCHEMA), ("v2", &other)]);
-    server.define(&definition.replace(r#""scope""#, &format!(r#"{webhook}"scope""#)));
-    server.create(WIDGETS, &widget("w", r#"{"size":3}"#));
-    let (code, status) = server.call("GET", &format!("{WIDGETS_V2}/w"), "");
-    assert_eq!(code, 501, "{}", json::to_text(&status));
-    assert!(status.str_at(&["message"]).contains("example.com/v1"), "{}", json::to_text(&status));
-}

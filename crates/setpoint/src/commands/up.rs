@@ -362,7 +362,8 @@ fn reconcile(
     let (clock, entropy): (Arc<dyn Clock>, Arc<Entropy>) = (Arc::new(SystemClock), Arc::new(entropy));
     let tolerations = args.tolerations.tolerations();
     let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations)
-        .with_webhooks(Arc::clone(api.webhooks()));
+        .with_webhooks(Arc::clone(api.webhooks()))
+        .with_conversions(Arc::clone(api.conversions()));
     let shell = Shell::start(store, engine, clock, entropy, Arc::clone(&queries), Box::new(executor))?;
     Ok((shell, queries))
 }

@@ -48,6 +48,7 @@ impl Api {
         let pretty = query.flag("pretty") == Some(true);
         if matches!(request.method, Method::GET | Method::HEAD) {
             let record = self.find(target, &self.store.snapshot())?;
+            let record = self.converted(&target.resource_type, record).await?;
             return Ok(responses::value(
                 200,
                 expected,
@@ -64,7 +65,7 @@ impl Api {
         let done = self
             .perform(&mut called, |context| {
                 let record = self.find(target, context.snapshot)?;
-                let workload = codec::live(&target.resource_type, &record);
+                let workload = context.live(&target.resource_type, &record);
                 if let ScaleChange::Whole(scale) = &change {
                     check_uid(&target.resource_type, scale, &record)?;
                 }
@@ -85,13 +86,16 @@ impl Api {
             })
             .await;
         warnings.extend(called);
-        let response = done.and_then(|done| {
-            let workload = match done {
-                WriteResult::Stored(record) => codec::live(&target.resource_type, &record),
-                WriteResult::DryRun(object) | WriteResult::Removed(object) => object,
-            };
-            Ok(responses::value(200, expected, view(target, &workload)?, form, pretty))
-        });
+        let workload = match done {
+            Ok(WriteResult::Stored(record)) => {
+                let record = self.converted(&target.resource_type, record).await;
+                record.map(|record| codec::live(&target.resource_type, &record))
+            }
+            Ok(WriteResult::DryRun(object) | WriteResult::Removed(object)) => Ok(object),
+            Err(status) => Err(status),
+        };
+        let response = workload
+            .and_then(|workload| Ok(responses::value(200, expected, view(target, &workload)?, form, pretty)));
         responses::with_warnings(response, &warnings)
     }
 }

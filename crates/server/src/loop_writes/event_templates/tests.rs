@@ -46,6 +46,7 @@ fn render_and_create(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<Strin
         tolerations: Default::default(),
         catalog: crate::catalog::Catalog::built_in(),
         webhooks: None,
+        conversions: None,
     };
     let printed = create(events(), new_event, &writer(), &context).map(outcome_text);
     let created = decode_object(events(), new_event.to_value()).and_then(|event| {

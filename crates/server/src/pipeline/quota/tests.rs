@@ -33,6 +33,7 @@ fn context(snapshot: &Snapshot) -> RequestContext<'_> {
         tolerations: Default::default(),
         catalog: crate::catalog::Catalog::built_in(),
         webhooks: None,
+        conversions: None,
     }
 }
 

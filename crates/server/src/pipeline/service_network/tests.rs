@@ -69,6 +69,7 @@ impl Cluster {
             tolerations: Default::default(),
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
+            conversions: None,
         };
         let object = json::parse(text.as_bytes()).unwrap();
         let step = create(
@@ -96,6 +97,7 @@ impl Cluster {
             tolerations: Default::default(),
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
+            conversions: None,
         };
         let resource_type = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
@@ -121,6 +123,7 @@ impl Cluster {
             tolerations: Default::default(),
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
+            conversions: None,
         };
         let resource_type = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
@@ -248,6 +251,7 @@ fn of_two_concurrent_decisions_one_conflicts() {
         tolerations: Default::default(),
         catalog: crate::catalog::Catalog::built_in(),
         webhooks: None,
+        conversions: None,
     };
     let decide = |name: &str, spec: &str, entropy: u64| {
         let text =

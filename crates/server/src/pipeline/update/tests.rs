@@ -6,6 +6,7 @@ use setpoint_api::{Key, Time, value};
 use setpoint_store::{Retention, Store};
 
 use super::*;
+use crate::codec;
 use crate::exchange::Identity;
 use crate::pipeline::create::create;
 
@@ -44,6 +45,7 @@ impl Cluster {
             tolerations: Default::default(),
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
+            conversions: None,
         };
         match decide(&context).unwrap_or_else(|status| panic!("{}", status.message)).step {
             PipelineResult::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
@@ -170,6 +172,7 @@ fn response_objects_are_fully_decoded() {
         tolerations: Default::default(),
         catalog: crate::catalog::Catalog::built_in(),
         webhooks: None,
+        conversions: None,
     };
     let live = codec::partial(resource_type, &record);
     let mut desired = live.clone();

@@ -7,6 +7,7 @@ use crate::exchange::Identity;
 use crate::pipeline::WriteOrigin;
 use crate::pipeline::admission::testing::{object, snapshot_with};
 use crate::webhooks::config::CompiledWebhooks;
+use setpoint_api::Time;
 
 fn writer() -> WriteOrigin {
     WriteOrigin {
@@ -76,7 +77,16 @@ fn matched(hook: &str, case: &Case<'_>) -> Result<Option<String>, Status> {
     let request = AdmissionRequest::new(case.operation, resource_type, (case.namespace, "p"), &writer)
         .for_subresource(subresource);
     let (new, old) = (case.object.map(object), case.old.map(object));
-    let found = invocation(&compiled.validating[0], &request, new.as_ref(), old.as_ref(), &snapshot)?;
+    let context = RequestContext {
+        snapshot: &snapshot,
+        now: Time::EPOCH,
+        entropy: [1; 3],
+        tolerations: Default::default(),
+        catalog: Catalog::built_in(),
+        webhooks: None,
+        conversions: None,
+    };
+    let found = invocation(&compiled.validating[0], &request, new.as_ref(), old.as_ref(), &context)?;
     Ok(found.map(|found| found.resource_type.api_version()))
 }
 
