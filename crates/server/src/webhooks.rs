@@ -74,6 +74,7 @@ impl Operation {
     /// Kind of the options of the operation.
     fn options_kind(self) -> &'static str {
         match self {
+            // A connection has no options.
             Operation::Create | Operation::Connect => "CreateOptions",
             Operation::Update => "UpdateOptions",
             Operation::Delete => "DeleteOptions",

@@ -5,6 +5,7 @@
 
 mod binding;
 mod connect;
+mod connect_admission;
 mod eviction;
 mod scale;
 mod token;
@@ -111,7 +112,11 @@ impl Api {
             "binding" => self.bind(request, target, query, &target.name).await,
             "eviction" => self.evict(request, target, query).await,
             "token" => self.issue(request, target, query),
-            _ => self.connect(target, query),
+            "log" => self.connect(target, query),
+            _ => {
+                let warnings = self.admit_connection(request, target, query).await?;
+                responses::with_warnings(self.connect(target, query), &warnings)
+            }
         }
     }
 }

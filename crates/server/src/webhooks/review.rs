@@ -10,10 +10,10 @@ use setpoint_api::quote::Quoted;
 use setpoint_api::status::{Details, Reason, Status, StatusCause};
 use setpoint_api::{Map, Value, json, value};
 
-use super::AdmissionRequest;
 use super::answers::AnswerKey;
 use super::config::{Webhook, WebhookType};
 use super::matching::Invocation;
+use super::{AdmissionRequest, Operation};
 use crate::uuid;
 
 /// Patch type of a v1 response.
@@ -140,7 +140,8 @@ pub(crate) fn request_fields(
     fields.insert("object", object.unwrap_or_default());
     fields.insert("oldObject", old.unwrap_or_default());
     fields.insert("dryRun", request.writer.dry_run);
-    fields.insert("options", options(request));
+    let options = if request.operation == Operation::Connect { Value::Null } else { options(request) };
+    fields.insert("options", options);
     Value::Map(fields)
 }
 

@@ -116,6 +116,44 @@ fn configurations_stay_deletable_under_a_webhook_that_denies_everything() {
 }
 
 #[test]
+fn connections_are_admitted_with_their_options() {
+    let server = TestServer::new();
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    server.create(PODS, pod);
+    let hook = HookServer::start(|review| {
+        let is_attach = review.str_at(&["request", "object", "kind"]) == "PodAttachOptions";
+        respond(review, value!({"allowed": (!is_attach), "status": {"message": "attaching to p"}}))
+    });
+    let rules = r#""rules":[{"operations":["CONNECT"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods/*","services/proxy"]}]"#;
+    let (url, ca) = (&hook.url, &hook.ca_bundle);
+    let client = format!(r#""clientConfig":{{"url":"{url}","caBundle":"{ca}"}}"#);
+    configure_with(&server, "validating", "v", &format!("{rules},{client}"));
+    let (code, denied) = server.call("POST", &format!("{PODS}/p/attach?stdin=true&container=c"), "");
+    assert_eq!(code, 400, "{}", message(&denied));
+    assert_eq!(message(&denied), r#"admission webhook "v.example.com" denied the request: attaching to p"#);
+    let (_, allowed) = server.call("POST", &format!("{PODS}/p/exec?command=ls&command=-l&tty=1"), "");
+    assert!(message(&allowed).contains("does not have a host assigned"), "{}", message(&allowed));
+    server.call("GET", &format!("{PODS}/p/proxy/a/b"), "");
+    assert_eq!(server.call("GET", &format!("{PODS}/p/log"), "").0, 200);
+    let requests = hook.requests();
+    let objects: Vec<String> =
+        requests.iter().map(|request| json::to_text(request.get("object").unwrap())).collect();
+    assert_eq!(
+        objects,
+        [
+            r#"{"kind":"PodAttachOptions","apiVersion":"v1","stdin":true,"container":"c"}"#,
+            r#"{"kind":"PodExecOptions","apiVersion":"v1","tty":true,"command":["ls","-l"]}"#,
+            r#"{"kind":"PodProxyOptions","apiVersion":"v1","path":"/a/b"}"#,
+        ]
+    );
+    assert_eq!(requests[0].str_at(&["operation"]), "CONNECT");
+    assert_eq!(requests[0].str_at(&["subResource"]), "attach");
+    assert_eq!(requests[0].str_at(&["kind", "kind"]), "PodAttachOptions");
+    assert!(requests[0].get("options").unwrap().is_null());
+    assert_eq!(server.call("POST", &format!("{PODS}/p/exec?command=ls&dryRun=All"), "").0, 400);
+}
+
+#[test]
 fn failures_follow_the_failure_policy_with_the_texts_of_upstream() {
     let garbage = || HookReply::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".to_vec());
     let error = || HookReply::Raw(b"HTTP/1.1 500 Oops\r\ncontent-length: 4\r\n\r\nboom".to_vec());
