@@ -210,6 +210,14 @@ impl RequestContext<'_> {
         encode(storage.unwrap_or(resource_type), object)
     }
 
+    /// `true` if a write that changes nothing moves the object to the storage version.
+    pub(crate) fn is_stale(&self, resource_type: &ResourceType, record: &Record) -> bool {
+        let Some(custom) = &resource_type.custom else { return false };
+        let can_convert = webhook_kind(resource_type).is_none()
+            || self.conversions.is_some_and(|conversions| !conversions.keeps_version);
+        can_convert && codec::object(record).str_at(&["apiVersion"]) != custom.kind.storage_api_version
+    }
+
     /// Converts an object of a custom kind to another version by its webhook; `None` if it is not converted yet, or
     /// the request converts nothing.
     pub(crate) fn convert(&self, kind: &Arc<CustomKind>, object: &Value, api_version: &str) -> Option<Value> {

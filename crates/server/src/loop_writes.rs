@@ -17,7 +17,7 @@ use setpoint_reconcile::{Write, WriteOutcome, WriteRejection, WriteRequest};
 use setpoint_store::{CommitError, CommitResponse, Proposal, Record, RejectReason};
 
 use crate::codec;
-use crate::conversion::{ConversionCall, webhook_kind};
+use crate::conversion::{ConversionCall, ConversionContext, webhook_kind};
 use crate::exchange::Identity;
 use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::update::Subresource;
@@ -92,6 +92,7 @@ fn origin(request: &WriteRequest) -> WriteOrigin {
 
 fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<PipelineResult, Status> {
     let writer = origin(request);
+    let context = &written_context(request, context);
     let resource_type = written_type(request, context)?;
     match &request.write {
         Write::Create { namespace, object, .. } => {
@@ -158,6 +159,19 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
     }
 }
 
+/// Returns the context of a write. An empty patch moves the object to the storage version.
+fn written_context<'a>(request: &WriteRequest, context: &RequestContext<'a>) -> RequestContext<'a> {
+    let is_migration = match &request.write {
+        Write::Patch { patch, .. } => patch.as_map().is_some_and(Map::is_empty),
+        _ => false,
+    };
+    let conversions = context.conversions.map(|conversions| ConversionContext {
+        keeps_version: conversions.keeps_version && !is_migration,
+        ..conversions
+    });
+    RequestContext { conversions, ..*context }
+}
+
 /// Returns the resource type of a write. An object that only a webhook can convert stays in the version in which it is
 /// stored.
 fn written_type<'a>(
@@ -167,7 +181,9 @@ fn written_type<'a>(
     let resource = request.write.resource();
     let storage = context.catalog.storage_type(resource).map(|storage| &**storage);
     let record = request.write.key().and_then(|key| context.snapshot.get(key));
-    let found = match record.zip(storage.filter(|storage| webhook_kind(storage).is_some())) {
+    let keeps_version = context.conversions.is_none_or(|conversions| conversions.keeps_version);
+    let has_webhook = |storage: &&ResourceType| webhook_kind(storage).is_some() && keeps_version;
+    let found = match record.zip(storage.filter(has_webhook)) {
         Some((record, _)) => context.catalog.type_of(resource, record),
         None => storage,
     };

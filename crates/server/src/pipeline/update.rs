@@ -129,7 +129,7 @@ fn decide_update(
         new = resource_type.stored_schema.decode(new, &[]).map_err(|_| encoding_error())?.value;
     }
     keep_times(&old, &mut new);
-    if new == old {
+    if new == old && !context.is_stale(resource_type, record) {
         return decided(PipelineResult::Unchanged(record.clone()));
     }
     let draft = context.draft(resource_type, new)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use setpoint_api::{Value, json, value};
 
 use crate::harness::{MAPS, Reply, TestServer, content_type};
-use crate::webhook_server::{HookReply, HookServer};
+use crate::webhook_server::{HookReply, HookServer, convert_objects, patch, respond_conversion};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const TANKS_V1: &str = "/apis/example.com/v1/namespaces/default/tanks";
@@ -59,19 +59,7 @@ fn converted(object: &Value, api_version: &str) -> Value {
 
 /// Response to a ConversionReview.
 fn convert(review: &Value) -> HookReply {
-    let request = review.get("request").unwrap();
-    let api_version = request.str_at(&["desiredAPIVersion"]);
-    let objects = request.get("objects").and_then(Value::as_list).unwrap();
-    let objects: Vec<Value> = objects.iter().map(|object| converted(object, api_version)).collect();
-    answer(review, value!({"result": {"status": "Success"}, "convertedObjects": (objects)}))
-}
-
-fn answer(review: &Value, mut response: Value) -> HookReply {
-    let uid = review.str_at(&["request", "uid"]).to_owned();
-    response.make_map().insert("uid", uid);
-    HookReply::Json(
-        value!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response": (response)}),
-    )
+    convert_objects(review, converted)
 }
 
 /// A server that serves tanks, and the webhook. It fails once the switch is set.
@@ -274,6 +262,7 @@ fn failing_webhook_affects_neither_the_stored_version_nor_deletes_nor_other_kind
 fn objects_of_an_older_storage_version_stay_readable_and_are_rewritten() {
     let (server, hook, is_down) = tanks();
     server.create(TANKS_V1, &tank("old", r#"{"size":3}"#));
+    server.create(TANKS_V1, &tank("same", r#"{"size":3}"#));
     let path = format!("{DEFINITIONS}/tanks.example.com");
     let mut changed = json::parse(definition(&hook, "v2").as_bytes()).unwrap();
     let stored = server.object(&path);
@@ -286,8 +275,12 @@ fn objects_of_an_older_storage_version_stay_readable_and_are_rewritten() {
     assert_eq!(hook.requests().len(), before, "it is still stored as v1");
     let (code, _) = server.call("PATCH", &format!("{TANKS_V1}/old"), r#"{"spec":{"size":6}}"#);
     assert_eq!(code, 200);
+    let same = server.call("PATCH", &format!("{TANKS_V1}/same"), "{}");
+    assert_eq!((same.0, amount(&same.1, "size")), (200, Some(3)));
     is_down.store(true, Ordering::SeqCst);
     assert_eq!(amount(&server.object(&format!("{TANKS_V2}/old")), "volume"), Some(6), "it is stored as v2");
+    let same = server.object(&format!("{TANKS_V2}/same"));
+    assert_eq!(amount(&same, "volume"), Some(3), "a write without a change moves it to the storage version");
 }
 
 #[test]
@@ -297,12 +290,14 @@ fn improper_answers_are_errors_with_the_texts_of_upstream() {
         (
             |review| {
                 let result = value!({"status": "Failure", "message": "no such tank"});
-                answer(review, value!({"result": (result), "convertedObjects": []}))
+                respond_conversion(review, value!({"result": (result), "convertedObjects": []}))
             },
             "conversion webhook for example.com/v1, Kind=Tank failed: no such tank",
         ),
         (
-            |review| answer(review, value!({"result": {"status": "Success"}, "convertedObjects": []})),
+            |review| {
+                respond_conversion(review, value!({"result": {"status": "Success"}, "convertedObjects": []}))
+            },
             "conversion webhook for example.com/v1, Kind=Tank returned 0 objects, expected 1",
         ),
         (
@@ -311,14 +306,20 @@ fn improper_answers_are_errors_with_the_texts_of_upstream() {
                     review.at(&["request", "objects"]).and_then(Value::as_list).unwrap().to_vec();
                 objects[0].ensure_map("metadata").insert("name", "other");
                 objects[0].make_map().insert("apiVersion", "example.com/v2");
-                answer(review, value!({"result": {"status": "Success"}, "convertedObjects": (objects)}))
+                respond_conversion(
+                    review,
+                    value!({"result": {"status": "Success"}, "convertedObjects": (objects)}),
+                )
             },
             "must have the same name: t != other",
         ),
         (
             |review| {
                 let objects = review.at(&["request", "objects"]).and_then(Value::as_list).unwrap().to_vec();
-                answer(review, value!({"result": {"status": "Success"}, "convertedObjects": (objects)}))
+                respond_conversion(
+                    review,
+                    value!({"result": {"status": "Success"}, "convertedObjects": (objects)}),
+                )
             },
             "invalid groupVersion (expected example.com/v2, received example.com/v1)",
         ),
@@ -351,10 +352,8 @@ fn improper_answers_are_errors_with_the_texts_of_upstream() {
 #[test]
 fn admission_webhook_gets_the_version_that_it_asks_for() {
     let (server, _hook, _) = tanks();
-    let hook = HookServer::start(|review| {
-        let patch = r#"[{"op":"replace","path":"/spec/volume","value":42}]"#;
-        crate::webhook_server::patch(review, patch)
-    });
+    let hook =
+        HookServer::start(|review| patch(review, r#"[{"op":"replace","path":"/spec/volume","value":42}]"#));
     let (url, ca) = (&hook.url, &hook.ca_bundle);
     let body = format!(
         r#"{{"metadata":{{"name":"m"}},"webhooks":[{{"name":"m.example.com","sideEffects":"None",

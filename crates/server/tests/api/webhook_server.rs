@@ -1,4 +1,4 @@
-//! An HTTPS server that plays an admission webhook: it mutates, denies, hangs, lies and closes early.
+//! An HTTPS server that plays a webhook: it admits, mutates, denies, converts, hangs, lies and closes early.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -164,6 +164,24 @@ pub fn respond(review: &Value, mut response: Value) -> HookReply {
     response.make_map().insert("uid", uid);
     HookReply::Json(
         value!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": (response)}),
+    )
+}
+
+/// A response to a ConversionReview: each object converted to the requested version.
+pub fn convert_objects(review: &Value, convert: impl Fn(&Value, &str) -> Value) -> HookReply {
+    let request = review.get("request").unwrap();
+    let api_version = request.str_at(&["desiredAPIVersion"]);
+    let objects = request.get("objects").and_then(Value::as_list).unwrap();
+    let objects: Vec<Value> = objects.iter().map(|object| convert(object, api_version)).collect();
+    respond_conversion(review, value!({"result": {"status": "Success"}, "convertedObjects": (objects)}))
+}
+
+/// A response to a ConversionReview with these fields.
+pub fn respond_conversion(review: &Value, mut response: Value) -> HookReply {
+    let uid = review.str_at(&["request", "uid"]).to_owned();
+    response.make_map().insert("uid", uid);
+    HookReply::Json(
+        value!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response": (response)}),
     )
 }
 
