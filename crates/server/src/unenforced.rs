@@ -3,20 +3,18 @@
 use setpoint_api::ResourceType;
 
 /// Kinds without effect by group, and the behavior of the server without them.
-const UNENFORCED: [(&str, &[&str], &str); 5] = [
+const UNENFORCED: [(&str, &[&str], &str); 3] = [
     (
         "rbac.authorization.k8s.io",
         &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
         "the group system:masters has all rights and no one else has any",
     ),
-    ("apiregistration.k8s.io", &["APIService"], "requests are not forwarded to other API servers"),
     ("networking.k8s.io", &["NetworkPolicy"], "traffic is not filtered"),
     (
         "flowcontrol.apiserver.k8s.io",
         &["FlowSchema", "PriorityLevelConfiguration"],
         "requests are not queued by priority",
     ),
-    ("storagemigration.k8s.io", &["StorageVersionMigration"], "no object is rewritten for it"),
 ];
 
 /// Returns the warning for clients that write objects of a kind without effect.
