@@ -22,10 +22,12 @@ use setpoint_reconcile::{Engine, Object, Plan, Planner, Seed, Seen, Watch, World
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 
-const WEBSITES: &str = "websites.example.org";
+/// Resource of the websites.
+pub const WEBSITES: &str = "websites.example.org";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-fn definition() -> Value {
+/// CustomResourceDefinition of websites.
+pub fn definition() -> Value {
     value!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": (WEBSITES)},
@@ -48,7 +50,8 @@ fn definition() -> Value {
     })
 }
 
-struct Websites;
+/// Keeps the page and the Deployment of each website.
+pub struct Websites;
 
 impl Planner for Websites {
     type Memo = ();
@@ -83,7 +86,14 @@ impl Planner for Websites {
                 plan.push(Write::create("configmaps", namespace, object));
             }
             Some(map) if map.value().get("data") != Some(&page) => {
-                plan.push(Write::merge(map, "", value!({"data": (page)})));
+                // A merge patch removes only what it names.
+                let mut data = page.clone();
+                let old = map.value();
+                let others = old.get("data").and_then(Value::as_map).into_iter().flat_map(|data| data.keys());
+                for file in others.filter(|file| page.get(file).is_none()) {
+                    data.make_map().insert(file, Value::Null);
+                }
+                plan.push(Write::merge(map, "", value!({"data": (data)})));
             }
             Some(_) => {}
         }
