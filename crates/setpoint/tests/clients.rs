@@ -26,3 +26,6 @@ mod processes;
 mod server;
 #[path = "clients/usage.rs"]
 mod usage;
+#[path = "../../server/tests/api/webhook_server.rs"]
+#[expect(dead_code, reason = "other tests use the rest of it")]
+mod webhook_server;

@@ -1,10 +1,12 @@
 //! An operator on kube-rs: `PostgresCluster` keeps a StatefulSet, a Service, a ConfigMap and a Secret, reports its status,
-//! and cleans up under a finalizer.
+//! and cleans up under a finalizer. Its webhook converts between `v1beta1`, where `replicas` is called `instances`, and
+//! `v1`, and forbids clusters to shrink.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,46 +19,100 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::runtime::watcher;
 use kube::{Client, Config, ResourceExt};
 use serde_json::{Value, json};
+use setpoint_api::{Value as Review, value};
 
 use crate::server::Server;
+use crate::webhook_server::{HookReply, HookServer, allow, convert_objects, respond};
 
 const FINALIZER: &str = "db.example.com/cleanup";
 const MANAGER: &str = "postgres-operator";
 
-fn definition() -> CustomResourceDefinition {
+/// A version of the definition, in which `field` has the number of replicas.
+fn version(name: &str, field: &str) -> Value {
+    json!({
+        "name": name, "served": true, "storage": name == "v1",
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {
+            "type": "object",
+            "required": ["spec"],
+            "properties": {
+                "spec": {"type": "object", "properties": {
+                    field: {"type": "integer", "minimum": 1, "default": 1},
+                    "image": {"type": "string", "default": "postgres:17"},
+                }},
+                "status": {"type": "object", "properties": {
+                    "ready": {"type": "integer"}, "observedGeneration": {"type": "integer"},
+                }},
+            },
+        }},
+    })
+}
+
+fn definition(hook: &HookServer) -> CustomResourceDefinition {
     serde_json::from_value(json!({
         "metadata": {"name": "postgresclusters.db.example.com"},
         "spec": {
             "group": "db.example.com",
             "scope": "Namespaced",
             "names": {"plural": "postgresclusters", "singular": "postgrescluster", "kind": "PostgresCluster"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "required": ["spec"],
-                    "properties": {
-                        "spec": {"type": "object", "properties": {
-                            "replicas": {"type": "integer", "minimum": 1, "default": 1},
-                            "image": {"type": "string", "default": "postgres:17"},
-                        }},
-                        "status": {"type": "object", "properties": {
-                            "ready": {"type": "integer"}, "observedGeneration": {"type": "integer"},
-                        }},
-                    },
-                }},
-            }],
+            "conversion": {"strategy": "Webhook", "webhook": {
+                "conversionReviewVersions": ["v1"],
+                "clientConfig": {"url": hook.url, "caBundle": hook.ca_bundle},
+            }},
+            "versions": [version("v1", "replicas"), version("v1beta1", "instances")],
         },
     }))
     .unwrap()
 }
 
-fn resource() -> ApiResource {
+fn validation(hook: &HookServer) -> ValidatingWebhookConfiguration {
+    serde_json::from_value(json!({
+        "metadata": {"name": "postgres-operator"},
+        "webhooks": [{
+            "name": "shrink.db.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": hook.url, "caBundle": hook.ca_bundle},
+            "rules": [{"operations": ["UPDATE"], "apiGroups": ["db.example.com"], "apiVersions": ["v1"],
+                "resources": ["postgresclusters"]}],
+        }],
+    }))
+    .unwrap()
+}
+
+/// The webhook of the operator: converts, and validates updates.
+fn webhook(review: &Review) -> HookReply {
+    if review.str_at(&["kind"]) == "ConversionReview" {
+        return convert_objects(review, converted);
+    }
+    let replicas = |object| review.at(&["request", object, "spec", "replicas"]).and_then(Review::as_i64);
+    if replicas("object") < replicas("oldObject") {
+        return respond(review, value!({"allowed": false, "status": {"message": "a cluster cannot shrink"}}));
+    }
+    allow(review)
+}
+
+fn converted(cluster: &Review, api_version: &str) -> Review {
+    let (from, to) = match api_version {
+        "db.example.com/v1" => ("instances", "replicas"),
+        _ => ("replicas", "instances"),
+    };
+    let mut cluster = cluster.clone();
+    cluster.make_map().insert("apiVersion", api_version);
+    let spec = cluster.ensure_map("spec");
+    if let Some(replicas) = spec.remove(from) {
+        spec.insert(to, replicas);
+    }
+    cluster
+}
+
+fn resource_in(version: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(
-        &GroupVersionKind::gvk("db.example.com", "v1", "PostgresCluster"),
+        &GroupVersionKind::gvk("db.example.com", version, "PostgresCluster"),
         "postgresclusters",
     )
+}
+
+fn resource() -> ApiResource {
+    resource_in("v1")
 }
 
 fn cluster(name: &str, spec: Value) -> DynamicObject {
@@ -167,12 +223,14 @@ fn is_ready(replicas: i64) -> impl Fn(Option<&DynamicObject>) -> bool {
     }
 }
 
-async fn run(client: Client) {
+async fn run(client: Client, hook: &HookServer) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let post = PostParams::default();
-    definitions.create(&post, &definition()).await.unwrap();
+    definitions.create(&post, &definition(hook)).await.unwrap();
     let name = "postgresclusters.db.example.com";
     await_condition(definitions, name, conditions::is_crd_established()).await.unwrap();
+    let validations: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    validations.create(&post, &validation(hook)).await.unwrap();
     let clusters: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &resource());
     let sets: Api<StatefulSet> = Api::namespaced(client.clone(), "default");
     let operator = Controller::new_with(clusters.clone(), watcher::Config::default(), resource())
@@ -189,6 +247,14 @@ async fn run(client: Client) {
     let grow = Patch::Merge(json!({"spec": {"replicas": 3}}));
     clusters.patch("main", &PatchParams::default(), &grow).await.unwrap();
     wait(&clusters, "main", is_ready(3)).await;
+    let older: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &resource_in("v1beta1"));
+    assert_eq!(older.get("main").await.unwrap().data["spec"]["instances"], 3, "the webhook converts");
+    let grow = Patch::Merge(json!({"spec": {"instances": 4}}));
+    older.patch("main", &PatchParams::default(), &grow).await.unwrap();
+    wait(&clusters, "main", is_ready(4)).await;
+    let shrink = Patch::Merge(json!({"spec": {"instances": 1}}));
+    let denied = older.patch("main", &PatchParams::default(), &shrink).await.unwrap_err();
+    assert!(denied.to_string().contains("a cluster cannot shrink"), "{denied}");
     let bad = clusters.create(&post, &cluster("bad", json!({"replicas": 0}))).await.unwrap_err();
     assert!(bad.to_string().contains("spec.replicas"), "{bad}");
 
@@ -206,9 +272,10 @@ fn operator_on_kube_rs_keeps_its_objects_and_cleans_up() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let server = Server::start_with(&["--nodes=1", "--pod-start=0"]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let hook = HookServer::start(webhook);
     runtime.block_on(async {
         let kubeconfig = Kubeconfig::read_from(&server.kubeconfig).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        run(Client::try_from(config).unwrap()).await;
+        run(Client::try_from(config).unwrap(), &hook).await;
     });
 }
