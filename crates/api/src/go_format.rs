@@ -10,13 +10,14 @@ use crate::quote::Quoted;
 use crate::value::{Map, Value};
 
 /// Displays a value as Go's `%v`: `map[a:1 b:[x y]]`.
-pub(crate) struct GoValue<'a>(pub(crate) &'a Value);
+pub struct GoValue<'a>(pub &'a Value);
 
 /// Displays a value as Go's `%#v`: `map[string]interface {}{"a":1}`.
 pub(crate) struct GoLiteral<'a>(pub(crate) &'a Value);
 
 /// Go type of a value, as `%T` prints it.
-pub(crate) const fn type_name(value: &Value) -> &'static str {
+#[must_use]
+pub const fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",

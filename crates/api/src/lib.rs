@@ -24,7 +24,7 @@ pub mod decode;
 pub mod entropy;
 pub mod field_error;
 pub mod fields;
-mod go_format;
+pub mod go_format;
 pub mod json;
 pub mod json_path;
 pub mod key;

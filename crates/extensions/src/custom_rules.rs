@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use setpoint_api::Value;
-use setpoint_api::custom::{CustomDefinition, CustomVersion};
+use setpoint_api::custom::{CustomDefinition, CustomVersion, ScalePaths};
 use setpoint_api::custom_kind::CustomSchema;
 use setpoint_api::field_error::{BadValue, ErrorKind, ErrorList, FieldError, Path};
 use setpoint_api::fields::{FieldLabels, FieldSelector, FieldSelectorError, UnsupportedLabel};
@@ -13,6 +13,7 @@ use setpoint_api::kinds::{Rules, SelectableFields};
 use setpoint_api::structural;
 
 use crate::cel_rules::{self, OBJECT_COST_MAX, RuleTree};
+use crate::scale_rules;
 
 /// Fields that a status update cannot own.
 const STATUS_RESET_FIELDS: &[&str] = &["metadata", "spec"];
@@ -38,6 +39,8 @@ pub struct CustomRules {
     /// Compiled validation rules, if the schema has any; compiled when an object is first validated.
     rules: OnceLock<Option<RuleTree>>,
     has_status: bool,
+    /// The scale subresource.
+    scale: Option<ScalePaths>,
     /// Label and path of each selectable field.
     selectable: Vec<(String, JsonPath)>,
 }
@@ -60,19 +63,35 @@ impl CustomRules {
                 selectable.push((label.to_owned(), parsed));
             }
         }
-        CustomRules { schema, rules: OnceLock::new(), has_status: version.has_status, selectable }
+        CustomRules {
+            schema,
+            rules: OnceLock::new(),
+            has_status: version.has_status,
+            scale: version.scale.clone(),
+            selectable,
+        }
     }
 
-    fn validate_all(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    fn validate_scale(&self, object: &Value, is_status: bool, errors: &mut ErrorList) {
+        let Some(scale) = &self.scale else { return };
+        if !is_status {
+            scale_rules::validate_spec(object, scale, errors);
+        }
+        scale_rules::validate_status(object, scale, errors);
+    }
+
+    fn validate_all(&self, new: &Value, old: Option<&Value>, is_status: bool, errors: &mut ErrorList) {
         let schema = self.schema.schema();
         match old {
             Some(old) => {
                 structural::validate_update(new, old, schema, &Path::NONE, errors);
+                self.validate_scale(new, is_status, errors);
                 structural::validate_embedded(new, schema, &Path::NONE, errors);
                 structural::validate_lists_update(new, old, schema, &Path::NONE, errors);
             }
             None => {
                 structural::validate(new, schema, &Path::NONE, errors);
+                self.validate_scale(new, is_status, errors);
                 structural::validate_embedded(new, schema, &Path::NONE, errors);
                 structural::validate_lists(new, schema, &Path::NONE, errors);
             }
@@ -94,6 +113,20 @@ impl Rules for CustomRules {
 
     fn status_reset_fields(&self) -> &[&'static str] {
         STATUS_RESET_FIELDS
+    }
+
+    /// Resets the status to its default.
+    fn prepare_create(&self, object: &mut Value) {
+        let Some(map) = object.as_map_mut().filter(|_| self.has_status) else { return };
+        map.remove("status");
+        let schema = self.schema.schema();
+        if let Some(status) = schema.property("status")
+            && let Some(default) = &status.default
+        {
+            let mut default = Value::clone(default);
+            structural::default(&mut default, status);
+            map.insert("status", default);
+        }
     }
 
     /// Keeps everything but the status.
@@ -118,15 +151,15 @@ impl Rules for CustomRules {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        self.validate_all(object, None, errors);
+        self.validate_all(object, None, false, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate_all(new, Some(old), errors);
+        self.validate_all(new, Some(old), false, errors);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate_all(new, Some(old), errors);
+        self.validate_all(new, Some(old), true, errors);
     }
 
     fn allows_unconditional_update(&self) -> bool {

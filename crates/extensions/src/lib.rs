@@ -8,6 +8,7 @@ mod custom_rules;
 mod decl;
 mod definition;
 pub mod policy;
+mod scale_rules;
 
 pub use cel_rules::validate_definition;
 pub use custom_rules::CustomRules;

@@ -7,6 +7,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{fields, labels};
 use setpoint_store::{Record, RecordSelector, WatchFilter};
 
+use crate::conversion::webhook_kind;
 use crate::media::{Form, Representation};
 use crate::query::QueryParams;
 use crate::route::Target;
@@ -30,6 +31,7 @@ impl Selection {
         let fields = fields::FieldSelector::parse(query.get("fieldSelector"))
             .and_then(|selector| target.resource_type.rules.translate_fields(selector))
             .map_err(|error| Status::bad_request(error.to_string()))?;
+        check_converted_fields(target, &fields)?;
         let compiled_fields = fields::CompiledFieldSelector::new(&fields);
         Ok(Selection { labels: labels::CompiledSelector::new(&labels), fields, compiled_fields })
     }
@@ -53,6 +55,26 @@ impl Selection {
         });
         let selector = (!self.is_everything()).then(|| Arc::new(self) as Arc<dyn RecordSelector>);
         WatchFilter { namespace, name, field, selector }
+    }
+}
+
+/// 501 for a selector by a field that only a conversion webhook could compute: fields are stored with the object, in its
+/// storage version.
+fn check_converted_fields(target: &Target, fields: &fields::FieldSelector) -> Result<(), Status> {
+    let resource_type = &target.resource_type;
+    let Some(kind) = webhook_kind(resource_type) else { return Ok(()) };
+    let own = fields.terms().iter().find(|term| !term.field.starts_with("metadata."));
+    match own.filter(|_| kind.storage_api_version != resource_type.api_version()) {
+        Some(term) => Err(Status::unclassified(
+            501,
+            format!(
+                "field selectors by {} are implemented for the storage version {} only, because a webhook converts {}",
+                term.field,
+                kind.storage_api_version,
+                resource_type.api_version()
+            ),
+        )),
+        None => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ use aws_lc_rs::digest;
 use bytes::Bytes;
 use setpoint_api::custom::ConversionWebhook;
 use setpoint_api::field_error::{ErrorList, Path};
+use setpoint_api::go_format::type_name;
 use setpoint_api::quote::Quoted;
 use setpoint_api::{Map, Value, json, metadata, names};
 
@@ -152,7 +153,7 @@ impl ConversionReview {
             None => return Err("missing metadata in converted object".to_owned()),
             Some(Value::Map(response)) => restored_metadata(original, response)?,
             Some(other) => {
-                return Err(format!("invalid metadata of type {} in converted object", type_of(other)));
+                return Err(format!("invalid metadata of type {} in converted object", type_name(other)));
             }
         };
         converted.make_map().insert("metadata", restored);
@@ -173,14 +174,14 @@ fn restored_metadata(original: &Value, response: &Map) -> Result<Map, String> {
             Some(other) => {
                 return Err(format!(
                     "invalid metadata.{field} of type {} in converted object",
-                    type_of(other)
+                    type_name(other)
                 ));
             }
         };
         if let Some((key, value)) = pairs.iter().find(|(_, value)| value.as_str().is_none()) {
             return Err(format!(
                 "metadata.{field}[{key}] must be a string, but is {} in converted object",
-                type_of(value)
+                type_name(value)
             ));
         }
         if restored.get(field).and_then(Value::as_map) != Some(pairs) {
@@ -197,19 +198,6 @@ fn restored_metadata(original: &Value, response: &Map) -> Result<Map, String> {
         restored.insert(field, pairs.clone());
     }
     Ok(restored)
-}
-
-/// Go type of a decoded JSON value, as upstream's messages name it.
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::List(_) => "[]interface {}",
-        Value::Map(_) => "map[string]interface {}",
-        other if other.as_str().is_some() => "string",
-        other if other.as_i64().is_some() => "int64",
-        _ => "float64",
-    }
 }
 
 /// Kind of an object as messages name it: `group/version, Kind=kind`.

@@ -119,6 +119,50 @@ fn invalid_objects_name_the_field() {
 }
 
 #[test]
+fn defaults_of_the_status_show_on_new_objects() {
+    let server = TestServer::new();
+    let status = r#""status":{"type":"object","default":{},"properties":{"size":{"type":"integer"},
+        "note":{"type":"string","default":"new"}}}"#;
+    let at = SCHEMA.find(r#""status""#).unwrap();
+    server.define(&definition(&[("v1", &format!("{}{status}}}}}", &SCHEMA[..at]))]));
+    let body = r#"{"metadata":{"name":"w"},"spec":{"size":3},"status":{"note":"mine"}}"#;
+    let made = server.create(WIDGETS, body);
+    assert_eq!(made.str_at(&["status", "note"]), "new", "{}", json::to_text(&made));
+    assert_eq!(server.object(&format!("{WIDGETS}/w")), made);
+}
+
+#[test]
+fn replicas_of_the_scale_are_checked_with_the_object() {
+    let server = TestServer::defined();
+    let (code, refused) = server.call("POST", WIDGETS, &widget("w", r#"{"size":-1}"#));
+    assert_eq!(code, 422);
+    let message = refused.str_at(&["message"]);
+    assert!(message.contains(".spec.size: Invalid value: -1: should be a non-negative integer"), "{message}");
+    server.create(WIDGETS, &widget("w", r#"{"size":3}"#));
+    let scale = |replicas: i32| {
+        format!(
+            r#"{{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{{"name":"w","namespace":"default"}},
+                "spec":{{"replicas":{replicas}}}}}"#
+        )
+    };
+    let (code, scaled) = server.call("PUT", &format!("{WIDGETS}/w/scale"), &scale(5));
+    assert_eq!(code, 200, "an update without a revision: {}", json::to_text(&scaled));
+    let (code, refused) = server.call("PUT", &format!("{WIDGETS}/w/scale"), &scale(-5));
+    assert_eq!(code, 422);
+    let message = refused.str_at(&["message"]);
+    assert!(message.starts_with(r#"Widget.example.com "w" is invalid: [spec.size"#), "{message}");
+}
+
+#[test]
+fn object_of_another_kind_is_invalid() {
+    let server = TestServer::defined();
+    let other = widget("w", r#"{"size":3}"#).replace("Widget", "Gadget");
+    let (code, refused) = server.call("POST", WIDGETS, &other);
+    let expected = r#"Gadget.example.com "w" is invalid: kind: Invalid value: "Gadget": must be Widget"#;
+    assert_eq!((code, refused.str_at(&["message"])), (422, expected));
+}
+
+#[test]
 fn status_and_spec_are_written_apart() {
     let server = TestServer::defined();
     server.create(WIDGETS, &widget("w", r#"{"size":3}"#));

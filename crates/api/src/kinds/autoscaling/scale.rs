@@ -126,8 +126,9 @@ fn selector_text(workload: &Value) -> Result<String, SelectorError> {
 }
 
 /// Validates a scale.
-pub fn validate(scale: &Value, errors: &mut ErrorList) {
-    if let Some(spec) = scale.get("spec") {
+pub fn validate(scale: &Value, fields: &ScaleFields<'_>, errors: &mut ErrorList) {
+    // The fields of a custom kind are validated with the whole object.
+    if let Some(spec) = scale.get("spec").filter(|_| !fields.is_custom) {
         check_nonnegative(errors, spec, &Path::root("spec"), &["replicas"]);
     }
 }
@@ -150,6 +151,8 @@ pub fn apply(scale: &Value, workload: &mut Value, fields: &ScaleFields<'_>) -> R
     let metadata = workload.ensure_map("metadata");
     match scale.at(&["metadata", "resourceVersion"]) {
         Some(revision) => drop(metadata.insert("resourceVersion", revision.clone())),
+        // An update of a custom object needs a revision: that of the object itself.
+        None if fields.is_custom => {}
         None => drop(metadata.remove("resourceVersion")),
     }
     Ok(())

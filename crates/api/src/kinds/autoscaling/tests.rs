@@ -1,6 +1,6 @@
 //! Validation and defaulting of autoscalers and scales.
 
-use super::scale::{self, ScaleError};
+use super::scale::{self, ScaleError, ScaleFields};
 use crate::field_error::ErrorList;
 use crate::kinds::workload::fixture::{KindFixture, parse};
 use crate::value::Value;
@@ -349,7 +349,7 @@ fn scale_writes_back_replicas_and_resource_version() {
 fn negative_scale_is_rejected() {
     let faults = |scale: &str| {
         let mut errors = ErrorList::new();
-        scale::validate(&parse(scale), &mut errors);
+        scale::validate(&parse(scale), &ScaleFields::workload(), &mut errors);
         errors.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(faults(r#"{"spec":{"replicas":0}}"#), Vec::<String>::new());

@@ -200,7 +200,7 @@ fn apply_scale(
         strict_ownership::check(&target.resource_type, &workload, &changed, writer, context)?;
     }
     let mut errors = ErrorList::new();
-    scale::validate(&new, &mut errors);
+    scale::validate(&new, &fields, &mut errors);
     if !errors.is_empty() {
         let kind = Qualified { group: "autoscaling", name: "Scale" };
         return Err(Status::invalid(kind, &target.name, &errors).into());
