@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use setpoint_api::Value;
-use setpoint_api::custom::{CustomDefinition, CustomVersion};
+use setpoint_api::custom::{CustomDefinition, CustomVersion, ScalePaths};
 use setpoint_api::custom_kind::CustomSchema;
 use setpoint_api::field_error::{BadValue, ErrorKind, ErrorList, FieldError, Path};
 use setpoint_api::fields::{FieldLabels, FieldSelector, FieldSelectorError, UnsupportedLabel};
 use setpoint_api::json_path::JsonPath;
 use setpoint_api::kinds::{Rules, SelectableFields};
-use setpoint_api::structural;
+use setpoint_api::quote::Quoted;
+use setpoint_api::{Value, json, metadata, structural};
 
 use crate::cel_rules::{self, OBJECT_COST_MAX, RuleTree};
 
@@ -32,12 +32,44 @@ fn is_blocking(kind: ErrorKind) -> bool {
     )
 }
 
+/// Finalizers of Kubernetes itself, which have no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+
+/// Validates the numbers of replicas of an object, by the paths of its scale; an update of the status only in the
+/// status.
+fn check_scale(scale: &ScalePaths, object: &Value, is_status: bool, errors: &mut ErrorList) {
+    let replicas = [(&scale.spec_replicas, is_status), (&scale.status_replicas, false)];
+    for (path, _) in replicas.into_iter().filter(|(_, is_skipped)| !is_skipped) {
+        let names: Vec<&str> = path.trim_start_matches('.').split('.').collect();
+        let Some(value) = object.at(&names) else { continue };
+        let path = Path::root(path);
+        let Some(count) = value.as_i64() else {
+            let (shown, ty) = match value {
+                Value::Str(text) => (text.to_string(), "string"),
+                Value::Bool(truth) => (truth.to_string(), "bool"),
+                Value::Float(_) => (json::to_text(value), "float64"),
+                _ => continue,
+            };
+            let detail = format!("{path} accessor error: {shown} is of the type {ty}, expected int64");
+            errors.push(FieldError::invalid(&path, 0_i64, detail));
+            continue;
+        };
+        if count < 0 {
+            errors.push(FieldError::invalid(&path, count, "should be a non-negative integer"));
+        } else if count > i64::from(i32::MAX) {
+            let detail = format!("should be less than or equal to {}", i32::MAX);
+            errors.push(FieldError::invalid(&path, count, detail));
+        }
+    }
+}
+
 /// Rules of one version of a custom kind. Objects are in that version.
 pub struct CustomRules {
     schema: Arc<CustomSchema>,
     /// Compiled validation rules, if the schema has any; compiled when an object is first validated.
     rules: OnceLock<Option<RuleTree>>,
     has_status: bool,
+    scale: Option<ScalePaths>,
     /// Label and path of each selectable field.
     selectable: Vec<(String, JsonPath)>,
 }
@@ -60,10 +92,16 @@ impl CustomRules {
                 selectable.push((label.to_owned(), parsed));
             }
         }
-        CustomRules { schema, rules: OnceLock::new(), has_status: version.has_status, selectable }
+        CustomRules {
+            schema,
+            rules: OnceLock::new(),
+            has_status: version.has_status,
+            scale: version.scale.clone(),
+            selectable,
+        }
     }
 
-    fn validate_all(&self, new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
+    fn validate_all(&self, new: &Value, old: Option<&Value>, is_status: bool, errors: &mut ErrorList) {
         let schema = self.schema.schema();
         match old {
             Some(old) => {
@@ -76,6 +114,9 @@ impl CustomRules {
                 structural::validate_embedded(new, schema, &Path::NONE, errors);
                 structural::validate_lists(new, schema, &Path::NONE, errors);
             }
+        }
+        if let Some(scale) = &self.scale {
+            check_scale(scale, new, is_status, errors);
         }
         let rules = self.rules.get_or_init(|| RuleTree::compile(schema, true));
         let Some(rules) = rules else { return };
@@ -118,15 +159,36 @@ impl Rules for CustomRules {
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
-        self.validate_all(object, None, errors);
+        self.validate_all(object, None, false, errors);
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate_all(new, Some(old), errors);
+        self.validate_all(new, Some(old), false, errors);
     }
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        self.validate_all(new, Some(old), errors);
+        self.validate_all(new, Some(old), true, errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let before = old.map(metadata::finalizers).unwrap_or_default();
+        let mut added = metadata::finalizers(new);
+        added.retain(|finalizer| {
+            !before.contains(finalizer)
+                && !finalizer.contains('/')
+                && !STANDARD_FINALIZERS.contains(finalizer)
+        });
+        added.sort_unstable();
+        added.dedup();
+        let warning = |finalizer: &str| {
+            let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
+            let quoted = Quoted(finalizer);
+            format!(
+                "metadata.finalizers: {quoted}: prefer a domain-qualified finalizer name{path} to avoid accidental \
+                 conflicts with other finalizer writers"
+            )
+        };
+        added.into_iter().map(warning).collect()
     }
 
     fn allows_unconditional_update(&self) -> bool {
