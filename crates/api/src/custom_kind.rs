@@ -62,8 +62,13 @@ impl CustomSchema {
     pub fn decode(&self, mut value: Value, duplicates: &[Duplicate]) -> Result<Decoded, DecodeError> {
         let schema = self.schema();
         let mut unknown = structural::prune(&mut value, schema, true);
-        let in_metadata = structural::coerce_embedded(&mut value, schema, true, false)
-            .map_err(|error| DecodeError::Custom(error.to_string()))?;
+        let in_metadata = structural::coerce_embedded(&mut value, schema, true, false).map_err(|error| {
+            match &*error.field {
+                // Upstream's decoder of the object's own metadata knows no path.
+                "metadata" => DecodeError::Custom(error.detail.to_string()),
+                _ => DecodeError::Custom(error.to_string()),
+            }
+        })?;
         unknown.extend(in_metadata);
         structural::prune_nulls(&mut value, schema);
         structural::default(&mut value, schema);

@@ -84,7 +84,7 @@ fn sorted(map: &Map) -> Vec<(&str, &Value)> {
     entries
 }
 
-/// Displays a float as Go's `%v`: decimal while the exponent is in -4..21, else as `1e+21`.
+/// Displays a float as Go's `%v`: decimal while the exponent is in -4..6, else as `1e+06`.
 pub(crate) struct GoFloat(pub(crate) f64);
 
 impl fmt::Display for GoFloat {
@@ -102,7 +102,7 @@ impl fmt::Display for GoFloat {
         let scientific = format!("{float:e}");
         let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
         match exponent.parse::<i32>() {
-            Ok(-4..21) | Err(_) => write!(f, "{float}"),
+            Ok(-4..6) | Err(_) => write!(f, "{float}"),
             Ok(exponent) => {
                 let sign = if exponent < 0 { '-' } else { '+' };
                 write!(f, "{mantissa}e{sign}{:02}", exponent.unsigned_abs())
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn floats_have_an_exponent_as_in_go() {
-        let value = value!({"a": 0.5, "b": (Value::Float(0.000_01)), "c": (Value::Float(1e21))});
-        assert_eq!(GoValue(&value).to_string(), "map[a:0.5 b:1e-05 c:1e+21]");
+        let value = value!({"a": 0.5, "b": (Value::Float(0.000_01)), "c": (Value::Float(1_234_567.5))});
+        assert_eq!(GoValue(&value).to_string(), "map[a:0.5 b:1e-05 c:1.2345675e+06]");
     }
 }

@@ -41,6 +41,9 @@ const LIBRARIES: [&[Signature]; 16] = [
     lists::KUBERNETES,
 ];
 
+/// Functions that Kubernetes 1.36 does not have.
+pub(crate) const NEWEST_FUNCTIONS: [&str; 1] = ["includes"];
+
 /// Function with its overloads.
 #[derive(Debug)]
 pub struct FunctionDecl {

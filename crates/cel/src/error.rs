@@ -4,6 +4,9 @@ use std::fmt;
 
 use crate::source::{Location, line_at};
 
+/// Largest number of errors of a source that are reported.
+pub const PARSE_ERRORS_MAX: usize = 100;
+
 /// Longest source line that an error shows, in bytes.
 pub const SNIPPET_BYTES_MAX: usize = 16_384;
 
@@ -29,12 +32,20 @@ pub enum ParseErrorKind {
         /// Tokens that the grammar allows.
         expected: &'static str,
     },
-    /// Closing token that is absent at the end of the source.
-    #[error("Syntax error: missing {0} at '<EOF>'")]
-    MissingInput(&'static str),
+    /// Token that is absent: a closing one at the end of the source, or a colon before an expression.
+    #[error("Syntax error: missing {expected} at '{found}'")]
+    MissingInput {
+        /// The token.
+        expected: &'static str,
+        /// Text of the token in its place.
+        found: String,
+    },
     /// Dot that no field name follows.
     #[error("Syntax error: no viable alternative at input '{0}'")]
     NoViableAlternative(String),
+    /// Optional selection without a field name.
+    #[error("unsupported ident kind")]
+    UnsupportedIdent,
     /// Reserved word in place of a variable or function.
     #[error("reserved identifier: {0}")]
     ReservedIdentifier(String),
@@ -68,45 +79,66 @@ impl ParseErrorKind {
     }
 }
 
-/// First error of a source.
+/// Errors of a source, in its order.
 ///
-/// `Display` is the form of cel-go: position, message, source line, and a caret below the position. Limits have no
-/// position and show `-1:0`.
+/// `Display` is the form of cel-go: for each error the position, message, source line, and a caret below the position.
+/// Limits have no position and show `-1:0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
+    first: LocatedError,
+    more: Vec<LocatedError>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LocatedError {
     kind: ParseErrorKind,
     location: Option<Location>,
     snippet: Option<Box<str>>,
 }
 
-impl std::error::Error for ParseError {}
-
-impl ParseError {
-    pub(crate) fn new(failure: Failure, source: &str) -> Self {
+impl LocatedError {
+    fn new(failure: Failure, source: &str) -> LocatedError {
         if failure.kind.has_no_location() {
-            return Self { kind: failure.kind, location: None, snippet: None };
+            return LocatedError { kind: failure.kind, location: None, snippet: None };
         }
-        Self {
+        LocatedError {
             location: Some(Location::of(source, failure.offset)),
             snippet: snippet_at(source, failure.offset),
             kind: failure.kind,
         }
     }
+}
 
-    /// Returns the cause.
-    #[must_use]
-    pub fn kind(&self) -> &ParseErrorKind {
-        &self.kind
+impl std::error::Error for ParseError {}
+
+impl ParseError {
+    /// Returns the errors, which are in the order of the source.
+    pub(crate) fn new(first: Failure, more: Vec<Failure>, source: &str) -> Self {
+        let more = more.into_iter().map(|failure| LocatedError::new(failure, source)).collect();
+        Self { first: LocatedError::new(first, source), more }
     }
 
-    /// Returns the position, or `None` for an error that concerns the source as a whole.
+    /// Returns the cause of the first error.
+    #[must_use]
+    pub fn kind(&self) -> &ParseErrorKind {
+        &self.first.kind
+    }
+
+    /// Returns the position of the first error, or `None` for one that concerns the source as a whole.
     #[must_use]
     pub fn location(&self) -> Option<Location> {
-        self.location
+        self.first.location
     }
 }
 
 impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first)?;
+        self.more.iter().try_for_each(|error| write!(f, "\n{error}"))
+    }
+}
+
+impl fmt::Display for LocatedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(location) = self.location else {
             return write!(f, "ERROR: <input>:-1:0: {}", self.kind);

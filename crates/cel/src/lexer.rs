@@ -1,20 +1,21 @@
 //! Lexer: one pass over the source, longest match.
 
-use crate::error::{Failure, ParseErrorKind};
+use crate::error::{Failure, PARSE_ERRORS_MAX, ParseErrorKind};
 use crate::source::Span;
 use crate::token::{Token, TokenKind};
 
-/// Tokens up to the end or the first error. The last token is always [`TokenKind::End`].
+/// Tokens, and the texts that are none. The last token is always [`TokenKind::End`].
 pub(crate) struct Tokens {
     pub(crate) list: Vec<Token>,
-    pub(crate) failure: Option<Failure>,
+    /// At most [`PARSE_ERRORS_MAX`].
+    pub(crate) failures: Vec<Failure>,
 }
 
 /// Splits a source of at most `u32::MAX` bytes into tokens.
 pub(crate) fn tokenize(source: &str) -> Tokens {
     let mut lexer = Lexer { source, bytes: source.as_bytes(), at: 0 };
     let mut list = Vec::new();
-    let mut failure = None;
+    let mut failures = Vec::new();
     loop {
         lexer.skip_blanks();
         let start = lexer.at;
@@ -25,15 +26,17 @@ pub(crate) fn tokenize(source: &str) -> Tokens {
             Ok(kind) => list.push(Token { kind, span: span(start, lexer.at) }),
             Err(end) => {
                 // The offending character belongs to the text, as in ANTLR's message.
-                let text = source[start..source.ceil_char_boundary(end + 1)].to_owned();
-                failure = Some(Failure::new(offset(start), ParseErrorKind::InvalidToken(text)));
-                lexer.at = start;
-                break;
+                let end = source.ceil_char_boundary(end + 1);
+                if failures.len() < PARSE_ERRORS_MAX {
+                    let text = source[start..end].to_owned();
+                    failures.push(Failure::new(offset(start), ParseErrorKind::InvalidToken(text)));
+                }
+                lexer.at = end;
             }
         }
     }
     list.push(Token { kind: TokenKind::End, span: span(lexer.at, lexer.at) });
-    Tokens { list, failure }
+    Tokens { list, failures }
 }
 
 fn offset(at: usize) -> u32 {

@@ -5,7 +5,7 @@ mod primary;
 
 use crate::ast::{Ast, ExprId};
 use crate::builder::{Builder, Built};
-use crate::error::{Failure, ParseError, ParseErrorKind};
+use crate::error::{Failure, PARSE_ERRORS_MAX, ParseError, ParseErrorKind};
 use crate::lexer::tokenize;
 use crate::literal::Literal;
 use crate::operator::{Operator, Precedence};
@@ -19,20 +19,33 @@ pub const NESTING_MAX: usize = 250;
 /// Parses an expression and expands its macros.
 ///
 /// # Errors
-/// The first error of the source.
+/// The errors of the source: all texts that are no tokens, and the errors up to the first from which the parser cannot
+/// recover.
 pub fn parse(source: &str) -> Result<Ast, ParseError> {
     if u32::try_from(source.len()).is_err() {
-        return Err(ParseError::new(Failure::new(0, ParseErrorKind::SizeLimit), source));
+        return Err(ParseError::new(Failure::new(0, ParseErrorKind::SizeLimit), Vec::new(), source));
     }
     let tokens = tokenize(source);
-    let mut parser = Parser { source, tokens: &tokens.list, at: 0, nesting: 0, builder: Builder::default() };
-    let parsed = parser.start();
-    match (parsed, tokens.failure) {
-        (Ok(root), None) => Ok(parser.builder.finish(root, source)),
-        // Errors at the end of the tokens are consequences of the lexer's.
-        (Err(failure), Some(first)) if failure.offset < first.offset => Err(ParseError::new(failure, source)),
-        (_, Some(failure)) | (Err(failure), None) => Err(ParseError::new(failure, source)),
-    }
+    let mut parser = Parser {
+        source,
+        tokens: &tokens.list,
+        at: 0,
+        nesting: 0,
+        builder: Builder::default(),
+        failures: tokens.failures,
+        is_recovering: false,
+    };
+    let last = match parser.start() {
+        Ok(root) if parser.failures.is_empty() => return Ok(parser.builder.finish(root, source)),
+        Ok(_) => None,
+        Err(failure) => Some(failure).filter(|_| !parser.is_recovering),
+    };
+    let mut failures = parser.failures;
+    failures.extend(last);
+    failures.sort_by_key(|failure| failure.offset);
+    let mut failures = failures.into_iter();
+    let first = failures.next().expect("an error that is not reported follows another");
+    Err(ParseError::new(first, failures.take(PARSE_ERRORS_MAX).collect(), source))
 }
 
 struct Parser<'a> {
@@ -41,6 +54,9 @@ struct Parser<'a> {
     at: usize,
     nesting: usize,
     builder: Builder,
+    failures: Vec<Failure>,
+    /// `true` from an error to the next token that fits: errors in between are consequences, and not reported.
+    is_recovering: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -62,7 +78,28 @@ impl<'a> Parser<'a> {
     fn advance(&mut self) -> Token {
         let token = self.token(0);
         self.at += 1;
+        self.is_recovering = false;
         token
+    }
+
+    /// Records an error, and goes on.
+    fn report(&mut self, failure: Failure) {
+        if !self.is_recovering && self.failures.len() < PARSE_ERRORS_MAX {
+            self.failures.push(failure);
+        }
+        self.is_recovering = true;
+    }
+
+    /// Skips the next token, with an error, if the one after it fits.
+    fn skip_extraneous(&mut self, expected: &'static str, fits: impl Fn(TokenKind) -> bool) -> bool {
+        let token = self.token(0);
+        let is_extraneous = token.kind != TokenKind::End && fits(self.token(1).kind);
+        if is_extraneous {
+            let found = self.text(token).to_owned();
+            self.report(Failure::new(token.span.start, ParseErrorKind::ExtraneousInput { found, expected }));
+            self.at += 1;
+        }
+        is_extraneous
     }
 
     /// Consumes the next token if it has the kind.
@@ -77,22 +114,24 @@ impl<'a> Parser<'a> {
         }
         let is_closing =
             matches!(kind, TokenKind::RightParen | TokenKind::RightBracket | TokenKind::RightBrace);
-        if is_closing && token.kind == TokenKind::End {
-            return Err(Failure::new(token.span.start, ParseErrorKind::MissingInput(expected)));
+        if self.skip_extraneous(expected, |next| next == kind) {
+            return Ok(self.advance());
         }
-        self.unexpected(expected, |next| next == kind)
+        let is_absent = is_closing && token.kind == TokenKind::End
+            || kind == TokenKind::Colon && token.kind.is_expression_start();
+        if is_absent {
+            let found = self.text(token).to_owned();
+            self.report(Failure::new(token.span.start, ParseErrorKind::MissingInput { expected, found }));
+            return Ok(token);
+        }
+        self.mismatch(expected)
     }
 
-    /// Fails at the next token: it is extraneous if the one after it fits, and a mismatch otherwise.
-    fn unexpected<T>(&self, expected: &'static str, fits: impl Fn(TokenKind) -> bool) -> Built<T> {
+    /// Fails at the next token.
+    fn mismatch<T>(&self, expected: &'static str) -> Built<T> {
         let token = self.token(0);
         let found = self.text(token).to_owned();
-        let kind = if token.kind != TokenKind::End && fits(self.token(1).kind) {
-            ParseErrorKind::ExtraneousInput { found, expected }
-        } else {
-            ParseErrorKind::MismatchedInput { found, expected }
-        };
-        Err(Failure::new(token.span.start, kind))
+        Err(Failure::new(token.span.start, ParseErrorKind::MismatchedInput { found, expected }))
     }
 
     fn text(&self, token: Token) -> &'a str {
@@ -165,6 +204,19 @@ impl<'a> Parser<'a> {
         let start = self.at;
         while self.accept(first.kind).is_some() {}
         let count = self.at - start;
+        if !self.peek().is_expression_start() {
+            // ANTLR expects one more operator here, and calls anything else extraneous.
+            let next = self.token(0);
+            let found = self.text(next).to_owned();
+            if operator == Operator::Negate && next.kind == TokenKind::End {
+                let kind = ParseErrorKind::NoViableAlternative("-".into());
+                self.report(Failure::new(next.span.start, kind));
+                self.is_recovering = false;
+                return self.mismatch(EXPRESSION_START);
+            }
+            let kind = ParseErrorKind::ExtraneousInput { found, expected: EXPRESSION_START };
+            return Err(Failure::new(next.span.start, kind));
+        }
         if count == 1 && operator == Operator::Negate && is_number(self.peek()) {
             self.at = start;
             return self.member();
@@ -177,8 +229,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn no_expression<T>(&self) -> Built<T> {
-        self.unexpected(EXPRESSION_START, TokenKind::is_expression_start)
+    /// Fails at a token that begins no expression, or parses the expression after it.
+    fn no_expression(&mut self, expected: &'static str) -> Built {
+        if self.skip_extraneous(expected, TokenKind::is_expression_start) {
+            return self.primary();
+        }
+        self.mismatch(expected)
     }
 
     fn literal_node(&mut self, span: Span, value: Result<Literal, ParseErrorKind>) -> Built {

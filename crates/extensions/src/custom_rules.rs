@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use setpoint_api::Value;
 use setpoint_api::custom::{CustomDefinition, CustomVersion, ScalePaths};
 use setpoint_api::custom_kind::CustomSchema;
 use setpoint_api::field_error::{BadValue, ErrorKind, ErrorList, FieldError, Path};
 use setpoint_api::fields::{FieldLabels, FieldSelector, FieldSelectorError, UnsupportedLabel};
 use setpoint_api::json_path::JsonPath;
 use setpoint_api::kinds::{Rules, SelectableFields};
-use setpoint_api::structural;
+use setpoint_api::quote::Quoted;
+use setpoint_api::{Value, metadata, structural};
 
 use crate::cel_rules::{self, OBJECT_COST_MAX, RuleTree};
 use crate::scale_rules;
@@ -32,6 +32,9 @@ fn is_blocking(kind: ErrorKind) -> bool {
             | ErrorKind::TypeInvalid
     )
 }
+
+/// Finalizers of Kubernetes itself, which have no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
 /// Rules of one version of a custom kind. Objects are in that version.
 pub struct CustomRules {
@@ -160,6 +163,27 @@ impl Rules for CustomRules {
 
     fn validate_status(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         self.validate_all(new, Some(old), true, errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let before = old.map(metadata::finalizers).unwrap_or_default();
+        let mut added = metadata::finalizers(new);
+        added.retain(|finalizer| {
+            !before.contains(finalizer)
+                && !finalizer.contains('/')
+                && !STANDARD_FINALIZERS.contains(finalizer)
+        });
+        added.sort_unstable();
+        added.dedup();
+        let warning = |finalizer: &str| {
+            let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
+            let quoted = Quoted(finalizer);
+            format!(
+                "metadata.finalizers: {quoted}: prefer a domain-qualified finalizer name{path} to avoid accidental \
+                 conflicts with other finalizer writers"
+            )
+        };
+        added.into_iter().map(warning).collect()
     }
 
     fn allows_unconditional_update(&self) -> bool {

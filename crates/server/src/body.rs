@@ -1,9 +1,10 @@
 //! Request body decoder: JSON, YAML or protobuf to an object of the expected kind, with field validation.
 
 use setpoint_api::decode::StrictError;
+use setpoint_api::field_error::{ErrorList, FieldError, Path};
 use setpoint_api::json::Duplicate;
 use setpoint_api::kind_schema::SchemaRef;
-use setpoint_api::status::Status;
+use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, json, protobuf, yaml};
 
 use crate::media::{self, Form};
@@ -72,6 +73,9 @@ pub fn object(
             ))
         }
     })?;
+    if matches!(expected.schema, SchemaRef::Custom(_)) {
+        check_custom_type(&value, body, expected)?;
+    }
     check_type(&value, expected)?;
     let about = |why: &dyn std::fmt::Display| {
         let (kind, version) = (expected.kind, expected.api_version.rsplit('/').next().unwrap_or_default());
@@ -151,6 +155,37 @@ pub fn read(body: &[u8], content_type: Option<&str>) -> Result<(Value, Vec<Dupli
         return Err(BodyError::Unrecognized(format!("unexpected GroupVersion string: {version}")));
     }
     Ok((value, duplicates))
+}
+
+/// An error for a custom object without a type, or of another kind. Upstream decodes it without defaults for its type,
+/// and validates the kind only then.
+fn check_custom_type(value: &Value, body: &[u8], expected: Expected<'_>) -> Result<(), Status> {
+    let (kind, api_version) = (value.str_at(&["kind"]), value.str_at(&["apiVersion"]));
+    if kind.is_empty() {
+        let text = match body.first() {
+            Some(b'{') => String::from_utf8_lossy(body).into_owned(),
+            _ => json::to_text(value),
+        };
+        return Err(Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{text}' ({})",
+            expected.kind,
+            excerpt(body)
+        )));
+    }
+    if api_version.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the API version in the data () does not match the expected API version ({})",
+            expected.api_version
+        )));
+    }
+    if kind != expected.kind && api_version == expected.api_version {
+        let group = api_version.split('/').next().unwrap_or_default();
+        let mut errors = ErrorList::new();
+        errors.push(FieldError::invalid(&Path::root("kind"), kind, format!("must be {}", expected.kind)));
+        let name = value.str_at(&["metadata", "name"]);
+        return Err(Status::invalid(Qualified { group, name: kind }, name, &errors));
+    }
+    Ok(())
 }
 
 /// 400 for an object of another type. Missing type fields are accepted.

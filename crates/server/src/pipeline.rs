@@ -257,6 +257,7 @@ pub(crate) fn precondition(
     if expected.is_empty() || expected == found {
         return Ok(());
     }
+    let in_group = format!("{}/{}", resource_type.info.group, resource_type.info.plural);
     let directory = match (&*resource_type.info.group, &*resource_type.info.plural) {
         ("", "replicationcontrollers") => "controllers",
         ("", "endpoints") => "services/endpoints",
@@ -264,6 +265,7 @@ pub(crate) fn precondition(
         ("", "services") => "services/specs",
         ("networking.k8s.io", "ingresses") => "ingress",
         ("apiregistration.k8s.io", _) => "apiregistration.k8s.io/apiservices",
+        _ if resource_type.custom.is_some() => in_group.as_str(),
         (_, plural) => plural,
     };
     let (name, namespace) = (metadata::name(object), metadata::namespace(object));

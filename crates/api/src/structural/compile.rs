@@ -89,7 +89,8 @@ impl Compiler {
             return Err(StructuralError::Depth);
         }
         if let Some(name) = UNSUPPORTED.into_iter().find(|name| map.get(name).is_some_and(is_set)) {
-            return Err(StructuralError::Unsupported(name));
+            // Upstream names the field of its Go type.
+            return Err(StructuralError::Unsupported(if name == "$schema" { "schema" } else { name }));
         }
         let ty = match map.get_str("type").unwrap_or_default() {
             "" => None,

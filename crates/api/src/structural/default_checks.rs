@@ -2,7 +2,8 @@
 
 use super::coerce::{bad_value, validate_resources};
 use super::schema::Schema;
-use super::{META_FIELDS, coerce_embedded, prune, validate};
+use super::validate::validate_default;
+use super::{META_FIELDS, coerce_embedded, prune};
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::value::{Map, Value};
 
@@ -103,7 +104,7 @@ impl DefaultWalk<'_> {
             }
         }
         if found.is_empty() {
-            validate(default, schema, path, &mut found);
+            validate_default(default, schema, path, &mut found);
         }
         if !found.is_empty() {
             self.errors.append(found);

@@ -14,6 +14,12 @@ const NESTING_MAX: u32 = 100;
 /// Maximum count of a repetition in RE2.
 const REPEAT_MAX: u32 = 1000;
 
+/// Named classes of POSIX.
+const CLASSES: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
+    "upper", "word", "xdigit",
+];
+
 /// A pattern, compiled on first use.
 pub struct SchemaPattern {
     source: Box<str>,
@@ -49,8 +55,9 @@ impl fmt::Debug for SchemaPattern {
     }
 }
 
-/// Reason for which a pattern is invalid.
-pub(super) fn pattern_fault(source: &str) -> Option<Box<str>> {
+/// Reason for which a pattern is invalid, with the text of Go; `None` if it is valid.
+#[must_use]
+pub fn pattern_fault(source: &str) -> Option<Box<str>> {
     compile(source).err()
 }
 
@@ -68,7 +75,12 @@ fn summarize(error: &regex::Error, source: &str) -> String {
         other => {
             let text = other.to_string();
             let last = text.lines().last().unwrap_or_default();
-            match last.strip_prefix("error: ").unwrap_or(last) {
+            let last = last.strip_prefix("error: ").unwrap_or(last);
+            if last.starts_with("invalid character class range") || last.starts_with("Unicode property") {
+                let part = marked(&text).unwrap_or(source);
+                return format!("error parsing regexp: invalid character class range: `{part}`");
+            }
+            match last {
                 "unclosed group" => "missing closing )".to_owned(),
                 "unopened group" => "unexpected )".to_owned(),
                 other => other.to_owned(),
@@ -76,6 +88,15 @@ fn summarize(error: &regex::Error, source: &str) -> String {
         }
     };
     format!("error parsing regexp: {text}: `{source}`")
+}
+
+/// Part of a pattern that a message of the `regex` crate marks: a line of carets below the pattern.
+fn marked(message: &str) -> Option<&str> {
+    let mut lines = message.lines().skip(1);
+    let (pattern, carets) = (lines.next()?, lines.next()?);
+    let start = carets.find('^')?;
+    let len = carets[start..].bytes().take_while(|byte| *byte == b'^').count();
+    pattern.get(start..start + len)
 }
 
 /// Translates RE2 to the syntax of the `regex` crate: Perl classes are ASCII, a brace that begins no repetition is
@@ -120,7 +141,7 @@ impl<'s> Translator<'s> {
                     self.out.push(c);
                 }
                 '*' | '+' | '?' => before = self.operator(at, at + 1)?,
-                '(' => before = self.group(),
+                '(' => before = self.group(at)?,
                 '|' => {
                     self.out.push('|');
                     before = Before::Start;
@@ -150,18 +171,43 @@ impl<'s> Translator<'s> {
     }
 
     /// Start of a group, with its flags or name.
-    fn group(&mut self) -> Before {
+    fn group(&mut self, at: usize) -> Result<Before, Box<str>> {
         self.out.push('(');
-        if let Some((_, c)) = self.rest.next_if(|(_, c)| *c == '?') {
+        if self.rest.next_if(|(_, c)| *c == '?').is_none() {
+            return Ok(Before::Start);
+        }
+        self.out.push('?');
+        let text = &self.source[at..];
+        if text.starts_with("(?P<") || text.starts_with("(?<") {
+            let Some(len) = text.find('>') else { return Err(self.fault("invalid named capture", text)) };
+            let name = text[..len].trim_start_matches("(?").trim_start_matches('P').trim_start_matches('<');
+            if name.is_empty() || !name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()) {
+                return Err(self.fault("invalid named capture", &text[..=len]));
+            }
+            self.copy_to(at + len + 1);
+            return Ok(Before::Start);
+        }
+        let (mut is_negative, mut has_flag) = (false, false);
+        while let Some((next, c)) = self.rest.next() {
             self.out.push(c);
-            for (_, c) in self.rest.by_ref() {
-                self.out.push(c);
-                if matches!(c, ':' | ')' | '>') {
-                    break;
+            match c {
+                'i' | 'm' | 's' | 'U' => has_flag = true,
+                '-' if !is_negative => (is_negative, has_flag) = (true, false),
+                ':' | ')' if !is_negative || has_flag => return Ok(Before::Start),
+                _ => {
+                    let part = &self.source[at..next + c.len_utf8()];
+                    return Err(self.fault("invalid or unsupported Perl syntax", part));
                 }
             }
         }
-        Before::Start
+        Err(self.fault("missing closing )", ""))
+    }
+
+    /// Copies the source up to a position.
+    fn copy_to(&mut self, end: usize) {
+        while let Some((_, c)) = self.rest.next_if(|(next, _)| *next < end) {
+            self.out.push(c);
+        }
     }
 
     /// An escape outside of a class.
@@ -233,7 +279,7 @@ impl<'s> Translator<'s> {
                     return Ok(());
                 }
                 ']' => self.out.push_str("\\]"),
-                '[' if self.source[next..].starts_with("[:") => self.named_class(next),
+                '[' if self.source[next..].starts_with("[:") => self.named_class(next)?,
                 '\\' => match self.rest.next() {
                     Some((_, 'd')) => self.out.push_str("0-9"),
                     Some((_, 'w')) => self.out.push_str("0-9A-Za-z_"),
@@ -257,19 +303,28 @@ impl<'s> Translator<'s> {
     }
 
     /// A class such as `[:alpha:]`; without an end, a literal bracket.
-    fn named_class(&mut self, at: usize) {
-        let Some(len) = self.source[at..].find(":]") else { return self.out.push_str("\\[") };
+    fn named_class(&mut self, at: usize) -> Result<(), Box<str>> {
+        let Some(len) = self.source[at..].find(":]") else {
+            self.out.push_str("\\[");
+            return Ok(());
+        };
         let end = at + len + 2;
+        let name = self.source[at + 2..at + len].trim_start_matches('^');
+        if !CLASSES.contains(&name) {
+            return Err(self.fault("invalid character class range", &self.source[at..end]));
+        }
         self.out.push_str(&self.source[at..end]);
         while self.rest.next_if(|(next, _)| *next < end).is_some() {}
+        Ok(())
     }
 
     /// A repetition in braces.
     fn brace(&mut self, at: usize) -> Result<Before, Box<str>> {
         let len = repetition_len(&self.source[at..]).unwrap_or(1);
         let repetition = &self.source[at..at + len];
-        let mut counts = repetition.trim_matches(['{', '}']).split(',').filter(|count| !count.is_empty());
-        if counts.any(|count| count.parse::<u32>().map_or(true, |count| count > REPEAT_MAX)) {
+        let counts = repetition.trim_matches(['{', '}']).split(',').filter(|count| !count.is_empty());
+        let counts: Vec<u32> = counts.map(|count| count.parse().unwrap_or(u32::MAX)).collect();
+        if counts.iter().any(|count| *count > REPEAT_MAX) || !counts.is_sorted() {
             return Err(self.fault("invalid repeat count", repetition));
         }
         while self.rest.next_if(|(next, _)| *next < at + len).is_some() {}
@@ -338,6 +393,14 @@ mod tests {
             ("a)", "unexpected ): `a)`"),
             ("[a", "missing closing ]: `[a`"),
             ("a{1001}", "invalid repeat count: `{1001}`"),
+            ("a{2,1}", "invalid repeat count: `{2,1}`"),
+            ("x[b-a]", "invalid character class range: `b-a`"),
+            (r"\p{Foo}", r"invalid character class range: `\p{Foo}`"),
+            ("[[:foo:]]", "invalid character class range: `[:foo:]`"),
+            ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+            ("a(?<!b)", "invalid named capture: `(?<!b)`"),
+            ("(?P<a b>c)", "invalid named capture: `(?P<a b>`"),
+            ("(?i-)", "invalid or unsupported Perl syntax: `(?i-)`"),
             (r"\1", r"invalid escape sequence: `\1`"),
             (r"\", r"trailing backslash at end of expression: `\`"),
             ("((a{1000}){1000}){1000}", "expression too large: `((a{1000}){1000}){1000}`"),
@@ -345,6 +408,5 @@ mod tests {
             let fault = pattern_fault(pattern).expect(pattern);
             assert_eq!(&*fault, format!("error parsing regexp: {expected}"), "{pattern}");
         }
-        assert!(pattern_fault("(?=a)").is_some());
     }
 }

@@ -25,33 +25,44 @@ const STEPS_MAX: u64 = 10_000_000;
 
 /// Validates a value. `path` is the field that holds it, [`Path::NONE`] for an object.
 pub fn validate(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut ErrorList) {
-    Validator::run(value, None, schema, path, errors);
+    Validator::new().run(value, None, schema, path, errors);
 }
 
 /// Validates an update. Errors of unchanged values are dropped.
 pub fn validate_update(new: &Value, old: &Value, schema: &Schema, path: &Path<'_>, errors: &mut ErrorList) {
-    Validator::run(new, Some(old), schema, path, errors);
+    Validator::new().run(new, Some(old), schema, path, errors);
+}
+
+/// Validates a default, as [`validate`]. As upstream, nodes of integers or strings accept a default of any type.
+pub(super) fn validate_default(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut ErrorList) {
+    let validator = Validator { is_default: true, ..Validator::new() };
+    validator.run(value, None, schema, path, errors);
 }
 
 struct Validator<'a> {
     faults: FaultList<'a>,
     steps: u64,
+    is_default: bool,
 }
 
 impl<'a> Validator<'a> {
+    fn new() -> Validator<'a> {
+        Validator { faults: FaultList::default(), steps: 0, is_default: false }
+    }
+
     fn run(
+        mut self,
         value: &'a Value,
         old: Option<&'a Value>,
         schema: &'a Schema,
         path: &Path<'_>,
         errors: &mut ErrorList,
     ) {
-        let mut validator = Validator { faults: FaultList::default(), steps: 0 };
-        validator.validate_node(value, old, schema, &Path::NONE);
-        if validator.steps > STEPS_MAX {
+        self.validate_node(value, old, schema, &Path::NONE);
+        if self.steps > STEPS_MAX {
             errors.push(FieldError::internal(path, "validation exceeded its budget of steps"));
         }
-        validator.faults.report(path, errors);
+        self.faults.report(path, errors);
     }
 
     /// Validates a value against a node, and returns the number of successful checks.

@@ -20,6 +20,7 @@ pub struct Environment {
     variables: BTreeMap<Box<str>, Type>,
     has_mutation_types: bool,
     has_bindings: bool,
+    is_compatible: bool,
     regex_test: Option<RegexTest>,
 }
 
@@ -65,6 +66,14 @@ impl Environment {
         self
     }
 
+    /// Leaves out the functions that the release before this one does not have. Upstream rejects them in expressions
+    /// that are written for the first time, so that an older server can read what is stored.
+    #[must_use]
+    pub fn with_compatible_functions(mut self) -> Self {
+        self.is_compatible = true;
+        self
+    }
+
     /// Adds a test of the regular expressions that are literal arguments of `matches`.
     #[must_use]
     pub fn with_regex_test(mut self, test: RegexTest) -> Self {
@@ -106,6 +115,9 @@ impl Environment {
         let name = name.strip_prefix('.').unwrap_or(name);
         let of_mutations =
             if self.has_mutation_types { declarations::find_mutation_function(name) } else { None };
+        if self.is_compatible && declarations::NEWEST_FUNCTIONS.contains(&name) {
+            return None;
+        }
         of_mutations.or_else(|| declarations::find_function(name))
     }
 

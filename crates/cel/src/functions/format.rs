@@ -11,6 +11,8 @@ pub(super) const FUNCTIONS: &[Function] = &[Function::new("format", format, Cost
 const PRECISION_MAX: usize = 1_000;
 /// Precision of `%f` and `%e` without one.
 const PRECISION_DEFAULT: usize = 6;
+/// Exponent from which `%s` prints doubles with one.
+const EXPONENT_FROM: i32 = 6;
 /// Largest nesting of lists and maps that `%s` prints.
 const NESTING_MAX: usize = 64;
 
@@ -85,13 +87,13 @@ impl Formatter<'_> {
                 _ => return mismatch("decimal clause can only be used on integers", value),
             },
             'f' => match double_of(value) {
-                Some(number) if number.is_finite() => format!("{number:.digits$}"),
+                Some(number) if number.is_finite() => grouped(&format!("{number:.digits$}")),
                 Some(number) => special(number),
                 None => return mismatch("fixed-point clause can only be used on doubles", value),
             },
             'e' => match double_of(value) {
-                Some(number) if number.is_finite() => scientific(number, digits),
-                Some(number) => special(number),
+                Some(number) if number.is_finite() => padded(scientific(number), precision),
+                Some(number) => padded(special(number), precision),
                 None => return mismatch("scientific clause can only be used on doubles", value),
             },
             'b' => match value {
@@ -152,8 +154,15 @@ impl Formatter<'_> {
             | Value::Type(_)
             | Value::Timestamp(_)
             | Value::Duration(_) => self.push(&value.to_string()),
-            Value::Double(number) if number.is_finite() => self.push(&double_to_text(*number, 21)),
-            Value::Double(number) => self.push(&special(*number)),
+            Value::Double(number) if !is_nested => self.push(&double_to_text(*number, EXPONENT_FROM)),
+            Value::Double(number) if number.is_finite() => {
+                self.push(&format!("{number:.PRECISION_DEFAULT$}"))
+            }
+            Value::Double(number) => self.push(&format!("\"{}\"", double_to_text(*number, EXPONENT_FROM))),
+            Value::Bytes(bytes) if is_nested => {
+                let text = String::from_utf8_lossy(bytes);
+                self.push(&format!("b{}", setpoint_api::quote::Quoted(&text)))
+            }
             Value::Bytes(bytes) => self.push(&String::from_utf8_lossy(bytes)),
             Value::List(list) => {
                 self.push("[")?;
@@ -168,7 +177,7 @@ impl Formatter<'_> {
                 for (index, key) in map.keys().iter().enumerate() {
                     self.push(if index > 0 { ", " } else { "" })?;
                     self.value(key, nesting, true)?;
-                    self.push(": ")?;
+                    self.push(":")?;
                     if let Some(value) = map.find(key) {
                         self.value(&value?, nesting, true)?;
                     }
@@ -191,10 +200,6 @@ fn mismatch<T>(rule: &str, value: &Value<'_>) -> Result<T, EvalError> {
 fn double_of(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Double(number) => Some(*number),
-        // Cel-go formats the nearest double.
-        Value::Int(number) => Some(*number as f64),
-        // Cel-go formats the nearest double.
-        Value::Uint(number) => Some(*number as f64),
         Value::String(text) => match &**text {
             "NaN" => Some(f64::NAN),
             "Infinity" => Some(f64::INFINITY),
@@ -209,15 +214,42 @@ fn special(number: f64) -> String {
     if number.is_nan() {
         return "NaN".into();
     }
-    if number > 0.0 { "Infinity".into() } else { "-Infinity".into() }
+    if number > 0.0 { "\u{221e}".into() } else { "-\u{221e}".into() }
 }
 
-fn scientific(number: f64, digits: usize) -> String {
-    let text = format!("{number:.digits$e}");
+/// Separates the thousands by commas: cel-go formats for the English language.
+fn grouped(text: &str) -> String {
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
+    let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    let mut out = String::from(sign);
+    for (index, digit) in whole.char_indices() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out + fraction
+}
+
+/// Prints the exponent in superscript digits, at least two. Cel-go ignores the precision here.
+fn scientific(number: f64) -> String {
+    const DIGITS: [char; 10] = [
+        '\u{2070}', '\u{b9}', '\u{b2}', '\u{b3}', '\u{2074}', '\u{2075}', '\u{2076}', '\u{2077}', '\u{2078}',
+        '\u{2079}',
+    ];
+    let text = format!("{number:.PRECISION_DEFAULT$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(("", exponent), |rest| ("\u{207b}", rest));
+    let exponent = format!("{exponent:0>2}");
+    let digits: String =
+        exponent.bytes().map(|byte| DIGITS[usize::from(byte.saturating_sub(b'0')) % 10]).collect();
+    format!("{mantissa}\u{d7}10{sign}{digits}")
+}
+
+/// Pads a text to a width: cel-go takes the precision of `%e` for one.
+fn padded(text: String, width: Option<usize>) -> String {
+    let width = width.unwrap_or(PRECISION_DEFAULT);
+    format!("{text:>width$}")
 }
 
 fn signed(number: i64, write: fn(u64) -> String) -> String {

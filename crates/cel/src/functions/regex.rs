@@ -34,6 +34,9 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, EvalError> {
     let compiled = RegexBuilder::new(&translate(pattern)).size_limit(COMPILED_BYTES_MAX).build();
     compiled.map_err(|error| match error {
         regex::Error::Syntax(text) => {
+            if let Some(fault) = setpoint_api::structural::pattern_fault(pattern) {
+                return EvalError::new(fault.into_string());
+            }
             let reason = text.lines().last().unwrap_or_default();
             invalid(&format!("{}: `{pattern}`", reason.trim_start_matches("error: ")))
         }

@@ -10,6 +10,16 @@ use crate::operator::Operator;
 use crate::source::Span;
 use crate::token::{Token, TokenKind};
 
+/// First tokens of an index, in the notation of error messages.
+const INDEX_START: &str = "{'[', '{', '(', '.', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
+     STRING, BYTES, IDENTIFIER}";
+
+/// First tokens of the arguments of a call.
+const ARGUMENT_START: &str = "{'[', '{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
+     STRING, BYTES, IDENTIFIER}";
+
+const FIELD_NAME: &str = "{IDENTIFIER, ESC_IDENTIFIER}";
+
 impl Parser<'_> {
     /// Parses a primary expression and the members that follow it.
     pub(super) fn member(&mut self) -> Built {
@@ -29,8 +39,7 @@ impl Parser<'_> {
         let is_optional = self.accept(TokenKind::Question).is_some();
         let name = self.token(0);
         let Some(field) = self.field_name() else {
-            let text = format!(".{}{}", if is_optional { "?" } else { "" }, self.following_text(name));
-            return Err(Failure::new(name.span.start, ParseErrorKind::NoViableAlternative(text)));
+            return self.no_field(operand, name, is_optional);
         };
         if is_optional {
             let field = self.builder.literal(name.span, Literal::String(field))?;
@@ -41,6 +50,24 @@ impl Parser<'_> {
             return self.call(field, Some(operand));
         }
         self.builder.add(dot.span, ExprKind::Select { operand, field, test_only: false })
+    }
+
+    /// Reports a dot without a field name. `in` after it is taken for the operator.
+    fn no_field(&mut self, operand: ExprId, name: Token, is_optional: bool) -> Built {
+        if is_optional && name.kind == TokenKind::End {
+            let found = self.text(name).to_owned();
+            let kind = ParseErrorKind::MismatchedInput { found, expected: FIELD_NAME };
+            self.report(Failure::new(name.span.start, kind));
+            self.is_recovering = false;
+            return Err(Failure::new(name.span.start, ParseErrorKind::UnsupportedIdent));
+        }
+        let text = format!(".{}{}", if is_optional { "?" } else { "" }, self.following_text(name));
+        let failure = Failure::new(name.span.start, ParseErrorKind::NoViableAlternative(text));
+        if name.kind != TokenKind::In {
+            return Err(failure);
+        }
+        self.report(failure);
+        Ok(operand)
     }
 
     fn following_text(&self, token: Token) -> &str {
@@ -62,6 +89,10 @@ impl Parser<'_> {
     fn index(&mut self, operand: ExprId) -> Built {
         let open = self.advance();
         let is_optional = self.accept(TokenKind::Question).is_some();
+        let fits = TokenKind::is_expression_start;
+        if !is_optional && !fits(self.peek()) && !self.skip_extraneous(INDEX_START, fits) {
+            return self.mismatch(INDEX_START);
+        }
         let index = self.expression()?;
         self.expect(TokenKind::RightBracket, "']'")?;
         let operator = if is_optional { Operator::OptionalIndex } else { Operator::Index };
@@ -73,6 +104,10 @@ impl Parser<'_> {
         let open = self.advance();
         let mut args = Vec::new();
         if self.accept(TokenKind::RightParen).is_none() {
+            let fits = TokenKind::is_expression_start;
+            if !fits(self.peek()) && !self.skip_extraneous(ARGUMENT_START, fits) {
+                return self.mismatch(ARGUMENT_START);
+            }
             args.push(self.expression()?);
             while self.accept(TokenKind::Comma).is_some() {
                 args.push(self.expression()?);

@@ -6,7 +6,7 @@ use crate::builder::Built;
 use crate::error::{Failure, ParseErrorKind};
 use crate::literal::{self, Literal};
 use crate::source::Span;
-use crate::token::{Token, TokenKind};
+use crate::token::{EXPRESSION_START, Token, TokenKind};
 
 /// Identifiers that are neither variables nor functions. `true`, `false`, `null` and `in` are tokens of their own.
 const RESERVED: [&str; 17] = [
@@ -29,6 +29,33 @@ const RESERVED: [&str; 17] = [
     "while",
 ];
 
+/// Tokens around the entries of a literal, in the notation of error messages.
+#[derive(Clone, Copy)]
+struct Notation {
+    /// First tokens after the opening one.
+    start: &'static str,
+    /// Closing token.
+    closing: &'static str,
+    /// Tokens that may follow an entry.
+    following: &'static str,
+}
+
+const LIST: Notation = Notation {
+    start: "{'[', ']', '{', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, \
+            BYTES, IDENTIFIER}",
+    closing: "']'",
+    following: "{']', ','}",
+};
+
+const MAP: Notation = Notation {
+    start: "{'[', '{', '}', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, \
+            BYTES, IDENTIFIER}",
+    closing: "'}'",
+    following: "{'}', ','}",
+};
+
+const MESSAGE: Notation = Notation { start: FIELD_START, ..MAP };
+
 const FIELD_START: &str = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}";
 
 impl Parser<'_> {
@@ -46,7 +73,7 @@ impl Parser<'_> {
             TokenKind::LeftBrace => self.map(),
             TokenKind::Minus => self.literal(true),
             kind if kind.is_literal() => self.literal(false),
-            _ => self.no_expression(),
+            _ => self.no_expression(EXPRESSION_START),
         }
     }
 
@@ -58,14 +85,14 @@ impl Parser<'_> {
         let value = match token.kind {
             TokenKind::Int => literal::int(text, is_negative),
             TokenKind::Double => literal::double(text, is_negative),
-            _ if is_negative => return self.no_expression(),
+            _ if is_negative => return self.mismatch(EXPRESSION_START),
             TokenKind::Uint => literal::uint(text),
             TokenKind::String => literal::string(text),
             TokenKind::Bytes => literal::bytes(text),
             TokenKind::True => Ok(Literal::Bool(true)),
             TokenKind::False => Ok(Literal::Bool(false)),
             TokenKind::Null => Ok(Literal::Null),
-            _ => return self.no_expression(),
+            _ => return self.mismatch(EXPRESSION_START),
         };
         self.advance();
         self.literal_node(Span { start, end: token.span.end }, value)
@@ -121,15 +148,17 @@ impl Parser<'_> {
         }
         let open = self.advance();
         let mut fields = Vec::new();
-        self.entries(TokenKind::RightBrace, "'}'", |parser| {
+        self.entries(TokenKind::RightBrace, MESSAGE, |parser| {
             let is_optional = parser.accept(TokenKind::Question).is_some();
+            let is_start = |next| {
+                let name = matches!(next, TokenKind::Identifier | TokenKind::EscapedIdentifier);
+                name || next == TokenKind::RightBrace
+            };
+            if !is_start(parser.peek()) {
+                parser.skip_extraneous(FIELD_START, is_start);
+            }
             let Some(name) = parser.field_name() else {
-                return parser.unexpected(FIELD_START, |next| {
-                    matches!(
-                        next,
-                        TokenKind::Identifier | TokenKind::EscapedIdentifier | TokenKind::RightBrace
-                    )
-                });
+                return parser.mismatch(FIELD_START);
             };
             parser.expect(TokenKind::Colon, "':'")?;
             fields.push(FieldInit { name, value: parser.expression()?, is_optional });
@@ -141,7 +170,7 @@ impl Parser<'_> {
     fn list(&mut self) -> Built {
         let open = self.advance();
         let mut elements = Vec::new();
-        self.entries(TokenKind::RightBracket, "']'", |parser| {
+        self.entries(TokenKind::RightBracket, LIST, |parser| {
             let is_optional = parser.accept(TokenKind::Question).is_some();
             elements.push(Element { value: parser.expression()?, is_optional });
             Ok(())
@@ -152,7 +181,7 @@ impl Parser<'_> {
     fn map(&mut self) -> Built {
         let open = self.advance();
         let mut entries = Vec::new();
-        self.entries(TokenKind::RightBrace, "'}'", |parser| {
+        self.entries(TokenKind::RightBrace, MAP, |parser| {
             let is_optional = parser.accept(TokenKind::Question).is_some();
             let key = parser.expression()?;
             parser.expect(TokenKind::Colon, "':'")?;
@@ -166,17 +195,28 @@ impl Parser<'_> {
     fn entries(
         &mut self,
         close: TokenKind,
-        closing: &'static str,
+        notation: Notation,
         mut entry: impl FnMut(&mut Self) -> Built<()>,
     ) -> Built<Token> {
         if self.peek() != close && self.peek() != TokenKind::Comma {
+            let fits = |next: TokenKind| {
+                let is_name = next == TokenKind::EscapedIdentifier && notation.start == FIELD_START;
+                next.is_expression_start() || next == TokenKind::Question || is_name
+            };
+            if !fits(self.peek()) && !self.skip_extraneous(notation.start, fits) {
+                return self.mismatch(notation.start);
+            }
             entry(self)?;
             while self.peek() == TokenKind::Comma && self.token(1).kind != close {
                 self.advance();
                 entry(self)?;
             }
         }
+        let fits = |next| next == close || next == TokenKind::Comma;
+        if !fits(self.peek()) && !self.skip_extraneous(notation.following, fits) {
+            return self.mismatch(notation.following);
+        }
         self.accept(TokenKind::Comma);
-        self.expect(close, closing)
+        self.expect(close, notation.closing)
     }
 }

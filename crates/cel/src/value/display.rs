@@ -5,7 +5,7 @@ use std::fmt;
 use super::{MapKey, Value, double_to_text};
 
 /// Exponent from which Go's `%v` prints doubles with one.
-const EXPONENT_FROM: i32 = 21;
+const EXPONENT_FROM: i32 = 6;
 
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,5 @@
 //! Durations in nanoseconds, with the texts of Go.
 
-use super::number::double_to_text;
-
 /// Nanoseconds per second.
 pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -94,7 +92,7 @@ impl DurationValue {
     pub fn to_text(self) -> String {
         // Cel-go prints the double of the seconds.
         let seconds = (self.0 / NANOS_PER_SECOND) as f64 + (self.0 % NANOS_PER_SECOND) as f64 / 1e9;
-        format!("{}s", double_to_text(seconds, i32::MAX))
+        format!("{seconds}s")
     }
 }
 

@@ -1,5 +1,7 @@
 //! Timestamps with nanoseconds, RFC 3339, and the calendar in a time zone.
 
+use std::cmp::Ordering;
+
 use jiff::tz::TimeZone;
 
 use super::DurationValue;
@@ -11,13 +13,35 @@ const SECONDS_MAX: i64 = 253_402_300_799;
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// Point in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Point in time, with the offset of its text. The offset matters for no comparison.
+#[derive(Clone, Copy, Debug)]
 pub struct Timestamp {
     /// Seconds since the Unix epoch.
     seconds: i64,
     /// Nanoseconds of the second, less than 10^9.
     nanos: u32,
+    /// Offset from UTC in seconds.
+    offset: i32,
+}
+
+impl PartialEq for Timestamp {
+    fn eq(&self, other: &Timestamp) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Timestamp {}
+
+impl PartialOrd for Timestamp {
+    fn partial_cmp(&self, other: &Timestamp) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timestamp {
+    fn cmp(&self, other: &Timestamp) -> Ordering {
+        (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
+    }
 }
 
 /// Calendar fields of a timestamp in a time zone.
@@ -40,14 +64,14 @@ pub(crate) struct CivilTime {
 
 impl Timestamp {
     /// First timestamp, the zero value.
-    pub const ZERO: Timestamp = Timestamp { seconds: SECONDS_MIN, nanos: 0 };
+    pub const ZERO: Timestamp = Timestamp { seconds: SECONDS_MIN, nanos: 0, offset: 0 };
 
     /// Returns the timestamp of these seconds and nanoseconds since the Unix epoch; `None` outside of the years 1 to
     /// 9999.
     #[must_use]
     pub fn new(seconds: i64, nanos: u32) -> Option<Timestamp> {
         ((SECONDS_MIN..=SECONDS_MAX).contains(&seconds) && i64::from(nanos) < NANOS_PER_SECOND)
-            .then_some(Timestamp { seconds, nanos })
+            .then_some(Timestamp { seconds, nanos, offset: 0 })
     }
 
     /// Returns the seconds since the Unix epoch.
@@ -62,6 +86,10 @@ impl Timestamp {
         Timestamp::new(seconds, nanos)
     }
 
+    fn with_offset(self, offset: i32) -> Timestamp {
+        Timestamp { offset, ..self }
+    }
+
     fn nanos(self) -> i128 {
         i128::from(self.seconds) * i128::from(NANOS_PER_SECOND) + i128::from(self.nanos)
     }
@@ -69,13 +97,15 @@ impl Timestamp {
     /// Returns this timestamp plus a duration; `None` on overflow.
     #[must_use]
     pub fn plus(self, duration: DurationValue) -> Option<Timestamp> {
-        Timestamp::from_nanos(self.nanos() + i128::from(duration.0))
+        let sum = Timestamp::from_nanos(self.nanos() + i128::from(duration.0))?;
+        Some(sum.with_offset(self.offset))
     }
 
     /// Returns this timestamp minus a duration; `None` on overflow.
     #[must_use]
     pub fn minus(self, duration: DurationValue) -> Option<Timestamp> {
-        Timestamp::from_nanos(self.nanos() - i128::from(duration.0))
+        let difference = Timestamp::from_nanos(self.nanos() - i128::from(duration.0))?;
+        Some(difference.with_offset(self.offset))
     }
 
     /// Returns the duration since another timestamp; `None` on overflow.
@@ -92,7 +122,8 @@ impl Timestamp {
         reader.expect(b"T")?;
         let (seconds, nanos) = reader.time()?;
         let offset = reader.offset()?;
-        reader.0.is_empty().then(|| Timestamp::new(days * SECONDS_PER_DAY + seconds - offset, nanos))?
+        let time = Timestamp::new(days * SECONDS_PER_DAY + seconds - i64::from(offset), nanos)?;
+        reader.0.is_empty().then_some(time.with_offset(offset))
     }
 
     /// Parses the `date-time` format of a schema: also lower-case letters and a missing offset, which is UTC.
@@ -110,10 +141,10 @@ impl Timestamp {
         reader.0.is_empty().then(|| Timestamp::new(days * SECONDS_PER_DAY, 0))?
     }
 
-    /// Text in RFC 3339 and UTC, with as many fractional digits as needed.
+    /// Text in RFC 3339 and at the offset of the timestamp, with as many fractional digits as needed.
     #[must_use]
     pub fn to_text(self) -> String {
-        let at = self.in_zone(0);
+        let at = self.in_zone(self.offset.into());
         let mut text = format!(
             "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
             at.year, at.month, at.day, at.hour, at.minute, at.second
@@ -122,8 +153,11 @@ impl Timestamp {
             let fraction = format!(".{:09}", at.nanos);
             text.push_str(fraction.trim_end_matches('0'));
         }
-        text.push('Z');
-        text
+        if self.offset == 0 {
+            return text + "Z";
+        }
+        let (sign, minutes) = (if self.offset < 0 { '-' } else { '+' }, self.offset.unsigned_abs() / 60);
+        text + &format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
     }
 
     /// Returns the calendar fields at an offset from UTC in seconds.
@@ -209,7 +243,7 @@ impl Reader<'_> {
     }
 
     /// Parses the offset from UTC in seconds.
-    fn offset(&mut self) -> Option<i64> {
+    fn offset(&mut self) -> Option<i32> {
         if self.expect(b"Z").is_some() {
             return Some(0);
         }
@@ -222,7 +256,8 @@ impl Reader<'_> {
         let hours = self.digits(2)?;
         self.expect(b":")?;
         let minutes = self.digits(2)?;
-        (hours <= 24 && minutes <= 60).then_some(sign * (hours * 3_600 + minutes * 60))
+        let seconds = i32::try_from(hours * 3_600 + minutes * 60).ok()?;
+        (hours <= 24 && minutes <= 60).then_some(sign * seconds)
     }
 }
 
@@ -270,7 +305,8 @@ mod tests {
         for (text, printed) in [
             ("2026-11-18T13:00:00Z", Some("2026-11-18T13:00:00Z")),
             ("2026-11-18T13:00:00.120Z", Some("2026-11-18T13:00:00.12Z")),
-            ("2026-11-18T13:00:00+02:00", Some("2026-11-18T11:00:00Z")),
+            ("2026-11-18T13:00:00+02:00", Some("2026-11-18T13:00:00+02:00")),
+            ("2026-11-18T13:00:00-00:30", Some("2026-11-18T13:00:00-00:30")),
             ("0001-01-01T00:00:00Z", Some("0001-01-01T00:00:00Z")),
             ("9999-12-31T23:59:59.999999999Z", Some("9999-12-31T23:59:59.999999999Z")),
             ("0001-01-01T00:00:00+01:00", None),

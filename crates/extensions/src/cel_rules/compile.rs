@@ -86,7 +86,7 @@ fn compile_rules(schema: &Schema, is_resource: bool, visible: bool) -> NodeRules
         if rule.rule.trim().is_empty() {
             return None;
         }
-        Some(scope.compile_rule(rule).map(|(expression, message)| RuleProgram {
+        Some(scope.compile_rule(rule, Novelty::default()).map(|(expression, message)| RuleProgram {
             uses_old_self: expression.checked.uses_variable(OLD_SELF),
             program: expression.program,
             message: message.and_then(Result::ok).map(|message| message.program),
@@ -99,6 +99,13 @@ fn compile_rules(schema: &Schema, is_resource: bool, visible: bool) -> NodeRules
     let rules: Vec<_> = schema.rules.iter().map(compile).collect();
     let uses_old_self = rules.iter().flatten().flatten().any(|rule| rule.uses_old_self);
     NodeRules { decl: Some(scope.decl), rules, uses_old_self }
+}
+
+/// Expressions of a rule that the definition did not have before: they may not use the newest functions.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Novelty {
+    pub(super) is_new: bool,
+    pub(super) has_new_message: bool,
 }
 
 /// Environments of the rules of a node.
@@ -132,11 +139,15 @@ impl RuleScope {
     pub(super) fn compile_rule(
         &self,
         rule: &ValidationRule,
+        novelty: Novelty,
     ) -> Result<(RuleExpression, Option<Result<RuleExpression, String>>), String> {
         let is_optional = rule.optional_old_self == Some(true);
-        let environment = if is_optional { &self.optional } else { &self.plain };
+        let environment = |is_new| {
+            let environment = if is_optional { &self.optional } else { &self.plain };
+            if is_new { environment.clone().with_compatible_functions() } else { environment.clone() }
+        };
         let expression = compile_expression(
-            environment,
+            &environment(novelty.is_new),
             &rule.rule,
             "",
             &Type::Bool,
@@ -147,7 +158,8 @@ impl RuleScope {
             let fault = "messageExpression must evaluate to a string";
             let source = &rule.message_expression;
             let prefix = "messageExpression ";
-            compile_expression(environment, source, prefix, &Type::String, fault, prefix)
+            let environment = environment(novelty.has_new_message);
+            compile_expression(&environment, source, prefix, &Type::String, fault, prefix)
         });
         Ok((expression, message))
     }

@@ -1,5 +1,7 @@
 //! Validation rules in a definition: they must compile, and their estimated costs have limits.
 
+use std::collections::BTreeSet;
+
 use setpoint_api::Value;
 use setpoint_api::field_error::{BadValue, ErrorList, FieldError, Path};
 use setpoint_api::kinds::apiextensions::schema_walk::{
@@ -10,7 +12,7 @@ use setpoint_api::structural::{
 };
 use setpoint_cel::estimate;
 
-use super::compile::{OLD_SELF, RuleScope, RuleTree};
+use super::compile::{Novelty, OLD_SELF, RuleScope, RuleTree};
 use super::{OBJECT_COST_MAX, evaluate};
 use crate::decl::{REQUEST_BYTES_MAX, declare};
 
@@ -32,11 +34,42 @@ pub fn validate_definition(new: &Value, old: Option<&Value>, errors: &mut ErrorL
     if old.is_some_and(|old| !has_structural_schemas(old)) {
         return;
     }
+    let stored = StoredRules::of(old);
     let faults: Vec<String> = errors.iter().map(|error| error.field.clone()).collect();
     for_each_root(new, &mut |root| {
         let is_unchanged = old.is_some_and(|old| has_schema(old, new, root));
-        check_root(root, &faults, is_unchanged, errors);
+        check_root(root, &faults, (&stored, is_unchanged), errors);
     });
+}
+
+/// Expressions of the definition before an update.
+#[derive(Default)]
+struct StoredRules {
+    rules: BTreeSet<String>,
+    messages: BTreeSet<String>,
+}
+
+impl StoredRules {
+    fn of(old: Option<&Value>) -> StoredRules {
+        let mut stored = StoredRules::default();
+        let mut add = |site: &RuleSite<'_>| {
+            for rule in site.rules {
+                stored.rules.insert(rule.str_at(&["rule"]).to_owned());
+                stored.messages.insert(rule.str_at(&["messageExpression"]).to_owned());
+            }
+        };
+        if let Some(old) = old {
+            for_each_root(old, &mut |root| for_each_rule_site(root, &mut add));
+        }
+        stored
+    }
+
+    fn novelty(&self, rule: &ValidationRule) -> Novelty {
+        Novelty {
+            is_new: !self.rules.contains(&*rule.rule),
+            has_new_message: !self.messages.contains(&*rule.message_expression),
+        }
+    }
 }
 
 fn has_structural_schemas(definition: &Value) -> bool {
@@ -69,7 +102,12 @@ fn has_fault(faults: &[String], path: &Path<'_>) -> bool {
     faults.iter().any(is_below)
 }
 
-fn check_root(root: &SchemaRoot<'_>, faults: &[String], is_unchanged: bool, errors: &mut ErrorList) {
+fn check_root(
+    root: &SchemaRoot<'_>,
+    faults: &[String],
+    (stored, is_unchanged): (&StoredRules, bool),
+    errors: &mut ErrorList,
+) {
     let Ok(schema) = Schema::compile_as_sent(root.schema) else { return };
     if !schema.has_rules() || !structural_violations(root.schema, root.path).is_empty() {
         return;
@@ -87,7 +125,7 @@ fn check_root(root: &SchemaRoot<'_>, faults: &[String], is_unchanged: bool, erro
     for_each_rule_site(root, &mut |site| {
         if !has_fault(faults, site.path) && !errors.is_full() {
             let is_root = std::ptr::eq(site.schema, root.schema);
-            let mut check = SiteCheck { site, is_unchanged, total: &mut total, errors };
+            let mut check = SiteCheck { site, stored, is_unchanged, total: &mut total, errors };
             check.check(is_root);
         }
     });
@@ -122,6 +160,7 @@ fn check_defaults(schema: &Schema, path: &Path<'_>, errors: &mut ErrorList) -> b
 /// Check of the rules of one node.
 struct SiteCheck<'a, 'e> {
     site: &'a RuleSite<'a>,
+    stored: &'a StoredRules,
     /// The version's schema was accepted before, so that the costs of its rules are not checked.
     is_unchanged: bool,
     total: &'e mut TotalCost,
@@ -157,7 +196,7 @@ impl SiteCheck<'_, '_> {
 
     fn check_rule(&mut self, rule: &ValidationRule, scope: &RuleScope, cardinality: u64, path: &Path<'_>) {
         let at = path.child("rule");
-        let (expression, message) = match scope.compile_rule(rule) {
+        let (expression, message) = match scope.compile_rule(rule, self.stored.novelty(rule)) {
             Ok(compiled) => compiled,
             Err(detail) => {
                 self.errors.push(FieldError::invalid(&at, shown_rule(rule), detail));

@@ -25,9 +25,11 @@ pub fn validate_policy(kind: &str, new: &Json, old: Option<&Json>, errors: &mut 
 fn check_policy(kind: &str, new: &Json, old: Option<&Json>, errors: &mut ErrorList) {
     let null = Json::Null;
     let (spec, path) = (new.get("spec").unwrap_or(&null), Path::root("spec"));
+    let old_spec = old.and_then(|old| old.get("spec")).unwrap_or(&null);
     let options = Options { has_params: has_params(spec), has_authorizer: true, has_mutation_types: false };
     if !is_match_unchanged(new, old) {
-        check_conditions(spec, options, &path.child("matchConditions"), errors);
+        let stored = |source: &str| has_stored(old_spec, "matchConditions", "expression", source);
+        check_conditions(spec, options, &stored, &path.child("matchConditions"), errors);
     }
     let mut types = VariableTypes::new();
     let variables = items(spec, "variables");
@@ -36,7 +38,8 @@ fn check_policy(kind: &str, new: &Json, old: Option<&Json>, errors: &mut ErrorLi
         if source.trim().is_empty() {
             continue;
         }
-        let environment = environment(options, Some(&types));
+        let is_stored = has_stored(old_spec, "validations", "expression", source);
+        let environment = environment_of(options, Some(&types), is_stored);
         let expression = Expression::compile(source, &environment, &[]);
         let at = path.child("variables");
         report(&expression, source, &at.index(index).child("expression"), errors);
@@ -44,62 +47,63 @@ fn check_policy(kind: &str, new: &Json, old: Option<&Json>, errors: &mut ErrorLi
         types.insert(variable.str_at(&["name"]).into(), output);
     }
     if kind == "MutatingAdmissionPolicy" {
-        check_mutations(spec, options, &types, &path, errors);
+        check_mutations((spec, old_spec), options, &types, &path, errors);
     } else {
         // Without variables upstream does not declare `variables`.
         let types = (!variables.is_empty()).then_some(&types);
-        check_validations(spec, options, types, &path, errors);
-        check_annotations(spec, options, types, &path, errors);
+        check_validations((spec, old_spec), options, types, &path, errors);
+        check_annotations((spec, old_spec), options, types, &path, errors);
     }
 }
 
 fn check_validations(
-    spec: &Json,
+    (spec, old): (&Json, &Json),
     options: Options,
     types: Option<&VariableTypes>,
     path: &Path<'_>,
     errors: &mut ErrorList,
 ) {
-    let of_validation = environment(options, types);
-    let of_message = environment(Options { has_authorizer: false, ..options }, types);
+    let of_message = Options { has_authorizer: false, ..options };
     let path = path.child("validations");
     for (index, validation) in items(spec, "validations").iter().enumerate() {
-        for (field, environment, ty) in
-            [("expression", &of_validation, Type::Bool), ("messageExpression", &of_message, Type::String)]
+        for (field, options, ty) in
+            [("expression", options, Type::Bool), ("messageExpression", of_message, Type::String)]
         {
             let source = validation.str_at(&[field]);
-            check_source((source, source), environment, &[ty], &path.index(index).child(field), errors);
+            let environment = environment_of(options, types, has_stored(old, "validations", field, source));
+            check_source((source, source), &environment, &[ty], &path.index(index).child(field), errors);
         }
     }
 }
 
 fn check_annotations(
-    spec: &Json,
+    (spec, old): (&Json, &Json),
     options: Options,
     types: Option<&VariableTypes>,
     path: &Path<'_>,
     errors: &mut ErrorList,
 ) {
-    let environment = environment(options, types);
     let path = path.child("auditAnnotations");
     for (index, annotation) in items(spec, "auditAnnotations").iter().enumerate() {
         let source = annotation.str_at(&["valueExpression"]);
         if source.trim().len() <= ANNOTATION_EXPRESSION_BYTES_MAX {
             let at = path.index(index);
             let at = at.child("valueExpression");
+            let is_stored = has_stored(old, "auditAnnotations", "valueExpression", source);
+            let environment = environment_of(options, types, is_stored);
             check_source((source.trim(), source), &environment, &[Type::String, Type::Null], &at, errors);
         }
     }
 }
 
 fn check_mutations(
-    spec: &Json,
+    (spec, old): (&Json, &Json),
     options: Options,
     types: &VariableTypes,
     path: &Path<'_>,
     errors: &mut ErrorList,
 ) {
-    let environment = environment(Options { has_mutation_types: true, ..options }, Some(types));
+    let options = Options { has_mutation_types: true, ..options };
     let path = path.child("mutations");
     for (index, mutation) in items(spec, "mutations").iter().enumerate() {
         let (field, is_patch) = match mutation.str_at(&["patchType"]) {
@@ -107,7 +111,13 @@ fn check_mutations(
             "ApplyConfiguration" => ("applyConfiguration", false),
             _ => continue,
         };
-        let source = mutation.str_at(&[field, "expression"]).trim();
+        let source = mutation.str_at(&[field, "expression"]);
+        // Upstream looks up both sorts of mutations among the apply configurations.
+        let is_stored = items(old, "mutations").iter().any(|mutation| {
+            mutation.at(&["applyConfiguration", "expression"]).and_then(Json::as_str) == Some(source)
+        });
+        let environment = environment_of(options, Some(types), is_stored);
+        let source = source.trim();
         let at = path.index(index);
         let at = at.child(field);
         check_source(
@@ -120,10 +130,16 @@ fn check_mutations(
     }
 }
 
-fn check_conditions(object: &Json, options: Options, path: &Path<'_>, errors: &mut ErrorList) {
-    let environment = environment(options, None);
+fn check_conditions(
+    object: &Json,
+    options: Options,
+    is_stored: &dyn Fn(&str) -> bool,
+    path: &Path<'_>,
+    errors: &mut ErrorList,
+) {
     for (index, condition) in items(object, "matchConditions").iter().enumerate() {
         let source = condition.str_at(&["expression"]).trim();
+        let environment = environment_of(options, None, is_stored(source));
         check_source(
             (source, source),
             &environment,
@@ -143,10 +159,25 @@ fn check_webhooks(new: &Json, old: Option<&Json>, errors: &mut ErrorList) {
     if old.is_some_and(|old| conditions(old) == conditions(new)) {
         return;
     }
+    let is_stored = |source: &str| {
+        let old = old.map(|old| items(old, "webhooks")).unwrap_or_default();
+        old.iter().any(|webhook| has_stored(webhook, "matchConditions", "expression", source))
+    };
     for (index, webhook) in items(new, "webhooks").iter().enumerate() {
         let at = path.index(index);
-        check_conditions(webhook, options, &at.child("matchConditions"), errors);
+        check_conditions(webhook, options, &is_stored, &at.child("matchConditions"), errors);
     }
+}
+
+/// `true` if an item of a list of the old object has this source.
+fn has_stored(old: &Json, list: &str, field: &str, source: &str) -> bool {
+    items(old, list).iter().any(|item| item.str_at(&[field]) == source)
+}
+
+/// Returns the environment of an expression; new ones may not use the newest functions.
+fn environment_of(options: Options, variables: Option<&VariableTypes>, is_stored: bool) -> Environment {
+    let environment = environment(options, variables);
+    if is_stored { environment } else { environment.with_compatible_functions() }
 }
 
 /// `true` if an update changes nothing that match conditions depend on.

@@ -116,11 +116,10 @@ impl Validator<'_> {
         Value::Float(as_float(value))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "upstream truncates limits of integers")]
     fn check_multiple(&mut self, value: &Value, factor: f64, at: &Path<'_>) {
         let (is_positive, is_multiple, shown) = match value {
             Value::Int(int) => {
-                let factor = factor as i64;
+                let factor = go_integer(factor);
                 (factor > 0, factor > 0 && int % factor == 0, factor.to_string())
             }
             other => {
@@ -133,7 +132,7 @@ impl Validator<'_> {
             let name = super::fault::name(at);
             let message = format!("factor MultipleOf declared for {name} must be positive: {shown}");
             let factor = if matches!(value, Value::Int(_)) {
-                BadValue::Int(factor as i64)
+                BadValue::Int(go_integer(factor))
             } else {
                 BadValue::Float(factor)
             };
@@ -143,11 +142,10 @@ impl Validator<'_> {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "upstream truncates limits of integers")]
     fn check_bound(&mut self, value: &Value, limit: f64, exclusive: bool, bound: Bound, at: &Path<'_>) {
         let (is_beyond, is_equal, shown) = match value {
             Value::Int(int) => {
-                let limit = limit as i64;
+                let limit = go_integer(limit);
                 let is_beyond = if bound == Bound::Maximum { *int > limit } else { *int < limit };
                 (is_beyond, *int == limit, limit.to_string())
             }
@@ -168,6 +166,13 @@ impl Validator<'_> {
             self.faults.push_invalid(at, number(value).into(), &format!("should be {relation} {shown}"));
         }
     }
+}
+
+/// Converts a limit to an integer as Go does: truncated, and the least integer if it is out of range.
+#[expect(clippy::cast_possible_truncation, reason = "upstream truncates limits of integers")]
+fn go_integer(limit: f64) -> i64 {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if (-END..END).contains(&limit) { limit as i64 } else { i64::MIN }
 }
 
 fn as_float(value: &Value) -> f64 {

@@ -14,11 +14,12 @@ impl<'a> Validator<'a> {
     pub(super) fn check_type(&mut self, value: &Value, schema: &Schema, at: &Path<'_>) -> Option<u64> {
         let format = schema.checks.as_ref().and_then(|checks| checks.format.as_deref());
         let format = format.filter(|format| format.is_active);
-        let has_type = schema.ty.is_some() || schema.int_or_string;
+        let int_or_string = schema.int_or_string && !self.is_default;
+        let has_type = schema.ty.is_some() || int_or_string;
         if !has_type && format.is_none() {
             return None;
         }
-        let is_expected = |ty: SchemaType| match schema.int_or_string {
+        let is_expected = |ty: SchemaType| match int_or_string {
             true => matches!(ty, SchemaType::Integer | SchemaType::String),
             false => schema.ty == Some(ty),
         };

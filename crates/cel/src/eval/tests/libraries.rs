@@ -34,9 +34,9 @@ fn strings_index_code_points() {
 fn strings_format() {
     assert_true(&[
         "'%s is %d%%'.format(['x', 5]) == 'x is 5%'",
-        "'%.2f %e'.format([1.239, 1234.5]) == '1.24 1.234500e+03'",
+        "'%.2f %e'.format([1.239, 1234.5]) == '1.24 1.234500×10⁰³'",
         "'%b %o %x %X'.format([5, 8, 255, 'hi']) == '101 10 ff 6869'",
-        "'%s'.format([[1, 'a', {'k': true}]]) == '[1, \"a\", {\"k\": true}]'",
+        "'%s'.format([[1, 'a', {'k': true}]]) == '[1, \"a\", {\"k\":true}]'",
     ]);
     assert_errors(&[
         ("'%s'.format([])", "index 0 out of range"),
