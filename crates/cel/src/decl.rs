@@ -20,6 +20,10 @@ pub struct Decl {
 pub enum DeclKind {
     /// Any value: unknown fields, or an integer or string.
     Dyn,
+    /// A scalar of any type, such as an attribute of a device. Unlike `Dyn`, macros do not iterate over it.
+    Any,
+    /// A quantity.
+    Quantity,
     /// A boolean.
     Bool,
     /// An integer.
@@ -47,6 +51,8 @@ pub enum DeclKind {
     Map {
         /// Type of the values.
         value: Arc<Decl>,
+        /// Maximum number of bytes of a key. Schemas have no such bound, which counts as 0 in Kubernetes.
+        key_size_max: u64,
     },
     /// An object with known fields.
     Object(Arc<ObjectDecl>),

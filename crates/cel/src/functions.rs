@@ -12,7 +12,7 @@ mod lists;
 mod optional;
 mod quantity;
 pub(crate) mod regex;
-mod semver;
+pub(crate) mod semver;
 mod sets;
 mod strings;
 mod time;

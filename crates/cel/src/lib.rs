@@ -1,4 +1,4 @@
-//! CEL (Common Expression Language) for validation rules and admission policies.
+//! CEL (Common Expression Language) for validation rules, admission policies and device selectors.
 //!
 //! [`parse`] turns a source into an [`Ast`]: the grammar of the CEL specification with optional syntax
 //! (`a.?b`, `a[?i]`, `[?x]`) and field names in backquotes. Macros are expanded as in cel-go, so that an evaluator

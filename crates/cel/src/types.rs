@@ -22,6 +22,8 @@ pub const TYPE_TEXT_BYTES_MAX: usize = 2048;
 pub enum Type {
     /// Any type; checked at runtime.
     Dyn,
+    /// Any type of a scalar; checked at runtime like `Dyn`, but not a range of macros.
+    Any,
     /// Type of an expression that has an error. Agrees with every type, so that one error is reported once.
     Error,
     /// `null`.
@@ -139,7 +141,7 @@ impl Type {
     }
 
     pub(crate) fn is_dyn_or_error(&self) -> bool {
-        matches!(self, Type::Dyn | Type::Error)
+        matches!(self, Type::Dyn | Type::Any | Type::Error)
     }
 
     /// Returns the name at runtime, without parameters: `type(x)` prints it.
@@ -147,6 +149,7 @@ impl Type {
     pub fn name(&self) -> &str {
         match self {
             Type::Dyn => "dyn",
+            Type::Any => "google.protobuf.Any",
             Type::Error => "error",
             Type::Null => "null_type",
             Type::Bool => "bool",
@@ -191,6 +194,8 @@ impl From<&Decl> for Type {
     fn from(decl: &Decl) -> Self {
         match &decl.kind {
             DeclKind::Dyn => Type::Dyn,
+            DeclKind::Any => Type::Any,
+            DeclKind::Quantity => Type::named("kubernetes.Quantity"),
             DeclKind::Bool => Type::Bool,
             DeclKind::Int => Type::Int,
             DeclKind::Double => Type::Double,
@@ -199,7 +204,7 @@ impl From<&Decl> for Type {
             DeclKind::Timestamp | DeclKind::Date => Type::Timestamp,
             DeclKind::Duration => Type::Duration,
             DeclKind::List { item, .. } => Type::list(Type::from(&**item)),
-            DeclKind::Map { value } => Type::map(Type::String, Type::from(&**value)),
+            DeclKind::Map { value, .. } => Type::map(Type::String, Type::from(&**value)),
             DeclKind::Object(object) => Type::Object(ObjectType::Declared(object.clone())),
         }
     }
@@ -245,6 +250,7 @@ impl Text {
         match ty {
             Type::Param(param) if self.style == Style::Checker => self.out.push_str(&param.to_string()),
             Type::Param(param) => self.out.push_str(&format!("<{param}>")),
+            Type::Any if self.style == Style::Checker => self.out.push_str("any"),
             Type::Error if self.style == Style::Checker => self.out.push_str("!error!"),
             Type::Null if self.style == Style::Checker => self.out.push_str("null"),
             Type::Timestamp if self.style == Style::Checker => self.out.push_str("timestamp"),
@@ -280,6 +286,7 @@ mod tests {
             (Type::Timestamp, "timestamp", "google.protobuf.Timestamp"),
             (Type::Null, "null", "null_type"),
             (Type::Error, "!error!", "error"),
+            (Type::Any, "any", "google.protobuf.Any"),
             (Type::type_of(Type::Duration), "type(duration)", "type(google.protobuf.Duration)"),
             (Type::Type(None), "type", "type"),
             (Type::optional(Type::Opaque("net.IP")), "optional_type(net.IP)", "optional_type(net.IP)"),

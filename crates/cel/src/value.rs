@@ -17,6 +17,8 @@ mod timestamp;
 
 use std::sync::Arc;
 
+use setpoint_api::quantity::Quantity;
+
 use crate::eval::EvalError;
 
 pub use duration::DurationValue;
@@ -93,6 +95,20 @@ impl<'a> Value<'a> {
     #[must_use]
     pub fn optional(value: Option<Value<'a>>) -> Value<'a> {
         Value::Optional(value.map(Arc::new))
+    }
+
+    /// Returns a quantity.
+    #[must_use]
+    pub fn quantity(quantity: Quantity) -> Value<'a> {
+        Value::opaque(Opaque::Quantity(quantity))
+    }
+
+    /// Returns a semantic version.
+    ///
+    /// # Errors
+    /// The text of the fault if the text is not a semantic version.
+    pub fn semver(text: &str) -> Result<Value<'a>, String> {
+        crate::functions::semver::parse(text).map(|version| Value::opaque(Opaque::Semver(version)))
     }
 
     pub(crate) fn opaque(opaque: Opaque<'a>) -> Value<'a> {

@@ -19,7 +19,7 @@ fn list(item: Decl) -> Decl {
 }
 
 fn map(value: Decl) -> Decl {
-    decl(DeclKind::Map { value: Arc::new(value) })
+    decl(DeclKind::Map { value: Arc::new(value), key_size_max: 0 })
 }
 
 fn object(fields: &[(&str, Decl)]) -> Decl {

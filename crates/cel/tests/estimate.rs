@@ -41,7 +41,7 @@ fn list(item: Schema, max: Option<u64>) -> Schema {
 
 fn map(value: Schema, max: Option<u64>) -> Schema {
     let max_elements = Some(max.unwrap_or((REQUEST_BYTES_MAX - 2) / (value.1 + 6)));
-    (Decl { kind: DeclKind::Map { value: Arc::new(value.0) }, max_elements }, 2)
+    (Decl { kind: DeclKind::Map { value: Arc::new(value.0), key_size_max: 0 }, max_elements }, 2)
 }
 
 /// An object; the first field is required.

@@ -109,7 +109,7 @@ fn declare_object(schema: &Schema, is_resource: bool) -> Option<SchemaDecl> {
         let declared = schema.checks.as_ref().and_then(|checks| checks.size.as_ref()?.max_properties);
         // A key has at least its quotation marks, a colon, a comma, and two characters.
         let max = declared.map_or_else(|| (REQUEST_BYTES_MAX - 2) / (value.min_bytes + 6), limit);
-        let kind = DeclKind::Map { value: Arc::new(value.decl) };
+        let kind = DeclKind::Map { value: Arc::new(value.decl), key_size_max: 0 };
         return Some(SchemaDecl { decl: Decl { kind, max_elements: Some(max) }, min_bytes: EMPTY_BYTES });
     }
     let required = schema.checks.as_ref().map_or(&[][..], |checks| &checks.required);

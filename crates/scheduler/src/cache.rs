@@ -26,6 +26,7 @@ use setpoint_api::{Key, Time};
 use setpoint_reconcile::{Failure, Object};
 
 use crate::cost::SchedulingCost;
+use crate::devices::DeviceCache;
 use crate::filter_score_cache::FilterScoreCache;
 use crate::plugins::volumes::node_terms::VolumeAffinityCache;
 use crate::queue_state::QueueState;
@@ -82,6 +83,8 @@ pub struct SignatureEntry {
     pub pod_count: usize,
     /// Cost of scheduling one of them.
     pub cost: SchedulingCost,
+    /// Cost of the last search for devices.
+    pub device_cost: u64,
     /// Counters that its pods are part of; `None` until the first of them is assigned to a node.
     counter_weights: Option<CounterWeights>,
     /// Filter and score results, if they are kept.
@@ -139,6 +142,10 @@ pub struct SchedulerCache {
     events: ClusterEvents,
     /// Consecutive plans that deferred costly pods.
     pub deferred_plans: u32,
+    /// Time of the current plan.
+    pub now: Time,
+    /// Devices, and those that this plan allocates.
+    pub devices: DeviceCache,
     /// Parsed node affinity of volumes, kept for one plan.
     pub volume_affinity: VolumeAffinityCache,
     seen: SeenTables,
@@ -158,6 +165,7 @@ impl SchedulerCache {
             signature: Arc::clone(&signature),
             pod_count: 1,
             cost: SchedulingCost::new(&signature),
+            device_cost: 0,
             counter_weights: None,
             results: None,
         };

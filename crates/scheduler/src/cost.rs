@@ -114,7 +114,7 @@ impl TooCostly {
         let any = QueueingHint::NODE_DELETE | QueueingHint::ASSIGNED_POD_DELETE;
         match self {
             TooCostly::Pod(_) => any,
-            TooCostly::Volumes(_) => any | QueueingHint::STORAGE_OR_DEVICE,
+            TooCostly::Volumes(_) => any | QueueingHint::STORAGE,
         }
     }
 }

@@ -96,6 +96,8 @@ pub struct FilterScoreCache {
     pub volumes: VolumeRequirements,
     /// State of the pod's ResourceClaims.
     pub claim_allocations: ClaimAllocations,
+    /// Scores by the alternatives of the pod's ResourceClaims, by position; empty if there are none.
+    pub device_scores: Vec<i64>,
     /// Weights of the scores.
     pub weights: ScoreWeights,
     /// Value of [`SchedulerCache::attempts`] at the last use.
@@ -130,11 +132,11 @@ impl FilterScoreCache {
             }
             Err(VolumeError::TooCostly(costly)) => (VolumeRequirements::default(), rejection, Err(costly)),
         };
-        let (claim_allocations, prefilter_rejection) = match dynamic_resources::read_claims(signature, world)
-        {
-            Ok(allocations) => (allocations, rejection),
-            Err(by_claims) => (ClaimAllocations::default(), rejection.or(Some(by_claims))),
-        };
+        let (claim_allocations, prefilter_rejection) =
+            match dynamic_resources::read_claims(signature, world, cache) {
+                Ok(allocations) => (allocations, rejection),
+                Err(by_claims) => (ClaimAllocations::default(), rejection.or(Some(by_claims))),
+            };
         let mut results = FilterScoreCache {
             named_nodes: None,
             named_nodes_at: usize::MAX,
@@ -151,6 +153,7 @@ impl FilterScoreCache {
             soft_spread: SoftSpread::default(),
             volumes,
             claim_allocations,
+            device_scores: Vec::new(),
             weights: profile.weights,
             last_used: 0,
             preemption: PreemptionCache::default(),
@@ -234,8 +237,19 @@ impl FilterScoreCache {
             self.has_preferences |= result.untolerated_taints != 0 || result.preference_weight != 0;
             self.ranked.update(at, &self.node_results[at], &result);
             self.node_results[at] = result;
+            if self.claim_allocations.has_scores() {
+                self.score_devices(at, cache);
+            }
         }
         self.version = version;
+    }
+
+    fn score_devices(&mut self, at: usize, cache: &SchedulerCache) {
+        self.device_scores.resize(self.node_results.len(), 0);
+        let is_feasible = self.node_results[at].is_feasible();
+        let node = &cache.nodes[self.node(at)];
+        self.device_scores[at] =
+            if is_feasible { dynamic_resources::score(&self.claim_allocations, node) } else { 0 };
     }
 
     fn evaluate_node(
@@ -309,7 +323,8 @@ impl FilterScoreCache {
         let is_ranked = self.topology.is_empty()
             && self.preferred_affinity.is_empty()
             && self.soft_spread.constraints.is_empty()
-            && !self.has_preferences;
+            && !self.has_preferences
+            && self.device_scores.is_empty();
         if is_ranked { 0 } else { self.node_results.len() as u64 }
     }
 

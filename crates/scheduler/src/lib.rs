@@ -12,11 +12,13 @@
 //! - [`signature`], `tolerations` and the crate `requirements`: parsed pods. [`profile`], [`config`]: settings by `schedulerName`.
 //! - `cache`: nodes, assigned pods and topology counters.
 //! - `plugins`: Filter and Score, one file per plugin. `topology`: constraints between pods.
+//! - `devices`: allocation of ResourceClaims.
 //! - `filter_score_cache`: results per signature. `selection`: the best node. `preemption`: victims.
 
 mod cache;
 pub mod config;
 pub mod cost;
+mod devices;
 mod filter_score_cache;
 pub mod planner;
 mod plugins;

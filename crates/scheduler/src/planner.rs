@@ -2,7 +2,9 @@
 //!
 //! This file maps changes of the world to that key. Start at `scheduling_cycle` for what a plan does.
 
+mod failed_bindings;
 mod pod_queue;
+mod prebind;
 mod scheduling_cycle;
 mod status;
 
@@ -78,7 +80,7 @@ impl Planner for Scheduler {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 10] = [
+        const WATCHES: [Watch; 13] = [
             Watch::mapped("nodes", enqueue),
             Watch::mapped("pods", enqueue_for_pod),
             Watch::mapped("persistentvolumes", enqueue),
@@ -88,6 +90,9 @@ impl Planner for Scheduler {
             Watch::mapped("csidrivers.storage.k8s.io", enqueue),
             Watch::mapped("csistoragecapacities.storage.k8s.io", enqueue),
             Watch::mapped("resourceclaims.resource.k8s.io", enqueue),
+            Watch::mapped("resourceslices.resource.k8s.io", enqueue),
+            Watch::mapped("deviceclasses.resource.k8s.io", enqueue),
+            Watch::mapped("devicetaintrules.resource.k8s.io", enqueue),
             Watch::mapped("volumeattachments.storage.k8s.io", enqueue_on_delete),
         ];
         &WATCHES

@@ -37,10 +37,18 @@ impl QueueingHint {
     pub const ASSIGNED_POD_DELETE: QueueingHint = QueueingHint(2);
     /// A pod was assigned to a node.
     pub const ASSIGNED_POD_ADD: QueueingHint = QueueingHint(4);
-    /// A volume, claim, storage class, CSI object or ResourceClaim changed.
-    pub const STORAGE_OR_DEVICE: QueueingHint = QueueingHint(8);
+    /// A volume, claim, storage class or CSI object changed.
+    pub const STORAGE: QueueingHint = QueueingHint(8);
     /// A node was deleted: its domain no longer counts for the minimum of a spread constraint.
     pub const NODE_DELETE: QueueingHint = QueueingHint(16);
+    /// A ResourceClaim was released, or a ResourceSlice, DeviceClass or DeviceTaintRule changed.
+    pub const DEVICE: QueueingHint = QueueingHint(32);
+
+    /// Returns the events of both sets.
+    #[must_use]
+    pub const fn or(self, other: QueueingHint) -> QueueingHint {
+        QueueingHint(self.0 | other.0)
+    }
 
     /// `true` if a kind is in both sets.
     #[must_use]
@@ -53,7 +61,7 @@ impl BitOr for QueueingHint {
     type Output = QueueingHint;
 
     fn bitor(self, other: QueueingHint) -> QueueingHint {
-        QueueingHint(self.0 | other.0)
+        self.or(other)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use setpoint_requirements::node_affinity::{NodeSelectorTerm, RequiredNodeAffinity};
 
-use crate::plugins::{inter_pod_affinity, node_affinity, pod_topology_spread, taint_toleration};
+use crate::plugins::{
+    dynamic_resources, inter_pod_affinity, node_affinity, pod_topology_spread, taint_toleration,
+};
 use crate::signature::SpreadConstraint;
 
 /// Settings for pods of one `schedulerName`.
@@ -33,6 +35,7 @@ pub struct ScoreWeights {
     pub node_affinity: i64,
     pub pod_topology_spread: i64,
     pub inter_pod_affinity: i64,
+    pub dynamic_resources: i64,
 }
 
 impl Default for ScoreWeights {
@@ -45,6 +48,7 @@ impl Default for ScoreWeights {
             node_affinity: node_affinity::WEIGHT,
             pod_topology_spread: pod_topology_spread::WEIGHT,
             inter_pod_affinity: inter_pod_affinity::WEIGHT,
+            dynamic_resources: dynamic_resources::WEIGHT,
         }
     }
 }
@@ -59,6 +63,7 @@ impl ScoreWeights {
         node_affinity: 0,
         pod_topology_spread: 0,
         inter_pod_affinity: 0,
+        dynamic_resources: 0,
     };
 
     /// Returns the weight of a plugin by its name in a KubeSchedulerConfiguration; `None` if it does not score.
@@ -71,6 +76,7 @@ impl ScoreWeights {
             "NodeAffinity" => &mut self.node_affinity,
             "PodTopologySpread" => &mut self.pod_topology_spread,
             "InterPodAffinity" => &mut self.inter_pod_affinity,
+            "DynamicResources" => &mut self.dynamic_resources,
             _ => return None,
         })
     }

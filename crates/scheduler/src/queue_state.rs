@@ -18,6 +18,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(10);
 const UNSCHEDULABLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Maximum time to wait for the volumes of an assumed pod.
 pub const VOLUME_BIND_TIMEOUT: Duration = Duration::from_secs(600);
+/// Maximum time to wait for the binding conditions of an allocated device.
+pub const DEVICE_BIND_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Queue state of a pod that was attempted and is not bound.
 #[derive(Clone, Copy, Debug)]

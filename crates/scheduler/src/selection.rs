@@ -11,7 +11,8 @@ use crate::cache::topology_counters::{NO_DOMAIN, TopologyKey};
 use crate::filter_score_cache::ranked_nodes::{RankLookup, tie_break};
 use crate::filter_score_cache::{FilterScoreCache, NodeResult};
 use crate::plugins::{
-    QueueingHint, Rejection, inter_pod_affinity, node_affinity, pod_topology_spread, taint_toleration,
+    QueueingHint, Rejection, SCORE_MAX, inter_pod_affinity, node_affinity, pod_topology_spread,
+    taint_toleration,
 };
 use crate::topology::TopologySnapshot;
 
@@ -26,6 +27,7 @@ pub fn select_node(results: &FilterScoreCache, cache: &SchedulerCache, random: u
     if results.preferred_affinity.is_empty()
         && results.soft_spread.constraints.is_empty()
         && !results.has_preferences
+        && results.device_scores.is_empty()
     {
         match results.ranked.find_best(random, |at| topology.allows(results.node(at))) {
             RankLookup::Best(at) => return Some(results.node(at)),
@@ -44,6 +46,8 @@ pub fn select_node(results: &FilterScoreCache, cache: &SchedulerCache, random: u
     let affinity_scores = score_affinity(results, cache, &feasible);
     let max_taints = max_over(&feasible, |at| i64::from(results.node_results()[at].untolerated_taints));
     let max_preference = max_over(&feasible, |at| i64::from(results.node_results()[at].preference_weight));
+    let device_scores = &results.device_scores;
+    let max_device_score = max_over(&feasible, |at| device_scores.get(at).copied().unwrap_or(0));
     for (i, at) in feasible.iter().enumerate() {
         let at = *at as usize;
         let result = &results.node_results()[at];
@@ -58,6 +62,10 @@ pub fn select_node(results: &FilterScoreCache, cache: &SchedulerCache, random: u
         }
         if let Some(scores) = &affinity_scores {
             score += weights.inter_pod_affinity * scores[i];
+        }
+        if max_device_score > 0 {
+            let device_score = device_scores.get(at).copied().unwrap_or(0);
+            score += weights.dynamic_resources * (device_score * SCORE_MAX / max_device_score);
         }
         best.consider(at, score, result, random);
     }

@@ -18,7 +18,7 @@ pub use validate::validate;
 
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::{ResourceType, Value};
-use setpoint_extensions::validate_policy;
+use setpoint_extensions::{validate_policy, validate_selectors};
 
 use self::compiled::PolicyHook;
 use crate::pipeline::RequestContext;
@@ -26,6 +26,8 @@ use crate::webhooks::AdmissionRequest;
 
 /// Group of policies and webhook configurations.
 const GROUP: &str = "admissionregistration.k8s.io";
+/// Group of device classes and claims.
+const DEVICE_GROUP: &str = "resource.k8s.io";
 /// Kinds that no policy applies to, because a policy could prevent its own removal.
 const EXEMPT_KINDS: [&str; 4] = [
     "ValidatingAdmissionPolicy",
@@ -40,15 +42,17 @@ pub fn is_exempt(resource_type: &ResourceType) -> bool {
     resource_type.info.group == GROUP && EXEMPT_KINDS.contains(&&*resource_type.info.kind)
 }
 
-/// Compiles the expressions of a policy or webhook configuration that is written.
+/// Compiles the expressions of a policy, webhook configuration, device class or claim that is written.
 pub(crate) fn check_expressions(
     resource_type: &ResourceType,
     new: &Value,
     old: Option<&Value>,
     errors: &mut ErrorList,
 ) {
-    if resource_type.info.group == GROUP {
-        validate_policy(&resource_type.info.kind, new, old, errors);
+    match &*resource_type.info.group {
+        GROUP => validate_policy(&resource_type.info.kind, new, old, errors),
+        DEVICE_GROUP => validate_selectors(&resource_type.info.kind, new, old, errors),
+        _ => {}
     }
 }
 

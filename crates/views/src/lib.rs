@@ -20,6 +20,7 @@ pub mod csi_storage_capacity;
 pub mod custom_resource_definition;
 pub mod daemon_set;
 pub mod deployment;
+pub mod device_class;
 pub mod device_taint_rule;
 pub mod endpoint_slice;
 pub mod endpoints;
@@ -34,6 +35,7 @@ pub mod persistent_volume;
 pub mod persistent_volume_claim;
 pub mod pod;
 pub mod pod_disruption_budget;
+mod quantity_field;
 pub mod quota;
 pub mod replica_set;
 pub mod replication_controller;
@@ -58,6 +60,7 @@ use setpoint_api::{Time, Value};
 use setpoint_reconcile::world::{Heartbeat, Index, SharedView, WorldConfig};
 
 pub use self::interned_str::InternedStr;
+pub use self::quantity_field::QuantityField;
 pub use setpoint_reconcile::object::{deserialize_time, or_default};
 
 /// Heartbeats of nodes and of holders of Leases, which are most writes of an idle cluster.

@@ -1,7 +1,7 @@
 //! Kinds of the group `resource.k8s.io`: dynamic resource allocation.
 //!
-//! CEL selectors are checked for their length and not compiled. Fields of features that are off by default
-//! are cleared. The permission for administrative access is not checked here.
+//! CEL selectors are checked for their length here; the crate `extensions` compiles them. Fields of features that are
+//! off by default are cleared. The permission for administrative access is not checked here.
 
 pub mod allocation;
 pub mod claim_spec;

@@ -41,7 +41,7 @@ impl<'a> Checker<'a> {
             ty if !is_optional => ty,
             Type::Optional(inner) => (*inner).clone(),
             ty => {
-                if ty != Type::Dyn {
+                if !matches!(ty, Type::Dyn | Type::Any) {
                     self.mismatch(value, Type::optional(ty.clone()), ty.clone());
                 }
                 ty

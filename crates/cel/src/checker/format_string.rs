@@ -54,7 +54,7 @@ impl FormatCheck<'_> {
         let clause = text.chars().next().unwrap_or_default();
         let is_kind = |kinds: fn(&Type) -> bool| {
             let ty = self.type_of(argument);
-            *ty == Type::Dyn || kinds(ty)
+            matches!(ty, Type::Dyn | Type::Any) || kinds(ty)
         };
         let is_integer: fn(&Type) -> bool = |ty| matches!(ty, Type::Int | Type::Uint);
         let is_double: fn(&Type) -> bool = |ty| matches!(ty, Type::Double | Type::String);

@@ -157,7 +157,7 @@ impl Unifier {
             return self.assign_param(right, *param).0;
         }
         match (left, right) {
-            (Type::Dyn | Type::Error, _) | (_, Type::Dyn | Type::Error) => true,
+            (left, right) if left.is_dyn_or_error() || right.is_dyn_or_error() => true,
             (Type::Null, other) | (other, Type::Null) => is_nullable(other),
             (Type::Type(_), Type::Type(_)) => true,
             (Type::List(left), Type::List(right)) | (Type::Optional(left), Type::Optional(right)) => {
@@ -233,8 +233,8 @@ pub(crate) fn most_general(first: Type, second: Type) -> Type {
 /// `true` if the first type equals the second, or has `dyn` or a parameter where the second has another type.
 fn is_equal_or_less_specific(first: &Type, second: &Type) -> bool {
     match (first, second) {
-        (Type::Dyn | Type::Param(_), _) => true,
-        (_, Type::Dyn | Type::Param(_)) => false,
+        (Type::Dyn | Type::Any | Type::Param(_), _) => true,
+        (_, Type::Dyn | Type::Any | Type::Param(_)) => false,
         (Type::List(first), Type::List(second)) | (Type::Optional(first), Type::Optional(second)) => {
             is_equal_or_less_specific(first, second)
         }

@@ -70,9 +70,14 @@ pub(super) fn declared_size(root: Option<&Decl>, path: &Path) -> Option<SizeEsti
     for name in rest {
         let next = match (&decl?.kind, *name) {
             (DeclKind::List { item, .. }, ITEMS | VALUES) => Some(&**item),
-            (DeclKind::Map { value }, ITEMS | VALUES) => Some(&**value),
-            // Kubernetes declares no bound for keys, which is 0.
-            (DeclKind::Map { .. }, KEYS) => None,
+            (DeclKind::Map { value, .. }, ITEMS | VALUES) => Some(&**value),
+            (DeclKind::Map { key_size_max, .. }, KEYS) => {
+                max = *key_size_max;
+                decl = None;
+                continue;
+            }
+            // Attributes have the same bound whatever their names.
+            (DeclKind::Map { value, .. }, _) if value.kind == DeclKind::Any => Some(&**value),
             (DeclKind::Object(object), field) => Some(&find_declared_field(object, field)?.decl),
             _ => return None,
         };
@@ -85,7 +90,7 @@ pub(super) fn declared_size(root: Option<&Decl>, path: &Path) -> Option<SizeEsti
 /// Returns the bound of a declaration. Numbers, booleans and objects have none in Kubernetes, which is 0.
 fn max_elements(decl: &Decl) -> u64 {
     decl.max_elements.unwrap_or(match decl.kind {
-        DeclKind::Bool | DeclKind::Int | DeclKind::Double | DeclKind::Object(_) => 0,
+        DeclKind::Bool | DeclKind::Int | DeclKind::Double | DeclKind::Quantity | DeclKind::Object(_) => 0,
         DeclKind::Timestamp => DATETIME_BYTES_MAX,
         DeclKind::Date => DATE_BYTES,
         DeclKind::Duration => DURATION_BYTES_MAX,

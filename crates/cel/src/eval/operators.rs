@@ -87,7 +87,7 @@ fn contains<'a>(element: &Value<'a>, container: &Value<'a>, meter: &mut Meter) -
         }
         Value::Map(map) => {
             meter.charge(CALL_COST)?;
-            Ok(Value::Bool(map.find(element).transpose()?.is_some()))
+            Ok(Value::Bool(map.contains(element)?))
         }
         _ => {
             meter.charge(CALL_COST)?;

@@ -64,7 +64,8 @@ fn strip_zeros(part: &str) -> String {
     }
 }
 
-fn parse(text: &str) -> Result<SemanticVersion, String> {
+/// Parses a semantic version.
+pub(crate) fn parse(text: &str) -> Result<SemanticVersion, String> {
     if text.is_empty() {
         return Err("Version string empty".into());
     }

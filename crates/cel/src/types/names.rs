@@ -16,9 +16,10 @@ const UNNAMED: &str = "object";
 pub fn assign_type_names(decl: &Decl, name: &str) -> Decl {
     let kind = match &decl.kind {
         DeclKind::Object(object) => DeclKind::Object(Arc::new(name_object(object, name))),
-        DeclKind::Map { value } => {
-            DeclKind::Map { value: Arc::new(assign_type_names(value, &format!("{name}.@elem"))) }
-        }
+        DeclKind::Map { value, key_size_max } => DeclKind::Map {
+            value: Arc::new(assign_type_names(value, &format!("{name}.@elem"))),
+            key_size_max: *key_size_max,
+        },
         DeclKind::List { item, list_type } => DeclKind::List {
             item: Arc::new(assign_type_names(item, &format!("{name}.@idx"))),
             list_type: list_type.clone(),

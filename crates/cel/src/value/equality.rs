@@ -134,7 +134,8 @@ impl<'m> Comparison<'m> {
             }
         }
         for key in a.keys() {
-            match (a.find(&key), b.find(&key)) {
+            let other = if b.contains(&key)? { b.find(&key) } else { None };
+            match (a.find(&key), other) {
                 (Some(a), Some(b)) => {
                     if !self.equal(&a?, &b?)? {
                         return Ok(false);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use setpoint_api::quantity::Quantity;
 use setpoint_api::{Map as JsonMap, Value as Json, json};
 
 use super::{DurationValue, ListValue, MapKey, MapValue, TextValue, Timestamp, Value};
@@ -22,21 +23,28 @@ impl<'a> Value<'a> {
         Ok(match (value, decl.map(|decl| &decl.kind)) {
             (Json::Null, _) => Value::Null,
             (Json::Raw(_), _) => owned(&json::parse_raw(value)),
-            (Json::Bool(truth), None | Some(DeclKind::Dyn | DeclKind::Bool)) => Value::Bool(*truth),
+            (Json::Bool(truth), None | Some(DeclKind::Dyn | DeclKind::Any | DeclKind::Bool)) => {
+                Value::Bool(*truth)
+            }
             // An integer of a number field is a double.
             (Json::Int(number), Some(DeclKind::Double)) => Value::Double(*number as f64),
-            (Json::Int(number), None | Some(DeclKind::Dyn | DeclKind::Int)) => Value::Int(*number),
-            (Json::Float(number), None | Some(DeclKind::Dyn | DeclKind::Double)) => Value::Double(*number),
-            (Json::Str(text), None | Some(DeclKind::Dyn | DeclKind::String)) => {
+            (Json::Int(number), None | Some(DeclKind::Dyn | DeclKind::Any | DeclKind::Int)) => {
+                Value::Int(*number)
+            }
+            (Json::Float(number), None | Some(DeclKind::Dyn | DeclKind::Any | DeclKind::Double)) => {
+                Value::Double(*number)
+            }
+            (Json::Str(text), None | Some(DeclKind::Dyn | DeclKind::Any | DeclKind::String)) => {
                 Value::String(TextValue::Borrowed(text))
             }
             (Json::Str(text), Some(kind)) => from_formatted(text, kind)?,
-            (Json::List(items), None | Some(DeclKind::Dyn | DeclKind::List { .. })) => {
+            (Json::List(items), None | Some(DeclKind::Dyn | DeclKind::Any | DeclKind::List { .. })) => {
                 Value::List(ListValue::Json(items, decl))
             }
-            (Json::Map(map), None | Some(DeclKind::Dyn | DeclKind::Map { .. } | DeclKind::Object(_))) => {
-                Value::Map(MapValue::Json(map, decl))
-            }
+            (
+                Json::Map(map),
+                None | Some(DeclKind::Dyn | DeclKind::Any | DeclKind::Map { .. } | DeclKind::Object(_)),
+            ) => Value::Map(MapValue::Json(map, decl)),
             (_, Some(kind)) => return Err(mismatch(value, kind)),
         })
     }
@@ -61,6 +69,7 @@ fn from_formatted<'a>(text: &str, kind: &DeclKind) -> Result<Value<'a>, EvalErro
         }
         DeclKind::Date => (Timestamp::parse_date(text).map(Value::Timestamp), "date formatted string"),
         DeclKind::Duration => (DurationValue::parse_format(text).map(Value::Duration), "duration"),
+        DeclKind::Quantity => (Quantity::parse(text).ok().map(Value::quantity), "quantity"),
         _ => return Err(mismatch(&Json::Str(text.into()), kind)),
     };
     value.ok_or_else(|| EvalError::new(format!("Invalid {name} {text}")))

@@ -19,6 +19,9 @@ pub enum MapValue<'a> {
     Json(&'a JsonMap, Option<&'a Decl>),
     /// Entries that the expression made, in the order of their keys.
     Owned(Arc<BTreeMap<MapKey<'a>, Value<'a>>>),
+    /// Entries like those of `Owned`; any other key has an empty map, such as a domain without attributes. Only `in`
+    /// and iterations distinguish the two.
+    Defaulting(Arc<BTreeMap<MapKey<'a>, Value<'a>>>),
 }
 
 /// Key of a map. Integers of either sign are the same key if they are equal.
@@ -125,7 +128,7 @@ impl<'a> MapValue<'a> {
     pub fn len(&self) -> usize {
         match self {
             Self::Json(map, _) => map.len(),
-            Self::Owned(entries) => entries.len(),
+            Self::Owned(entries) | Self::Defaulting(entries) => entries.len(),
         }
     }
 
@@ -148,7 +151,26 @@ impl<'a> MapValue<'a> {
                 _ => None,
             },
             Self::Owned(entries) => entries.get(&MapKey::of(key)? as &dyn KeyView).cloned().map(Ok),
+            Self::Defaulting(entries) => {
+                let found = MapKey::of(key).and_then(|key| entries.get(&key as &dyn KeyView).cloned());
+                Some(Ok(found.unwrap_or_else(Self::empty)))
+            }
         }
+    }
+
+    /// `true` if the map has an entry for the key.
+    pub(crate) fn contains(&self, key: &Value<'_>) -> Result<bool, EvalError> {
+        match self {
+            Self::Defaulting(entries) => {
+                Ok(MapKey::of(key).is_some_and(|key| entries.contains_key(&key as &dyn KeyView)))
+            }
+            _ => self.find(key).transpose().map(|found| found.is_some()),
+        }
+    }
+
+    /// Value of an absent key of [`MapValue::Defaulting`].
+    fn empty() -> Value<'a> {
+        Value::Map(MapValue::Owned(Arc::default()))
     }
 
     /// Returns the value of a field whose name in JSON is known.
@@ -157,6 +179,10 @@ impl<'a> MapValue<'a> {
             Self::Json(map, decl) => json_field(map, *decl, name),
             Self::Owned(entries) => {
                 entries.get(&MapKey::String(TextValue::Borrowed(name)) as &dyn KeyView).cloned().map(Ok)
+            }
+            Self::Defaulting(entries) => {
+                let found = entries.get(&MapKey::String(TextValue::Borrowed(name)) as &dyn KeyView);
+                Some(Ok(found.cloned().unwrap_or_else(Self::empty)))
             }
         }
     }
@@ -171,7 +197,9 @@ impl<'a> MapValue<'a> {
     pub fn keys(&self) -> Vec<Value<'a>> {
         match self {
             Self::Json(map, decl) => map.iter().filter_map(|(name, _)| visible_key(*decl, name)).collect(),
-            Self::Owned(entries) => entries.keys().map(MapKey::to_value).collect(),
+            Self::Owned(entries) | Self::Defaulting(entries) => {
+                entries.keys().map(MapKey::to_value).collect()
+            }
         }
     }
 }
@@ -188,7 +216,7 @@ fn json_field<'a>(
             let field = object.fields.get(name)?;
             (!matches!(value, Json::Null)).then(|| Value::from_json(value, Some(&field.decl)))
         }
-        Some(DeclKind::Map { value: decl }) => Some(Value::from_json(value, Some(decl))),
+        Some(DeclKind::Map { value: decl, .. }) => Some(Value::from_json(value, Some(decl))),
         _ => Some(Value::from_json(value, None)),
     }
 }

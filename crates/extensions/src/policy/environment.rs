@@ -89,7 +89,7 @@ fn list(item: Decl) -> Decl {
 }
 
 fn map(value: Decl) -> Decl {
-    Decl::new(DeclKind::Map { value: Arc::new(value) })
+    Decl::new(DeclKind::Map { value: Arc::new(value), key_size_max: 0 })
 }
 
 fn request() -> Decl {

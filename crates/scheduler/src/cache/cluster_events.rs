@@ -17,6 +17,8 @@ pub(super) struct ClusterEvents {
     pub kinds: QueueingHint,
     /// PersistentVolumeClaims that changed, as `namespace/name`.
     pub claims: BTreeSet<Box<str>>,
+    /// ResourceClaims that changed, as `namespace/name`.
+    pub device_claims: BTreeSet<Box<str>>,
     /// Counters of affinity and spread in which a newly assigned pod counts.
     pod_add_counters: BTreeSet<usize>,
     /// `true` if any pod was assigned to a node.
@@ -25,7 +27,10 @@ pub(super) struct ClusterEvents {
 
 impl ClusterEvents {
     fn is_empty(&self) -> bool {
-        self.kinds == QueueingHint::NONE && self.claims.is_empty() && !self.has_pod_add
+        self.kinds == QueueingHint::NONE
+            && self.claims.is_empty()
+            && self.device_claims.is_empty()
+            && !self.has_pod_add
     }
 
     /// Replaces counter numbers, which are about to become invalid, by the coarser event kind.
@@ -75,10 +80,19 @@ impl SchedulerCache {
             return true;
         }
         let Some(entry) = self.signatures[info.signature as usize].as_ref() else { return true };
-        if state.hint.intersects(QueueingHint::STORAGE_OR_DEVICE) && !events.claims.is_empty() {
+        if state.hint.intersects(QueueingHint::STORAGE) && !events.claims.is_empty() {
             let namespace = &entry.signature.namespace;
             let has_changed = |name: &str| events.claims.contains(format!("{namespace}/{name}").as_str());
             if entry.signature.claims.iter().any(|claim| has_changed(&claim.name)) {
+                return true;
+            }
+        }
+        if let Some(refs) = &entry.signature.resource_claims
+            && state.hint.intersects(QueueingHint::DEVICE)
+        {
+            let namespace = &entry.signature.namespace;
+            let mut names = refs.claims.iter().filter_map(|(name, _)| name.as_ref());
+            if names.any(|name| events.device_claims.contains(format!("{namespace}/{name}").as_str())) {
                 return true;
             }
         }

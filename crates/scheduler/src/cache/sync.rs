@@ -11,6 +11,7 @@ use setpoint_reconcile::{Object, WorldReader};
 use setpoint_requirements::request::is_resized;
 use setpoint_views::node::Node;
 use setpoint_views::pod::Pod;
+use setpoint_views::resource_claim::ResourceClaim;
 use setpoint_views::service::Service;
 
 use super::node_info::{NodeAttributes, NodeInfo};
@@ -27,21 +28,28 @@ pub(super) struct SeenTables {
     nodes: TableSnapshot,
     pods: TableSnapshot,
     namespaces: TableSnapshot,
-    storage: [TableSnapshot; 8],
+    storage: [TableSnapshot; 7],
+    devices: [TableSnapshot; 4],
     owners: [TableSnapshot; 2],
 }
 
 /// Resources whose changes can make a pod with claims schedulable.
-const STORAGE: [&str; 8] = [
+const STORAGE: [&str; 7] = [
     "persistentvolumes",
     CLAIMS,
     "storageclasses.storage.k8s.io",
     "csinodes.storage.k8s.io",
     "csidrivers.storage.k8s.io",
     "csistoragecapacities.storage.k8s.io",
-    "resourceclaims.resource.k8s.io",
     ATTACHMENTS,
 ];
+/// Resources whose changes can make a pod with ResourceClaims schedulable.
+const DEVICES: [&str; 4] =
+    [DEVICE_CLAIMS, DEVICE_CLASSES, "resourceslices.resource.k8s.io", "devicetaintrules.resource.k8s.io"];
+/// A change concerns only the pods that use the claim, unless it releases devices.
+const DEVICE_CLAIMS: &str = "resourceclaims.resource.k8s.io";
+/// A change leaves the inventory of devices as it is.
+const DEVICE_CLASSES: &str = "deviceclasses.resource.k8s.io";
 /// A change concerns only the pods that use the claim.
 const CLAIMS: &str = "persistentvolumeclaims";
 /// Only a deletion can make a pod schedulable.
@@ -66,8 +74,9 @@ impl SchedulerCache {
             }
         }
         self.expire_assumed();
-        self.requeue_unconfirmed();
+        self.requeue_unconfirmed(world);
         self.sync_storage(world);
+        self.sync_devices(world);
         self.sync_owners(world);
         if self.has_unused_counters() {
             self.rebuild_counters();
@@ -160,7 +169,32 @@ impl SchedulerCache {
                         self.events.claims.insert(claim.key().path().into());
                     }
                     (ATTACHMENTS, _) if now.is_some() => {}
-                    _ => self.events.kinds |= QueueingHint::STORAGE_OR_DEVICE,
+                    _ => self.events.kinds |= QueueingHint::STORAGE,
+                }
+            }
+        }
+    }
+
+    fn sync_devices(&mut self, world: &WorldReader<'_>) {
+        self.devices.begin_plan();
+        let is_allocated = |claim: &Object| {
+            claim.view::<ResourceClaim>().is_some_and(|claim| claim.status.allocation.is_some())
+        };
+        for (at, resource) in DEVICES.iter().enumerate() {
+            let snapshot = std::mem::replace(&mut self.seen.devices[at], world.table_snapshot(resource));
+            for (was, now) in world.changes_since(&snapshot, resource) {
+                match (*resource, was.or(now)) {
+                    (DEVICE_CLAIMS, Some(claim)) => {
+                        if was.is_some_and(is_allocated) && !now.is_some_and(is_allocated) {
+                            self.events.kinds |= QueueingHint::DEVICE;
+                        }
+                        self.events.device_claims.insert(claim.key().path().into());
+                    }
+                    (DEVICE_CLASSES, _) => self.events.kinds |= QueueingHint::DEVICE,
+                    _ => {
+                        self.events.kinds |= QueueingHint::DEVICE;
+                        self.devices.forget_inventory();
+                    }
                 }
             }
         }

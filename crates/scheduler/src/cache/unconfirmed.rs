@@ -3,11 +3,12 @@
 //! If a write fails, the engine drops all later writes of the plan. A pod whose write is missing from the next world is
 //! requeued at once, not after the timeout of the unschedulable queue.
 
-use setpoint_reconcile::Object;
+use setpoint_reconcile::{Object, WorldReader};
 use setpoint_views::condition;
 use setpoint_views::pod::Pod;
 
 use super::{PodId, SchedulerCache};
+use crate::plugins::{QueueingHint, dynamic_resources};
 
 /// Attempts up to which a pod with a missing write skips its backoff.
 const IMMEDIATE_RETRIES: u32 = 3;
@@ -33,13 +34,15 @@ pub enum ExpectedWrite {
         /// `nominatedNodeName`; empty if it is cleared.
         nominated_node: Option<Box<str>>,
     },
-    /// Binding of PersistentVolumeClaims, or reservation of ResourceClaims.
+    /// Binding of PersistentVolumeClaims.
     Claims,
+    /// Allocation and reservation of ResourceClaims.
+    DeviceClaims,
 }
 
 impl SchedulerCache {
     /// Requeues pods that wait for a write which the world does not show.
-    pub(super) fn requeue_unconfirmed(&mut self) {
+    pub(super) fn requeue_unconfirmed(&mut self, world: &WorldReader<'_>) {
         for (victim, preemptor) in std::mem::take(&mut self.victims) {
             let found = self.pods.get_mut(victim as usize).and_then(Option::as_mut);
             // A victim that was deleted is gone or was added again as terminating: the flag is set only if it was not.
@@ -50,11 +53,26 @@ impl SchedulerCache {
         }
         for write in std::mem::take(&mut self.unconfirmed) {
             if self.is_missing(&write) {
-                // A change of a claim requeues the pod anyway, so a backoff would not save attempts.
-                let is_claims = matches!(write.expected, ExpectedWrite::Claims);
-                self.requeue(write.id, if is_claims { u32::MAX } else { IMMEDIATE_RETRIES });
+                let immediate_retries = match write.expected {
+                    // A change of a claim requeues the pod anyway, so a backoff would not save attempts.
+                    ExpectedWrite::Claims => u32::MAX,
+                    ExpectedWrite::DeviceClaims => self.device_retries(&write, world),
+                    ExpectedWrite::Status { .. } => IMMEDIATE_RETRIES,
+                };
+                self.requeue(write.id, immediate_retries);
             }
         }
+    }
+
+    /// Returns the number of immediate retries of a pod whose claims were written. If the world does not show them, other
+    /// pods may get the devices; and the pod backs off, since one rejected write drops those of all other pods.
+    fn device_retries(&mut self, write: &UnconfirmedWrite, world: &WorldReader<'_>) -> u32 {
+        let signature = self.signature_of(write.id).cloned();
+        if signature.is_some_and(|signature| dynamic_resources::are_reserved(&signature, world)) {
+            return u32::MAX;
+        }
+        self.events.kinds |= QueueingHint::DEVICE;
+        IMMEDIATE_RETRIES
     }
 
     fn is_missing(&self, write: &UnconfirmedWrite) -> bool {
@@ -68,7 +86,7 @@ impl SchedulerCache {
                     || nominated_node.as_ref().is_some_and(|name| **name != *pod.status.nominated_node_name)
             }
             // The next attempt reads the claims and writes only what is still missing.
-            ExpectedWrite::Claims => true,
+            ExpectedWrite::Claims | ExpectedWrite::DeviceClaims => true,
         }
     }
 

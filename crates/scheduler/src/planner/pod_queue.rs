@@ -107,6 +107,7 @@ impl SchedulingCycle<'_> {
         } else {
             entry.cost.on_nodes(self.cache.node_count)
         };
+        let own = own.saturating_add(entry.device_cost);
         if entry.signature.claims.is_empty() {
             return own;
         }

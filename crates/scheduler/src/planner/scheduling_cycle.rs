@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::{Time, Value, value};
 use setpoint_reconcile::plan::{EventRecord, InvolvedObject};
-use setpoint_reconcile::{Action, Failure, Object, Plan, Seed, Seen, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Seed, Seen, WorldReader, Write};
 use setpoint_views::pod::Pod;
 
 use super::pod_queue::QueuedPod;
@@ -21,9 +21,9 @@ use crate::cache::{PodId, SchedulerCache};
 use crate::cost::COST_MAX;
 use crate::filter_score_cache::FilterScoreCache;
 use crate::plugins::volumes::node_terms::TermSize;
-use crate::plugins::{QueueingHint, dynamic_resources, volumes};
+use crate::plugins::{QueueingHint, dynamic_resources};
 use crate::preemption::{DisruptionBudgets, PreemptionCandidate, PreemptionEvaluator};
-use crate::queue_state::{QueueState, VOLUME_BIND_TIMEOUT};
+use crate::queue_state::QueueState;
 use crate::selection::{self, FitError};
 
 /// State of one plan while it is computed.
@@ -40,14 +40,21 @@ pub(super) struct SchedulingCycle<'a> {
     pub(super) nominated_pods: BTreeMap<usize, Vec<PodId>>,
     /// Pods whose nomination was cleared in this cycle.
     cleared_nominations: BTreeSet<PodId>,
-    /// Bindings of volumes and reservations of devices.
-    claim_writes: Vec<Action>,
+    /// Finalizers of claims that are allocated, which precede the allocations.
+    pub(super) claim_finalizers: Vec<Action>,
+    /// Bindings of volumes, allocations and reservations of devices.
+    pub(super) claim_writes: Vec<Action>,
+    /// Removals of allocations that no node suits.
+    claim_deallocations: Vec<Action>,
     /// `DisruptionTarget` conditions of victims.
     victim_conditions: Vec<Action>,
     victim_deletions: Vec<Action>,
     /// Size of the node affinity of unusually large volumes; measured for the first pod with claims.
     pub(super) large_volumes: OnceCell<TermSize>,
 }
+
+/// Note in the message of a pod whose claim is released, before the result of the preemption.
+const DEALLOCATED: &str = "deallocation of ResourceClaim completed, ";
 
 /// Result of preemption for an unschedulable pod.
 enum PreemptionOutcome {
@@ -70,6 +77,7 @@ impl<'a> SchedulingCycle<'a> {
         let mut cache = seen.memo;
         let sent_bindings = std::mem::take(&mut cache.sent_bindings);
         cache.sync(world, |object, pod| scheduler.is_responsible_for(object, pod));
+        cache.now = now;
         // `seen.failure` keeps its value until the next failure, so an equal one was handled by an earlier plan.
         let is_new = seen.failure.is_some() && seen.failure != cache.last_failure.as_ref();
         cache.last_failure = seen.failure.cloned();
@@ -84,7 +92,9 @@ impl<'a> SchedulingCycle<'a> {
             status_writes: Vec::new(),
             nominated_pods: BTreeMap::new(),
             cleared_nominations: BTreeSet::new(),
+            claim_finalizers: Vec::new(),
             claim_writes: Vec::new(),
+            claim_deallocations: Vec::new(),
             victim_conditions: Vec::new(),
             victim_deletions: Vec::new(),
             large_volumes: OnceCell::new(),
@@ -93,45 +103,6 @@ impl<'a> SchedulingCycle<'a> {
             cycle.handle_failed_bindings(&sent_bindings, failure);
         }
         cycle
-    }
-
-    /// Backs off the pods whose bindings were rejected.
-    ///
-    /// The world does not show the binding of such a pod. Bindings are sent in order and in batches, so the first
-    /// missing one was rejected, and so was every missing one before a binding that succeeded. Later ones were not sent.
-    fn handle_failed_bindings(&mut self, sent: &[(PodId, Object)], failure: &Failure) {
-        let is_missing = |(id, object): &(PodId, Object)| {
-            let same = self.cache.pod(*id).filter(|info| info.object.meta().uid == object.meta().uid);
-            same.is_some_and(|info| !info.is_bound)
-        };
-        let missing: Vec<bool> = sent.iter().map(is_missing).collect();
-        let first = missing.iter().position(|missing| *missing);
-        let last = first.max(missing.iter().rposition(|missing| !missing));
-        // The message is that of one binding and usually contains the name of its pod.
-        let is_named = |object: &Object| failure.message.contains(&format!("\"{}\"", object.meta().name));
-        let names_one = sent.iter().zip(&missing).any(|((_, object), missing)| *missing && is_named(object));
-        for (at, (id, object)) in sent.iter().enumerate().filter(|(at, _)| missing[*at]) {
-            let is_named = names_one && is_named(object);
-            if Some(at) <= last || is_named {
-                self.reject_binding(*id, failure, is_named || !names_one);
-            }
-        }
-    }
-
-    /// Backs off a pod whose binding was rejected, and writes the reason into its status if `is_reported`.
-    fn reject_binding(&mut self, id: PodId, failure: &Failure, is_reported: bool) {
-        let Some(info) = self.cache.pods[id as usize].as_mut() else { return };
-        let (object, last) = (info.object.clone(), info.queue_state);
-        let nominated_node = last.and_then(|state| state.nominated_node);
-        let state = QueueState::after_attempt(last, QueueingHint::NONE, self.now);
-        info.queue_state =
-            Some(QueueState { is_requeued: true, must_back_off: true, nominated_node, ..state });
-        let message = format!("binding rejected: {}", failure.message);
-        let status = FailureStatus { reason: "SchedulerError", message: &message, nominated_node: None };
-        // The reason Unknown means that the outcome of the write was lost, which is not reported.
-        if let Some(pod) = object.view::<Pod>().filter(|_| is_reported && failure.reason != "Unknown") {
-            self.write_failure_status(id, &object, pod, &status, true);
-        }
     }
 
     /// Attempts the pods that are due and returns the plan.
@@ -178,7 +149,9 @@ impl<'a> SchedulingCycle<'a> {
         plan.stage(self.victim_conditions);
         plan.stage(self.victim_deletions);
         plan.stage(self.status_writes);
+        plan.stage(self.claim_finalizers);
         plan.stage(self.claim_writes);
+        plan.stage(self.claim_deallocations);
         self.cache.volume_affinity.clear();
         plan.memo = self.cache;
         plan
@@ -207,8 +180,17 @@ impl<'a> SchedulingCycle<'a> {
         };
         self.cache.attempts += 1;
         results.last_used = self.cache.attempts;
-        self.cache.scored_nodes += results.scored_nodes();
-        let random = Seed(self.seed.0 ^ hash_name(&object.meta().uid)).draw(0);
+        let device_cost = results.claim_allocations.cost();
+        self.cache.scored_nodes += results.scored_nodes() + device_cost;
+        if let Some(entry) = self.cache.signatures[at].as_mut() {
+            entry.device_cost = device_cost;
+        }
+        if let Some(error) = results.claim_allocations.error() {
+            let message = format!("running \"DynamicResources\" filter plugin: {error}");
+            self.fail_with_error(id, &object, pod, &message, None);
+            return false;
+        }
+        let random = self.seed_of(&object).draw(0);
         let nominated_name = self.nominated_node_name(id, pod);
         let nominated = self.cache.node_numbers.get(nominated_name).copied();
         let nominated = nominated.filter(|node| selection::is_feasible(&results, &self.cache, *node));
@@ -223,8 +205,11 @@ impl<'a> SchedulingCycle<'a> {
                     budgets: &self.budgets,
                     random,
                 };
+                let deallocation = dynamic_resources::deallocation_write(&results.claim_allocations);
+                let note = if deallocation.is_some() { DEALLOCATED } else { "" };
+                self.claim_deallocations.extend(deallocation);
                 let (error, outcome) =
-                    try_preemption(&evaluator, nominated_name, &mut results, &mut self.cache);
+                    try_preemption(&evaluator, nominated_name, note, &mut results, &mut self.cache);
                 self.fail_attempt(id, &object, pod, error, outcome);
             }
         }
@@ -244,7 +229,7 @@ impl<'a> SchedulingCycle<'a> {
         self.cache.assign(id, node);
         self.cache.assumed.push(id);
         self.cache.record_assigned_pod_add(id);
-        if !results.volumes.are_bound() || !results.claim_allocations.are_reserved() {
+        if !results.volumes.are_bound() || !results.claim_allocations.are_ready() {
             self.prebind(id, object, node, results);
             return;
         }
@@ -265,44 +250,8 @@ impl<'a> SchedulingCycle<'a> {
         self.cache.sent_bindings.push((id, object.clone()));
     }
 
-    /// Binds the volumes and reserves the devices of an assumed pod. After a timeout the pod is attempted from the start.
-    fn prebind(&mut self, id: PodId, object: &Object, node: usize, results: &FilterScoreCache) {
-        let last = self.cache.pod(id).and_then(|info| info.queue_state);
-        let since = last.and_then(|state| state.prebind_since).unwrap_or(self.now);
-        let Some(pod) = object.view::<Pod>() else { return };
-        if self.now >= since.after(VOLUME_BIND_TIMEOUT) {
-            let message =
-                "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
-            let status = FailureStatus { reason: "SchedulerError", message, nominated_node: Some("") };
-            self.write_failure_status(id, object, pod, &status, true);
-            let event = InvolvedObject::new(object, "v1", "Pod").warning("FailedScheduling", message);
-            self.plan.events.push(with_reporter(event.with_action("Scheduling"), object));
-            self.release_reservation(id);
-            self.set_queue_state(id, QueueingHint::STORAGE_OR_DEVICE, None);
-            if let Some(state) = self.queue_state_mut(id) {
-                (state.is_requeued, state.must_back_off) = (true, true);
-            }
-            return;
-        }
-        let mut writes = volumes::prebind_writes(&results.volumes, &self.cache.nodes[node]);
-        writes.extend(dynamic_resources::reservation_writes(&results.claim_allocations, object));
-        if !writes.is_empty() {
-            let expected = ExpectedWrite::Claims;
-            self.cache.unconfirmed.push(UnconfirmedWrite { id, object: object.clone(), expected });
-        }
-        self.claim_writes.extend(writes);
-        let name = self.cache.nodes[node].name.clone();
-        if *name != *pod.status.nominated_node_name {
-            self.write_nomination(id, object.clone(), &name);
-        }
-        self.set_queue_state(id, QueueingHint::STORAGE_OR_DEVICE, Some(node));
-        if let Some(state) = self.queue_state_mut(id) {
-            state.prebind_since = Some(since);
-        }
-    }
-
     /// Writes `nominatedNodeName`; an empty name clears it.
-    fn write_nomination(&mut self, id: PodId, object: Object, name: &str) {
+    pub(super) fn write_nomination(&mut self, id: PodId, object: Object, name: &str) {
         let value = if name.is_empty() { Value::Null } else { Value::from(name) };
         let patch = value!({"nominatedNodeName": (value)});
         self.status_writes.push(Write::status(&object, patch).strategic().at_any_revision().into());
@@ -310,7 +259,7 @@ impl<'a> SchedulingCycle<'a> {
         self.cache.unconfirmed.push(UnconfirmedWrite { id, object, expected });
     }
 
-    fn set_queue_state(&mut self, id: PodId, hint: QueueingHint, nominated_node: Option<usize>) {
+    pub(super) fn set_queue_state(&mut self, id: PodId, hint: QueueingHint, nominated_node: Option<usize>) {
         if let Some(info) = self.cache.pods[id as usize].as_mut() {
             let state = QueueState::after_attempt(info.queue_state, hint, self.now);
             info.queue_state = Some(QueueState { nominated_node, ..state });
@@ -354,7 +303,7 @@ impl<'a> SchedulingCycle<'a> {
         }
     }
 
-    fn write_failure_status(
+    pub(super) fn write_failure_status(
         &mut self,
         id: PodId,
         object: &Object,
@@ -448,8 +397,13 @@ impl<'a> SchedulingCycle<'a> {
         }
     }
 
-    fn queue_state_mut(&mut self, id: PodId) -> Option<&mut QueueState> {
+    pub(super) fn queue_state_mut(&mut self, id: PodId) -> Option<&mut QueueState> {
         self.cache.pods[id as usize].as_mut()?.queue_state.as_mut()
+    }
+
+    /// Returns the source of random numbers for a pod.
+    pub(super) fn seed_of(&self, object: &Object) -> Seed {
+        Seed(self.seed.0 ^ hash_name(&object.meta().uid))
     }
 
     /// `true` if a pod has a node and waits for its volumes or devices there.
@@ -459,7 +413,7 @@ impl<'a> SchedulingCycle<'a> {
     }
 
     /// Releases the resources that are reserved for a pod, so that its own reservation does not reject it.
-    fn release_reservation(&mut self, id: PodId) {
+    pub(super) fn release_reservation(&mut self, id: PodId) {
         if self.cache.pod(id).is_some_and(|info| !info.is_bound) {
             self.cache.unassign(id);
         }
@@ -472,7 +426,7 @@ impl<'a> SchedulingCycle<'a> {
 }
 
 /// Sets the reporter of an Event to the `schedulerName` of the pod.
-fn with_reporter(event: EventRecord, pod: &Object) -> EventRecord {
+pub(super) fn with_reporter(event: EventRecord, pod: &Object) -> EventRecord {
     match pod.view::<Pod>().map(|pod| pod.spec.scheduler_name.as_str()) {
         Some(name) if !name.is_empty() && name != DEFAULT_SCHEDULER_NAME => event.reported_by(name),
         _ => event,
@@ -483,6 +437,7 @@ fn with_reporter(event: EventRecord, pod: &Object) -> EventRecord {
 fn try_preemption(
     evaluator: &PreemptionEvaluator<'_>,
     nominated_name: &str,
+    note: &str,
     results: &mut FilterScoreCache,
     cache: &mut SchedulerCache,
 ) -> (FitError, PreemptionOutcome) {
@@ -507,7 +462,7 @@ fn try_preemption(
             Err(message) => (PreemptionOutcome::NotHelpful, message),
         },
     };
-    error.message = format!("{} preemption: {message}", error.message);
+    error.message = format!("{} {note}preemption: {message}", error.message);
     if matches!(outcome, PreemptionOutcome::NotHelpful) {
         results.cache_fit_error(&error, cache);
     }

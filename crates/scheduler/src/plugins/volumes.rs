@@ -117,7 +117,7 @@ impl From<TooCostly> for VolumeError {
 }
 
 fn reject(reason: String) -> VolumeError {
-    VolumeError::Rejected(Rejection::unresolvable(reason, QueueingHint::STORAGE_OR_DEVICE))
+    VolumeError::Rejected(Rejection::unresolvable(reason, QueueingHint::STORAGE))
 }
 
 /// Returns the requirements of a pod's volumes. `nodes` is the number of nodes that they are compared with.
@@ -189,11 +189,11 @@ pub fn filter(
     let is_in_use = |claim: &str| cache.claim_users.count_users(&signature.namespace, claim) > 0;
     if requirements.single_pod_claims.iter().any(|claim| is_in_use(claim)) {
         let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
-        let hint = QueueingHint::ASSIGNED_POD_DELETE | QueueingHint::STORAGE_OR_DEVICE;
+        let hint = QueueingHint::ASSIGNED_POD_DELETE | QueueingHint::STORAGE;
         return Err(Rejection::resolvable(reason, hint));
     }
     requirements.limits.filter(signature, node, cache, world)?;
-    let hint = QueueingHint::STORAGE_OR_DEVICE | QueueingHint::NODE_ADD_OR_UPDATE;
+    let hint = QueueingHint::STORAGE | QueueingHint::NODE_ADD_OR_UPDATE;
     if requirements.has_lost_volume {
         let reason = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
         return Err(Rejection::unresolvable(reason, hint));

@@ -37,7 +37,7 @@ fn decl() -> Decl {
         ("set2", list(DeclKind::String, ListDecl::Set)),
         ("entries", list(entry.clone(), ListDecl::Map(Box::new(["key".into()])))),
         ("entries2", list(entry, ListDecl::Map(Box::new(["key".into()])))),
-        ("labels", DeclKind::Map { value: Arc::new(Decl::new(DeclKind::String)) }),
+        ("labels", DeclKind::Map { value: Arc::new(Decl::new(DeclKind::String)), key_size_max: 0 }),
     ]))
 }
 

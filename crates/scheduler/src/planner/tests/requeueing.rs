@@ -100,7 +100,7 @@ fn pod_that_waits_for_volumes_is_nominated_and_restarts_after_the_timeout() {
 }
 
 /// Number of FailedScheduling Events of a pod.
-fn failed_attempts(cluster: &Cluster, pod: &str) -> i64 {
+pub(super) fn failed_attempts(cluster: &Cluster, pod: &str) -> i64 {
     let events = cluster.list("events");
     let failed = events.iter().filter(|event| {
         event.str_at(&["reason"]) == "FailedScheduling" && event.str_at(&["involvedObject", "name"]) == pod

@@ -84,9 +84,8 @@ impl VolumeLimits {
         if self.drivers.is_empty() {
             return Ok(());
         }
-        let hint = QueueingHint::ASSIGNED_POD_DELETE
-            | QueueingHint::STORAGE_OR_DEVICE
-            | QueueingHint::NODE_ADD_OR_UPDATE;
+        let hint =
+            QueueingHint::ASSIGNED_POD_DELETE | QueueingHint::STORAGE | QueueingHint::NODE_ADD_OR_UPDATE;
         let found = world.view::<CsiNode>("", &node.name);
         let installed = found.map(|(_, node)| node.spec.drivers.as_slice()).unwrap_or_default();
         let mut required = self.drivers.iter().filter(|(_, required)| **required).map(|(driver, _)| driver);
