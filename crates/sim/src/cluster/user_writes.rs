@@ -77,6 +77,15 @@ impl UserWrite {
         UserWrite::Patch { key: key(resource, path), subresource: subresource.to_owned(), patch }
     }
 
+    /// Deletion of an object.
+    ///
+    /// # Panics
+    /// If the name of the resource or the path is invalid.
+    #[must_use]
+    pub fn delete(resource: &str, path: &str, options: &Value) -> UserWrite {
+        UserWrite::Delete { key: key(resource, path), options: options.clone() }
+    }
+
     /// Resource that is written.
     #[must_use]
     pub fn resource(&self) -> &str {
@@ -266,7 +275,7 @@ impl Cluster {
     /// # Errors
     /// If it is rejected.
     pub fn delete(&mut self, resource: &str, path: &str, options: &Value) -> Result<Revision, Status> {
-        self.write_as_user(UserWrite::Delete { key: key(resource, path), options: options.clone() })
+        self.write_as_user(UserWrite::delete(resource, path, options))
     }
 
     /// Evicts a pod, as `kubectl drain` does.

@@ -166,19 +166,12 @@ fn race_with_schema(session: &mut UserSession<'_>) -> EditResult {
     };
     let found = session.pick(GADGETS);
     let instance = match found.map(|found| path(&found)) {
-        Some(path) if session.chance(3) > 0 => {
-            let key = |write: UserWrite| match write {
-                UserWrite::Patch { key, .. } => key,
-                _ => unreachable!("a patch was made"),
-            };
-            let patch = UserWrite::patch(GADGETS, &path, "", value!({"spec": {"color": "gray"}}));
-            if session.chance(2) == 0 {
-                patch
-            } else {
-                UserWrite::Delete { key: key(patch), options: Value::map() }
-            }
-        }
-        _ => UserWrite::create(GADGETS, "default", new_instance(session, GADGETS, "default")),
+        Some(path) => match session.chance(3) {
+            0 => UserWrite::create(GADGETS, "default", new_instance(session, GADGETS, "default")),
+            1 => UserWrite::patch(GADGETS, &path, "", value!({"spec": {"color": "gray"}})),
+            _ => UserWrite::delete(GADGETS, &path, &Value::map()),
+        },
+        None => UserWrite::create(GADGETS, "default", new_instance(session, GADGETS, "default")),
     };
     let schema = UserWrite::patch(DEFINITIONS, GADGETS, "", patch);
     let (done, conflicts) = session.cluster.write_at_once(vec![schema, instance]);

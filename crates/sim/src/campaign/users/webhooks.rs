@@ -2,7 +2,7 @@
 //!
 //! The webhooks themselves are simulated by [`crate::cluster::SimulatedWebhooks`].
 
-use setpoint_api::{Revision, Value, value};
+use setpoint_api::{Value, value};
 
 use super::{EditResult, UserSession};
 use crate::cluster::{DENYING, MIXED};
@@ -113,7 +113,7 @@ pub fn end_edits(session: &mut UserSession<'_>) {
     for (resource, name) in CONFIGURATIONS {
         if session.cluster.get(resource, name).is_some() {
             let deleted = session.cluster.delete(resource, name, &Value::map());
-            deleted.map_or_else(|status| panic!("{resource} {name}: {status}"), |_: Revision| ());
+            assert!(deleted.is_ok(), "{resource} {name}: {deleted:?}");
         }
     }
 }
