@@ -24,7 +24,7 @@ const FINALIZER: &str = "kubernetes";
 /// Assumed time of other finalizers, in seconds.
 const FINALIZER_ESTIMATE_SECONDS: i64 = 15;
 
-/// Delay before a check while a custom resource is not observed.
+/// Delay before a check while some content may not be observed.
 const UNOBSERVED_RETRY: Duration = Duration::from_secs(1);
 
 /// The namespace controller.
@@ -84,7 +84,7 @@ impl Planner for NamespaceController {
             };
             plan.requeue_at(now.after(wait));
             deletions.into_iter().for_each(|stage| plan.stage(stage));
-        } else if !unobserved.is_empty() {
+        } else if !unobserved.is_empty() || !has_observed_content(object, world) {
             plan.requeue_at(now.after(UNOBSERVED_RETRY));
         } else if has_finalizer {
             let others = namespace.spec.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
@@ -111,6 +111,13 @@ fn enqueue_for_content(object: &Object, world: &WorldReader<'_>, enqueue: &mut d
     if is_relevant && let Some(key) = key_of("namespaces", "", name) {
         enqueue(key);
     }
+}
+
+/// `true` if the world shows all content of a terminating namespace: there is none that is newer than its deletion. What
+/// is not seen would be left behind, so there is no limit to the wait.
+fn has_observed_content(namespace: &Object, world: &WorldReader<'_>) -> bool {
+    let is_observed = |resource| world.revision_of(resource) >= namespace.revision();
+    world.revision() >= namespace.revision() || world.resources().all(is_observed)
 }
 
 /// Remaining content of a namespace.

@@ -1,7 +1,8 @@
 //! Simulation campaign: all controllers, the scheduler and nodes under faults, one short history per seed.
 //!
 //! `SETPOINT_SIM_SEEDS` is the number of seeds (default 2000); `SETPOINT_SIM_SEED` replays one and prints its
-//! end state; `SETPOINT_SIM_SURVEY` continues after failures and prints each on a line.
+//! end state; `SETPOINT_SIM_SURVEY` continues after failures and prints each on a line. An eighth as many seeds run with
+//! custom resources and webhooks only.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "campaign/bounds.rs"]
@@ -17,19 +18,20 @@ mod properties;
 
 use std::time::Duration;
 
-use setpoint_controllers::Settings;
+use setpoint_controllers::{Settings, crd};
 use setpoint_node::Fleet;
 use setpoint_scheduler::Scheduler;
-use setpoint_sim::campaign::coverage::REQUIRED;
+use setpoint_sim::campaign::coverage::{REQUIRED, REQUIRED_CUSTOM};
 use setpoint_sim::campaign::{self, Setup, nodes};
 use setpoint_sim::cluster::Controllers;
 
 const CONTROLLERS: Controllers =
     || (setpoint_controllers::all(&Settings::default()), setpoint_controllers::indexes::all());
 
-/// Controllers and scheduler, in one loop.
+/// Controllers and scheduler, in one loop, with the controllers of custom resources.
 const CONTROL_PLANE: Controllers = || {
     let (mut all, indexes) = CONTROLLERS();
+    all.extend(crd::server_controllers());
     all.push(Box::new(Scheduler::default()));
     (all, indexes)
 };
@@ -48,6 +50,8 @@ const SETUP: Setup = Setup {
     ignores_lease: false,
     ignores_syncs: false,
     waits_by_wall_clock: false,
+    ignores_webhooks: false,
+    scenarios: &[],
 };
 
 /// Number of threads that run seeds in parallel.
@@ -55,33 +59,47 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-#[test]
-fn everything_converges_under_faults() {
+/// Runs the seeds of a setup, and requires that some seed reaches each of the marks.
+fn run_campaign(setup: Setup, seeds: impl Fn(u64) -> u64, required: &[&str]) {
     if let Ok(seed) = std::env::var("SETPOINT_SIM_SEED") {
-        match campaign::run_seed(SETUP, seed.parse().unwrap()) {
+        match campaign::run_seed(setup, seed.parse().unwrap()) {
             Ok(report) => println!("{report:#?}"),
             Err(story) => panic!("{story}"),
         }
         return;
     }
-    let seeds = std::env::var("SETPOINT_SIM_SEEDS").map_or(2000, |text| text.parse().unwrap());
+    let seeds = seeds(std::env::var("SETPOINT_SIM_SEEDS").map_or(2000, |text| text.parse().unwrap()));
     if std::env::var("SETPOINT_SIM_SURVEY").is_ok() {
-        let (failed, marks) = campaign::survey(SETUP, seeds, threads());
-        println!("{marks:#?}\nnever: {:?}", marks.missing(&REQUIRED));
+        let (failed, marks) = campaign::survey(setup, seeds, threads());
+        println!("{marks:#?}\nnever: {:?}", marks.missing(required));
         failed.iter().for_each(|(seed, error)| println!("{seed}: {error}"));
         assert_eq!(failed.len(), 0, "of {seeds} seeds");
         return;
     }
-    let marks = campaign::run_seeds(SETUP, seeds, threads()).unwrap_or_else(|story| panic!("{story}"));
+    let marks = campaign::run_seeds(setup, seeds, threads()).unwrap_or_else(|story| panic!("{story}"));
     println!("{marks:#?}");
-    assert_eq!(marks.missing(&REQUIRED), [""; 0], "never happened in {seeds} seeds");
+    assert_eq!(marks.missing(required), [""; 0], "never happened in {seeds} seeds");
+}
+
+#[test]
+fn everything_converges_under_faults() {
+    run_campaign(SETUP, |seeds| seeds, &REQUIRED);
+}
+
+#[test]
+fn custom_resources_and_webhooks_converge_under_faults() {
+    let scenarios = &["custom resources", "webhooks", "replica set"];
+    run_campaign(Setup { scenarios, ..SETUP }, |seeds| seeds.div_ceil(8), &REQUIRED_CUSTOM);
 }
 
 #[test]
 fn same_seed_gives_the_same_history() {
     for seed in [1, 2, 3] {
-        let run = || campaign::run_seed(SETUP, seed).unwrap();
-        assert_eq!(run(), run());
+        let custom = Setup { scenarios: &["custom resources", "webhooks"], ..SETUP };
+        for setup in [SETUP, custom] {
+            let run = || campaign::run_seed(setup, seed).unwrap();
+            assert_eq!(run(), run());
+        }
     }
 }
 

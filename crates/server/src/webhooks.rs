@@ -183,9 +183,9 @@ impl Interruption {
 }
 
 /// Time for all webhook calls of a request together, upstream's default request timeout.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Calls of one request. Inputs that change with every decision would be sent without end otherwise.
-const CALLS_MAX: usize = 256;
+pub const CALLS_MAX: usize = 256;
 
 /// Shell of the webhooks of a server: configurations, client and metrics.
 pub struct AdmissionWebhooks {

@@ -3,6 +3,7 @@
 //! A run has two phases. In the first, faults happen: users edit objects; nodes die, are partitioned and return; two
 //! candidates compete for leadership; writes and responses are lost, or arrive after their sender lost leadership;
 //! watches lag, break and repeat events; the disk is full, the power is cut, the clock is set and the machine sleeps;
+//! admission webhooks deny, change, fail, hang and lie;
 //! a rival writes the same objects; the loop crashes and loses its memos. Every commit must pass the [`checks`]. In
 //! the second phase all faults end, and everything must converge within a limit of virtual time and then be quiet.
 //!
@@ -72,6 +73,23 @@ pub struct Setup {
     pub ignores_syncs: bool,
     /// Seeded bug: loops wait by the wall clock and do not notice when it is set.
     pub waits_by_wall_clock: bool,
+    /// Seeded bug: writes are stored without calls of webhooks.
+    pub ignores_webhooks: bool,
+    /// Names of the user scenarios of every seed; if empty, each seed draws some.
+    pub scenarios: &'static [&'static str],
+}
+
+impl Setup {
+    /// Draws the schedule of a seed.
+    #[must_use]
+    pub fn schedule(&self, seed: u64) -> Schedule {
+        let mut schedule = Schedule::new(seed, users::ALL.len());
+        if !self.scenarios.is_empty() {
+            let is_named = |number: &usize| self.scenarios.contains(&users::ALL[*number].name);
+            schedule.scenarios = (0..users::ALL.len()).filter(is_named).collect();
+        }
+        schedule
+    }
 }
 
 /// A failed run.
@@ -107,6 +125,9 @@ fn run_phases(run: &mut CampaignRun, schedule: &Schedule) -> Result<(), String> 
         run.step(*step).map_err(|error| format!("step {number} ({:?}): {error}", step.action))?;
     }
     run.converge().map_err(|error| format!("convergence: {error}"))?;
+    for (mark, count) in &run.cluster.webhooks.marks {
+        run.marks.add(mark, *count);
+    }
     for (_, _, stats) in run.cluster.engine.stats() {
         run.marks.add("conflict", stats.conflicts);
         run.marks.add("contention", stats.contentions);
@@ -121,7 +142,7 @@ fn run_phases(run: &mut CampaignRun, schedule: &Schedule) -> Result<(), String> 
 pub fn run_seed(setup: Setup, seed: u64) -> Result<CampaignReport, String> {
     /// Lines of history to print.
     const LINES_MAX: usize = 120;
-    let schedule = Schedule::new(seed, users::ALL.len());
+    let schedule = setup.schedule(seed);
     let first = match run(setup, &schedule, false) {
         Ok(report) => return report.require_minimum().map_err(|why| format!("seed {seed}: {why}")),
         Err(failure) => failure.message,
@@ -179,7 +200,7 @@ pub fn survey(setup: Setup, seeds: u64, threads: usize) -> (Vec<(u64, String)>, 
     let failed = Mutex::new(Vec::new());
     let marks = Mutex::new(CoverageMarks::default());
     run_parallel(seeds, threads, |seed| {
-        let schedule = Schedule::new(seed, users::ALL.len());
+        let schedule = setup.schedule(seed);
         let ran = run(setup, &schedule, false)
             .map_err(|failure| failure.message)
             .and_then(CampaignReport::require_minimum);

@@ -3,18 +3,16 @@
 //! [`Cluster`] injects no faults of its own; it offers the steps between which campaigns do. Start at
 //! [`Cluster::settle`], which runs everything that is due.
 
+mod pending_writes;
 mod resource_watch;
+mod user_writes;
+mod webhooks;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use setpoint_api::metadata::options::DeleteOptions;
-use setpoint_api::patch::PatchType;
-use setpoint_api::resource_types::{self, ResourceType};
-use setpoint_api::status::Status;
-use setpoint_api::{Key, Revision, Time, Value, json, value};
+use setpoint_api::{Key, Resource, Revision, Time, Value, json, resource_types, value};
 use setpoint_reconcile::{
     Controller, Engine, Index, Jump, ObservedChange, Query, Seed, Turn, Write, WriteId, WriteOutcome,
     WriteRequest,
@@ -22,25 +20,21 @@ use setpoint_reconcile::{
 use setpoint_runtime::custom;
 use setpoint_server::catalog::Catalogs;
 use setpoint_server::codec;
-use setpoint_server::exchange::Identity;
-use setpoint_server::loop_writes::{self, Prepared};
-use setpoint_server::pipeline::update::Subresource;
-use setpoint_server::pipeline::{
-    DesiredObject, PipelineResult, RequestContext, WriteOrigin, binding, create, delete, eviction, update,
-};
 use setpoint_store::{
-    CommitCause, CommitError, CommitResponse, Cursor, Draft, Precondition, Proposal, RejectReason, Retention,
-    Store,
+    CommitCause, CommitError, CommitResponse, Cursor, Draft, Precondition, Proposal, Retention, Store,
 };
 use setpoint_views::world_config;
 
+use self::pending_writes::{LoopId, ParkedOutcome, PendingWrite};
 use self::resource_watch::ResourceWatch;
 use crate::campaign::path;
 
+pub use pending_writes::AdmissionRecord;
+pub use user_writes::UserWrite;
+pub use webhooks::{DENYING, LABEL, MIXED, Review, SimulatedWebhooks, Verdict};
+
 /// Turns within which a cluster must settle.
 const TURNS_MAX: usize = 10_000;
-
-const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Constructor of a loop's controllers. Called again after each crash.
 pub type Controllers = fn() -> (Vec<Box<dyn Controller>>, Vec<Index>);
@@ -67,6 +61,15 @@ pub struct Cluster {
     pub acknowledged: Revision,
     /// Origins of the loop's commits, by revision. The reader clears it.
     pub origins: BTreeMap<Revision, CommitOrigin>,
+    /// Admission of the commits while there were webhooks, by revision. The reader clears it.
+    pub admissions: BTreeMap<Revision, AdmissionRecord>,
+    /// Admission webhooks.
+    pub webhooks: SimulatedWebhooks,
+    /// Writes that wait for webhooks.
+    calling: Vec<PendingWrite>,
+    /// Outcomes of writes of parked loops.
+    parked_outcomes: Vec<ParkedOutcome>,
+    loop_id: LoopId,
     controllers: Controllers,
     /// Resources that the loop watches; empty for all.
     watched: &'static [&'static str],
@@ -87,6 +90,7 @@ pub struct CommitOrigin {
 /// Loop that does not run at the moment: see [`Cluster::swap_loop`].
 pub struct ParkedLoop {
     engine: Engine,
+    loop_id: LoopId,
     controllers: Controllers,
     watched: &'static [&'static str],
     watches: Vec<ResourceWatch>,
@@ -129,6 +133,11 @@ impl Cluster {
             user: "user",
             acknowledged: Revision::ZERO,
             origins: BTreeMap::new(),
+            admissions: BTreeMap::new(),
+            webhooks: SimulatedWebhooks::default(),
+            calling: Vec::new(),
+            parked_outcomes: Vec::new(),
+            loop_id: LoopId::default(),
             controllers,
             watched: &[],
             watches: Vec::new(),
@@ -237,8 +246,9 @@ impl Cluster {
         }
     }
 
-    /// Kills the loop. Nothing runs until [`Cluster::crash`] starts a new one.
+    /// Kills the loop. Nothing runs until [`Cluster::crash`] starts a new one. Writes that wait for webhooks continue.
     pub fn stop(&mut self) {
+        self.detach_writes();
         let (list, indexes) = (self.controllers)();
         self.engine = Engine::new(list, world_config(indexes));
         self.outbox.clear();
@@ -252,7 +262,7 @@ impl Cluster {
         let (list, indexes) = controllers();
         let engine = Engine::new(list, world_config(indexes));
         let (watches, outbox, queries) = (Vec::new(), VecDeque::new(), Vec::new());
-        ParkedLoop { engine, controllers, watched, watches, outbox, queries }
+        ParkedLoop { engine, loop_id: LoopId::default(), controllers, watched, watches, outbox, queries }
     }
 
     /// Exchanges the running loop with a parked one.
@@ -263,12 +273,15 @@ impl Cluster {
         std::mem::swap(&mut self.watches, &mut other.watches);
         std::mem::swap(&mut self.outbox, &mut other.outbox);
         std::mem::swap(&mut self.queries, &mut other.queries);
+        std::mem::swap(&mut self.loop_id, &mut other.loop_id);
+        self.deliver_parked_outcomes();
     }
 
     /// Sets the clock and notifies the loop.
     pub fn set_clock(&mut self, to: Time) -> Jump {
         let jump = Jump::between(self.now, to);
         self.now = to;
+        self.shift_calls(jump);
         self.engine.clock_jumped(jump, to);
         jump
     }
@@ -317,8 +330,10 @@ impl Cluster {
     /// Performs the next planned write. Returns `false` if there is none.
     pub fn perform(&mut self) -> bool {
         let Some(request) = self.outbox.pop_front() else { return false };
-        let outcome = self.write(&request);
-        self.answer(request.id, outcome);
+        let id = request.id;
+        if let Some(outcome) = self.write(request, false) {
+            self.answer(id, outcome);
+        }
         true
     }
 
@@ -344,20 +359,17 @@ impl Cluster {
         self.outbox.drain(..).collect()
     }
 
-    /// Performs a write that was in flight when its loop stopped. Returns `true` if it succeeded.
-    pub fn deliver_late(&mut self, request: &WriteRequest) -> bool {
-        let WriteOutcome::Done { revision, .. } = self.write(request) else { return false };
-        // A write without effect is not committed: its revision is that of an older commit.
-        if let Some(origin) = self.origins.get_mut(&revision) {
-            origin.is_late = true;
-        }
-        true
+    /// Performs a write that was in flight when its loop stopped. Returns `true` if it succeeded; `None` if it waits
+    /// for webhooks.
+    pub fn deliver_late(&mut self, request: &WriteRequest) -> Option<bool> {
+        let outcome = self.write_detached(request.clone())?;
+        Some(matches!(outcome, WriteOutcome::Done { .. }))
     }
 
     /// Performs the next write and keeps it queued, as if the response was lost unnoticed. It will be performed again.
     pub fn perform_without_response(&mut self) {
         if let Some(request) = self.outbox.front().cloned() {
-            self.write(&request);
+            self.write_unanswered(request);
         }
     }
 
@@ -370,8 +382,11 @@ impl Cluster {
     /// Performs the next write and loses the response: the loop sees a broken connection.
     pub fn lose_response(&mut self) {
         if let Some(request) = self.outbox.front().cloned() {
-            self.write(&request);
-            self.lose_write();
+            match self.write(request, true) {
+                Some(_) => self.lose_write(),
+                // The connection breaks when the webhooks have answered.
+                None => drop(self.outbox.pop_front()),
+            }
         }
     }
 
@@ -387,36 +402,6 @@ impl Cluster {
         let mut turn = Turn::default();
         self.engine.complete_write(id, outcome, self.now, &mut turn);
         self.outbox.extend(turn.writes);
-    }
-
-    fn write(&mut self, request: &WriteRequest) -> WriteOutcome {
-        let snapshot = self.store.snapshot();
-        let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-        let outcome = match loop_writes::prepare(
-            request,
-            &RequestContext {
-                snapshot: &snapshot,
-                now: self.now,
-                entropy,
-                tolerations: Default::default(),
-                catalog: &self.catalogs.of(&snapshot),
-                webhooks: None,
-                conversions: None,
-            },
-        ) {
-            Prepared::Settled(outcome) => outcome,
-            Prepared::Commit(proposal, name) => loop_writes::outcome(self.commit(*proposal), name),
-            Prepared::Call(_) | Prepared::Convert(_) => {
-                unreachable!("simulated clusters call no webhooks")
-            }
-        };
-        if let WriteOutcome::Done { revision, .. } = outcome {
-            self.origins.entry(revision).or_insert(CommitOrigin { seen: request.seen, is_late: false });
-        }
-        if self.keeps_history {
-            self.record_history(request, &outcome);
-        }
-        outcome
     }
 
     fn commit(&mut self, proposal: Proposal) -> Result<CommitResponse, CommitError> {
@@ -444,6 +429,7 @@ impl Cluster {
     /// If the cluster does not settle.
     pub fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
+            self.poll_webhooks();
             self.observe();
             let next_turn_at = self.plan();
             let mut wrote = false;
@@ -465,7 +451,7 @@ impl Cluster {
         let end = self.now.after(span);
         loop {
             self.settle();
-            let next_turn_at = self.plan();
+            let next_turn_at = self.plan().into_iter().chain(self.next_answer_at()).min();
             match next_turn_at.filter(|next_turn_at| *next_turn_at <= end) {
                 Some(next_turn_at) => self.now = next_turn_at.max(self.now),
                 None => break,
@@ -473,213 +459,6 @@ impl Cluster {
         }
         self.now = end;
         self.settle();
-    }
-
-    /// Writes as a user.
-    ///
-    /// # Errors
-    /// If the write is rejected.
-    pub fn act(
-        &mut self,
-        decide: impl Fn(&WriteOrigin, &RequestContext<'_>) -> Result<PipelineResult, Status>,
-    ) -> Result<Revision, Status> {
-        let writer = self.writer();
-        let snapshot = self.store.snapshot();
-        let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-        match decide(
-            &writer,
-            &RequestContext {
-                snapshot: &snapshot,
-                now: self.now,
-                entropy,
-                tolerations: Default::default(),
-                catalog: &self.catalogs.of(&snapshot),
-                webhooks: None,
-                conversions: None,
-            },
-        )? {
-            PipelineResult::Commit(proposal) | PipelineResult::Remove(proposal, _) => {
-                // Lease renewals are too many to record.
-                let is_recorded = |key: &&Key| self.keeps_history && key.resource().as_str() != LEASES;
-                let written: Vec<String> = proposal
-                    .writes()
-                    .map(|write| &write.key)
-                    .filter(is_recorded)
-                    .map(Key::to_string)
-                    .collect();
-                let committed = self.commit(*proposal).map_err(Status::internal_error)?;
-                if !written.is_empty() {
-                    let (user, at) = (self.user, committed.revision);
-                    self.history.push(format!("{user}: {} at {at}", written.join(", ")));
-                }
-                Ok(committed.revision)
-            }
-            _ => Ok(snapshot.revision()),
-        }
-    }
-
-    /// Creates an object as a user.
-    ///
-    /// # Panics
-    /// If it is rejected.
-    pub fn create(&mut self, resource: &str, namespace: &str, object: Value) {
-        let made = self.try_create(resource, namespace, object);
-        made.unwrap_or_else(|status| panic!("{resource}: {status}"));
-    }
-
-    /// Creates an object as a user.
-    ///
-    /// # Errors
-    /// If it is rejected.
-    pub fn try_create(&mut self, resource: &str, namespace: &str, object: Value) -> Result<Revision, Status> {
-        let resource_type = self.find_resource_type(resource);
-        let object = typed(&resource_type, object);
-        self.act(|writer, context| {
-            Ok(create::create(
-                &resource_type,
-                namespace,
-                DesiredObject::new(object.clone()),
-                writer,
-                context,
-            )?
-            .step)
-        })
-    }
-
-    /// Creates objects as concurrent users: all are prepared on one snapshot before the first is committed. Returns
-    /// the result of the last, and the number of conflicts.
-    pub fn create_at_once(
-        &mut self,
-        resource: &str,
-        namespace: &str,
-        objects: Vec<Value>,
-    ) -> (Result<Revision, Status>, usize) {
-        let resource_type = self.find_resource_type(resource);
-        let snapshot = self.store.snapshot();
-        let mut steps = Vec::new();
-        for object in objects {
-            let object = typed(&resource_type, object);
-            let entropy = [self.rng.u64(..), self.rng.u64(..), self.rng.u64(..)];
-            let context = RequestContext {
-                snapshot: &snapshot,
-                now: self.now,
-                entropy,
-                tolerations: Default::default(),
-                catalog: &self.catalogs.of(&snapshot),
-                webhooks: None,
-                conversions: None,
-            };
-            let made = create::create(
-                &resource_type,
-                namespace,
-                DesiredObject::new(object),
-                &self.writer(),
-                &context,
-            );
-            steps.push(made.map(|made| made.step));
-        }
-        let (mut last, mut overtaken) = (Ok(snapshot.revision()), 0);
-        for step in steps {
-            let Ok(PipelineResult::Commit(proposal)) = step else {
-                last = step.map(|_| snapshot.revision());
-                continue;
-            };
-            let committed = self.commit(*proposal);
-            overtaken +=
-                usize::from(matches!(committed, Err(CommitError::Rejected(RejectReason::Conflict(_)))));
-            last = committed.map(|done| done.revision).map_err(Status::internal_error);
-        }
-        (last, overtaken)
-    }
-
-    /// Identity of writes that are not the loop's.
-    fn writer(&self) -> WriteOrigin {
-        let identity = Identity { user: self.user.to_owned(), groups: vec!["system:masters".to_owned()] };
-        WriteOrigin {
-            identity,
-            manager: "test".to_owned(),
-            dry_run: false,
-            reconciler: String::new(),
-            takes_over: false,
-        }
-    }
-
-    /// Merges a patch into an object or a subresource of it, as a user or a node.
-    ///
-    /// # Errors
-    /// If it is rejected.
-    pub fn patch(
-        &mut self,
-        resource: &str,
-        path: &str,
-        part: &str,
-        patch: Value,
-    ) -> Result<Revision, Status> {
-        let resource_type = self.find_resource_type(resource);
-        let key = Key::from_path(&resource_type.resource, path).expect("a path");
-        self.act(|writer, context| {
-            let record = context
-                .snapshot
-                .get(&key)
-                .ok_or_else(|| Status::not_found(resource_type.qualified(), path))?;
-            let patched =
-                PatchType::Merge.apply(&patch, codec::object(record), resource_type.stored_schema.built_in());
-            let patched = typed(&resource_type, patched.map_err(|error| error.to_status())?);
-            let subresource = Subresource::from_name(part).expect("a part");
-            Ok(update::update(
-                &resource_type,
-                subresource,
-                DesiredObject::new(patched),
-                record,
-                writer,
-                context,
-            )?
-            .step)
-        })
-    }
-
-    /// Deletes an object as a user, with options such as `{"propagationPolicy": "Orphan"}`.
-    ///
-    /// # Errors
-    /// If it is rejected.
-    pub fn delete(&mut self, resource: &str, path: &str, options: &Value) -> Result<Revision, Status> {
-        let resource_type = self.find_resource_type(resource);
-        let key = Key::from_path(&resource_type.resource, path).expect("a path");
-        self.act(|writer, context| {
-            let record = context
-                .snapshot
-                .get(&key)
-                .ok_or_else(|| Status::not_found(resource_type.qualified(), path))?;
-            delete::delete(&resource_type, record, &DeleteOptions::from_value(options), writer, context)
-        })
-    }
-
-    /// Evicts a pod, as `kubectl drain` does.
-    ///
-    /// # Errors
-    /// If it is rejected, for example by a disruption budget.
-    pub fn evict(&mut self, path: &str) -> Result<Revision, Status> {
-        let resource_type = self.find_resource_type("pods");
-        let key = Key::from_path(&resource_type.resource, path).expect("a path");
-        self.act(|writer, context| {
-            let record = context
-                .snapshot
-                .get(&key)
-                .ok_or_else(|| Status::not_found(resource_type.qualified(), path))?;
-            eviction::evict(&resource_type, record, &Value::map(), writer, context)
-        })
-    }
-
-    /// Binds a pod to a node, as a scheduler.
-    ///
-    /// # Errors
-    /// If it is rejected.
-    pub fn bind(&mut self, path: &str, node: &str) -> Result<Revision, Status> {
-        let key = Key::from_path(&self.find_resource_type("pods").resource, path).expect("a path");
-        let binding_object =
-            value!({"metadata": {"name": (key.name())}, "target": {"kind": "Node", "name": (node)}});
-        let namespace = key.namespace().unwrap_or_default();
-        self.act(|writer, context| binding::bind(&binding_object, namespace, writer, context))
     }
 
     /// Stores an object as it is, or removes it: for states that no request leads to.
@@ -701,7 +480,7 @@ impl Cluster {
     /// Returns an object as it is stored.
     #[must_use]
     pub fn get(&self, resource: &str, path: &str) -> Option<Value> {
-        let key = Key::from_path(&self.find_resource_type(resource).resource, path).ok()?;
+        let key = Key::from_path(&self.find_resource(resource), path).ok()?;
         self.store.snapshot().get(&key).map(codec::object)
     }
 
@@ -709,7 +488,7 @@ impl Cluster {
     #[must_use]
     pub fn list(&self, resource: &str) -> Vec<Value> {
         let snapshot = self.store.snapshot();
-        let table = snapshot.table(&self.find_resource_type(resource).resource);
+        let table = snapshot.table(&self.find_resource(resource));
         table.into_iter().flat_map(|table| table.iter()).map(codec::object).collect()
     }
 
@@ -770,20 +549,29 @@ impl Cluster {
 }
 
 impl Cluster {
-    fn find_resource_type(&self, resource: &str) -> Arc<ResourceType> {
-        let resource = setpoint_api::Resource::new(resource).expect("a resource");
-        let catalog = self.catalogs.of(&self.store.snapshot());
-        let found = catalog.storage_type(&resource);
-        Arc::clone(found.unwrap_or_else(|| panic!("unknown resource {resource}")))
+    /// Continues on a store that was reopened. Writes that wait for webhooks are lost.
+    pub fn reopen(&mut self, store: Store) {
+        self.store = store;
+        self.catalogs = Catalogs::default();
+        self.webhooks.forget_store();
+        self.calling.clear();
+        self.parked_outcomes.clear();
     }
-}
 
-fn typed(resource_type: &ResourceType, mut object: Value) -> Value {
-    object.make_map().insert("kind", &*resource_type.info.kind);
-    object.make_map().insert("apiVersion", resource_type.api_version());
-    match resource_type.stored_schema.decode(object, &[]) {
-        Ok(decoded) => decoded.value,
-        Err(error) => panic!("{error}"),
+    /// `true` if objects of a resource can be written: it is built in, or its definition is established.
+    #[must_use]
+    pub fn serves(&self, resource: &str) -> bool {
+        let resource = Resource::new(resource).expect("a resource");
+        self.catalogs.of(&self.store.snapshot()).storage_type(&resource).is_some()
+    }
+
+    /// Name of a resource in keys. A custom one may have no definition.
+    fn find_resource(&self, resource: &str) -> Resource {
+        let resource = Resource::new(resource).expect("a resource");
+        let is_known =
+            resource_types::storage_type(&resource).is_some() || resource.as_str().contains(".example.");
+        assert!(is_known || self.serves(resource.as_str()), "unknown resource {resource}");
+        resource
     }
 }
 

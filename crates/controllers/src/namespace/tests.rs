@@ -200,6 +200,21 @@ fn crash_between_any_two_writes_converges_to_the_same_state() {
 }
 
 #[test]
+fn content_that_is_not_observed_yet_is_not_left_behind() {
+    let mut cluster = cluster();
+    cluster.settle();
+    cluster.create("configmaps", "a", value!({"metadata": {"name": "m"}}));
+    delete(&mut cluster);
+    cluster.observe_only("namespaces");
+    cluster.plan();
+    while cluster.perform() {}
+    assert!(cluster.get("namespaces", "a").is_some(), "a view of ConfigMaps lags");
+    cluster.run(Duration::from_secs(5));
+    assert!(cluster.get("namespaces", "a").is_none() && cluster.list("configmaps").is_empty());
+    cluster.assert_quiet();
+}
+
+#[test]
 fn custom_objects_are_deleted_and_reported() {
     let mut cluster = Cluster::new(
         || {

@@ -1,6 +1,6 @@
 //! Mutation tests of the checks: each catches a control plane with a seeded bug.
 
-use setpoint_api::{Key, Value};
+use setpoint_api::{Key, Value, value};
 use setpoint_reconcile::planner::{ErasedMemo, SoftStateMut};
 use setpoint_reconcile::{Controller, Index, Plan, Seed, Watch, WorldReader, Write};
 use setpoint_sim::campaign::nodes::SPARE;
@@ -354,4 +354,42 @@ fn disk_that_does_not_sync_is_caught() {
 #[test]
 fn loop_that_waits_by_the_wall_clock_is_caught() {
     is_caught(Setup { waits_by_wall_clock: true, ..SETUP }, "did not settle");
+}
+
+#[test]
+fn cleanup_that_removes_the_finalizer_before_the_instances_is_caught() {
+    let mutated: Controllers = || {
+        with_mutation(&["crd-finalizer"], |plan, key, world| {
+            if let Some(object) = world.get(key).filter(|object| object.meta().is_deleted()) {
+                plan.stages.clear();
+                let patch = value!({"metadata": {"finalizers": []}});
+                plan.stage([Write::merge(object, "status", patch).into()]);
+            }
+        })
+    };
+    is_caught_in(&["custom resources"], mutant(mutated), "was removed with");
+}
+
+#[test]
+fn definitions_with_the_same_names_are_caught() {
+    let mutated: Controllers = || {
+        with_mutation(&["crd-naming-condition-controller"], |plan, _, world| {
+            for action in plan.stages.iter_mut().flatten() {
+                if let Write::Patch { key, patch, .. } = &mut action.write
+                    && let Some(object) = world.get(key)
+                    && let Some(status) = patch.get_mut("status")
+                {
+                    let names = object.value().at(&["spec", "names"]).cloned().unwrap_or_default();
+                    status.make_map().insert("acceptedNames", names);
+                }
+            }
+        })
+    };
+    is_caught_in(&["custom resources"], mutant(mutated), "name gadget");
+}
+
+#[test]
+fn server_that_calls_no_webhooks_is_caught() {
+    let setup = Setup { ignores_webhooks: true, ..SETUP };
+    is_caught_in(&["webhooks"], setup, "was stored without a call of webhook");
 }

@@ -14,7 +14,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_store::{Precondition, Record};
 
 use super::update::Subresource;
-use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, service_network};
+use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, guard_definition, service_network};
 use crate::catalog::DEFINITIONS;
 use crate::codec;
 use crate::conversion::webhook_kind;
@@ -117,7 +117,8 @@ pub(crate) fn delete_object(
             let draft = codec::draft(resource_type, object, context.now).ok_or_else(encoding_error)?;
             let mark = FieldPath::from_fields(&["metadata", "deletionTimestamp"]);
             let proposal = writer.proposal_of(context, Subresource::None, &FieldSet::from_paths([&mark]));
-            PipelineResult::Commit(Box::new(proposal.put(key, expect, draft)))
+            let proposal = guard_definition(proposal.put(key, expect, draft), resource_type);
+            PipelineResult::Commit(Box::new(proposal))
         }
         Deletion::Remove(mut object) => {
             // The response shows the finalizers that the deletion removed.
@@ -131,3 +132,6 @@ pub(crate) fn delete_object(
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,10 +104,12 @@ impl Candidates {
         for (sender, request) in std::mem::take(&mut self.late_writes) {
             if sender == holder || !(all || cluster.rng.bool()) {
                 waiting.push((sender, request));
-            } else if cluster.deliver_late(&request) {
-                marks.record("late write succeeded");
-            } else {
-                marks.record("late write was rejected");
+                continue;
+            }
+            match cluster.deliver_late(&request) {
+                Some(true) => marks.record("late write succeeded"),
+                Some(false) => marks.record("late write was rejected"),
+                None => marks.record("late write called a webhook"),
             }
         }
         self.late_writes = waiting;

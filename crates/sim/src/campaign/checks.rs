@@ -5,6 +5,8 @@
 
 mod converged;
 mod coverage_events;
+mod custom_definitions;
+mod custom_resources;
 mod daemon_sets;
 mod disruption_budgets;
 mod garbage_collection;
@@ -15,6 +17,7 @@ mod node_capacity;
 mod ordinals;
 mod placement;
 mod quotas;
+mod webhooks;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +27,7 @@ use setpoint_views::pod::Pod;
 
 use super::coverage::CoverageMarks;
 use super::ground_truth::CommitChange;
+use crate::cluster::AdmissionRecord;
 
 pub use converged::check_converged;
 
@@ -33,6 +37,8 @@ pub struct CommitContext<'a> {
     pub world: &'a WorldReader<'a>,
     /// All changes of the commit.
     pub changes: &'a [CommitChange],
+    /// Admission of the commit by webhooks, if there were any.
+    pub admission: Option<&'a AdmissionRecord>,
     /// Time of the check.
     pub now: Time,
     /// `true` if only the control plane moves pods.
@@ -77,6 +83,9 @@ pub fn all() -> Vec<Box<dyn Check>> {
         Box::new(placement::Placements::default()),
         Box::new(quotas::QuotaLimits),
         Box::new(node_capacity::NodeCapacity),
+        Box::new(custom_resources::CustomResources),
+        Box::new(custom_definitions::CustomDefinitions),
+        Box::new(webhooks::WebhookAdmission),
     ]
 }
 

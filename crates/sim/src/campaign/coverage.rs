@@ -102,3 +102,38 @@ pub const REQUIRED: [&str; 58] = [
     "quota was used up",
     "users raced for a quota",
 ];
+
+/// Marks that a campaign with custom resources and webhooks must reach.
+pub const REQUIRED_CUSTOM: [&str; 29] = [
+    // Custom resources.
+    "definition was established",
+    "definition was deleted under finalizers",
+    "established definition was removed",
+    "definition was removed",
+    "names of a definition clashed",
+    "released names were granted",
+    "schema was changed with instances",
+    "storage version was switched with instances",
+    "write of an instance raced with its schema",
+    "instance was created",
+    "instance was collected",
+    "instance was deleted with its namespace",
+    "instance was deleted with its definition",
+    // Webhooks.
+    "failure of a webhook was ignored",
+    "late write called a webhook",
+    "webhook allowed a write of a user",
+    "webhook allowed a write of the loop",
+    "webhook changed a write of a user",
+    "webhook changed a write of the loop",
+    "webhook denied a write of a user",
+    "webhook denied a write of the loop",
+    "webhook failed for a write of a user",
+    "webhook failed for a write of the loop",
+    "webhook hung for a write of a user",
+    "webhook hung for a write of the loop",
+    "webhook lied about a write of a user",
+    "webhook lied about a write of the loop",
+    "webhook spoiled a write of a user",
+    "webhook spoiled a write of the loop",
+];

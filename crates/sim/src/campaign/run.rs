@@ -123,6 +123,7 @@ impl CampaignRun {
             clock_offset: (Duration::ZERO, Duration::ZERO),
             waits_by_wall_clock: setup.waits_by_wall_clock,
         };
+        run.cluster.webhooks.is_bypassed = setup.ignores_webhooks;
         for number in schedule.scenarios.clone() {
             (users::ALL[number].begin)(&mut run.session());
         }
@@ -142,6 +143,10 @@ impl CampaignRun {
         self.cluster.rng = Rng::with_seed(step.seed);
         if self.cluster.keeps_history {
             self.cluster.history.push(format!("[{:?} at {}]", step.action, self.cluster.now.0));
+        }
+        self.cluster.poll_webhooks();
+        if !self.machine.is_off() {
+            self.check()?;
         }
         match step.action {
             ScheduleAction::Observe
@@ -187,7 +192,8 @@ impl CampaignRun {
         let in_commit = cluster.store.failure().is_some();
         self.marks.record(if in_commit { "power cut during a commit" } else { "power cut" });
         self.machine.restore_power(&mut cluster.rng);
-        cluster.store = self.machine.start().map_err(|error| format!("the log cannot be read: {error}"))?;
+        let store = self.machine.start().map_err(|error| format!("the log cannot be read: {error}"))?;
+        cluster.reopen(store);
         let (last, acknowledged) = (cluster.store.snapshot().revision(), cluster.acknowledged);
         if last < acknowledged {
             return Err(format!("{acknowledged} was acknowledged and is lost: the last is {last}"));
@@ -344,8 +350,13 @@ impl CampaignRun {
     fn check(&mut self) -> Result<(), String> {
         let CampaignRun { ground_truth, cluster, checks, marks, calm, .. } = self;
         let (now, calm) = (cluster.now, *calm);
+        if let Some(violation) = cluster.webhooks.violation.take() {
+            return Err(violation);
+        }
+        let admissions = std::mem::take(&mut cluster.admissions);
         ground_truth.catch_up(&cluster.store, &mut cluster.origins, |world, changes| {
-            let context = CommitContext { world, changes, now, calm };
+            let admission = changes.first().and_then(|change| admissions.get(&change.revision));
+            let context = CommitContext { world, changes, admission, now, calm };
             for change in changes {
                 for check in checks.iter_mut() {
                     check.check_change(change, &context, marks)?;
@@ -376,6 +387,7 @@ impl CampaignRun {
         }
         loop {
             self.run_for(CHECK_INTERVAL)?;
+            users::release_instances(&mut self.session());
             let rest = self.check_converged();
             if rest.is_ok() {
                 break;
@@ -398,6 +410,9 @@ impl CampaignRun {
     fn check_converged(&mut self) -> Result<(), String> {
         if !self.candidates.can_act(&self.cluster) {
             return Err("no candidate leads".to_owned());
+        }
+        if self.cluster.next_answer_at().is_some() {
+            return Err("webhooks have not answered yet".to_owned());
         }
         let world = &self.ground_truth.world;
         checks::check_converged(&world.reader())?;
@@ -431,6 +446,7 @@ impl CampaignRun {
             self.ensure_leader();
             let next_turn_at = self.settle()?;
             let next = self.cluster.now.after(Duration::from_secs(5));
+            let next_turn_at = next_turn_at.into_iter().chain(self.cluster.next_answer_at()).min();
             self.cluster.now = next_turn_at
                 .filter(|next_turn_at| *next_turn_at > self.cluster.now)
                 .map_or(next, |next_turn_at| next_turn_at.min(next));
@@ -457,6 +473,7 @@ impl CampaignRun {
         for _ in 0..TURNS_MAX {
             let mut next_turn_at = None;
             let before = self.ground_truth.last_work;
+            self.cluster.poll_webhooks();
             let scrambles = self.behavior.delays_events && self.cluster.rng.u8(..4) > 0;
             if self.candidates.can_act(&self.cluster) {
                 self.candidates.check_single_leader(&self.cluster)?;

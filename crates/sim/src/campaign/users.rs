@@ -5,9 +5,12 @@
 mod batch;
 mod cluster_wide;
 mod crowd;
+mod custom;
+mod definitions;
 mod pods;
 mod rollouts;
 mod services;
+mod webhooks;
 
 use setpoint_api::status::Status;
 use setpoint_api::{Revision, Value, value};
@@ -40,7 +43,7 @@ pub struct UserScenario {
 }
 
 /// All scenarios.
-pub const ALL: [UserScenario; 15] = [
+pub const ALL: [UserScenario; 17] = [
     UserScenario { name: "deployment", begin: rollouts::begin_rolling, edit: rollouts::edit_rolling },
     UserScenario {
         name: "recreated deployment",
@@ -72,11 +75,18 @@ pub const ALL: [UserScenario; 15] = [
         edit: cluster_wide::edit_bounds,
     },
     UserScenario { name: "crowd", begin: crowd::begin, edit: crowd::edit },
+    UserScenario { name: "custom resources", begin: custom::begin, edit: custom::edit },
+    UserScenario { name: "webhooks", begin: webhooks::begin, edit: webhooks::edit },
 ];
+
+pub use custom::release_instances;
 
 /// Ends the edits after the faults: stops what would never converge, and resumes what is paused.
 pub fn end_edits(session: &mut UserSession<'_>) {
+    // Later edits must not wait for webhooks.
+    webhooks::end_edits(session);
     crowd::end_edits(session);
+    custom::end_edits(session);
     let cluster = &mut *session.cluster;
     for cron in cluster.list("cronjobs.batch") {
         let _ = cluster.patch("cronjobs.batch", &path(&cron), "", value!({"spec": {"suspend": true}}));

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use setpoint_api::Revision;
 use setpoint_api::names::metadata::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
-use setpoint_reconcile::{ObjectMeta, WorldReader};
+use setpoint_reconcile::{ObjectMeta, OwnerReference, WorldReader};
 
+use super::custom_resources::is_unserved;
 use super::{Check, CommitContext};
 use crate::campaign::coverage::CoverageMarks;
 use crate::campaign::ground_truth::CommitChange;
@@ -79,7 +80,9 @@ impl Check for GarbageCollection {
         for object in objects.filter(|object| object.key().resource().as_str() != "events") {
             let (key, meta) = (object.key(), object.meta());
             let owners = &meta.owner_references;
-            if !owners.is_empty() && owners.iter().all(|owner| world.get_by_uid(&owner.uid).is_none()) {
+            let is_gone =
+                |owner: &OwnerReference| world.get_by_uid(&owner.uid).is_none() && !is_unserved(world, owner);
+            if !owners.is_empty() && owners.iter().all(is_gone) {
                 return Err(format!("{key} is leaked: {:?} is gone", owners[0]));
             }
             let is_missing = |name: &str| world.find("namespaces", "", name).is_none();

@@ -148,8 +148,13 @@ mod tests {
             is_late: false,
         };
         let changes = [change];
-        let context =
-            CommitContext { world: &world.reader(), changes: &changes, now: Time::EPOCH, calm: true };
+        let context = CommitContext {
+            world: &world.reader(),
+            changes: &changes,
+            admission: None,
+            now: Time::EPOCH,
+            calm: true,
+        };
         NodeCapacity.check_change(&changes[0], &context, &mut CoverageMarks::default())
     }
 

@@ -129,7 +129,8 @@ mod tests {
         let (revision, seen) = (Revision(2), Revision(2));
         let change = CommitChange { key, revision, before, after, by: by.into(), seen, is_late: false };
         let changes = [change];
-        let context = CommitContext { world, changes: &changes, now: Time::EPOCH, calm: false };
+        let context =
+            CommitContext { world, changes: &changes, admission: None, now: Time::EPOCH, calm: false };
         ordinals.check_change(&changes[0], &context, &mut CoverageMarks::default())
     }
 

@@ -170,8 +170,13 @@ mod tests {
                 is_late: false,
             };
             let changes = [change];
-            let context =
-                CommitContext { world: &world.reader(), changes: &changes, now: Time::EPOCH, calm: true };
+            let context = CommitContext {
+                world: &world.reader(),
+                changes: &changes,
+                admission: None,
+                now: Time::EPOCH,
+                calm: true,
+            };
             check.check_change(&changes[0], &context, &mut CoverageMarks::default())
         };
         assert_eq!(bind(Some(bound(1, "")), bound(2, "a")), Ok(()));

@@ -4,6 +4,7 @@ use setpoint_api::{Revision, Value, value};
 
 use super::crowd::with_cpu_request;
 use super::{EditResult, UserSession, path, workload};
+use crate::cluster::UserWrite;
 
 fn namespace(name: &str) -> Value {
     value!({"metadata": {"name": (name)}})
@@ -115,8 +116,8 @@ fn create_concurrently(session: &mut UserSession<'_>, resource: &str) -> EditRes
         }
         object
     };
-    let objects = (0..3).map(new_object).collect();
-    let (made, overtaken) = session.cluster.create_at_once(resource, "bounded", objects);
+    let writes = (0..3).map(|number| UserWrite::create(resource, "bounded", new_object(number))).collect();
+    let (made, overtaken) = session.cluster.write_at_once(writes);
     if overtaken > 0 {
         session.marks.record("users raced for a quota");
     }
