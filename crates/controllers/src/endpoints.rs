@@ -95,11 +95,14 @@ impl DesiredEndpoints<'_> {
         let over_capacity = self.truncated.then_some("truncated");
         let Some(current) = current else {
             let meta = self.object.meta();
+            // Nulls remove annotations in a patch; new Endpoints have none to remove.
+            let mut annotations = annotations(over_capacity, self.time);
+            annotations.retain(|_, value| !value.is_null());
             let object = value!({
                 "metadata": {
                     "name": (&*meta.name),
                     "labels": (self.labels),
-                    "annotations": (annotations(over_capacity, self.time)),
+                    "annotations": (annotations),
                 },
                 "subsets": (self.subsets),
             });
@@ -127,12 +130,9 @@ impl DesiredEndpoints<'_> {
     }
 }
 
-fn annotations(over_capacity: Option<&str>, time: Option<String>) -> Value {
-    Value::Map(
-        [(OVER_CAPACITY, Value::from(over_capacity)), (TRIGGER_TIME, Value::from(time))]
-            .into_iter()
-            .collect(),
-    )
+/// Annotations of Endpoints; null for one to remove.
+fn annotations(over_capacity: Option<&str>, time: Option<String>) -> Map {
+    [(OVER_CAPACITY, Value::from(over_capacity)), (TRIGGER_TIME, Value::from(time))].into_iter().collect()
 }
 
 /// Labels of the Service, and our own.

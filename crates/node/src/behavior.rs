@@ -2,7 +2,8 @@
 //!
 //! A [`ContainerBehavior`] belongs to one container. It is derived from the command line ([`shell`]), the first
 //! matching rule of the rules file ([`rules_file`]) and annotations of the pod, each overriding the previous
-//! one.
+//! one. A command with an unknown result is taken to run until it is stopped, or, in an init container, to succeed:
+//! otherwise the pod would never start.
 //!
 //! Rules are comparable to the Stages of kwok: both select objects and simulate what their containers do. A
 //! Stage is one transition with a delay; a rule sets the delays and results of all transitions of a container,
@@ -51,6 +52,8 @@ pub struct ContainerBehavior {
     pub env: Env,
     /// Error if the command cannot be started.
     pub start_error: Option<String>,
+    /// `true` if other containers wait for its exit: an init container that is no sidecar.
+    pub must_exit: bool,
     /// Budget of each probe and hook script.
     pub(crate) budget: Budget,
     /// Cache of evaluated scripts.
@@ -82,17 +85,24 @@ impl ContainerBehavior {
         let overrides = &self.overrides;
         let oom =
             overrides.oom_after.map(|after| ContainerExit { after, exit_code: 137, reason: "OOMKilled" });
+        let command_exit = self.command_exit();
         let exit_after =
-            overrides.exit_after.or(overrides.exit_code.and(self.timeline.exit.map(|(after, _)| after)));
-        let exit = match (exit_after, self.timeline.exit) {
+            overrides.exit_after.or(overrides.exit_code.and(command_exit.map(|(after, _)| after)));
+        let exit = match (exit_after, command_exit) {
             (Some(after), _) => Some((after, overrides.exit_code.unwrap_or(0))),
-            (None, timeline) => timeline,
+            (None, command_exit) => command_exit,
         };
         let exit = exit.map(|(after, code)| {
             let reason = if code == 0 { "Completed" } else { "Error" };
             ContainerExit { after, exit_code: code, reason }
         });
         oom.into_iter().chain(exit).min_by_key(|exit| exit.after)
+    }
+
+    /// Returns run time and exit code of the command without overrides.
+    fn command_exit(&self) -> Option<(Duration, i64)> {
+        let assumed = self.timeline.unknown_from.filter(|_| self.must_exit).map(|at| (at, 0));
+        self.timeline.exit.or(assumed)
     }
 
     /// Returns the lines logged by a time, and the time of the next line.
@@ -140,7 +150,9 @@ pub fn container_behavior(
         overrides.oom_after = overrides.oom_after.or(Some(OOM_AFTER));
     }
     let start_error = words.first().and_then(|program| start_error(program));
-    ContainerBehavior { timeline, overrides, env, start_error, budget, cache: cache.handle() }
+    let is_init = pod.spec.init_containers.iter().any(|one| one.name == container.name);
+    let must_exit = is_init && !container.is_sidecar();
+    ContainerBehavior { timeline, overrides, env, start_error, must_exit, budget, cache: cache.handle() }
 }
 
 /// `true` if a container uses more memory than its limit.
@@ -170,6 +182,9 @@ fn start_error(program: &str) -> Option<String> {
 /// Images whose default command is a shell. It exits at once without stdin.
 const SHELL_IMAGES: [&str; 6] = ["alpine", "bash", "busybox", "debian", "fedora", "ubuntu"];
 
+/// Images whose default command runs until it is stopped.
+const NEVER_ENDING_IMAGES: [&str; 2] = ["agnhost", "pause"];
+
 /// Returns the number of scripts of a pod: of its containers, probes and hooks.
 #[must_use]
 pub fn count_scripts(pod: &Pod) -> usize {
@@ -183,6 +198,18 @@ pub fn count_scripts(pod: &Pod) -> usize {
     pod.spec.all_containers().map(of).sum()
 }
 
+/// Returns the timeline of the default command of a container's image.
+fn default_timeline(container: &Container) -> Timeline {
+    let image = images::short_name(&container.image);
+    let (mut exit, mut unknown_from) = (None, None);
+    if SHELL_IMAGES.contains(&image) {
+        exit = (!container.stdin).then_some((Duration::ZERO, 0));
+    } else if !NEVER_ENDING_IMAGES.contains(&image) {
+        unknown_from = Some(Duration::ZERO);
+    }
+    Timeline { exit, unknown_from, ..Timeline::default() }
+}
+
 /// Returns the timeline of a container's command in one of its runs.
 fn timeline(
     cache: &ScriptCache,
@@ -192,9 +219,7 @@ fn timeline(
     (env, budget): (&Env, Budget),
 ) -> Arc<Timeline> {
     if words.is_empty() {
-        // The default command of other images is unknown and taken to run until it is stopped.
-        let ends = SHELL_IMAGES.contains(&images::short_name(&container.image)) && !container.stdin;
-        return Arc::new(Timeline { exit: ends.then_some((Duration::ZERO, 0)), ..Timeline::default() });
+        return Arc::new(default_timeline(container));
     }
     let mounts: Vec<String> = container.volume_mounts.iter().map(|mount| mount.mount_path.clone()).collect();
     // Only files on volumes outlive a run, so without volumes all runs are equal.

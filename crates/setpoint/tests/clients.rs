@@ -1,5 +1,5 @@
 //! Unmodified clients against `setpoint up`: all kubectl versions on the machine, Python, JavaScript,
-//! kube-rs.
+//! kube-rs, and operators of other projects.
 //!
 //! `scripts/test` installs them; a missing client is a failure.
 
@@ -17,6 +17,8 @@ mod kubectl;
 mod languages;
 #[path = "clients/nodes.rs"]
 mod nodes;
+#[path = "clients/operators.rs"]
+mod operators;
 #[path = "clients/postgres_operator.rs"]
 mod postgres_operator;
 #[path = "clients/processes.rs"]

@@ -59,6 +59,19 @@ fn ready_and_unready_addresses_are_listed_separately() {
 }
 
 #[test]
+fn endpoints_of_a_new_service_are_written_once_with_their_trigger_time() {
+    let mut cluster = cluster();
+    cluster.settle();
+    let writes = cluster.history.iter().filter(|line| line.starts_with("endpoint-controller")).count();
+    assert_eq!(writes, 1, "{:#?}", cluster.history);
+    let endpoints = cluster.get("endpoints", "default/web").unwrap();
+    let service = cluster.get("services", "default/web").unwrap();
+    let created = service.str_at(&["metadata", "creationTimestamp"]);
+    let expected = value!({"endpoints.kubernetes.io/last-change-trigger-time": (created)});
+    assert_eq!(endpoints.at(&["metadata", "annotations"]), Some(&expected));
+}
+
+#[test]
 fn addresses_are_truncated_at_a_thousand_with_an_annotation() {
     let mut cluster = cluster();
     for number in 0..1005 {

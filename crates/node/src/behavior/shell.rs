@@ -1,8 +1,8 @@
 //! Static evaluation of a command line, without running it.
 //!
 //! It supports `sleep`, `exit`, `true`, `false`, `echo` and file commands, alone or in `sh -c` with
-//! sequences, variables, `if`, `for`, `while true`, `set -e` and background jobs. Every other command is
-//! taken to run until it is killed, since a guess could be wrong.
+//! sequences, variables, `if`, `for`, `while true`, `set -e` and background jobs. The evaluation stops at any other
+//! command, since a guess could be wrong: [`Timeline::unknown_from`].
 
 pub(crate) mod budget;
 mod escapes;
@@ -22,8 +22,10 @@ use crate::ticks::Ticks;
 /// Timeline of a command: its output, file changes and exit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// Run time and exit code; `None` if it runs until it is killed.
+    /// Run time and exit code; `None` if it runs until it is killed, or this is unknown.
     pub exit: Option<(Duration, i64)>,
+    /// Time of the first command with an unknown result, at which the timeline stops.
+    pub unknown_from: Option<Duration>,
     /// Output lines with their times.
     pub log: Vec<(Duration, String)>,
     /// File changes with their times; `None` for a removal.
@@ -188,11 +190,15 @@ pub(crate) fn evaluate_within(
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let step = evaluator.run(&words, None);
     let Evaluator { mut timeline, now, budget, .. } = evaluator;
-    if let StepResult::Completed(code) | StepResult::Exit(code) = step {
-        timeline.exit = Some((now, code));
-        // Background jobs end with the command.
-        timeline.log.retain(|(at, _)| *at <= now);
-        timeline.files.retain(|(at, _, _)| *at <= now);
+    match step {
+        StepResult::Completed(code) | StepResult::Exit(code) => {
+            timeline.exit = Some((now, code));
+            // Background jobs end with the command.
+            timeline.log.retain(|(at, _)| *at <= now);
+            timeline.files.retain(|(at, _, _)| *at <= now);
+        }
+        StepResult::Unknown => timeline.unknown_from = Some(now),
+        StepResult::NeverEnds => {}
     }
     timeline.log.sort_by_key(|(at, _)| *at);
     timeline.files.sort_by_key(|(at, _, _)| *at);

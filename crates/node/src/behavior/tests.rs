@@ -72,6 +72,32 @@ fn shell_image_without_a_command_exits_at_once() {
 }
 
 #[test]
+fn init_container_with_an_unknown_command_succeeds() {
+    let end = |container: &Container, is_init: bool, annotations: &str| {
+        let mut pod = Pod::default();
+        let list = if is_init { &mut pod.spec.init_containers } else { &mut pod.spec.containers };
+        list.push(container.clone());
+        let scripts = (&[][..], &ScriptCache::default());
+        let behavior = container_behavior(scripts, container, 0, &pod, &meta(annotations), 1);
+        behavior.exit().map(|exit| (exit.after.as_secs(), exit.exit_code))
+    };
+    let prepare = container("a", &["/app/prepare"]);
+    assert_eq!((end(&prepare, true, "{}"), end(&prepare, false, "{}")), (Some((0, 0)), None));
+    let sidecar = Container { restart_policy: Some("Always".to_owned()), ..prepare.clone() };
+    assert_eq!(end(&sidecar, true, "{}"), None, "a sidecar keeps running");
+    assert_eq!(end(&container("a", &["sh", "-c", "sleep 4; migrate"]), true, "{}"), Some((4, 0)));
+    assert_eq!(end(&container("a", &["/bin/false"]), true, "{}"), Some((0, 1)));
+    assert_eq!(end(&container("a", &["tail", "-f", "/dev/null"]), true, "{}"), None);
+    let image = |image: &str| Container { image: image.to_owned(), ..container("a", &[]) };
+    assert_eq!(end(&image("a/migrations:3"), true, "{}"), Some((0, 0)));
+    assert_eq!(end(&image("registry.k8s.io/pause:3.10"), true, "{}"), None);
+    let fails = r#"{"simulate.setpoint.dev/exit-code":"3"}"#;
+    assert_eq!((end(&prepare, true, fails), end(&prepare, false, fails)), (Some((0, 3)), None));
+    let late = r#"{"a.simulate.setpoint.dev/exit-after":"9s"}"#;
+    assert_eq!(end(&prepare, true, late), Some((9, 0)));
+}
+
+#[test]
 fn files_on_volumes_outlive_a_run() {
     let text = "if [[ -r /data/foo ]]\n then exit 0\n else touch /data/foo\n exit 1\n fi";
     let mut container = container("a", &["sh", "-c", text]);

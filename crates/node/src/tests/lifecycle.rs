@@ -223,6 +223,36 @@ fn sidecars_changed_together_get_their_full_grace_periods() {
 }
 
 #[test]
+fn pod_starts_behind_init_containers_with_unknown_commands() {
+    let mut cluster = cluster(without_start_delay);
+    let init =
+        |name: &str, command: &str| format!(r#"{{"name":"{name}","image":"app","command":{command}}}"#);
+    let spec = |policy: &str, first: &str, second: &str| {
+        let (first, second) = (init("init1", first), init("init2", second));
+        format!(
+            r#"{{"restartPolicy":"{policy}","initContainers":[{first},{second}],"containers":[{{"name":"run1","image":"app"}}]}}"#
+        )
+    };
+    create_pod(
+        &mut cluster,
+        "starts",
+        &spec("Never", r#"["/app/prepare"]"#, r#"["sh","-c","sleep 3; migrate"]"#),
+    );
+    assert_eq!(summary(&cluster, "starts"), "Pending | Completed 0, running, PodInitializing");
+    run_seconds(&mut cluster, 3);
+    assert_eq!(summary(&cluster, "starts"), "Running | Completed 0, Completed 0, ready");
+    assert_eq!(condition(&get(&cluster, "starts"), "Initialized"), "True");
+    // Commands that are known to fail, or to run until they are stopped, do so.
+    create_pod(&mut cluster, "fails", &spec("Never", r#"["/bin/true"]"#, r#"["/bin/false"]"#));
+    assert_eq!(summary(&cluster, "fails"), "Failed | Completed 0, Error 1, PodInitializing");
+    create_pod(&mut cluster, "waits", &spec("Always", r#"["/bin/false"]"#, r#"["/app/prepare"]"#));
+    assert_eq!(summary(&cluster, "waits"), "Pending | CrashLoopBackOff x1, PodInitializing, PodInitializing");
+    create_pod(&mut cluster, "stays", &spec("Always", r#"["tail","-f","/dev/null"]"#, r#"["/app/prepare"]"#));
+    run_seconds(&mut cluster, 3600);
+    assert_eq!(summary(&cluster, "stays"), "Pending | running, PodInitializing, PodInitializing");
+}
+
+#[test]
 fn pod_that_fails_before_its_start_has_no_waiting_container() {
     let mut cluster = cluster(without_start_delay);
     let finalizers = value!(["x.y/z"]);

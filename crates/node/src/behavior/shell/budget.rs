@@ -1,7 +1,7 @@
 //! Budget of script evaluation. Any client may write a script, and it is evaluated in the process that serves
 //! all clients, so its cost is bounded.
 
-/// Maximum number of commands evaluated. A longer script is taken to run until it is killed.
+/// Maximum number of commands evaluated. The result of a longer script is unknown.
 const COMMANDS_MAX: u32 = 10_000;
 /// Maximum bytes read and copied.
 const PROCESSED_BYTES_MAX: usize = 8 << 20;

@@ -27,13 +27,16 @@ const SILENT_COMMANDS: [&str; 15] = [
 const OUTPUT_COMMANDS: [&str; 4] = ["echo", "export", "hostname", "printf"];
 
 /// Result of one command.
+#[derive(Clone, Copy)]
 pub(super) enum StepResult {
     /// The command ended with an exit code.
     Completed(i64),
     /// The script ended with an exit code.
     Exit(i64),
-    /// The command is unknown, or runs until it is killed.
+    /// The command runs until it is killed.
     NeverEnds,
+    /// The command is unknown, or exceeds the budget.
+    Unknown,
 }
 
 /// State of one shell.
@@ -48,8 +51,8 @@ struct ShellState {
     last_exit_code: i64,
     /// Positional parameters, beginning with `$0`.
     positional: Vec<String>,
-    /// End time and exit code of each background job; `None` for one that does not end.
-    jobs: Vec<Option<(Duration, i64)>>,
+    /// Result of each background job, and its time.
+    jobs: Vec<(Duration, StepResult)>,
 }
 
 /// Evaluator of one script.
@@ -61,6 +64,12 @@ pub(super) struct Evaluator {
     pub budget: Budget,
     /// Current nesting of sequences.
     depth: u32,
+}
+
+/// `true` if a word is an option of `tail` that makes it follow its files.
+fn is_follow_option(word: &&str) -> bool {
+    let short = word.strip_prefix('-').filter(|option| !option.starts_with('-'));
+    short.map_or(word.starts_with("--follow"), |options| options.contains(['f', 'F']))
 }
 
 /// Output redirection: file name, and `true` for appending.
@@ -76,10 +85,10 @@ impl Evaluator {
     /// Evaluates one command; its output goes to a file if one is given.
     pub fn run(&mut self, words: &[&str], redirection: Redirection<'_>) -> StepResult {
         if !self.budget.charge_command() {
-            return StepResult::NeverEnds;
+            return StepResult::Unknown;
         }
         let step = self.run_known(words, redirection);
-        if self.budget.is_exhausted() { StepResult::NeverEnds } else { step }
+        if self.budget.is_exhausted() { StepResult::Unknown } else { step }
     }
 
     fn run_known(&mut self, words: &[&str], redirection: Redirection<'_>) -> StepResult {
@@ -91,6 +100,8 @@ impl Evaluator {
         match name {
             "sh" | "bash" | "ash" | "dash" => return self.shell(rest),
             "sleep" => return self.sleep(rest),
+            "pause" => return StepResult::NeverEnds,
+            "tail" if rest.iter().any(is_follow_option) => return StepResult::NeverEnds,
             "exit" => return self.exit(rest),
             "false" => return StepResult::Completed(1),
             "exec" if !rest.is_empty() => {
@@ -105,12 +116,12 @@ impl Evaluator {
             "[" | "[[" => {
                 return match rest.split_last() {
                     Some((&"]" | &"]]", rest)) => self.test(rest),
-                    _ => StepResult::NeverEnds,
+                    _ => StepResult::Unknown,
                 };
             }
             "printf" => match printf(rest, self.budget.result_bytes_left()) {
                 Some(text) => self.print(&text, redirection),
-                None => return StepResult::NeverEnds,
+                None => return StepResult::Unknown,
             },
             "echo" => self.print(&echo_output(rest), redirection),
             "hostname" if rest.is_empty() => {
@@ -127,7 +138,7 @@ impl Evaluator {
             }
             "exec" => {}
             name if SILENT_COMMANDS.contains(&name) => self.print("", redirection),
-            _ => return StepResult::NeverEnds,
+            _ => return StepResult::Unknown,
         }
         StepResult::Completed(0)
     }
@@ -135,7 +146,7 @@ impl Evaluator {
     /// Evaluates something nested, up to the maximum depth.
     fn nested(&mut self, run: impl FnOnce(&mut Evaluator) -> StepResult) -> StepResult {
         if self.depth == DEPTH_MAX {
-            return StepResult::NeverEnds;
+            return StepResult::Unknown;
         }
         self.depth += 1;
         let step = run(self);
@@ -157,12 +168,12 @@ impl Evaluator {
                 at += 1;
             }
         }
-        let Some(script) = words.get(at).filter(|_| has_script) else { return StepResult::NeverEnds };
+        let Some(script) = words.get(at).filter(|_| has_script) else { return StepResult::Unknown };
         // Tokens take several times the bytes of their text.
         if !self.budget.charge_bytes(script.len().saturating_mul(4))
             || !self.budget.charge_bytes(self.shell.env.size())
         {
-            return StepResult::NeverEnds;
+            return StepResult::Unknown;
         }
         let own = words[at + 1..].iter().map(|word| (*word).to_owned()).collect();
         let inner =
@@ -186,7 +197,7 @@ impl Evaluator {
         let mut code = 0;
         for (at, command) in commands.iter().enumerate() {
             if !self.budget.charge_bytes(0) {
-                return StepResult::NeverEnds;
+                return StepResult::Unknown;
             }
             let is_due = match command.condition {
                 RunCondition::Always => true,
@@ -233,15 +244,13 @@ impl Evaluator {
             CommandKind::For { name, words, body } => self.for_loop(name, words, body),
             CommandKind::Background(commands) => {
                 let mut job = self.fork();
-                let end = match job.sequence(commands) {
-                    StepResult::Completed(code) | StepResult::Exit(code) => Some((job.now, code)),
-                    StepResult::NeverEnds => None,
-                };
+                let step = job.sequence(commands);
+                let end = (job.now, step);
                 self.merge(job);
                 self.shell.jobs.push(end);
                 StepResult::Completed(0)
             }
-            CommandKind::Unsupported => StepResult::NeverEnds,
+            CommandKind::Unsupported => StepResult::Unknown,
         }
     }
 
@@ -259,7 +268,7 @@ impl Evaluator {
             self.budget.charge_bytes(self.shell.env.size());
         }
         if self.budget.is_exhausted() {
-            return StepResult::NeverEnds;
+            return StepResult::Unknown;
         }
         let before = is_temporary.then(|| self.shell.env.clone());
         for (name, value) in assignments {
@@ -269,7 +278,7 @@ impl Evaluator {
             .first()
             .is_none_or(|program| SILENT_COMMANDS.contains(program) || OUTPUT_COMMANDS.contains(program));
         if !is_target_known || !are_known && !ends_for_any_arguments {
-            return StepResult::NeverEnds;
+            return StepResult::Unknown;
         }
         let step = self.run(&words, redirection);
         if let Some(env) = before {
@@ -324,13 +333,13 @@ impl Evaluator {
         let (words, are_known) = self.expand(words);
         // The files that a pattern matches are unknown.
         if !are_known || words.iter().any(|word| word.contains(['*', '?', '{'])) {
-            return StepResult::NeverEnds;
+            return StepResult::Unknown;
         }
         let mut last = StepResult::Completed(0);
         for word in words {
             // An iteration costs something even if its body is empty.
             if !self.budget.charge_bytes(name.len() + word.len()) {
-                return StepResult::NeverEnds;
+                return StepResult::Unknown;
             }
             self.shell.env.set(name, EnvValue::known(&word));
             last = self.sequence(body);

@@ -46,6 +46,34 @@ fn unknown_commands_run_until_killed() {
 }
 
 #[test]
+fn unknown_commands_differ_from_those_that_never_end() {
+    let unknown_from = |words: &[&str]| timeline(words).unknown_from.map(|at| at.as_secs());
+    for (script, expected) in [
+        ("/app/prepare", Some(0)),
+        ("sleep 2; nginx; sleep 3", Some(2)),
+        ("set -e; if grep -q x /etc/hosts; then exit 1; fi", Some(0)),
+        ("until nslookup db; do sleep 2; done", Some(0)),
+        ("while true; do sleep 3; nginx; done", Some(3)),
+        ("sleep 1; nginx & wait", Some(1)),
+        ("sleep infinity", None),
+        ("sleep 1e18d", None),
+        ("tail -f /dev/null", None),
+        ("tail -n0 --follow=name /var/log/x", None),
+        ("tail --lines=5 /var/log/x", Some(0)),
+        ("while true; do sleep 1; done", None),
+        ("sleep infinity & wait", None),
+        ("exec /pause", None),
+        ("sleep 2; exit 1", None),
+    ] {
+        assert_eq!(unknown_from(&["sh", "-c", script]), expected, "{script}");
+    }
+    assert_eq!(
+        (unknown_from(&["/app/prepare", "--now"]), unknown_from(&["sleep", "$N"])),
+        (Some(0), Some(0))
+    );
+}
+
+#[test]
 fn branches_follow_their_condition() {
     for (script, expected) in [
         ("if true; then exit 3; fi", Some((0, 3))),

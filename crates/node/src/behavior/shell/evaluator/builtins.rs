@@ -21,9 +21,7 @@ impl Evaluator {
     pub(super) fn exit(&self, words: &[&str]) -> StepResult {
         match words.first() {
             None => StepResult::Exit(self.shell.last_exit_code),
-            Some(code) => {
-                code.parse().map_or(StepResult::NeverEnds, |code: i64| StepResult::Exit(code & 0xff))
-            }
+            Some(code) => code.parse().map_or(StepResult::Unknown, |code: i64| StepResult::Exit(code & 0xff)),
         }
     }
 
@@ -48,23 +46,23 @@ impl Evaluator {
     /// Waits for background jobs.
     pub(super) fn wait(&mut self, words: &[&str]) -> StepResult {
         let mut code = 0;
-        let jobs: Vec<Option<(Duration, i64)>> = match words {
+        let jobs: Vec<(Duration, StepResult)> = match words {
             [] => self.shell.jobs.clone(),
             words => {
                 let jobs = words.iter().map(|word| self.shell.jobs.get(job(word)?.checked_sub(1)?).copied());
-                let Some(jobs) = jobs.collect() else { return StepResult::NeverEnds };
+                let Some(jobs) = jobs.collect() else { return StepResult::Unknown };
                 jobs
             }
         };
-        for job in jobs {
-            let Some((end, ended)) = job else { return StepResult::NeverEnds };
+        for (end, step) in jobs {
+            let (StepResult::Completed(ended) | StepResult::Exit(ended)) = step else { return step };
             self.now = self.now.max(end);
             code = if words.is_empty() { 0 } else { ended };
         }
         // File changes of the finished jobs become visible.
         let texts = self.timeline.files.iter().flat_map(|(_, name, text)| [Some(name), text.as_ref()]);
         if !self.budget.charge_bytes(cost_of(texts.flatten().map(String::as_str))) {
-            return StepResult::NeverEnds;
+            return StepResult::Unknown;
         }
         let mut files = self.timeline.files.clone();
         files.retain(|(at, _, _)| *at <= self.now);
@@ -93,8 +91,8 @@ impl Evaluator {
                 _ => (*word, 1.0),
             };
             match number.parse::<f64>() {
-                Ok(number) if number.is_finite() && number >= 0.0 => total += number * unit,
-                _ => return StepResult::NeverEnds,
+                Ok(number) if number >= 0.0 => total += number * unit,
+                _ => return StepResult::Unknown,
             }
         }
         match Duration::try_from_secs_f64(total) {
@@ -102,6 +100,7 @@ impl Evaluator {
                 self.now = self.now.saturating_add(pause);
                 StepResult::Completed(0)
             }
+            // `infinity`, or centuries.
             Err(_) => StepResult::NeverEnds,
         }
     }
@@ -144,11 +143,11 @@ impl Evaluator {
                     "-le" => code(a <= b),
                     "-gt" => code(a > b),
                     "-ge" => code(a >= b),
-                    _ => StepResult::NeverEnds,
+                    _ => StepResult::Unknown,
                 },
-                _ => StepResult::NeverEnds,
+                _ => StepResult::Unknown,
             },
-            _ => StepResult::NeverEnds,
+            _ => StepResult::Unknown,
         }
     }
 
