@@ -234,7 +234,23 @@ impl<'a> Parser<'a> {
         if self.skip_extraneous(expected, TokenKind::is_expression_start) {
             return self.primary();
         }
+        if self.report_operator(expected) {
+            // Any operand will do: the source has an error.
+            return self.builder.literal(self.token(0).span, Literal::Null);
+        }
         self.mismatch(expected)
+    }
+
+    /// Reports an operator in place of its operand, which lets the parser go on.
+    fn report_operator(&mut self, expected: &'static str) -> bool {
+        let token = self.token(0);
+        let is_chain = matches!(token.kind, TokenKind::And | TokenKind::Or);
+        let is_operator = is_chain || binary_operator(token.kind).is_some();
+        if is_operator {
+            let found = self.text(token).to_owned();
+            self.report(Failure::new(token.span.start, ParseErrorKind::MismatchedInput { found, expected }));
+        }
+        is_operator
     }
 
     fn literal_node(&mut self, span: Span, value: Result<Literal, ParseErrorKind>) -> Built {

@@ -90,7 +90,11 @@ impl Parser<'_> {
         let open = self.advance();
         let is_optional = self.accept(TokenKind::Question).is_some();
         let fits = TokenKind::is_expression_start;
-        if !is_optional && !fits(self.peek()) && !self.skip_extraneous(INDEX_START, fits) {
+        if !is_optional
+            && !fits(self.peek())
+            && !self.skip_extraneous(INDEX_START, fits)
+            && !self.report_operator(INDEX_START)
+        {
             return self.mismatch(INDEX_START);
         }
         let index = self.expression()?;
@@ -103,11 +107,14 @@ impl Parser<'_> {
     pub(super) fn call(&mut self, function: Box<str>, target: Option<ExprId>) -> Built {
         let open = self.advance();
         let mut args = Vec::new();
+        let fits = |next: TokenKind| next.is_expression_start() || next == TokenKind::RightParen;
+        if !fits(self.peek())
+            && !self.skip_extraneous(ARGUMENT_START, fits)
+            && !self.report_operator(ARGUMENT_START)
+        {
+            return self.mismatch(ARGUMENT_START);
+        }
         if self.accept(TokenKind::RightParen).is_none() {
-            let fits = TokenKind::is_expression_start;
-            if !fits(self.peek()) && !self.skip_extraneous(ARGUMENT_START, fits) {
-                return self.mismatch(ARGUMENT_START);
-            }
             args.push(self.expression()?);
             while self.accept(TokenKind::Comma).is_some() {
                 args.push(self.expression()?);

@@ -198,14 +198,18 @@ impl Parser<'_> {
         notation: Notation,
         mut entry: impl FnMut(&mut Self) -> Built<()>,
     ) -> Built<Token> {
+        let fits = |next: TokenKind| {
+            let is_name = next == TokenKind::EscapedIdentifier && notation.start == FIELD_START;
+            let is_end = next == close || next == TokenKind::Comma;
+            next.is_expression_start() || next == TokenKind::Question || is_name || is_end
+        };
+        if !fits(self.peek())
+            && !self.skip_extraneous(notation.start, fits)
+            && !self.report_operator(notation.start)
+        {
+            return self.mismatch(notation.start);
+        }
         if self.peek() != close && self.peek() != TokenKind::Comma {
-            let fits = |next: TokenKind| {
-                let is_name = next == TokenKind::EscapedIdentifier && notation.start == FIELD_START;
-                next.is_expression_start() || next == TokenKind::Question || is_name
-            };
-            if !fits(self.peek()) && !self.skip_extraneous(notation.start, fits) {
-                return self.mismatch(notation.start);
-            }
             entry(self)?;
             while self.peek() == TokenKind::Comma && self.token(1).kind != close {
                 self.advance();
