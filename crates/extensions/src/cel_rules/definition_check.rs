@@ -6,9 +6,10 @@ use setpoint_api::kinds::apiextensions::schema_walk::{
     RuleSite, SchemaRoot, for_each_root, for_each_rule_site,
 };
 use setpoint_api::structural::{
-    Schema, StructuralError, ValidDefault, ValidationRule, structural_violations, validate_defaults,
+    PATTERN_STATES_MAX, Schema, StructuralError, ValidDefault, ValidationRule, structural_violations,
+    validate_defaults,
 };
-use setpoint_cel::estimate;
+use setpoint_cel::{estimate, parse, pattern_states};
 
 use super::compile::{OLD_SELF, RuleScope, RuleTree};
 use super::{OBJECT_COST_MAX, evaluate};
@@ -18,6 +19,8 @@ use crate::decl::{REQUEST_BYTES_MAX, declare};
 const RULE_COST_MAX: u64 = 10_000_000;
 /// Largest estimated cost of all rules of an object.
 const SCHEMA_COST_MAX: u64 = 100_000_000;
+/// Largest sum of the schema nodes at and below each node with rules.
+const RULE_NODES_MAX: usize = 2_000_000;
 /// Number of the most expensive rules that are reported if all rules together are too expensive.
 const REPORTED_RULES_MAX: usize = 4;
 
@@ -37,6 +40,49 @@ pub fn validate_definition(new: &Value, old: Option<&Value>, errors: &mut ErrorL
         let is_unchanged = old.is_some_and(|old| has_schema(old, new, root));
         check_root(root, &faults, is_unchanged, errors);
     });
+}
+
+/// Bounds what the compilation of all rules costs. Each rule compiles its patterns, and the declaration of its node with
+/// all nodes below.
+fn has_bounded_rules(root: &SchemaRoot<'_>, errors: &mut ErrorList) -> bool {
+    let (mut states, mut nodes) = (0_u64, 0_usize);
+    for_each_rule_site(root, &mut |site| {
+        if nodes > RULE_NODES_MAX || states > PATTERN_STATES_MAX {
+            return;
+        }
+        nodes = nodes.saturating_add(count_maps(site.schema));
+        for rule in site.rules {
+            for field in ["rule", "messageExpression"] {
+                let own = parse(rule.str_at(&[field])).map_or(0, |ast| pattern_states(&ast));
+                states = states.saturating_add(own);
+            }
+        }
+    });
+    if states > PATTERN_STATES_MAX {
+        let detail = "the patterns of the x-kubernetes-validations rules are too large together";
+        errors.push(FieldError::forbidden(root.path, detail));
+    }
+    if nodes > RULE_NODES_MAX {
+        let detail = "too many nested x-kubernetes-validations rules for the size of the schema";
+        errors.push(FieldError::forbidden(root.path, detail));
+    }
+    states <= PATTERN_STATES_MAX && nodes <= RULE_NODES_MAX
+}
+
+/// Number of objects in a value.
+fn count_maps(value: &Value) -> usize {
+    let (mut count, mut pending) = (0, vec![value]);
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::Map(map) => {
+                count += 1;
+                pending.extend(map.iter().map(|(_, value)| value));
+            }
+            Value::List(list) => pending.extend(list),
+            _ => {}
+        }
+    }
+    count
 }
 
 fn has_structural_schemas(definition: &Value) -> bool {
@@ -81,6 +127,9 @@ fn check_root(root: &SchemaRoot<'_>, faults: &[String], is_unchanged: bool, erro
         || !check_defaults(&schema, root.path, errors)
         || errors.len() > before
     {
+        return;
+    }
+    if !has_bounded_rules(root, errors) {
         return;
     }
     let mut total = TotalCost::default();
