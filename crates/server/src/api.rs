@@ -435,7 +435,12 @@ impl Api {
         let conversions = webhook_kind(&target.resource_type).map(|_| &self.conversions);
         let watch =
             watch::start(&self.store, &self.coalescer, target, query, (form, view), &self.options.clock)?
-                .with_conversions(conversions);
+                .with_conversions(conversions)
+                .with_definition(watch::DefinitionWatch::new(
+                    &self.store,
+                    &self.catalogs,
+                    &target.resource_type,
+                ));
         let mut response = responses::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
