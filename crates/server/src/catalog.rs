@@ -146,7 +146,8 @@ impl Definition {
     fn read(record: &Record) -> Definition {
         let revision = record.revision();
         let object = |record: &Record| -> Option<Value> { json::parse(&record.value()).ok() };
-        let definition = object(record).as_ref().and_then(CustomDefinition::read);
+        let head = json::parse_definition(&record.value()).ok();
+        let definition = head.as_ref().and_then(CustomDefinition::read);
         let types = definition.map_or_else(Vec::new, |definition| {
             let stored = record.clone();
             let source: Arc<dyn Fn() -> Option<Value> + Send + Sync> = Arc::new(move || object(&stored));
