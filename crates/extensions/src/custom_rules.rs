@@ -12,6 +12,7 @@ use setpoint_api::json_path::JsonPath;
 use setpoint_api::kinds::{Rules, SelectableFields};
 use setpoint_api::structural;
 
+use crate::SMALL_COST_MAX;
 use crate::cel_rules::{self, OBJECT_COST_MAX, RuleTree};
 
 /// Fields that a status update cannot own.
@@ -88,6 +89,11 @@ impl CustomRules {
 }
 
 impl Rules for CustomRules {
+    fn is_costly(&self) -> bool {
+        let is_small = |tree: &RuleTree| tree.cost_max() <= SMALL_COST_MAX;
+        !self.rules.get().is_some_and(|rules| rules.as_ref().is_none_or(is_small))
+    }
+
     fn has_status(&self) -> bool {
         self.has_status
     }

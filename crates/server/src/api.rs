@@ -229,7 +229,11 @@ impl Service for Api {
         let route = self.route(&head.path);
         let admitted = access::check(head, &route).and_then(|()| {
             let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
-            Ok(RequestPermit { permit, cost: cost::estimate(head, &route, &self.store) })
+            let snapshot = self.store.snapshot();
+            let catalog = self.catalogs.of(&snapshot);
+            let state =
+                cost::State { snapshot: &snapshot, catalog: &catalog, webhooks: &self.webhooks.registry };
+            Ok(RequestPermit { permit, cost: cost::estimate(head, &route, &state) })
         });
         admitted.map_err(|status| {
             self.metrics.count_refused(self.metrics.key(&route, head), status.http_code());

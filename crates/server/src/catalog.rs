@@ -124,6 +124,18 @@ impl Catalog {
         self.policies.as_ref()?.compiled(snapshot)
     }
 
+    /// `true` if the admission policies of a snapshot may take milliseconds for a small object.
+    #[must_use]
+    pub fn has_costly_policies(&self, snapshot: &Snapshot) -> bool {
+        self.policies.as_ref().is_some_and(|policies| policies.is_costly(snapshot))
+    }
+
+    /// Number of definitions.
+    #[must_use]
+    pub fn definitions(&self) -> usize {
+        self.definitions.len()
+    }
+
     /// Returns the catalog without policies, for a write that they have admitted in another form.
     #[must_use]
     pub fn without_policies(&self) -> Catalog {
