@@ -18,6 +18,8 @@ pub struct CustomDefinition {
     pub name: CompactString,
     /// UID of the definition.
     pub uid: CompactString,
+    /// Generation of the spec.
+    pub generation: i64,
     /// API group.
     pub group: CompactString,
     /// Names that the definition requests.
@@ -162,6 +164,7 @@ impl CustomDefinition {
         Some(CustomDefinition {
             name: definition.str_at(&["metadata", "name"]).into(),
             uid: definition.str_at(&["metadata", "uid"]).into(),
+            generation: definition.at(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0),
             group,
             names,
             accepted_names: accepted.unwrap_or_default(),

@@ -42,6 +42,12 @@ impl CustomSchema {
         })
     }
 
+    /// `true` if the schema was needed before. To compile one of megabytes takes many milliseconds.
+    #[must_use]
+    pub fn is_compiled(&self) -> bool {
+        self.compiled.get().is_some()
+    }
+
     /// Reads the `JSONSchemaProps` of the version; `None` if it has none.
     #[must_use]
     pub fn props(&self) -> Option<Value> {

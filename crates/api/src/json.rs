@@ -74,6 +74,15 @@ pub fn parse_with_raw_spec(bytes: &[u8], raw_fields: &[&str]) -> Result<Value, J
     reader::Parser::with_raw_spec(bytes, raw_fields).parse_document()
 }
 
+/// As [`parse_stored`], for a CustomResourceDefinition: the schemas of its versions stay unparsed. They can have
+/// megabytes, and most requests only need the names.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_definition(bytes: &[u8]) -> Result<Value, JsonError> {
+    parse_with_raw_spec(bytes, &[reader::SCHEMA_FIELD])
+}
+
 /// Parses a value that was left unparsed; borrows any other.
 #[must_use]
 pub fn parse_raw(value: &Value) -> Cow<'_, Value> {

@@ -72,6 +72,11 @@ pub trait Rules: Send + Sync {
         NameRule::Subdomain
     }
 
+    /// `true` if a write of a small object may take milliseconds: its rules are expressions, or are not compiled yet.
+    fn is_costly(&self) -> bool {
+        false
+    }
+
     /// Sets the defaults of the versioned type, as upstream does. Idempotent.
     fn default(&self, _object: &mut Value) {}
 

@@ -38,7 +38,7 @@ pub use formats::{StringFormat, is_recognized_format};
 pub use list_type::{validate_lists, validate_lists_update};
 pub use map_list::{MapList, is_unchanged};
 pub use openapi::{to_openapi_v2, to_openapi_v3};
-pub use pattern::{SchemaPattern, pattern_fault};
+pub use pattern::{PATTERN_STATES_MAX, SchemaPattern, pattern_fault, pattern_states};
 pub use prune::prune;
 pub use schema::{
     AdditionalProperties, LogicChecks, NumberChecks, Schema, SchemaType, SizeChecks, TextChecks,

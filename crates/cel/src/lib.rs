@@ -30,6 +30,7 @@ mod literal;
 mod macros;
 mod operator;
 mod parser;
+mod patterns;
 mod runtime_cost;
 mod source;
 mod token;
@@ -56,6 +57,7 @@ pub use literal::Literal;
 pub use macros::{ACCUMULATOR, MAP_INSERT, SORT_BY_KEYS, UNUSED_VARIABLE};
 pub use operator::Operator;
 pub use parser::{NESTING_MAX, parse};
+pub use patterns::pattern_states;
 pub use source::{Location, Span};
 pub use types::{
     ObjectFields, ObjectType, TYPE_TEXT_BYTES_MAX, Type, TypeParam, assign_type_names, escape_identifier,

@@ -12,6 +12,7 @@ use setpoint_api::kinds::{Rules, SelectableFields};
 use setpoint_api::quote::Quoted;
 use setpoint_api::{Value, metadata, structural};
 
+use crate::SMALL_COST_MAX;
 use crate::cel_rules::{self, OBJECT_COST_MAX, RuleTree};
 use crate::scale_rules;
 
@@ -110,6 +111,11 @@ impl CustomRules {
 }
 
 impl Rules for CustomRules {
+    fn is_costly(&self) -> bool {
+        let is_small = |tree: &RuleTree| tree.cost_max() <= SMALL_COST_MAX;
+        !self.rules.get().is_some_and(|rules| rules.as_ref().is_none_or(is_small))
+    }
+
     fn has_status(&self) -> bool {
         self.has_status
     }

@@ -17,3 +17,6 @@ pub use custom_rules::CustomRules;
 pub use definition::resource_types;
 pub use device_selector::validate_selectors;
 pub use policy::validate_policy;
+
+/// Estimated cost of expressions up to which their evaluation takes well below a millisecond.
+pub const SMALL_COST_MAX: u64 = 5_000;

@@ -229,7 +229,11 @@ impl Service for Api {
         let route = self.route(&head.path);
         let admitted = access::check(head, &route).and_then(|()| {
             let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
-            Ok(RequestPermit { permit, cost: cost::estimate(head, &route, &self.store) })
+            let snapshot = self.store.snapshot();
+            let catalog = self.catalogs.of(&snapshot);
+            let state =
+                cost::State { snapshot: &snapshot, catalog: &catalog, webhooks: &self.webhooks.registry };
+            Ok(RequestPermit { permit, cost: cost::estimate(head, &route, &state) })
         });
         admitted.map_err(|status| {
             self.metrics.count_refused(self.metrics.key(&route, head), status.http_code());
@@ -435,7 +439,12 @@ impl Api {
         let conversions = webhook_kind(&target.resource_type).map(|_| &self.conversions);
         let watch =
             watch::start(&self.store, &self.coalescer, target, query, (form, view), &self.options.clock)?
-                .with_conversions(conversions);
+                .with_conversions(conversions)
+                .with_definition(watch::DefinitionWatch::new(
+                    &self.store,
+                    &self.catalogs,
+                    &target.resource_type,
+                ));
         let mut response = responses::json_bytes(200, Vec::new());
         if form == Form::Protobuf {
             let kind = http::HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");

@@ -124,6 +124,18 @@ impl Catalog {
         self.policies.as_ref()?.compiled(snapshot)
     }
 
+    /// `true` if the admission policies of a snapshot may take milliseconds for a small object.
+    #[must_use]
+    pub fn has_costly_policies(&self, snapshot: &Snapshot) -> bool {
+        self.policies.as_ref().is_some_and(|policies| policies.is_costly(snapshot))
+    }
+
+    /// Number of definitions.
+    #[must_use]
+    pub fn definitions(&self) -> usize {
+        self.definitions.len()
+    }
+
     /// Returns the catalog without policies, for a write that they have admitted in another form.
     #[must_use]
     pub fn without_policies(&self) -> Catalog {
@@ -146,7 +158,8 @@ impl Definition {
     fn read(record: &Record) -> Definition {
         let revision = record.revision();
         let object = |record: &Record| -> Option<Value> { json::parse(&record.value()).ok() };
-        let definition = object(record).as_ref().and_then(CustomDefinition::read);
+        let head = json::parse_definition(&record.value()).ok();
+        let definition = head.as_ref().and_then(CustomDefinition::read);
         let types = definition.map_or_else(Vec::new, |definition| {
             let stored = record.clone();
             let source: Arc<dyn Fn() -> Option<Value> + Send + Sync> = Arc::new(move || object(&stored));

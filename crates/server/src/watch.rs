@@ -8,6 +8,7 @@
 
 mod coalescer;
 mod converting;
+mod definition;
 mod timers;
 
 use std::cell::Cell;
@@ -26,6 +27,7 @@ use setpoint_store::{Compacted, Cursor, Record, Store, WatchEvent, WatchEventTyp
 pub use self::coalescer::WatchCoalescer;
 use self::coalescer::{SharedChunk, WatchSlot};
 use self::converting::{EventConverter, EventHead};
+pub(crate) use self::definition::DefinitionWatch;
 use self::timers::WatchTimers;
 use crate::codec;
 use crate::conversion::ConversionWebhooks;
@@ -68,6 +70,8 @@ pub struct WatchStream {
     ended: bool,
     /// Conversion of events, for kinds with a conversion webhook.
     converter: Option<EventConverter>,
+    /// Definition of the resource, for custom resources.
+    definition: Option<Box<DefinitionWatch>>,
     /// Events since [`WatchStream::take_events`].
     events: Cell<u64>,
 }
@@ -143,6 +147,7 @@ pub fn start(
         expired,
         ended: false,
         converter: None,
+        definition: None,
         events: Cell::new(0),
     })
 }
@@ -159,6 +164,19 @@ impl WatchStream {
     pub(crate) fn with_conversions(mut self, webhooks: Option<&Arc<ConversionWebhooks>>) -> WatchStream {
         self.converter = webhooks.map(EventConverter::new);
         self
+    }
+
+    /// Ends the watch when a definition changes.
+    #[must_use]
+    pub(crate) fn with_definition(mut self, definition: Option<Box<DefinitionWatch>>) -> WatchStream {
+        self.definition = definition;
+        self
+    }
+
+    /// `true` if the definition of the resource has changed or is gone, and all events before that are sent.
+    fn has_lost_definition(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(definition) = &mut self.definition else { return false };
+        definition.has_ended(&self.resource_type, context) && !self.timers.is_delayed(context)
     }
 
     /// Resource type of the objects.
@@ -434,9 +452,14 @@ impl Frames for WatchStream {
         if self.ended || self.timers.has_timed_out(context) {
             return Poll::Ready(None);
         }
+        // Examined before the events, so that those before a change of the definition are sent.
+        let is_last = self.has_lost_definition(context);
         self.fill_queue(context);
         let is_converting = self.converter.as_ref().is_some_and(EventConverter::is_busy);
         if self.queue.is_empty() && !is_converting {
+            if is_last {
+                return Poll::Ready(None);
+            }
             let mut out = FrameBuffer::default();
             while self.timers.poll_bookmark(context).is_ready() {
                 if self.bookmarks {

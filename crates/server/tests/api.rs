@@ -14,6 +14,8 @@ mod custom_resources;
 mod effects;
 #[path = "api/fuzz.rs"]
 mod fuzz;
+#[path = "api/hostile_definitions.rs"]
+mod hostile_definitions;
 #[path = "api/impersonation.rs"]
 mod impersonation;
 #[path = "api/lists.rs"]

@@ -7,6 +7,8 @@
 
 #[path = "cost/bases.rs"]
 mod bases;
+#[path = "cost/custom.rs"]
+mod custom;
 #[path = "cost/generate.rs"]
 mod generate;
 #[path = "harness/test_server.rs"]
@@ -39,6 +41,15 @@ fn cost_of_patches_selectors_and_ownership_is_linear() {
     match current_shard() {
         Some(shard) => scenarios::run(&mut Meter::new(), shard),
         None => run_under_valgrind(NAME, SHARDS),
+    }
+}
+
+#[test]
+fn custom_object_with_rules_costs_at_most_twice_a_config_map_of_its_size() {
+    const NAME: &str = "custom_object_with_rules_costs_at_most_twice_a_config_map_of_its_size";
+    match current_shard() {
+        Some(_) => custom::run(&mut Meter::new()),
+        None => run_under_valgrind(NAME, 1),
     }
 }
 

@@ -83,7 +83,8 @@ impl Setup {
     /// Draws the schedule of a seed.
     #[must_use]
     pub fn schedule(&self, seed: u64) -> Schedule {
-        let mut schedule = Schedule::new(seed, users::ALL.len());
+        let mut schedule = Schedule::new(seed, users::BUILT_IN);
+        schedule.add_scenarios(users::BUILT_IN..users::ALL.len());
         if !self.scenarios.is_empty() {
             let is_named = |number: &usize| self.scenarios.contains(&users::ALL[*number].name);
             schedule.scenarios = (0..users::ALL.len()).filter(is_named).collect();

@@ -95,6 +95,11 @@ pub(crate) struct Parser<'a> {
     items: Vec<Value>,
 }
 
+/// Field of a CustomResourceDefinition with the schema of a version: `spec.versions[].schema.openAPIV3Schema`.
+pub(super) const SCHEMA_FIELD: &str = "openAPIV3Schema";
+/// Number of objects and arrays around that field.
+const SCHEMA_DEPTH: usize = 5;
+
 /// Position of the parser relative to the parts that stay unparsed: `metadata.managedFields[].fieldsV1`, and
 /// some fields of `spec`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -307,6 +312,11 @@ impl<'a> Parser<'a> {
             (RawRegion::Outside, 1, "spec") if !self.raw_spec.is_empty() => RawRegion::Spec,
             (RawRegion::Spec, 2, key)
                 if self.raw_spec.contains(&key) && matches!(self.peek()?, b'{' | b'[') =>
+            {
+                return self.take_raw().map(Value::Raw);
+            }
+            (RawRegion::Spec, SCHEMA_DEPTH, SCHEMA_FIELD)
+                if self.raw_spec.contains(&SCHEMA_FIELD) && self.is_object()? =>
             {
                 return self.take_raw().map(Value::Raw);
             }

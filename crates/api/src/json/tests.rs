@@ -290,3 +290,13 @@ fn count_raw(value: &Value, count: &mut usize) {
         _ => {}
     }
 }
+
+#[test]
+fn schemas_of_a_definition_stay_raw() {
+    let text = r#"{"metadata":{"name":"a"},"spec":{"openAPIV3Schema":{"a":1},"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object"}}},{"name":"v2","schema":{"openAPIV3Schema":null}}]},"status":{"conditions":[]}}"#;
+    let definition = parse_definition(text.as_bytes()).unwrap();
+    let versions = definition.at(&["spec", "versions"]).and_then(Value::as_list).unwrap();
+    let schemas: Vec<_> = versions.iter().map(|version| version.at(&["schema", "openAPIV3Schema"])).collect();
+    assert_eq!(schemas, [Some(&Value::Raw(r#"{"type":"object"}"#.into())), Some(&Value::Null)]);
+    assert_eq!(to_text(&definition), text);
+}

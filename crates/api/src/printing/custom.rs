@@ -3,6 +3,8 @@
 //! A column whose path does not fit an object shows null, as upstream. If one path is malformed, only the columns
 //! before it are shown.
 
+use std::sync::OnceLock;
+
 use crate::custom::PrinterColumn;
 use crate::go_format::GoFloat;
 use crate::json;
@@ -13,14 +15,16 @@ use crate::value::{Map, Value};
 
 use super::{AGE, Cell, NAME, cell, human_duration};
 
-/// Compiled columns of one version of a custom resource.
+/// Columns of one version of a custom resource. Their paths are compiled on first use.
 #[derive(Clone, Debug)]
 pub struct CustomColumns {
-    columns: Vec<(PrinterColumn, JsonPath)>,
+    columns: Vec<PrinterColumn>,
+    /// Paths of the columns before the first one that is malformed.
+    paths: OnceLock<Vec<JsonPath>>,
 }
 
 impl CustomColumns {
-    /// Compiles printer columns; without any, the age is shown.
+    /// Returns printer columns; without any, the age is shown.
     #[must_use]
     pub fn new(columns: &[PrinterColumn]) -> CustomColumns {
         let age = [PrinterColumn {
@@ -31,16 +35,22 @@ impl CustomColumns {
             ..PrinterColumn::default()
         }];
         let columns = if columns.is_empty() { &age } else { columns };
-        let parsed = columns
-            .iter()
-            .map_while(|column| Some((column.clone(), JsonPath::parse(&column.json_path).ok()?)));
-        CustomColumns { columns: parsed.collect() }
+        CustomColumns { columns: columns.to_vec(), paths: OnceLock::new() }
+    }
+
+    /// Columns that are shown, with their paths.
+    fn shown(&self) -> impl Iterator<Item = (&PrinterColumn, &JsonPath)> {
+        let paths = self.paths.get_or_init(|| {
+            let paths = self.columns.iter().map_while(|column| JsonPath::parse(&column.json_path).ok());
+            paths.collect()
+        });
+        self.columns.iter().zip(paths)
     }
 
     /// Definitions of all columns, as a `Table` has them.
     #[must_use]
     pub fn definitions(&self) -> Vec<Value> {
-        let own = self.columns.iter().map(|(column, _)| {
+        let own = self.shown().map(|(column, _)| {
             let described = || {
                 format!("Custom resource definition column (in JSONPath format): {}", column.json_path).into()
             };
@@ -60,7 +70,7 @@ impl CustomColumns {
     /// Cells of an object.
     #[must_use]
     pub fn row(&self, object: &Value, now: Time) -> Vec<Cell> {
-        let own = self.columns.iter().map(|(column, path)| match path.first(object) {
+        let own = self.shown().map(|(column, path)| match path.first(object) {
             Some(value) => custom_cell(&column.kind, &value, now),
             None => Value::Null,
         });

@@ -1,5 +1,6 @@
 //! Regular expressions of schemas, in the syntax of Go's RE2.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -19,22 +20,35 @@ const CLASSES: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
 ];
+/// Estimated states of a program of [`PROGRAM_BYTES_MAX`].
+const PROGRAM_STATES_MAX: u64 = 40_000;
+/// Estimated states of all distinct patterns that one definition may have. Their compilation takes about 100 ns for each.
+pub const PATTERN_STATES_MAX: u64 = 1_000_000;
 
 /// A pattern, compiled on first use.
 pub struct SchemaPattern {
     source: Box<str>,
+    states: OnceLock<u64>,
     compiled: OnceLock<Result<Box<Regex>, Box<str>>>,
 }
 
 impl SchemaPattern {
     pub(super) fn new(source: &str) -> SchemaPattern {
-        SchemaPattern { source: source.into(), compiled: OnceLock::new() }
+        SchemaPattern { source: source.into(), states: OnceLock::new(), compiled: OnceLock::new() }
     }
 
     /// Pattern as in the schema.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Bound of the steps of a match: the product of the bytes of the text and the states of the pattern. Each takes up
+    /// to 10 ns.
+    #[must_use]
+    pub fn steps(&self, text: &str) -> u64 {
+        let states = *self.states.get_or_init(|| pattern_states(&self.source));
+        states.saturating_mul(text.len() as u64)
     }
 
     /// `true` if the pattern occurs in the text.
@@ -59,6 +73,38 @@ impl fmt::Debug for SchemaPattern {
 #[must_use]
 pub fn pattern_fault(source: &str) -> Option<Box<str>> {
     compile(source).err()
+}
+
+/// Estimates the states of the program of a pattern.
+#[must_use]
+pub fn pattern_states(source: &str) -> u64 {
+    let mut translator = Translator::new(source);
+    let translated = translator.translate();
+    // Other engines accept more than this one.
+    translated.map_or(PROGRAM_STATES_MAX, |_| translator.states().min(PROGRAM_STATES_MAX))
+}
+
+/// Validates the patterns of a definition. Equal patterns are compiled once.
+#[derive(Default)]
+pub(super) struct PatternChecks<'s> {
+    known: BTreeMap<&'s str, Option<Box<str>>>,
+    states: u64,
+}
+
+impl<'s> PatternChecks<'s> {
+    /// Reason for which a pattern is invalid.
+    pub fn fault(&mut self, source: &'s str) -> Option<&str> {
+        self.known
+            .entry(source)
+            .or_insert_with(|| {
+                self.states = self.states.saturating_add(pattern_states(source));
+                if self.states > PATTERN_STATES_MAX {
+                    return Some("the patterns of the schema are too large together".into());
+                }
+                compile(source).err()
+            })
+            .as_deref()
+    }
 }
 
 fn compile(source: &str) -> Result<Box<Regex>, Box<str>> {
@@ -99,6 +145,11 @@ fn marked(message: &str) -> Option<&str> {
     pattern.get(start..start + len)
 }
 
+/// Estimated states of a set of nearly all characters, which UTF-8 encodes in up to four bytes.
+const ANY_STATES: u64 = 10;
+/// Estimated states of a Unicode property.
+const PROPERTY_STATES: u64 = 500;
+
 /// Translates RE2 to the syntax of the `regex` crate: Perl classes are ASCII, a brace that begins no repetition is
 /// a literal, and classes have no nested sets or set operations.
 struct Translator<'s> {
@@ -106,6 +157,10 @@ struct Translator<'s> {
     rest: std::iter::Peekable<std::str::CharIndices<'s>>,
     out: String,
     before: Before,
+    /// Estimated states of each open group, innermost last; the first is the whole pattern.
+    groups: Vec<u64>,
+    /// Estimated states of the last expression.
+    last: u64,
 }
 
 /// Position relative to what a repetition operator repeats.
@@ -126,31 +181,71 @@ impl<'s> Translator<'s> {
             rest: source.char_indices().peekable(),
             out: String::with_capacity(source.len() + 8),
             before: Before::Start,
+            groups: vec![0],
+            last: 0,
         }
     }
 
-    fn translate(mut self) -> Result<String, Box<str>> {
+    /// Estimated states so far.
+    fn states(&self) -> u64 {
+        self.groups.iter().copied().fold(1, u64::saturating_add)
+    }
+
+    /// Adds an expression of so many states.
+    fn add_states(&mut self, states: u64) {
+        self.last = states;
+        self.repeat_last(1);
+    }
+
+    /// Adds the states of the last expression again.
+    fn repeat_last(&mut self, times: u64) {
+        let more = self.last.saturating_mul(times);
+        if let Some(group) = self.groups.last_mut() {
+            *group = group.saturating_add(more);
+        }
+    }
+
+    fn translate(&mut self) -> Result<String, Box<str>> {
         while let Some((at, c)) = self.rest.next() {
             let mut before = Before::Expression;
             match c {
                 '\\' => self.escape(at)?,
-                '[' => self.class(at)?,
+                '[' => {
+                    let start = self.out.len();
+                    self.class(at)?;
+                    self.add_states(class_states(&self.out[start..]));
+                }
                 '{' if repetition_len(&self.source[at..]).is_some() => before = self.brace(at)?,
                 '{' | '}' => {
                     self.out.push('\\');
                     self.out.push(c);
+                    self.add_states(1);
                 }
                 '*' | '+' | '?' => before = self.operator(at, at + 1)?,
-                '(' => before = self.group(at)?,
+                '(' => {
+                    before = self.group(at)?;
+                    self.groups.push(1);
+                }
+                ')' => {
+                    self.out.push(')');
+                    // The end of a group that is not open is an error of the compilation.
+                    if self.groups.len() > 1 {
+                        let states = self.groups.pop().unwrap_or(0);
+                        self.add_states(states);
+                    }
+                }
                 '|' => {
                     self.out.push('|');
                     before = Before::Start;
                 }
-                other => self.out.push(other),
+                other => {
+                    self.out.push(other);
+                    self.add_states(if other == '.' { ANY_STATES } else { other.len_utf8() as u64 });
+                }
             }
             self.before = before;
         }
-        Ok(self.out)
+        Ok(std::mem::take(&mut self.out))
     }
 
     /// A repetition operator up to `end`, and the `?` that makes it lazy.
@@ -215,6 +310,12 @@ impl<'s> Translator<'s> {
         let Some((_, c)) = self.rest.next() else {
             return Err(self.fault("trailing backslash at end of expression", ""));
         };
+        self.add_states(match c {
+            'p' | 'P' => PROPERTY_STATES,
+            'D' | 'W' | 'S' => ANY_STATES,
+            'Q' => (self.source.len() - at) as u64,
+            _ => 1,
+        });
         match c {
             'd' => self.out.push_str("[0-9]"),
             'D' => self.out.push_str("[^0-9]"),
@@ -324,6 +425,9 @@ impl<'s> Translator<'s> {
         let repetition = &self.source[at..at + len];
         let counts = repetition.trim_matches(['{', '}']).split(',').filter(|count| !count.is_empty());
         let counts: Vec<u32> = counts.map(|count| count.parse().unwrap_or(u32::MAX)).collect();
+        let times = counts.iter().copied().max().map_or(1, u64::from);
+        self.repeat_last(times.saturating_sub(1));
+        self.last = self.last.saturating_mul(times.max(1));
         if counts.iter().any(|count| *count > REPEAT_MAX) || !counts.is_sorted() {
             return Err(self.fault("invalid repeat count", repetition));
         }
@@ -334,6 +438,17 @@ impl<'s> Translator<'s> {
     fn fault(&self, code: &str, part: &str) -> Box<str> {
         let part = if part.is_empty() { self.source } else { part };
         format!("error parsing regexp: {code}: `{part}`").into()
+    }
+}
+
+/// States of a class, from its translation.
+fn class_states(class: &str) -> u64 {
+    if class.contains("\\p") || class.contains("\\P") {
+        PROPERTY_STATES
+    } else if class.starts_with("[^") || !class.is_ascii() || class.contains("[^") {
+        ANY_STATES
+    } else {
+        1
     }
 }
 
@@ -382,6 +497,34 @@ mod tests {
         ] {
             assert_eq!(SchemaPattern::new(pattern).is_match(text), Ok(expected), "{pattern} on {text:?}");
         }
+    }
+
+    #[test]
+    fn states_are_counted_with_their_repetitions() {
+        for (pattern, states) in [
+            ("", 1),
+            ("abc", 4),
+            ("^[a-z]{1,63}$", 66),
+            ("(ab){3}", 1 + 9),
+            ("((a{1000}){10}){3}", 30_034),
+            ("((a{1000}){1000}){1000}", PROGRAM_STATES_MAX),
+            (r"\pL[\pL1]", 1002),
+            (".[^a]", 21),
+            ("a**", PROGRAM_STATES_MAX),
+        ] {
+            assert_eq!(pattern_states(pattern), states, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn patterns_of_a_definition_have_a_bound_together() {
+        let patterns: Vec<String> =
+            (0..100).map(|number| format!("{number}((a{{1000}}){{10}}){{3}}")).collect();
+        let mut checks = PatternChecks::default();
+        let valid = patterns.iter().filter(|pattern| checks.fault(pattern.as_str()).is_none()).count();
+        assert_eq!(valid, 33);
+        assert_eq!(checks.fault(&patterns[0]), None, "a known pattern is not counted again");
+        assert_eq!(checks.fault("a"), Some("the patterns of the schema are too large together"));
     }
 
     #[test]

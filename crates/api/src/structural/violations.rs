@@ -4,7 +4,7 @@
 //! every property and item that they mention is specified outside of them too.
 
 use super::compile::SCHEMA_DEPTH_MAX;
-use super::pattern::pattern_fault;
+use super::pattern::PatternChecks;
 use crate::field_error::{ErrorList, FieldError, Path};
 use crate::value::{Map, Value};
 
@@ -12,7 +12,7 @@ use crate::value::{Map, Value};
 #[must_use]
 pub fn structural_violations(props: &Value, path: &Path<'_>) -> ErrorList {
     let Some(node) = PropsNode::of(Some(props)) else { return ErrorList::new() };
-    let mut walk = StructureWalk { errors: ErrorList::new(), depth: 0 };
+    let mut walk = StructureWalk { errors: ErrorList::new(), depth: 0, patterns: PatternChecks::default() };
     walk.check_structure(node, NodeLevel::Root, path);
     walk.check_complete(node, Some(node), path, path);
     let mut found: Vec<(String, FieldError)> =
@@ -79,13 +79,14 @@ impl<'a> PropsNode<'a> {
     }
 }
 
-struct StructureWalk {
+struct StructureWalk<'a> {
     errors: ErrorList,
     /// Nodes on the way to the current one.
     depth: usize,
+    patterns: PatternChecks<'a>,
 }
 
-impl StructureWalk {
+impl<'a> StructureWalk<'a> {
     /// `true` if the walk ends here. Such schemas do not compile.
     fn is_too_deep(&self) -> bool {
         self.depth > SCHEMA_DEPTH_MAX || self.errors.is_full()
@@ -96,7 +97,7 @@ impl StructureWalk {
     }
 
     /// Checks a node outside of junctors.
-    fn check_structure(&mut self, node: PropsNode<'_>, level: NodeLevel, path: &Path<'_>) {
+    fn check_structure(&mut self, node: PropsNode<'a>, level: NodeLevel, path: &Path<'_>) {
         if self.is_too_deep() {
             return;
         }
@@ -129,7 +130,7 @@ impl StructureWalk {
         self.depth -= 1;
     }
 
-    fn check_extensions(&mut self, node: PropsNode<'_>, path: &Path<'_>) {
+    fn check_extensions(&mut self, node: PropsNode<'a>, path: &Path<'_>) {
         if !node.is_true("x-kubernetes-int-or-string") {
             return;
         }
@@ -141,7 +142,7 @@ impl StructureWalk {
         }
     }
 
-    fn check_type(&mut self, node: PropsNode<'_>, level: NodeLevel, path: &Path<'_>) {
+    fn check_type(&mut self, node: PropsNode<'a>, level: NodeLevel, path: &Path<'_>) {
         let (ty, at) = (node.text("type"), path.child("type"));
         let is_free = node.is_true("x-kubernetes-int-or-string")
             || node.is_true("x-kubernetes-preserve-unknown-fields");
@@ -166,7 +167,7 @@ impl StructureWalk {
     }
 
     /// Checks the properties that resources have.
-    fn check_resource(&mut self, node: PropsNode<'_>, level: NodeLevel, path: &Path<'_>) {
+    fn check_resource(&mut self, node: PropsNode<'a>, level: NodeLevel, path: &Path<'_>) {
         let is_embedded = node.is_true("x-kubernetes-embedded-resource");
         if is_embedded && node.has_additional() {
             let detail = "must not be used if x-kubernetes-embedded-resource is set";
@@ -212,7 +213,7 @@ impl StructureWalk {
     /// Checks the value validations of a node.
     fn check_values(
         &mut self,
-        node: PropsNode<'_>,
+        node: PropsNode<'a>,
         skips_any_of: bool,
         skips_first_any_of: bool,
         path: &Path<'_>,
@@ -233,7 +234,7 @@ impl StructureWalk {
         }
         let pattern = node.text("pattern");
         if !pattern.is_empty()
-            && let Some(fault) = pattern_fault(pattern)
+            && let Some(fault) = self.patterns.fault(pattern)
         {
             let detail = format!("must be a valid regular expression, but isn't: {fault}");
             self.errors.push(FieldError::invalid(&path.child("pattern"), pattern, detail));
@@ -241,7 +242,7 @@ impl StructureWalk {
     }
 
     /// Checks a node below a junctor.
-    fn check_nested(&mut self, node: PropsNode<'_>, skips_any_of: bool, path: &Path<'_>) {
+    fn check_nested(&mut self, node: PropsNode<'a>, skips_any_of: bool, path: &Path<'_>) {
         if self.is_too_deep() {
             return;
         }
@@ -293,8 +294,8 @@ impl StructureWalk {
     /// Checks that the junctors of `values` mention only what `structure` specifies.
     fn check_complete(
         &mut self,
-        values: PropsNode<'_>,
-        structure: Option<PropsNode<'_>>,
+        values: PropsNode<'a>,
+        structure: Option<PropsNode<'a>>,
         at: &Path<'_>,
         values_at: &Path<'_>,
     ) {
@@ -310,8 +311,8 @@ impl StructureWalk {
 
     fn check_nested_complete(
         &mut self,
-        values: PropsNode<'_>,
-        structure: Option<PropsNode<'_>>,
+        values: PropsNode<'a>,
+        structure: Option<PropsNode<'a>>,
         at: &Path<'_>,
         values_at: &Path<'_>,
     ) {

@@ -1,6 +1,7 @@
 //! `matches`, `find` and `findAll` with the syntax of RE2.
 
 use regex::{Regex, RegexBuilder};
+use setpoint_api::structural::pattern_states;
 
 use super::{Call, Function, Returned};
 use crate::eval::EvalError;
@@ -16,6 +17,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// Work of a compilation, which can take as long as thousands of simple steps.
 const WORK_PER_COMPILATION: usize = 2_000;
+/// Pairs of a byte of the text and a state of the pattern in one unit of work. A match takes up to 10 ns for each.
+const STEPS_PER_WORK: u64 = 8;
+/// Bytes of a text from which on the work of its matches is counted: shorter ones take well below a millisecond for
+/// each unit of cost that upstream counts.
+const SHORT_TEXT_BYTES: usize = 256;
 /// Largest pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 10_000;
 
@@ -50,7 +56,9 @@ fn with_pattern<'a, T>(
     context: &str,
     run: impl FnOnce(&Regex, &mut Call<'_, 'a>) -> Result<T, EvalError>,
 ) -> Result<T, EvalError> {
+    let text = call.text(0)?;
     if let Some(pattern) = call.pattern {
+        match_work(text, pattern, call)?;
         return run(pattern, call);
     }
     let pattern = call.text(1)?;
@@ -63,7 +71,17 @@ fn with_pattern<'a, T>(
             compiled
         }
     };
+    match_work(text, &compiled, call)?;
     run(&compiled, call)
+}
+
+/// Counts the work of a match. Most patterns are small, and few texts are long.
+fn match_work(text: &str, pattern: &Regex, call: &mut Call<'_, '_>) -> Result<(), EvalError> {
+    if text.len() < SHORT_TEXT_BYTES {
+        return Ok(());
+    }
+    let steps = (text.len() as u64).saturating_mul(pattern_states(pattern.as_str()));
+    call.meter.work(usize::try_from(steps / STEPS_PER_WORK).unwrap_or(usize::MAX))
 }
 
 fn matches<'a>(call: &mut Call<'_, 'a>) -> Returned<'a> {

@@ -3,8 +3,8 @@
 use setpoint_api::kinds::apiextensions::field_path;
 use setpoint_api::structural::{Schema, ValidationRule};
 use setpoint_cel::{
-    Checked, Decl, Environment, Program, Type, assign_type_names, check, escape_identifier, is_valid_pattern,
-    parse,
+    Checked, Decl, Environment, Program, Type, assign_type_names, check, escape_identifier, estimate,
+    is_valid_pattern, parse,
 };
 
 use crate::decl::{declare, has_fields};
@@ -16,6 +16,9 @@ pub(super) const OLD_SELF: &str = "oldSelf";
 /// Name of the type of `self`. Expressions cannot use it, and upstream adds a random number to it.
 const SELF_TYPE: &str = "selfType";
 
+/// Elements of a list or map without a limit that are assumed of a small object.
+const SMALL_ELEMENTS_MAX: u64 = 16 * 1024;
+
 /// Rules of a node and of those below it.
 #[derive(Debug, Default)]
 pub(crate) struct RuleTree {
@@ -24,6 +27,8 @@ pub(crate) struct RuleTree {
     pub(super) properties: Box<[(Box<str>, RuleTree)]>,
     pub(super) additional: Option<Box<RuleTree>>,
     pub(super) items: Option<Box<RuleTree>>,
+    /// Estimated cost of all rules for a small object.
+    cost_max: u64,
 }
 
 /// Rules of a node.
@@ -45,6 +50,8 @@ pub(super) struct RuleProgram {
     pub(super) message: Option<Program>,
     /// Canonical path of the field that errors are reported at; empty for the node.
     pub(super) field_path: String,
+    /// Estimated cost of the rule and its message.
+    cost_max: u64,
 }
 
 impl RuleTree {
@@ -52,6 +59,32 @@ impl RuleTree {
     pub(crate) fn compile(schema: &Schema, is_resource: bool) -> Option<RuleTree> {
         schema.has_rules().then(|| compile_node(schema, is_resource, true)).flatten()
     }
+
+    /// Estimated cost of all rules for an object whose lists and maps have up to [`SMALL_ELEMENTS_MAX`] elements.
+    pub(crate) fn cost_max(&self) -> u64 {
+        self.cost_max
+    }
+}
+
+/// Estimated cost of the rules of a node and of those below it.
+fn tree_cost(
+    schema: &Schema,
+    rules: Option<&NodeRules>,
+    properties: &[(Box<str>, RuleTree)],
+    elements: [Option<&RuleTree>; 2],
+) -> u64 {
+    let own = rules.into_iter().flat_map(|rules| rules.rules.iter().flatten().flatten());
+    let own = own.map(|rule| rule.cost_max);
+    let below = properties.iter().map(|(_, tree)| tree.cost_max);
+    let size = schema.checks.as_ref().and_then(|checks| checks.size.as_ref());
+    let limit = |max: Option<i64>| {
+        let max = max.and_then(|max| u64::try_from(max).ok());
+        max.map_or(SMALL_ELEMENTS_MAX, |max| max.min(SMALL_ELEMENTS_MAX))
+    };
+    let limits = [size.and_then(|size| size.max_items), size.and_then(|size| size.max_properties)];
+    let elements = elements.into_iter().zip(limits.map(limit));
+    let elements = elements.filter_map(|(tree, max)| Some(tree?.cost_max.saturating_mul(max)));
+    own.chain(below).chain(elements).fold(0, u64::saturating_add)
 }
 
 /// Compiles a node; `None` if neither it nor a node below has rules. A node that is not `visible` has no type in
@@ -74,7 +107,9 @@ fn compile_node(schema: &Schema, is_resource: bool, visible: bool) -> Option<Rul
     };
     let (additional, items) = (below(schema.additional.schema()), below(schema.items.as_deref()));
     let is_empty = rules.is_none() && properties.is_empty() && additional.is_none() && items.is_none();
-    (!is_empty).then(|| RuleTree { rules, properties: properties.into(), additional, items })
+    let cost_max =
+        tree_cost(schema, rules.as_deref(), &properties, [items.as_deref(), additional.as_deref()]);
+    (!is_empty).then(|| RuleTree { rules, properties: properties.into(), additional, items, cost_max })
 }
 
 fn compile_rules(schema: &Schema, is_resource: bool, visible: bool) -> NodeRules {
@@ -88,6 +123,11 @@ fn compile_rules(schema: &Schema, is_resource: bool, visible: bool) -> NodeRules
         }
         Some(scope.compile_rule(rule, Novelty::default()).map(|(expression, message)| RuleProgram {
             uses_old_self: expression.checked.uses_variable(OLD_SELF),
+            cost_max: {
+                let cost = |expression: &RuleExpression| estimate(&expression.checked, Some(&scope.decl)).max;
+                let of_message = message.as_ref().and_then(|message| message.as_ref().ok()).map_or(0, cost);
+                cost(&expression).saturating_add(of_message)
+            },
             program: expression.program,
             message: message.and_then(Result::ok).map(|message| message.program),
             field_path: match &*rule.field_path {

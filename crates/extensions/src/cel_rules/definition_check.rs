@@ -8,9 +8,10 @@ use setpoint_api::kinds::apiextensions::schema_walk::{
     RuleSite, SchemaRoot, for_each_root, for_each_rule_site,
 };
 use setpoint_api::structural::{
-    Schema, StructuralError, ValidDefault, ValidationRule, structural_violations, validate_defaults,
+    PATTERN_STATES_MAX, Schema, StructuralError, ValidDefault, ValidationRule, structural_violations,
+    validate_defaults,
 };
-use setpoint_cel::estimate;
+use setpoint_cel::{estimate, parse, pattern_states};
 
 use super::compile::{Novelty, OLD_SELF, RuleScope, RuleTree};
 use super::{OBJECT_COST_MAX, evaluate};
@@ -20,6 +21,8 @@ use crate::decl::{REQUEST_BYTES_MAX, declare};
 const RULE_COST_MAX: u64 = 10_000_000;
 /// Largest estimated cost of all rules of an object.
 const SCHEMA_COST_MAX: u64 = 100_000_000;
+/// Largest sum of the schema nodes at and below each node with rules.
+const RULE_NODES_MAX: usize = 2_000_000;
 /// Number of the most expensive rules that are reported if all rules together are too expensive.
 const REPORTED_RULES_MAX: usize = 4;
 
@@ -72,6 +75,49 @@ impl StoredRules {
     }
 }
 
+/// Bounds what the compilation of all rules costs. Each rule compiles its patterns, and the declaration of its node with
+/// all nodes below.
+fn has_bounded_rules(root: &SchemaRoot<'_>, errors: &mut ErrorList) -> bool {
+    let (mut states, mut nodes) = (0_u64, 0_usize);
+    for_each_rule_site(root, &mut |site| {
+        if nodes > RULE_NODES_MAX || states > PATTERN_STATES_MAX {
+            return;
+        }
+        nodes = nodes.saturating_add(count_maps(site.schema));
+        for rule in site.rules {
+            for field in ["rule", "messageExpression"] {
+                let own = parse(rule.str_at(&[field])).map_or(0, |ast| pattern_states(&ast));
+                states = states.saturating_add(own);
+            }
+        }
+    });
+    if states > PATTERN_STATES_MAX {
+        let detail = "the patterns of the x-kubernetes-validations rules are too large together";
+        errors.push(FieldError::forbidden(root.path, detail));
+    }
+    if nodes > RULE_NODES_MAX {
+        let detail = "too many nested x-kubernetes-validations rules for the size of the schema";
+        errors.push(FieldError::forbidden(root.path, detail));
+    }
+    states <= PATTERN_STATES_MAX && nodes <= RULE_NODES_MAX
+}
+
+/// Number of objects in a value.
+fn count_maps(value: &Value) -> usize {
+    let (mut count, mut pending) = (0, vec![value]);
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::Map(map) => {
+                count += 1;
+                pending.extend(map.iter().map(|(_, value)| value));
+            }
+            Value::List(list) => pending.extend(list),
+            _ => {}
+        }
+    }
+    count
+}
+
 fn has_structural_schemas(definition: &Value) -> bool {
     let mut is_structural = true;
     for_each_root(definition, &mut |root| {
@@ -110,6 +156,9 @@ fn check_root(
 ) {
     let Ok(schema) = Schema::compile_as_sent(root.schema) else { return };
     if !schema.has_rules() || !structural_violations(root.schema, root.path).is_empty() {
+        return;
+    }
+    if !has_bounded_rules(root, errors) {
         return;
     }
     let is_of_default =

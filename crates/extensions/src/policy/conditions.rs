@@ -52,6 +52,12 @@ impl MatchConditions {
         self.expressions.is_empty()
     }
 
+    /// Estimated cost of all conditions.
+    #[must_use]
+    pub fn cost_max(&self) -> u64 {
+        self.expressions.iter().map(|expression| expression.cost_max).fold(0, u64::saturating_add)
+    }
+
     /// Evaluates the conditions. `namespaceObject` is null in them.
     #[must_use]
     pub fn matches(&self, input: &PolicyInput<'_>, failure_policy: FailurePolicy) -> MatchOutcome {

@@ -82,6 +82,14 @@ impl MutatingPolicy {
         self.failure_policy
     }
 
+    /// Estimated cost of one evaluation of the policy.
+    #[must_use]
+    pub fn cost_max(&self) -> u64 {
+        let variables = self.variables.iter().map(|variable| variable.expression.cost_max);
+        let mutators = self.mutators.iter().map(|mutator| mutator.expression.cost_max);
+        variables.chain(mutators).fold(self.conditions.cost_max(), u64::saturating_add)
+    }
+
     /// Evaluates the match conditions.
     #[must_use]
     pub fn matches(&self, input: &PolicyInput<'_>) -> MatchOutcome {

@@ -310,3 +310,23 @@ fn unchanged_match_conditions_of_webhooks_are_not_compiled_again() {
     validate_policy("ValidatingWebhookConfiguration", &hooks, None, &mut errors);
     assert_eq!(errors.len(), 1);
 }
+
+#[test]
+fn policies_that_would_compile_without_bound_are_rejected() {
+    let error = |fields: &str| {
+        let mut errors = ErrorList::new();
+        validate_policy("ValidatingAdmissionPolicy", &policy(fields), None, &mut errors);
+        errors.iter().map(|error| error.to_string()).collect::<Vec<_>>().join("; ")
+    };
+    let list = |count: usize, item: &dyn Fn(usize) -> String| {
+        (0..count).map(|at| format!("{{{}}}", item(at))).collect::<Vec<_>>().join(",")
+    };
+    let variables = |count| list(count, &|at| format!(r#""name": "v{at}", "expression": "1""#));
+    let found = error(&format!(r#""variables": [{}]"#, variables(5_001)));
+    assert_eq!(found, "spec.variables: Forbidden: must have at most 5000 items");
+    assert_eq!(error(&format!(r#""variables": [{}]"#, variables(10))), "");
+    let pattern = |at| format!(r#""expression": "object.name.matches('{at}((a{{1000}}){{10}}){{3}}')""#);
+    let found = error(&format!(r#""validations": [{}]"#, list(300, &pattern)));
+    assert!(found.contains("the patterns of the expressions are too large together"), "{found}");
+    assert_eq!(error(&format!(r#""validations": [{}]"#, list(3, &pattern))), "");
+}

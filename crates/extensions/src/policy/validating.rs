@@ -121,6 +121,20 @@ impl ValidatingPolicy {
         self.failure_policy
     }
 
+    /// Estimated cost of one evaluation of the policy.
+    #[must_use]
+    pub fn cost_max(&self) -> u64 {
+        let variables = self.variables.iter().map(|variable| &variable.expression);
+        let of = |validation: &'_ Validation| {
+            let message = validation.message_expression.as_ref().map_or(0, |message| message.cost_max);
+            validation.expression.cost_max.saturating_add(message)
+        };
+        let validations = self.validations.iter().map(of);
+        let annotations = self.annotations.iter().map(|(_, annotation)| annotation.cost_max);
+        let costs = variables.map(|variable| variable.cost_max).chain(validations).chain(annotations);
+        costs.fold(self.conditions.cost_max(), u64::saturating_add)
+    }
+
     /// Evaluates the policy for a request.
     #[must_use]
     pub fn validate(&self, input: &PolicyInput<'_>) -> ValidationOutcome {

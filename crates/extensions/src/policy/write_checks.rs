@@ -2,7 +2,8 @@
 
 use setpoint_api::Value as Json;
 use setpoint_api::field_error::{ErrorList, FieldError, Path};
-use setpoint_cel::{Environment, Type};
+use setpoint_api::structural::PATTERN_STATES_MAX;
+use setpoint_cel::{Environment, Type, parse, pattern_states};
 
 use super::environment::{Options, VariableTypes, environment, variable_type};
 use super::expression::{CompileError, Expression};
@@ -12,14 +13,51 @@ use super::{has_params, items};
 /// Longest expression of an audit annotation, in bytes, which the rules of the kind check.
 const ANNOTATION_EXPRESSION_BYTES_MAX: usize = 5 * 1024;
 
+/// Maximum number of variables of a policy: each is compiled with the types of all before it.
+const VARIABLES_MAX: usize = 5_000;
+/// Fields with expressions.
+const EXPRESSION_FIELDS: [&str; 3] = ["expression", "messageExpression", "valueExpression"];
+
 /// Compiles the expressions of a policy or webhook configuration, after the validation of its kind. `old` is the object
 /// before an update: unchanged match conditions are not compiled again. Other kinds have no expressions.
 pub fn validate_policy(kind: &str, new: &Json, old: Option<&Json>, errors: &mut ErrorList) {
+    if expression_states(new) > PATTERN_STATES_MAX {
+        let detail = "the patterns of the expressions are too large together";
+        return errors.push(FieldError::forbidden(&Path::NONE, detail));
+    }
+    let variables = new.get("spec").map_or(0, |spec| items(spec, "variables").len());
+    if variables > VARIABLES_MAX {
+        let detail = format!("must have at most {VARIABLES_MAX} items");
+        return errors.push(FieldError::forbidden(&Path::root("spec").child("variables"), detail));
+    }
     match kind {
         "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => check_policy(kind, new, old, errors),
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => check_webhooks(new, old, errors),
         _ => {}
     }
+}
+
+/// Estimated states of the patterns of all expressions in a policy or webhook configuration.
+fn expression_states(object: &Json) -> u64 {
+    let (mut states, mut pending) = (0_u64, vec![object]);
+    while let Some(value) = pending.pop() {
+        match value {
+            Json::Map(map) => {
+                for (name, value) in map.iter() {
+                    match value {
+                        Json::Str(source) if EXPRESSION_FIELDS.contains(&name) => {
+                            let own = parse(source).map_or(0, |ast| pattern_states(&ast));
+                            states = states.saturating_add(own);
+                        }
+                        value => pending.push(value),
+                    }
+                }
+            }
+            Json::List(list) => pending.extend(list),
+            _ => {}
+        }
+    }
+    states
 }
 
 fn check_policy(kind: &str, new: &Json, old: Option<&Json>, errors: &mut ErrorList) {

@@ -1,15 +1,22 @@
 //! Estimated cost of requests, by their heads.
 //!
-//! Everything the pipeline does is `O(n log n)` in the bytes of the request and of the object it is about, and a list
+//! Most of what the pipeline does is `O(n log n)` in the bytes of the request and of the object it is about, and a list
 //! visits every object of its collection. So a few numbers identify a request that may block a reactor: the bytes of its body
-//! (which `http/handler.rs` checks), those of the stored object, and the objects in the collection.
+//! (which `http/handler.rs` checks), those of the stored object, and the objects in the collection. Expressions and
+//! schemas of users take longer than their bytes suggest: they are large until they are compiled, and then if their
+//! estimated cost is.
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method};
-use setpoint_store::{Record, Store};
+use setpoint_api::ResourceType;
+use setpoint_api::kind_schema::KindSchema;
+use setpoint_store::{Record, Snapshot};
 
+use crate::catalog::Catalog;
+use crate::codec;
 use crate::exchange::{Cost, LARGE_BYTES, Request};
 use crate::route::{Route, Target};
+use crate::webhooks::config::WebhookRegistry;
 
 /// Bytes of a query from which on its selectors are large.
 const LARGE_QUERY_BYTES: usize = 1024;
@@ -19,12 +26,26 @@ const LARGE_COUNT: usize = 5_000;
 const LARGE_COLLECTION_BYTES: u64 = 4 * 1024 * 1024;
 /// [`LARGE_COUNT`] where each object is parsed and encoded in another form, or deleted.
 const LARGE_COUNT_ENCODED: usize = 50;
+/// Definitions from which on discovery documents are large.
+const LARGE_DEFINITIONS: usize = 50;
+/// Groups whose objects contain schemas and expressions: a short one can take seconds to compile.
+const COMPILED_GROUPS: [&str; 2] = ["apiextensions.k8s.io", "admissionregistration.k8s.io"];
+
+/// State that a cost depends on.
+pub(super) struct State<'a> {
+    pub snapshot: &'a Snapshot,
+    pub catalog: &'a Catalog,
+    pub webhooks: &'a WebhookRegistry,
+}
 
 /// Estimates the cost of a request whose body is small.
-pub(super) fn estimate(request: &Request, route: &Route, store: &Store) -> Cost {
+pub(super) fn estimate(request: &Request, route: &Route, state: &State<'_>) -> Cost {
     let is_large = match route {
-        Route::Objects(target) => is_large(request, target, store),
-        Route::Document(parts) => parts.first().is_some_and(|first| is_generated(first)),
+        Route::Objects(target) => is_large(request, target, state),
+        Route::Document(parts) => match parts.first().map(String::as_str) {
+            None | Some("api" | "apis") => state.catalog.definitions() >= LARGE_DEFINITIONS,
+            Some(first) => is_generated(first),
+        },
         Route::Usage(_) => true,
         Route::NotFound => false,
     };
@@ -36,8 +57,27 @@ fn is_generated(first: &str) -> bool {
     matches!(first, "openapi" | "metrics" | "setpoint")
 }
 
-fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
+/// `true` if a write runs schemas or expressions of users that may take milliseconds.
+fn runs_costly_rules(method: &Method, resource_type: &ResourceType, state: &State<'_>) -> bool {
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return false;
+    }
+    let validates = *method != Method::DELETE;
+    validates && (COMPILED_GROUPS.contains(&&*resource_type.info.group) || resource_type.rules.is_costly())
+        || state.catalog.has_costly_policies(state.snapshot)
+        || state.webhooks.is_costly(state.snapshot)
+}
+
+/// `true` if a read of objects that are not stored as they are served must compile their schema first.
+fn compiles_schema(resource_type: &ResourceType) -> bool {
+    matches!(&resource_type.schema, KindSchema::Custom(schema) if !schema.is_compiled())
+}
+
+fn is_large(request: &Request, target: &Target, state: &State<'_>) -> bool {
     let resource_type = &target.resource_type;
+    if runs_costly_rules(&request.method, resource_type, state) {
+        return true;
+    }
     if resource_type.is_virtual || (request.method == Method::POST && target.name.is_empty()) {
         return false;
     }
@@ -48,13 +88,14 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
         if reads_history(&request.query) {
             return true;
         }
-        let snapshot = store.snapshot();
-        let Some(table) = snapshot.table(&resource_type.resource) else { return false };
+        let Some(table) = state.snapshot.table(&resource_type.resource) else { return false };
         if is_plain && request.query.len() < LARGE_QUERY_BYTES {
             return table.len() >= LARGE_COUNT || table.bytes() >= LARGE_COLLECTION_BYTES;
         }
         let bytes = || table.range("", None).map(Record::value_len).sum::<usize>();
-        return table.len() >= LARGE_COUNT_ENCODED || bytes() >= LARGE_BYTES;
+        return table.len() >= LARGE_COUNT_ENCODED
+            || bytes() >= LARGE_BYTES
+            || (!table.is_empty() && compiles_schema(resource_type));
     }
     if is_plain {
         return false;
@@ -64,7 +105,10 @@ fn is_large(request: &Request, target: &Target, store: &Store) -> bool {
         return true;
     }
     let Ok(key) = resource_type.key(&target.namespace, &target.name) else { return false };
-    store.snapshot().get(&key).is_some_and(|record| record.value_len() >= LARGE_BYTES)
+    state.snapshot.get(&key).is_some_and(|record| {
+        record.value_len() >= LARGE_BYTES
+            || (compiles_schema(resource_type) && !codec::is_current(resource_type, record))
+    })
 }
 
 /// `true` if a list is about a past state, which may have to be rebuilt from disk.

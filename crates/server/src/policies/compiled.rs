@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use setpoint_api::labels::Selector;
 use setpoint_api::{Resource, Revision, Value, metadata};
+use setpoint_extensions::SMALL_COST_MAX;
 use setpoint_extensions::policy::{MutatingPolicy, ValidatingPolicy};
 use setpoint_store::{Snapshot, Table};
 
@@ -80,6 +81,17 @@ impl<P> PolicyHook<P> {
         self.constraints.as_ref()
     }
 
+    /// Estimated cost of all bindings. A selector can select any number of parameters.
+    fn cost_max(&self, once: u64) -> u64 {
+        let selects = |binding: &PolicyBinding| {
+            binding.params.as_ref().is_some_and(|reference| reference.selector.is_some())
+        };
+        if self.bindings.iter().any(selects) {
+            return u64::MAX;
+        }
+        once.saturating_mul(self.bindings.len() as u64)
+    }
+
     fn read(
         policy: &Value,
         bindings: Vec<PolicyBinding>,
@@ -133,16 +145,20 @@ pub struct CompiledPolicies {
     pub validating: Vec<PolicyHook<ValidatingPolicy>>,
     /// Mutating policies.
     pub mutating: Vec<PolicyHook<MutatingPolicy>>,
+    /// `true` if their evaluation for a small object may take milliseconds.
+    is_costly: bool,
 }
 
 impl CompiledPolicies {
     fn read(
         [validating, of_validating, mutating, of_mutating]: [Option<&Table>; TABLES],
     ) -> CompiledPolicies {
-        CompiledPolicies {
-            validating: hooks(validating, of_validating, ValidatingPolicy::compile),
-            mutating: hooks(mutating, of_mutating, MutatingPolicy::compile),
-        }
+        let validating = hooks(validating, of_validating, ValidatingPolicy::compile);
+        let mutating = hooks(mutating, of_mutating, MutatingPolicy::compile);
+        let costs = validating.iter().map(|hook| hook.cost_max(hook.policy.cost_max()));
+        let costs = costs.chain(mutating.iter().map(|hook| hook.cost_max(hook.policy.cost_max())));
+        let is_costly = costs.fold(0, u64::saturating_add) > SMALL_COST_MAX;
+        CompiledPolicies { validating, mutating, is_costly }
     }
 }
 
@@ -190,13 +206,7 @@ impl PolicyRegistry {
     #[must_use]
     pub fn compiled(&self, snapshot: &Snapshot) -> Option<Arc<CompiledPolicies>> {
         let tables = tables(snapshot);
-        let [validating, of_validating, mutating, of_mutating] =
-            tables.map(|table| table.is_none_or(Table::is_empty));
-        if (validating || of_validating) && (mutating || of_mutating) {
-            return None;
-        }
-        let versions =
-            tables.map(|table| table.map_or((Revision(0), 0), |table| (table.changed(), table.len())));
+        let versions = versions(tables)?;
         let mut memo = self.compiled.lock();
         if let Some((_, compiled)) = memo.as_ref().filter(|(of, _)| *of == versions) {
             return Some(Arc::clone(compiled));
@@ -205,4 +215,23 @@ impl PolicyRegistry {
         *memo = Some((versions, Arc::clone(&compiled)));
         Some(compiled)
     }
+
+    /// `true` if the policies of a snapshot may take milliseconds for a small object, or are not compiled yet.
+    #[must_use]
+    pub fn is_costly(&self, snapshot: &Snapshot) -> bool {
+        let Some(versions) = versions(tables(snapshot)) else { return false };
+        // The lock is held during a compilation.
+        let Some(memo) = self.compiled.try_lock() else { return true };
+        !memo.as_ref().is_some_and(|(of, compiled)| *of == versions && !compiled.is_costly)
+    }
+}
+
+/// Versions of the tables; `None` if no policy has a binding.
+fn versions(tables: [Option<&Table>; TABLES]) -> Option<TableVersions> {
+    let [validating, of_validating, mutating, of_mutating] =
+        tables.map(|table| table.is_none_or(Table::is_empty));
+    if (validating || of_validating) && (mutating || of_mutating) {
+        return None;
+    }
+    Some(tables.map(|table| table.map_or((Revision(0), 0), |table| (table.changed(), table.len()))))
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use setpoint_api::kinds::workload::{expressions, match_labels};
 use setpoint_api::labels::Selector;
 use setpoint_api::{Resource, Revision, Value, metadata};
+use setpoint_extensions::SMALL_COST_MAX;
 use setpoint_extensions::policy::MatchConditions;
 use setpoint_store::{Snapshot, Table};
 
@@ -119,6 +120,8 @@ pub struct CompiledWebhooks {
     pub mutating: Vec<Webhook>,
     /// Validating webhooks.
     pub validating: Vec<Webhook>,
+    /// `true` if their match conditions may take milliseconds for a small object.
+    is_costly: bool,
 }
 
 impl CompiledWebhooks {
@@ -133,10 +136,11 @@ impl CompiledWebhooks {
             let records = table.into_iter().flat_map(Table::iter);
             records.flat_map(|record| webhooks(&codec::object(record), webhook_type)).collect()
         };
-        Some(CompiledWebhooks {
-            mutating: compile(mutating, WebhookType::Mutating),
-            validating: compile(validating, WebhookType::Validating),
-        })
+        let mutating: Vec<Webhook> = compile(mutating, WebhookType::Mutating);
+        let validating: Vec<Webhook> = compile(validating, WebhookType::Validating);
+        let costs = mutating.iter().chain(&validating).map(|webhook| webhook.match_conditions.cost_max());
+        let is_costly = costs.fold(0, u64::saturating_add) > SMALL_COST_MAX;
+        Some(CompiledWebhooks { mutating, validating, is_costly })
     }
 }
 
@@ -167,12 +171,7 @@ impl WebhookRegistry {
     /// Returns the compiled configurations of a snapshot; `None` if there are none.
     #[must_use]
     pub fn compiled(&self, snapshot: &Snapshot) -> Option<Arc<CompiledWebhooks>> {
-        let (mutating, validating) = tables(snapshot);
-        if is_empty(mutating) && is_empty(validating) {
-            return None;
-        }
-        let versions = [mutating, validating]
-            .map(|table| table.map_or((Revision(0), 0), |table| (table.changed(), table.len())));
+        let versions = versions(snapshot)?;
         let mut memo = self.compiled.lock();
         if let Some((_, compiled)) = memo.as_ref().filter(|(of, _)| *of == versions) {
             return Some(Arc::clone(compiled));
@@ -181,6 +180,26 @@ impl WebhookRegistry {
         *memo = Some((versions, Arc::clone(&compiled)));
         Some(compiled)
     }
+
+    /// `true` if match conditions of a snapshot may take milliseconds for a small object, or are not compiled yet.
+    #[must_use]
+    pub fn is_costly(&self, snapshot: &Snapshot) -> bool {
+        let Some(versions) = versions(snapshot) else { return false };
+        // The lock is held during a compilation.
+        let Some(memo) = self.compiled.try_lock() else { return true };
+        !memo.as_ref().is_some_and(|(of, compiled)| *of == versions && !compiled.is_costly)
+    }
+}
+
+/// Versions of both tables; `None` if there are no configurations.
+fn versions(snapshot: &Snapshot) -> Option<TableVersions> {
+    let (mutating, validating) = tables(snapshot);
+    if is_empty(mutating) && is_empty(validating) {
+        return None;
+    }
+    let version =
+        |table: Option<&Table>| table.map_or((Revision(0), 0), |table| (table.changed(), table.len()));
+    Some([mutating, validating].map(version))
 }
 
 /// Compiles the webhooks of one configuration.

@@ -147,6 +147,13 @@ impl Schedule {
         schedule
     }
 
+    /// Adds each of more scenarios in a sixth of the seeds. Uses random numbers of its own, so that the steps of a seed
+    /// and its other scenarios stay the same.
+    pub fn add_scenarios(&mut self, more: std::ops::Range<usize>) {
+        let mut rng = Rng::with_seed(self.seed ^ 0x00c0_57e2);
+        self.scenarios.extend(more.filter(|_| rng.u8(..6) == 0));
+    }
+
     /// Adds clock changes in a quarter of the seeds that are not calm. Uses random numbers of its own, so that the
     /// other steps of a seed stay the same.
     fn add_clock_changes(&mut self) {

@@ -42,6 +42,9 @@ pub struct UserScenario {
     pub edit: fn(&mut UserSession<'_>) -> EditResult,
 }
 
+/// Number of scenarios with built-in resources only, which come first in [`ALL`].
+pub const BUILT_IN: usize = 15;
+
 /// All scenarios.
 pub const ALL: [UserScenario; 17] = [
     UserScenario { name: "deployment", begin: rollouts::begin_rolling, edit: rollouts::edit_rolling },

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::fault::{FaultKind, ShownValue};
 use super::number::is_json_integer;
-use super::{Schema, SchemaType, Validator, ValueChecks};
+use super::{MATCH_STEPS_MAX, Schema, SchemaType, Validator, ValueChecks};
 use crate::field_error::{BadValue, Path};
 use crate::quote::Quoted;
 use crate::value::Value;
@@ -81,6 +81,12 @@ impl<'a> Validator<'a> {
         self.faults.push(at, FaultKind::NotSupported(value, allowed), &detail);
     }
 
+    /// Adds the steps of a match; `false` if that exceeds the bound of a validation.
+    fn can_match(&mut self, steps: u64) -> bool {
+        self.match_steps = self.match_steps.saturating_add(steps);
+        self.match_steps <= MATCH_STEPS_MAX
+    }
+
     /// Checks length, pattern and format; returns 1 if there is a format.
     pub(super) fn check_text(&mut self, text: &'a str, checks: &'a ValueChecks, at: &Path<'_>) -> u64 {
         if let Some(limits) = &checks.text {
@@ -93,7 +99,9 @@ impl<'a> Validator<'a> {
             } else if let Some(min) = limits.min_length.filter(|min| length(text) < *min) {
                 let detail = format!("should be at least {min} chars long");
                 self.faults.push_invalid(at, shown(text), &detail);
-            } else if let Some(pattern) = &limits.pattern {
+            } else if let Some(pattern) = &limits.pattern
+                && self.can_match(pattern.steps(text))
+            {
                 match pattern.is_match(text) {
                     Ok(true) => {}
                     Ok(false) => {
