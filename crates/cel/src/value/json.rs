@@ -13,6 +13,8 @@ use crate::types::unescape_identifier;
 /// Largest number of values that a conversion to JSON writes. Lists of shared lists can be far larger than the memory
 /// that holds them.
 const JSON_VALUES_MAX: usize = 1_000_000;
+/// Bytes of text that count as one of these values.
+const BYTES_PER_JSON_VALUE: usize = 64;
 
 impl<'a> Value<'a> {
     /// Converts JSON by its declaration; without one, by the type of the JSON value.
@@ -52,7 +54,7 @@ impl<'a> Value<'a> {
     /// Converts the value to JSON: timestamps, durations and bytes become strings.
     ///
     /// # Errors
-    /// If a value has no JSON form, or there are more than a million values.
+    /// If a value has no JSON form, or there are more than a million values or 64 MiB of text.
     pub fn to_json(&self) -> Result<Json, EvalError> {
         let mut left = JSON_VALUES_MAX;
         to_json(self, &mut left)
@@ -114,7 +116,12 @@ fn owned<'a>(value: &Json) -> Value<'a> {
 }
 
 fn to_json(value: &Value<'_>, left: &mut usize) -> Result<Json, EvalError> {
-    *left = left.checked_sub(1).ok_or(EvalError::CostLimit)?;
+    let bytes = match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    *left = left.checked_sub(1 + bytes / BYTES_PER_JSON_VALUE).ok_or(EvalError::CostLimit)?;
     Ok(match value {
         Value::Null => Json::Null,
         Value::Bool(truth) => Json::Bool(*truth),

@@ -34,6 +34,9 @@ fn doubling_values_exceed_the_budget() {
     ] {
         assert_eq!(evaluate(&source).result.unwrap_err(), EvalError::CostLimit, "{source}");
     }
+    let text = format!("['{}']", "a".repeat(10_000));
+    let texts = evaluate(&doubling(16, &text, "$ + $", "$"));
+    assert_eq!(texts.result.unwrap().to_json().unwrap_err(), EvalError::CostLimit);
     let shared = evaluate(&doubling(60, "[dyn(1)]", "[$, $]", "$"));
     assert_eq!(shared.result.unwrap().to_json().unwrap_err(), EvalError::CostLimit);
 }
