@@ -143,10 +143,12 @@ fn strings_and_bytes_have_their_values() {
     assert!(error(r#""\ud800""#).contains("invalid unicode code point"));
 }
 
+/// First tokens of an expression, in the notation of error messages.
+const START: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
+     STRING, BYTES, IDENTIFIER}";
+
 #[test]
 fn syntax_errors_have_the_form_of_cel_go() {
-    const START: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
-         STRING, BYTES, IDENTIFIER}";
     for (source, message) in [
         ("a b", "1:3: Syntax error: extraneous input 'b' expecting <EOF>\n | a b\n | ..^".to_owned()),
         ("1 + ", format!("1:5: Syntax error: mismatched input '<EOF>' expecting {START}\n | 1 + \n | ....^")),
@@ -163,6 +165,15 @@ fn syntax_errors_have_the_form_of_cel_go() {
     ] {
         assert_eq!(error(source), format!("ERROR: <input>:{message}"), "{source}");
     }
+    for source in
+        ["", "a.in", "a.?b()", "a.`b`()", "`a`", "!-a", "f(a,)", "a[0]{}", "1.", "'a\n'", "{a}", "``"]
+    {
+        assert!(error(source).starts_with("ERROR: <input>:1:"), "{source}");
+    }
+}
+
+#[test]
+fn errors_behind_the_first_are_reported() {
     for (source, messages) in [
         (
             "a = 'b'",
@@ -214,11 +225,6 @@ fn syntax_errors_have_the_form_of_cel_go() {
         let heads: Vec<&str> =
             error.lines().filter_map(|line| line.strip_prefix("ERROR: <input>:")).collect();
         assert_eq!(heads, messages, "{source}");
-    }
-    for source in
-        ["", "a.in", "a.?b()", "a.`b`()", "`a`", "!-a", "f(a,)", "a[0]{}", "1.", "'a\n'", "{a}", "``"]
-    {
-        assert!(error(source).starts_with("ERROR: <input>:1:"), "{source}");
     }
 }
 
