@@ -213,7 +213,8 @@ fn openapi_v2_follows_the_versions_of_a_definition() {
 #[test]
 fn kinds_share_a_group_version_and_root_may_preserve_unknown_fields() {
     let server = defined();
-    let open = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object"}}}"#;
+    let open = r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":
+        {"spec":{"type":"object","properties":{"size":{"type":"string"}}}}}"#;
     define(&server, "example.com", "widgets", "Widget", &[version("v1", true, true, open)]);
     let before = openapi_v3(&server, "v1");
     let schemas = before.at(&["components", "schemas"]).unwrap();
