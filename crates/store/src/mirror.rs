@@ -139,6 +139,7 @@ impl Snapshot {
         let table = self.tables.entry(write.key.resource().clone()).or_default();
         record.pack(&mut table.samples);
         table.insert(record);
+        table.changed = table.changed.max(commit.revision);
         true
     }
 }
@@ -156,8 +157,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns the revision of the last change since the store was opened, zero if there was none. Two
-    /// current snapshots of one store have equal tables if their values are equal.
+    /// Returns the revision of the last change since the store was opened, or of the newest object that it had
+    /// then. Zero only if the table was always empty. Two current snapshots of one store have equal tables if
+    /// their values are equal.
     #[must_use]
     pub fn changed(&self) -> Revision {
         self.changed
@@ -256,6 +258,21 @@ mod tests {
             table.insert(Record::apply(writes[0], Revision(1), Time::EPOCH, None));
         }
         table
+    }
+
+    #[test]
+    fn restored_table_has_changed_with_its_newest_object() {
+        let resource = Resource::new("things").unwrap();
+        let commit = |path: &str, revision| {
+            let key = Key::from_path(&resource, path).unwrap();
+            let proposal = Proposal::new(crate::CommitCause::default(), Time::EPOCH);
+            let proposal = proposal.put(key, Precondition::Any, Draft::new("{}"));
+            let writes = proposal.writes().cloned().collect();
+            Commit { revision: Revision(revision), time: Time::EPOCH, writes }
+        };
+        let objects = [commit("a/x", 7), commit("a/y", 3)];
+        let snapshot = Snapshot::from_objects(Revision(9), objects).unwrap();
+        assert_eq!(snapshot.table(&resource).unwrap().changed(), Revision(7));
     }
 
     #[test]

@@ -87,8 +87,10 @@ fn establish(server: &TestServer) {
     assert_eq!(code, 200, "{}", json::to_text(&answer));
 }
 
-fn tank(name: &str, spec: &str) -> String {
-    format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{spec}}}"#)
+fn tank(version: &str, name: &str, spec: &str) -> String {
+    format!(
+        r#"{{"kind":"Tank","apiVersion":"example.com/{version}","metadata":{{"name":"{name}"}},"spec":{spec}}}"#
+    )
 }
 
 fn amount(object: &Value, field: &str) -> Option<i64> {
@@ -98,7 +100,7 @@ fn amount(object: &Value, field: &str) -> Option<i64> {
 #[test]
 fn object_is_written_and_read_in_both_versions() {
     let (server, hook, _) = tanks();
-    let made = server.create(TANKS_V2, &tank("t", r#"{"volume":3}"#));
+    let made = server.create(TANKS_V2, &tank("v2", "t", r#"{"volume":3}"#));
     assert_eq!((made.str_at(&["apiVersion"]), amount(&made, "volume")), ("example.com/v2", Some(3)));
     let stored = server.object(&format!("{TANKS_V1}/t"));
     assert_eq!((stored.str_at(&["apiVersion"]), amount(&stored, "size")), ("example.com/v1", Some(3)));
@@ -127,7 +129,7 @@ fn object_is_written_and_read_in_both_versions() {
 fn lists_and_tables_are_converted_in_one_call() {
     let (server, hook, _) = tanks();
     for name in ["a", "b", "c"] {
-        server.create(TANKS_V1, &tank(name, r#"{"size":1}"#));
+        server.create(TANKS_V1, &tank("v1", name, r#"{"size":1}"#));
     }
     assert_eq!(hook.requests().len(), 0, "objects in the storage version need no webhook");
     let list = server.object(TANKS_V2);
@@ -171,7 +173,7 @@ fn apply_merges_fields_of_both_versions() {
 #[test]
 fn scale_uses_the_paths_of_the_requested_version() {
     let (server, _hook, _) = tanks();
-    server.create(TANKS_V1, &tank("t", r#"{"size":3}"#));
+    server.create(TANKS_V1, &tank("v1", "t", r#"{"size":3}"#));
     let scale = server.object(&format!("{TANKS_V2}/t/scale"));
     assert_eq!(scale.at(&["spec", "replicas"]), Some(&Value::Int(3)));
     let (code, scaled) = server.call("PATCH", &format!("{TANKS_V2}/t/scale"), r#"{"spec":{"replicas":7}}"#);
@@ -207,7 +209,7 @@ fn events(server: &TestServer, path: &str, count: usize) -> Vec<(String, String,
 #[test]
 fn watch_delivers_converted_objects_in_order() {
     let (server, _hook, is_down) = tanks();
-    let made = server.create(TANKS_V1, &tank("t", r#"{"size":1}"#));
+    let made = server.create(TANKS_V1, &tank("v1", "t", r#"{"size":1}"#));
     server.call("PATCH", &format!("{TANKS_V1}/t"), r#"{"spec":{"size":2},"metadata":{"labels":{"a":"b"}}}"#);
     server.call("PATCH", &format!("{TANKS_V1}/t"), r#"{"spec":{"size":3},"metadata":{"labels":null}}"#);
     server.call("DELETE", &format!("{TANKS_V1}/t"), "");
@@ -217,14 +219,14 @@ fn watch_delivers_converted_objects_in_order() {
     assert_eq!(seen, [event("MODIFIED", 2), event("MODIFIED", 3), event("DELETED", 3)]);
     let selected = format!("{TANKS_V2}?watch=true&resourceVersion={since}&labelSelector=a%3Db");
     assert_eq!(events(&server, &selected, 2), [event("ADDED", 2), event("DELETED", 2)]);
-    server.create(TANKS_V1, &tank("u", r#"{"size":9}"#));
+    server.create(TANKS_V1, &tank("v1", "u", r#"{"size":9}"#));
     let listed =
         "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
     let seen = events(&server, &format!("{TANKS_V2}?{listed}"), 2);
     assert_eq!(seen[0], event("ADDED", 9));
     assert_eq!(seen[1].0, "BOOKMARK");
     is_down.store(true, Ordering::SeqCst);
-    server.create(TANKS_V1, &tank("v", r#"{"size":9}"#));
+    server.create(TANKS_V1, &tank("v1", "v", r#"{"size":9}"#));
     let seen = events(&server, &format!("{TANKS_V2}?watch=true&resourceVersion=0"), 1);
     assert_eq!(seen[0].0, "ERROR");
 }
@@ -232,8 +234,8 @@ fn watch_delivers_converted_objects_in_order() {
 #[test]
 fn failing_webhook_affects_neither_the_stored_version_nor_deletes_nor_other_kinds() {
     let (server, _hook, is_down) = tanks();
-    server.create(TANKS_V1, &tank("t", r#"{"size":3}"#));
-    let held = r#"{"metadata":{"name":"h","finalizers":["example.com/hold"]},"spec":{"size":1}}"#;
+    server.create(TANKS_V1, &tank("v1", "t", r#"{"size":3}"#));
+    let held = r#"{"kind":"Tank","apiVersion":"example.com/v1","metadata":{"name":"h","finalizers":["example.com/hold"]},"spec":{"size":1}}"#;
     server.create(TANKS_V1, held);
     is_down.store(true, Ordering::SeqCst);
     let (code, failed) = server.call("GET", &format!("{TANKS_V2}/t"), "");
@@ -243,7 +245,7 @@ fn failing_webhook_affects_neither_the_stored_version_nor_deletes_nor_other_kind
         why.starts_with("conversion webhook for example.com/v1, Kind=Tank failed: Post \"https://"),
         "{why}"
     );
-    let (code, failed) = server.call("POST", TANKS_V2, &tank("new", r#"{"volume":1}"#));
+    let (code, failed) = server.call("POST", TANKS_V2, &tank("v2", "new", r#"{"volume":1}"#));
     assert_eq!(code, 500, "{}", json::to_text(&failed));
     assert_eq!(server.call("GET", &format!("{TANKS_V1}/new"), "").0, 404, "nothing is half-written");
     assert_eq!(server.call("PATCH", &format!("{TANKS_V1}/t"), r#"{"spec":{"size":4}}"#).0, 200);
@@ -261,8 +263,8 @@ fn failing_webhook_affects_neither_the_stored_version_nor_deletes_nor_other_kind
 #[test]
 fn objects_of_an_older_storage_version_stay_readable_and_are_rewritten() {
     let (server, hook, is_down) = tanks();
-    server.create(TANKS_V1, &tank("old", r#"{"size":3}"#));
-    server.create(TANKS_V1, &tank("same", r#"{"size":3}"#));
+    server.create(TANKS_V1, &tank("v1", "old", r#"{"size":3}"#));
+    server.create(TANKS_V1, &tank("v1", "same", r#"{"size":3}"#));
     let path = format!("{DEFINITIONS}/tanks.example.com");
     let mut changed = json::parse(definition(&hook, "v2").as_bytes()).unwrap();
     let stored = server.object(&path);
@@ -342,7 +344,7 @@ fn improper_answers_are_errors_with_the_texts_of_upstream() {
         let server = TestServer::new();
         server.create(DEFINITIONS, &definition(&hook, "v1"));
         establish(&server);
-        server.create(TANKS_V1, &tank("t", r#"{"size":3}"#));
+        server.create(TANKS_V1, &tank("v1", "t", r#"{"size":3}"#));
         let (code, failed) = server.call("GET", &format!("{TANKS_V2}/t"), "");
         let why = failed.str_at(&["message"]);
         assert_eq!((code, why.contains(expected)), (500, true), "{why}");
@@ -363,7 +365,7 @@ fn admission_webhook_gets_the_version_that_it_asks_for() {
     let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
     let reply = server.send("POST", path, &body, &[content_type("POST")]);
     assert_eq!(reply.code, 201, "{}", reply.text());
-    let made = server.create(TANKS_V1, &tank("t", r#"{"size":3}"#));
+    let made = server.create(TANKS_V1, &tank("v1", "t", r#"{"size":3}"#));
     assert_eq!(amount(&made, "size"), Some(42), "{}", json::to_text(&made));
     let request = &hook.requests()[0];
     assert_eq!(request.str_at(&["object", "apiVersion"]), "example.com/v2");
@@ -374,9 +376,9 @@ fn admission_webhook_gets_the_version_that_it_asks_for() {
 #[test]
 fn conversion_calls_are_counted() {
     let (server, _hook, is_down) = tanks();
-    server.create(TANKS_V2, &tank("t", r#"{"volume":3}"#));
+    server.create(TANKS_V2, &tank("v2", "t", r#"{"volume":3}"#));
     is_down.store(true, Ordering::SeqCst);
-    server.call("POST", TANKS_V2, &tank("u", r#"{"volume":3}"#));
+    server.call("POST", TANKS_V2, &tank("v2", "u", r#"{"volume":3}"#));
     let metrics = server.get("/metrics");
     let text = metrics.text();
     for line in [

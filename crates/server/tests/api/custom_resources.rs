@@ -125,8 +125,8 @@ fn defaults_of_the_status_show_on_new_objects() {
         "note":{"type":"string","default":"new"}}}"#;
     let at = SCHEMA.find(r#""status""#).unwrap();
     server.define(&definition(&[("v1", &format!("{}{status}}}}}", &SCHEMA[..at]))]));
-    let body = r#"{"metadata":{"name":"w"},"spec":{"size":3},"status":{"note":"mine"}}"#;
-    let made = server.create(WIDGETS, body);
+    let body = widget("w", r#"{"size":3},"status":{"note":"mine"}"#);
+    let made = server.create(WIDGETS, &body);
     assert_eq!(made.str_at(&["status", "note"]), "new", "{}", json::to_text(&made));
     assert_eq!(server.object(&format!("{WIDGETS}/w")), made);
 }

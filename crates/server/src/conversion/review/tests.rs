@@ -1,3 +1,5 @@
+//! Tests of ConversionReviews and of the checks of their responses.
+
 use setpoint_api::value;
 
 use super::*;
