@@ -58,7 +58,8 @@ pub fn update(
     )
 }
 
-/// As [`update`], with the decoded object of the record; for a status it may be decoded by [`codec::partial`].
+/// As [`update`], with the decoded object of the record; for a status it may be decoded by
+/// [`codec::partial`](crate::codec::partial).
 ///
 /// # Errors
 /// If it is invalid, forbidden, or conflicts.
@@ -223,7 +224,7 @@ fn keep_metadata(new: &mut Value, old: &Value, reset: &[&str]) {
     }
 }
 
-/// Decodes fields that were left encoded, for a response; see [`codec::partial`].
+/// Decodes fields that were left encoded, for a response; see [`codec::partial`](crate::codec::partial).
 fn open(object: Value) -> Value {
     let spec = object.get("spec").and_then(Value::as_map);
     if spec.is_some_and(|spec| spec.iter().any(|(_, field)| matches!(field, Value::Raw(_)))) {
