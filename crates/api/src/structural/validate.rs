@@ -41,7 +41,7 @@ pub(super) fn validate_default(value: &Value, schema: &Schema, path: &Path<'_>, 
 
 /// Maximum number of steps of all matches of patterns in one validation: the products of the bytes of a text and the
 /// states of its pattern. Most take a nanosecond; patterns that are made for it take ten.
-const MATCH_STEPS_MAX: u64 = 300_000_000;
+const MATCH_STEPS_MAX: u64 = 50_000_000;
 
 struct Validator<'a> {
     faults: FaultList<'a>,
