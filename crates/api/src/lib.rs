@@ -10,6 +10,7 @@
 //! - Custom resources: [`custom`] reads their definitions.
 //! - Small grammars: [`quantity`], [`json_path`], label selectors ([`labels`]), field selectors ([`fields`]), [`names`],
 //!   timestamps ([`rfc3339`]), Go's `%q` ([`quote`]).
+//! - Requests: [`identity`] is the user, [`request_info`] the attributes.
 //! - Errors: [`field_error`] is the error of one field, [`status`] the `Status` that a client receives.
 //!
 //! The crate is pure: it does no I/O, reads no clock and draws no random numbers. Start at [`kinds`] for a kind's
@@ -25,6 +26,7 @@ pub mod entropy;
 pub mod field_error;
 pub mod fields;
 pub mod go_format;
+pub mod identity;
 pub mod json;
 pub mod json_path;
 pub mod key;
@@ -39,6 +41,7 @@ pub mod printing;
 pub mod protobuf;
 pub mod quantity;
 pub mod quote;
+pub mod request_info;
 pub mod resource_types;
 pub mod resources;
 pub mod revision;
@@ -53,7 +56,9 @@ pub mod yaml;
 pub use clock::{Clock, ManualClock};
 pub use entropy::Entropy;
 pub use go_format::format_label_selector;
+pub use identity::Identity;
 pub use key::{Key, KeyError, Resource};
+pub use request_info::RequestInfo;
 pub use resource_types::ResourceType;
 pub use revision::Revision;
 pub use time::Time;

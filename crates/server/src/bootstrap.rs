@@ -197,7 +197,7 @@ impl Bootstrapper<'_> {
     ) -> Result<Option<PendingCommit>, Status> {
         let resource_type = resource_types::find(group, "v1", plural)
             .ok_or_else(|| Status::internal_error(format!("{plural} are not served")))?;
-        let identity = Identity { user: USER.into(), groups: vec!["system:masters".into()] };
+        let identity = Identity::new(USER, vec!["system:masters".into()]);
         let writer = WriteOrigin {
             identity,
             manager: self.manager.into(),

@@ -15,14 +15,7 @@ use crate::aggregation::{ForwardedBody, UpgradeRequest};
 use crate::encoded_chunk::EncodedChunk;
 use crate::inflight::InflightPermit;
 
-/// Authenticated user.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// The user.
-    pub user: String,
-    /// The user's groups.
-    pub groups: Vec<String>,
-}
+pub use setpoint_api::Identity;
 
 /// One request, its body read and bounded.
 #[derive(Clone, Debug)]

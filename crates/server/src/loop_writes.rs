@@ -80,9 +80,9 @@ pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -
 
 /// Identity and field manager of a write of the loop.
 fn origin(request: &WriteRequest) -> WriteOrigin {
-    let user = request.user.to_string();
+    let groups = groups(&request.user);
     WriteOrigin {
-        identity: Identity { groups: groups(&user), user },
+        identity: Identity::new(&*request.user, groups),
         manager: request.manager.to_owned(),
         dry_run: false,
         reconciler: request.reconciler.to_string(),

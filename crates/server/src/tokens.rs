@@ -223,14 +223,14 @@ impl Key {
 /// User and groups of a service account.
 #[must_use]
 pub fn identity(namespace: &str, name: &str) -> Identity {
-    Identity {
-        user: format!("system:serviceaccount:{namespace}:{name}"),
-        groups: vec![
+    Identity::new(
+        format!("system:serviceaccount:{namespace}:{name}"),
+        vec![
             "system:serviceaccounts".to_owned(),
             format!("system:serviceaccounts:{namespace}"),
             "system:authenticated".to_owned(),
         ],
-    }
+    )
 }
 
 /// Checks the validity period, with upstream's leeway for clock differences.

@@ -394,7 +394,7 @@ fn reviews_return_the_user_and_its_access() {
     let local = admin.replace(r#""verb""#, r#""namespace":"default","verb""#);
     let path = format!("{ACCESS}/namespaces/default/localsubjectaccessreviews");
     assert_eq!(allowed(&server.create(&path, &local)), Some(true));
-    let unprivileged = Identity { user: "ann".into(), groups: Vec::new() };
+    let unprivileged = Identity::new("ann", Vec::new());
     let (code, review) = server.call_as(unprivileged, "POST", &own, QUESTION);
     assert_eq!((code, allowed(&review)), (201, Some(false)));
 }

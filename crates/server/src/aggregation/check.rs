@@ -59,7 +59,7 @@ pub(super) struct ReadLimits {
 
 /// Identity of the server itself.
 fn check_identity() -> Identity {
-    Identity { user: CHECK_USER.to_owned(), groups: vec!["system:masters".to_owned()] }
+    Identity::new(CHECK_USER, vec!["system:masters".to_owned()])
 }
 
 impl Aggregation {

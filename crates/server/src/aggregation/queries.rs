@@ -101,8 +101,7 @@ impl ApiReader for AggregatedQueries {
             }
             let groups =
                 ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
-            let identity =
-                Identity { user: AUTOSCALER.to_owned(), groups: groups.map(str::to_owned).to_vec() };
+            let identity = Identity::new(AUTOSCALER, groups.map(str::to_owned).to_vec());
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
             let read = self.aggregation.read(&snapshot, &service, (path, headers), &identity, METRICS_LIMITS);

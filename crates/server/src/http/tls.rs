@@ -252,5 +252,5 @@ fn provider() -> CryptoProvider {
 fn identity(certificate: &CertificateDer<'_>) -> Option<Identity> {
     let Subject { common_name, mut organizations } = subject(certificate)?;
     organizations.push(AUTHENTICATED.to_owned());
-    Some(Identity { user: common_name, groups: organizations })
+    Some(Identity::new(common_name, organizations))
 }

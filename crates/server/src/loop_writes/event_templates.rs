@@ -256,7 +256,7 @@ impl EventTemplate {
             put(ABOUT_NAMESPACE, given(NAMESPACE).into());
         }
         let writer = WriteOrigin {
-            identity: Identity { user: String::new(), groups: Vec::new() },
+            identity: Identity::new("", Vec::new()),
             manager: mark(Slot::Manager).to_owned(),
             dry_run: false,
             reconciler: String::new(),

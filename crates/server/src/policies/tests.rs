@@ -26,7 +26,7 @@ struct Cluster {
 }
 
 fn writer() -> WriteOrigin {
-    let identity = Identity { user: "alice".into(), groups: vec!["system:masters".into()] };
+    let identity = Identity::new("alice", vec!["system:masters".into()]);
     WriteOrigin {
         identity,
         manager: "m".into(),

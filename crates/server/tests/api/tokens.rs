@@ -145,7 +145,7 @@ fn token_is_revoked_a_minute_after_deletion_was_due() {
 fn non_administrator_can_only_review_itself() {
     let server = TestServer::new();
     let call = |method: &str, path: &str, body: &str| {
-        let identity = Identity { user: "bob".into(), groups: vec!["system:authenticated".into()] };
+        let identity = Identity::new("bob", vec!["system:authenticated".into()]);
         server.call_as(identity, method, path, body)
     };
     let (code, body) = call("GET", "/api/v1/namespaces/default/configmaps", "");

@@ -138,7 +138,7 @@ fn unmeasured_objects_have_upstreams_messages() {
     let (code, watch) = response("GET", "pods?watch=true");
     assert_eq!((code, watch.contains("watch is not supported")), (405, true), "{watch}");
     assert_eq!(response("GET", "pods?labelSelector=%3D%3D").0, 400);
-    let unprivileged = Identity { user: "ann".to_owned(), groups: vec!["system:authenticated".to_owned()] };
+    let unprivileged = Identity::new("ann", vec!["system:authenticated".to_owned()]);
     let (code, refused) = server.call_as(unprivileged, "GET", &format!("{GROUP}/namespaces/a/pods"), "");
     let why = "pods.metrics.k8s.io is forbidden: User \"ann\" cannot list resource \"pods\" in API group \
                \"metrics.k8s.io\" in the namespace \"a\"";

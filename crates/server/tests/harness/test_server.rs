@@ -71,7 +71,7 @@ pub fn request(method: &str, path: &str, body: impl AsRef<[u8]>, headers: &Heade
         query: query.into(),
         headers: fields,
         body: Bytes::copy_from_slice(body.as_ref()),
-        identity: Identity { user: "ann".into(), groups: vec!["system:masters".into()] },
+        identity: Identity::new("ann", vec!["system:masters".into()]),
     }
 }
 

@@ -400,10 +400,10 @@ async fn announce_ready(
             query: String::new(),
             headers: Default::default(),
             body: Default::default(),
-            identity: Identity {
-                user: "system:apiserver".to_owned(),
-                groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
-            },
+            identity: Identity::new(
+                "system:apiserver",
+                vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+            ),
         };
         if service.answer(request).await.status.is_success() {
             break;

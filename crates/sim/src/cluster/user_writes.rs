@@ -246,7 +246,7 @@ impl Cluster {
 
     /// Identity of writes that are not the loop's.
     fn writer(&self) -> WriteOrigin {
-        let identity = Identity { user: self.user.to_owned(), groups: vec!["system:masters".to_owned()] };
+        let identity = Identity::new(self.user.to_owned(), vec!["system:masters".to_owned()]);
         WriteOrigin {
             identity,
             manager: "test".to_owned(),

@@ -24,7 +24,7 @@ fn events() -> &'static std::sync::Arc<ResourceType> {
 
 fn writer() -> WriteOrigin {
     WriteOrigin {
-        identity: Identity { user: "system:node:n".to_owned(), groups: Vec::new() },
+        identity: Identity::new("system:node:n", Vec::new()),
         manager: "kubelet".to_owned(),
         dry_run: false,
         reconciler: "pods pods/default/x".to_owned(),

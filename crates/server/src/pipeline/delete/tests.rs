@@ -56,7 +56,7 @@ fn marked_custom_object_is_not_stored_by_a_schema_that_changed_meanwhile() {
         conversions: None,
     };
     let writer = WriteOrigin {
-        identity: Identity { user: "u".into(), groups: Vec::new() },
+        identity: Identity::new("u", Vec::new()),
         manager: "m".into(),
         dry_run: false,
         reconciler: String::new(),

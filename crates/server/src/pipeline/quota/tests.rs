@@ -15,7 +15,7 @@ use crate::pipeline::update::update;
 use crate::pipeline::{DesiredObject, PipelineResult};
 
 fn writer(dry_run: bool) -> WriteOrigin {
-    let identity = Identity { user: "ann".to_owned(), groups: Vec::new() };
+    let identity = Identity::new("ann", Vec::new());
     WriteOrigin {
         identity,
         manager: "test".to_owned(),

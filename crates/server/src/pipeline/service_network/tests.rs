@@ -21,7 +21,7 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Cluster {
-        let identity = Identity { user: "u".into(), groups: Vec::new() };
+        let identity = Identity::new("u", Vec::new());
         let writer = WriteOrigin {
             identity,
             manager: "m".into(),

@@ -20,7 +20,7 @@ fn hook() -> Webhook {
 
 fn encoded(entropy: u64, name: &str) -> ReviewRequest {
     let writer = WriteOrigin {
-        identity: Identity { user: "ann".into(), groups: vec!["g".into()] },
+        identity: Identity::new("ann", vec!["g".into()]),
         manager: "kubectl".into(),
         dry_run: true,
         reconciler: String::new(),

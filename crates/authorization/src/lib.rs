@@ -1,0 +1,8 @@
+//! Authorization: may this user send this request?
+//!
+//! The crate is pure: it reads no sockets and no store. An authorizer gets the [`Attributes`] of a request and returns
+//! a [`Decision`]; a server asks its authorizers in turn until one has an opinion.
+
+mod attributes;
+
+pub use attributes::{Attributes, Decision, SelectorRequirement};
