@@ -1,7 +1,8 @@
 //! Bootstrap: creates the objects that every cluster has, if they are missing.
 //!
 //! Runs at each start: namespaces, the `kubernetes` Service with its endpoints, ServiceCIDR, priority classes, flow
-//! schemas. Existing objects are not changed, except for the endpoints of this server.
+//! schemas, roles and bindings. Existing objects are not changed, except for the endpoints of this server, and roles and
+//! bindings, to which missing permissions are added.
 
 use std::net::SocketAddr;
 
@@ -10,6 +11,7 @@ use setpoint_api::kinds::scheduling::priority_class::SYSTEM_CLASSES;
 use setpoint_api::resource_types;
 use setpoint_api::status::Status;
 use setpoint_api::{Value, metadata, value};
+use setpoint_authorization::bootstrap::{self as policy, BootstrapObject, Reconciled};
 use setpoint_store::{PendingCommit, Precondition, Store};
 
 use crate::api::{Options, commit_status};
@@ -68,7 +70,37 @@ pub fn bootstrap(store: &Store, options: &Options) -> Result<(), Status> {
     if let Some(address) = options.advertised {
         commits.extend(propose_endpoints(&bootstrapper, address)?);
     }
+    commits.extend(propose_policy(&bootstrapper)?);
     wait_all(commits)
+}
+
+/// Proposes the roles and bindings of the bootstrap policy: missing ones are created, others are reconciled.
+fn propose_policy(bootstrapper: &Bootstrapper<'_>) -> Result<Vec<PendingCommit>, Status> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let snapshot = bootstrapper.store.snapshot();
+    let mut commits = Vec::new();
+    for BootstrapObject { resource, namespace, object } in policy::objects() {
+        let stored = resource_types::find(GROUP, "v1", resource)
+            .and_then(|resource_type| resource_type.key(namespace, metadata::name(&object)).ok())
+            .and_then(|key| snapshot.get(&key).map(codec::object));
+        let Some(stored) = stored else {
+            commits.extend(bootstrapper.create_if_absent((GROUP, resource), namespace, object)?);
+            continue;
+        };
+        match policy::reconcile(&stored, &object) {
+            Reconciled::Unchanged => {}
+            Reconciled::Update(updated) => {
+                tracing::info!(resource, name = metadata::name(&object), "reconciled the bootstrap policy");
+                commits.extend(bootstrapper.create_or_replace((GROUP, resource), namespace, updated)?);
+            }
+            // The update of the role of a binding is invalid, so the binding is deleted and created.
+            Reconciled::Recreate(binding) => {
+                tracing::info!(resource, name = metadata::name(&object), "recreated a default binding");
+                commits.extend(bootstrapper.create_or_replace((GROUP, resource), namespace, binding)?);
+            }
+        }
+    }
+    Ok(commits)
 }
 
 fn wait_all(commits: Vec<PendingCommit>) -> Result<(), Status> {

@@ -3,6 +3,7 @@
 //! [`prepare`] and [`outcome`] are pure, so the simulator uses them too. [`InFlightWrites`] executes writes for a
 //! loop that runs beside the store.
 
+mod access;
 mod event_logger;
 mod event_templates;
 mod in_flight;
@@ -18,7 +19,6 @@ use setpoint_store::{CommitError, CommitResponse, Proposal, Record, RejectReason
 
 use crate::codec;
 use crate::conversion::{ConversionCall, ConversionContext, webhook_kind};
-use crate::exchange::Identity;
 use crate::pipeline::apply::{Configuration, apply};
 use crate::pipeline::update::Subresource;
 use crate::pipeline::{
@@ -65,6 +65,14 @@ pub fn prepare(request: &WriteRequest, context: &RequestContext<'_>) -> Prepared
     }
 }
 
+/// Returns the 403 of a write that the permissions of its user do not cover; `None` if they do, or the context has no
+/// authorizers.
+#[must_use]
+pub fn denied(request: &WriteRequest, context: &RequestContext<'_>) -> Option<Status> {
+    let resource_type = written_type(request, context).ok()?;
+    access::denied(&request.write, resource_type, &access::identity(&request.user), context)
+}
+
 /// Outcome of a commit.
 #[must_use]
 pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -> WriteOutcome {
@@ -80,9 +88,8 @@ pub fn outcome(committed: Result<CommitResponse, CommitError>, name: Box<str>) -
 
 /// Identity and field manager of a write of the loop.
 fn origin(request: &WriteRequest) -> WriteOrigin {
-    let groups = groups(&request.user);
     WriteOrigin {
-        identity: Identity::new(&*request.user, groups),
+        identity: access::identity(&request.user),
         manager: request.manager.to_owned(),
         dry_run: false,
         reconciler: request.reconciler.to_string(),
@@ -94,6 +101,9 @@ fn decide(request: &WriteRequest, context: &RequestContext<'_>) -> Result<Pipeli
     let writer = origin(request);
     let context = &written_context(request, context);
     let resource_type = written_type(request, context)?;
+    if let Some(denied) = access::denied(&request.write, resource_type, &writer.identity, context) {
+        return Err(denied);
+    }
     match &request.write {
         Write::Create { namespace, object, .. } => {
             create_object(resource_type, namespace, object.clone(), &writer, context)
@@ -221,19 +231,6 @@ fn post(
         }
         other => Err(Status::bad_request(format!("unknown subresource {other}"))),
     }
-}
-
-/// Groups of a user of the loop.
-fn groups(user: &str) -> Vec<String> {
-    let mut groups = vec!["system:authenticated".to_owned()];
-    if user.starts_with("system:serviceaccount:") {
-        groups.push("system:serviceaccounts".to_owned());
-        groups.push("system:serviceaccounts:kube-system".to_owned());
-    }
-    if user.starts_with("system:node:") {
-        groups.push("system:nodes".to_owned());
-    }
-    groups
 }
 
 fn parse_subresource(name: &str) -> Result<Subresource, Status> {

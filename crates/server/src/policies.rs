@@ -5,6 +5,7 @@
 //! of admission; `webhooks::dispatch` calls them before the webhooks of each phase. Expressions are evaluated by
 //! `setpoint_extensions::policy`.
 
+mod access;
 pub mod compiled;
 pub mod input;
 pub mod matching;
@@ -12,6 +13,7 @@ mod mutate;
 mod params;
 mod validate;
 
+pub(crate) use access::check_param_access;
 pub use compiled::{CompiledPolicies, PolicyRegistry};
 pub use mutate::MutationRounds;
 pub use validate::validate;

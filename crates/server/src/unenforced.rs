@@ -3,12 +3,7 @@
 use setpoint_api::ResourceType;
 
 /// Kinds without effect by group, and the behavior of the server without them.
-const UNENFORCED: [(&str, &[&str], &str); 3] = [
-    (
-        "rbac.authorization.k8s.io",
-        &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
-        "the group system:masters has all rights and no one else has any",
-    ),
+const UNENFORCED: [(&str, &[&str], &str); 2] = [
     ("networking.k8s.io", &["NetworkPolicy"], "traffic is not filtered"),
     (
         "flowcontrol.apiserver.k8s.io",

@@ -4,6 +4,7 @@
 //! [`Cluster::settle`], which runs everything that is due.
 
 mod pending_writes;
+mod permissions;
 mod resource_watch;
 mod user_writes;
 mod webhooks;
@@ -26,6 +27,7 @@ use setpoint_store::{
 use setpoint_views::world_config;
 
 use self::pending_writes::{LoopId, ParkedOutcome, PendingWrite};
+use self::permissions::Permissions;
 use self::resource_watch::ResourceWatch;
 use crate::campaign::path;
 
@@ -76,6 +78,7 @@ pub struct Cluster {
     watches: Vec<ResourceWatch>,
     outbox: VecDeque<WriteRequest>,
     catalogs: Catalogs,
+    permissions: Permissions,
 }
 
 /// Origin of a commit of a loop.
@@ -143,6 +146,7 @@ impl Cluster {
             watches: Vec::new(),
             outbox: VecDeque::new(),
             catalogs: Catalogs::default(),
+            permissions: Permissions::default(),
         };
         cluster.start_watches();
         cluster.create("namespaces", "", value!({"metadata": {"name": "default"}}));

@@ -93,10 +93,10 @@ struct Resources {
 }
 
 impl Resources {
-    fn entry(&mut self, resource: &str) -> &mut Grants {
-        match resource.strip_prefix("*/") {
-            Some(subresource) => self.subresources.entry(subresource.into()).or_default(),
-            None => self.exact.entry(resource),
+    fn add(&mut self, resource: &str, names: &[Box<str>], position: Position) {
+        self.exact.entry(resource).add(names, position);
+        if let Some(subresource) = resource.strip_prefix("*/") {
+            self.subresources.entry(subresource.into()).or_default().add(names, position);
         }
     }
 
@@ -168,8 +168,7 @@ impl RuleIndex {
         for verb in &rule.verbs {
             for group in &rule.groups {
                 for resource in &rule.resources {
-                    let resources = self.resources.entry(verb).entry(group);
-                    resources.entry(resource).add(&rule.names, position);
+                    self.resources.entry(verb).entry(group).add(resource, &rule.names, position);
                 }
             }
             for path in &rule.paths {

@@ -216,6 +216,12 @@ impl Policy {
         self.bindings.len()
     }
 
+    /// `true` if a binding names this user, or its service account.
+    #[must_use]
+    pub fn has_user(&self, user: &str) -> bool {
+        self.by_subject.contains_key(&SubjectKey::User(user.into()))
+    }
+
     /// Returns the rules of a role.
     ///
     /// # Errors

@@ -9,7 +9,9 @@ use setpoint_authorization::Decision;
 use super::Api;
 use crate::authorization::{forbidden, is_privileged};
 use crate::exchange::{Identity, Request};
+use crate::pipeline::RequestContext;
 use crate::request_info::RequestAttributes;
+use crate::route::Target;
 use crate::tokens::{ISSUER, TokenError, Verified};
 
 impl Api {
@@ -21,6 +23,8 @@ impl Api {
     }
 }
 
+/// Verb of requests that create objects or open connections.
+const CREATE: &str = "create";
 /// Prefix of impersonation headers: user, group, UID and extra fields.
 const IMPERSONATION: &str = "impersonate-";
 
@@ -53,5 +57,44 @@ impl Api {
             Decision::Allowed(_) => Ok(()),
             Decision::Denied(reason) | Decision::NoOpinion(reason) => Err(forbidden(&attributes, &reason)),
         }
+    }
+
+    /// Authorizes a connection to a pod. A WebSocket is opened by GET, which is the verb `get`, but needs `create` as
+    /// other connections do.
+    ///
+    /// # Errors
+    /// 403 if it is not allowed.
+    pub(super) async fn authorize_connection(
+        &self,
+        request: &Request,
+        target: &Target,
+    ) -> Result<(), Status> {
+        let parsed = RequestAttributes::of(request);
+        let mut attributes = parsed.for_user(&request.identity);
+        let is_connection = matches!(target.subresource.as_str(), "exec" | "attach" | "portforward");
+        if !is_connection || attributes.request.verb == CREATE {
+            return Ok(());
+        }
+        attributes.request.verb = CREATE;
+        match self.authorization.authorize(&attributes, &self.store.snapshot()).await {
+            Decision::Allowed(_) => Ok(()),
+            Decision::Denied(reason) | Decision::NoOpinion(reason) => {
+                Err(Status::forbidden(target.resource_type.qualified(), &target.name, reason))
+            }
+        }
+    }
+}
+
+/// Authorizes an update or apply that creates its object: it needs the verb `create` too.
+///
+/// # Errors
+/// 403 if it is not allowed.
+pub(super) fn authorize_create(request: &Request, context: &RequestContext<'_>) -> Result<(), Status> {
+    let parsed = RequestAttributes::of(request);
+    let mut attributes = parsed.for_user(&request.identity);
+    attributes.request.verb = CREATE;
+    match context.authorize(&attributes) {
+        Decision::Allowed(_) => Ok(()),
+        Decision::Denied(reason) | Decision::NoOpinion(reason) => Err(forbidden(&attributes, &reason)),
     }
 }

@@ -119,6 +119,7 @@ impl Api {
             "log" => self.connect(target, query),
             _ => {
                 let warnings = self.admit_connection(request, target, query).await?;
+                self.authorize_connection(request, target).await?;
                 responses::with_warnings(self.connect(target, query), &warnings)
             }
         }

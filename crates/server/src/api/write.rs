@@ -17,6 +17,7 @@ use setpoint_api::status::{Qualified, Reason, Status};
 use setpoint_api::{Time, Value, json, metadata, yaml};
 use setpoint_store::{CommitError, Record, RejectReason, Snapshot};
 
+use super::access::authorize_create;
 use super::patching::{self, ParsedPatch};
 use super::{Api, accepted_form_and_view};
 use crate::authorization::{AuthorizationContext, RequestAuthorizations};
@@ -131,6 +132,7 @@ impl Api {
                     }),
                     Err(_) if creates => {
                         created = true;
+                        authorize_create(request, context)?;
                         create(&target.resource_type, &target.namespace, desired.clone(), &writer, context)
                     }
                     Err(missing) => Err(missing),
@@ -231,6 +233,9 @@ impl Api {
             .perform(&mut called, |context| {
                 let record = self.find(target, context.snapshot).ok();
                 created = record.is_none();
+                if created {
+                    authorize_create(request, context)?;
+                }
                 let decided = apply(
                     &target.resource_type,
                     subresource(target),

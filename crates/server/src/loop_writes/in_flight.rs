@@ -17,6 +17,7 @@ use setpoint_store::{CommitError, CommitResponse, Proposal, RejectReason, Store}
 
 use super::event_logger::EventLogger;
 use super::{Prepared, outcome, prepare, rejected_outcome};
+use crate::authorization::{Authorization, AuthorizationContext};
 use crate::catalog::Catalogs;
 use crate::conversion::shell::ConversionBatch;
 use crate::conversion::{ConversionContext, ConversionWebhooks, RequestConversions};
@@ -48,6 +49,8 @@ pub struct InFlightWrites {
     webhooks: Option<Arc<AdmissionWebhooks>>,
     /// Conversion webhooks; without them, none are called.
     conversions: Option<Arc<ConversionWebhooks>>,
+    /// Authorizers; without them, every write is allowed.
+    authorization: Option<Arc<Authorization>>,
     /// Writes that wait for webhooks.
     calling: Vec<(PendingWrite, RunningCalls)>,
 }
@@ -109,6 +112,7 @@ impl InFlightWrites {
             logger: EventLogger::default(),
             webhooks: None,
             conversions: None,
+            authorization: None,
             calling: Vec::new(),
         }
     }
@@ -124,6 +128,13 @@ impl InFlightWrites {
     #[must_use]
     pub fn with_conversions(mut self, conversions: Arc<ConversionWebhooks>) -> InFlightWrites {
         self.conversions = Some(conversions);
+        self
+    }
+
+    /// Allows each write only if these authorizers allow it to its user.
+    #[must_use]
+    pub fn with_authorization(mut self, authorization: Arc<Authorization>) -> InFlightWrites {
+        self.authorization = Some(authorization);
         self
     }
 
@@ -191,7 +202,10 @@ impl InFlightWrites {
                 catalog: &catalog,
                 webhooks,
                 conversions,
-                authorization: None,
+                authorization: self
+                    .authorization
+                    .as_deref()
+                    .map(|authorization| AuthorizationContext { authorization, answers: None }),
             },
         )
     }

@@ -124,6 +124,7 @@ pub(crate) fn prepare_object(
     admission::validate_fields(resource_type, &object, None, &mut errors);
     policies::check_expressions(resource_type, &object, None, &mut errors);
     check(resource_type, &object, &errors)?;
+    policies::check_param_access(resource_type, &object, None, writer, context)?;
     admission::validate(resource_type, &object, None, context.snapshot)?;
     Ok(NewObject { object, claims, warnings })
 }

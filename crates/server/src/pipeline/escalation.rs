@@ -16,7 +16,7 @@ use crate::authorization::is_privileged;
 /// Group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
 /// Metadata that an exempt change may touch: that of garbage collection, and what every write changes.
-const EXEMPT_METADATA: [&str; 3] = ["ownerReferences", "finalizers", "managedFields"];
+const EXEMPT_METADATA: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "resourceVersion"];
 
 /// A written role or binding.
 struct Grant<'a> {
@@ -38,14 +38,12 @@ pub(crate) fn check_escalation(
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<(), Status> {
-    if resource_type.info.group != GROUP || context.authorization.is_none() || is_privileged(&writer.identity) {
+    if resource_type.info.group != GROUP || context.authorization.is_none() || is_privileged(&writer.identity)
+    {
         return Ok(());
     }
     let grant = Grant { resource_type, new, writer, context };
-    if let Some(old) = old
-        && !grant.is_authorized_escalation(metadata::name(old))
-        && without_exempt(new) == without_exempt(old)
-    {
+    if old.is_some_and(|old| without_exempt(new) == without_exempt(old)) {
         return Ok(());
     }
     match &*resource_type.info.kind {
@@ -72,14 +70,6 @@ impl Grant<'_> {
         if self.resource_type.info.namespaced { metadata::namespace(self.new) } else { "" }
     }
 
-    /// `true` if the user may escalate roles of this name. Bindings have no such verb.
-    fn is_authorized_escalation(&self, name: &str) -> bool {
-        if !matches!(&*self.resource_type.info.kind, "Role" | "ClusterRole") {
-            return false;
-        }
-        self.is_authorized("escalate", &self.resource_type.info.plural, name)
-    }
-
     fn is_authorized(&self, verb: &str, resource: &str, name: &str) -> bool {
         let request = RequestInfo {
             is_resource: true,
@@ -98,7 +88,7 @@ impl Grant<'_> {
     fn check_role(&self, old: Option<&Value>) -> Result<(), Status> {
         // The path of a create has no name, so a rule for one name does not allow it.
         let name = old.map_or("", metadata::name);
-        if self.is_authorized_escalation(name) {
+        if self.is_authorized("escalate", &self.resource_type.info.plural, name) {
             return Ok(());
         }
         self.check_rules(&PolicyRule::list(self.new))?;

@@ -184,6 +184,9 @@ fn prepare_and_validate(
         policies::check_expressions(resource_type, new, Some(old), &mut errors);
     }
     check(resource_type, new, &errors)?;
+    if subresource == Subresource::None {
+        policies::check_param_access(resource_type, new, Some(old), writer, context)?;
+    }
     Ok(match subresource {
         Subresource::None => {
             admission::validate(resource_type, new, Some(old), context.snapshot)?;

@@ -5,6 +5,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{Time, Value, json, resource_types};
 use setpoint_store::{Retention, Store};
 
+use crate::authorization::{Authorization, AuthorizationContext};
 use crate::catalog::Catalogs;
 use crate::exchange::Identity;
 use crate::pipeline::create::create;
@@ -21,6 +22,7 @@ struct Cluster {
     store: Store,
     catalogs: Catalogs,
     registry: WebhookRegistry,
+    authorization: Authorization,
     /// Warnings of the last write.
     warnings: Vec<String>,
 }
@@ -42,6 +44,7 @@ impl Cluster {
             store: Store::in_memory(Retention::default()),
             catalogs: Catalogs::default(),
             registry: WebhookRegistry::default(),
+            authorization: Authorization::default(),
             warnings: Vec::new(),
         };
         cluster
@@ -66,7 +69,7 @@ impl Cluster {
             catalog: &self.catalogs.of(&snapshot),
             webhooks: Some(WebhookContext { registry: &self.registry, answers: &answers }),
             conversions: None,
-            authorization: None,
+            authorization: Some(AuthorizationContext { authorization: &self.authorization, answers: None }),
         };
         let step = decide(&context);
         self.warnings = answers.warnings();

@@ -3,7 +3,6 @@
 use crate::harness::{TestServer, content_type};
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 /// Returns the code and the warnings of a response.
 fn warnings(server: &TestServer, method: &str, path: &str, body: &str) -> (u16, Vec<String>) {
@@ -19,17 +18,8 @@ fn expected(kind: &str, instead: &str) -> Vec<String> {
 fn write_of_an_unenforced_kind_has_a_warning() {
     let server = TestServer::new();
     let policy = r#"{"metadata":{"name":"np"},"spec":{"podSelector":{}}}"#;
-    let role = r#"{"metadata":{"name":"r"},"rules":[]}"#;
-    let binding = r#"{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"r"}}"#;
     let networks = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
-    let rights = "the group system:masters has all rights and no one else has any";
-    let cases = [
-        (format!("{RBAC}/clusterroles"), role, "ClusterRole", rights),
-        (format!("{RBAC}/clusterrolebindings"), binding, "ClusterRoleBinding", rights),
-        (format!("{RBAC}/namespaces/default/roles"), role, "Role", rights),
-        (format!("{RBAC}/namespaces/default/rolebindings"), binding, "RoleBinding", rights),
-        (networks.to_owned(), policy, "NetworkPolicy", "traffic is not filtered"),
-    ];
+    let cases = [(networks.to_owned(), policy, "NetworkPolicy", "traffic is not filtered")];
     for (path, body, kind, instead) in cases {
         assert_eq!(warnings(&server, "POST", &path, body), (201, expected(kind, instead)), "{path}");
         let name = setpoint_api::json::parse(body.as_bytes()).unwrap();

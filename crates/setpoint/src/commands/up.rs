@@ -366,7 +366,8 @@ fn reconcile(
     let tolerations = args.tolerations.tolerations();
     let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations)
         .with_webhooks(Arc::clone(api.webhooks()))
-        .with_conversions(Arc::clone(api.conversions()));
+        .with_conversions(Arc::clone(api.conversions()))
+        .with_authorization(Arc::clone(api.authorization()));
     let shell = Shell::start(store, engine, clock, entropy, Arc::clone(&queries), Box::new(executor))?;
     Ok((shell, queries))
 }

@@ -223,8 +223,9 @@ impl Cluster {
                     catalog: &catalog,
                     webhooks: self.webhook_context(&pending.answers),
                     conversions: None,
-                    authorization: None,
+                    authorization: self.permissions.context(&request.user),
                 };
+                self.permissions.check(request, &context);
                 match loop_writes::prepare(request, &context) {
                     Prepared::Settled(outcome) => Decided::Settled(WriteResult::Loop(outcome)),
                     Prepared::Commit(proposal, name) => Decided::Commit(proposal, name),
