@@ -5,6 +5,7 @@
 //! are restricted by the NodeRestriction admission plugin. Decisions and reasons are those of upstream's node authorizer.
 
 mod graph;
+pub mod labels;
 mod references;
 mod rules;
 
@@ -30,33 +31,75 @@ pub fn node_name(user: &Identity) -> Option<&str> {
     user.groups.iter().any(|group| group == GROUP).then_some(name)
 }
 
-/// Decides a request of a node. There is no opinion on requests of other users.
+/// Verdict of the node authorizer on a request, before it reads the graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeVerdict {
+    /// The decision does not depend on the graph.
+    Decided(Decision),
+    /// The request is allowed if the object is related to the node.
+    IfRelated(Relation),
+}
+
+/// Relationship that allows a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// Node.
+    pub node: Box<str>,
+    /// Type of the object.
+    pub vertex_type: VertexType,
+    /// Namespace of the object; empty if it is cluster-scoped.
+    pub namespace: Box<str>,
+    /// Name of the object.
+    pub name: Box<str>,
+}
+
+impl Relation {
+    /// Decides by the relationships of a graph.
+    #[must_use]
+    pub fn decide(&self, graph: &NodeGraph) -> Decision {
+        if graph.is_related(&self.node, self.vertex_type, &self.namespace, &self.name) {
+            return Decision::Allowed(String::new());
+        }
+        Decision::NoOpinion(format!("no relationship found between node '{}' and this object", self.node))
+    }
+}
+
+/// Decides a request of a node, as far as that is possible without a graph. There is no opinion on requests of other
+/// users.
 #[must_use]
-pub fn authorize(graph: &NodeGraph, attributes: &Attributes<'_>) -> Decision {
+pub fn review(attributes: &Attributes<'_>) -> NodeVerdict {
     let Some(node) = node_name(attributes.user) else { return no_opinion("") };
     if node.is_empty() {
         return no_opinion(format!("unknown node for user {}", Quoted(&attributes.user.user)));
     }
-    NodeRequest { node, graph, attributes }.decide()
+    NodeRequest { node, attributes }.review()
 }
 
-fn no_opinion(reason: impl Into<String>) -> Decision {
-    Decision::NoOpinion(reason.into())
+/// Decides a request of a node.
+#[must_use]
+pub fn authorize(graph: &NodeGraph, attributes: &Attributes<'_>) -> Decision {
+    match review(attributes) {
+        NodeVerdict::Decided(decision) => decision,
+        NodeVerdict::IfRelated(relation) => relation.decide(graph),
+    }
 }
 
-fn allowed() -> Decision {
-    Decision::Allowed(String::new())
+fn no_opinion(reason: impl Into<String>) -> NodeVerdict {
+    NodeVerdict::Decided(Decision::NoOpinion(reason.into()))
+}
+
+fn allowed() -> NodeVerdict {
+    NodeVerdict::Decided(Decision::Allowed(String::new()))
 }
 
 /// A request of a node.
 struct NodeRequest<'a> {
     node: &'a str,
-    graph: &'a NodeGraph,
     attributes: &'a Attributes<'a>,
 }
 
 impl NodeRequest<'_> {
-    fn decide(&self) -> Decision {
+    fn review(&self) -> NodeVerdict {
         let request = &self.attributes.request;
         if !request.is_resource {
             return no_opinion("");
@@ -82,18 +125,20 @@ impl NodeRequest<'_> {
     }
 
     /// Allows the request if the object is related to the node.
-    fn related(&self, vertex_type: VertexType) -> Decision {
+    fn related(&self, vertex_type: VertexType) -> NodeVerdict {
         let request = &self.attributes.request;
         if request.name.is_empty() {
             return no_opinion("No Object name found");
         }
-        if self.graph.is_related(self.node, vertex_type, request.namespace, request.name) {
-            return allowed();
-        }
-        no_opinion(format!("no relationship found between node '{}' and this object", self.node))
+        NodeVerdict::IfRelated(Relation {
+            node: self.node.into(),
+            vertex_type,
+            namespace: request.namespace.into(),
+            name: request.name.into(),
+        })
     }
 
-    fn get(&self, vertex_type: VertexType) -> Decision {
+    fn get(&self, vertex_type: VertexType) -> NodeVerdict {
         match (self.attributes.request.verb, self.attributes.request.subresource) {
             ("get", "") => self.related(vertex_type),
             ("get", _) => no_opinion("cannot get subresource"),
@@ -101,7 +146,7 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn read_namespaced(&self, vertex_type: VertexType) -> Decision {
+    fn read_namespaced(&self, vertex_type: VertexType) -> NodeVerdict {
         let request = &self.attributes.request;
         if !matches!(request.verb, "get" | "list" | "watch") {
             return no_opinion("can only read resources of this type");
@@ -115,7 +160,7 @@ impl NodeRequest<'_> {
         self.related(vertex_type)
     }
 
-    fn update_claim_status(&self) -> Decision {
+    fn update_claim_status(&self) -> NodeVerdict {
         match self.attributes.request.verb {
             "update" | "patch" => self.related(VertexType::Claim),
             _ => no_opinion("can only get/update/patch this type"),
@@ -123,7 +168,7 @@ impl NodeRequest<'_> {
     }
 
     /// Accounts of the pods on the node: reads of the account, and creation of tokens.
-    fn service_account(&self) -> Decision {
+    fn service_account(&self) -> NodeVerdict {
         let request = &self.attributes.request;
         match (request.verb, request.subresource) {
             ("get", "") => self.read_namespaced(VertexType::ServiceAccount),
@@ -136,7 +181,7 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn lease(&self) -> Decision {
+    fn lease(&self) -> NodeVerdict {
         let request = &self.attributes.request;
         if !is_object_verb(request.verb) {
             return no_opinion("can only get, create, update, patch, or delete a node lease");
@@ -153,7 +198,7 @@ impl NodeRequest<'_> {
         allowed()
     }
 
-    fn csi_node(&self) -> Decision {
+    fn csi_node(&self) -> NodeVerdict {
         let request = &self.attributes.request;
         match request.subresource {
             "" if is_object_verb(request.verb) => {}
@@ -167,7 +212,7 @@ impl NodeRequest<'_> {
         allowed()
     }
 
-    fn resource_slice(&self) -> Decision {
+    fn resource_slice(&self) -> NodeVerdict {
         let request = &self.attributes.request;
         if !request.subresource.is_empty() {
             return no_opinion("cannot authorize ResourceSlice subresources");
@@ -185,7 +230,7 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn pod_certificate_request(&self) -> Decision {
+    fn pod_certificate_request(&self) -> NodeVerdict {
         let request = &self.attributes.request;
         if !request.subresource.is_empty() {
             return no_opinion("nodes may not access the status subresource of PodCertificateRequests");
@@ -202,7 +247,7 @@ impl NodeRequest<'_> {
     }
 
     /// The Node of the node itself. Compares names, so that a kubelet can read its Node before it exists.
-    fn own_node(&self) -> Decision {
+    fn own_node(&self) -> NodeVerdict {
         let (request, node) = (&self.attributes.request, self.node);
         match (request.subresource, request.verb) {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => allowed(),
@@ -218,7 +263,7 @@ impl NodeRequest<'_> {
         }
     }
 
-    fn pod(&self) -> Decision {
+    fn pod(&self) -> NodeVerdict {
         let request = &self.attributes.request;
         match (request.subresource, request.verb) {
             ("", "get") => self.related(VertexType::Pod),
