@@ -4,6 +4,7 @@
 //! signal stops it. Messages for people go to the standard output, the log to the standard error.
 
 mod addresses;
+mod authorization;
 mod first_pass;
 mod memory;
 mod paths;
@@ -41,6 +42,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::addresses::{advertised, names, parse_names, reachable};
+use self::authorization::AuthorizationArgs;
 use self::paths::Paths;
 use super::flags::{ControllerArgs, TolerationArgs};
 use super::fleet::{FleetArgs, Kubelets};
@@ -97,6 +99,8 @@ pub struct UpArgs {
     controller_args: ControllerArgs,
     #[command(flatten)]
     tolerations: TolerationArgs,
+    #[command(flatten)]
+    authorization: AuthorizationArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -152,6 +156,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
         args.controller_args.validate(fleet.lease_renewal_interval())?;
     }
     args.validate_networks(args.service_ranges())?;
+    args.authorization.configuration()?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
     let component_logs = logging::start(&args.log);
@@ -283,6 +288,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     kubeconfig::write(&paths.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
+    api.set_authorizers(args.authorization.configuration()?)?;
     let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
