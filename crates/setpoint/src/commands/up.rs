@@ -42,7 +42,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::addresses::{advertised, names, parse_names, reachable};
-use self::authorization::AuthorizationArgs;
+use self::authorization::{AuthorizationArgs, ConfigurationFile};
 use self::paths::Paths;
 use super::flags::{ControllerArgs, TolerationArgs};
 use super::fleet::{FleetArgs, Kubelets};
@@ -311,6 +311,8 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let renewer =
         CertificateRenewer { paths: paths.clone(), names, url, tls: renewed_tls, api: renewed_api, queries };
     let renewal = tokio::spawn(renewer.run(pki));
+    let configuration = ConfigurationFile::of(&args.authorization)?;
+    let reload = configuration.map(|file| tokio::spawn(file.follow(Arc::clone(&api))));
     let stop = async move {
         std::future::poll_fn(|context| {
             let first = interrupt.poll_recv(context);
@@ -323,6 +325,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let drained = http::serve(listener, tls, service, options, stop).await;
     announcement.abort();
     renewal.abort();
+    reload.inspect(tokio::task::JoinHandle::abort);
     let end = shell.stop();
     if !drained {
         tracing::warn!("responses aborted after the drain timeout");
