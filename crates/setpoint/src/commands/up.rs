@@ -273,14 +273,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         extra: args.tls_san.as_ref().map_or(&[], |names| &names.0),
     };
     let names = names(&identity, requested_ranges.iter().chain(&stored_ranges));
-    let options = api::Options {
-        clock: Arc::new(SystemClock),
-        entropy: Arc::new(entropy),
-        address: url.trim_start_matches("https://").to_owned(),
-        advertised,
-        service_ranges: requested_ranges.to_vec(),
-        tolerations: args.tolerations.tolerations(),
-    };
+    let options = api_options(args, &url, advertised);
     // The initial objects and the certificates are independent, and both wait for the disk.
     let shared = store.clone();
     let api = tokio::task::spawn_blocking(move || api::service(shared, options));
@@ -331,6 +324,17 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         tracing::warn!("responses aborted after the drain timeout");
     }
     Ok(end)
+}
+
+fn api_options(args: &UpArgs, url: &str, advertised: Option<SocketAddr>) -> api::Options {
+    api::Options {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(entropy),
+        address: url.trim_start_matches("https://").to_owned(),
+        advertised,
+        service_ranges: args.service_ranges().to_vec(),
+        tolerations: args.tolerations.tolerations(),
+    }
 }
 
 /// Starts the loop, and the log and usage source for simulated nodes.
