@@ -273,7 +273,7 @@ impl FieldError {
 
     /// The value is not one of `supported`, which are listed in the given order: sort them where upstream
     /// does.
-    pub(crate) fn not_supported<'a, S: AsRef<str>>(
+    pub fn not_supported<'a, S: AsRef<str>>(
         path: &'a Path<'_>,
         value: impl Into<BadValue>,
         supported: &[S],
@@ -305,7 +305,7 @@ impl FieldError {
     }
 
     /// The list has more than `max` items; `actual` is shown if given.
-    pub(crate) fn too_many<'a>(path: &'a Path<'_>, actual: Option<usize>, max: usize) -> FieldErrorDraft<'a> {
+    pub fn too_many<'a>(path: &'a Path<'_>, actual: Option<usize>, max: usize) -> FieldErrorDraft<'a> {
         let detail = format!("must have at most {max} {}", plural(max, "item", "items"));
         FieldError::draft(ErrorKind::TooMany, path, actual.map_or(BadValue::Omitted, BadValue::from), detail)
     }

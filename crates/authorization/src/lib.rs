@@ -4,10 +4,14 @@
 //! a [`Decision`]; a server asks its authorizers in turn until one has an opinion.
 //!
 //! [`rbac`] has the rules of RBAC, compiled per user, and the checks that keep users from granting more than they have.
-//! [`bootstrap`] has the roles and bindings that every cluster starts with.
+//! [`bootstrap`] has the roles and bindings that every cluster starts with. [`node`] decides requests of nodes; [`config`]
+//! reads the list of authorizers, and [`review`] encodes requests for webhooks.
 
 mod attributes;
 pub mod bootstrap;
+pub mod config;
+pub mod node;
 pub mod rbac;
+pub mod review;
 
 pub use attributes::{Attributes, Decision, SelectorRequirement};

@@ -29,13 +29,16 @@ use setpoint_api::metadata::options::ListOptions;
 use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_api::{Clock, Entropy, ResourceType};
+use setpoint_authorization::config::AuthorizationConfiguration;
 use setpoint_reconcile::Engine;
 use setpoint_runtime::queries::usage::UsageSource;
 use setpoint_store::{Record, Store};
 
 use self::quota_locks::QuotaLocks;
 use crate::aggregation::{Aggregation, ForwardedBody, UpgradeRequest};
-use crate::authorization::Authorization;
+use crate::authorization::node::NodeAuthorizer;
+use crate::authorization::webhook::WebhookParts;
+use crate::authorization::{Authorization, configured};
 use crate::catalog::Catalogs;
 use crate::conversion::{ConversionWebhooks, needs_webhook, webhook_kind};
 use crate::exchange::{Identity, Payload, Request, RequestPermit, Response, Service};
@@ -53,6 +56,7 @@ use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
 use crate::watch::WatchCoalescer;
 use crate::webhooks::AdmissionWebhooks;
+use crate::webhooks::kubeconfig::EndpointFileError;
 use crate::{bootstrap, codec, list, responses, unenforced, watch};
 
 pub(crate) use write::commit_status;
@@ -93,6 +97,7 @@ pub struct Api {
     webhooks: Arc<AdmissionWebhooks>,
     conversions: Arc<ConversionWebhooks>,
     authorization: Arc<Authorization>,
+    authorizer_parts: WebhookParts,
 }
 
 /// Attempts to route a write whose definition changes meanwhile.
@@ -113,6 +118,8 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         Arc::clone(&options.clock),
         Arc::clone(&options.entropy),
     );
+    let authorizer_parts =
+        WebhookParts { client: Arc::default(), metrics: Arc::default(), clock: Arc::clone(&options.clock) };
     let api = Api {
         store,
         options,
@@ -131,7 +138,12 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         webhooks,
         conversions: Arc::new(conversions),
         authorization: Arc::default(),
+        authorizer_parts,
     };
+    let authorizer_metrics = Arc::clone(&api.authorizer_parts.metrics);
+    api.metrics.register(move |text| authorizer_metrics.write(text));
+    let node = Arc::new(NodeAuthorizer::new(api.store.clone()));
+    api.authorization.set_chain(vec![node, Arc::clone(api.authorization.rbac()) as _]);
     let webhook_metrics = Arc::clone(api.webhooks.metrics());
     api.metrics.register(move |text| webhook_metrics.write(text));
     let conversion_metrics = Arc::clone(api.conversions.metrics());
@@ -186,6 +198,17 @@ impl Api {
     #[must_use]
     pub fn webhooks(&self) -> &Arc<AdmissionWebhooks> {
         &self.webhooks
+    }
+
+    /// Replaces the authorizers by those of a configuration.
+    ///
+    /// # Errors
+    /// If the kubeconfig of a webhook is unusable.
+    pub fn set_authorizers(&self, config: AuthorizationConfiguration) -> Result<(), EndpointFileError> {
+        let rbac = self.authorization.rbac();
+        let chain = configured::chain(config, &self.store, rbac, &self.authorizer_parts)?;
+        self.authorization.set_chain(chain);
+        Ok(())
     }
 
     /// The authorizers, so that the loop asks them too.

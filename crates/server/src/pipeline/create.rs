@@ -100,7 +100,8 @@ pub(crate) fn prepare_object(
     let (namespace, name) = (metadata::namespace(&object).to_owned(), metadata::name(&object).to_owned());
     let request = AdmissionRequest::new(Operation::Create, resource_type, (&namespace, &name), writer);
     let is_changed = dispatch::mutate(&request, &mut object, None, context, |object| {
-        admission::admit(resource_type, object, context)
+        admission::admit(resource_type, object, context)?;
+        admission::node_restriction::admit(&request, object, None, context)
     })?;
     if is_changed {
         ensure_namespace(&mut object, &namespace).map_err(|error| Status::bad_request(error.to_string()))?;

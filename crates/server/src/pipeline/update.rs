@@ -101,7 +101,7 @@ fn decide_update(
         if subresource == Subresource::None {
             admission::admit_update(resource_type, new, &old, context);
         }
-        Ok(())
+        admission::node_restriction::admit(&request, new, Some(&old), context)
     })?;
     if is_changed {
         has_omitted_empty = true;

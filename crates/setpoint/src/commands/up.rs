@@ -4,6 +4,7 @@
 //! signal stops it. Messages for people go to the standard output, the log to the standard error.
 
 mod addresses;
+mod authorization;
 mod first_pass;
 mod memory;
 mod paths;
@@ -41,6 +42,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::addresses::{advertised, names, parse_names, reachable};
+use self::authorization::{AuthorizationArgs, ConfigurationFile};
 use self::paths::Paths;
 use super::flags::{ControllerArgs, TolerationArgs};
 use super::fleet::{FleetArgs, Kubelets};
@@ -97,6 +99,8 @@ pub struct UpArgs {
     controller_args: ControllerArgs,
     #[command(flatten)]
     tolerations: TolerationArgs,
+    #[command(flatten)]
+    authorization: AuthorizationArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -152,6 +156,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
         args.controller_args.validate(fleet.lease_renewal_interval())?;
     }
     args.validate_networks(args.service_ranges())?;
+    args.authorization.configuration()?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
     let component_logs = logging::start(&args.log);
@@ -268,14 +273,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         extra: args.tls_san.as_ref().map_or(&[], |names| &names.0),
     };
     let names = names(&identity, requested_ranges.iter().chain(&stored_ranges));
-    let options = api::Options {
-        clock: Arc::new(SystemClock),
-        entropy: Arc::new(entropy),
-        address: url.trim_start_matches("https://").to_owned(),
-        advertised,
-        service_ranges: requested_ranges.to_vec(),
-        tolerations: args.tolerations.tolerations(),
-    };
+    let options = api_options(args, &url, advertised);
     // The initial objects and the certificates are independent, and both wait for the disk.
     let shared = store.clone();
     let api = tokio::task::spawn_blocking(move || api::service(shared, options));
@@ -283,6 +281,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     kubeconfig::write(&paths.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
+    api.set_authorizers(args.authorization.configuration()?)?;
     let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
@@ -305,6 +304,8 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let renewer =
         CertificateRenewer { paths: paths.clone(), names, url, tls: renewed_tls, api: renewed_api, queries };
     let renewal = tokio::spawn(renewer.run(pki));
+    let configuration = ConfigurationFile::of(&args.authorization)?;
+    let reload = configuration.map(|file| tokio::spawn(file.follow(Arc::clone(&api))));
     let stop = async move {
         std::future::poll_fn(|context| {
             let first = interrupt.poll_recv(context);
@@ -317,11 +318,23 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let drained = http::serve(listener, tls, service, options, stop).await;
     announcement.abort();
     renewal.abort();
+    reload.inspect(tokio::task::JoinHandle::abort);
     let end = shell.stop();
     if !drained {
         tracing::warn!("responses aborted after the drain timeout");
     }
     Ok(end)
+}
+
+fn api_options(args: &UpArgs, url: &str, advertised: Option<SocketAddr>) -> api::Options {
+    api::Options {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(entropy),
+        address: url.trim_start_matches("https://").to_owned(),
+        advertised,
+        service_ranges: args.service_ranges().to_vec(),
+        tolerations: args.tolerations.tolerations(),
+    }
 }
 
 /// Starts the loop, and the log and usage source for simulated nodes.
