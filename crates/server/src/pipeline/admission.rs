@@ -8,6 +8,7 @@ pub mod certificate_request;
 pub mod claim_resize;
 pub mod default_class;
 pub mod limit_range;
+pub mod node_restriction;
 pub mod node_taint;
 pub mod pod_security;
 pub mod priority;

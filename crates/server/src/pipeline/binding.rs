@@ -13,6 +13,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
 use setpoint_store::Precondition;
 
+use super::admission::node_restriction;
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, precondition};
 use crate::codec;
@@ -53,6 +54,7 @@ pub fn bind(
         ..AdmissionRequest::new(Operation::Create, pods, (namespace, metadata::name(binding)), writer)
     }
     .for_subresource("binding");
+    node_restriction::admit(&request, binding, None, context)?;
     if !is_intercepted(&request, context) {
         return bind_admitted(binding, namespace, writer, context);
     }

@@ -11,6 +11,7 @@ use setpoint_api::metadata::{
 use setpoint_api::status::Status;
 use setpoint_store::{Precondition, Record};
 
+use super::escalation::check_escalation;
 use super::update::Subresource;
 use super::{
     Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, check_definition,
@@ -99,11 +100,13 @@ pub(crate) fn prepare_object(
     let (namespace, name) = (metadata::namespace(&object).to_owned(), metadata::name(&object).to_owned());
     let request = AdmissionRequest::new(Operation::Create, resource_type, (&namespace, &name), writer);
     let is_changed = dispatch::mutate(&request, &mut object, None, context, |object| {
-        admission::admit(resource_type, object, context)
+        admission::admit(resource_type, object, context)?;
+        admission::node_restriction::admit(&request, object, None, context)
     })?;
     if is_changed {
         ensure_namespace(&mut object, &namespace).map_err(|error| Status::bad_request(error.to_string()))?;
     }
+    check_escalation(resource_type, &object, None, writer, context)?;
     clear_system_fields(&mut object);
     let uid = uid(context.entropy);
     stamp(

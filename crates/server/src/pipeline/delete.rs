@@ -13,6 +13,7 @@ use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_store::{Precondition, Record};
 
+use super::admission::node_restriction;
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, guard_definition, service_network};
 use crate::catalog::DEFINITIONS;
@@ -41,9 +42,10 @@ pub fn delete(
         Some(_) => codec::object(record),
         None => codec::live(resource_type, record),
     };
-    let step = delete_object(resource_type, record, live, options, writer, context)?;
     let at = (record.namespace().unwrap_or_default(), record.name());
     let request = AdmissionRequest::new(Operation::Delete, resource_type, at, writer);
+    node_restriction::admit(&request, &Value::Null, Some(&live), context)?;
+    let step = delete_object(resource_type, record, live, options, writer, context)?;
     // An object that is being deleted already is not admitted again.
     if matches!(step, PipelineResult::Unchanged(_)) || !dispatch::is_intercepted(&request, context) {
         return Ok(step);
