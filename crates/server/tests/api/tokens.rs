@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use setpoint_api::{Value, json};
-use setpoint_server::exchange::{Identity, Service};
+use setpoint_server::exchange::Identity;
 
 use crate::harness::TestServer;
 
@@ -35,12 +35,12 @@ fn token_authenticates_its_service_account_until_it_expires() {
     let status = review(&server, token);
     assert_eq!(status.get("authenticated"), Some(&Value::Bool(true)));
     assert_eq!(status.str_at(&["user", "username"]), "system:serviceaccount:default:robot");
-    assert_eq!(server.api.authenticate(token).unwrap().groups[1], "system:serviceaccounts:default");
+    assert_eq!(server.authenticate(token).unwrap().groups[1], "system:serviceaccounts:default");
     server.clock.advance(Duration::from_secs(660));
-    assert!(server.api.authenticate(token).is_some(), "clocks may differ by a minute");
+    assert!(server.authenticate(token).is_some(), "clocks may differ by a minute");
     server.clock.advance(Duration::from_micros(1_000_001));
     assert_eq!(review(&server, token).str_at(&["error"]), "service account token has expired");
-    assert!(server.api.authenticate(token).is_none());
+    assert!(server.authenticate(token).is_none());
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn tampered_token_and_token_for_another_audience_are_invalid() {
     account(&server);
     let (_, issued) = token(&server, r#"{"audiences":["vault"]}"#);
     let token = issued.str_at(&["status", "token"]);
-    assert!(server.api.authenticate(token).is_none(), "it is for another audience");
+    assert!(server.authenticate(token).is_none(), "it is for another audience");
     let body = format!(r#"{{"spec":{{"token":"{token}","audiences":["vault"]}}}}"#);
     let (_, checked) = server.call("POST", REVIEWS, &body);
     assert_eq!(checked.at(&["status", "authenticated"]), Some(&Value::Bool(true)));
@@ -69,9 +69,9 @@ fn bound_token_is_revoked_with_its_object() {
     let (code, issued) = token(&server, r#"{"boundObjectRef":{"kind":"Pod","apiVersion":"v1","name":"p"}}"#);
     assert_eq!(code, 201);
     let token = issued.str_at(&["status", "token"]);
-    assert!(server.api.authenticate(token).is_some());
+    assert!(server.authenticate(token).is_some());
     server.call("DELETE", "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0", "");
-    assert!(server.api.authenticate(token).is_none());
+    assert!(server.authenticate(token).is_none());
     assert_eq!(self::token(&server, r#"{"expirationSeconds":5}"#).0, 422);
     assert_eq!(
         self::token(&server, r#"{"boundObjectRef":{"kind":"Pod","apiVersion":"v1","name":"q"}}"#).0,
@@ -100,15 +100,15 @@ fn token_bound_to_a_node_is_revoked_with_it() {
     let status = review(&server, &first);
     let extra = |key: &str| json::to_text(status.at(&["user", "extra", key]).unwrap_or(&Value::Null));
     assert_eq!(extra("authentication.kubernetes.io/node-name"), r#"["n"]"#);
-    assert!(server.api.authenticate(&first).is_some());
+    assert!(server.authenticate(&first).is_some());
     assert_eq!(server.call("DELETE", &format!("{NODES}/n"), "").0, 200);
-    assert!(server.api.authenticate(&first).is_none());
+    assert!(server.authenticate(&first).is_none());
     assert_eq!(review(&server, &first).str_at(&["error"]), "service account token has been invalidated");
     node(&server, "n");
-    assert!(server.api.authenticate(&first).is_none(), "another node of that name");
+    assert!(server.authenticate(&first).is_none(), "another node of that name");
     let why = review(&server, &first);
     assert!(why.str_at(&["error"]).starts_with("node UID ("), "{}", json::to_text(&why));
-    assert!(server.api.authenticate(&bind()).is_some());
+    assert!(server.authenticate(&bind()).is_some());
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn token_bound_to_a_pod_survives_the_node_of_the_pod() {
     assert_eq!(extra("authentication.kubernetes.io/node-name"), r#"["n"]"#);
     assert!(extra("authentication.kubernetes.io/node-uid").len() > 10);
     assert_eq!(server.call("DELETE", &format!("{NODES}/n"), "").0, 200);
-    assert!(server.api.authenticate(token).is_some());
+    assert!(server.authenticate(token).is_some());
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn token_is_revoked_a_minute_after_deletion_was_due() {
     let (_, issued) = token(&server, "{}");
     let token = issued.str_at(&["status", "token"]);
     assert_eq!(server.call("DELETE", &format!("{ACCOUNTS}/robot"), "").0, 200);
-    assert!(server.api.authenticate(token).is_some(), "within the leeway");
+    assert!(server.authenticate(token).is_some(), "within the leeway");
     server.clock.advance(Duration::from_secs(62));
     assert_eq!(review(&server, token).str_at(&["error"]), "service account default/robot has been deleted",);
 }

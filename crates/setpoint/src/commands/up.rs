@@ -4,6 +4,7 @@
 //! signal stops it. Messages for people go to the standard output, the log to the standard error.
 
 mod addresses;
+mod authentication;
 mod first_pass;
 mod memory;
 mod paths;
@@ -41,6 +42,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::addresses::{advertised, names, parse_names, reachable};
+use self::authentication::{AuthenticationArgs, FileReloader};
 use self::paths::Paths;
 use super::flags::{ControllerArgs, TolerationArgs};
 use super::fleet::{FleetArgs, Kubelets};
@@ -97,6 +99,8 @@ pub struct UpArgs {
     controller_args: ControllerArgs,
     #[command(flatten)]
     tolerations: TolerationArgs,
+    #[command(flatten)]
+    authentication: AuthenticationArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -152,6 +156,8 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
         args.controller_args.validate(fleet.lease_renewal_interval())?;
     }
     args.validate_networks(args.service_ranges())?;
+    args.authentication.options(None)?;
+    args.authentication.trust()?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
     let component_logs = logging::start(&args.log);
@@ -281,9 +287,11 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let api = tokio::task::spawn_blocking(move || api::service(shared, options));
     let pki = paths.pki(&names)?;
     kubeconfig::write(&paths.kubeconfig, &kubeconfig::text(&url, &pki))?;
-    let tls = Arc::new(Tls::new(&pki)?);
+    let trust = args.authentication.trust()?;
+    let tls = Arc::new(Tls::with_trust(&pki, trust.clone())?);
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
-    let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
+    let key_dir = paths.data_dir.as_ref().map(|dir| dir.join("pki"));
+    let api = api.with_authentication(args.authentication.options(key_dir)?)?;
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
     let api = Arc::new(api.with_check(Check::new("loop", false, shell.check())));
@@ -301,10 +309,19 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         start.started_at,
         start.component_logs,
     ));
+    queries.set_client_ca(&trust.client_ca);
+    let reloader = FileReloader {
+        authenticator: Arc::clone(api.authenticator()),
+        tls: Arc::clone(&tls),
+        queries: Arc::clone(&queries),
+        args: args.authentication.clone(),
+        in_use: trust,
+    };
     let (renewed_tls, renewed_api) = (Arc::clone(&tls), Arc::clone(&api));
     let renewer =
         CertificateRenewer { paths: paths.clone(), names, url, tls: renewed_tls, api: renewed_api, queries };
     let renewal = tokio::spawn(renewer.run(pki));
+    let reloading = tokio::spawn(reloader.run());
     let stop = async move {
         std::future::poll_fn(|context| {
             let first = interrupt.poll_recv(context);
@@ -317,6 +334,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let drained = http::serve(listener, tls, service, options, stop).await;
     announcement.abort();
     renewal.abort();
+    reloading.abort();
     let end = shell.stop();
     if !drained {
         tracing::warn!("responses aborted after the drain timeout");
@@ -407,6 +425,8 @@ async fn announce_ready(
                 "system:apiserver",
                 vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
             ),
+            impersonator: None,
+            impersonation_constraint: "",
         };
         if service.answer(request).await.status.is_success() {
             break;

@@ -1,0 +1,1 @@
+//! Authenticators over a store, without sockets.
