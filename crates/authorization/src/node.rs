@@ -7,11 +7,11 @@
 mod graph;
 pub mod labels;
 mod references;
-mod rules;
 
 use setpoint_api::Identity;
 use setpoint_api::quote::Quoted;
 
+use crate::bootstrap::node_rules;
 use crate::{Attributes, Decision};
 
 pub use graph::{NodeGraph, VertexType};
@@ -119,7 +119,7 @@ impl NodeRequest<'_> {
             ("", "nodes") => self.own_node(),
             ("", "pods") => self.pod(),
             ("certificates.k8s.io", "podcertificaterequests") => self.pod_certificate_request(),
-            _ if rules::allow(request) => allowed(),
+            _ if node_rules().iter().any(|rule| rule.allows(request)) => allowed(),
             _ => no_opinion(""),
         }
     }

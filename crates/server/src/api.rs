@@ -28,6 +28,7 @@ use setpoint_api::metadata::options::ListOptions;
 use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_api::{Clock, Entropy, ResourceType};
+use setpoint_authorization::config::AuthorizationConfiguration;
 use setpoint_reconcile::Engine;
 use setpoint_runtime::queries::usage::UsageSource;
 use setpoint_store::{Record, Store};
@@ -35,7 +36,9 @@ use setpoint_store::{Record, Store};
 use self::quota_locks::QuotaLocks;
 use crate::aggregation::{Aggregation, ForwardedBody, UpgradeRequest};
 use crate::authentication::{Authentication, AuthenticationError, AuthenticationOptions, Authenticator};
-use crate::authorization::Authorization;
+use crate::authorization::node::NodeAuthorizer;
+use crate::authorization::webhook::WebhookParts;
+use crate::authorization::{Authorization, configured};
 use crate::catalog::Catalogs;
 use crate::conversion::{ConversionWebhooks, needs_webhook, webhook_kind};
 use crate::exchange::{Credentials, Payload, Request, RequestPermit, Response, Service};
@@ -52,6 +55,7 @@ use crate::query::QueryParams;
 use crate::route::{Route, Target, route};
 use crate::watch::WatchCoalescer;
 use crate::webhooks::AdmissionWebhooks;
+use crate::webhooks::kubeconfig::EndpointFileError;
 use crate::{bootstrap, codec, list, responses, unenforced, watch};
 
 pub(crate) use write::commit_status;
@@ -92,6 +96,7 @@ pub struct Api {
     webhooks: Arc<AdmissionWebhooks>,
     conversions: Arc<ConversionWebhooks>,
     authorization: Arc<Authorization>,
+    authorizer_parts: WebhookParts,
 }
 
 /// Attempts to route a write whose definition changes meanwhile.
@@ -115,6 +120,8 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let authenticator =
         Authenticator::new(AuthenticationOptions::default(), Arc::clone(&options.clock), &*options.entropy);
     let authenticator = authenticator.map_err(Status::internal_error)?;
+    let authorizer_parts =
+        WebhookParts { client: Arc::default(), metrics: Arc::default(), clock: Arc::clone(&options.clock) };
     let api = Api {
         store,
         options,
@@ -133,7 +140,12 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         webhooks,
         conversions: Arc::new(conversions),
         authorization: Arc::default(),
+        authorizer_parts,
     };
+    let authorizer_metrics = Arc::clone(&api.authorizer_parts.metrics);
+    api.metrics.register(move |text| authorizer_metrics.write(text));
+    let node = Arc::new(NodeAuthorizer::new(api.store.clone()));
+    api.authorization.set_chain(vec![node, Arc::clone(api.authorization.rbac()) as _]);
     let webhook_metrics = Arc::clone(api.webhooks.metrics());
     api.metrics.register(move |text| webhook_metrics.write(text));
     let conversion_metrics = Arc::clone(api.conversions.metrics());
@@ -198,6 +210,17 @@ impl Api {
     #[must_use]
     pub fn webhooks(&self) -> &Arc<AdmissionWebhooks> {
         &self.webhooks
+    }
+
+    /// Replaces the authorizers by those of a configuration.
+    ///
+    /// # Errors
+    /// If the kubeconfig of a webhook is unusable.
+    pub fn set_authorizers(&self, config: AuthorizationConfiguration) -> Result<(), EndpointFileError> {
+        let rbac = self.authorization.rbac();
+        let chain = configured::chain(config, &self.store, rbac, &self.authorizer_parts)?;
+        self.authorization.set_chain(chain);
+        Ok(())
     }
 
     /// The authorizers, so that the loop asks them too.

@@ -1,18 +1,21 @@
 //! Authorization: a chain of authorizers decides every request, access review and write of the loop.
 //!
 //! [`Authorization::authorize`] allows members of `system:masters`, then asks the [`Authorizer`]s in order. The first
-//! that allows or denies decides; a request on which none has an opinion is forbidden. By default the chain is
-//! [`NodeRules`], [`RbacAuthorizer`].
+//! that allows or denies decides; a request on which none has an opinion is forbidden. A server's chain is that of its
+//! configuration ([`configured`]): by default the [`node`] authorizer and [`RbacAuthorizer`]. [`webhook`] asks a remote
+//! service.
 //!
 //! To add an authorizer, implement [`Authorizer`] and install the whole chain with [`Authorization::set_chain`].
 //! An authorizer that needs another process returns [`Answer::Later`]. Requests await it. Decisions of the pipeline are
 //! synchronous: they look the answer up in [`RequestAuthorizations`], a missing one is started there and makes the
 //! decision void, and the write is decided again once it is there.
 
+pub mod configured;
 mod context;
-mod node_rules;
+pub mod node;
 mod rbac;
 mod review;
+pub mod webhook;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,7 +29,6 @@ use setpoint_authorization::{Attributes, Decision};
 use setpoint_store::Snapshot;
 
 pub use self::context::{AuthorizationContext, RequestAuthorizations};
-pub use self::node_rules::NodeRules;
 pub use self::rbac::RbacAuthorizer;
 pub use self::review::ReviewedRequest;
 
@@ -100,7 +102,7 @@ pub struct Authorization {
 impl Default for Authorization {
     fn default() -> Authorization {
         let rbac = Arc::new(RbacAuthorizer::default());
-        let chain: Arc<[Arc<dyn Authorizer>]> = Arc::new([Arc::new(NodeRules), Arc::clone(&rbac) as _]);
+        let chain: Arc<[Arc<dyn Authorizer>]> = Arc::new([Arc::clone(&rbac) as _]);
         Authorization { chain: RwLock::new(chain), rbac }
     }
 }

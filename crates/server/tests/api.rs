@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/authorization_webhook.rs"]
+mod authorization_webhook;
 #[path = "api/conversion.rs"]
 mod conversion;
 #[path = "api/costs.rs"]
@@ -20,6 +22,8 @@ mod hostile_definitions;
 mod impersonation;
 #[path = "api/lists.rs"]
 mod lists;
+#[path = "api/node_access.rs"]
+mod node_access;
 #[path = "api/quota.rs"]
 mod quota;
 #[path = "api/strict_ownership.rs"]

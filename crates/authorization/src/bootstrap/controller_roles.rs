@@ -1,6 +1,6 @@
 //! Roles of the built-in controllers, each bound to the service account of its name in `kube-system`.
 
-use super::facts::{EVENTS, READ, READ_UPDATE, READ_WRITE, RoleFacts, WRITE, named, paths, role, rule};
+use super::facts::{EVENTS, READ, READ_UPDATE, RoleFacts, named, role, rule};
 
 /// Prefix of the names of these roles.
 pub(super) const PREFIX: &str = "system:controller:";

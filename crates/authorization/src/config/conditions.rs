@@ -123,7 +123,9 @@ fn input(attributes: &Attributes<'_>) -> Value {
     }
     if let Some(path) = map.get_mut("nonResourceAttributes") {
         let path = path.make_map();
-        ["path", "verb"].into_iter().for_each(|field| drop(path.ensure(field, || Value::from(""))));
+        for field in ["path", "verb"] {
+            path.ensure(field, || Value::from(""));
+        }
     }
     input
 }

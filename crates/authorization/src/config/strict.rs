@@ -44,21 +44,21 @@ fn shown(document: &Value) -> String {
 }
 
 /// An object of a configuration, with the name of its Go type for errors.
-pub(super) struct Object<'a> {
-    value: &'a Value,
+pub(super) struct Object<'v, 'p> {
+    value: &'v Value,
     type_name: &'static str,
-    path: Path<'a>,
+    path: Path<'p>,
 }
 
-impl<'a> Object<'a> {
+impl<'v, 'p> Object<'v, 'p> {
     /// Returns the object at `path`, and records fields other than `known` as unknown. An absent object has no fields.
     pub(super) fn new(
-        value: &'a Value,
+        value: &'v Value,
         type_name: &'static str,
-        path: Path<'a>,
+        path: Path<'p>,
         known: &[&str],
         unknown: &mut Unknown,
-    ) -> Result<Object<'a>, String> {
+    ) -> Result<Object<'v, 'p>, String> {
         let map = match value {
             Value::Null => None,
             Value::Map(map) => Some(map),
@@ -69,7 +69,7 @@ impl<'a> Object<'a> {
         Ok(Object { value, type_name, path })
     }
 
-    fn field(&self, name: &str) -> Option<&'a Value> {
+    fn field(&self, name: &str) -> Option<&'v Value> {
         self.value.get(name).filter(|value| !value.is_null())
     }
 
@@ -77,11 +77,11 @@ impl<'a> Object<'a> {
         mismatch(value, self.type_name, &self.path.child(name), expected)
     }
 
-    pub(super) fn object(&self, name: &str) -> Option<&'a Value> {
+    pub(super) fn object(&self, name: &str) -> Option<&'v Value> {
         self.field(name)
     }
 
-    pub(super) fn text(&self, name: &str) -> Result<&'a str, String> {
+    pub(super) fn text(&self, name: &str) -> Result<&'v str, String> {
         match self.field(name) {
             None => Ok(""),
             Some(Value::Str(text)) => Ok(text),
@@ -89,7 +89,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(super) fn optional_text(&self, name: &str) -> Result<Option<&'a str>, String> {
+    pub(super) fn optional_text(&self, name: &str) -> Result<Option<&'v str>, String> {
         self.text(name).map(|text| self.field(name).map(|_| text))
     }
 
@@ -111,7 +111,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(super) fn list(&self, name: &str, type_name: &str) -> Result<&'a [Value], String> {
+    pub(super) fn list(&self, name: &str, type_name: &str) -> Result<&'v [Value], String> {
         match self.field(name) {
             None => Ok(&[]),
             Some(Value::List(items)) => Ok(items),

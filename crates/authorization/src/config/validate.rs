@@ -92,15 +92,10 @@ fn decode_authorizer<'a>(
     let webhook = authorizer.object("webhook");
     let webhook = webhook.map(|webhook| decode_webhook(webhook, &path.child("webhook"), unknown));
     Ok(DecodedAuthorizer {
-        type_name: text(value, &authorizer, "type")?,
-        name: text(value, &authorizer, "name")?,
+        type_name: authorizer.text("type")?,
+        name: authorizer.text("name")?,
         webhook: webhook.transpose()?,
     })
-}
-
-/// The text of a field, which lives as long as the document.
-fn text<'a>(value: &'a Value, object: &Object<'_>, field: &str) -> Result<&'a str, String> {
-    object.text(field).map(|_| value.str_at(&[field]))
 }
 
 fn decode_webhook<'a>(
@@ -125,14 +120,12 @@ fn decode_webhook<'a>(
     let at = path.child("connectionInfo");
     let connection =
         Object::new(connection_value, "WebhookConnectionInfo", at, &["type", "kubeConfigFile"], unknown)?;
-    let kubeconfig = connection.optional_text("kubeConfigFile")?;
-    webhook.list("matchConditions", "v1.WebhookMatchCondition")?;
-    let list = value.get("matchConditions").and_then(Value::as_list).unwrap_or_default();
+    let list = webhook.list("matchConditions", "v1.WebhookMatchCondition")?;
     let at = path.child("matchConditions");
     let conditions = list.iter().enumerate().map(|(index, condition)| {
         let object =
             Object::new(condition, "WebhookMatchCondition", at.index(index), &["expression"], unknown)?;
-        text(condition, &object, "expression")
+        object.text("expression")
     });
     let conditions = conditions.collect::<Result<Vec<_>, String>>()?;
     let or = |found: GoDuration, default| if found == GoDuration(0) { default } else { found };
@@ -142,11 +135,11 @@ fn decode_webhook<'a>(
         unauthorized_ttl: or(webhook.duration("unauthorizedTTL")?, UNAUTHORIZED_TTL),
         caches_unauthorized: webhook.flag("cacheUnauthorizedRequests")?.unwrap_or(true),
         timeout: webhook.duration("timeout")?,
-        version: text(value, &webhook, "subjectAccessReviewVersion")?,
-        condition_version: text(value, &webhook, "matchConditionSubjectAccessReviewVersion")?,
-        failure_policy: text(value, &webhook, "failurePolicy")?,
-        connection_type: text(connection_value, &connection, "type")?,
-        kubeconfig: kubeconfig.map(|_| connection_value.str_at(&["kubeConfigFile"])),
+        version: webhook.text("subjectAccessReviewVersion")?,
+        condition_version: webhook.text("matchConditionSubjectAccessReviewVersion")?,
+        failure_policy: webhook.text("failurePolicy")?,
+        connection_type: connection.text("type")?,
+        kubeconfig: connection.optional_text("kubeConfigFile")?,
         conditions,
     })
 }

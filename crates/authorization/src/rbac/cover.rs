@@ -60,7 +60,7 @@ fn find_missing(index: &RuleIndex, rule: &PolicyRule, missing: &mut Vec<PolicyRu
                         verbs: vec![verb.clone()],
                         groups: vec![group.clone()],
                         resources: vec![resource.clone()],
-                        names: name.into_iter().cloned().collect(),
+                        names: (*name).cloned().into_iter().collect(),
                         paths: Vec::new(),
                     };
                     if index.find(wanted).is_none() && !index.wide().any(|wide| covers(wide, &wanted)) {

@@ -225,6 +225,3 @@ fn is_transient(error: &CallError) -> bool {
 async fn pause(wait: Duration) {
     tokio::time::sleep(wait).await;
 }
-
-#[cfg(test)]
-mod tests;

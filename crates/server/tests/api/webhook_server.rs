@@ -92,6 +92,11 @@ impl HookServer {
         self.state.reviews.lock().iter().map(|review| review.get("request").unwrap().clone()).collect()
     }
 
+    /// All reviews so far.
+    pub fn reviews(&self) -> Vec<Value> {
+        self.state.reviews.lock().clone()
+    }
+
     /// Connections that were accepted.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)

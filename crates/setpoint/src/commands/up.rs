@@ -5,6 +5,7 @@
 
 mod addresses;
 mod authentication;
+mod authorization;
 mod first_pass;
 mod memory;
 mod paths;
@@ -43,6 +44,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::addresses::{advertised, names, parse_names, reachable};
 use self::authentication::{AuthenticationArgs, FileReloader};
+use self::authorization::{AuthorizationArgs, ConfigurationFile};
 use self::paths::Paths;
 use super::flags::{ControllerArgs, TolerationArgs};
 use super::fleet::{FleetArgs, Kubelets};
@@ -101,6 +103,7 @@ pub struct UpArgs {
     tolerations: TolerationArgs,
     #[command(flatten)]
     authentication: AuthenticationArgs,
+    authorization: AuthorizationArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -158,6 +161,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
     args.validate_networks(args.service_ranges())?;
     args.authentication.options(None)?;
     args.authentication.trust()?;
+    args.authorization.configuration()?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
     let component_logs = logging::start(&args.log);
@@ -292,6 +296,8 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let key_dir = paths.data_dir.as_ref().map(|dir| dir.join("pki"));
     let api = api.with_authentication(args.authentication.options(key_dir)?)?;
+    api.set_authorizers(args.authorization.configuration()?)?;
+    let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
     let api = Arc::new(api.with_check(Check::new("loop", false, shell.check())));
@@ -322,6 +328,8 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         CertificateRenewer { paths: paths.clone(), names, url, tls: renewed_tls, api: renewed_api, queries };
     let renewal = tokio::spawn(renewer.run(pki));
     let reloading = tokio::spawn(reloader.run());
+    let configuration = ConfigurationFile::of(&args.authorization)?;
+    let reload = configuration.map(|file| tokio::spawn(file.follow(Arc::clone(&api))));
     let stop = async move {
         std::future::poll_fn(|context| {
             let first = interrupt.poll_recv(context);
@@ -335,6 +343,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     announcement.abort();
     renewal.abort();
     reloading.abort();
+    reload.inspect(tokio::task::JoinHandle::abort);
     let end = shell.stop();
     if !drained {
         tracing::warn!("responses aborted after the drain timeout");

@@ -60,7 +60,7 @@ fn volume_and_its_secrets_are_related_while_a_pod_uses_the_claim() {
     // In both orders of creation and deletion.
     for pod_first in [true, false] {
         let mut graph = NodeGraph::default();
-        let mut set = |graph: &mut NodeGraph, is_pod: bool, exists: bool| match is_pod {
+        let set = |graph: &mut NodeGraph, is_pod: bool, exists: bool| match is_pod {
             true => graph.set_pod("a/p", exists.then(|| pod("n", &claim)).as_ref()),
             false => graph.set_volume("v", exists.then(|| volume(("a", "c"), &[("x", "s")])).as_ref()),
         };

@@ -6,7 +6,6 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Key, Resource, Time, Value, metadata, value};
 use setpoint_authentication::service_account::{TokenGrant, WARN_ONLY_SECONDS, bound_claims};
-use setpoint_authorization::Decision;
 use std::time::Duration;
 
 use super::{expected, object};
@@ -41,8 +40,8 @@ impl Api {
         let at = (target.namespace.as_str(), target.name.as_str());
         let admission = AdmissionRequest::new(Operation::Create, &target.resource_type, at, &writer)
             .for_subresource("token");
-        node_restriction::check(&admission, &token_request, None, &snapshot, &|_| {
-            Decision::NoOpinion(String::new())
+        node_restriction::check(&admission, &token_request, None, &snapshot, &|attributes| {
+            self.authorization.authorize_now(attributes, &snapshot, None)
         })?;
         let account = codec::object(&self.find(target, &snapshot)?);
         check_names(&token_request, target, &account)?;

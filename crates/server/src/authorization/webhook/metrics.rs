@@ -138,7 +138,11 @@ impl Counts {
             }
         }
         let name = "apiserver_authorization_match_condition_evaluation_seconds";
-        text.family(name, MetricType::Histogram, "Duration of the evaluation of match conditions in seconds.");
+        text.family(
+            name,
+            MetricType::Histogram,
+            "Duration of the evaluation of match conditions in seconds.",
+        );
         for (webhook, durations) in &self.conditions {
             durations.write(text, name, &[("type", WEBHOOK), ("name", webhook)], CONDITION_BUCKETS);
         }

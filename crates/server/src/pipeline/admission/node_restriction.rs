@@ -36,7 +36,7 @@ pub(crate) fn admit(
     old: Option<&Value>,
     context: &RequestContext<'_>,
 ) -> Result<(), Status> {
-    check(request, object, old, context.snapshot, &|_| Decision::NoOpinion(String::new()))
+    check(request, object, old, context.snapshot, &|attributes| context.authorize(attributes))
 }
 
 /// A write of a node.

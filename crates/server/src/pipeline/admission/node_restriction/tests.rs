@@ -404,7 +404,7 @@ fn pod_certificate_is_requested_for_a_pod_on_the_node() {
             r#"{"spec":{"signerName":"x.org/signer","nodeName":"n","nodeUID":"un","podName":"p","podUID":"u-p",
                 "serviceAccountName":"sa","serviceAccountUID":"usa"}}"#,
         );
-        change.iter().for_each(|(field, text)| drop(request.ensure_map("spec").insert(field, *text)));
+        change.iter().for_each(|(field, text)| drop(request.ensure_map("spec").insert(*field, *text)));
         Case::new(Create, "certificates.k8s.io|podcertificaterequests", ("a", "r"), request)
     };
     request(&[]).allowed();
