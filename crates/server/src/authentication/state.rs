@@ -6,8 +6,8 @@ use std::sync::Arc;
 use setpoint_api::field_error::{FieldError, Path as FieldPath};
 use setpoint_api::{Value, value};
 use setpoint_authentication::anonymous::AnonymousAccess;
-use setpoint_authentication::keys::{self, Algorithm, SigningKey, VerifyingKey};
-use setpoint_authentication::oidc::config::AuthenticationConfiguration;
+use setpoint_authentication::keys::{self, Algorithm, KeyError, SigningKey, VerifyingKey};
+use setpoint_authentication::oidc::config::{AuthenticationConfiguration, JwtAuthenticator};
 use setpoint_authentication::oidc::{self, JwtVerifier};
 use setpoint_authentication::service_account::ServiceAccountVerifier;
 use setpoint_authentication::token_cache::TokenHasher;
@@ -187,8 +187,8 @@ fn issuers(
     options: &AuthenticationOptions,
     previous: Option<&AuthenticationState>,
 ) -> Result<Vec<Arc<OidcIssuer>>, AuthenticationError> {
-    let known = previous.map_or(&[][..], |previous| &previous.issuers);
-    let build = |config| {
+    let known = previous.map_or(&[][..], |previous| &previous.issuers[..]);
+    let build = |config: JwtAuthenticator| {
         if let Some(same) = known.iter().find(|issuer| *issuer.config() == config) {
             return Ok(Arc::clone(same));
         }
@@ -220,7 +220,7 @@ fn verifying_keys(
 /// Loads the generated signing key, or creates it.
 fn generated_key(dir: Option<&Path>) -> Result<SigningKey, AuthenticationError> {
     let path = dir.map(|dir| dir.join(KEY_FILE)).unwrap_or_default();
-    let damaged = |_| AuthenticationError::Damaged { path: path.clone() };
+    let damaged = |_: KeyError| AuthenticationError::Damaged { path: path.clone() };
     let failed = |source| AuthenticationError::Io { path: path.clone(), source };
     let existing = match dir.map(|_| std::fs::read(&path)) {
         Some(Ok(bytes)) => Some(bytes),

@@ -57,7 +57,7 @@ impl TokenWebhook {
         client: &WebhookClient,
         clock: &dyn Clock,
     ) -> Result<Option<AuthenticatedToken>, String> {
-        let cached = |now| {
+        let cached = |now: Time| {
             let reviewed = self.reviewed.lock();
             reviewed
                 .get(&digest)

@@ -54,7 +54,7 @@ impl Api {
             return Err(Status::invalid(KIND, "", &errors));
         }
         let bound = bound(&token_request, target, &snapshot)?;
-        let grant = self.grant(&mut token_request, &account, &bound);
+        let grant = self.grant(&token_request, &account, &bound);
         let token = self.sign(&account, &bound, &grant)?;
         if let Some(warning) = &grant.warning {
             warnings.push(warning.clone());
@@ -67,7 +67,7 @@ impl Api {
     }
 
     /// Decides on audiences and validity of a token.
-    fn grant(&self, token_request: &mut Value, account: &Value, bound: &[(&'static str, Value)]) -> Grant {
+    fn grant(&self, token_request: &Value, account: &Value, bound: &[(&'static str, Value)]) -> Grant {
         let options = self.authenticator.options();
         let own = options.audiences();
         let given = token_request.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();

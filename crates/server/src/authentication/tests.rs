@@ -1,1 +1,0 @@
-//! Authenticators over a store, without sockets.
