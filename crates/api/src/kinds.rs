@@ -34,6 +34,7 @@ pub mod storagemigration;
 mod group_tests;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use crate::field_error::{ErrorList, Path};
 use crate::fields::{FieldLabels, FieldSelector, FieldSelectorError};
@@ -48,8 +49,12 @@ pub struct Author<'a> {
     pub now: Time,
     /// Name of the user.
     pub user: &'a str,
+    /// UID of the user; empty if it has none.
+    pub uid: &'a str,
     /// Groups of the user.
     pub groups: &'a [String],
+    /// Extra fields of the user.
+    pub extra: &'a BTreeMap<String, Vec<String>>,
 }
 
 /// Selectable fields of one object: field labels with their values.

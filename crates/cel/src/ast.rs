@@ -188,6 +188,33 @@ impl Ast {
         Location::of(&self.source, self.expr(id).span.start)
     }
 
+    /// `true` if the expression selects a field of a variable: `variable.field`, `variable.?field` or
+    /// `has(variable.field)`.
+    #[must_use]
+    pub fn selects_field(&self, variable: &str, field: &str) -> bool {
+        let is_variable =
+            |id: ExprId| matches!(&self.expr(id).kind, ExprKind::Ident(name) if **name == *variable);
+        let is_field = |id: ExprId| matches!(&self.expr(id).kind, ExprKind::Literal(Literal::String(text)) if **text == *field);
+        let mut rest = vec![self.root];
+        while let Some(id) = rest.pop() {
+            let kind = &self.expr(id).kind;
+            let is_found = match kind {
+                ExprKind::Select { operand, field: selected, .. } => {
+                    is_variable(*operand) && **selected == *field
+                }
+                ExprKind::Operation { operator: Operator::OptionalSelect, operands } => {
+                    matches!(operands[..], [operand, selected] if is_variable(operand) && is_field(selected))
+                }
+                _ => false,
+            };
+            if is_found {
+                return true;
+            }
+            kind.for_each_child(|child| rest.push(child));
+        }
+        false
+    }
+
     /// Returns the macro call that expanded to an expression.
     #[must_use]
     pub fn macro_call(&self, id: ExprId) -> Option<&MacroCall> {

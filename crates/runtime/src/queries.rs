@@ -45,6 +45,7 @@ pub struct QueryHandler {
     access: Option<Box<AccessReview>>,
     api: Option<Arc<dyn ApiQueries>>,
     trust: RwLock<Option<Value>>,
+    client_ca: RwLock<String>,
 }
 
 impl Default for QueryHandler {
@@ -59,7 +60,7 @@ impl QueryHandler {
     #[must_use]
     pub fn new(usage: Arc<dyn UsageSource>) -> QueryHandler {
         let (signer, trust) = (RwLock::new(None), RwLock::new(None));
-        QueryHandler { signer, usage, access: None, api: None, trust }
+        QueryHandler { signer, usage, access: None, api: None, trust, client_ca: RwLock::default() }
     }
 
     /// Reviews access with this function.
@@ -90,6 +91,21 @@ impl QueryHandler {
         *self.trust.write() = Some(authentication_trust(pki));
     }
 
+    /// Publishes these CA certificates of clients, in PEM, beside the cluster CA from now on.
+    pub fn set_client_ca(&self, pem: &[u8]) {
+        *self.client_ca.write() = String::from_utf8_lossy(pem).into_owned();
+    }
+
+    fn published_trust(&self) -> Option<Value> {
+        let mut trust = self.trust.read().clone()?;
+        let client_ca = self.client_ca.read();
+        if !client_ca.is_empty() {
+            let all = format!("{}{client_ca}", trust.str_at(&["client-ca-file"]));
+            trust.make_map().insert("client-ca-file", all);
+        }
+        Some(trust)
+    }
+
     /// Signs with this authority from now on.
     ///
     /// # Errors
@@ -111,7 +127,7 @@ impl QueryHandler {
                 Ok(value!({"allowed": (review(question))}))
             }
             "authentication-trust" => {
-                self.trust.read().clone().ok_or_else(|| "this process does not serve the API".to_owned())
+                self.published_trust().ok_or_else(|| "this process does not serve the API".to_owned())
             }
             "certificate-request" => parse_request(question).map(|request| request.to_answer()),
             "hmac-sha256" => {

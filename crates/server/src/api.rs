@@ -16,13 +16,12 @@ mod write;
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use setpoint_api::field_error::ErrorList;
 use setpoint_api::metadata::options::ListOptions;
@@ -36,12 +35,13 @@ use setpoint_store::{Record, Store};
 
 use self::quota_locks::QuotaLocks;
 use crate::aggregation::{Aggregation, ForwardedBody, UpgradeRequest};
+use crate::authentication::{Authentication, AuthenticationError, AuthenticationOptions, Authenticator};
 use crate::authorization::node::NodeAuthorizer;
 use crate::authorization::webhook::WebhookParts;
 use crate::authorization::{Authorization, configured};
 use crate::catalog::Catalogs;
 use crate::conversion::{ConversionWebhooks, needs_webhook, webhook_kind};
-use crate::exchange::{Identity, Payload, Request, RequestPermit, Response, Service};
+use crate::exchange::{Credentials, Payload, Request, RequestPermit, Response, Service};
 use crate::health::{Check, Endpoint, Health};
 use crate::inflight::Inflight;
 use crate::list::{ListCache, Page};
@@ -53,7 +53,6 @@ use crate::pipeline::admission::tolerations::Tolerations;
 use crate::pipeline::update::Subresource;
 use crate::query::QueryParams;
 use crate::route::{Route, Target, route};
-use crate::tokens::Tokens;
 use crate::watch::WatchCoalescer;
 use crate::webhooks::AdmissionWebhooks;
 use crate::webhooks::kubeconfig::EndpointFileError;
@@ -86,7 +85,7 @@ pub struct Api {
     metrics: Arc<Metrics>,
     inflight: Inflight,
     engine: OnceLock<Arc<Mutex<Engine>>>,
-    tokens: Tokens,
+    authenticator: Arc<Authenticator>,
     coalescer: Arc<WatchCoalescer>,
     lists: Arc<ListCache>,
     log_source: OnceLock<Arc<dyn LogSource>>,
@@ -118,6 +117,9 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         Arc::clone(&options.clock),
         Arc::clone(&options.entropy),
     );
+    let authenticator =
+        Authenticator::new(AuthenticationOptions::default(), Arc::clone(&options.clock), &*options.entropy);
+    let authenticator = authenticator.map_err(Status::internal_error)?;
     let authorizer_parts =
         WebhookParts { client: Arc::default(), metrics: Arc::default(), clock: Arc::clone(&options.clock) };
     let api = Api {
@@ -127,7 +129,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         metrics: Arc::default(),
         inflight: Inflight::default(),
         engine: OnceLock::new(),
-        tokens: Tokens::new(None),
+        authenticator: Arc::new(authenticator),
         coalescer: Arc::default(),
         lists: Arc::default(),
         log_source: OnceLock::new(),
@@ -160,11 +162,21 @@ impl Api {
         self
     }
 
-    /// Keeps the signing key of service account tokens in `dir`, so that tokens stay valid after a restart.
+    /// Replaces the options of authentication. By default only certificates and service account tokens authenticate,
+    /// and the key that signs tokens is in memory.
+    ///
+    /// # Errors
+    /// If a file of the options cannot be read, or is malformed.
+    pub fn with_authentication(mut self, options: AuthenticationOptions) -> Result<Api, AuthenticationError> {
+        let (clock, entropy) = (Arc::clone(&self.options.clock), Arc::clone(&self.options.entropy));
+        self.authenticator = Arc::new(Authenticator::new(options, clock, &*entropy)?);
+        Ok(self)
+    }
+
+    /// The authenticators, whose files can be read again.
     #[must_use]
-    pub fn with_tokens_in(mut self, dir: Option<PathBuf>) -> Api {
-        self.tokens = Tokens::new(dir);
-        self
+    pub fn authenticator(&self) -> &Arc<Authenticator> {
+        &self.authenticator
     }
 
     /// Replaces the bounds on requests in flight.
@@ -251,8 +263,22 @@ impl Service for Api {
         }
     }
 
-    fn authenticate(&self, token: &str) -> Option<Identity> {
-        self.verify(token, &[]).ok().map(|verified| verified.identity)
+    fn authenticate<'a>(&'a self, credentials: &Credentials<'_>) -> Authentication<'a> {
+        self.authenticate_request(credentials)
+    }
+
+    fn strip_credentials(&self, headers: &mut HeaderMap) {
+        self.authenticator.strip_credentials(headers);
+    }
+
+    fn impersonate<'a>(
+        &'a self,
+        head: &'a mut Request,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Box<Response>>> + Send + 'a>> {
+        Box::pin(async move {
+            let checked = self.impersonate_user(head).await;
+            checked.map_err(|status| self.refused(head, &self.route(&head.path), &status))
+        })
     }
 
     fn admit(&self, head: &Request) -> Result<RequestPermit, Box<Response>> {
@@ -299,6 +325,10 @@ fn warnings(request: &Request, target: &Target) -> Vec<String> {
 impl Api {
     /// Handles a request, and counts it.
     async fn count(&self, mut request: Request) -> Response {
+        // Requests of the HTTP server have no such headers any more.
+        if let Err(status) = self.impersonate_user(&mut request).await {
+            return *self.refused(&request, &self.route(&request.path), &status);
+        }
         if let Some(service) = self.forward_target(&request.path) {
             let body = ForwardedBody::Whole(request.body.clone());
             return self.forward_to(service, request, body, None).await;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::aggregation::{ForwardedBody, UpgradeRequest};
+use crate::authentication::{Authenticated, Authentication, Pending, Unauthenticated};
 use crate::encoded_chunk::EncodedChunk;
 use crate::inflight::InflightPermit;
 
@@ -30,8 +31,32 @@ pub struct Request {
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// Authenticated user.
+    /// Authenticated user; the impersonated one if the request impersonates.
     pub identity: Identity,
+    /// Authenticated user of a request that impersonates.
+    pub impersonator: Option<Identity>,
+    /// Verb of the constrained mode that permits the impersonation; empty otherwise.
+    pub impersonation_constraint: &'static str,
+}
+
+/// What the certificate of a connection proves now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateProof {
+    /// User; `None` if the certificate names none. The error tells why the certificate is not valid for users.
+    pub identity: Result<Option<Identity>, String>,
+    /// Common name of an authenticating proxy; `None` if the certificate is not that of one.
+    pub proxy: Option<String>,
+}
+
+/// Credentials of a request.
+#[derive(Clone, Debug)]
+pub struct Credentials<'a> {
+    /// Headers of the request.
+    pub headers: &'a HeaderMap,
+    /// Path of the request.
+    pub path: &'a str,
+    /// Proof of the connection's certificate; `None` without a certificate.
+    pub certificate: Option<CertificateProof>,
 }
 
 /// A response.
@@ -180,9 +205,25 @@ pub trait Service: Send + Sync + 'static {
         Ok(RequestPermit::default())
     }
 
-    /// Authenticates a bearer token; `None` if it is invalid.
-    fn authenticate(&self, _token: &str) -> Option<Identity> {
-        None
+    /// Authenticates a request. By default only certificates do.
+    fn authenticate<'a>(&'a self, credentials: &Credentials<'_>) -> Authentication<'a> {
+        let proved = credentials.certificate.as_ref().and_then(|proof| proof.identity.clone().ok().flatten());
+        let identity = proved.map(Authenticated::from);
+        Pending::Ready(identity.ok_or_else(|| Unauthenticated(Vec::new())))
+    }
+
+    /// Removes the credentials from the headers of an authenticated request.
+    fn strip_credentials(&self, _headers: &mut HeaderMap) {}
+
+    /// Replaces the user of a request with headers of impersonation. Runs before [`Service::authorize`].
+    ///
+    /// # Errors
+    /// The response, if the impersonation is forbidden.
+    fn impersonate<'a>(
+        &'a self,
+        _head: &'a mut Request,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Box<Response>>> + Send + 'a>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// `true` if [`Service::forward`] handles a request, with its body unread.

@@ -28,7 +28,7 @@ mod unauthenticated;
 
 pub use counters::Counters;
 pub use threads::{ThreadCounts, Threads};
-pub use tls::{Tls, TlsError};
+pub use tls::{ClientTrust, Tls, TlsError};
 
 use std::future::Future;
 use std::io;

@@ -1,7 +1,7 @@
 //! API server: authentication, admission, storage encoding, lists, watches and the HTTP front end.
 //!
 //! [`exchange`] is the interface between sockets and the API: [`exchange::Request`] in, [`exchange::Response`] out.
-//! In front of it, [`mod@http`] has the sockets; [`setpoint_pki::certs`] and [`tokens`] authenticate; [`kubeconfig`]
+//! In front of it, [`mod@http`] has the sockets; [`setpoint_pki::certs`] and [`authentication`] authenticate; [`kubeconfig`]
 //! configures clients. Behind it, [`mod@route`], [`query`], [`media`], [`body`] and [`select`] parse a request;
 //! [`pipeline`] decides writes, without sockets or a runtime; [`api`] executes them; [`list`], [`watch`],
 //! [`discovery`] and [`responses`] encode responses. [`request_info`] has the attributes of a request, by which
@@ -16,6 +16,7 @@
 
 pub mod aggregation;
 pub mod api;
+pub mod authentication;
 pub mod authorization;
 pub mod body;
 pub mod bootstrap;
@@ -43,7 +44,6 @@ pub mod responses;
 pub mod route;
 pub mod select;
 pub mod service_resolver;
-pub mod tokens;
 mod unenforced;
 pub mod uuid;
 pub mod watch;

@@ -204,7 +204,8 @@ impl WriteOrigin {
     }
 
     pub(crate) fn author(&self, context: &RequestContext<'_>) -> Author<'_> {
-        Author { now: context.now, user: &self.identity.user, groups: &self.identity.groups }
+        let Identity { user, uid, groups, extra } = &self.identity;
+        Author { now: context.now, user, uid, groups, extra }
     }
 }
 

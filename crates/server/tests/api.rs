@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/authentication.rs"]
+mod authentication;
 #[path = "api/authorization_webhook.rs"]
 mod authorization_webhook;
 #[path = "api/conversion.rs"]
@@ -20,6 +22,8 @@ mod fuzz;
 mod hostile_definitions;
 #[path = "api/impersonation.rs"]
 mod impersonation;
+#[path = "api/issuer_server.rs"]
+mod issuer_server;
 #[path = "api/lists.rs"]
 mod lists;
 #[path = "api/node_access.rs"]

@@ -288,7 +288,8 @@ fn reset_fields_equal_the_fields_that_are_reset() {
 fn taint_time_is_defaulted_and_renewed_with_its_effect() {
     let rules = rules("resource.k8s.io", "DeviceTaintRule").unwrap();
     let rule = |text: &str| json::parse(text.as_bytes()).unwrap();
-    let author = Author { now: Time::from_seconds(60), user: "", groups: &[] };
+    let author =
+        Author { now: Time::from_seconds(60), user: "", uid: "", groups: &[], extra: &Default::default() };
     let mut new = rule(r#"{"spec":{"taint":{"effect":"NoExecute"}}}"#);
     rules.default_times(&mut new, Time::from_seconds(0));
     assert_eq!(new.str_at(&["spec", "taint", "timeAdded"]), "1970-01-01T00:00:00Z");

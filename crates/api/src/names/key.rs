@@ -181,7 +181,7 @@ pub(crate) fn path_segment_prefix(name: &str) -> Faults {
 }
 
 /// A path below a domain: `acme.io/foo`.
-pub(crate) fn domain_prefixed_path(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
+pub fn domain_prefixed_path(errors: &mut ErrorList, path: &Path<'_>, text: &str) {
     if text.is_empty() {
         return errors.push(FieldError::required(path, ""));
     }

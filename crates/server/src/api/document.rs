@@ -26,7 +26,6 @@ use crate::catalog::Catalog;
 use crate::exchange::{Payload, Request, Response};
 use crate::loop_report;
 use crate::query::QueryParams;
-use crate::tokens::ISSUER;
 use crate::{discovery, health, media, responses};
 
 /// Media type of aggregated discovery.
@@ -35,10 +34,22 @@ const AGGREGATED: HeaderValue =
 /// Media type of the OpenAPI v2 document in protobuf.
 const GNOSTIC: HeaderValue =
     HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JWK_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json");
+/// Cache lifetime of the documents of the token issuer. A new key must be published for as long before it signs.
+const ISSUER_CACHING: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 /// Cache lifetime of a document whose URL contains its hash.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Time to wait for the end of a turn of the loop. A turn takes milliseconds.
 const LOOP_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Document of the token issuer.
+fn cached_json(document: &Value, kind: HeaderValue) -> Response {
+    let mut response = responses::json_bytes(200, vec![json::to_vec(document).into()]);
+    response.headers.insert(CONTENT_TYPE, kind);
+    response.headers.insert(CACHE_CONTROL, ISSUER_CACHING);
+    response
+}
 
 impl Api {
     /// `/metrics`. Metrics of the store are left out if it does not respond in time.
@@ -75,8 +86,8 @@ impl Api {
                 return Ok(responses::document(&paths));
             }
             ["openapi", ref rest @ ..] => return Ok(self.openapi(request, rest, &catalog, &registry)),
-            [".well-known", "openid-configuration"] => return Ok(self.openid()),
-            ["openid", "v1", "jwks"] => return self.keys(),
+            [".well-known", "openid-configuration"] => return self.openid(request),
+            ["openid", "v1", "jwks"] => return Ok(self.keys()),
             ["setpoint", "loop", ref rest @ ..] => return Ok(self.reconciling(rest)),
             _ => {}
         }
@@ -106,23 +117,16 @@ impl Api {
     }
 
     /// OpenID discovery document, for clients that verify tokens themselves.
-    fn openid(&self) -> Response {
-        let document = value!({
-            "issuer": (ISSUER),
-            "jwks_uri": (format!("https://{}/openid/v1/jwks", self.options.address)),
-            "response_types_supported": ["id_token"],
-            "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"],
-        });
-        responses::document(&document)
+    fn openid(&self, request: &Request) -> Result<Response, Status> {
+        let authenticator = &self.authenticator;
+        let document =
+            authenticator.state().openid_configuration(authenticator.options(), &self.options.address);
+        document.map_or_else(|| missing(request), |document| Ok(cached_json(&document, JSON)))
     }
 
     /// Public keys that verify tokens (JWKS).
-    fn keys(&self) -> Result<Response, Status> {
-        let keys = self.tokens.public().map_err(Status::internal_error)?;
-        let mut response = responses::document(&keys);
-        response.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
-        Ok(response)
+    fn keys(&self) -> Response {
+        cached_json(&self.authenticator.state().jwks(), JWK_SET)
     }
 
     /// State of the loop: all controllers, or the keys of one.

@@ -8,7 +8,10 @@ use setpoint_api::kinds::authentication::token_review_fault;
 use setpoint_api::kinds::authorization::rules_review_fault;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Generic, Status};
-use setpoint_api::{Map, Time, Value, metadata, value};
+use setpoint_api::{Time, Value, metadata, value};
+
+use setpoint_authentication::authenticated_token::AuthenticatedToken;
+use setpoint_authentication::user::{user_info, with_authenticated_group};
 
 use super::write::writer;
 use super::{Api, accepted_form};
@@ -90,7 +93,7 @@ impl Api {
                 if let Some(fault) = token_review_fault(&review) {
                     return Err(Status::bad_request(fault));
                 }
-                self.review_token(&mut review);
+                self.review_token(&mut review).await;
             }
             "SelfSubjectReview" => review = self_review(identity, &review, now),
             "SelfSubjectRulesReview" => {
@@ -121,37 +124,20 @@ impl Api {
 
 impl Api {
     /// Fills in the status of a TokenReview.
-    fn review_token(&self, review: &mut Value) {
+    async fn review_token(&self, review: &mut Value) {
         let list = review.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
-        let audiences: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
-        let verified = match self.verify(review.str_at(&["spec", "token"]), &audiences) {
-            Ok(verified) => verified,
-            Err(error) => return reject_token(review, &error.to_string()),
+        let audiences: Vec<String> = list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let audiences = Some(&audiences[..]).filter(|audiences| !audiences.is_empty());
+        let verification =
+            self.authenticator.verify(review.str_at(&["spec", "token"]), audiences, &self.store);
+        let status = match verification.wait().await {
+            Ok(AuthenticatedToken { identity, audiences, .. }) => value!({
+                "authenticated": true,
+                "user": (user_info(&with_authenticated_group(identity))),
+                "audiences": (audiences),
+            }),
+            Err(why) => value!({"user": {}, "error": (why)}),
         };
-        let texts = |list: &[String]| list.iter().map(|text| Value::from(text.as_str())).collect::<Vec<_>>();
-        let mut extra = Map::new();
-        let id = format!("JTI={}", verified.id);
-        extra.insert("authentication.kubernetes.io/credential-id", vec![Value::from(id)]);
-        if let Some((name, uid)) = verified.pod {
-            extra.insert("authentication.kubernetes.io/pod-name", vec![Value::from(name)]);
-            extra.insert("authentication.kubernetes.io/pod-uid", vec![Value::from(uid)]);
-        }
-        if let Some((name, uid)) = verified.node {
-            extra.insert("authentication.kubernetes.io/node-name", vec![Value::from(name)]);
-            if !uid.is_empty() {
-                extra.insert("authentication.kubernetes.io/node-uid", vec![Value::from(uid)]);
-            }
-        }
-        let status = value!({
-            "authenticated": true,
-            "user": {
-                "username": (verified.identity.user.as_str()),
-                "uid": (verified.uid),
-                "groups": (texts(&verified.identity.groups)),
-                "extra": (extra),
-            },
-            "audiences": (texts(&verified.audiences)),
-        });
         review.make_map().insert("status", status);
     }
 }
@@ -164,19 +150,6 @@ fn self_review(identity: &Identity, review: &Value, now: Time) -> Value {
         map.insert(field, review.get(field).cloned().unwrap_or_default());
     }
     map.ensure_map("metadata").insert("creationTimestamp", Seconds(now).to_string());
-    let info = map.ensure_map("status").ensure_map("userInfo");
-    info.insert("username", identity.user.as_str());
-    let groups: Vec<Value> = identity.groups.iter().map(|group| Value::from(group.as_str())).collect();
-    if !groups.is_empty() {
-        info.insert("groups", groups);
-    }
+    map.ensure_map("status").insert("userInfo", user_info(identity));
     response
-}
-
-/// Fills in the status of a TokenReview whose token is invalid.
-fn reject_token(review: &mut Value, why: &str) {
-    let mut status = Map::with_capacity(2);
-    status.insert("user", Value::map());
-    status.insert("error", why);
-    review.make_map().insert("status", status);
 }

@@ -158,7 +158,7 @@ async fn serve(
     let now = date::unix_seconds();
     let certificate =
         session.peer_certificates().map(|chain| ClientCertificate::new(tls.clone(), chain, now));
-    let is_proved = certificate.as_ref().is_some_and(|certificate| certificate.identity(now).is_some());
+    let is_proved = certificate.as_ref().is_some_and(|certificate| certificate.is_valid(now));
     if is_proved && !auth_state.authenticate(&shared) {
         return;
     }

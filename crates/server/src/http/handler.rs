@@ -15,6 +15,8 @@ use http::{HeaderMap, Method, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use setpoint_api::status::Status;
+use setpoint_authentication::impersonation::has_headers as has_impersonation_headers;
+use setpoint_authentication::user::ANONYMOUS;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -22,10 +24,10 @@ use super::body::{ActiveRequest, ResponseBody, ResponseResources};
 use super::connection::Connection;
 use super::{HEADER_BYTES_MAX, HEADERS_MAX, Phase, Shared, date, request_body};
 use crate::aggregation::{ForwardedBody, UpgradeRequest};
-use crate::exchange::{Cost, Identity, LARGE_BYTES, Payload, Request, RequestPermit, Response};
+use crate::authentication::{Authenticated, Unauthenticated};
+use crate::exchange::{Cost, Credentials, LARGE_BYTES, Payload, Request, RequestPermit, Response};
 use crate::inflight::InflightPermit;
 use crate::responses;
-use crate::tokens::bearer_token;
 use crate::uuid;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -45,53 +47,65 @@ pub(super) async fn handle(
     let id = audit_id(shared, &parts.headers);
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let (method, now) = (parts.method.clone(), date::unix_seconds());
-    let (response, resources) = match admit(&connection, parts, now).await {
-        Ok((request, admission)) if shared.service.is_forwarded(&request) => {
-            forward(&connection, request, (body, on_upgrade), admission.permit, active).await
+    let mut warning = None;
+    let (mut response, resources) = match admit(&connection, parts, now).await {
+        Ok((request, admission, about_token)) => {
+            warning = about_token;
+            if shared.service.is_forwarded(&request) {
+                forward(&connection, request, (body, on_upgrade), admission.permit, active).await
+            } else {
+                handle_admitted(&connection, request, body, admission, active).await
+            }
         }
-        Ok((request, admission)) => handle_admitted(&connection, request, body, admission, active).await,
         Err(error) => (*error, ResponseResources::new(active)),
     };
+    if let Some(warning) = warning {
+        responses::warn(&mut response, &[warning.to_owned()]);
+    }
     Ok(respond(response, &method, (id, now), accepts_gzip, resources))
 }
 
 /// Authenticates and authorizes a request by its head, and takes an in-flight permit. Its body is not read yet.
 async fn admit(
     connection: &Connection,
-    parts: http::request::Parts,
+    mut parts: http::request::Parts,
     now: u64,
-) -> Result<(Request, RequestPermit), Box<Response>> {
+) -> Result<(Request, RequestPermit, Option<&'static str>), Box<Response>> {
     let reject = |status: Status| Box::new(responses::status(&status));
     if parts.version == Version::HTTP_11 {
         check_host(&parts.headers).map_err(reject)?;
     }
-    let identity = authenticate(connection, &parts.headers, now);
-    let identity = identity.ok_or_else(|| reject(Status::unauthorized("Unauthorized")))?;
-    if !connection.auth_state.authenticate(&connection.shared) {
+    let service = &connection.shared.service;
+    let certificate = connection.certificate.as_ref().map(|certificate| certificate.proof(now));
+    let credentials = Credentials { headers: &parts.headers, path: parts.uri.path(), certificate };
+    let authentication = service.authenticate(&credentials).wait().await;
+    let authenticated = authentication.map_err(|Unauthenticated(errors)| {
+        tracing::debug!(?errors, "request is not authenticated");
+        reject(Status::unauthorized("Unauthorized"))
+    })?;
+    let Authenticated { identity, warning, .. } = authenticated;
+    // Anyone can be anonymous, so anonymous connections stay among those that make room for others.
+    if identity.user != ANONYMOUS && !connection.auth_state.authenticate(&connection.shared) {
         return Err(reject(Status::too_many_requests("Too many connections, please try again later.", 1)));
     }
     check_headers(&parts.headers).map_err(reject)?;
-    let request = Request {
+    service.strip_credentials(&mut parts.headers);
+    let mut request = Request {
         path: parts.uri.path().to_owned(),
         query: parts.uri.query().unwrap_or_default().to_owned(),
         method: parts.method,
         headers: parts.headers,
         body: Bytes::new(),
         identity,
+        impersonator: None,
+        impersonation_constraint: "",
     };
-    let service = &connection.shared.service;
+    if has_impersonation_headers(&request.headers) {
+        service.impersonate(&mut request).await?;
+    }
     service.authorize(&request).await?;
     let admission = service.admit(&request)?;
-    Ok((request, admission))
-}
-
-/// Returns the identity that the connection's certificate proves now, else that of the request's token.
-fn authenticate(connection: &Connection, headers: &HeaderMap, now: u64) -> Option<Identity> {
-    let by_certificate = connection.certificate.as_ref().and_then(|certificate| certificate.identity(now));
-    by_certificate.or_else(|| {
-        let token = bearer_token(headers)?;
-        connection.shared.service.authenticate(&token)
-    })
+    Ok((request, admission, warning))
 }
 
 /// Reads the body of an admitted request, and runs the service.

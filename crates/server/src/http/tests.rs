@@ -162,11 +162,15 @@ struct Running {
 }
 
 async fn start(bounds: Bounds) -> Running {
+    start_trusting(bounds, ClientTrust::default()).await
+}
+
+async fn start_trusting(bounds: Bounds, trust: ClientTrust) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     // The handshake reads the real clock, so the certificates must hold for a long time around it.
     let pki = Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 7).unwrap();
-    let (tls, sample) = (Arc::new(Tls::new(&pki).unwrap()), Arc::new(Sample::default()));
+    let (tls, sample) = (Arc::new(Tls::with_trust(&pki, trust).unwrap()), Arc::new(Sample::default()));
     let counters = Arc::new(Counters::default());
     let drain = Duration::from_secs(5);
     let threads = Threads::start(ThreadCounts { reactors: 2, workers: 2, on_worker_start: || () }).unwrap();
@@ -304,6 +308,43 @@ async fn requests_carry_the_identity_of_the_certificate() {
         assert_eq!(client.send(request).await.1["audit-id"], "mine");
     }
     assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn certificate_of_an_additional_ca_authenticates() {
+    let foreign = Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 8).unwrap();
+    let trust =
+        ClientTrust { client_ca: foreign.ca.certificate.clone().into_bytes(), ..ClientTrust::default() };
+    let running = start_trusting(Bounds::default(), trust).await;
+    for certified_key in [&foreign.admin, &running.pki.admin] {
+        let stream = running.connect_as("h2", Some(certified_key)).await;
+        assert_eq!(Client::over(stream, "h2").await.get("/").await.0, StatusCode::OK);
+    }
+    assert!(running.finish().await);
+}
+
+#[test]
+fn certificate_of_the_proxy_ca_proves_a_proxy_and_no_user() {
+    let (pki, proxies) = (
+        Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 7).unwrap(),
+        Pki::ephemeral(&["127.0.0.1".to_owned()], now(), 8).unwrap(),
+    );
+    let trust =
+        ClientTrust { proxy_ca: proxies.ca.certificate.clone().into_bytes(), ..ClientTrust::default() };
+    let state = Tls::with_trust(&pki, trust).unwrap().state();
+    let seconds = u64::try_from(now().0 / 1_000_000).unwrap();
+    let proof = |certified_key: &CertifiedKey| {
+        let chain = [CertificateDer::from_pem_slice(certified_key.certificate.as_bytes()).unwrap()];
+        tls::ClientCertificate::new(state.clone(), &chain, seconds).proof(seconds)
+    };
+    let proxy = proof(&proxies.admin);
+    assert_eq!(proxy.proxy.as_deref(), Some("kubernetes-admin"));
+    assert!(proxy.identity.is_err());
+    let admin = proof(&pki.admin);
+    assert_eq!(admin.proxy, None);
+    let admin = admin.identity.unwrap().unwrap();
+    let id = &admin.extra["authentication.kubernetes.io/credential-id"];
+    assert!(id[0].starts_with("X509SHA256="), "{id:?}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! As upstream does, the handshake accepts certificates of any CA, so that the client gets a readable error instead of
 //! a TLS alert. That is safe because the handshake only proves possession of the key:
-//! [`ClientCertificate::identity`], the only source of identities, verifies the certificate against the cluster CA.
+//! [`ClientCertificate::proof`], the only source of identities, verifies the certificate against the CAs for clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::exchange::Identity;
+use crate::exchange::CertificateProof;
+use setpoint_authentication::certificate;
+use setpoint_authentication::user::with_authenticated_group;
 use setpoint_pki::certs::Pki;
-use setpoint_pki::x509::{Subject, subject, validity};
+use setpoint_pki::x509::validity;
 
 /// Time after which the certificate of an open connection is verified again.
 const VERIFIED_FOR: Duration = Duration::from_secs(60);
 /// Maximum number of cached verifications.
 const VERIFICATIONS_MAX: usize = 1024;
-/// Group of all authenticated users.
-const AUTHENTICATED: &str = "system:authenticated";
 
 /// Failure to configure TLS.
 #[derive(Debug, thiserror::Error)]
@@ -46,16 +46,30 @@ pub enum TlsError {
     Verifier(#[from] rustls::client::VerifierBuilderError),
 }
 
+/// CA certificates in PEM that clients are verified with, beside the cluster CA.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientTrust {
+    /// CAs of users; may be empty.
+    pub client_ca: Vec<u8>,
+    /// CAs of authenticating proxies; empty if there are none.
+    pub proxy_ca: Vec<u8>,
+}
+
 /// TLS configuration of the server. Certificates can be replaced at any time.
 pub struct Tls {
     state: RwLock<TlsState>,
+    /// Certificates and CAs of the state.
+    inputs: RwLock<(Pki, ClientTrust)>,
 }
 
 /// Configuration of a new connection.
 #[derive(Clone)]
 pub(super) struct TlsState {
     pub acceptor: TlsAcceptor,
+    /// Verifies certificates of users.
     verifier: Arc<dyn ClientCertVerifier>,
+    /// Verifies certificates of authenticating proxies.
+    proxy_verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// Certificates that were verified against this authority, shared by all connections: a client that opens many
     /// has its certificate verified once.
     verifications: Arc<Mutex<BTreeMap<Box<[u8]>, Verification>>>,
@@ -70,12 +84,12 @@ impl TlsState {
         if let Some(cached) = cached.filter(|cached| cached.holds_at(now)) {
             return cached;
         }
-        let identity = self.identity(chain, now);
+        let proof = self.proof(chain, now);
         let expires = chain.first().and_then(|leaf| validity(leaf)).map(|(_, end)| end.0 / 1_000_000);
         let expires = expires.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(now);
         let valid_until = expires.min(now.saturating_add(VERIFIED_FOR.as_secs()));
-        let verified = Verification { verified_at: now, valid_until, identity };
-        if let Some(leaf) = leaf.filter(|_| verified.identity.is_some()) {
+        let verified = Verification { verified_at: now, valid_until, proof };
+        if let Some(leaf) = leaf.filter(|_| verified.is_valid()) {
             let mut verifications = self.verifications.lock();
             if verifications.len() >= VERIFICATIONS_MAX {
                 verifications.clear();
@@ -85,17 +99,24 @@ impl TlsState {
         verified
     }
 
-    /// Verifies a chain; `None` unless it is signed by the cluster CA, for client authentication, and valid now.
-    fn identity(&self, chain: &[CertificateDer<'_>], now: u64) -> Option<Identity> {
-        let (leaf, intermediates) = chain.split_first()?;
+    /// Verifies a chain: it must be signed by a CA for clients, for client authentication, and valid now. One that is
+    /// signed by the CA for proxies is that of a proxy.
+    fn proof(&self, chain: &[CertificateDer<'_>], now: u64) -> CertificateProof {
+        let Some((leaf, intermediates)) = chain.split_first() else {
+            return CertificateProof { identity: Ok(None), proxy: None };
+        };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-        match self.verifier.verify_client_cert(leaf, intermediates, now) {
-            Ok(_) => identity(leaf),
-            Err(error) => {
-                tracing::debug!(%error, "client certificate rejected");
-                None
-            }
+        let verified =
+            |verifier: &Arc<dyn ClientCertVerifier>| verifier.verify_client_cert(leaf, intermediates, now);
+        let identity = verified(&self.verifier).map_err(|error| error.to_string()).and_then(|_| {
+            let identity = certificate::identity(leaf).map_err(|error| error.to_string())?;
+            Ok(identity.map(with_authenticated_group))
+        });
+        if let Err(error) = &identity {
+            tracing::debug!(error, "client certificate rejected");
         }
+        let is_proxy = self.proxy_verifier.as_ref().is_some_and(|verifier| verified(verifier).is_ok());
+        CertificateProof { identity, proxy: is_proxy.then(|| certificate::common_name(leaf)) }
     }
 }
 
@@ -112,10 +133,15 @@ pub(super) struct ClientCertificate {
 struct Verification {
     verified_at: u64,
     valid_until: u64,
-    identity: Option<Identity>,
+    proof: CertificateProof,
 }
 
 impl Verification {
+    /// `true` if the certificate proves anything.
+    fn is_valid(&self) -> bool {
+        matches!(self.proof.identity, Ok(Some(_))) || self.proof.proxy.is_some()
+    }
+
     /// `true` if the certificate need not be verified again. The clock may have been set back, perhaps to before the
     /// certificate is valid.
     fn holds_at(&self, now: u64) -> bool {
@@ -130,13 +156,19 @@ impl ClientCertificate {
         ClientCertificate { tls, chain, verified }
     }
 
-    /// Returns the identity that the certificate proves at this time.
-    pub fn identity(&self, now: u64) -> Option<Identity> {
+    /// Returns what the certificate proves at this time.
+    pub fn proof(&self, now: u64) -> CertificateProof {
         let mut verified = self.verified.lock();
         if !verified.holds_at(now) {
             *verified = self.tls.verified(&self.chain, now);
         }
-        verified.identity.clone()
+        verified.proof.clone()
+    }
+
+    /// `true` if the certificate is valid at this time.
+    pub fn is_valid(&self, now: u64) -> bool {
+        let proof = self.proof(now);
+        matches!(proof.identity, Ok(Some(_))) || proof.proxy.is_some()
     }
 }
 
@@ -192,7 +224,27 @@ impl Tls {
     /// # Errors
     /// If a certificate is unusable.
     pub fn new(pki: &Pki) -> Result<Tls, TlsError> {
-        Ok(Tls { state: RwLock::new(build_state(pki)?) })
+        Tls::with_trust(pki, ClientTrust::default())
+    }
+
+    /// Uses the serving certificate, and verifies clients against its CA and these.
+    ///
+    /// # Errors
+    /// If a certificate is unusable.
+    pub fn with_trust(pki: &Pki, trust: ClientTrust) -> Result<Tls, TlsError> {
+        let state = RwLock::new(build_state(pki, &trust)?);
+        Ok(Tls { state, inputs: RwLock::new((pki.clone(), trust)) })
+    }
+
+    /// Replaces the trusted CAs for new connections; open connections keep the old ones.
+    ///
+    /// # Errors
+    /// If a certificate is unusable.
+    pub fn set_trust(&self, trust: ClientTrust) -> Result<(), TlsError> {
+        let mut inputs = self.inputs.write();
+        *self.state.write() = build_state(&inputs.0, &trust)?;
+        inputs.1 = trust;
+        Ok(())
     }
 
     /// Replaces the certificates for new connections; open connections keep the old ones.
@@ -200,7 +252,9 @@ impl Tls {
     /// # Errors
     /// If a certificate is unusable.
     pub fn replace(&self, pki: &Pki) -> Result<(), TlsError> {
-        *self.state.write() = build_state(pki)?;
+        let mut inputs = self.inputs.write();
+        *self.state.write() = build_state(pki, &inputs.1)?;
+        inputs.0 = pki.clone();
         Ok(())
     }
 
@@ -215,13 +269,26 @@ impl Tls {
     }
 }
 
-fn build_state(pki: &Pki) -> Result<TlsState, TlsError> {
-    let provider = Arc::new(provider());
+/// Verifier of clients whose certificates one of these CAs has signed.
+fn client_verifier(
+    cas: &[&[u8]],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(pki.ca.certificate.as_bytes())?)?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()?;
+    for pem in cas {
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            roots.add(certificate?)?;
+        }
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    Ok(builder.allow_unauthenticated().build()?)
+}
+
+fn build_state(pki: &Pki, trust: &ClientTrust) -> Result<TlsState, TlsError> {
+    let provider = Arc::new(provider());
+    let verifier = client_verifier(&[pki.ca.certificate.as_bytes(), &trust.client_ca], &provider)?;
+    let proxy_ca = Some(&trust.proxy_ca[..]).filter(|ca| !ca.is_empty());
+    let proxy_verifier = proxy_ca.map(|ca| client_verifier(&[ca], &provider)).transpose()?;
     let chain = vec![CertificateDer::from_pem_slice(pki.server.certificate.as_bytes())?];
     let key = PrivateKeyDer::from_pem_slice(pki.server.key.as_bytes())?;
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -233,7 +300,8 @@ fn build_state(pki: &Pki) -> Result<TlsState, TlsError> {
     // A resumed session would skip the client certificate, which may have expired.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(TlsState { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, verifications: Arc::default() })
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    Ok(TlsState { acceptor, verifier, proxy_verifier, verifications: Arc::default() })
 }
 
 /// The library's ciphers, AES-128 before AES-256: it is a quarter cheaper, and both are secure.
@@ -246,11 +314,4 @@ fn provider() -> CryptoProvider {
         _ => 3,
     });
     provider
-}
-
-/// Returns the identity of the holder of a verified certificate: the common name is the user, organizations are groups.
-fn identity(certificate: &CertificateDer<'_>) -> Option<Identity> {
-    let Subject { common_name, mut organizations } = subject(certificate)?;
-    organizations.push(AUTHENTICATED.to_owned());
-    Some(Identity::new(common_name, organizations))
 }

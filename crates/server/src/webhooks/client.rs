@@ -51,6 +51,63 @@ impl WebhookCall {
     }
 }
 
+/// Document to get from an endpoint.
+#[derive(Clone, Debug)]
+pub struct DocumentRequest {
+    /// Endpoint of the document.
+    pub endpoint: WebhookEndpoint,
+    /// Path and query of the document.
+    pub target: String,
+    /// Time for the whole request.
+    pub timeout: Duration,
+    /// Maximum number of bytes of the document.
+    pub response_bytes_max: usize,
+}
+
+/// Request that the client sends.
+enum Outgoing {
+    Call(WebhookCall),
+    Document(DocumentRequest),
+}
+
+impl Outgoing {
+    fn endpoint(&self) -> &WebhookEndpoint {
+        match self {
+            Outgoing::Call(call) => &call.endpoint,
+            Outgoing::Document(document) => &document.endpoint,
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        match self {
+            Outgoing::Call(call) => call.timeout,
+            Outgoing::Document(document) => document.timeout,
+        }
+    }
+
+    fn response_bytes_max(&self) -> usize {
+        match self {
+            Outgoing::Call(call) => call.response_bytes_max,
+            Outgoing::Document(document) => document.response_bytes_max,
+        }
+    }
+
+    fn encode(&self) -> Result<Request<FullBody>, CallError> {
+        let document = match self {
+            Outgoing::Call(call) => return encode(call),
+            Outgoing::Document(document) => document,
+        };
+        let host = HeaderValue::try_from(&document.endpoint.authority)
+            .map_err(|error| CallError::Http(error.to_string()))?;
+        Request::get(&document.target)
+            .header(HOST, host)
+            .header(ACCEPT, "application/json, */*")
+            .header(USER_AGENT, "kube-apiserver")
+            .body(FullBody::new(Bytes::new()))
+            .map_err(|error| CallError::Http(error.to_string()))
+    }
+}
+
 /// Failure of a call. The texts are those of Go's client, as far as it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
@@ -129,6 +186,10 @@ impl WebhookClient {
     /// Starts a call. It ends when the task is dropped.
     #[must_use]
     pub fn start(&self, call: WebhookCall) -> CallTask {
+        self.send(Outgoing::Call(call))
+    }
+
+    fn send(&self, request: Outgoing) -> CallTask {
         let runtime = self.runtime.get_or_init(|| {
             let built =
                 Builder::new_multi_thread().worker_threads(1).thread_name("webhooks").enable_all().build();
@@ -141,7 +202,7 @@ impl WebhookClient {
             Err(why) => return CallTask(Err(Some(CallError::Thread(why.clone())))),
         };
         let pool = Arc::clone(&self.pool);
-        CallTask(Ok(runtime.spawn(async move { perform(&pool, &call).await })))
+        CallTask(Ok(runtime.spawn(async move { perform(&pool, &request).await })))
     }
 
     /// Makes a call.
@@ -150,6 +211,14 @@ impl WebhookClient {
     /// If there is no complete response that is successful within the time limit.
     pub async fn call(&self, call: WebhookCall) -> Result<Bytes, CallError> {
         self.start(call).await
+    }
+
+    /// Gets a document.
+    ///
+    /// # Errors
+    /// If there is no complete response that is successful within the time limit.
+    pub async fn fetch(&self, request: DocumentRequest) -> Result<Bytes, CallError> {
+        self.send(Outgoing::Document(request)).await
     }
 }
 
@@ -177,16 +246,16 @@ impl Drop for CallTask {
     }
 }
 
-async fn perform(pool: &ConnectionPool, call: &WebhookCall) -> Result<Bytes, CallError> {
-    let exchange = exchange(pool, call);
-    tokio::time::timeout(call.timeout, exchange).await.unwrap_or(Err(CallError::Timeout))
+async fn perform(pool: &ConnectionPool, request: &Outgoing) -> Result<Bytes, CallError> {
+    let exchange = exchange(pool, request);
+    tokio::time::timeout(request.timeout(), exchange).await.unwrap_or(Err(CallError::Timeout))
 }
 
-async fn exchange(pool: &ConnectionPool, call: &WebhookCall) -> Result<Bytes, CallError> {
+async fn exchange(pool: &ConnectionPool, request: &Outgoing) -> Result<Bytes, CallError> {
     let mut is_retried = false;
     loop {
-        let mut connection = pool.connect(&call.endpoint, is_retried).await?;
-        let response = match connection.sender.send_request(encode(call)?).await {
+        let mut connection = pool.connect(request.endpoint(), is_retried).await?;
+        let response = match connection.sender.send_request(request.encode()?).await {
             Ok(response) => response,
             // The server may have closed an idle connection at the same moment.
             Err(error) if connection.is_reused && is_cut(&error) => {
@@ -196,13 +265,13 @@ async fn exchange(pool: &ConnectionPool, call: &WebhookCall) -> Result<Bytes, Ca
             Err(error) => return Err(broken(&error)),
         };
         let status = response.status();
-        let bytes_max = if status.is_success() { call.response_bytes_max } else { ERROR_BYTES_MAX };
+        let bytes_max = if status.is_success() { request.response_bytes_max() } else { ERROR_BYTES_MAX };
         let body = read(response.into_body(), bytes_max).await;
         if !status.is_success() {
             return Err(error_response(status, &body.unwrap_or_default()));
         }
         let body = body?;
-        pool.release(&call.endpoint, connection);
+        pool.release(request.endpoint(), connection);
         return Ok(body);
     }
 }

@@ -157,6 +157,20 @@ fn rooted(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
+/// Endpoint of a document at an HTTPS URL, with its path and query; `None` for other URLs.
+#[must_use]
+pub fn document_endpoint(url: &str, ca_bundle: Bytes) -> Option<(WebhookEndpoint, String)> {
+    let mut endpoint = parse_url(url)?;
+    endpoint.ca_bundle = ca_bundle;
+    let query = url.split('#').next()?.split_once('?').map_or("", |(_, query)| query);
+    if !query.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return None;
+    }
+    let mark = if query.is_empty() { "" } else { "?" };
+    let target = format!("{}{mark}{query}", endpoint.path);
+    Some((endpoint, target))
+}
+
 pub(super) fn parse_url(url: &str) -> Option<WebhookEndpoint> {
     let rest = url.strip_prefix("https://")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use setpoint_api::quote::Quoted;
 use setpoint_api::status::{Details, Reason, Status, StatusCause};
 use setpoint_api::{Map, Value, json, value};
+use setpoint_authentication::user::user_info;
 
 use super::answers::AnswerKey;
 use super::config::{Webhook, WebhookType};
@@ -135,8 +136,7 @@ pub(crate) fn request_fields(
     insert_text(&mut fields, "namespace", request.namespace);
     fields.insert("operation", request.operation.as_str());
     let identity = &request.writer.identity;
-    let groups: Vec<Value> = identity.groups.iter().map(|group| group.as_str().into()).collect();
-    fields.insert("userInfo", value!({"username": (identity.user.as_str()), "groups": (groups)}));
+    fields.insert("userInfo", user_info(identity));
     fields.insert("object", object.unwrap_or_default());
     fields.insert("oldObject", old.unwrap_or_default());
     fields.insert("dryRun", request.writer.dry_run);

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use setpoint_api::{Clock, Entropy, ManualClock, Time, Value, json};
 use setpoint_server::api::{Api, Options, service};
-use setpoint_server::exchange::{Frames, Identity, Payload, Request, Response, Service};
+use setpoint_server::exchange::{Credentials, Frames, Identity, Payload, Request, Response, Service};
 use setpoint_store::{Retention, Store};
 use tokio::runtime::{Builder, Runtime};
 
@@ -72,6 +72,8 @@ pub fn request(method: &str, path: &str, body: impl AsRef<[u8]>, headers: &Heade
         headers: fields,
         body: Bytes::copy_from_slice(body.as_ref()),
         identity: Identity::new("ann", vec!["system:masters".into()]),
+        impersonator: None,
+        impersonation_constraint: "",
     }
 }
 
@@ -140,6 +142,15 @@ impl TestServer {
     pub fn paused() -> TestServer {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         TestServer { runtime, ..TestServer::new() }
+    }
+
+    /// Returns the user of a bearer token; `None` if it is invalid.
+    pub fn authenticate(&self, token: &str) -> Option<Identity> {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
+        let credentials = Credentials { headers: &headers, path: "/api", certificate: None };
+        let authenticated = self.runtime.block_on(self.api.authenticate(&credentials).wait());
+        authenticated.ok().map(|authenticated| authenticated.identity)
     }
 
     /// Returns the response to a request, with its body unread.

@@ -4,6 +4,7 @@
 //! signal stops it. Messages for people go to the standard output, the log to the standard error.
 
 mod addresses;
+mod authentication;
 mod authorization;
 mod first_pass;
 mod memory;
@@ -42,6 +43,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::addresses::{advertised, names, parse_names, reachable};
+use self::authentication::{AuthenticationArgs, FileReloader};
 use self::authorization::{AuthorizationArgs, ConfigurationFile};
 use self::paths::Paths;
 use super::flags::{ControllerArgs, TolerationArgs};
@@ -100,6 +102,7 @@ pub struct UpArgs {
     #[command(flatten)]
     tolerations: TolerationArgs,
     #[command(flatten)]
+    authentication: AuthenticationArgs,
     authorization: AuthorizationArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -156,6 +159,8 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
         args.controller_args.validate(fleet.lease_renewal_interval())?;
     }
     args.validate_networks(args.service_ranges())?;
+    args.authentication.options(None)?;
+    args.authentication.trust()?;
     args.authorization.configuration()?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
@@ -279,8 +284,11 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let api = tokio::task::spawn_blocking(move || api::service(shared, options));
     let pki = paths.pki(&names)?;
     kubeconfig::write(&paths.kubeconfig, &kubeconfig::text(&url, &pki))?;
-    let tls = Arc::new(Tls::new(&pki)?);
+    let trust = args.authentication.trust()?;
+    let tls = Arc::new(Tls::with_trust(&pki, trust.clone())?);
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
+    let key_dir = paths.data_dir.as_ref().map(|dir| dir.join("pki"));
+    let api = api.with_authentication(args.authentication.options(key_dir)?)?;
     api.set_authorizers(args.authorization.configuration()?)?;
     let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
@@ -300,10 +308,19 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         start.started_at,
         start.component_logs,
     ));
+    queries.set_client_ca(&trust.client_ca);
+    let reloader = FileReloader {
+        authenticator: Arc::clone(api.authenticator()),
+        tls: Arc::clone(&tls),
+        queries: Arc::clone(&queries),
+        args: args.authentication.clone(),
+        in_use: trust,
+    };
     let (renewed_tls, renewed_api) = (Arc::clone(&tls), Arc::clone(&api));
     let renewer =
         CertificateRenewer { paths: paths.clone(), names, url, tls: renewed_tls, api: renewed_api, queries };
     let renewal = tokio::spawn(renewer.run(pki));
+    let reloading = tokio::spawn(reloader.run());
     let configuration = ConfigurationFile::of(&args.authorization)?;
     let reload = configuration.map(|file| tokio::spawn(file.follow(Arc::clone(&api))));
     let stop = async move {
@@ -318,6 +335,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let drained = http::serve(listener, tls, service, options, stop).await;
     announcement.abort();
     renewal.abort();
+    reloading.abort();
     reload.inspect(tokio::task::JoinHandle::abort);
     let end = shell.stop();
     if !drained {
@@ -421,6 +439,8 @@ async fn announce_ready(
                 "system:apiserver",
                 vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
             ),
+            impersonator: None,
+            impersonation_constraint: "",
         };
         if service.answer(request).await.status.is_success() {
             break;

@@ -14,7 +14,7 @@ use crate::kinds::{Author, Rules, SelectableFields, check, keep};
 use crate::names::NameRule;
 use crate::rfc3339::Seconds;
 use crate::time::Time;
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 const SIGNER_LEGACY: &str = "kubernetes.io/legacy-unknown";
 const EXPIRATION_SECONDS_MIN: i64 = 600;
@@ -92,9 +92,17 @@ impl Rules for SigningRequest {
     fn sign(&self, new: &mut Value, old: Option<&Value>, author: &Author<'_>) {
         if old.is_none() {
             let spec = new.ensure_map("spec");
+            REQUESTER.iter().for_each(|field| drop(spec.remove(field)));
             spec.insert("username", author.user);
-            let groups: Vec<Value> = author.groups.iter().map(|group| group.as_str().into()).collect();
-            spec.insert("groups", groups);
+            if !author.uid.is_empty() {
+                spec.insert("uid", author.uid);
+            }
+            spec.insert("groups", author.groups.to_vec());
+            if !author.extra.is_empty() {
+                let extra: Map =
+                    author.extra.iter().map(|(key, values)| (key.as_str(), values.clone())).collect();
+                spec.insert("extra", extra);
+            }
         }
     }
 

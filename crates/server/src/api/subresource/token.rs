@@ -4,12 +4,14 @@ use setpoint_api::field_error::{ErrorList, FieldError, Path};
 use setpoint_api::kinds;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Qualified, Status};
-use setpoint_api::{Key, Resource, Value, metadata, value};
+use setpoint_api::{Key, Resource, Time, Value, metadata, value};
+use setpoint_authentication::service_account::{TokenGrant, WARN_ONLY_SECONDS, bound_claims};
 use std::time::Duration;
 
 use super::{expected, object};
 use crate::api::write::writer;
 use crate::api::{Api, accepted_form};
+use crate::authentication::DEFAULT_ISSUER;
 use crate::codec;
 use crate::exchange::{Request, Response};
 use crate::pipeline::admission::node_restriction;
@@ -17,9 +19,10 @@ use crate::pipeline::create::uid;
 use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
-use crate::tokens::{ISSUER, claims};
 use crate::webhooks::{AdmissionRequest, Operation};
 
+/// Validity of a token of a projected volume, which is extended for clients that do not read it again.
+const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 const KIND: Qualified<'static> = Qualified { group: "authentication.k8s.io", name: "TokenRequest" };
 
 impl Api {
@@ -31,7 +34,7 @@ impl Api {
     ) -> Result<Response, Status> {
         let form = accepted_form(request)?;
         let definition = expected("authentication.k8s.io/v1", "TokenRequest")?;
-        let (mut token_request, warnings) = object(request, target, query, definition)?;
+        let (mut token_request, mut warnings) = object(request, target, query, definition)?;
         let snapshot = self.store.snapshot();
         let writer = writer(request, query, None)?;
         let at = (target.namespace.as_str(), target.name.as_str());
@@ -51,32 +54,99 @@ impl Api {
             return Err(Status::invalid(KIND, "", &errors));
         }
         let bound = bound(&token_request, target, &snapshot)?;
-        let now = self.options.clock.now();
-        let seconds =
-            token_request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or_default();
-        let end = now.after(Duration::from_secs(seconds.unsigned_abs()));
-        let given = token_request.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
-        let mut audiences: Vec<String> = given.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        if audiences.is_empty() {
-            audiences.push(ISSUER.to_owned());
+        let grant = self.grant(&token_request, &account, &bound);
+        let token = self.sign(&account, &bound, &grant)?;
+        if let Some(warning) = &grant.warning {
+            warnings.push(warning.clone());
         }
-        let id = uid([(); 3].map(|()| (self.options.entropy)()));
-        let claims = claims(&account, &audiences, &bound, (now, end), &id);
-        let token = self.tokens.sign(&claims).map_err(Status::internal_error)?;
-        let spec = token_request.ensure_map("spec");
-        spec.insert("audiences", audiences.into_iter().map(Value::from).collect::<Vec<_>>());
-        let metadata = token_request.ensure_map("metadata");
-        metadata.insert("name", target.name.as_str());
-        metadata.insert("namespace", target.namespace.as_str());
-        metadata.insert("creationTimestamp", Seconds(now).to_string());
-        let status = token_request.ensure_map("status");
-        status.insert("token", token);
-        status.insert("expirationTimestamp", Seconds(end).to_string());
+        fill(&mut token_request, &account, &grant, token);
         let mut response =
             responses::value(201, definition, token_request, form, query.flag("pretty") == Some(true));
         responses::warn(&mut response, &warnings);
         Ok(response)
     }
+
+    /// Decides on audiences and validity of a token.
+    fn grant(&self, token_request: &Value, account: &Value, bound: &[(&'static str, Value)]) -> Grant {
+        let options = self.authenticator.options();
+        let own = options.audiences();
+        let given = token_request.at(&["spec", "audiences"]).and_then(Value::as_list).unwrap_or_default();
+        let mut audiences: Vec<String> = given.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        if audiences.is_empty() {
+            audiences.clone_from(&own);
+        }
+        let requested = token_request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64);
+        let requested = requested.unwrap_or_default();
+        let max = options.token_expiration_max.and_then(|max| i64::try_from(max.as_secs()).ok());
+        let max = max.filter(|max| requested > *max);
+        let seconds = max.unwrap_or(requested);
+        let warning =
+            max.map(|max| format!("requested expiration of {requested} seconds shortened to {max} seconds"));
+        let now = self.options.clock.now();
+        let after = |seconds: i64| now.after(Duration::from_secs(seconds.unsigned_abs()));
+        let is_pod_bound = bound.iter().any(|(kind, _)| *kind == "pod");
+        let is_extended = options.extends_token_expiration
+            && is_pod_bound
+            && seconds == WARN_ONLY_SECONDS
+            && audiences.iter().all(|audience| own.contains(audience));
+        tracing::debug!(account = metadata::name(account), seconds, is_extended, "token issued");
+        Grant {
+            audiences,
+            now,
+            seconds,
+            promised: after(seconds),
+            expires: if is_extended { after(EXTENDED_SECONDS) } else { after(seconds) },
+            warn_after: is_extended.then(|| after(seconds)),
+            warning,
+        }
+    }
+
+    fn sign(
+        &self,
+        account: &Value,
+        bound: &[(&'static str, Value)],
+        grant: &Grant,
+    ) -> Result<String, Status> {
+        let issuers = self.authenticator.options().issuers();
+        let id = uid([(); 3].map(|()| (self.options.entropy)()));
+        let claims = TokenGrant {
+            issuer: issuers.first().map_or(DEFAULT_ISSUER, String::as_str),
+            audiences: &grant.audiences,
+            now: grant.now,
+            expires: grant.expires,
+            warn_after: grant.warn_after,
+            id: &id,
+        };
+        let token = self.authenticator.state().signing_key.sign(&bound_claims(account, bound, &claims));
+        token.map_err(|error| Status::internal_error(format!("failed to generate token: {error}")))
+    }
+}
+
+/// Granted token.
+struct Grant {
+    audiences: Vec<String>,
+    now: Time,
+    /// Validity in seconds, as the client gets to know it.
+    seconds: i64,
+    promised: Time,
+    expires: Time,
+    warn_after: Option<Time>,
+    warning: Option<String>,
+}
+
+/// Fills in what the client gets.
+fn fill(token_request: &mut Value, account: &Value, grant: &Grant, token: String) {
+    let spec = token_request.ensure_map("spec");
+    spec.insert("audiences", grant.audiences.clone());
+    spec.insert("expirationSeconds", grant.seconds);
+    let metadata = token_request.ensure_map("metadata");
+    metadata.insert("name", metadata::name(account));
+    metadata.insert("namespace", metadata::namespace(account));
+    metadata.insert("uid", metadata::text(account, "uid"));
+    metadata.insert("creationTimestamp", Seconds(grant.now).to_string());
+    let status = token_request.ensure_map("status");
+    status.insert("token", token);
+    status.insert("expirationTimestamp", Seconds(grant.promised).to_string());
 }
 
 /// 400 if the request contradicts its ServiceAccount.
@@ -113,8 +183,12 @@ fn bound(
         ("v1" | "", "Secret") => ("secret", "secrets", target.namespace.as_str()),
         ("v1" | "", "Node") => ("node", "nodes", ""),
         (version, kind) => {
+            let is_webhook = version == "admissionregistration.k8s.io/v1"
+                && matches!(kind, "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration");
+            let gate = " (feature gate APIServerWebhookAuthenticationToken is disabled)";
+            let gate = if is_webhook { gate } else { "" };
             let (group, version) = version.split_once('/').unwrap_or(("", version));
-            let why = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+            let why = format!("cannot bind token to object of type {group}/{version}, Kind={kind}{gate}");
             return Err(Status::bad_request(why));
         }
     };
@@ -136,7 +210,7 @@ fn bound(
     }
     let (given, is) = (text("uid"), metadata::text(&object, "uid"));
     if !given.is_empty() && given != is {
-        let about = Qualified { group: "", name: plural };
+        let about = Qualified { group: "", name: text("kind") };
         let why = format!(
             "the UID in the bound object reference ({given}) does not match the UID in record. The object might have been deleted and then recreated"
         );

@@ -152,7 +152,7 @@ async fn certificate_is_verified_again_while_its_connection_lives() {
     let chain = [CertificateDer::from_pem_slice(pki.admin.certificate.as_bytes()).unwrap()];
     let start = u64::try_from(start.0 / 1_000_000).unwrap();
     let certificate = tls::ClientCertificate::new(Tls::new(&pki).unwrap().state(), &chain, start);
-    let user = |at: u64| certificate.identity(at).map(|identity| identity.user);
+    let user = |at: u64| certificate.proof(at).identity.ok().flatten().map(|identity| identity.user);
     let admin = Some("kubernetes-admin".to_owned());
     let years = |years: u64| years * 365 * 24 * 3600;
     assert_eq!(user(start), admin);

@@ -46,7 +46,13 @@ fn phase_change_sets_the_transition_time() {
     ] {
         let mut new = object("PersistentVolume", &format!("{{status: {status}}}"));
         of("PersistentVolume").prepare_status(&mut new, &old);
-        let author = Author { now: Time::from_seconds(1_767_312_000), user: "", groups: &[] };
+        let author = Author {
+            now: Time::from_seconds(1_767_312_000),
+            user: "",
+            uid: "",
+            groups: &[],
+            extra: &Default::default(),
+        };
         of("PersistentVolume").sign_status(&mut new, &old, &author);
         assert_eq!(at(&new, &["status", "lastPhaseTransitionTime"]), expected, "{status}");
     }
