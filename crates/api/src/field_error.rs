@@ -273,7 +273,7 @@ impl FieldError {
 
     /// The value is not one of `supported`, which are listed in the given order: sort them where upstream
     /// does.
-    pub(crate) fn not_supported<'a, S: AsRef<str>>(
+    pub fn not_supported<'a, S: AsRef<str>>(
         path: &'a Path<'_>,
         value: impl Into<BadValue>,
         supported: &[S],

@@ -29,6 +29,7 @@ use setpoint_api::metadata::options::ListOptions;
 use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_api::{Clock, Entropy, ResourceType};
+use setpoint_authorization::Attributes;
 use setpoint_reconcile::Engine;
 use setpoint_runtime::queries::usage::UsageSource;
 use setpoint_store::{Record, Store};
@@ -46,6 +47,7 @@ use crate::media::{self, Form, Representation};
 use crate::metrics::{CountedWatch, Metrics, SeriesKey};
 use crate::nodes::LogSource;
 use crate::pipeline::admission::tolerations::Tolerations;
+use crate::pipeline::admission::{AdmissionConfig, AdmissionControl};
 use crate::pipeline::update::Subresource;
 use crate::query::QueryParams;
 use crate::route::{Route, Target, route};
@@ -73,6 +75,8 @@ pub struct Options {
     pub service_ranges: Vec<Cidr>,
     /// Default toleration seconds of pods.
     pub tolerations: Tolerations,
+    /// Admission plugins and their configurations.
+    pub admission: AdmissionConfig,
 }
 
 /// The API over a store.
@@ -93,6 +97,7 @@ pub struct Api {
     aggregation: Arc<Aggregation>,
     webhooks: Arc<AdmissionWebhooks>,
     conversions: Arc<ConversionWebhooks>,
+    admission: AdmissionControl,
 }
 
 /// Attempts to route a write whose definition changes meanwhile.
@@ -113,9 +118,12 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         Arc::clone(&options.clock),
         Arc::clone(&options.entropy),
     );
+    let authorizer = |attributes: &Attributes<'_>| access::decide(attributes.user);
+    let admission = AdmissionControl::new(options.admission.clone(), Arc::new(authorizer));
     let api = Api {
         store,
         options,
+        admission,
         health: Health::default(),
         metrics: Arc::default(),
         inflight: Inflight::default(),
@@ -179,6 +187,12 @@ impl Api {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Admission plugins of requests.
+    #[must_use]
+    pub fn admission(&self) -> &AdmissionControl {
+        &self.admission
     }
 
     /// The admission webhooks, so that the loop calls them too.

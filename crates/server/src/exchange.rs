@@ -14,6 +14,7 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::aggregation::{ForwardedBody, UpgradeRequest};
 use crate::encoded_chunk::EncodedChunk;
 use crate::inflight::InflightPermit;
+use crate::pipeline::admission::AuditAnnotations;
 
 pub use setpoint_api::Identity;
 
@@ -32,6 +33,8 @@ pub struct Request {
     pub body: Bytes,
     /// Authenticated user.
     pub identity: Identity,
+    /// Audit annotations of admission; filled in while the request is handled.
+    pub annotations: AuditAnnotations,
 }
 
 /// A response.

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/admission.rs"]
+mod admission;
+#[path = "api/budgets.rs"]
+mod budgets;
 #[path = "api/conversion.rs"]
 mod conversion;
 #[path = "api/costs.rs"]

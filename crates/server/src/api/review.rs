@@ -16,6 +16,7 @@ use super::{Api, accepted_form};
 use crate::body::{self, DecodedBody, Expected, Strictness};
 use crate::catalog::Catalog;
 use crate::exchange::{Identity, Request, Response};
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::update::Subresource;
 use crate::pipeline::{RequestContext, ownership};
 use crate::query::QueryParams;
@@ -76,6 +77,7 @@ impl Api {
             entropy: [0; 3],
             tolerations: self.options.tolerations,
             catalog: Catalog::built_in(),
+            admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
         };

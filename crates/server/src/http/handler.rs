@@ -78,6 +78,7 @@ fn admit(
         headers: parts.headers,
         body: Bytes::new(),
         identity,
+        annotations: Default::default(),
     };
     let admission = connection.shared.service.admit(&request)?;
     Ok((request, admission))

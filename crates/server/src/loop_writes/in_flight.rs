@@ -20,6 +20,7 @@ use super::{Prepared, outcome, prepare, rejected_outcome};
 use crate::catalog::Catalogs;
 use crate::conversion::shell::ConversionBatch;
 use crate::conversion::{ConversionContext, ConversionWebhooks, RequestConversions};
+use crate::pipeline::admission::AdmissionControl;
 use crate::pipeline::admission::tolerations::Tolerations;
 use crate::pipeline::{RequestContext, quota};
 use crate::webhooks::answers::WebhookAnswers;
@@ -37,6 +38,7 @@ pub struct InFlightWrites {
     clock: Arc<dyn Clock>,
     entropy: Arc<Entropy>,
     tolerations: Tolerations,
+    admission: AdmissionControl,
     catalogs: Catalogs,
     commits: Vec<InFlightCommit>,
     /// Namespaces in which a charged commit is in flight, and the writes that wait for it.
@@ -102,6 +104,7 @@ impl InFlightWrites {
             clock,
             entropy,
             tolerations,
+            admission: AdmissionControl::default(),
             catalogs: Catalogs::default(),
             commits: Vec::new(),
             held: BTreeMap::new(),
@@ -117,6 +120,13 @@ impl InFlightWrites {
     #[must_use]
     pub fn with_webhooks(mut self, webhooks: Arc<AdmissionWebhooks>) -> InFlightWrites {
         self.webhooks = Some(webhooks);
+        self
+    }
+
+    /// Runs these admission plugins.
+    #[must_use]
+    pub fn with_admission(mut self, admission: AdmissionControl) -> InFlightWrites {
+        self.admission = admission;
         self
     }
 
@@ -189,6 +199,7 @@ impl InFlightWrites {
                 entropy,
                 tolerations: self.tolerations,
                 catalog: &catalog,
+                admission: self.admission.context(None),
                 webhooks,
                 conversions,
             },

@@ -13,6 +13,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
 use setpoint_store::Precondition;
 
+use super::admission::{self, AdmissionInput, pod_topology_labels};
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, precondition};
 use crate::codec;
@@ -53,7 +54,9 @@ pub fn bind(
         ..AdmissionRequest::new(Operation::Create, pods, (namespace, metadata::name(binding)), writer)
     }
     .for_subresource("binding");
-    if !is_intercepted(&request, context) {
+    let input = AdmissionInput { request: &request, old: None, context };
+    if !is_intercepted(&request, context) && !pod_topology_labels::changes(binding, &input) {
+        admission::validate(binding, &input)?;
         return bind_admitted(binding, namespace, writer, context);
     }
     let mut admitted = binding.clone();

@@ -15,6 +15,7 @@ use setpoint_api::status::{Qualified, Status, StatusCause};
 use setpoint_api::{Map, Value, metadata};
 use setpoint_store::{Precondition, Proposal, Record};
 
+use super::admission::{self, AdmissionInput};
 use super::delete::delete_object;
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, ownership};
@@ -67,6 +68,7 @@ pub fn evict(
     .for_subresource("eviction");
     let options = |eviction: &Value| eviction.get("deleteOptions").cloned().unwrap_or_default();
     if !dispatch::is_intercepted(&request, context) {
+        admission::validate(eviction, &AdmissionInput { request: &request, old: None, context })?;
         let options = options(eviction);
         return evict_admitted(pods, record, &DeleteOptions::from_value(&options), writer, context);
     }

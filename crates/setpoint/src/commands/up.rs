@@ -32,6 +32,7 @@ use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::health::Check;
 use setpoint_server::http::{self, Bounds, Counters, ThreadCounts, Threads, Tls};
 use setpoint_server::loop_writes::InFlightWrites;
+use setpoint_server::pipeline::admission::{AdmissionConfig, AllowAll};
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
@@ -42,6 +43,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::addresses::{advertised, names, parse_names, reachable};
 use self::paths::Paths;
+use super::admission_flags::AdmissionArgs;
 use super::flags::{ControllerArgs, TolerationArgs};
 use super::fleet::{FleetArgs, Kubelets};
 use super::logging::{self, ComponentLogs};
@@ -97,6 +99,8 @@ pub struct UpArgs {
     controller_args: ControllerArgs,
     #[command(flatten)]
     tolerations: TolerationArgs,
+    #[command(flatten)]
+    admission: AdmissionArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -152,6 +156,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
         args.controller_args.validate(fleet.lease_renewal_interval())?;
     }
     args.validate_networks(args.service_ranges())?;
+    let admission = args.admission.config()?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
     let component_logs = logging::start(&args.log);
@@ -170,7 +175,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
         args,
         &paths,
         store,
-        StartState { started_at, component_logs, fleet, descriptors },
+        StartState { started_at, component_logs, fleet, descriptors, admission },
     ));
     // Unfinished requests are dropped; the store has every acknowledged commit.
     Runtime::shutdown_background(runtime);
@@ -250,9 +255,12 @@ struct StartState {
     fleet: Fleet,
     /// Limit of open files; `None` if unlimited.
     descriptors: Option<u64>,
+    /// Admission plugins and their configurations.
+    admission: AdmissionConfig,
 }
 
 async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) -> anyhow::Result<LoopEnd> {
+    let admission = start.admission.clone();
     // Signals first: a client that sees a line of output may send one.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let listener = listen(SocketAddr::new(args.listen, args.port)).await?;
@@ -275,6 +283,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         advertised,
         service_ranges: requested_ranges.to_vec(),
         tolerations: args.tolerations.tolerations(),
+        admission,
     };
     // The initial objects and the certificates are independent, and both wait for the disk.
     let shared = store.clone();
@@ -362,6 +371,7 @@ fn reconcile(
     let (clock, entropy): (Arc<dyn Clock>, Arc<Entropy>) = (Arc::new(SystemClock), Arc::new(entropy));
     let tolerations = args.tolerations.tolerations();
     let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations)
+        .with_admission(api.admission().with_authorizer(Arc::new(AllowAll)))
         .with_webhooks(Arc::clone(api.webhooks()))
         .with_conversions(Arc::clone(api.conversions()));
     let shell = Shell::start(store, engine, clock, entropy, Arc::clone(&queries), Box::new(executor))?;
@@ -404,6 +414,7 @@ async fn announce_ready(
                 "system:apiserver",
                 vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
             ),
+            annotations: Default::default(),
         };
         if service.answer(request).await.status.is_success() {
             break;
