@@ -305,7 +305,7 @@ impl FieldError {
     }
 
     /// The list has more than `max` items; `actual` is shown if given.
-    pub(crate) fn too_many<'a>(path: &'a Path<'_>, actual: Option<usize>, max: usize) -> FieldErrorDraft<'a> {
+    pub fn too_many<'a>(path: &'a Path<'_>, actual: Option<usize>, max: usize) -> FieldErrorDraft<'a> {
         let detail = format!("must have at most {max} {}", plural(max, "item", "items"));
         FieldError::draft(ErrorKind::TooMany, path, actual.map_or(BadValue::Omitted, BadValue::from), detail)
     }

@@ -10,7 +10,7 @@ use setpoint_api::{Key, Map, Time, Value, value};
 use setpoint_reconcile::planner::key_of;
 use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
 use setpoint_views::api_service::ApiService;
-use setpoint_views::node::SIMULATED_LABEL;
+use setpoint_views::node;
 
 /// Resource of APIServices.
 pub(crate) const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
@@ -85,8 +85,8 @@ impl Planner for MetricsService {
     }
 }
 
-fn is_simulated(node: &Object) -> bool {
-    node.meta().labels.get(SIMULATED_LABEL).is_some()
+fn is_simulated(object: &Object) -> bool {
+    node::is_simulated(|label| object.meta().labels.get(label).is_some())
 }
 
 fn has_simulated_label_changed(before: &Object, after: &Object) -> bool {
@@ -118,6 +118,7 @@ pub(crate) fn is_available(object: &Object) -> bool {
 mod tests {
     use setpoint_reconcile::Controller;
     use setpoint_sim::cluster::Cluster;
+    use setpoint_views::node::SIMULATED_LABEL;
 
     use super::*;
 

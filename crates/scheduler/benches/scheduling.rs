@@ -202,6 +202,7 @@ impl Bench {
             admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         match create::create(resource_type, namespace, DesiredObject::new(object), &writer, &context)
             .unwrap()
@@ -308,6 +309,7 @@ impl Bench {
                 admission: AdmissionContext::standard(),
                 webhooks: None,
                 conversions: None,
+                authorization: None,
             },
         ) {
             Prepared::Settled(outcome) => outcome,

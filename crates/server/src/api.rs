@@ -29,13 +29,16 @@ use setpoint_api::metadata::options::ListOptions;
 use setpoint_api::names::ip::Cidr;
 use setpoint_api::status::{Generic, Qualified, Status};
 use setpoint_api::{Clock, Entropy, ResourceType};
-use setpoint_authorization::Attributes;
+use setpoint_authorization::config::AuthorizationConfiguration;
 use setpoint_reconcile::Engine;
 use setpoint_runtime::queries::usage::UsageSource;
 use setpoint_store::{Record, Store};
 
 use self::quota_locks::QuotaLocks;
 use crate::aggregation::{Aggregation, ForwardedBody, UpgradeRequest};
+use crate::authorization::node::NodeAuthorizer;
+use crate::authorization::webhook::WebhookParts;
+use crate::authorization::{Authorization, configured};
 use crate::catalog::Catalogs;
 use crate::conversion::{ConversionWebhooks, needs_webhook, webhook_kind};
 use crate::exchange::{Identity, Payload, Request, RequestPermit, Response, Service};
@@ -54,10 +57,9 @@ use crate::route::{Route, Target, route};
 use crate::tokens::Tokens;
 use crate::watch::WatchCoalescer;
 use crate::webhooks::AdmissionWebhooks;
+use crate::webhooks::kubeconfig::EndpointFileError;
 use crate::{bootstrap, codec, list, responses, unenforced, watch};
 
-pub(crate) use access::has_full_access;
-pub use access::review_access;
 pub(crate) use write::commit_status;
 
 /// Configuration of an API service.
@@ -98,6 +100,8 @@ pub struct Api {
     webhooks: Arc<AdmissionWebhooks>,
     conversions: Arc<ConversionWebhooks>,
     admission: AdmissionControl,
+    authorization: Arc<Authorization>,
+    authorizer_parts: WebhookParts,
 }
 
 /// Attempts to route a write whose definition changes meanwhile.
@@ -118,8 +122,9 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         Arc::clone(&options.clock),
         Arc::clone(&options.entropy),
     );
-    let authorizer = |attributes: &Attributes<'_>| access::decide(attributes.user);
-    let admission = AdmissionControl::new(options.admission.clone(), Arc::new(authorizer));
+    let admission = AdmissionControl::new(options.admission.clone());
+    let authorizer_parts =
+        WebhookParts { client: Arc::default(), metrics: Arc::default(), clock: Arc::clone(&options.clock) };
     let api = Api {
         store,
         options,
@@ -138,7 +143,13 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         aggregation: Arc::default(),
         webhooks,
         conversions: Arc::new(conversions),
+        authorization: Arc::default(),
+        authorizer_parts,
     };
+    let authorizer_metrics = Arc::clone(&api.authorizer_parts.metrics);
+    api.metrics.register(move |text| authorizer_metrics.write(text));
+    let node = Arc::new(NodeAuthorizer::new(api.store.clone()));
+    api.authorization.set_chain(vec![node, Arc::clone(api.authorization.rbac()) as _]);
     let webhook_metrics = Arc::clone(api.webhooks.metrics());
     api.metrics.register(move |text| webhook_metrics.write(text));
     let conversion_metrics = Arc::clone(api.conversions.metrics());
@@ -201,6 +212,23 @@ impl Api {
         &self.webhooks
     }
 
+    /// Replaces the authorizers by those of a configuration.
+    ///
+    /// # Errors
+    /// If the kubeconfig of a webhook is unusable.
+    pub fn set_authorizers(&self, config: AuthorizationConfiguration) -> Result<(), EndpointFileError> {
+        let rbac = self.authorization.rbac();
+        let chain = configured::chain(config, &self.store, rbac, &self.authorizer_parts)?;
+        self.authorization.set_chain(chain);
+        Ok(())
+    }
+
+    /// The authorizers, so that the loop asks them too.
+    #[must_use]
+    pub fn authorization(&self) -> &Arc<Authorization> {
+        &self.authorization
+    }
+
     /// The conversion webhooks, so that the loop calls them too.
     #[must_use]
     pub fn conversions(&self) -> &Arc<ConversionWebhooks> {
@@ -241,19 +269,34 @@ impl Service for Api {
 
     fn admit(&self, head: &Request) -> Result<RequestPermit, Box<Response>> {
         let route = self.route(&head.path);
-        let admitted = access::check(head, &route).and_then(|()| {
-            let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
+        let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query);
+        let admitted = permit.map(|permit| {
             let snapshot = self.store.snapshot();
             let catalog = self.catalogs.of(&snapshot);
             let state =
                 cost::State { snapshot: &snapshot, catalog: &catalog, webhooks: &self.webhooks.registry };
-            Ok(RequestPermit { permit, cost: cost::estimate(head, &route, &state) })
+            RequestPermit { permit, cost: cost::estimate(head, &route, &state) }
         });
-        admitted.map_err(|status| {
-            self.metrics.count_refused(self.metrics.key(&route, head), status.http_code());
-            let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-            Box::new(responses::error(&status, negotiated(accept.filter(|_| has_forms(&route)))))
+        admitted.map_err(|status| self.refused(head, &route, &status))
+    }
+
+    fn authorize<'a>(
+        &'a self,
+        head: &'a Request,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Box<Response>>> + Send + 'a>> {
+        Box::pin(async move {
+            let checked = self.check(head).await;
+            checked.map_err(|status| self.refused(head, &self.route(&head.path), &status))
         })
+    }
+}
+
+impl Api {
+    /// Counts a request that is refused by its head, and returns its response.
+    fn refused(&self, head: &Request, route: &Route, status: &Status) -> Box<Response> {
+        self.metrics.count_refused(self.metrics.key(route, head), status.http_code());
+        let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+        Box::new(responses::error(status, negotiated(accept.filter(|_| has_forms(route)))))
     }
 }
 
@@ -318,7 +361,7 @@ impl Api {
     }
 
     async fn respond(&self, request: &Request, route: Route, counted: Counting) -> Result<Response, Status> {
-        access::check(request, &route)?;
+        self.check(request).await?;
         match route {
             Route::Objects(target) => {
                 subresource::check_verb(request, &target)?;

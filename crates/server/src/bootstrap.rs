@@ -221,6 +221,7 @@ impl Bootstrapper<'_> {
             admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let desired = DesiredObject::new(typed);
         let step = match snapshot.get(&key) {

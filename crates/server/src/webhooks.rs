@@ -15,6 +15,7 @@ pub mod conditions;
 pub mod config;
 pub mod dispatch;
 pub mod endpoint;
+pub mod kubeconfig;
 pub mod matching;
 pub mod metrics;
 mod pool;

@@ -6,8 +6,16 @@ use setpoint_reconcile::object::{Pairs, View};
 
 use super::{deserialize_time, or_default, serialize_time};
 
-/// Label of simulated nodes, as a role so that `kubectl get nodes` prints it.
-pub const SIMULATED_LABEL: &str = "node-role.kubernetes.io/simulated";
+/// Label of simulated nodes, in a namespace whose labels nodes may set. `kubectl get nodes` prints it as a role.
+pub const SIMULATED_LABEL: &str = "node.kubernetes.io/simulated";
+/// Label of simulated nodes that were registered by earlier releases.
+const OLD_SIMULATED_LABEL: &str = "node-role.kubernetes.io/simulated";
+
+/// `true` if a node is simulated, given a test for the presence of a label.
+#[must_use]
+pub fn is_simulated(has_label: impl Fn(&str) -> bool) -> bool {
+    has_label(SIMULATED_LABEL) || has_label(OLD_SIMULATED_LABEL)
+}
 
 /// View of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]

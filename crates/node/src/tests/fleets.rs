@@ -106,7 +106,7 @@ fn node_without_owner_is_claimed_unless_a_real_kubelet_runs_it() {
     assert_eq!(owner_and_cpu(&cluster, "node-0"), "setpoint-up 16");
     assert_eq!(owner_and_cpu(&cluster, "node-1").trim(), "");
     let labels = cluster.get("nodes", "node-0").unwrap();
-    assert!(labels.at(&["metadata", "labels", "node-role.kubernetes.io/simulated"]).is_some());
+    assert!(labels.at(&["metadata", "labels", "node.kubernetes.io/simulated"]).is_some());
     cluster.assert_quiet();
 }
 

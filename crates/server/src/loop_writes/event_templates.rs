@@ -273,6 +273,7 @@ impl EventTemplate {
             admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let desired = DesiredObject::new(decode_object(resource_type, event).ok()?);
         let mut event = create::prepare_object(resource_type, desired, &writer, &context).ok()?.object;

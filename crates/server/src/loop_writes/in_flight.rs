@@ -202,6 +202,7 @@ impl InFlightWrites {
                 admission: self.admission.context(None),
                 webhooks,
                 conversions,
+                authorization: None,
             },
         )
     }

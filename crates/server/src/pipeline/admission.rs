@@ -22,6 +22,7 @@ pub mod limit_range;
 pub mod namespace_exists;
 pub mod namespace_lifecycle;
 pub mod node_features;
+pub mod node_restriction;
 pub mod node_taint;
 pub mod owner_references;
 pub mod plugins;
@@ -47,7 +48,7 @@ use setpoint_authorization::{Attributes, Decision};
 use setpoint_store::{Record, Snapshot, Table};
 
 pub use self::context::{
-    AdmissionConfig, AdmissionContext, AdmissionControl, AllowAll, AuditAnnotations, Authorizer, Findings,
+    AdmissionConfig, AdmissionContext, AdmissionControl, AuditAnnotations, Findings,
 };
 use super::RequestContext;
 use crate::codec;
@@ -106,7 +107,7 @@ impl<'a> AdmissionInput<'a> {
             field_selector: Default::default(),
             label_selector: Default::default(),
         };
-        self.context.admission.authorizer.authorize(&attributes)
+        self.context.authorize(&attributes)
     }
 
     /// `true` if the author has the permission `verb` for a signer, or for all signers of its domain.
@@ -174,15 +175,6 @@ pub fn validate(object: &Value, input: &AdmissionInput<'_>) -> Result<Vec<String
     outcome.map(|()| findings.warnings)
 }
 
-/// Runs both phases on a delete.
-///
-/// # Errors
-/// If a plugin rejects it.
-pub fn delete(input: &AdmissionInput<'_>) -> Result<(), Status> {
-    admit(&mut Value::Null, input)?;
-    validate(&Value::Null, input).map(drop)
-}
-
 /// Objects of the resource `name`.
 pub(super) fn table<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a Table> {
     snapshot.table(&Resource::new(name).ok()?)
@@ -208,14 +200,35 @@ fn contains_text(record: &Record, text: &str) -> bool {
 pub(crate) mod testing {
     //! Snapshots and reviews for the tests of plugins.
 
+    use std::sync::Arc;
+
     use setpoint_api::{Identity, RequestInfo, ResourceType, Time, Value, json, resource_types};
     use setpoint_authorization::{Attributes, Decision};
     use setpoint_store::{CommitCause, Precondition, Proposal, Retention, Snapshot, Store};
 
-    use super::{AdmissionConfig, AdmissionContext, AdmissionInput, AllowAll, Authorizer};
+    use super::{AdmissionConfig, AdmissionContext, AdmissionInput};
+    use crate::authorization::{Answer, Authorization, AuthorizationContext, Authorizer, UserRules};
     use crate::codec;
     use crate::pipeline::{RequestContext, WriteOrigin};
     use crate::webhooks::{AdmissionRequest, Operation};
+
+    /// Requests that the authorizer of a review allows.
+    struct AllowedRequests(Box<dyn Fn(&RequestInfo<'_>) -> bool + Send + Sync>);
+
+    impl Authorizer for AllowedRequests {
+        fn name(&self) -> &'static str {
+            "test"
+        }
+
+        fn authorize(&self, attributes: &Attributes<'_>, _: &Snapshot) -> Answer {
+            Answer::Now(match (self.0)(&attributes.request) {
+                true => Decision::Allowed(String::new()),
+                false => Decision::NoOpinion("no rule".to_owned()),
+            })
+        }
+
+        fn add_rules(&self, _: &Identity, _: &str, _: &Snapshot, _: &mut UserRules) {}
+    }
 
     /// Inputs of one call of a plugin.
     pub(crate) struct Review<'a> {
@@ -226,7 +239,8 @@ pub(crate) mod testing {
         old: Option<&'a Value>,
         snapshot: Snapshot,
         config: AdmissionConfig,
-        authorizer: Box<dyn Authorizer>,
+        /// `None` if everything is allowed.
+        authorization: Option<Authorization>,
         writer: WriteOrigin,
     }
 
@@ -249,7 +263,7 @@ pub(crate) mod testing {
                 old: None,
                 snapshot: Snapshot::default(),
                 config: AdmissionConfig::default(),
-                authorizer: Box::new(AllowAll),
+                authorization: None,
                 writer,
             }
         }
@@ -290,20 +304,17 @@ pub(crate) mod testing {
             self,
             is_allowed: impl Fn(&RequestInfo<'_>) -> bool + Send + Sync + 'static,
         ) -> Review<'a> {
-            let decide = move |attributes: &Attributes<'_>| match is_allowed(&attributes.request) {
-                true => Decision::Allowed(String::new()),
-                false => Decision::NoOpinion("no rule".to_owned()),
-            };
-            Review { authorizer: Box::new(decide), ..self }
+            let authorization = Authorization::default();
+            authorization.set_chain(vec![Arc::new(AllowedRequests(Box::new(is_allowed)))]);
+            Review { authorization: Some(authorization), ..self }
         }
 
         /// Calls a plugin.
         pub(crate) fn run<T>(&self, call: impl FnOnce(&AdmissionInput<'_>) -> T) -> T {
-            let admission = AdmissionContext {
-                config: &self.config,
-                authorizer: &*self.authorizer,
-                ..AdmissionContext::standard()
-            };
+            let admission = AdmissionContext { config: &self.config, ..AdmissionContext::standard() };
+            let authorization = self.authorization.as_ref();
+            let authorization =
+                authorization.map(|authorization| AuthorizationContext { authorization, answers: None });
             let context = RequestContext {
                 snapshot: &self.snapshot,
                 now: Time::from_seconds(1_800_000_000),
@@ -313,6 +324,7 @@ pub(crate) mod testing {
                 admission,
                 webhooks: None,
                 conversions: None,
+                authorization,
             };
             let is_namespace = self.resource_type.info.kind == "Namespace";
             let at = if is_namespace { ("", self.namespace) } else { (self.namespace, "") };

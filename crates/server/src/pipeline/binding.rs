@@ -13,7 +13,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
 use setpoint_store::Precondition;
 
-use super::admission::{self, AdmissionInput, pod_topology_labels};
+use super::admission::{self, AdmissionInput};
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, precondition};
 use crate::codec;
@@ -54,10 +54,12 @@ pub fn bind(
         ..AdmissionRequest::new(Operation::Create, pods, (namespace, metadata::name(binding)), writer)
     }
     .for_subresource("binding");
-    let input = AdmissionInput { request: &request, old: None, context };
-    if !is_intercepted(&request, context) && !pod_topology_labels::changes(binding, &input) {
-        admission::validate(binding, &input)?;
-        return bind_admitted(binding, namespace, writer, context);
+    if !is_intercepted(&request, context) {
+        let input = AdmissionInput { request: &request, old: None, context };
+        let mut admitted = binding.clone();
+        admission::admit(&mut admitted, &input)?;
+        admission::validate(&admitted, &input)?;
+        return bind_admitted(&admitted, namespace, writer, context);
     }
     let mut admitted = binding.clone();
     match dispatch::admit_unstored(&request, &mut admitted, None, context) {

@@ -39,14 +39,16 @@ pub fn delete(
         Some(_) => codec::object(record),
         None => codec::live(resource_type, record),
     };
-    let step = delete_object(resource_type, record, live, options, writer, context)?;
     let at = (record.namespace().unwrap_or_default(), record.name());
     let request = AdmissionRequest::new(Operation::Delete, resource_type, at, writer);
+    let input = AdmissionInput { request: &request, old: None, context };
+    admission::admit(&mut Value::Null, &AdmissionInput { old: Some(&live), ..input })?;
+    let step = delete_object(resource_type, record, live, options, writer, context)?;
     // An object that is being deleted already is not admitted again.
     if matches!(step, PipelineResult::Unchanged(_)) {
         return Ok(step);
     }
-    admission::delete(&AdmissionInput { request: &request, old: None, context })?;
+    admission::validate(&Value::Null, &input)?;
     if !dispatch::is_intercepted(&request, context) {
         return Ok(step);
     }

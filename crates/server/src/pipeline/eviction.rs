@@ -68,7 +68,9 @@ pub fn evict(
     .for_subresource("eviction");
     let options = |eviction: &Value| eviction.get("deleteOptions").cloned().unwrap_or_default();
     if !dispatch::is_intercepted(&request, context) {
-        admission::validate(eviction, &AdmissionInput { request: &request, old: None, context })?;
+        let input = AdmissionInput { request: &request, old: None, context };
+        admission::admit(&mut eviction.clone(), &input)?;
+        admission::validate(eviction, &input)?;
         let options = options(eviction);
         return evict_admitted(pods, record, &DeleteOptions::from_value(&options), writer, context);
     }

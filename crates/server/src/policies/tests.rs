@@ -68,6 +68,7 @@ impl Cluster {
             admission: AdmissionContext::standard(),
             webhooks: Some(WebhookContext { registry: &self.registry, answers: &answers }),
             conversions: None,
+            authorization: None,
         };
         let step = decide(&context);
         self.warnings = answers.warnings();

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use setpoint_api::json;
@@ -147,7 +147,7 @@ impl WebhookClient {
     /// Makes a call.
     ///
     /// # Errors
-    /// If there is no complete response with the code 200 within the time limit.
+    /// If there is no complete response that is successful within the time limit.
     pub async fn call(&self, call: WebhookCall) -> Result<Bytes, CallError> {
         self.start(call).await
     }
@@ -196,9 +196,9 @@ async fn exchange(pool: &ConnectionPool, call: &WebhookCall) -> Result<Bytes, Ca
             Err(error) => return Err(broken(&error)),
         };
         let status = response.status();
-        let bytes_max = if status == StatusCode::OK { call.response_bytes_max } else { ERROR_BYTES_MAX };
+        let bytes_max = if status.is_success() { call.response_bytes_max } else { ERROR_BYTES_MAX };
         let body = read(response.into_body(), bytes_max).await;
-        if status != StatusCode::OK {
+        if !status.is_success() {
             return Err(error_response(status, &body.unwrap_or_default()));
         }
         let body = body?;
@@ -211,7 +211,12 @@ fn encode(call: &WebhookCall) -> Result<Request<FullBody>, CallError> {
     let invalid = |error: http::Error| CallError::Http(error.to_string());
     let host = HeaderValue::try_from(&call.endpoint.authority)
         .map_err(|error| CallError::Http(error.to_string()))?;
-    Request::post(call.endpoint.target(call.timeout_seconds()))
+    let mut request = Request::post(call.endpoint.target(call.timeout_seconds()));
+    let credentials = call.endpoint.credentials.as_ref();
+    if let Some(authorization) = credentials.and_then(|credentials| credentials.authorization.clone()) {
+        request = request.header(AUTHORIZATION, authorization);
+    }
+    request
         .header(HOST, host)
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "application/json, */*")
@@ -256,7 +261,7 @@ fn broken(error: &hyper::Error) -> CallError {
     CallError::Http(source.unwrap_or_else(|| error.to_string()))
 }
 
-/// Error for a response that is not 200: the message of its Status, or that of Go's client for the code.
+/// Error for a response that is not successful: the message of its Status, or that of Go's client for the code.
 fn error_response(status: StatusCode, body: &[u8]) -> CallError {
     let code = status.as_u16();
     let object = json::parse(body).unwrap_or_default();

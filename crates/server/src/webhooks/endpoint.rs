@@ -1,12 +1,14 @@
 //! Endpoints of webhooks: a URL, or a Service that is resolved through its EndpointSlices.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use setpoint_api::quote::Quoted;
 use setpoint_api::{Value, resource_types};
 use setpoint_store::Snapshot;
 
+use super::kubeconfig::ClientCredentials;
 use crate::codec;
 
 /// Port of a URL without a port.
@@ -59,6 +61,8 @@ pub struct WebhookEndpoint {
     pub address: EndpointAddress,
     /// CA certificates in PEM; those of the system if empty.
     pub ca_bundle: Bytes,
+    /// Credentials of this server; `None` to send none.
+    pub credentials: Option<Arc<ClientCredentials>>,
 }
 
 /// Failure to resolve an endpoint, with upstream's texts.
@@ -138,6 +142,7 @@ impl ClientConfig {
                     path: rooted(path),
                     address: EndpointAddress::Name(String::new(), 0),
                     ca_bundle: ca_bundle.clone(),
+                    credentials: None,
                     server_name,
                 };
                 let url = endpoint.url(timeout_seconds);
@@ -152,7 +157,7 @@ fn rooted(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
-fn parse_url(url: &str) -> Option<WebhookEndpoint> {
+pub(super) fn parse_url(url: &str) -> Option<WebhookEndpoint> {
     let rest = url.strip_prefix("https://")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -178,6 +183,7 @@ fn parse_url(url: &str) -> Option<WebhookEndpoint> {
         path: rooted(path),
         address,
         ca_bundle: Bytes::new(),
+        credentials: None,
     })
 }
 

@@ -24,7 +24,7 @@ use super::endpoint::{EndpointAddress, WebhookEndpoint};
 const IDLE_PER_ENDPOINT_MAX: usize = 25;
 /// Endpoints with idle connections.
 const ENDPOINTS_MAX: usize = 256;
-/// TLS configurations that are kept, one per CA bundle.
+/// TLS configurations that are kept, one per CA bundle and credentials.
 const TLS_CONFIGS_MAX: usize = 256;
 /// Time after which an idle connection is not used again.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -37,8 +37,10 @@ const SYSTEM_ROOTS: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Address, server name and CA bundle of an endpoint.
-type PoolKey = (String, String, Bytes);
+/// Address, server name, CA bundle and fingerprint of the credentials of an endpoint.
+type PoolKey = (String, String, Bytes, [u8; 32]);
+/// CA bundle, and fingerprint of the credentials.
+type TlsKey = (Bytes, [u8; 32]);
 
 /// An open connection.
 pub(super) struct PooledConnection {
@@ -56,7 +58,7 @@ struct IdleConnection {
 #[derive(Default)]
 pub(super) struct ConnectionPool {
     idle: Mutex<BTreeMap<PoolKey, Vec<IdleConnection>>>,
-    tls_configs: Mutex<BTreeMap<Bytes, Arc<ClientConfig>>>,
+    tls_configs: Mutex<BTreeMap<TlsKey, Arc<ClientConfig>>>,
 }
 
 fn pool_key(endpoint: &WebhookEndpoint) -> PoolKey {
@@ -64,7 +66,12 @@ fn pool_key(endpoint: &WebhookEndpoint) -> PoolKey {
         EndpointAddress::Name(host, port) => format!("{host}:{port}"),
         EndpointAddress::Socket(address) => address.to_string(),
     };
-    (address, endpoint.server_name.clone(), endpoint.ca_bundle.clone())
+    (address, endpoint.server_name.clone(), endpoint.ca_bundle.clone(), fingerprint(endpoint))
+}
+
+/// Fingerprint of the credentials of an endpoint; zeros without any.
+fn fingerprint(endpoint: &WebhookEndpoint) -> [u8; 32] {
+    endpoint.credentials.as_ref().map_or([0; 32], |credentials| credentials.fingerprint())
 }
 
 impl ConnectionPool {
@@ -77,7 +84,7 @@ impl ConnectionPool {
         if !must_be_new && let Some(sender) = self.take_idle(endpoint) {
             return Ok(PooledConnection { sender, is_reused: true });
         }
-        let config = self.tls_config(&endpoint.ca_bundle)?;
+        let config = self.tls_config(endpoint)?;
         let stream = open_stream(endpoint).await?;
         let name = ServerName::try_from(endpoint.server_name.clone())
             .map_err(|_| CallError::Tls(format!("tls: invalid server name {}", endpoint.server_name)))?;
@@ -128,21 +135,23 @@ impl ConnectionPool {
         }
     }
 
-    fn tls_config(&self, ca_bundle: &Bytes) -> Result<Arc<ClientConfig>, CallError> {
-        if let Some(config) = self.tls_configs.lock().get(ca_bundle) {
+    fn tls_config(&self, endpoint: &WebhookEndpoint) -> Result<Arc<ClientConfig>, CallError> {
+        let key = (endpoint.ca_bundle.clone(), fingerprint(endpoint));
+        if let Some(config) = self.tls_configs.lock().get(&key) {
             return Ok(Arc::clone(config));
         }
-        let config = Arc::new(build_config(ca_bundle)?);
+        let config = Arc::new(build_config(endpoint)?);
         let mut configs = self.tls_configs.lock();
         if configs.len() >= TLS_CONFIGS_MAX {
             configs.clear();
         }
-        configs.insert(ca_bundle.clone(), Arc::clone(&config));
+        configs.insert(key, Arc::clone(&config));
         Ok(config)
     }
 }
 
-fn build_config(ca_bundle: &Bytes) -> Result<ClientConfig, CallError> {
+fn build_config(endpoint: &WebhookEndpoint) -> Result<ClientConfig, CallError> {
+    let ca_bundle = &endpoint.ca_bundle;
     let mut roots = RootCertStore::empty();
     if ca_bundle.is_empty() {
         let system = SYSTEM_ROOTS.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
@@ -158,11 +167,17 @@ fn build_config(ca_bundle: &Bytes) -> Result<ClientConfig, CallError> {
     }
     let unusable = |error: rustls::Error| CallError::Roots(error.to_string());
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(unusable)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let certificate = endpoint.credentials.as_ref().and_then(|credentials| credentials.certificate());
+    let mut config = match certificate {
+        Some((chain, key)) => config
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| CallError::Tls(format!("tls: client certificate: {error}")))?,
+        None => config.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use setpoint_api::names;
 use setpoint_api::quantity::Quantity;
+use setpoint_authorization::node::labels::{KUBELET_LABEL_NAMESPACES, KUBELET_LABELS, is_own_label};
 use setpoint_node::{Fleet, behavior};
 use setpoint_views::node::Taint;
 
@@ -87,6 +88,14 @@ fn parse_quantity(text: &str) -> anyhow::Result<String> {
 fn parse_label(text: &str) -> anyhow::Result<(String, String)> {
     let (key, value) = text.split_once('=').with_context(|| format!("{text:?} is not KEY=VALUE"))?;
     validate_label(key, value)?;
+    if !is_own_label(key) {
+        let (namespaces, labels) = (KUBELET_LABEL_NAMESPACES.join(", "), KUBELET_LABELS.join(", "));
+        bail!(
+            "unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [{key}]\n--node-labels in the \
+             'kubernetes.io' namespace must begin with an allowed prefix ({namespaces}) or be in the specifically \
+             allowed set ({labels})"
+        );
+    }
     Ok((key.to_owned(), value.to_owned()))
 }
 
@@ -148,6 +157,12 @@ mod tests {
         assert!(parse_taint("a=b").is_err() && parse_taint("a:Never").is_err());
         assert!(parse_quantity("4").is_ok() && parse_quantity("-1").is_err() && parse_quantity("x").is_err());
         assert!(parse_label("a=b").is_ok() && parse_label("a").is_err());
+        assert!(parse_label("kubernetes.io/hostname=n").is_ok(), "kubelets set it");
+        let restricted = parse_label("node-role.kubernetes.io/x=").unwrap_err().to_string();
+        assert!(
+            restricted.starts_with("unknown 'kubernetes.io' or 'k8s.io' labels specified"),
+            "{restricted}"
+        );
         for invalid in ["a b=c", "a=c d", "=x", "a/b/c=d"] {
             assert!(
                 parse_label(invalid).is_err() && parse_taint(&format!("{invalid}:NoSchedule")).is_err(),

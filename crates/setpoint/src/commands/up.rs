@@ -4,6 +4,7 @@
 //! signal stops it. Messages for people go to the standard output, the log to the standard error.
 
 mod addresses;
+mod authorization;
 mod first_pass;
 mod memory;
 mod paths;
@@ -32,7 +33,7 @@ use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::health::Check;
 use setpoint_server::http::{self, Bounds, Counters, ThreadCounts, Threads, Tls};
 use setpoint_server::loop_writes::InFlightWrites;
-use setpoint_server::pipeline::admission::{AdmissionConfig, AllowAll};
+use setpoint_server::pipeline::admission::AdmissionConfig;
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
@@ -42,6 +43,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::addresses::{advertised, names, parse_names, reachable};
+use self::authorization::AuthorizationArgs;
 use self::paths::Paths;
 use super::admission_flags::AdmissionArgs;
 use super::flags::{ControllerArgs, TolerationArgs};
@@ -101,6 +103,8 @@ pub struct UpArgs {
     tolerations: TolerationArgs,
     #[command(flatten)]
     admission: AdmissionArgs,
+    #[command(flatten)]
+    authorization: AuthorizationArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -157,6 +161,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
     }
     args.validate_networks(args.service_ranges())?;
     let admission = args.admission.config()?;
+    args.authorization.configuration()?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
     let component_logs = logging::start(&args.log);
@@ -292,6 +297,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     kubeconfig::write(&paths.kubeconfig, &kubeconfig::text(&url, &pki))?;
     let tls = Arc::new(Tls::new(&pki)?);
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
+    api.set_authorizers(args.authorization.configuration()?)?;
     let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
@@ -362,7 +368,10 @@ fn reconcile(
     let engine = args.controllers.server_engine(&settings, nodes, args.scheduler_config.as_ref());
     let engine = first_pass::record_first_pass(engine, paths.data_dir.as_deref(), &args.controllers);
     let queries = QueryHandler::new(kubelets)
-        .with_access_review(api::review_access)
+        .with_access_review({
+            let (authorization, store) = (Arc::clone(api.authorization()), store.clone());
+            move |spec| authorization.review_now(spec, &store.snapshot())
+        })
         .with_api_queries(api.aggregated_queries(tokio::runtime::Handle::current()));
     let queries = Arc::new(queries);
     queries.sign_with(&pki.ca)?;
@@ -371,7 +380,7 @@ fn reconcile(
     let (clock, entropy): (Arc<dyn Clock>, Arc<Entropy>) = (Arc::new(SystemClock), Arc::new(entropy));
     let tolerations = args.tolerations.tolerations();
     let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations)
-        .with_admission(api.admission().with_authorizer(Arc::new(AllowAll)))
+        .with_admission(api.admission().clone())
         .with_webhooks(Arc::clone(api.webhooks()))
         .with_conversions(Arc::clone(api.conversions()));
     let shell = Shell::start(store, engine, clock, entropy, Arc::clone(&queries), Box::new(executor))?;

@@ -225,6 +225,7 @@ impl Cluster {
                     admission: AdmissionContext::standard(),
                     webhooks: self.webhook_context(&pending.answers),
                     conversions: None,
+                    authorization: None,
                 };
                 match loop_writes::prepare(request, &context) {
                     Prepared::Settled(outcome) => Decided::Settled(WriteResult::Loop(outcome)),
@@ -275,6 +276,7 @@ impl Cluster {
             admission: AdmissionContext::standard(),
             webhooks: self.webhook_context(answers),
             conversions: None,
+            authorization: None,
         };
         write.decide(origin, &context)
     }

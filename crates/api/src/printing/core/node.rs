@@ -5,6 +5,9 @@ use crate::printing::{AGE, Cell, Column, Doc, NAME, Printer, cells, field};
 use crate::time::Time;
 use crate::value::Value;
 
+/// Label of the simulated nodes of this control plane, which show it as their role. Nodes may not set labels of roles.
+const SIMULATED_LABEL: &str = "node.kubernetes.io/simulated";
+
 pub(super) static NODE: Printer = Printer::new(
     &[
         NAME,
@@ -55,6 +58,7 @@ fn roles(object: &Value) -> String {
         .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
             Some(role) => Some(role),
             None if key == "kubernetes.io/role" => value.as_str(),
+            None if key == SIMULATED_LABEL => Some("simulated"),
             None => None,
         })
         .filter(|role| !role.is_empty())

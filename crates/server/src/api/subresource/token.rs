@@ -8,14 +8,17 @@ use setpoint_api::{Key, Resource, Value, metadata, value};
 use std::time::Duration;
 
 use super::{expected, object};
+use crate::api::write::writer;
 use crate::api::{Api, accepted_form};
 use crate::codec;
 use crate::exchange::{Request, Response};
+use crate::pipeline::admission::node_restriction;
 use crate::pipeline::create::uid;
 use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
 use crate::tokens::{ISSUER, claims};
+use crate::webhooks::{AdmissionRequest, Operation};
 
 const KIND: Qualified<'static> = Qualified { group: "authentication.k8s.io", name: "TokenRequest" };
 
@@ -30,6 +33,13 @@ impl Api {
         let definition = expected("authentication.k8s.io/v1", "TokenRequest")?;
         let (mut token_request, warnings) = object(request, target, query, definition)?;
         let snapshot = self.store.snapshot();
+        let writer = writer(request, query, None)?;
+        let at = (target.namespace.as_str(), target.name.as_str());
+        let admission = AdmissionRequest::new(Operation::Create, &target.resource_type, at, &writer)
+            .for_subresource("token");
+        node_restriction::check(&admission, &token_request, None, &snapshot, &|attributes| {
+            self.authorization.authorize_now(attributes, &snapshot, None)
+        })?;
         let account = codec::object(&self.find(target, &snapshot)?);
         check_names(&token_request, target, &account)?;
         let rules = kinds::rules(KIND.group, KIND.name)

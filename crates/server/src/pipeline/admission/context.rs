@@ -1,12 +1,11 @@
-//! Admission in the context of a decision: enabled plugins, their configurations, the authorizer, and state that
-//! outlives a request.
+//! Admission in the context of a decision: enabled plugins, their configurations, and state that outlives a
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use setpoint_api::Value;
-use setpoint_authorization::{Attributes, Decision};
 
 use super::event_rate_limit::{EventBuckets, EventRateLimit};
 use super::plugins::{Plugin, PluginSet};
@@ -49,28 +48,6 @@ impl AdmissionConfig {
     }
 }
 
-/// Authorizer that plugins consult about further permissions of the user.
-pub trait Authorizer: Send + Sync {
-    /// Decides a request.
-    fn authorize(&self, attributes: &Attributes<'_>) -> Decision;
-}
-
-impl<F: Fn(&Attributes<'_>) -> Decision + Send + Sync> Authorizer for F {
-    fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        self(attributes)
-    }
-}
-
-/// Authorizer of writes that the server itself makes: it allows everything.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AllowAll;
-
-impl Authorizer for AllowAll {
-    fn authorize(&self, _: &Attributes<'_>) -> Decision {
-        Decision::Allowed(String::new())
-    }
-}
-
 /// Audit annotations of a request. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct AuditAnnotations(Arc<Mutex<BTreeMap<String, String>>>);
@@ -93,8 +70,6 @@ impl AuditAnnotations {
 pub struct AdmissionContext<'a> {
     /// Enabled plugins and their configurations.
     pub config: &'a AdmissionConfig,
-    /// Authorizer of plugins that check further permissions.
-    pub authorizer: &'a dyn Authorizer,
     /// Token buckets of EventRateLimit; `None` if Events are not counted.
     pub events: Option<&'a EventBuckets>,
     /// Audit annotations of the request; `None` if they are not recorded.
@@ -106,7 +81,7 @@ impl AdmissionContext<'static> {
     #[must_use]
     pub fn standard() -> AdmissionContext<'static> {
         static CONFIG: LazyLock<AdmissionConfig> = LazyLock::new(AdmissionConfig::default);
-        AdmissionContext { config: &CONFIG, authorizer: &AllowAll, events: None, annotations: None }
+        AdmissionContext { config: &CONFIG, events: None, annotations: None }
     }
 }
 
@@ -116,36 +91,28 @@ pub struct AdmissionControl(Arc<SharedParts>);
 
 struct SharedParts {
     config: AdmissionConfig,
-    authorizer: Arc<dyn Authorizer>,
-    events: Arc<EventBuckets>,
+    events: EventBuckets,
 }
 
 impl Default for AdmissionControl {
     fn default() -> AdmissionControl {
-        AdmissionControl::new(AdmissionConfig::default(), Arc::new(AllowAll))
+        AdmissionControl::new(AdmissionConfig::default())
     }
 }
 
 impl AdmissionControl {
-    /// Admission with a configuration and an authorizer.
+    /// Admission with a configuration.
     #[must_use]
-    pub fn new(config: AdmissionConfig, authorizer: Arc<dyn Authorizer>) -> AdmissionControl {
-        let events = Arc::new(EventBuckets::new(&config.event_rate_limits));
-        AdmissionControl(Arc::new(SharedParts { config, authorizer, events }))
-    }
-
-    /// Returns the same admission with another authorizer. Both count the same Events.
-    #[must_use]
-    pub fn with_authorizer(&self, authorizer: Arc<dyn Authorizer>) -> AdmissionControl {
-        let (config, events) = (self.0.config.clone(), Arc::clone(&self.0.events));
-        AdmissionControl(Arc::new(SharedParts { config, authorizer, events }))
+    pub fn new(config: AdmissionConfig) -> AdmissionControl {
+        let events = EventBuckets::new(&config.event_rate_limits);
+        AdmissionControl(Arc::new(SharedParts { config, events }))
     }
 
     /// Returns the context of a decision.
     #[must_use]
     pub fn context<'a>(&'a self, annotations: Option<&'a AuditAnnotations>) -> AdmissionContext<'a> {
-        let SharedParts { config, authorizer, events } = &*self.0;
-        AdmissionContext { config, authorizer: &**authorizer, events: Some(events), annotations }
+        let SharedParts { config, events } = &*self.0;
+        AdmissionContext { config, events: Some(events), annotations }
     }
 
     /// Enabled plugins and their configurations.

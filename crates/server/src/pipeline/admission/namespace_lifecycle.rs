@@ -6,13 +6,13 @@
 use setpoint_api::Value;
 use setpoint_api::status::Status;
 
-use super::{AdmissionInput, Findings};
+use super::AdmissionInput;
 
 /// Namespaces that cannot be deleted.
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Rejects the deletion of a namespace that the cluster needs.
-pub(super) fn validate(object: &Value, input: &AdmissionInput<'_>, _: &mut Findings) -> Result<(), Status> {
+pub(super) fn admit(object: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
     if input.is("namespaces", "") && IMMORTAL_NAMESPACES.contains(&input.request.name) {
         return Err(input.forbidden(object, "this namespace may not be deleted"));
     }

@@ -8,7 +8,7 @@ use super::{
     AdmissionInput, Findings, always_deny, always_pull_images, anti_affinity, certificate_approval,
     certificate_request, certificate_signing, claim_resize, default_class, event_rate_limit,
     extended_resource_toleration, external_ips, limit_range, namespace_exists, namespace_lifecycle,
-    node_features, node_taint, owner_references, pod_node_selector, pod_resize, pod_security,
+    node_features, node_restriction, node_taint, owner_references, pod_node_selector, pod_resize, pod_security,
     pod_toleration_restriction, pod_topology_labels, priority, protection, runtime_class, service_account,
     tolerations, trust_bundle_attest,
 };
@@ -116,7 +116,7 @@ pub(super) static ENTRIES: [PluginEntry; 39] = [
     PluginEntry::off(Plugin::AlwaysAdmit, "AlwaysAdmit"),
     PluginEntry::off(Plugin::NamespaceAutoProvision, "NamespaceAutoProvision"),
     PluginEntry::on(Plugin::NamespaceLifecycle, "NamespaceLifecycle")
-        .validates(DELETE, namespace_lifecycle::validate),
+        .admits(DELETE, namespace_lifecycle::admit),
     PluginEntry::off(Plugin::NamespaceExists, "NamespaceExists")
         .validates(CREATE | UPDATE | DELETE, namespace_exists::validate),
     PluginEntry::off(Plugin::LimitPodHardAntiAffinityTopology, "LimitPodHardAntiAffinityTopology")
@@ -127,7 +127,9 @@ pub(super) static ENTRIES: [PluginEntry; 39] = [
     PluginEntry::on(Plugin::ServiceAccount, "ServiceAccount")
         .admits(CREATE, service_account::admit)
         .validates(CREATE | UPDATE, service_account::validate),
-    PluginEntry::off(Plugin::NodeRestriction, "NodeRestriction"),
+    // Upstream enables it by flag. It belongs to the node authorizer, which this server always has.
+    PluginEntry::on(Plugin::NodeRestriction, "NodeRestriction")
+        .admits(CREATE | UPDATE | DELETE, node_restriction::admit),
     PluginEntry::on(Plugin::TaintNodesByCondition, "TaintNodesByCondition").admits(CREATE, node_taint::admit),
     PluginEntry::off(Plugin::AlwaysPullImages, "AlwaysPullImages")
         .admits(CREATE | UPDATE, always_pull_images::admit)
@@ -190,7 +192,7 @@ pub(super) static ENTRIES: [PluginEntry; 39] = [
 ];
 
 /// Plugins that this server knows but does not implement.
-const UNIMPLEMENTED: [Plugin; 2] = [Plugin::NodeRestriction, Plugin::ImagePolicyWebhook];
+const UNIMPLEMENTED: [Plugin; 1] = [Plugin::ImagePolicyWebhook];
 
 impl Plugin {
     /// Returns the plugin with a name.
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn default_plugins_are_those_of_upstream() {
+    fn default_plugins_are_those_of_upstream_and_node_restriction() {
         let off: Vec<&str> =
             ENTRIES.iter().filter(|entry| !entry.is_default).map(|entry| entry.name).collect();
         let expected = [
@@ -276,7 +278,6 @@ mod tests {
             "NamespaceAutoProvision",
             "NamespaceExists",
             "LimitPodHardAntiAffinityTopology",
-            "NodeRestriction",
             "AlwaysPullImages",
             "ImagePolicyWebhook",
             "PodNodeSelector",

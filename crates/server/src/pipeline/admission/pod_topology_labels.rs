@@ -4,7 +4,6 @@ use setpoint_api::status::Status;
 use setpoint_api::{Key, Resource, Value};
 
 use super::AdmissionInput;
-use super::plugins::Plugin;
 
 /// Labels of a node that its pods get.
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
@@ -15,11 +14,6 @@ pub(super) fn admit(object: &mut Value, input: &AdmissionInput<'_>) -> Result<()
         object.ensure_map("metadata").ensure_map("labels").insert(label, value);
     }
     Ok(())
-}
-
-/// `true` if the plugin would change a binding.
-pub(crate) fn changes(binding: &Value, input: &AdmissionInput<'_>) -> bool {
-    input.config().is_enabled(Plugin::PodTopologyLabels) && !labels(binding, input).is_empty()
 }
 
 /// Topology labels of the node of a binding or pod.

@@ -56,6 +56,7 @@ fn marked_custom_object_is_not_stored_by_a_schema_that_changed_meanwhile() {
         admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
+        authorization: None,
     };
     let writer = WriteOrigin {
         identity: Identity::new("u", Vec::new()),

@@ -36,6 +36,7 @@ fn context(snapshot: &Snapshot) -> RequestContext<'_> {
         admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
+        authorization: None,
     }
 }
 

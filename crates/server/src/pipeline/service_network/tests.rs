@@ -72,6 +72,7 @@ impl Cluster {
             admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let object = json::parse(text.as_bytes()).unwrap();
         let step = create(
@@ -101,6 +102,7 @@ impl Cluster {
             admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let resource_type = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
@@ -128,6 +130,7 @@ impl Cluster {
             admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let resource_type = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
@@ -257,6 +260,7 @@ fn of_two_concurrent_decisions_one_conflicts() {
         admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
+        authorization: None,
     };
     let decide = |name: &str, spec: &str, entropy: u64| {
         let text =

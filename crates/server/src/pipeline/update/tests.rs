@@ -48,6 +48,7 @@ impl Cluster {
             admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         match decide(&context).unwrap_or_else(|status| panic!("{}", status.message)).step {
             PipelineResult::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
@@ -176,6 +177,7 @@ fn response_objects_are_fully_decoded() {
         admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
+        authorization: None,
     };
     let live = codec::partial(resource_type, &record);
     let mut desired = live.clone();

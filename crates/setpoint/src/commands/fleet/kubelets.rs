@@ -21,7 +21,7 @@ use setpoint_runtime::queries::usage::{
 };
 use setpoint_server::nodes::{LogResponse, LogSource};
 use setpoint_store::{Record, Snapshot, Store};
-use setpoint_views::node::SIMULATED_LABEL;
+use setpoint_views::node::is_simulated;
 
 use crate::clock::SystemClock;
 use crate::commands::logging::ComponentLogs;
@@ -100,7 +100,7 @@ impl Kubelets {
     /// `true` if there are simulated nodes, or will be soon: clients cache discovery for long.
     fn has_simulated_nodes(&self, snapshot: &Snapshot) -> bool {
         let table = Resource::new("nodes").ok().and_then(|nodes| snapshot.table(&nodes));
-        let is_simulated = |node: &Record| node.attributes().label(SIMULATED_LABEL).is_some();
+        let is_simulated = |node: &Record| is_simulated(|label| node.attributes().label(label).is_some());
         self.fleet.count > 0 || table.is_some_and(|table| table.range("", None).any(is_simulated))
     }
 
