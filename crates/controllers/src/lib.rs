@@ -50,6 +50,7 @@ pub mod owners;
 pub mod placement;
 pub mod pod_gc;
 pub mod pods;
+mod quota_headroom;
 pub mod replica_set;
 pub mod replication_controller;
 pub mod resource_claim;

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use setpoint_api::{Key, Time};
 use setpoint_reconcile::plan::value_of;
-use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, Watch, WorldReader, Write};
+use setpoint_reconcile::{Action, Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader, Write};
 use setpoint_views::replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
+use setpoint_views::resource_quota::ResourceQuota;
 use setpoint_views::{Condition, condition};
 
 use crate::indexes::PODS_BY_NODE;
 use crate::owners::{self, Owner};
-use crate::pods;
+use crate::{pods, quota_headroom};
 
 /// Condition of failed creations and deletions.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -39,7 +40,7 @@ pub(crate) struct PodSetKind {
 const KIND: PodSetKind = PodSetKind {
     api_version: "apps/v1",
     name: "ReplicaSet",
-    resource: <ReplicaSet as setpoint_reconcile::View>::RESOURCE,
+    resource: <ReplicaSet as View>::RESOURCE,
     view: Object::view::<ReplicaSet>,
     counts_terminating: true,
 };
@@ -55,7 +56,11 @@ impl Planner for ReplicaSetController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::primary(KIND.resource), Watch::mapped("pods", enqueue_for_pod)];
+        const WATCHES: [Watch; 3] = [
+            Watch::primary(KIND.resource),
+            Watch::mapped("pods", enqueue_for_pod),
+            Watch::mapped(ResourceQuota::RESOURCE, enqueue_for_quota).when(quota_headroom::admits_more),
+        ];
         &WATCHES
     }
 
@@ -66,6 +71,10 @@ impl Planner for ReplicaSetController {
 
 fn enqueue_for_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
     KIND.enqueue(pod, world, enqueue);
+}
+
+fn enqueue_for_quota(quota: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    KIND.enqueue_rejected(quota, world, enqueue);
 }
 
 impl PodSetKind {
@@ -92,6 +101,16 @@ impl PodSetKind {
         }
         pods::requeue_when_available(&mut plan, &active, set.spec.min_ready_seconds, now);
         plan
+    }
+
+    /// Enqueues the sets of this kind in the namespace of a quota whose pods could not be created.
+    pub fn enqueue_rejected(&self, quota: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+        for object in world.in_namespace(self.resource, &quota.meta().namespace) {
+            let conditions = (self.view)(object).map(|set| &set.status.conditions[..]).unwrap_or_default();
+            if condition(conditions, REPLICA_FAILURE).is_some() {
+                enqueue(object.key().clone());
+            }
+        }
     }
 
     /// Enqueues the sets of this kind that a pod concerns.

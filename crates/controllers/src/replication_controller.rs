@@ -1,15 +1,17 @@
 //! ReplicationController: the predecessor of ReplicaSet, with the same rules.
 
 use setpoint_api::{Key, Time};
-use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, Watch, WorldReader};
+use setpoint_reconcile::{Object, Plan, Planner, Seed, Seen, View, Watch, WorldReader};
 use setpoint_views::replication_controller::ReplicationController;
+use setpoint_views::resource_quota::ResourceQuota;
 
+use crate::quota_headroom;
 use crate::replica_set::PodSetKind;
 
 const KIND: PodSetKind = PodSetKind {
     api_version: "v1",
     name: "ReplicationController",
-    resource: <ReplicationController as setpoint_reconcile::View>::RESOURCE,
+    resource: <ReplicationController as View>::RESOURCE,
     view: |object| object.view::<ReplicationController>().map(|view| &view.0),
     counts_terminating: false,
 };
@@ -25,13 +27,21 @@ impl Planner for ReplicationControllerController {
     }
 
     fn watches(&self) -> &'static [Watch] {
-        const WATCHES: [Watch; 2] = [Watch::primary(KIND.resource), Watch::mapped("pods", enqueue_for_pod)];
+        const WATCHES: [Watch; 3] = [
+            Watch::primary(KIND.resource),
+            Watch::mapped("pods", enqueue_for_pod),
+            Watch::mapped(ResourceQuota::RESOURCE, enqueue_for_quota).when(quota_headroom::admits_more),
+        ];
         &WATCHES
     }
 
     fn plan(&self, key: &Key, world: &WorldReader<'_>, seen: &Seen<'_, ()>, now: Time, _: Seed) -> Plan {
         KIND.plan(key, world, seen, now)
     }
+}
+
+fn enqueue_for_quota(quota: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {
+    KIND.enqueue_rejected(quota, world, enqueue);
 }
 
 fn enqueue_for_pod(pod: &Object, world: &WorldReader<'_>, enqueue: &mut dyn FnMut(Key)) {

@@ -17,6 +17,7 @@ use setpoint_runtime::objects;
 use setpoint_scheduler::Scheduler;
 use setpoint_server::exchange::Identity;
 use setpoint_server::loop_writes::{self, Prepared};
+use setpoint_server::pipeline::admission::AdmissionContext;
 use setpoint_server::pipeline::{DesiredObject, PipelineResult, RequestContext, WriteOrigin, create};
 use setpoint_store::{Cursor, Retention, Store, WatchFilter};
 use setpoint_views::world_config;
@@ -198,6 +199,7 @@ impl Bench {
             entropy,
             tolerations: Default::default(),
             catalog: setpoint_server::catalog::Catalog::built_in(),
+            admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
             authorization: None,
@@ -304,6 +306,7 @@ impl Bench {
                 entropy,
                 tolerations: Default::default(),
                 catalog: setpoint_server::catalog::Catalog::built_in(),
+                admission: AdmissionContext::standard(),
                 webhooks: None,
                 conversions: None,
                 authorization: None,

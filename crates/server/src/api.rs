@@ -50,6 +50,7 @@ use crate::media::{self, Form, Representation};
 use crate::metrics::{CountedWatch, Metrics, SeriesKey};
 use crate::nodes::LogSource;
 use crate::pipeline::admission::tolerations::Tolerations;
+use crate::pipeline::admission::{AdmissionConfig, AdmissionControl};
 use crate::pipeline::update::Subresource;
 use crate::query::QueryParams;
 use crate::route::{Route, Target, route};
@@ -75,6 +76,8 @@ pub struct Options {
     pub service_ranges: Vec<Cidr>,
     /// Default toleration seconds of pods.
     pub tolerations: Tolerations,
+    /// Admission plugins and their configurations.
+    pub admission: AdmissionConfig,
 }
 
 /// The API over a store.
@@ -95,6 +98,7 @@ pub struct Api {
     aggregation: Arc<Aggregation>,
     webhooks: Arc<AdmissionWebhooks>,
     conversions: Arc<ConversionWebhooks>,
+    admission: AdmissionControl,
     authorization: Arc<Authorization>,
     authorizer_parts: WebhookParts,
 }
@@ -120,11 +124,13 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let authenticator =
         Authenticator::new(AuthenticationOptions::default(), Arc::clone(&options.clock), &*options.entropy);
     let authenticator = authenticator.map_err(Status::internal_error)?;
+    let admission = AdmissionControl::new(options.admission.clone());
     let authorizer_parts =
         WebhookParts { client: Arc::default(), metrics: Arc::default(), clock: Arc::clone(&options.clock) };
     let api = Api {
         store,
         options,
+        admission,
         health: Health::default(),
         metrics: Arc::default(),
         inflight: Inflight::default(),
@@ -204,6 +210,12 @@ impl Api {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Admission plugins of requests.
+    #[must_use]
+    pub fn admission(&self) -> &AdmissionControl {
+        &self.admission
     }
 
     /// The admission webhooks, so that the loop calls them too.

@@ -17,6 +17,7 @@ use setpoint_store::{PendingCommit, Precondition, Store};
 use crate::api::{Options, commit_status};
 use crate::codec;
 use crate::exchange::Identity;
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::create::create;
 use crate::pipeline::service_network::ranges::{self, Ranges};
 use crate::pipeline::update::{Subresource, update};
@@ -249,6 +250,7 @@ impl Bootstrapper<'_> {
             entropy,
             tolerations: self.options.tolerations,
             catalog: crate::catalog::Catalog::built_in(),
+            admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
             authorization: None,

@@ -15,6 +15,7 @@ use crate::aggregation::{ForwardedBody, UpgradeRequest};
 use crate::authentication::{Authenticated, Authentication, Pending, Unauthenticated};
 use crate::encoded_chunk::EncodedChunk;
 use crate::inflight::InflightPermit;
+use crate::pipeline::admission::AuditAnnotations;
 
 pub use setpoint_api::Identity;
 
@@ -37,6 +38,8 @@ pub struct Request {
     pub impersonator: Option<Identity>,
     /// Verb of the constrained mode that permits the impersonation; empty otherwise.
     pub impersonation_constraint: &'static str,
+    /// Audit annotations of admission; filled in while the request is handled.
+    pub annotations: AuditAnnotations,
 }
 
 /// What the certificate of a connection proves now.

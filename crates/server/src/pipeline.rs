@@ -14,6 +14,7 @@ pub mod create;
 pub mod delete;
 pub mod escalation;
 pub mod eviction;
+mod namespace_provision;
 pub mod ownership;
 pub mod quota;
 pub mod service_network;
@@ -31,6 +32,8 @@ use setpoint_api::status::{Reason, Status};
 use setpoint_api::{Resource, Time, Value, metadata};
 use setpoint_store::{CommitCause, Precondition, Proposal, Record, Snapshot};
 
+use self::admission::AdmissionContext;
+use self::admission::plugins::Plugin;
 use self::admission::tolerations::Tolerations;
 use self::ownership::Owners;
 use self::update::Subresource;
@@ -62,6 +65,8 @@ pub struct RequestContext<'a> {
     pub tolerations: Tolerations,
     /// Resource types of the snapshot.
     pub catalog: &'a Catalog,
+    /// Built-in admission plugins.
+    pub admission: AdmissionContext<'a>,
     /// Admission webhooks; `None` if none are called.
     pub webhooks: Option<WebhookContext<'a>>,
     /// Conversion webhooks; `None` if none are called.
@@ -309,7 +314,7 @@ pub(crate) fn encoding_error() -> Status {
     Status::internal_error("the object cannot be stored")
 }
 
-/// Guards a commit by its namespace, which must exist and not be terminating.
+/// Guards a commit by its namespace, which must exist and not be terminating, unless NamespaceLifecycle is disabled.
 pub(crate) fn guard_namespace(
     proposal: Proposal,
     context: &RequestContext<'_>,
@@ -317,7 +322,8 @@ pub(crate) fn guard_namespace(
     resource_type: &ResourceType,
     name: &str,
 ) -> Result<Proposal, Status> {
-    if !resource_type.info.namespaced {
+    let is_checked = context.admission.config.is_enabled(Plugin::NamespaceLifecycle);
+    if !resource_type.info.namespaced || !is_checked {
         return Ok(proposal);
     }
     let namespaces = setpoint_api::status::Qualified { group: "", name: "namespaces" };

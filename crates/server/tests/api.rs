@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "api/admission.rs"]
+mod admission;
 #[path = "api/authentication.rs"]
 mod authentication;
 #[path = "api/authorization_webhook.rs"]
 mod authorization_webhook;
+#[path = "api/budgets.rs"]
+mod budgets;
 #[path = "api/conversion.rs"]
 mod conversion;
 #[path = "api/costs.rs"]

@@ -1,5 +1,6 @@
 //! Subcommands, one module each.
 
+mod admission_flags;
 mod engine;
 mod flags;
 mod fleet;

@@ -6,19 +6,22 @@
 //! difference) to `used` and compares the sum with `hard`; the controller sums the usage of a namespace
 //! ([`namespace_usage`]).
 
+mod devices;
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::Deserialize;
 use setpoint_api::Time;
 use setpoint_api::quantity::Quantity;
-use setpoint_reconcile::object::{Object, Pairs};
+use setpoint_reconcile::object::{Object, Pairs, View};
 use setpoint_reconcile::world::WorldReader;
 
 use crate::or_default;
 use crate::persistent_volume_claim::PersistentVolumeClaim;
 use crate::pod::Pod;
+use crate::resource_claim::ResourceClaim;
 use crate::service::Service;
 
 /// Quantities by quota resource name, such as `requests.cpu` or `count/jobs.batch`.
@@ -63,7 +66,7 @@ pub struct ScopeSelector {
 }
 
 /// Requirement of a scope selector.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScopeRequirement {
     pub scope_name: String,
@@ -71,6 +74,13 @@ pub struct ScopeRequirement {
     pub operator: String,
     #[serde(deserialize_with = "or_default")]
     pub values: BTreeSet<String>,
+}
+
+impl fmt::Display for ScopeRequirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values: Vec<&str> = self.values.iter().map(String::as_str).collect();
+        write!(f, "{{{} {} [{}]}}", self.scope_name, self.operator, values.join(" "))
+    }
 }
 
 impl ScopeRequirement {
@@ -97,16 +107,28 @@ impl ResourceQuotaSpec {
     /// `true` if an object matches all scopes.
     #[must_use]
     pub fn covers(&self, object: &Object) -> bool {
-        let is_in_scopes = self.scopes.iter().all(|name| {
-            let scope = ScopeRequirement {
-                scope_name: name.clone(),
-                operator: "Exists".to_owned(),
-                ..ScopeRequirement::default()
-            };
-            is_in_scope(object, &scope)
-        });
+        let is_in_scopes = self.scopes.iter().all(|name| is_in_scope(object, &exists(name)));
         is_in_scopes && self.scope_selector.match_expressions.iter().all(|scope| is_in_scope(object, scope))
     }
+
+    /// Returns all scopes as requirements.
+    pub fn requirements(&self) -> impl Iterator<Item = ScopeRequirement> + '_ {
+        let scopes = self.scopes.iter().map(|name| exists(name));
+        scopes.chain(self.scope_selector.match_expressions.iter().cloned())
+    }
+}
+
+fn exists(scope: &str) -> ScopeRequirement {
+    let operator = "Exists".to_owned();
+    ScopeRequirement { scope_name: scope.to_owned(), operator, ..ScopeRequirement::default() }
+}
+
+/// Returns the scopes that an object matches.
+pub fn matching_scopes<'a>(
+    object: &'a Object,
+    scopes: impl Iterator<Item = &'a ScopeRequirement> + 'a,
+) -> impl Iterator<Item = &'a ScopeRequirement> + 'a {
+    scopes.filter(|scope| is_in_scope(object, scope))
 }
 
 fn is_in_scope(object: &Object, scope: &ScopeRequirement) -> bool {
@@ -135,6 +157,7 @@ pub fn is_charged_by(name: &str, resource: &str) -> bool {
             let plain = name.split_once(STORAGE_CLASS_INFIX).map_or(name, |(_, rest)| rest);
             CLAIM_RESOURCE_NAMES.contains(&plain)
         }
+        ResourceClaim::RESOURCE => devices::is_charged_by_claims(name),
         other => PLAIN_COUNT_RESOURCES.contains(&other) && name == other,
     }
 }
@@ -163,6 +186,8 @@ pub fn usage(object: &Object, now: Time) -> Usage {
         add_service_usage(service, &mut usage);
     } else if let Some(claim) = object.view::<PersistentVolumeClaim>() {
         add_claim_usage(object, claim, &mut usage);
+    } else if let Some(claim) = object.view::<ResourceClaim>() {
+        devices::add_usage(claim, &mut usage);
     } else if PLAIN_COUNT_RESOURCES.contains(&resource) {
         usage.insert(resource.to_owned(), Quantity::from(1_i64));
     }

@@ -176,6 +176,81 @@ fn rejected_pods_are_reported_and_created_once_quota_allows() {
 }
 
 #[test]
+fn deployment_over_quota_backs_off_visibly_and_heals_at_once() {
+    let controllers = || -> (Vec<Box<dyn setpoint_reconcile::Controller>>, _) {
+        let list: Vec<Box<dyn setpoint_reconcile::Controller>> = vec![
+            Box::new(crate::deployment::DeploymentController),
+            Box::new(crate::replica_set::ReplicaSetController),
+            Box::new(super::ResourceQuotaController),
+        ];
+        (list, crate::indexes::all())
+    };
+    let mut cluster = Cluster::new(controllers, 11);
+    cluster.create(
+        "resourcequotas",
+        "default",
+        value!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}),
+    );
+    cluster.settle();
+    let template = value!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    let selector = value!({"matchLabels": {"app": "web"}});
+    let spec = value!({"replicas": 5, "selector": (selector), "template": (template)});
+    cluster.create("deployments.apps", "default", value!({"metadata": {"name": "web"}, "spec": (spec)}));
+    cluster.run(Duration::from_secs(60));
+    assert_eq!((cluster.list("pods").len(), used(&cluster).as_str()), (2, r#"{"pods":"2"}"#));
+    let condition = |cluster: &Cluster| {
+        let deployment = cluster.get("deployments.apps", "default/web").unwrap();
+        let conditions =
+            deployment.at(&["status", "conditions"]).and_then(Value::as_list).unwrap_or_default();
+        conditions.iter().find(|condition| condition.str_at(&["type"]) == "ReplicaFailure").cloned()
+    };
+    let shown = condition(&cluster).unwrap();
+    assert_eq!((shown.str_at(&["status"]), shown.str_at(&["reason"])), ("True", "FailedCreate"));
+    let why = "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2";
+    assert!(shown.str_at(&["message"]).ends_with(why), "{shown:?}");
+    let events = cluster.list("events");
+    assert!(events.iter().any(|event| event.str_at(&["reason"]) == "FailedCreate"), "{events:?}");
+    // The loop's report shows the failures, the reason, and the time of the next attempt.
+    let state = |cluster: &Cluster| {
+        let keys = cluster.engine.keys("replicaset-controller");
+        keys.into_iter().find(|state| state.failures > 0)
+    };
+    let backing_off = state(&cluster).unwrap();
+    assert!(backing_off.failures >= 5, "{}", backing_off.failures);
+    let next = backing_off.next.unwrap();
+    assert!(next > cluster.now.after(Duration::from_secs(5)), "the next attempt is far away");
+    assert!(backing_off.last_error.is_some_and(|error| error.ends_with(why)));
+    cluster.patch("resourcequotas", "default/q", "", value!({"spec": {"hard": {"pods": "5"}}})).unwrap();
+    cluster.settle();
+    assert!(cluster.now < next, "it does not wait for the next attempt");
+    assert_eq!((cluster.list("pods").len(), used(&cluster).as_str()), (5, r#"{"pods":"5"}"#));
+    assert_eq!(condition(&cluster), None);
+    assert!(state(&cluster).is_none());
+    cluster.assert_quiet();
+}
+
+#[test]
+fn devices_of_a_class_are_counted() {
+    let hard =
+        value!({"count/resourceclaims.resource.k8s.io": "9", "gpu.deviceclass.resource.k8s.io/devices": "9"});
+    let mut cluster = cluster(value!({"hard": (hard)}));
+    let exactly = value!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
+    let all = value!({"name": "b", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 3});
+    let requests = value!([{"name": "a", "exactly": (exactly)}, {"name": "c", "firstAvailable": [(all)]}]);
+    let claim = value!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": (requests)}}});
+    cluster.create("resourceclaims.resource.k8s.io", "default", claim);
+    cluster.settle();
+    assert_eq!(
+        used(&cluster),
+        r#"{"count/resourceclaims.resource.k8s.io":"1","gpu.deviceclass.resource.k8s.io/devices":"5"}"#
+    );
+    cluster.assert_quiet();
+}
+
+#[test]
 fn stale_count_conflicts_with_a_concurrent_admission() {
     let mut cluster = cluster(value!({"hard": {"pods": "2"}}));
     cluster.create("pods", "default", pod("a", value!({})));

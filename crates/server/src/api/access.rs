@@ -57,6 +57,7 @@ impl Api {
             identity: Identity::new(SERVER_USER, vec!["system:masters".to_owned()]),
             impersonator: None,
             impersonation_constraint: "",
+            annotations: Default::default(),
         };
         let status = self.answer(request).await.status;
         if !status.is_success() {

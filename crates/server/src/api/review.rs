@@ -19,6 +19,7 @@ use crate::authorization::ReviewedRequest;
 use crate::body::{self, DecodedBody, Expected, Strictness};
 use crate::catalog::Catalog;
 use crate::exchange::{Identity, Request, Response};
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::update::Subresource;
 use crate::pipeline::{RequestContext, ownership};
 use crate::query::QueryParams;
@@ -82,6 +83,7 @@ impl Api {
             entropy: [0; 3],
             tolerations: self.options.tolerations,
             catalog: Catalog::built_in(),
+            admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
             authorization: None,

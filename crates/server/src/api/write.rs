@@ -93,7 +93,7 @@ impl Api {
         let mut first = Some(desired);
         let (mut more, mut called) = (Vec::new(), Vec::new());
         let done = self
-            .perform(&mut called, |context| {
+            .perform(request, &mut called, |context| {
                 let desired = match first.take() {
                     Some(desired) => desired,
                     None => self.body(request, target, query)?.0,
@@ -125,7 +125,7 @@ impl Api {
         let mut created = false;
         let (mut more, mut called) = (Vec::new(), Vec::new());
         let done = self
-            .perform(&mut called, |context| {
+            .perform(request, &mut called, |context| {
                 let decided = match self.find(target, context.snapshot) {
                     Ok(record) => check_uid(&target.resource_type, &desired.object, &record).and_then(|()| {
                         update(&target.resource_type, subresource, desired.clone(), &record, &writer, context)
@@ -173,7 +173,7 @@ impl Api {
             && !resource_type.is_converted();
         let (mut warnings, mut more, mut called) = (Vec::new(), Vec::new(), Vec::new());
         let done = self
-            .perform(&mut called, |context| {
+            .perform(request, &mut called, |context| {
                 let record = self.find(target, context.snapshot)?;
                 let mut old = if is_status {
                     codec::partial(resource_type, &record)
@@ -230,7 +230,7 @@ impl Api {
         let mut created = false;
         let (mut more, mut called) = (Vec::new(), Vec::new());
         let done = self
-            .perform(&mut called, |context| {
+            .perform(request, &mut called, |context| {
                 let record = self.find(target, context.snapshot).ok();
                 created = record.is_none();
                 if created {
@@ -265,7 +265,7 @@ impl Api {
         check_options(&options)?;
         let (mut warnings, mut called) = (job_warnings(target, &options), Vec::new());
         let done = self
-            .perform(&mut called, |context| {
+            .perform(request, &mut called, |context| {
                 let record = self.find(target, context.snapshot)?;
                 delete(&target.resource_type, &record, &options, &writer, context)
             })
@@ -312,7 +312,7 @@ impl Api {
         let mut called = Vec::new();
         for record in &page.records {
             let outcome = self
-                .perform(&mut called, |context| {
+                .perform(request, &mut called, |context| {
                     let key = target
                         .resource_type
                         .key(record.namespace().unwrap_or_default(), record.name())
@@ -397,20 +397,22 @@ impl Api {
     }
 
     /// Decides and commits a write; calls webhooks and retries on conflicts. Warnings of webhooks are added to
-    /// `warnings`, for an error too.
+    /// `warnings`, for an error too, and audit annotations to the request.
     pub(super) async fn perform(
         &self,
+        request: &Request,
         warnings: &mut Vec<String>,
         decide: impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<WriteResult, Status> {
         let mut answers = WebhookAnswers::default();
-        let done = self.perform_with(&mut answers, decide).await;
+        let done = self.perform_with(request, &mut answers, decide).await;
         warnings.extend(answers.warnings());
         done
     }
 
     async fn perform_with(
         &self,
+        request: &Request,
         answers: &mut WebhookAnswers,
         mut decide: impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<WriteResult, Status> {
@@ -420,7 +422,7 @@ impl Api {
         let mut seed = self.seed();
         for _ in 0..CHARGES_MAX {
             let step = self
-                .decide_or_call(seed, answers, &mut conversions, &mut authorizations, &mut decide)
+                .decide_or_call(request, seed, answers, &mut conversions, &mut authorizations, &mut decide)
                 .await?;
             let (proposal, removed) = match step {
                 None | Some(PipelineResult::Call(_)) => continue,
@@ -477,13 +479,14 @@ impl Api {
     /// Decides once. `None` if webhooks or authorizers were called: the write must be decided again, with their answers.
     async fn decide_or_call(
         &self,
+        request: &Request,
         seed: DecisionSeed,
         answers: &mut WebhookAnswers,
         conversions: &mut RequestConversions,
         authorizations: &mut RequestAuthorizations,
         decide: &mut impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<Option<PipelineResult>, Status> {
-        let decided = self.decide(seed, answers, conversions, authorizations, decide);
+        let decided = self.decide(request, seed, answers, conversions, authorizations, decide);
         if authorizations.receive().await {
             return Ok(None);
         }
@@ -510,6 +513,7 @@ impl Api {
     /// Decides once, on the newest snapshot.
     fn decide(
         &self,
+        request: &Request,
         DecisionSeed { entropy, now }: DecisionSeed,
         answers: &WebhookAnswers,
         conversions: &RequestConversions,
@@ -525,6 +529,7 @@ impl Api {
             entropy,
             tolerations: self.options.tolerations,
             catalog: &catalog,
+            admission: self.admission.context(Some(&request.annotations)),
             webhooks,
             conversions: Some(ConversionContext { request: conversions, keeps_version: false }),
             authorization: Some(AuthorizationContext {

@@ -99,6 +99,7 @@ async fn admit(
         identity,
         impersonator: None,
         impersonation_constraint: "",
+        annotations: Default::default(),
     };
     if has_impersonation_headers(&request.headers) {
         service.impersonate(&mut request).await?;

@@ -22,6 +22,7 @@ use setpoint_store::{Draft, Precondition, Snapshot};
 use super::decode_object;
 use crate::codec;
 use crate::exchange::Identity;
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::{DesiredObject, PipelineResult, RequestContext, WriteOrigin, create, guard_namespace};
 use crate::webhooks::dispatch::is_intercepted;
 use crate::webhooks::{AdmissionRequest, Operation};
@@ -138,6 +139,7 @@ pub(super) fn create(
     let (namespace, name) = (new_event.namespace(), key.name());
     let request = AdmissionRequest::new(Operation::Create, resource_type, (namespace, name), writer);
     if is_intercepted(&request, context)
+        || context.admission.config.checks_events()
         || context.snapshot.get(key).is_some()
         || !resource_type.rules.name_rule().check(name).is_empty()
     {
@@ -268,6 +270,7 @@ impl EventTemplate {
             entropy: MARKED_UID,
             tolerations: Default::default(),
             catalog: crate::catalog::Catalog::built_in(),
+            admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
             authorization: None,

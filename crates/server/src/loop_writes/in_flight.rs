@@ -21,6 +21,7 @@ use crate::authorization::{Authorization, AuthorizationContext};
 use crate::catalog::Catalogs;
 use crate::conversion::shell::ConversionBatch;
 use crate::conversion::{ConversionContext, ConversionWebhooks, RequestConversions};
+use crate::pipeline::admission::AdmissionControl;
 use crate::pipeline::admission::tolerations::Tolerations;
 use crate::pipeline::{RequestContext, quota};
 use crate::webhooks::answers::WebhookAnswers;
@@ -38,6 +39,7 @@ pub struct InFlightWrites {
     clock: Arc<dyn Clock>,
     entropy: Arc<Entropy>,
     tolerations: Tolerations,
+    admission: AdmissionControl,
     catalogs: Catalogs,
     commits: Vec<InFlightCommit>,
     /// Namespaces in which a charged commit is in flight, and the writes that wait for it.
@@ -105,6 +107,7 @@ impl InFlightWrites {
             clock,
             entropy,
             tolerations,
+            admission: AdmissionControl::default(),
             catalogs: Catalogs::default(),
             commits: Vec::new(),
             held: BTreeMap::new(),
@@ -121,6 +124,13 @@ impl InFlightWrites {
     #[must_use]
     pub fn with_webhooks(mut self, webhooks: Arc<AdmissionWebhooks>) -> InFlightWrites {
         self.webhooks = Some(webhooks);
+        self
+    }
+
+    /// Runs these admission plugins.
+    #[must_use]
+    pub fn with_admission(mut self, admission: AdmissionControl) -> InFlightWrites {
+        self.admission = admission;
         self
     }
 
@@ -200,6 +210,7 @@ impl InFlightWrites {
                 entropy,
                 tolerations: self.tolerations,
                 catalog: &catalog,
+                admission: self.admission.context(None),
                 webhooks,
                 conversions,
                 authorization: self

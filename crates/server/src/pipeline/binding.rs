@@ -13,7 +13,7 @@ use setpoint_api::status::{Qualified, Status};
 use setpoint_api::{Value, metadata};
 use setpoint_store::Precondition;
 
-use super::admission::node_restriction;
+use super::admission::{self, AdmissionInput};
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, precondition};
 use crate::codec;
@@ -54,9 +54,12 @@ pub fn bind(
         ..AdmissionRequest::new(Operation::Create, pods, (namespace, metadata::name(binding)), writer)
     }
     .for_subresource("binding");
-    node_restriction::admit(&request, binding, None, context)?;
     if !is_intercepted(&request, context) {
-        return bind_admitted(binding, namespace, writer, context);
+        let input = AdmissionInput { request: &request, old: None, context };
+        let mut admitted = binding.clone();
+        admission::admit(&mut admitted, &input)?;
+        admission::validate(&admitted, &input)?;
+        return bind_admitted(&admitted, namespace, writer, context);
     }
     let mut admitted = binding.clone();
     match dispatch::admit_unstored(&request, &mut admitted, None, context) {

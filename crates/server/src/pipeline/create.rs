@@ -11,11 +11,12 @@ use setpoint_api::metadata::{
 use setpoint_api::status::Status;
 use setpoint_store::{Precondition, Record};
 
+use super::admission::AdmissionInput;
 use super::escalation::check_escalation;
 use super::update::Subresource;
 use super::{
     Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, check_definition,
-    guard_definition, guard_namespace, metadata_rules, quota, service_network,
+    guard_definition, guard_namespace, metadata_rules, namespace_provision, quota, service_network,
 };
 use crate::webhooks::dispatch;
 use crate::webhooks::{AdmissionRequest, Interruption, Operation};
@@ -47,16 +48,20 @@ fn decide_create(
     if !metadata::text(&desired.object, "resourceVersion").is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created").into());
     }
-    let proposal = guard_namespace(
-        writer.proposal(context),
-        context,
-        namespace,
-        resource_type,
-        metadata::name(&desired.object),
-    )?;
+    let proposal = match namespace_provision::provision(resource_type, namespace, writer, context)? {
+        Some(created) => writer.proposal(context).after(created),
+        None => guard_namespace(
+            writer.proposal(context),
+            context,
+            namespace,
+            resource_type,
+            metadata::name(&desired.object),
+        )?,
+    };
     check_definition(resource_type)?;
     let proposal = guard_definition(proposal, resource_type);
-    let NewObject { object, claims, mut warnings } = prepare_object(resource_type, desired, writer, context)?;
+    let NewObject { object, claims, mut warnings, admission_warnings } =
+        prepare_object(resource_type, desired, writer, context)?;
     let name = metadata::name(&object).to_owned();
     let request = AdmissionRequest::new(Operation::Create, resource_type, (namespace, &name), writer);
     dispatch::validate(&request, &object, None, context)?;
@@ -66,7 +71,7 @@ fn decide_create(
         return Err(already_exists(resource_type, &name, record).into());
     }
     warnings.extend(resource_type.rules.warnings(&object, None));
-    warnings.extend(admission::pod_security::warnings(resource_type, &object, None, context.snapshot));
+    warnings.extend(admission_warnings);
     if writer.dry_run {
         return Ok(Decision { step: PipelineResult::DryRun(object), warnings });
     }
@@ -82,8 +87,10 @@ pub(crate) struct NewObject {
     pub object: Value,
     /// Addresses and ports that it takes.
     claims: service_network::AddressClaims,
-    /// Warnings for the client.
+    /// Warnings of the rules of the kind.
     warnings: Vec<String>,
+    /// Warnings of admission plugins.
+    admission_warnings: Vec<String>,
 }
 
 /// Defaults, admits and validates a new object. Its namespace must exist.
@@ -100,8 +107,7 @@ pub(crate) fn prepare_object(
     let (namespace, name) = (metadata::namespace(&object).to_owned(), metadata::name(&object).to_owned());
     let request = AdmissionRequest::new(Operation::Create, resource_type, (&namespace, &name), writer);
     let is_changed = dispatch::mutate(&request, &mut object, None, context, |object| {
-        admission::admit(resource_type, object, context)?;
-        admission::node_restriction::admit(&request, object, None, context)
+        admission::admit(object, &AdmissionInput { request: &request, old: None, context })
     })?;
     if is_changed {
         ensure_namespace(&mut object, &namespace).map_err(|error| Status::bad_request(error.to_string()))?;
@@ -126,8 +132,9 @@ pub(crate) fn prepare_object(
     policies::check_expressions(resource_type, &object, None, &mut errors);
     check(resource_type, &object, &errors)?;
     policies::check_param_access(resource_type, &object, None, writer, context)?;
-    admission::validate(resource_type, &object, None, context.snapshot)?;
-    Ok(NewObject { object, claims, warnings })
+    let input = AdmissionInput { request: &request, old: None, context };
+    let admission_warnings = admission::validate(&object, &input)?;
+    Ok(NewObject { object, claims, warnings, admission_warnings })
 }
 
 /// 409 for a name that is taken, perhaps by an object that is being deleted.

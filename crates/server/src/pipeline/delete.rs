@@ -13,7 +13,7 @@ use setpoint_api::metadata::options::DeleteOptions;
 use setpoint_api::status::{Qualified, Status};
 use setpoint_store::{Precondition, Record};
 
-use super::admission::node_restriction;
+use super::admission::{self, AdmissionInput};
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, guard_definition, service_network};
 use crate::catalog::DEFINITIONS;
@@ -21,9 +21,6 @@ use crate::codec;
 use crate::conversion::webhook_kind;
 use crate::webhooks::dispatch;
 use crate::webhooks::{AdmissionRequest, Operation};
-
-/// Namespaces that cannot be deleted.
-const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Deletes the object of `record`.
 ///
@@ -44,10 +41,15 @@ pub fn delete(
     };
     let at = (record.namespace().unwrap_or_default(), record.name());
     let request = AdmissionRequest::new(Operation::Delete, resource_type, at, writer);
-    node_restriction::admit(&request, &Value::Null, Some(&live), context)?;
+    let input = AdmissionInput { request: &request, old: None, context };
+    admission::admit(&mut Value::Null, &AdmissionInput { old: Some(&live), ..input })?;
     let step = delete_object(resource_type, record, live, options, writer, context)?;
     // An object that is being deleted already is not admitted again.
-    if matches!(step, PipelineResult::Unchanged(_)) || !dispatch::is_intercepted(&request, context) {
+    if matches!(step, PipelineResult::Unchanged(_)) {
+        return Ok(step);
+    }
+    admission::validate(&Value::Null, &input)?;
+    if !dispatch::is_intercepted(&request, context) {
         return Ok(step);
     }
     let options = options.to_value();
@@ -100,9 +102,6 @@ pub(crate) fn delete_object(
         decide(object, options, policy, grace, context.now)
             .map_err(|error| Status::conflict(resource_type.qualified_kind(), &name, error))?
     };
-    if resource_type.resource.as_str() == "namespaces" && PROTECTED_NAMESPACES.contains(&name.as_str()) {
-        return Err(Status::forbidden(resource_type.qualified(), &name, "this namespace may not be deleted"));
-    }
     if resource_type.info.kind == "PriorityClass" && name.starts_with("system-") {
         let why = "this is a system priority class and cannot be deleted";
         return Err(Status::forbidden(resource_type.qualified(), &name, why));

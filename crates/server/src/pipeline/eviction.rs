@@ -15,7 +15,7 @@ use setpoint_api::status::{Qualified, Status, StatusCause};
 use setpoint_api::{Map, Value, metadata};
 use setpoint_store::{Precondition, Proposal, Record};
 
-use super::admission::node_restriction;
+use super::admission::{self, AdmissionInput};
 use super::delete::delete_object;
 use super::update::Subresource;
 use super::{PipelineResult, RequestContext, WriteOrigin, encoding_error, ownership};
@@ -66,9 +66,11 @@ pub fn evict(
         ..AdmissionRequest::new(Operation::Create, pods, at, writer)
     }
     .for_subresource("eviction");
-    node_restriction::admit(&request, eviction, None, context)?;
     let options = |eviction: &Value| eviction.get("deleteOptions").cloned().unwrap_or_default();
     if !dispatch::is_intercepted(&request, context) {
+        let input = AdmissionInput { request: &request, old: None, context };
+        admission::admit(&mut eviction.clone(), &input)?;
+        admission::validate(eviction, &input)?;
         let options = options(eviction);
         return evict_admitted(pods, record, &DeleteOptions::from_value(&options), writer, context);
     }

@@ -19,10 +19,16 @@ use setpoint_reconcile::{Object, View};
 use setpoint_runtime::objects;
 use setpoint_store::commit::CHAIN_COMMITS_MAX;
 use setpoint_store::{Precondition, Proposal, Record};
-use setpoint_views::quota::{Usage, amounts, find_unspecified_resources, is_charged_by, usage};
+use setpoint_views::quota::{
+    ResourceQuotaSpec, Usage, amounts, find_unspecified_resources, is_charged_by, usage,
+};
 use setpoint_views::resource_quota::ResourceQuota;
 
+pub mod limited;
+
+use self::limited::LimitedUsage;
 use super::admission;
+use super::admission::plugins::Plugin;
 use super::update::Subresource;
 use super::{RequestContext, WriteOrigin, encoding_error, ownership};
 use crate::codec;
@@ -54,23 +60,27 @@ pub fn charge(
     context: &RequestContext<'_>,
 ) -> Result<Charges, Status> {
     let namespace = metadata::namespace(new);
-    if namespace.is_empty() || !can_increase_usage(resource_type, subresource, new, old) {
+    let config = context.admission.config;
+    if namespace.is_empty()
+        || !config.is_enabled(Plugin::ResourceQuota)
+        || !can_increase_usage(resource_type, subresource, new, old)
+    {
         return Ok(Charges::default());
     }
-    let Some(table) = admission::table(context.snapshot, ResourceQuota::RESOURCE) else {
-        return Ok(Charges::default());
-    };
     let resource = resource_type.resource.as_str();
+    let table = admission::table(context.snapshot, ResourceQuota::RESOURCE);
     let prefix = format!("{namespace}/");
-    let quotas = table.range(&prefix, None).filter_map(|record| Quota::read(record, resource));
-    let quotas: Vec<Quota<'_>> = quotas.collect();
-    if quotas.is_empty() {
+    let quotas = table.into_iter().flat_map(|table| table.range(&prefix, None));
+    let quotas: Vec<Quota<'_>> = quotas.filter_map(|record| Quota::read(record, resource)).collect();
+    if quotas.is_empty() && config.limited_resources.is_empty() {
         return Ok(Charges::default());
     }
     let read = |value: &Value| object(resource_type, value, context).ok_or_else(encoding_error);
     let (new, old) = (read(new)?, old.map(read).transpose()?);
-    compute_charges(&quotas, &new, old.as_ref(), subresource, context)
-        .map_err(|why| Status::forbidden(resource_type.qualified(), &new.meta().name, why))
+    compute_charges(&quotas, &new, old.as_ref(), subresource, context).map_err(|rejection| match rejection {
+        Rejection::Forbidden(why) => Status::forbidden(resource_type.qualified(), &new.meta().name, why),
+        Rejection::Uncovered(why) => Status::unclassified(500, why),
+    })
 }
 
 impl Charges {
@@ -131,7 +141,7 @@ fn can_increase_usage(
     match (resource_type.resource.as_str(), subresource) {
         ("pods", Subresource::None) => has_deadline(new) != has_deadline(old),
         ("pods", Subresource::Resize)
-        | ("services", Subresource::None)
+        | ("services" | "resourceclaims.resource.k8s.io", Subresource::None)
         | ("persistentvolumeclaims", Subresource::None | Subresource::Status) => true,
         _ => false,
     }
@@ -178,8 +188,12 @@ impl<'a> Quota<'a> {
         self.record.name()
     }
 
+    fn spec(&self) -> Option<&ResourceQuotaSpec> {
+        Some(&self.object.view::<ResourceQuota>()?.spec)
+    }
+
     fn covers(&self, object: &Object) -> bool {
-        self.object.view::<ResourceQuota>().is_some_and(|quota| quota.spec.covers(object))
+        self.spec().is_some_and(|spec| spec.covers(object))
     }
 
     /// Rejects an object that lacks counted requests, or a quota without usage.
@@ -241,6 +255,19 @@ impl<'a> Quota<'a> {
     }
 }
 
+/// Reason to reject a write.
+enum Rejection {
+    Forbidden(String),
+    /// A scope without a quota, for which upstream has no status.
+    Uncovered(String),
+}
+
+impl From<String> for Rejection {
+    fn from(why: String) -> Rejection {
+        Rejection::Forbidden(why)
+    }
+}
+
 /// Checks an object against every quota that matches it, then charges them.
 fn compute_charges(
     quotas: &[Quota<'_>],
@@ -248,19 +275,20 @@ fn compute_charges(
     old: Option<&Object>,
     subresource: Subresource,
     context: &RequestContext<'_>,
-) -> Result<Charges, String> {
+) -> Result<Charges, Rejection> {
     let matching: Vec<&Quota<'_>> = quotas.iter().filter(|quota| quota.covers(new)).collect();
     for quota in &matching {
         quota.check(new)?;
     }
-    if matching.is_empty() {
+    let limited = &context.admission.config.limited_resources;
+    if matching.is_empty() && limited.is_empty() {
         return Ok(Charges::default());
     }
     let total = usage(new, context.now);
     let negative: Vec<&str> =
         total.iter().filter(|(_, amount)| amount.sign() < 0).map(|(name, _)| &**name).collect();
     if !negative.is_empty() {
-        return Err(format!("quota usage is negative for resource(s): {}", negative.join(",")));
+        return Err(format!("quota usage is negative for resource(s): {}", negative.join(",")).into());
     }
     let mut increase = total.clone();
     for (name, before) in old.map(|old| usage(old, context.now)).unwrap_or_default() {
@@ -268,16 +296,30 @@ fn compute_charges(
             *amount -= before.min(*amount);
         }
     }
+    // A quota that did not count the object before charges it in full.
+    let was_counted = |quota: &Quota<'_>| old.is_some_and(|old| quota.covers(old));
+    if !limited.is_empty() {
+        let is_charged = matching.iter().any(|quota| !was_counted(quota))
+            || increase.values().any(|amount| !amount.is_zero());
+        if is_charged {
+            let usage = LimitedUsage { object: new, usage: &total };
+            usage.check(
+                limited,
+                matching.iter().map(|quota| quota.hard.keys()),
+                quotas.iter().map(Quota::spec),
+            )?;
+        }
+    }
     let mut charges = Charges::default();
     if matching.len() > QUOTAS_MAX {
-        return Err(format!(
+        let why = format!(
             "{} quotas of its namespace count it, at most {QUOTAS_MAX} are supported: remove some of them",
             matching.len()
-        ));
+        );
+        return Err(why.into());
     }
     for quota in matching {
-        // A quota that did not count the object before charges it in full.
-        let was_counted = old.is_some_and(|old| quota.covers(old));
+        let was_counted = was_counted(quota);
         charges.0.extend(quota.charge(if was_counted { &increase } else { &total }, subresource)?);
     }
     Ok(charges)

@@ -10,6 +10,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{Value, json};
 use setpoint_store::{Precondition, Record};
 
+use super::admission::AdmissionInput;
 use super::escalation::check_escalation;
 use super::{
     Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, encoding_error,
@@ -97,12 +98,9 @@ fn decide_update(
     let at = (metadata::namespace(&old), name.as_str());
     let request = AdmissionRequest::new(Operation::Update, resource_type, at, writer)
         .for_subresource(subresource.name());
-    let is_changed = dispatch::mutate(&request, &mut new, Some(&old), context, |new| {
-        if subresource == Subresource::None {
-            admission::admit_update(resource_type, new, &old, context);
-        }
-        admission::node_restriction::admit(&request, new, Some(&old), context)
-    })?;
+    let input = AdmissionInput { request: &request, old: Some(&old), context };
+    let is_changed =
+        dispatch::mutate(&request, &mut new, Some(&old), context, |new| admission::admit(new, &input))?;
     if is_changed {
         has_omitted_empty = true;
         keep(&mut new, &old);
@@ -112,7 +110,7 @@ fn decide_update(
     if subresource == Subresource::None {
         claims = service_network::allocate(resource_type, &mut new, Some(&old), writer.dry_run, context)?;
     }
-    let warnings = prepare_and_validate(resource_type, subresource, &mut new, &old, writer, context)?;
+    let warnings = prepare_and_validate(resource_type, subresource, &mut new, &old, writer, &input)?;
     dispatch::validate(&request, &new, Some(&old), context)?;
     let charges = quota::charge(resource_type, subresource, &new, Some(&old), context)?;
     let key = resource_type
@@ -149,8 +147,9 @@ fn prepare_and_validate(
     new: &mut Value,
     old: &Value,
     writer: &WriteOrigin,
-    context: &RequestContext<'_>,
+    input: &AdmissionInput<'_>,
 ) -> Result<Vec<String>, Status> {
+    let context = input.context;
     let (rules, author) = (&resource_type.rules, writer.author(context));
     match subresource {
         Subresource::None => {
@@ -187,29 +186,14 @@ fn prepare_and_validate(
     if subresource == Subresource::None {
         policies::check_param_access(resource_type, new, Some(old), writer, context)?;
     }
-    Ok(match subresource {
-        Subresource::None => {
-            admission::validate(resource_type, new, Some(old), context.snapshot)?;
-            let mut warnings = rules.warnings(new, Some(old));
-            warnings.extend(admission::pod_security::warnings(
-                resource_type,
-                new,
-                Some(old),
-                context.snapshot,
-            ));
-            warnings
-        }
-        Subresource::EphemeralContainers => {
-            admission::validate(resource_type, new, Some(old), context.snapshot)?;
-            Vec::new()
-        }
+    let admission_warnings = admission::validate(new, input)?;
+    let mut warnings = match subresource {
+        Subresource::None => rules.warnings(new, Some(old)),
         Subresource::Status => rules.status_warnings(new),
-        Subresource::Resize => {
-            admission::validate_resize(resource_type, new, context.snapshot)?;
-            Vec::new()
-        }
         _ => Vec::new(),
-    })
+    };
+    warnings.extend(admission_warnings);
+    Ok(warnings)
 }
 
 /// Resets metadata that a subresource may not change. Managed fields change in any case.

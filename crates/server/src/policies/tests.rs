@@ -8,6 +8,7 @@ use setpoint_store::{Retention, Store};
 use crate::authorization::{Authorization, AuthorizationContext};
 use crate::catalog::Catalogs;
 use crate::exchange::Identity;
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Subresource, update};
@@ -67,6 +68,7 @@ impl Cluster {
             entropy: [snapshot.revision().0, 7, 7],
             tolerations: Default::default(),
             catalog: &self.catalogs.of(&snapshot),
+            admission: AdmissionContext::standard(),
             webhooks: Some(WebhookContext { registry: &self.registry, answers: &answers }),
             conversions: None,
             authorization: Some(AuthorizationContext { authorization: &self.authorization, answers: None }),

@@ -16,6 +16,8 @@ use super::config::{CompiledWebhooks, SideEffects, Webhook};
 use super::matching::{Invocation, invocation, is_exempt, matching_type};
 use super::review::{ReviewResponse, ReviewVersion, encode_request, rejection};
 use super::{AdmissionRequest, Interruption, WebhookContext};
+use crate::pipeline::admission::plugins::Plugin;
+use crate::pipeline::admission::{self, AdmissionInput};
 use crate::pipeline::{RequestContext, ownership};
 use crate::policies::{self, MutationRounds};
 
@@ -47,8 +49,15 @@ pub fn mutate(
 ) -> Result<bool, Interruption> {
     built_in(object)?;
     let (mut rounds, mut reinvocation) = (MutationRounds::default(), Reinvocation::default());
-    let phase = Phase::new(request, old, context);
-    let mut has_changed = rounds.run(request, object, old, context)?;
+    let is_enabled = |plugin| context.admission.config.is_enabled(plugin);
+    let phase = Phase::new(request, old, context).filter(|_| is_enabled(Plugin::MutatingAdmissionWebhook));
+    let mut run_policies = |object: &mut Value| {
+        if !is_enabled(Plugin::MutatingAdmissionPolicy) {
+            return Ok(false);
+        }
+        rounds.run(request, object, old, context)
+    };
+    let mut has_changed = run_policies(object)?;
     if let Some(phase) = &phase {
         has_changed |= phase.run_mutating(object, &mut reinvocation)?;
     }
@@ -57,7 +66,7 @@ pub fn mutate(
     }
     let output = object.clone();
     built_in(object)?;
-    rounds.run(request, object, old, context)?;
+    run_policies(object)?;
     if let Some(phase) = &phase {
         if *object != output {
             reinvocation.require();
@@ -78,10 +87,23 @@ pub fn validate(
     old: Option<&Value>,
     context: &RequestContext<'_>,
 ) -> Result<(), Interruption> {
-    policies::validate(request, Some(object), old, context)?;
+    run_validating(request, Some(object), old, context)
+}
+
+/// Runs validating policies and webhooks, as far as their plugins are enabled.
+fn run_validating(
+    request: &AdmissionRequest<'_>,
+    object: Option<&Value>,
+    old: Option<&Value>,
+    context: &RequestContext<'_>,
+) -> Result<(), Interruption> {
+    let config = context.admission.config;
+    if config.is_enabled(Plugin::ValidatingAdmissionPolicy) {
+        policies::validate(request, object, old, context)?;
+    }
     match Phase::new(request, old, context) {
-        Some(phase) => phase.run_validating(Some(object)),
-        None => Ok(()),
+        Some(phase) if config.is_enabled(Plugin::ValidatingAdmissionWebhook) => phase.run_validating(object),
+        _ => Ok(()),
     }
 }
 
@@ -95,7 +117,9 @@ pub fn admit_unstored(
     old: Option<&Value>,
     context: &RequestContext<'_>,
 ) -> Result<(), Interruption> {
-    mutate(request, object, old, context, |_| Ok(()))?;
+    let input = AdmissionInput { request, old, context };
+    mutate(request, object, old, context, |object| admission::admit(object, &input))?;
+    admission::validate(object, &input)?;
     validate(request, object, old, context)
 }
 
@@ -108,8 +132,9 @@ pub fn admit_delete(
     old: &Value,
     context: &RequestContext<'_>,
 ) -> Result<(), Interruption> {
-    let Some(phase) = Phase::new(request, Some(old), context) else {
-        return Ok(policies::validate(request, None, Some(old), context)?);
+    let is_mutated = context.admission.config.is_enabled(Plugin::MutatingAdmissionWebhook);
+    let Some(phase) = Phase::new(request, Some(old), context).filter(|_| is_mutated) else {
+        return run_validating(request, None, Some(old), context);
     };
     for hook in &phase.compiled.mutating {
         let Some(found) = phase.invocation(hook, None)? else { continue };
@@ -123,8 +148,7 @@ pub fn admit_delete(
             return Err(Status::internal_error(why).into());
         }
     }
-    policies::validate(request, None, Some(old), context)?;
-    phase.run_validating(None)
+    run_validating(request, None, Some(old), context)
 }
 
 /// Webhooks to call again in the second round, by position.

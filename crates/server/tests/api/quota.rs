@@ -12,7 +12,7 @@ use setpoint_server::exchange::Service;
 use setpoint_server::loop_writes::InFlightWrites;
 use setpoint_store::{Retention, Store, WatchFilter};
 
-use crate::harness::{MAPS, TestServer, content_type, entropy, request};
+use crate::harness::{MAPS, PODS, TestServer, content_type, entropy, request};
 
 const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas";
 
@@ -77,6 +77,47 @@ fn concurrent_clients_use_up_a_quota_without_conflicts() {
         "configmaps \"more\" is forbidden: exceeded quota: q, requested: count/configmaps=1, \
          used: count/configmaps=50, limited: count/configmaps=50"
     );
+}
+
+#[test]
+fn sixty_four_concurrent_writers_never_exceed_a_quota() {
+    const WRITERS: usize = 64;
+    const HARD: usize = 40;
+    const CPU: usize = 25;
+    let server = TestServer::new();
+    let hard = format!(r#"{{"pods":"{HARD}","requests.cpu":"{CPU}","count/configmaps":"{HARD}"}}"#);
+    let body = format!(r#"{{"metadata":{{"name":"q"}},"spec":{{"hard":{hard}}}}}"#);
+    assert_eq!(server.call("POST", QUOTA, &body).0, 201);
+    let used = r#"{"pods":"0","requests.cpu":"0","count/configmaps":"0"}"#;
+    let status = format!(r#"{{"status":{{"hard":{hard},"used":{used}}}}}"#);
+    assert_eq!(server.call("PATCH", &format!("{QUOTA}/q/status"), &status).0, 200);
+    let (pods, maps) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let (server, pods, maps) = (&server, &pods, &maps);
+        for writer in 0..WRITERS {
+            scope.spawn(move || {
+                let pod = format!(
+                    r#"{{"metadata":{{"name":"p-{writer}"}},"spec":{{"containers":[{{"name":"c","image":"i",
+                    "resources":{{"requests":{{"cpu":"1"}}}}}}]}}}}"#
+                );
+                let map = format!(r#"{{"metadata":{{"name":"m-{writer}"}}}}"#);
+                for (path, body, made) in [(PODS, &pod, pods), (MAPS, &map, maps)] {
+                    match send(server, "POST", path, body) {
+                        201 => made.fetch_add(1, Ordering::Relaxed),
+                        403 => 0,
+                        other => panic!("{other}"),
+                    };
+                }
+            });
+        }
+    });
+    assert_eq!((pods.into_inner(), maps.into_inner()), (CPU, HARD), "the least limit counts");
+    let (_, quota) = server.call("GET", &format!("{QUOTA}/q"), "");
+    let used = |name: &str| quota.str_at(&["status", "used", name]).to_owned();
+    assert_eq!((used("pods"), used("requests.cpu")), (CPU.to_string(), CPU.to_string()));
+    assert_eq!(used("count/configmaps"), HARD.to_string());
+    let (_, list) = server.call("GET", PODS, "");
+    assert_eq!(list.get("items").and_then(setpoint_api::Value::as_list).unwrap().len(), CPU);
 }
 
 /// Creates `count` enforced quotas over ConfigMaps.

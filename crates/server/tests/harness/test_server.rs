@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use setpoint_api::{Clock, Entropy, ManualClock, Time, Value, json};
 use setpoint_server::api::{Api, Options, service};
 use setpoint_server::exchange::{Credentials, Frames, Identity, Payload, Request, Response, Service};
+use setpoint_server::pipeline::admission::AdmissionConfig;
 use setpoint_store::{Retention, Store};
 use tokio::runtime::{Builder, Runtime};
 
@@ -55,6 +56,7 @@ pub fn options(clock: Arc<dyn Clock>) -> Options {
         advertised: None,
         service_ranges: Vec::new(),
         tolerations: Default::default(),
+        admission: Default::default(),
     }
 }
 
@@ -74,6 +76,7 @@ pub fn request(method: &str, path: &str, body: impl AsRef<[u8]>, headers: &Heade
         identity: Identity::new("ann", vec!["system:masters".into()]),
         impersonator: None,
         impersonation_constraint: "",
+        annotations: Default::default(),
     }
 }
 
@@ -132,8 +135,18 @@ impl TestServer {
     }
 
     pub fn over(store: Store) -> TestServer {
+        TestServer::with_options(store, |options| options)
+    }
+
+    /// Returns a server with these admission plugins and configurations.
+    pub fn with_admission(admission: AdmissionConfig) -> TestServer {
+        let store = Store::in_memory(Retention::default());
+        TestServer::with_options(store, |options| Options { admission, ..options })
+    }
+
+    fn with_options(store: Store, change: impl FnOnce(Options) -> Options) -> TestServer {
         let clock = ManualClock::new(START);
-        let api = service(store, options(Arc::new(clock.clone()))).unwrap();
+        let api = service(store, change(options(Arc::new(clock.clone())))).unwrap();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         TestServer { api, clock, runtime }
     }

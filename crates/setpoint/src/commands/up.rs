@@ -34,6 +34,7 @@ use setpoint_server::exchange::{Identity, Request, Service};
 use setpoint_server::health::Check;
 use setpoint_server::http::{self, Bounds, Counters, ThreadCounts, Threads, Tls};
 use setpoint_server::loop_writes::InFlightWrites;
+use setpoint_server::pipeline::admission::AdmissionConfig;
 use setpoint_server::pipeline::service_network::ranges::{self, RangeError, Ranges};
 use setpoint_server::{api, kubeconfig};
 use setpoint_store::log::LogError;
@@ -46,6 +47,7 @@ use self::addresses::{advertised, names, parse_names, reachable};
 use self::authentication::{AuthenticationArgs, FileReloader};
 use self::authorization::{AuthorizationArgs, ConfigurationFile};
 use self::paths::Paths;
+use super::admission_flags::AdmissionArgs;
 use super::flags::{ControllerArgs, TolerationArgs};
 use super::fleet::{FleetArgs, Kubelets};
 use super::logging::{self, ComponentLogs};
@@ -103,6 +105,9 @@ pub struct UpArgs {
     tolerations: TolerationArgs,
     #[command(flatten)]
     authentication: AuthenticationArgs,
+    #[command(flatten)]
+    admission: AdmissionArgs,
+    #[command(flatten)]
     authorization: AuthorizationArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -161,6 +166,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
     args.validate_networks(args.service_ranges())?;
     args.authentication.options(None)?;
     args.authentication.trust()?;
+    let admission = args.admission.config()?;
     args.authorization.configuration()?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
@@ -180,7 +186,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
         args,
         &paths,
         store,
-        StartState { started_at, component_logs, fleet, descriptors },
+        StartState { started_at, component_logs, fleet, descriptors, admission },
     ));
     // Unfinished requests are dropped; the store has every acknowledged commit.
     Runtime::shutdown_background(runtime);
@@ -260,9 +266,12 @@ struct StartState {
     fleet: Fleet,
     /// Limit of open files; `None` if unlimited.
     descriptors: Option<u64>,
+    /// Admission plugins and their configurations.
+    admission: AdmissionConfig,
 }
 
 async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) -> anyhow::Result<LoopEnd> {
+    let admission = start.admission.clone();
     // Signals first: a client that sees a line of output may send one.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let listener = listen(SocketAddr::new(args.listen, args.port)).await?;
@@ -278,7 +287,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         extra: args.tls_san.as_ref().map_or(&[], |names| &names.0),
     };
     let names = names(&identity, requested_ranges.iter().chain(&stored_ranges));
-    let options = api_options(args, &url, advertised);
+    let options = api_options(args, &url, advertised, admission);
     // The initial objects and the certificates are independent, and both wait for the disk.
     let shared = store.clone();
     let api = tokio::task::spawn_blocking(move || api::service(shared, options));
@@ -344,7 +353,12 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     Ok(end)
 }
 
-fn api_options(args: &UpArgs, url: &str, advertised: Option<SocketAddr>) -> api::Options {
+fn api_options(
+    args: &UpArgs,
+    url: &str,
+    advertised: Option<SocketAddr>,
+    admission: AdmissionConfig,
+) -> api::Options {
     api::Options {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(entropy),
@@ -352,6 +366,7 @@ fn api_options(args: &UpArgs, url: &str, advertised: Option<SocketAddr>) -> api:
         advertised,
         service_ranges: args.service_ranges().to_vec(),
         tolerations: args.tolerations.tolerations(),
+        admission,
     }
 }
 
@@ -396,6 +411,7 @@ fn reconcile(
     let (clock, entropy): (Arc<dyn Clock>, Arc<Entropy>) = (Arc::new(SystemClock), Arc::new(entropy));
     let tolerations = args.tolerations.tolerations();
     let executor = InFlightWrites::new(store.clone(), Arc::clone(&clock), Arc::clone(&entropy), tolerations)
+        .with_admission(api.admission().clone())
         .with_webhooks(Arc::clone(api.webhooks()))
         .with_conversions(Arc::clone(api.conversions()))
         .with_authorization(Arc::clone(api.authorization()));
@@ -441,6 +457,7 @@ async fn announce_ready(
             ),
             impersonator: None,
             impersonation_constraint: "",
+            annotations: Default::default(),
         };
         if service.answer(request).await.status.is_success() {
             break;

@@ -9,6 +9,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{Resource, Revision, Time};
 use setpoint_reconcile::{Jump, Turn, Write, WriteId, WriteOutcome, WriteRejection, WriteRequest};
 use setpoint_server::loop_writes::{self, Prepared};
+use setpoint_server::pipeline::admission::AdmissionContext;
 use setpoint_server::pipeline::{PipelineResult, RequestContext, WriteOrigin};
 use setpoint_server::webhooks::answers::{AnswerKey, PendingCall, WebhookAnswer, WebhookAnswers};
 use setpoint_server::webhooks::{CALLS_MAX, Operation, REQUEST_TIMEOUT, WebhookContext};
@@ -221,6 +222,7 @@ impl Cluster {
                     entropy: pending.entropy,
                     tolerations: Default::default(),
                     catalog: &catalog,
+                    admission: AdmissionContext::standard(),
                     webhooks: self.webhook_context(&pending.answers),
                     conversions: None,
                     authorization: self.permissions.context(&request.user),
@@ -272,6 +274,7 @@ impl Cluster {
             entropy,
             tolerations: Default::default(),
             catalog: &catalog,
+            admission: AdmissionContext::standard(),
             webhooks: self.webhook_context(answers),
             conversions: None,
             authorization: None,

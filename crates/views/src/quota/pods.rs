@@ -28,9 +28,14 @@ const POD_RESOURCE_NAMES: [&str; 10] = [
 /// Resources that are charged under their plain name (requests) and with the prefix `limits.`.
 const COMPUTE_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
+/// Prefix of the extended resource that every device class has.
+const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+
 /// `true` if pods are charged to the quota resource name.
 pub(super) fn is_charged_by_pods(name: &str) -> bool {
-    let is_extended = |name: &str| name.contains('/') && !name.contains("kubernetes.io/");
+    let is_extended = |name: &str| {
+        name.contains('/') && !name.contains("kubernetes.io/") || name.starts_with(DEVICE_CLASS_PREFIX)
+    };
     POD_RESOURCE_NAMES.contains(&name)
         || name.starts_with("hugepages-")
         || name

@@ -29,7 +29,7 @@ impl Api {
         check(&binding)?;
         let writer = writer(request, query, None)?;
         let decide = |context: &RequestContext<'_>| bind(&binding, &target.namespace, &writer, context);
-        let bound = self.perform(&mut warnings, decide).await;
+        let bound = self.perform(request, &mut warnings, decide).await;
         responses::with_warnings(bound.map(|_| done()), &warnings)
     }
 }

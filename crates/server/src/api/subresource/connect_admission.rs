@@ -42,7 +42,7 @@ impl Api {
         let schema = SchemaRef::Custom(&OPTIONS_SCHEMA);
         let mut warnings = Vec::new();
         let at = (target.namespace.as_str(), target.name.as_str());
-        self.perform(&mut warnings, |context| {
+        self.perform(request, &mut warnings, |context| {
             let admission = AdmissionRequest {
                 foreign_kind: Some(ForeignKind { group: "", version: "v1", kind, schema }),
                 ..AdmissionRequest::new(Operation::Connect, &target.resource_type, at, &writer)

@@ -32,7 +32,7 @@ impl Api {
         let mut writer = writer(request, query, None)?;
         writer.dry_run |= !options.dry_run.is_empty();
         let evicted = self
-            .perform(&mut warnings, |context| {
+            .perform(request, &mut warnings, |context| {
                 let record = self.find(target, context.snapshot)?;
                 evict(&target.resource_type, &record, &eviction, &writer, context)
             })

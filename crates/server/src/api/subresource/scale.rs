@@ -63,7 +63,7 @@ impl Api {
         let writer = writer(request, query, is_patch)?;
         let mut called = Vec::new();
         let done = self
-            .perform(&mut called, |context| {
+            .perform(request, &mut called, |context| {
                 let record = self.find(target, context.snapshot)?;
                 let workload = context.live(&target.resource_type, &record);
                 if let ScaleChange::Whole(scale) = &change {

@@ -8,6 +8,7 @@ use setpoint_reconcile::plan::InvolvedObject;
 use setpoint_store::Proposal;
 
 use super::*;
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::admission::testing;
 
 const NAMESPACES: [&str; 3] = ["default", "shop", "v1"];
@@ -45,6 +46,7 @@ fn render_and_create(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<Strin
         entropy: [7, 8, 9],
         tolerations: Default::default(),
         catalog: crate::catalog::Catalog::built_in(),
+        admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
         authorization: None,

@@ -1,10 +1,13 @@
-//! CertificateSigning and CertificateSubjectRestriction: requests are well formed and signed, and none is for
-//! `system:masters`.
+//! CertificateSubjectRestriction: no request of a client certificate is for `system:masters`.
+//!
+//! [`validate_fields`] belongs to the rules of the kind: requests and certificates are well formed.
 
 use setpoint_api::Value;
 use setpoint_api::field_error::{BadValue, ErrorList, FieldError, Path};
-
+use setpoint_api::status::Status;
 use setpoint_pki::x509::{CertificateRequest, ParseX509Error, invalid_certificate_error};
+
+use super::{AdmissionInput, Findings};
 
 /// Signer of client certificates.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -33,10 +36,14 @@ pub fn validate_fields(object: &Value, old: Option<&Value>, errors: &mut ErrorLi
 }
 
 /// Rejects a client certificate request for `system:masters`.
-///
-/// # Errors
-/// If it is one.
-pub fn validate(object: &Value) -> Result<(), String> {
+pub(super) fn validate(object: &Value, input: &AdmissionInput<'_>, _: &mut Findings) -> Result<(), Status> {
+    if !input.is("certificatesigningrequests.certificates.k8s.io", "") {
+        return Ok(());
+    }
+    check_subject(object).map_err(|why| input.forbidden(object, &why))
+}
+
+fn check_subject(object: &Value) -> Result<(), String> {
     if object.str_at(&["spec", "signerName"]) != CLIENT_SIGNER {
         return Ok(());
     }
@@ -71,12 +78,12 @@ mod tests {
 
     #[test]
     fn certificate_request_for_masters_is_rejected() {
-        let refused = validate(&object(&request("system:masters"), CLIENT_SIGNER, ""));
+        let refused = check_subject(&object(&request("system:masters"), CLIENT_SIGNER, ""));
         let words =
             "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
         assert_eq!(refused, Err(words.to_owned()));
-        assert_eq!(validate(&object(&request("people"), CLIENT_SIGNER, "")), Ok(()));
-        assert_eq!(validate(&object(&request("system:masters"), "example.org/s", "")), Ok(()));
+        assert_eq!(check_subject(&object(&request("people"), CLIENT_SIGNER, "")), Ok(()));
+        assert_eq!(check_subject(&object(&request("system:masters"), "example.org/s", "")), Ok(()));
     }
 
     #[test]

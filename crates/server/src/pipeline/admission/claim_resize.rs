@@ -1,16 +1,23 @@
 //! PersistentVolumeClaimResize: a claim may grow only if it is bound and its class allows expansion.
 
 use setpoint_api::quantity::Quantity;
+use setpoint_api::status::Status;
 use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
 
-use super::find;
+use super::{AdmissionInput, Findings, find};
 
-/// Validates the requested size of an updated claim.
-///
-/// # Errors
-/// If it grows although it is not bound or its class does not allow expansion.
-pub fn validate(claim: &Value, old: &Value, snapshot: &Snapshot) -> Result<(), String> {
+/// Rejects an updated claim that grows although it is not bound or its class does not allow expansion.
+pub(super) fn validate(claim: &Value, input: &AdmissionInput<'_>, _: &mut Findings) -> Result<(), Status> {
+    match input.old {
+        Some(old) if input.is("persistentvolumeclaims", "") => {
+            check_size(claim, old, input.snapshot()).map_err(|why| input.forbidden(claim, &why))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_size(claim: &Value, old: &Value, snapshot: &Snapshot) -> Result<(), String> {
     if size(claim) <= size(old) {
         return Ok(());
     }
@@ -59,7 +66,7 @@ mod tests {
             ("storage.k8s.io", "v1", "storageclasses", &stiff),
         ]);
         let resize = |size: &str, class: &str, phase: &str| {
-            validate(&claim(size, class, phase), &claim("1Gi", class, phase), &snapshot)
+            check_size(&claim(size, class, phase), &claim("1Gi", class, phase), &snapshot)
         };
         assert_eq!(resize("2Gi", "elastic", "Bound"), Ok(()));
         assert_eq!(resize("1024Mi", "stiff", "Pending"), Ok(()), "the size is equal");

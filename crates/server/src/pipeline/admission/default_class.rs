@@ -1,17 +1,33 @@
 //! DefaultStorageClass and DefaultIngressClass: sets the default class, the newest if there are several.
 
+use setpoint_api::status::Status;
 use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
 
-use super::{all, contains_text};
+use super::{AdmissionInput, all, contains_text};
 use crate::codec;
 
 const STORAGE: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 const INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 
-/// Sets the storage class of a claim.
-pub(crate) fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
+/// Sets the storage class of a new claim.
+pub(super) fn admit_claim(claim: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
+    if input.is("persistentvolumeclaims", "") {
+        set_storage_class(claim, input.snapshot());
+    }
+    Ok(())
+}
+
+/// Sets the class of a new ingress.
+pub(super) fn admit_ingress(ingress: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
+    if input.is("ingresses.networking.k8s.io", "") {
+        set_ingress_class(ingress, input.snapshot());
+    }
+    Ok(())
+}
+
+fn set_storage_class(claim: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(claim, "annotations", "volume.beta.kubernetes.io/storage-class");
     if by_annotation.is_some() || has_field(claim, "storageClassName") {
         return;
@@ -21,8 +37,7 @@ pub(crate) fn admit_claim(claim: &mut Value, snapshot: &Snapshot) {
     }
 }
 
-/// Sets the class of an ingress.
-pub(crate) fn admit_ingress(ingress: &mut Value, snapshot: &Snapshot) {
+fn set_ingress_class(ingress: &mut Value, snapshot: &Snapshot) {
     let by_annotation = metadata::entry(ingress, "annotations", "kubernetes.io/ingress.class");
     if by_annotation.is_some() || has_field(ingress, "ingressClassName") {
         return;
@@ -76,13 +91,13 @@ mod tests {
             texts.iter().map(|text| ("storage.k8s.io", "v1", "storageclasses", text.as_str())).collect();
         let snapshot = snapshot_with(&objects);
         let mut claim = object(r#"{"spec":{}}"#);
-        admit_claim(&mut claim, &snapshot);
+        set_storage_class(&mut claim, &snapshot);
         assert_eq!(claim.str_at(&["spec", "storageClassName"]), "b");
         let mut claim = object(r#"{"spec":{"storageClassName":""}}"#);
-        admit_claim(&mut claim, &snapshot);
+        set_storage_class(&mut claim, &snapshot);
         assert_eq!(claim.str_at(&["spec", "storageClassName"]), "");
         let mut claim = object(r#"{"spec":{}}"#);
-        admit_claim(&mut claim, &snapshot_with(&[]));
+        set_storage_class(&mut claim, &snapshot_with(&[]));
         assert_eq!(claim, object(r#"{"spec":{}}"#));
     }
 
@@ -92,12 +107,12 @@ mod tests {
             "annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}}}"#;
         let snapshot = snapshot_with(&[("networking.k8s.io", "v1", "ingressclasses", class)]);
         let mut ingress = object(r#"{"spec":{}}"#);
-        admit_ingress(&mut ingress, &snapshot);
+        set_ingress_class(&mut ingress, &snapshot);
         assert_eq!(ingress.str_at(&["spec", "ingressClassName"]), "x");
         let annotated =
             object(r#"{"metadata":{"annotations":{"kubernetes.io/ingress.class":"y"}},"spec":{}}"#);
         let mut ingress = annotated.clone();
-        admit_ingress(&mut ingress, &snapshot);
+        set_ingress_class(&mut ingress, &snapshot);
         assert_eq!(ingress, annotated);
     }
 }

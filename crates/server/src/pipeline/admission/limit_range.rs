@@ -8,6 +8,7 @@ use setpoint_api::{Resource, Value, metadata};
 use setpoint_store::commit::COMMIT_BYTES_MAX;
 use setpoint_store::{CommitError, RejectReason, Snapshot, Table};
 
+use super::{AdmissionInput, Findings};
 use crate::api::commit_status;
 use crate::codec;
 
@@ -16,13 +17,32 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 /// Largest quantity that can be counted in thousandths.
 const MILLI_MAX: i64 = i64::MAX / 1000;
 
-type Amounts<'a> = BTreeMap<&'a str, Quantity>;
+pub(super) type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
 /// Sets the missing requests and limits of a new pod's containers.
-///
-/// # Errors
-/// If the pod becomes larger than can be stored: every container gets every default of the namespace.
-pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
+pub(super) fn admit(pod: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
+    if input.is("pods", "") { set_defaults(pod, input.snapshot()) } else { Ok(()) }
+}
+
+/// Rejects a new pod, a resized pod or a claim that is out of bounds.
+pub(super) fn validate(object: &Value, input: &AdmissionInput<'_>, _: &mut Findings) -> Result<(), Status> {
+    // Objects that are being deleted may be out of bounds.
+    if input.old.is_some_and(|old| metadata::deletion_timestamp(old).is_some()) {
+        return Ok(());
+    }
+    let checked = if input.is("pods", "resize") || input.is("pods", "") && input.is_create() {
+        validate_pod(object, input.snapshot())
+    } else if input.is("persistentvolumeclaims", "") {
+        validate_claim(object, input.snapshot())
+    } else {
+        return Ok(());
+    };
+    checked.map_err(|why| input.forbidden(object, &why))
+}
+
+/// Sets the missing requests and limits. Fails if the pod becomes larger than can be stored: every container gets every
+/// default of the namespace.
+fn set_defaults(pod: &mut Value, snapshot: &Snapshot) -> Result<(), Status> {
     let mut bytes = 0;
     for range in ranges(metadata::namespace(pod), snapshot) {
         let (mut requests, mut limits) = (BTreeMap::new(), BTreeMap::new());
@@ -83,11 +103,8 @@ fn fill<'a>(
     Ok(missing.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Validates requests and limits of a new pod.
-///
-/// # Errors
-/// If one is out of bounds.
-pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
+/// Validates requests and limits of a pod.
+fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
     for range in ranges(metadata::namespace(pod), snapshot) {
         let mut violations = Vec::new();
         for item in items(&range) {
@@ -111,10 +128,7 @@ pub fn validate_pod(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
 }
 
 /// Validates the request of a claim.
-///
-/// # Errors
-/// If it is out of bounds.
-pub(crate) fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> {
+fn validate_claim(claim: &Value, snapshot: &Snapshot) -> Result<(), String> {
     for range in ranges(metadata::namespace(claim), snapshot) {
         let mut violations = Vec::new();
         for item in items(&range).filter(|item| item.str_at(&["type"]) == "PersistentVolumeClaim") {
@@ -159,7 +173,7 @@ fn amounts(value: Option<&Value>) -> Amounts<'_> {
 }
 
 /// Resources of a pod: the sum of its containers, or the maximum of its init containers if that is larger.
-fn total<'a>(pod: &'a Value, field: &str) -> Amounts<'a> {
+pub(super) fn total<'a>(pod: &'a Value, field: &str) -> Amounts<'a> {
     let mut sum = Amounts::new();
     for container in containers(pod, "containers") {
         add(&mut sum, &amounts(container.at(&["resources", field])));
@@ -327,7 +341,7 @@ mod tests {
             r#"{"type":"Container","default":{"cpu":"2","memory":"1Gi"},"defaultRequest":{"cpu":"1","memory":"1Gi"}}"#,
         );
         let mut changed = pod(r#"{"limits":{"cpu":"3"}}"#);
-        admit(&mut changed, &snapshot).unwrap();
+        set_defaults(&mut changed, &snapshot).unwrap();
         let container = &changed.at(&["spec", "containers"]).and_then(Value::as_list).unwrap()[0];
         assert_eq!(
             container.get("resources"),
@@ -339,7 +353,7 @@ mod tests {
         );
         let mut elsewhere = object(r#"{"metadata":{"namespace":"b"},"spec":{"containers":[{"name":"c"}]}}"#);
         let before = elsewhere.clone();
-        admit(&mut elsewhere, &snapshot).unwrap();
+        set_defaults(&mut elsewhere, &snapshot).unwrap();
         assert_eq!(elsewhere, before);
     }
 
@@ -352,7 +366,7 @@ mod tests {
             r#"{{"metadata":{{"namespace":"a"}},"spec":{{"containers":[{}]}}}}"#,
             containers.join(",")
         );
-        let status = admit(&mut object(&text), &snapshot).unwrap_err();
+        let status = set_defaults(&mut object(&text), &snapshot).unwrap_err();
         assert_eq!(status.code, 413);
         assert!(status.message.contains("at most 4194304 are allowed"), "{}", status.message);
     }

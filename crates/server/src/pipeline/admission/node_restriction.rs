@@ -16,8 +16,8 @@ use setpoint_authorization::node::node_name;
 use setpoint_authorization::{Attributes, Decision};
 use setpoint_store::Snapshot;
 
+use super::AdmissionInput;
 use crate::codec;
-use crate::pipeline::RequestContext;
 use crate::webhooks::{AdmissionRequest, Operation};
 
 /// Namespace of the Leases of nodes.
@@ -26,17 +26,10 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// Authorizer of further permissions of a node.
 pub type NodePermissions<'a> = &'a dyn Fn(&Attributes<'_>) -> Decision;
 
-/// Checks a write in the context of its decision; see [`check`].
-///
-/// # Errors
-/// If a node may not make the write.
-pub(crate) fn admit(
-    request: &AdmissionRequest<'_>,
-    object: &Value,
-    old: Option<&Value>,
-    context: &RequestContext<'_>,
-) -> Result<(), Status> {
-    check(request, object, old, context.snapshot, &|attributes| context.authorize(attributes))
+/// Checks a write of a node.
+pub(super) fn admit(object: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
+    let authorize = |attributes: &Attributes<'_>| input.context.authorize(attributes);
+    check(input.request, object, input.old, input.context.snapshot, &authorize)
 }
 
 /// A write of a node.

@@ -1,19 +1,28 @@
 //! TaintNodesByCondition: a new node is tainted as not ready.
 
+use setpoint_api::status::Status;
 use setpoint_api::{Map, Value};
 
+use super::AdmissionInput;
 use super::tolerations::{NOT_READY, list};
 
 /// Taints a new node as not ready, unless it has the taint.
-pub fn admit(node: &mut Value) {
+pub(super) fn admit(node: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
+    if input.is("nodes", "") {
+        taint(node);
+    }
+    Ok(())
+}
+
+fn taint(node: &mut Value) {
     let taints = list(node, "taints");
     let is_there =
         |taint: &Value| taint.str_at(&["key"]) == NOT_READY && taint.str_at(&["effect"]) == "NoSchedule";
     if !taints.iter().any(is_there) {
-        let mut taint = Map::with_capacity(2);
-        taint.insert("key", NOT_READY);
-        taint.insert("effect", "NoSchedule");
-        taints.push(taint.into());
+        let mut not_ready = Map::with_capacity(2);
+        not_ready.insert("key", NOT_READY);
+        not_ready.insert("effect", "NoSchedule");
+        taints.push(not_ready.into());
     }
 }
 
@@ -25,9 +34,9 @@ mod tests {
     #[test]
     fn new_node_is_tainted_once() {
         let mut node = object(r#"{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}"#);
-        admit(&mut node);
+        taint(&mut node);
         let tainted = node.clone();
-        admit(&mut node);
+        taint(&mut node);
         assert_eq!(node, tainted);
         let taints = node.at(&["spec", "taints"]).and_then(Value::as_list).unwrap();
         assert_eq!(taints.len(), 2);

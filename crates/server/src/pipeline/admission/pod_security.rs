@@ -1,160 +1,152 @@
 //! PodSecurity: Pod Security Standards by the labels of a namespace.
 //!
-//! A pod that violates the `enforce` level is rejected; a pod or pod template that violates the `warn` level causes a
-//! warning. Policies of older versions are evaluated with the current rules.
+//! A pod that violates the `enforce` level is rejected; a pod or pod template that violates the `warn` or `audit` level
+//! causes a warning or an audit annotation. Policies are evaluated with the rules of their version. A namespace whose
+//! enforced policy becomes stricter causes warnings about the pods in it that violate it.
 
 mod checks;
+mod namespace;
+mod policy;
 
-use setpoint_api::ResourceType;
-use setpoint_api::field_error::{ErrorList, FieldError, Path};
-use setpoint_api::{Key, Resource, Value, metadata};
-use setpoint_store::{Record, Snapshot};
+use setpoint_api::status::Status;
+use setpoint_api::{Key, Resource, Value};
+use setpoint_store::Snapshot;
 
-use super::contains_text;
+use self::policy::PREFIX;
+pub use self::policy::{Level, LevelVersion, PodSecurityConfig, Policy, Version};
+use super::{AdmissionInput, Findings, contains_text};
 use crate::codec;
 
-const PREFIX: &str = "pod-security.kubernetes.io/";
-
-/// Levels of the Pod Security Standards, from permissive to strict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    Privileged,
-    Baseline,
-    Restricted,
-}
-
-impl Level {
-    fn parse(text: &str) -> Option<Level> {
-        match text {
-            "privileged" => Some(Level::Privileged),
-            "baseline" => Some(Level::Baseline),
-            "restricted" => Some(Level::Restricted),
-            _ => None,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Level::Privileged => "privileged",
-            Level::Baseline => "baseline",
-            Level::Restricted => "restricted",
-        }
-    }
-}
-
-/// A level and the version of its rules, as in `baseline:latest`.
-struct Policy {
-    level: Level,
-    version: String,
-}
-
-impl Policy {
-    /// Policy of a namespace for a mode. A malformed label counts as `restricted:latest`, as upstream.
-    fn of(namespace: &Value, mode: &str) -> Policy {
-        let label = |name: String| namespace.at(&["metadata", "labels", &name]).and_then(Value::as_str);
-        let level = label(format!("{PREFIX}{mode}"));
-        let level = level.map_or(Level::Privileged, |text| Level::parse(text).unwrap_or(Level::Restricted));
-        let version = label(format!("{PREFIX}{mode}-version")).unwrap_or("latest").to_owned();
-        Policy { level, version }
-    }
-
-    /// Violations by a pod with this metadata and spec, in upstream's words.
-    fn violation(&self, metadata: &Value, spec: &Value) -> Option<String> {
-        let found = checks::violations(self.level, metadata, spec);
-        let name = self.level.name();
-        (!found.is_empty())
-            .then(|| format!("violate PodSecurity \"{name}:{}\": {}", self.version, found.join(", ")))
-    }
-}
-
-/// Validates policy labels of a namespace, unless they are unchanged.
-pub fn validate_fields(namespace: &Value, old: Option<&Value>, errors: &mut ErrorList) {
-    let Some(labels) = namespace.at(&["metadata", "labels"]).and_then(Value::as_map) else { return };
-    let root = Path::root("metadata");
-    let path = root.child("labels");
-    for mode in ["enforce", "audit", "warn"] {
-        for (suffix, detail) in [
-            ("", "must be one of privileged, baseline, restricted"),
-            ("-version", "must be \"latest\" or \"v1.x\""),
-        ] {
-            let label = format!("{PREFIX}{mode}{suffix}");
-            let Some(given) = labels.get(&label).and_then(Value::as_str) else { continue };
-            let is_known = if suffix.is_empty() { Level::parse(given).is_some() } else { is_version(given) };
-            let before = old.and_then(|old| old.at(&["metadata", "labels", &label])).and_then(Value::as_str);
-            if !is_known && before != Some(given) {
-                errors.push(FieldError::invalid(&path.key(&label), given, detail));
-            }
-        }
-    }
-}
-
-fn is_version(text: &str) -> bool {
-    let is_number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u32>().is_ok();
-    text == "latest"
-        || text
-            .strip_prefix("v1.")
-            .is_some_and(|minor| is_number(minor) && (minor == "0" || !minor.starts_with('0')))
-}
-
-/// Validates a pod.
-///
-/// # Errors
-/// If it violates the level that its namespace enforces.
-pub fn validate(pod: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result<(), String> {
-    let Some(namespace) = namespace_of(pod, snapshot) else { return Ok(()) };
-    if old.is_some_and(|old| !has_new_images(pod, old)) {
+/// Rejects a pod that violates the policy of its namespace, and an invalid policy. Warns about other violations.
+pub(super) fn validate(
+    object: &Value,
+    input: &AdmissionInput<'_>,
+    findings: &mut Findings,
+) -> Result<(), Status> {
+    let request = input.request;
+    let resource = (&*request.resource_type.info.group, &*request.resource_type.info.plural);
+    let template: &[&str] = match (resource, request.subresource) {
+        (("", "namespaces"), "") => return namespace::validate(object, input, findings),
+        (("", "pods"), "" | "ephemeralcontainers" | "resize") => &[],
+        (("", "podtemplates"), "") => &["template"],
+        (
+            ("", "replicationcontrollers")
+            | ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+            | ("batch", "jobs"),
+            "",
+        ) => &["spec", "template"],
+        (("batch", "cronjobs"), "") => &["spec", "jobTemplate", "spec", "template"],
+        _ => return Ok(()),
+    };
+    if let Some(exemption) = exemption(input) {
+        findings.annotate("exempt", exemption.to_owned());
         return Ok(());
     }
-    let (nothing, spec) = (Value::Null, pod.get("spec"));
-    let metadata = pod.get("metadata").unwrap_or(&nothing);
-    let violation = Policy::of(&namespace, "enforce").violation(metadata, spec.unwrap_or(&nothing));
-    violation.map_or(Ok(()), |text| Err(text.replacen("violate ", "violates ", 1)))
-}
-
-/// Warnings for an object with a pod spec.
-pub fn warnings(
-    resource_type: &ResourceType,
-    object: &Value,
-    old: Option<&Value>,
-    snapshot: &Snapshot,
-) -> Vec<String> {
-    let template: &[&str] = match (&*resource_type.info.group, &*resource_type.info.plural) {
-        ("", "pods") => &[],
-        ("", "podtemplates") => &["template"],
-        ("", "replicationcontrollers")
-        | ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
-        | ("batch", "jobs") => &["spec", "template"],
-        ("batch", "cronjobs") => &["spec", "jobTemplate", "spec", "template"],
-        _ => return Vec::new(),
-    };
-    let Some(namespace) = namespace_of(object, snapshot) else { return Vec::new() };
-    if template.is_empty() && old.is_some_and(|old| !has_new_images(object, old)) {
-        return Vec::new();
+    let is_pod = template.is_empty();
+    let namespace = namespace_of(request.namespace, input.snapshot());
+    let defaults = input.config().pod_security.defaults;
+    let (policy, errors) = Policy::of(&namespace.unwrap_or_default(), defaults);
+    let is_free = [policy.audit, policy.warn].iter().all(|mode| mode.level == Level::Privileged)
+        && !(is_pod && policy.enforce.level != Level::Privileged);
+    if errors.is_empty() && is_free {
+        if is_pod {
+            findings.annotate("enforce-policy", LevelVersion::default().to_string());
+        }
+        return Ok(());
     }
-    let (nothing, pod) = (Value::Null, object.at(template));
-    let part = |field| pod.and_then(|pod| pod.get(field)).unwrap_or(&nothing);
-    let violation = Policy::of(&namespace, "warn").violation(part("metadata"), part("spec"));
-    violation.map(|text| format!("would {text}")).into_iter().collect()
+    if is_pod && input.old.is_some_and(|old| !has_new_images(object, old)) {
+        return Ok(());
+    }
+    let Some(template) = object.at(template) else { return Ok(()) };
+    let runtime_class = template.str_at(&["spec", "runtimeClassName"]);
+    if input.config().pod_security.exempt_runtime_classes.contains(runtime_class) {
+        findings.annotate("exempt", "runtimeClass".to_owned());
+        return Ok(());
+    }
+    if !errors.is_empty() {
+        findings.annotate("error", format!("Failed to parse policy: {errors}"));
+    }
+    evaluate(object, template, is_pod, &policy, input, findings)
 }
 
-/// Namespace of an object, if it has policy labels.
-fn namespace_of(object: &Value, snapshot: &Snapshot) -> Option<Value> {
-    let key = Key::cluster(&Resource::new("namespaces").ok()?, metadata::namespace(object)).ok()?;
-    let has_policy = |record: &&Record| contains_text(record, PREFIX);
-    snapshot.get(&key).filter(has_policy).map(codec::object)
+/// Evaluates all modes of a policy.
+fn evaluate(
+    object: &Value,
+    template: &Value,
+    is_pod: bool,
+    policy: &Policy,
+    input: &AdmissionInput<'_>,
+    findings: &mut Findings,
+) -> Result<(), Status> {
+    let violation = |mode: LevelVersion| {
+        let found = violations(mode, template);
+        (!found.is_empty()).then(|| format!("violate PodSecurity \"{mode}\": {}", found.join(", ")))
+    };
+    let mut rejection = None;
+    if is_pod {
+        findings.annotate("enforce-policy", policy.enforce.to_string());
+        rejection = violation(policy.enforce);
+    }
+    if let Some(violation) = violation(policy.audit) {
+        findings.annotate("audit-violations", format!("would {violation}"));
+    }
+    match rejection {
+        Some(violation) => {
+            return Err(input.forbidden(object, &violation.replacen("violate ", "violates ", 1)));
+        }
+        None => {
+            let warned = violation(policy.warn).map(|violation| format!("would {violation}"));
+            findings.warnings.extend(warned);
+        }
+    }
+    Ok(())
+}
+
+/// Violations of a policy by a pod or a pod template.
+fn violations(policy: LevelVersion, pod: &Value) -> Vec<String> {
+    let nothing = Value::Null;
+    let part = |field| pod.get(field).unwrap_or(&nothing);
+    checks::violations(policy, part("metadata"), part("spec"))
+}
+
+/// Kind of the exemption that applies to a write.
+fn exemption(input: &AdmissionInput<'_>) -> Option<&'static str> {
+    let config = &input.config().pod_security;
+    if config.exempt_namespaces.contains(input.request.namespace) {
+        Some("namespace")
+    } else if config.exempt_users.contains(&input.request.writer.identity.user) {
+        Some("user")
+    } else {
+        None
+    }
+}
+
+/// A namespace, if it has labels of a policy.
+fn namespace_of(name: &str, snapshot: &Snapshot) -> Option<Value> {
+    let key = Key::cluster(&Resource::new("namespaces").ok()?, name).ok()?;
+    snapshot.get(&key).filter(|record| contains_text(record, PREFIX)).map(codec::object)
 }
 
 /// `true` if an update changes images, so that the pod is evaluated again.
 fn has_new_images(pod: &Value, old: &Value) -> bool {
-    let images = |pod: &Value, field: &str| -> Vec<(String, String)> {
+    let containers = |pod: &Value, field: &str| -> Vec<(String, String)> {
         let list = pod.at(&["spec", field]).and_then(Value::as_list).unwrap_or_default();
-        let of = |container: &Value| ["name", "image"].map(|field| container.str_at(&[field]).to_owned());
-        list.iter().map(of).map(|[name, image]| (name, image)).collect()
+        let part = |container: &Value, field| container.str_at(&[field]).to_owned();
+        list.iter().map(|container| (part(container, "name"), part(container, "image"))).collect()
     };
-    ["containers", "initContainers", "ephemeralContainers"]
-        .iter()
-        .any(|field| images(pod, field) != images(old, field))
+    let images = |pod: &Value, field: &str| -> Vec<String> {
+        containers(pod, field).into_iter().map(|(_, image)| image).collect()
+    };
+    let known = containers(old, "ephemeralContainers");
+    ["containers", "initContainers"].iter().any(|field| images(pod, field) != images(old, field))
+        || containers(pod, "ephemeralContainers").iter().any(|container| !known.contains(container))
+}
+
+impl Findings {
+    /// Adds an audit annotation of the plugin.
+    fn annotate(&mut self, key: &str, value: String) {
+        self.annotations.insert(format!("{PREFIX}{key}"), value);
+    }
 }
 
 #[cfg(test)]

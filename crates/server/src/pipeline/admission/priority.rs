@@ -1,19 +1,38 @@
 //! Priority: resolves the priority class of a pod.
 
+use setpoint_api::status::Status;
 use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
 
-use super::{all, contains_text, find};
+use super::{AdmissionInput, Findings, all, contains_text, find};
 use crate::codec;
 
 const CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 const PREEMPTS: &str = "PreemptLowerPriority";
 
-/// Sets the priority of a new pod.
-///
-/// # Errors
-/// If its class does not exist, or the pod has another value or preemption policy than its class.
-pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
+/// Sets the priority of a new pod, and keeps that of an updated one.
+pub(super) fn admit(pod: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
+    if !input.is("pods", "") {
+        return Ok(());
+    }
+    match input.old {
+        Some(old) => keep_priority(pod, old),
+        None => set_priority(pod, input.snapshot()).map_err(|why| input.forbidden(pod, &why))?,
+    }
+    Ok(())
+}
+
+/// Rejects a second default class.
+pub(super) fn validate(class: &Value, input: &AdmissionInput<'_>, _: &mut Findings) -> Result<(), Status> {
+    if !input.is("priorityclasses.scheduling.k8s.io", "") {
+        return Ok(());
+    }
+    validate_class(class, input.old, input.snapshot()).map_err(|why| input.forbidden(class, &why))
+}
+
+/// Sets the priority of a new pod. Fails if its class does not exist, or the pod has another value or preemption policy
+/// than its class.
+fn set_priority(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     let named = pod.str_at(&["spec", "priorityClassName"]).to_owned();
     let class = if named.is_empty() {
         default_class(snapshot)
@@ -52,7 +71,7 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
 }
 
 /// Keeps the priority of a pod if an update omits it.
-pub fn keep_priority(new: &mut Value, old: &Value) {
+fn keep_priority(new: &mut Value, old: &Value) {
     let spec = new.ensure_map("spec");
     for field in ["priority", "preemptionPolicy"] {
         if let Some(value) = old.at(&["spec", field])
@@ -63,11 +82,8 @@ pub fn keep_priority(new: &mut Value, old: &Value) {
     }
 }
 
-/// Rejects a second default class.
-///
-/// # Errors
-/// If there is another default class.
-pub(crate) fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result<(), String> {
+/// Fails if there is another default class.
+fn validate_class(class: &Value, old: Option<&Value>, snapshot: &Snapshot) -> Result<(), String> {
     if class.get("globalDefault").and_then(Value::as_bool) != Some(true) {
         return Ok(());
     }
@@ -111,7 +127,7 @@ mod tests {
 
     fn admitted(pod: &str, texts: &[&'static str]) -> Result<Value, String> {
         let mut pod = object(pod);
-        admit(&mut pod, &classes(texts))?;
+        set_priority(&mut pod, &classes(texts))?;
         Ok(pod.get("spec").unwrap().clone())
     }
 

@@ -2,18 +2,32 @@
 
 use setpoint_api::Value;
 use setpoint_api::quantity::Quantity;
+use setpoint_api::status::Status;
 use setpoint_store::Snapshot;
 
-use super::find;
 use super::tolerations::list;
+use super::{AdmissionInput, Findings, find};
 
 const CLASSES: &str = "runtimeclasses.node.k8s.io";
 
-/// Applies the runtime class of a pod.
-///
-/// # Errors
-/// If the class does not exist, or contradicts the pod.
-pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
+/// Applies the runtime class of a new pod.
+pub(super) fn admit(pod: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
+    if !input.is("pods", "") {
+        return Ok(());
+    }
+    apply_class(pod, input.snapshot()).map_err(|why| input.forbidden(pod, &why))
+}
+
+/// Rejects a new pod with other overhead than its runtime class.
+pub(super) fn validate(pod: &Value, input: &AdmissionInput<'_>, _: &mut Findings) -> Result<(), Status> {
+    if !input.is("pods", "") {
+        return Ok(());
+    }
+    validate_overhead(pod, input.snapshot()).map_err(|why| input.forbidden(pod, &why))
+}
+
+/// Applies the runtime class of a pod. Fails if the class does not exist, or contradicts the pod.
+fn apply_class(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     let Some(class) = class_of(pod, snapshot)? else { return Ok(()) };
     if let Some(overhead) = overhead(&class) {
         let pod_overhead = pod.at(&["spec", "overhead"]);
@@ -33,23 +47,20 @@ pub fn admit(pod: &mut Value, snapshot: &Snapshot) -> Result<(), String> {
     Ok(())
 }
 
-/// Validates that a pod with overhead has a runtime class with overhead.
-///
-/// # Errors
-/// If its class has none.
-pub fn validate(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
-    if pod.at(&["spec", "overhead"]).is_none_or(Value::is_null) {
-        return Ok(());
-    }
+/// Validates that a pod has the overhead of its runtime class.
+fn validate_overhead(pod: &Value, snapshot: &Snapshot) -> Result<(), String> {
     let class = class_of(pod, snapshot)?;
-    match class.as_ref().and_then(overhead) {
-        // `admit` has checked that both are equal.
-        Some(_) => Ok(()),
-        None => {
-            Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-                .to_owned())
+    let pod_overhead = pod.at(&["spec", "overhead"]).filter(|value| !value.is_null());
+    let why = match (class.as_ref().and_then(overhead), pod_overhead) {
+        (Some(overhead), Some(pod_overhead)) if same_amounts(pod_overhead, overhead) => return Ok(()),
+        (Some(overhead), None) if overhead.is_empty() => return Ok(()),
+        (None, None) => return Ok(()),
+        (Some(_), _) => "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+        (None, Some(_)) => {
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
         }
-    }
+    };
+    Err(why.to_owned())
 }
 
 fn class_of(pod: &Value, snapshot: &Snapshot) -> Result<Option<Value>, String> {
@@ -99,7 +110,11 @@ const COMPARED_MAX: usize = 256;
 /// Adds the tolerations of the class, without redundant ones.
 fn merge_tolerations(pod: &mut Value, scheduling: &Value) {
     let Some(added) = scheduling.get("tolerations").and_then(Value::as_list) else { return };
-    let tolerations = list(pod, "tolerations");
+    merge_into(list(pod, "tolerations"), added);
+}
+
+/// Adds tolerations to a list, without redundant ones.
+pub(super) fn merge_into(tolerations: &mut Vec<Value>, added: &[Value]) {
     tolerations.extend(added.iter().cloned());
     if tolerations.len() > COMPARED_MAX {
         return;
@@ -117,7 +132,7 @@ fn merge_tolerations(pod: &mut Value, scheduling: &Value) {
 }
 
 /// `true` if `wide` tolerates every taint that `narrow` tolerates.
-fn covers(wide: &Value, narrow: &Value) -> bool {
+pub(super) fn covers(wide: &Value, narrow: &Value) -> bool {
     if wide == narrow {
         return true;
     }
@@ -137,7 +152,7 @@ fn covers(wide: &Value, narrow: &Value) -> bool {
         return false;
     }
     exists
-        || (narrow.str_at(&["operator"]) != "Exists" && narrow.str_at(&["value"]) == wide.str_at(&["value"]))
+        || (narrow.str_at(&["operator"]) == "Equal" && narrow.str_at(&["value"]) == wide.str_at(&["value"]))
 }
 
 #[cfg(test)]
@@ -151,7 +166,7 @@ mod tests {
 
     fn admitted(spec: &str) -> Result<Value, String> {
         let mut pod = object(&format!(r#"{{"spec":{spec}}}"#));
-        admit(&mut pod, &snapshot_with(&[("node.k8s.io", "v1", "runtimeclasses", CLASS)]))?;
+        apply_class(&mut pod, &snapshot_with(&[("node.k8s.io", "v1", "runtimeclasses", CLASS)]))?;
         Ok(pod.get("spec").unwrap().clone())
     }
 
@@ -177,6 +192,6 @@ mod tests {
             "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no"
         );
         let pod = object(r#"{"spec":{"overhead":{"cpu":"1"}}}"#);
-        assert!(validate(&pod, &snapshot_with(&[])).is_err());
+        assert!(validate_overhead(&pod, &snapshot_with(&[])).is_err());
     }
 }

@@ -4,11 +4,14 @@
 //! account must exist. Unless the pod or the account opts out, every container mounts a volume with a token, the
 //! cluster CA and the namespace.
 
+mod secrets;
+
 use setpoint_api::names::generate::generated_name;
+use setpoint_api::status::Status;
 use setpoint_api::{Key, Map, Resource, Value, json, metadata};
 use setpoint_store::{Record, Snapshot};
 
-use super::contains_text;
+use super::{AdmissionInput, Findings, contains_text};
 use crate::codec;
 
 const DEFAULT: &str = "default";
@@ -21,26 +24,44 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const SOURCES: &str = r#"[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}]"#;
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Sets the service account of a pod.
-///
-/// # Errors
-/// If the account does not exist, or a mirror pod names one.
-pub fn admit(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), String> {
+/// Sets the service account of a new pod.
+pub(super) fn admit(pod: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
+    if !input.is("pods", "") {
+        return Ok(());
+    }
+    // The kubelet deletes a mirror pod with another spec than its own.
+    if !is_mirror(pod) {
+        let set = set_account(pod, input.snapshot(), input.context.entropy[0]);
+        set.map_err(|why| input.forbidden(pod, &why))?;
+    }
+    validate(pod, input, &mut Findings::default())
+}
+
+/// Rejects secrets that the service account does not allow, and those of mirror pods.
+pub(super) fn validate(pod: &Value, input: &AdmissionInput<'_>, _: &mut Findings) -> Result<(), Status> {
+    let is_debugged = input.is("pods", "ephemeralcontainers");
+    let is_new = input.is("pods", "") && input.is_create();
+    let checked = if is_debugged {
+        secrets::check_ephemeral_containers(pod, input.snapshot())
+    } else if is_new && is_mirror(pod) {
+        secrets::check_mirror_pod(pod)
+    } else if is_new {
+        secrets::check_pod(pod, input.snapshot())
+    } else {
+        return Ok(());
+    };
+    checked.map_err(|why| input.forbidden(pod, &why))
+}
+
+fn is_mirror(pod: &Value) -> bool {
+    metadata::entry(pod, "annotations", MIRROR).is_some()
+}
+
+/// Sets the service account of a pod, its token volume and its pull secrets. Fails if the account does not exist.
+fn set_account(pod: &mut Value, snapshot: &Snapshot, entropy: u64) -> Result<(), String> {
     let named = pod.str_at(&["spec", "serviceAccountName"]).to_owned();
-    if metadata::entry(pod, "annotations", MIRROR).is_some() {
-        return match named.as_str() {
-            "" => Ok(()),
-            _ => Err("a mirror pod may not reference service accounts".to_owned()),
-        };
-    }
     let name = if named.is_empty() { DEFAULT } else { named.as_str() };
-    let account = find(metadata::namespace(pod), name, snapshot);
-    if account.is_none() && name != DEFAULT {
-        let namespace = metadata::namespace(pod);
-        return Err(format!(
-            "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
-        ));
-    }
+    let account = find(metadata::namespace(pod), name, snapshot)?;
     let spec = pod.ensure_map("spec");
     if named.is_empty() {
         spec.insert("serviceAccountName", name);
@@ -98,14 +119,21 @@ fn push(map: &mut Map, field: &str, item: Value) {
     }
 }
 
-fn find<'a>(namespace: &str, name: &str, snapshot: &'a Snapshot) -> Option<&'a Record> {
-    let key = Key::namespaced(&Resource::new("serviceaccounts").ok()?, namespace, name).ok()?;
-    snapshot.get(&key)
+/// Returns a service account; `None` if it is a default account that does not exist yet.
+fn find<'a>(namespace: &str, name: &str, snapshot: &'a Snapshot) -> Result<Option<&'a Record>, String> {
+    let accounts = Resource::new("serviceaccounts").ok();
+    let key = accounts.and_then(|accounts| Key::namespaced(&accounts, namespace, name).ok());
+    match key.and_then(|key| snapshot.get(&key)) {
+        None if name != DEFAULT => Err(format!(
+            "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
+        )),
+        found => Ok(found),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{object, snapshot_with};
+    use super::super::testing::{Review, object, snapshot_with};
     use super::*;
 
     const ACCOUNT: &str = r#"{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"robot","namespace":"a"},
@@ -114,7 +142,7 @@ mod tests {
     #[test]
     fn pod_without_service_account_uses_the_default() {
         let mut pod = object(r#"{"metadata":{"namespace":"a"},"spec":{}}"#);
-        admit(&mut pod, &snapshot_with(&[]), 1).unwrap();
+        set_account(&mut pod, &snapshot_with(&[]), 1).unwrap();
         assert_eq!(pod.str_at(&["spec", "serviceAccountName"]), "default");
         assert_eq!(pod.str_at(&["spec", "serviceAccount"]), "default");
     }
@@ -123,9 +151,9 @@ mod tests {
     fn named_service_account_must_exist_and_adds_pull_secrets() {
         let text = r#"{"metadata":{"namespace":"a"},"spec":{"serviceAccountName":"robot"}}"#;
         let mut pod = object(text);
-        let refused = admit(&mut pod, &snapshot_with(&[]), 1).unwrap_err();
+        let refused = set_account(&mut pod, &snapshot_with(&[]), 1).unwrap_err();
         assert_eq!(refused, "error looking up service account a/robot: serviceaccount \"robot\" not found");
-        admit(&mut pod, &snapshot_with(&[("", "v1", "serviceaccounts", ACCOUNT)]), 1).unwrap();
+        set_account(&mut pod, &snapshot_with(&[("", "v1", "serviceaccounts", ACCOUNT)]), 1).unwrap();
         assert_eq!(pod.at(&["spec", "imagePullSecrets"]), object(ACCOUNT).get("imagePullSecrets"));
     }
 
@@ -134,7 +162,7 @@ mod tests {
         let pod = |more: &str, mounts: &str| {
             let spec = format!(r#"{{"containers":[{{"name":"a"{mounts}}}]{more}}}"#);
             let mut pod = object(&format!(r#"{{"metadata":{{"namespace":"a"}},"spec":{spec}}}"#));
-            admit(&mut pod, &snapshot_with(&[]), 1).unwrap();
+            set_account(&mut pod, &snapshot_with(&[]), 1).unwrap();
             pod
         };
         let mounted = pod("", "");
@@ -157,7 +185,7 @@ mod tests {
     fn mirror_pod_has_no_service_account() {
         let text = r#"{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{}}"#;
         let mut pod = object(text);
-        admit(&mut pod, &snapshot_with(&[]), 1).unwrap();
+        Review::create("", "v1", "pods").run(|input| admit(&mut pod, input)).unwrap();
         assert_eq!(pod, object(text));
     }
 }

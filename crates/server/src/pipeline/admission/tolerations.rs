@@ -1,6 +1,9 @@
 //! DefaultTolerationSeconds: bounds the time that a pod stays on an unready or unreachable node.
 
+use setpoint_api::status::Status;
 use setpoint_api::{Map, Value};
+
+use super::AdmissionInput;
 
 /// Taint of a node that is not ready.
 pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -21,8 +24,16 @@ impl Default for Tolerations {
     }
 }
 
+/// Adds the default tolerations.
+pub(super) fn admit(pod: &mut Value, input: &AdmissionInput<'_>) -> Result<(), Status> {
+    if input.is("pods", "") {
+        add_defaults(pod, input.context.tolerations);
+    }
+    Ok(())
+}
+
 /// Adds the default tolerations unless the pod has others for the same taints.
-pub fn admit(pod: &mut Value, usual: Tolerations) {
+fn add_defaults(pod: &mut Value, usual: Tolerations) {
     let tolerations = list(pod, "tolerations");
     for (key, seconds) in [(NOT_READY, usual.not_ready), (UNREACHABLE, usual.unreachable)] {
         let speaks_of = |toleration: &Value| {
@@ -59,7 +70,7 @@ mod tests {
 
     fn count(text: &str) -> usize {
         let mut pod = object(text);
-        admit(&mut pod, Tolerations::default());
+        add_defaults(&mut pod, Tolerations::default());
         pod.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap().len()
     }
 
@@ -76,7 +87,7 @@ mod tests {
     #[test]
     fn toleration_seconds_are_configurable() {
         let mut pod = object(r#"{"spec":{}}"#);
-        admit(&mut pod, Tolerations { not_ready: 7, unreachable: 0 });
+        add_defaults(&mut pod, Tolerations { not_ready: 7, unreachable: 0 });
         let tolerations = pod.at(&["spec", "tolerations"]).and_then(Value::as_list).unwrap();
         let seconds = tolerations.iter().map(|one| one.get("tolerationSeconds").and_then(Value::as_i64));
         assert_eq!(seconds.collect::<Vec<_>>(), [Some(7), Some(0)]);

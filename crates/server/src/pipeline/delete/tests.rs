@@ -6,6 +6,7 @@ use setpoint_store::{CommitCause, CommitError, Draft, Proposal, RejectReason, Re
 use super::*;
 use crate::catalog::Catalogs;
 use crate::exchange::Identity;
+use crate::pipeline::admission::AdmissionContext;
 
 const NAME: &str = "foos.example.com";
 
@@ -52,6 +53,7 @@ fn marked_custom_object_is_not_stored_by_a_schema_that_changed_meanwhile() {
         entropy: [7; 3],
         tolerations: Default::default(),
         catalog: &catalog,
+        admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
         authorization: None,

@@ -9,6 +9,7 @@ use setpoint_store::{CommitCause, CommitError, RejectReason, Retention, Snapshot
 
 use super::*;
 use crate::exchange::Identity;
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::admission::testing;
 use crate::pipeline::create::create;
 use crate::pipeline::update::update;
@@ -32,6 +33,7 @@ fn context(snapshot: &Snapshot) -> RequestContext<'_> {
         entropy: [1, 2, 3],
         tolerations: Default::default(),
         catalog: crate::catalog::Catalog::built_in(),
+        admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
         authorization: None,

@@ -7,6 +7,7 @@ use setpoint_store::{Retention, Store};
 
 use super::*;
 use crate::exchange::Identity;
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::create::create;
 use crate::pipeline::delete::delete;
 use crate::pipeline::update::{Subresource, update};
@@ -68,6 +69,7 @@ impl Cluster {
             entropy: [self.entropy; 3],
             tolerations: Default::default(),
             catalog: crate::catalog::Catalog::built_in(),
+            admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
             authorization: None,
@@ -97,6 +99,7 @@ impl Cluster {
             entropy: [9; 3],
             tolerations: Default::default(),
             catalog: crate::catalog::Catalog::built_in(),
+            admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
             authorization: None,
@@ -124,6 +127,7 @@ impl Cluster {
             entropy: [9; 3],
             tolerations: Default::default(),
             catalog: crate::catalog::Catalog::built_in(),
+            admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
             authorization: None,
@@ -253,6 +257,7 @@ fn of_two_concurrent_decisions_one_conflicts() {
         entropy: [7; 3],
         tolerations: Default::default(),
         catalog: crate::catalog::Catalog::built_in(),
+        admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
         authorization: None,

@@ -8,6 +8,7 @@ use setpoint_store::{Retention, Store};
 use super::*;
 use crate::codec;
 use crate::exchange::Identity;
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::create::create;
 
 struct Cluster {
@@ -44,6 +45,7 @@ impl Cluster {
             entropy: [7; 3],
             tolerations: Default::default(),
             catalog: crate::catalog::Catalog::built_in(),
+            admission: AdmissionContext::standard(),
             webhooks: None,
             conversions: None,
             authorization: None,
@@ -172,6 +174,7 @@ fn response_objects_are_fully_decoded() {
         entropy: [7; 3],
         tolerations: Default::default(),
         catalog: crate::catalog::Catalog::built_in(),
+        admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
         authorization: None,

@@ -5,6 +5,7 @@ use setpoint_api::{json, resource_types};
 use super::*;
 use crate::exchange::Identity;
 use crate::pipeline::WriteOrigin;
+use crate::pipeline::admission::AdmissionContext;
 use crate::pipeline::admission::testing::{object, snapshot_with};
 use crate::webhooks::config::CompiledWebhooks;
 use setpoint_api::Time;
@@ -83,6 +84,7 @@ fn matched(hook: &str, case: &Case<'_>) -> Result<Option<String>, Status> {
         entropy: [1; 3],
         tolerations: Default::default(),
         catalog: Catalog::built_in(),
+        admission: AdmissionContext::standard(),
         webhooks: None,
         conversions: None,
         authorization: None,

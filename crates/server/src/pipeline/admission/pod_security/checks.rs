@@ -4,38 +4,52 @@ use std::collections::BTreeSet;
 
 use setpoint_api::Value;
 
-use super::Level;
+use super::policy::{Level, LevelVersion, Version};
 
-/// All violations of a level.
-pub(super) fn violations(level: Level, metadata: &Value, spec: &Value) -> Vec<String> {
+/// Violations of a policy, each as `reason (detail)`.
+///
+/// A check applies from the version in which upstream added it; some changed later. Restricted checks replace weaker
+/// baseline checks of the same fields.
+pub(super) fn violations(policy: LevelVersion, metadata: &Value, spec: &Value) -> Vec<String> {
     let pod = Pod { metadata, spec };
+    let LevelVersion { level, version } = policy;
     let is_restricted = level == Level::Restricted;
     let mut found = Vec::new();
     if level == Level::Privileged {
         return found;
     }
+    let run = |applies: bool, check: &dyn Fn() -> Option<String>| if applies { check() } else { None };
+    // User namespaces relax some checks.
+    let is_relaxed = version.has(35) && pod.has_user_namespace();
+    let is_exempt_windows = version.has(25) && pod.is_windows();
     found.extend(pod.app_armor());
-    found.extend(if is_restricted { None } else { pod.added_capabilities() });
+    found.extend(run(!(is_restricted && version.has(22)), &|| pod.added_capabilities()));
     found.extend(pod.host_namespaces());
-    found.extend(if is_restricted { None } else { pod.host_paths() });
+    found.extend(run(!is_restricted, &|| pod.host_paths()));
     found.extend(pod.host_ports());
-    found.extend(pod.probed_hosts());
+    found.extend(run(version.has(34), &|| pod.probed_hosts()));
     found.extend(pod.privileged());
-    found.extend(if is_restricted || pod.has_user_namespace() { None } else { pod.proc_mount() });
-    found.extend(pod.selinux());
-    found.extend(if is_restricted { None } else { pod.seccomp(false) });
-    found.extend(pod.sysctls());
+    found.extend(run(!(is_restricted && version.has(35)) && !is_relaxed, &|| pod.proc_mount()));
+    found.extend(pod.selinux(version));
+    found.extend(run(!version.has(19), &|| pod.seccomp_annotations()));
+    found.extend(run(version.has(19) && !is_restricted, &|| pod.seccomp(false)));
+    found.extend(pod.sysctls(version));
     found.extend(pod.host_process());
     if is_restricted {
-        found.extend(if pod.is_windows() { None } else { pod.escalation() });
-        found.extend(if pod.is_windows() { None } else { pod.capabilities() });
-        found.extend(pod.proc_mount());
+        found.extend(run(version.has(8) && !is_exempt_windows, &|| pod.escalation()));
+        found.extend(run(version.has(22) && !is_exempt_windows, &|| pod.capabilities()));
+        found.extend(run(version.has(35), &|| pod.proc_mount()));
         found.extend(pod.volumes());
-        found.extend(if pod.has_user_namespace() { None } else { pod.non_root() });
-        found.extend(if pod.has_user_namespace() { None } else { pod.user() });
-        found.extend(if pod.is_windows() { None } else { pod.seccomp(true) });
+        found.extend(run(!is_relaxed, &|| pod.non_root()));
+        found.extend(run(version.has(23) && !is_relaxed, &|| pod.user()));
+        found.extend(run(version.has(19) && !is_exempt_windows, &|| pod.seccomp(true)));
     }
     found
+}
+
+/// Reason of a violation, without its detail.
+pub(super) fn reason(violation: &str) -> &str {
+    violation.split_once(" (").map_or(violation, |(reason, _)| reason)
 }
 
 /// Metadata and spec of a pod or a pod template.
@@ -168,16 +182,20 @@ impl<'a> Pod<'a> {
         Some(format!("procMount ({setter} must not set securityContext.procMount to {})", quoted(types)))
     }
 
-    fn selinux(&self) -> Option<String> {
-        const TYPES: [&str; 5] =
+    fn selinux(&self, version: Version) -> Option<String> {
+        const ALL_TYPES: [&str; 5] =
             ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
+        // The last type was added later.
+        let types_allowed = if version.has(31) { &ALL_TYPES[..] } else { &ALL_TYPES[..4] };
         let of_containers = self
             .containers()
             .filter_map(|it| Some((it.str_at(&["name"]), it.at(&["securityContext", "seLinuxOptions"])?)));
         let of_containers: Vec<(&str, &Value)> = of_containers.collect();
         let is_set = |options: &Value, field| !options.str_at(&[field]).is_empty();
         let is_bad = |options: &Value| {
-            !TYPES.contains(&options.str_at(&["type"])) || is_set(options, "user") || is_set(options, "role")
+            !types_allowed.contains(&options.str_at(&["type"]))
+                || is_set(options, "user")
+                || is_set(options, "role")
         };
         let own = self.security_context(&["seLinuxOptions"]);
         let bad: Vec<&str> =
@@ -185,7 +203,7 @@ impl<'a> Pod<'a> {
         let setter = setters(own.is_some_and(is_bad), &bad)?;
         let all: Vec<&Value> = own.into_iter().chain(of_containers.into_iter().map(|(_, it)| it)).collect();
         let types: BTreeSet<&str> =
-            all.iter().map(|it| it.str_at(&["type"])).filter(|it| !TYPES.contains(it)).collect();
+            all.iter().map(|it| it.str_at(&["type"])).filter(|it| !types_allowed.contains(it)).collect();
         let mut what = Vec::new();
         if !types.is_empty() {
             what.push(format!("{} {}", plural("type", "types", types.len()), quoted(&types)));
@@ -199,27 +217,49 @@ impl<'a> Pod<'a> {
         Some(format!("seLinuxOptions ({setter} set forbidden securityContext.seLinuxOptions: {what})"))
     }
 
-    fn sysctls(&self) -> Option<String> {
-        const SAFE: [&str; 14] = [
-            "kernel.shm_rmid_forced",
-            "net.ipv4.ip_local_port_range",
-            "net.ipv4.ip_local_reserved_ports",
-            "net.ipv4.ip_unprivileged_port_start",
-            "net.ipv4.ping_group_range",
-            "net.ipv4.tcp_fin_timeout",
-            "net.ipv4.tcp_keepalive_intvl",
-            "net.ipv4.tcp_keepalive_probes",
-            "net.ipv4.tcp_keepalive_time",
-            "net.ipv4.tcp_notsent_lowat",
-            "net.ipv4.tcp_rmem",
-            "net.ipv4.tcp_slow_start_after_idle",
-            "net.ipv4.tcp_syncookies",
-            "net.ipv4.tcp_wmem",
+    fn sysctls(&self, version: Version) -> Option<String> {
+        /// Safe sysctls, each with the version in which it became one.
+        const SAFE: [(&str, u32); 14] = [
+            ("kernel.shm_rmid_forced", 0),
+            ("net.ipv4.ip_local_port_range", 0),
+            ("net.ipv4.ip_unprivileged_port_start", 0),
+            ("net.ipv4.ping_group_range", 0),
+            ("net.ipv4.tcp_syncookies", 0),
+            ("net.ipv4.ip_local_reserved_ports", 27),
+            ("net.ipv4.tcp_fin_timeout", 29),
+            ("net.ipv4.tcp_keepalive_intvl", 29),
+            ("net.ipv4.tcp_keepalive_probes", 29),
+            ("net.ipv4.tcp_keepalive_time", 29),
+            ("net.ipv4.tcp_rmem", 32),
+            ("net.ipv4.tcp_wmem", 32),
+            ("net.ipv4.tcp_notsent_lowat", 37),
+            ("net.ipv4.tcp_slow_start_after_idle", 37),
         ];
+        let is_safe = |name: &str| SAFE.iter().any(|(safe, since)| *safe == name && version.has(*since));
         let list = self.security_context(&["sysctls"]).and_then(Value::as_list).unwrap_or_default();
         let names = list.iter().map(|sysctl| sysctl.str_at(&["name"]));
-        let bad: Vec<&str> = names.filter(|name| !SAFE.contains(name)).collect();
+        let bad: Vec<&str> = names.filter(|name| !is_safe(name)).collect();
         (!bad.is_empty()).then(|| format!("forbidden sysctls ({})", bad.join(", ")))
+    }
+
+    /// Seccomp annotations, which preceded the fields.
+    fn seccomp_annotations(&self) -> Option<String> {
+        const POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+        const CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+        let is_allowed = |profile: &str| {
+            matches!(profile, "runtime/default" | "docker/default") || profile.starts_with("localhost/")
+        };
+        let of_containers = self.containers().map(|it| format!("{CONTAINER}{}", it.str_at(&["name"])));
+        let keys = std::iter::once(POD.to_owned()).chain(of_containers);
+        let forbidden: BTreeSet<String> = keys
+            .filter_map(|key| {
+                let profile = self.metadata.at(&["annotations", &key])?.as_str()?;
+                (!is_allowed(profile)).then(|| format!("{key}={profile:?}"))
+            })
+            .collect();
+        let word = plural("annotation", "annotations", forbidden.len());
+        let shown: Vec<&str> = forbidden.iter().map(String::as_str).collect();
+        (!forbidden.is_empty()).then(|| format!("seccompProfile (forbidden {word} {})", shown.join(", ")))
     }
 
     fn host_process(&self) -> Option<String> {

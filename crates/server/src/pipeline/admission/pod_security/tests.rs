@@ -1,23 +1,59 @@
 //! Tests of policy labels and their effect on pods.
 
-use setpoint_api::Value;
-use setpoint_api::field_error::ErrorList;
-use setpoint_api::resource_types;
+use std::collections::BTreeSet;
 
-use super::super::testing::{object, snapshot_with};
-use super::{validate, validate_fields, warnings};
+use setpoint_api::Value;
+use setpoint_api::status::Status;
+
+use super::super::AdmissionConfig;
+use super::super::testing::{Review, object};
+use super::*;
+
+/// A namespace `a` with these labels of its policy.
+fn namespace(labels: &[(&str, &str)]) -> Value {
+    let labels: Vec<String> =
+        labels.iter().map(|(name, value)| format!(r#""{PREFIX}{name}":"{value}""#)).collect();
+    object(&format!(
+        r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"a","labels":{{{}}}}}}}"#,
+        labels.join(",")
+    ))
+}
+
+/// Result of a review, with its findings.
+fn run(review: &Review<'_>, object: &Value) -> (Result<(), Status>, Findings) {
+    let mut findings = Findings::default();
+    let result = review.run(|input| validate(object, input, &mut findings));
+    (result, findings)
+}
+
+/// A review in a namespace with these labels.
+fn in_labeled<'a>(review: Review<'a>, labels: &[(&str, &str)]) -> Review<'a> {
+    let namespace = setpoint_api::json::to_text(&namespace(labels));
+    review.over(&[("", "v1", "namespaces", &namespace)])
+}
 
 fn pod(spec: &str) -> Value {
     let containers = r#""containers":[{"name":"main","image":"i"}]"#;
     let spec = if spec.contains("\"containers\"") { spec.to_owned() } else { format!("{containers}{spec}") };
-    object(&format!(r#"{{"metadata":{{"name":"p","namespace":"n"}},"spec":{{{spec}}}}}"#))
+    object(&format!(r#"{{"metadata":{{"name":"p","namespace":"a"}},"spec":{{{spec}}}}}"#))
+}
+
+fn validate_by(labels: &[(&str, &str)], spec: &str) -> Result<(), String> {
+    let review = in_labeled(Review::create("", "v1", "pods"), labels);
+    let message = |status: Status| {
+        let message = status.message.into_owned();
+        message.strip_prefix("pods \"p\" is forbidden: ").unwrap_or(&message).to_owned()
+    };
+    run(&review, &pod(spec)).0.map_err(message)
 }
 
 fn validate_at_level(level: &str, spec: &str) -> Result<(), String> {
-    let namespace = format!(
-        r#"{{"kind":"Namespace","apiVersion":"v1","metadata":{{"name":"n","labels":{{"pod-security.kubernetes.io/enforce":"{level}"}}}}}}"#
-    );
-    validate(&pod(spec), None, &snapshot_with(&[("", "v1", "namespaces", &namespace)]))
+    validate_by(&[("enforce", level)], spec)
+}
+
+/// `true` if the version of a level forbids a pod.
+fn forbids(level: &str, version: &str, spec: &str) -> bool {
+    validate_by(&[("enforce", level), ("enforce-version", version)], spec).is_err()
 }
 
 #[test]
@@ -81,44 +117,214 @@ fn restricted_level_requires_explicit_settings() {
 }
 
 #[test]
-fn templates_get_warnings_and_only_new_images_are_checked_again() {
-    let namespace = r#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"n","labels":{"pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/warn":"baseline","pod-security.kubernetes.io/warn-version":"v1.30"}}}"#;
-    let snapshot = snapshot_with(&[("", "v1", "namespaces", namespace)]);
-    let deployment = object(
-        r#"{"metadata":{"name":"d","namespace":"n"},"spec":{"template":{"spec":{"hostPID":true,"containers":[]}}}}"#,
+fn checks_apply_from_the_version_in_which_they_began() {
+    let baseline = [
+        (r#""containers":[{"name":"a","livenessProbe":{"httpGet":{"host":"h"}}}]"#, 34),
+        (r#","securityContext":{"seccompProfile":{"type":"Unconfined"}}"#, 19),
+    ];
+    // Restricted settings, of which each case lacks one.
+    let restricted = |container: &str, pod: &str| {
+        format!(
+            r#""securityContext":{{"runAsNonRoot":true,"seccompProfile":{{"type":"RuntimeDefault"}}{pod}}},"containers":[
+            {{"name":"a","securityContext":{{{container}}}}}]"#
+        )
+    };
+    let drop = r#""capabilities":{"drop":["ALL"]}"#;
+    let no_escalation = r#""allowPrivilegeEscalation":false"#;
+    let all = format!("{drop},{no_escalation}");
+    let (escalates, keeps) = (restricted(drop, ""), restricted(no_escalation, ""));
+    let root = restricted(&all, r#","runAsUser":0"#);
+    let unconfined = restricted(&all, "").replace(r#","seccompProfile":{"type":"RuntimeDefault"}"#, "");
+    let strict = [(&*escalates, 8), (&*keeps, 22), (&*root, 23), (&*unconfined, 19)];
+    let strict = strict.into_iter().map(|(spec, since)| ("restricted", spec, since));
+    for (level, spec, since) in
+        baseline.into_iter().map(|(spec, since)| ("baseline", spec, since)).chain(strict)
+    {
+        assert!(!forbids(level, &format!("v1.{}", since - 1), spec), "{level} before {since}: {spec}");
+        for version in [&*format!("v1.{since}"), "latest", "v1.99"] {
+            assert!(forbids(level, version, spec), "{level} {version}: {spec}");
+        }
+    }
+    assert!(!forbids("restricted", "latest", &restricted(&all, "")));
+}
+
+#[test]
+fn checks_relax_in_the_version_in_which_they_changed() {
+    let sysctl =
+        |name: &str| format!(r#","securityContext":{{"sysctls":[{{"name":"{name}","value":"1"}}]}}"#);
+    let masked =
+        r#""hostUsers":false,"containers":[{"name":"a","securityContext":{"procMount":"Unmasked"}}]"#;
+    for (level, spec, since) in [
+        ("baseline", sysctl("net.ipv4.ip_local_reserved_ports"), 27),
+        ("baseline", sysctl("net.ipv4.tcp_keepalive_time"), 29),
+        ("baseline", sysctl("net.ipv4.tcp_rmem"), 32),
+        ("baseline", sysctl("net.ipv4.tcp_notsent_lowat"), 37),
+        ("baseline", r#","securityContext":{"seLinuxOptions":{"type":"container_engine_t"}}"#.to_owned(), 31),
+        ("baseline", masked.to_owned(), 35),
+        ("restricted", restricted_windows(), 25),
+        ("restricted", restricted_root_in_user_namespace(), 35),
+    ] {
+        assert!(forbids(level, &format!("v1.{}", since - 1), &spec), "before {since}: {spec}");
+        assert!(!forbids(level, &format!("v1.{since}"), &spec), "{since}: {spec}");
+    }
+    assert!(forbids("restricted", "latest", masked), "restricted pods never unmask /proc");
+}
+
+fn restricted_windows() -> String {
+    r#""os":{"name":"windows"},"securityContext":{"runAsNonRoot":true},"containers":[{"name":"a"}]"#
+        .to_owned()
+}
+
+fn restricted_root_in_user_namespace() -> String {
+    r#""hostUsers":false,"securityContext":{"runAsUser":0,"seccompProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"a",
+    "securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}]"#
+        .to_owned()
+}
+
+#[test]
+fn old_versions_check_seccomp_annotations() {
+    let pod = object(
+        r#"{"metadata":{"name":"p","annotations":{"seccomp.security.alpha.kubernetes.io/pod":"unconfined"}},
+        "spec":{"containers":[{"name":"a"}]}}"#,
     );
-    let of = |group, plural| resource_types::find(group, "v1", plural).unwrap();
+    let check = |version| {
+        let labels = [("enforce", "baseline"), ("enforce-version", version)];
+        run(&in_labeled(Review::create("", "v1", "pods"), &labels), &pod).0
+    };
     assert_eq!(
-        warnings(of("apps", "deployments"), &deployment, None, &snapshot),
-        ["would violate PodSecurity \"baseline:v1.30\": host namespaces (hostPID=true)"]
+        check("v1.18").unwrap_err().message,
+        "pods \"p\" is forbidden: violates PodSecurity \"baseline:v1.18\": seccompProfile (forbidden annotation \
+         seccomp.security.alpha.kubernetes.io/pod=\"unconfined\")"
     );
-    assert!(warnings(of("", "configmaps"), &deployment, None, &snapshot).is_empty());
+    assert_eq!(check("v1.19"), Ok(()));
+}
+
+#[test]
+fn template_is_warned_about_and_audited_but_not_rejected() {
+    let deployment =
+        object(r#"{"metadata":{"name":"d"},"spec":{"template":{"spec":{"hostPID":true,"containers":[]}}}}"#);
+    let labels = [("enforce", "baseline"), ("warn-version", "v1.30"), ("audit", "restricted")];
+    let review = in_labeled(Review::create("apps", "v1", "deployments"), &labels);
+    let (result, findings) = run(&review, &deployment);
+    assert_eq!(result, Ok(()));
+    assert_eq!(
+        findings.warnings,
+        ["would violate PodSecurity \"baseline:v1.30\": host namespaces (hostPID=true)"],
+        "what is enforced is warned about"
+    );
+    let audited = &findings.annotations["pod-security.kubernetes.io/audit-violations"];
+    assert!(
+        audited.starts_with("would violate PodSecurity \"restricted:latest\": host namespaces"),
+        "{audited}"
+    );
+    let review = in_labeled(Review::create("", "v1", "configmaps"), &labels);
+    assert!(run(&review, &deployment).1.warnings.is_empty());
+}
+
+#[test]
+fn only_new_images_are_checked_again() {
     let (old, new) = (pod(r#","hostPID":true"#), pod(r#","hostPID":true,"priority":1"#));
-    assert_eq!(validate(&new, Some(&old), &snapshot), Ok(()));
+    let labels = [("enforce", "baseline")];
+    let review = in_labeled(Review::update("", "v1", "pods", &old), &labels);
+    assert_eq!(run(&review, &new).0, Ok(()));
     let other = pod(r#""hostPID":true,"containers":[{"name":"main","image":"j"}]"#);
-    assert!(validate(&other, Some(&old), &snapshot).is_err());
+    assert!(run(&review, &other).0.is_err());
+    let debugged = pod(
+        r#""hostPID":true,"containers":[{"name":"main","image":"i"}],"ephemeralContainers":[{"name":"d","image":"i"}]"#,
+    );
+    let review =
+        in_labeled(Review::update("", "v1", "pods", &old).subresource("ephemeralcontainers"), &labels);
+    assert!(run(&review, &debugged).0.is_err());
+}
+
+#[test]
+fn decisions_are_annotated_for_the_audit() {
+    let annotation = |labels: &[(&str, &str)], key: &str| {
+        let (_, findings) = run(&in_labeled(Review::create("", "v1", "pods"), labels), &pod(""));
+        findings.annotations.get(&format!("{PREFIX}{key}")).cloned()
+    };
+    assert_eq!(annotation(&[], "enforce-policy").unwrap(), "privileged:latest");
+    assert_eq!(annotation(&[("enforce", "baseline")], "enforce-policy").unwrap(), "baseline:latest");
+    assert_eq!(
+        annotation(&[("enforce", "x")], "error").unwrap(),
+        "Failed to parse policy: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"x\": must be one of \
+         privileged, baseline, restricted"
+    );
+    assert_eq!(annotation(&[("enforce", "x")], "enforce-policy").unwrap(), "restricted:latest");
+}
+
+#[test]
+fn configuration_sets_defaults_and_exemptions() {
+    let set = |name: &str| BTreeSet::from([name.to_owned()]);
+    let mut security = PodSecurityConfig::default();
+    security.defaults.enforce.level = Level::Baseline;
+    let review = |security: &PodSecurityConfig| {
+        let config = AdmissionConfig { pod_security: security.clone(), ..AdmissionConfig::default() };
+        in_labeled(Review::create("", "v1", "pods").with_config(config), &[])
+    };
+    let host = pod(r#","hostPID":true,"runtimeClassName":"vm""#);
+    assert!(run(&review(&security), &host).0.is_err());
+    for (exempt, why) in [
+        (PodSecurityConfig { exempt_users: set("ann"), ..security.clone() }, "user"),
+        (PodSecurityConfig { exempt_namespaces: set("a"), ..security.clone() }, "namespace"),
+        (PodSecurityConfig { exempt_runtime_classes: set("vm"), ..security.clone() }, "runtimeClass"),
+    ] {
+        let (result, findings) = run(&review(&exempt), &host);
+        assert_eq!(result, Ok(()), "{why}");
+        assert_eq!(findings.annotations["pod-security.kubernetes.io/exempt"], why);
+    }
 }
 
 #[test]
 fn invalid_policy_labels_are_rejected_unless_unchanged() {
-    let namespace = |level: &str, version: &str| {
-        object(&format!(
-            r#"{{"metadata":{{"name":"n","labels":{{"pod-security.kubernetes.io/enforce":"{level}","pod-security.kubernetes.io/warn-version":"{version}"}}}}}}"#
-        ))
+    let bad = namespace(&[("enforce", "bogus"), ("warn-version", "v2.1")]);
+    let message = run(&Review::create("", "v1", "namespaces"), &bad).0.unwrap_err().message;
+    assert!(
+        message.contains(
+            "[metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"bogus\": must be one of privileged, \
+             baseline, restricted, metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: \"v2.1\": must \
+             be \"latest\" or \"v1.x\"]"
+        ),
+        "{message}"
+    );
+    assert_eq!(run(&Review::update("", "v1", "namespaces", &bad), &bad).0, Ok(()));
+    let good = namespace(&[("enforce", "baseline"), ("warn-version", "v1.37")]);
+    assert_eq!(run(&Review::create("", "v1", "namespaces"), &good).0, Ok(()));
+    for version in ["v1.01", "v1.", "v1.x", "1.2"] {
+        assert_eq!(Version::parse(version), None, "{version}");
+    }
+}
+
+#[test]
+fn stricter_policy_warns_about_existing_pods() {
+    let mut stored = vec![("", "v1", "namespaces", setpoint_api::json::to_text(&namespace(&[])))];
+    let owner = r#""ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"u","controller":true}],"#;
+    for (name, owner, spec) in [
+        ("b", "", r#""hostPID":true,"#),
+        ("c", owner, r#""hostPID":true,"hostIPC":true,"#),
+        ("d", owner, r#""hostNetwork":true,"#),
+        ("e", "", ""),
+    ] {
+        let pod = format!(
+            r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{{owner}"name":"{name}","namespace":"a"}},"spec":{{{spec}"containers":[]}}}}"#
+        );
+        stored.push(("", "v1", "pods", pod));
+    }
+    let stored: Vec<_> =
+        stored.iter().map(|(group, version, plural, text)| (*group, *version, *plural, &**text)).collect();
+    let warnings = |old: &[(&str, &str)], new: &[(&str, &str)]| {
+        let (old, new) = (namespace(old), namespace(new));
+        let review = Review::update("", "v1", "namespaces", &old).in_namespace("a").over(&stored);
+        run(&review, &new).1.warnings
     };
-    let faults = |new: &Value, old: Option<&Value>| {
-        let mut errors = ErrorList::new();
-        validate_fields(new, old, &mut errors);
-        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    let bad = namespace("bogus", "v2.1");
+    let baseline = [("enforce", "baseline")];
     assert_eq!(
-        faults(&bad, None),
+        warnings(&[], &baseline),
         [
-            "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"bogus\": must be one of privileged, baseline, restricted",
-            "metadata.labels[pod-security.kubernetes.io/warn-version]: Invalid value: \"v2.1\": must be \"latest\" or \"v1.x\"",
+            "existing pods in namespace \"a\" violate the new PodSecurity enforce level \"baseline:latest\"",
+            "b (and 2 other pods): host namespaces",
         ]
     );
-    assert!(faults(&bad, Some(&bad)).is_empty());
-    assert!(faults(&namespace("baseline", "v1.37"), None).is_empty());
+    assert!(warnings(&baseline, &baseline).is_empty());
+    assert!(warnings(&[("enforce", "restricted")], &baseline).is_empty(), "it is relaxed");
 }
