@@ -200,6 +200,7 @@ impl Bench {
             catalog: setpoint_server::catalog::Catalog::built_in(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         match create::create(resource_type, namespace, DesiredObject::new(object), &writer, &context)
             .unwrap()
@@ -305,6 +306,7 @@ impl Bench {
                 catalog: setpoint_server::catalog::Catalog::built_in(),
                 webhooks: None,
                 conversions: None,
+                authorization: None,
             },
         ) {
             Prepared::Settled(outcome) => outcome,

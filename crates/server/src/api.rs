@@ -35,6 +35,7 @@ use setpoint_store::{Record, Store};
 
 use self::quota_locks::QuotaLocks;
 use crate::aggregation::{Aggregation, ForwardedBody, UpgradeRequest};
+use crate::authorization::Authorization;
 use crate::catalog::Catalogs;
 use crate::conversion::{ConversionWebhooks, needs_webhook, webhook_kind};
 use crate::exchange::{Identity, Payload, Request, RequestPermit, Response, Service};
@@ -54,8 +55,6 @@ use crate::watch::WatchCoalescer;
 use crate::webhooks::AdmissionWebhooks;
 use crate::{bootstrap, codec, list, responses, unenforced, watch};
 
-pub(crate) use access::has_full_access;
-pub use access::review_access;
 pub(crate) use write::commit_status;
 
 /// Configuration of an API service.
@@ -93,6 +92,7 @@ pub struct Api {
     aggregation: Arc<Aggregation>,
     webhooks: Arc<AdmissionWebhooks>,
     conversions: Arc<ConversionWebhooks>,
+    authorization: Arc<Authorization>,
 }
 
 /// Attempts to route a write whose definition changes meanwhile.
@@ -130,6 +130,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         aggregation: Arc::default(),
         webhooks,
         conversions: Arc::new(conversions),
+        authorization: Arc::default(),
     };
     let webhook_metrics = Arc::clone(api.webhooks.metrics());
     api.metrics.register(move |text| webhook_metrics.write(text));
@@ -187,6 +188,12 @@ impl Api {
         &self.webhooks
     }
 
+    /// The authorizers, so that the loop asks them too.
+    #[must_use]
+    pub fn authorization(&self) -> &Arc<Authorization> {
+        &self.authorization
+    }
+
     /// The conversion webhooks, so that the loop calls them too.
     #[must_use]
     pub fn conversions(&self) -> &Arc<ConversionWebhooks> {
@@ -227,19 +234,34 @@ impl Service for Api {
 
     fn admit(&self, head: &Request) -> Result<RequestPermit, Box<Response>> {
         let route = self.route(&head.path);
-        let admitted = access::check(head, &route).and_then(|()| {
-            let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query)?;
+        let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query);
+        let admitted = permit.map(|permit| {
             let snapshot = self.store.snapshot();
             let catalog = self.catalogs.of(&snapshot);
             let state =
                 cost::State { snapshot: &snapshot, catalog: &catalog, webhooks: &self.webhooks.registry };
-            Ok(RequestPermit { permit, cost: cost::estimate(head, &route, &state) })
+            RequestPermit { permit, cost: cost::estimate(head, &route, &state) }
         });
-        admitted.map_err(|status| {
-            self.metrics.count_refused(self.metrics.key(&route, head), status.http_code());
-            let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-            Box::new(responses::error(&status, negotiated(accept.filter(|_| has_forms(&route)))))
+        admitted.map_err(|status| self.refused(head, &route, &status))
+    }
+
+    fn authorize<'a>(
+        &'a self,
+        head: &'a Request,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Box<Response>>> + Send + 'a>> {
+        Box::pin(async move {
+            let checked = self.check(head).await;
+            checked.map_err(|status| self.refused(head, &self.route(&head.path), &status))
         })
+    }
+}
+
+impl Api {
+    /// Counts a request that is refused by its head, and returns its response.
+    fn refused(&self, head: &Request, route: &Route, status: &Status) -> Box<Response> {
+        self.metrics.count_refused(self.metrics.key(route, head), status.http_code());
+        let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+        Box::new(responses::error(status, negotiated(accept.filter(|_| has_forms(route)))))
     }
 }
 
@@ -304,7 +326,7 @@ impl Api {
     }
 
     async fn respond(&self, request: &Request, route: Route, counted: Counting) -> Result<Response, Status> {
-        access::check(request, &route)?;
+        self.check(request).await?;
         match route {
             Route::Objects(target) => {
                 subresource::check_verb(request, &target)?;

@@ -219,6 +219,7 @@ impl Bootstrapper<'_> {
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let desired = DesiredObject::new(typed);
         let step = match snapshot.get(&key) {

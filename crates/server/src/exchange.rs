@@ -160,10 +160,22 @@ pub enum Cost {
 
 /// A handler of requests.
 pub trait Service: Send + Sync + 'static {
-    /// Authorizes and admits a request by its head: its body is empty here, and is read only if this succeeds.
+    /// Authorizes a request by its head: its body is empty here, and is read only if this succeeds. Runs before
+    /// [`Service::admit`], and may wait for other processes.
     ///
     /// # Errors
-    /// The response, if the request is forbidden or too many are in flight.
+    /// The response, if the request is forbidden.
+    fn authorize<'a>(
+        &'a self,
+        _head: &'a Request,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Box<Response>>> + Send + 'a>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Admits a request by its head: its body is empty here, and is read only if this succeeds.
+    ///
+    /// # Errors
+    /// The response, if too many requests are in flight.
     fn admit(&self, _head: &Request) -> Result<RequestPermit, Box<Response>> {
         Ok(RequestPermit::default())
     }

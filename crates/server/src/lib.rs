@@ -4,7 +4,8 @@
 //! In front of it, [`mod@http`] has the sockets; [`setpoint_pki::certs`] and [`tokens`] authenticate; [`kubeconfig`]
 //! configures clients. Behind it, [`mod@route`], [`query`], [`media`], [`body`] and [`select`] parse a request;
 //! [`pipeline`] decides writes, without sockets or a runtime; [`api`] executes them; [`list`], [`watch`],
-//! [`discovery`] and [`responses`] encode responses. [`health`] and [`metrics`] report the server's state;
+//! [`discovery`] and [`responses`] encode responses. [`request_info`] has the attributes of a request, by which
+//! [`authorization`] decides. [`health`] and [`metrics`] report the server's state;
 //! [`inflight`] bounds concurrent requests. [`loop_writes`] executes the writes of the reconciliation loop through
 //! the same pipeline, and [`loop_report`] reports the loop's state. [`bootstrap`] creates the objects that every
 //! cluster has. [`aggregation`] forwards requests to extension API servers, which [`service_resolver`] finds. [`codec`] is the stored form of objects. [`nodes`] serves container logs.
@@ -15,6 +16,7 @@
 
 pub mod aggregation;
 pub mod api;
+pub mod authorization;
 pub mod body;
 pub mod bootstrap;
 pub mod catalog;
@@ -36,6 +38,7 @@ pub mod nodes;
 pub mod pipeline;
 pub mod policies;
 pub mod query;
+pub mod request_info;
 pub mod responses;
 pub mod route;
 pub mod select;

@@ -12,6 +12,7 @@ pub mod apply;
 pub mod binding;
 pub mod create;
 pub mod delete;
+pub mod escalation;
 pub mod eviction;
 pub mod ownership;
 pub mod quota;
@@ -33,6 +34,7 @@ use setpoint_store::{CommitCause, Precondition, Proposal, Record, Snapshot};
 use self::admission::tolerations::Tolerations;
 use self::ownership::Owners;
 use self::update::Subresource;
+use crate::authorization::AuthorizationContext;
 use crate::catalog::Catalog;
 use crate::codec;
 use crate::conversion::ConversionContext;
@@ -64,6 +66,9 @@ pub struct RequestContext<'a> {
     pub webhooks: Option<WebhookContext<'a>>,
     /// Conversion webhooks; `None` if none are called.
     pub conversions: Option<ConversionContext<'a>>,
+    /// Authorizers, for requests that are part of the write; `None` if every one is allowed: see
+    /// [`RequestContext::authorize`].
+    pub authorization: Option<AuthorizationContext<'a>>,
 }
 
 /// Author and options of a write.

@@ -139,7 +139,7 @@ fn split(path: &str) -> Option<Vec<&str>> {
 }
 
 /// Decodes percent escapes; `None` if they are malformed or not UTF-8.
-fn decode(path: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn decode(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') {
         return Some(Cow::Borrowed(path));
     }

@@ -1,21 +1,16 @@
 //! Authentication and authorization of requests.
 //!
-//! Without RBAC there is one rule: members of `system:masters` may do everything. Other authenticated users may
-//! review themselves, and read discovery documents.
+//! The rules are those of [`crate::authorization`].
 
-use http::{HeaderMap, HeaderName, Method};
-use setpoint_api::Value;
+use http::{HeaderMap, HeaderName};
 use setpoint_api::status::{Qualified, Status};
+use setpoint_authorization::Decision;
 
 use super::Api;
-use crate::discovery::usage;
+use crate::authorization::{forbidden, is_privileged};
 use crate::exchange::{Identity, Request};
-use crate::query::QueryParams;
-use crate::route::{MetricsTarget, Route, Target};
+use crate::request_info::RequestAttributes;
 use crate::tokens::{ISSUER, TokenError, Verified};
-
-/// Group with full access.
-const ADMINISTRATORS: &str = "system:masters";
 
 impl Api {
     /// Verifies a token for one of these audiences; for this server if there are none.
@@ -26,29 +21,10 @@ impl Api {
     }
 }
 
-/// `true` if one of the groups has full access. Everything else is denied: requests, access reviews and the loop
-/// share this rule.
-pub(crate) fn has_full_access<'a>(mut groups: impl Iterator<Item = &'a str>) -> bool {
-    groups.any(|group| group == ADMINISTRATORS)
-}
-
-/// Decides a SubjectAccessReview, given its `spec`.
-#[must_use]
-pub fn review_access(spec: &Value) -> bool {
-    let groups = spec.get("groups").and_then(Value::as_list).unwrap_or_default();
-    has_full_access(groups.iter().filter_map(Value::as_str))
-}
-
-/// `true` if the user has full access.
-pub(super) fn is_administrator(identity: &Identity) -> bool {
-    has_full_access(identity.groups.iter().map(String::as_str))
-}
-
 /// Prefix of impersonation headers: user, group, UID and extra fields.
 const IMPERSONATION: &str = "impersonate-";
 
-/// Rejects impersonation. Without RBAC nothing can authorize it, and serving the request as its sender would ignore
-/// what it requests.
+/// Rejects impersonation: serving the request as its sender would ignore what it requests.
 fn reject_impersonation(headers: &HeaderMap, identity: &Identity) -> Result<(), Status> {
     let mut names = headers.keys().map(HeaderName::as_str);
     let Some(header) = names.find(|name| name.starts_with(IMPERSONATION)) else { return Ok(()) };
@@ -61,86 +37,21 @@ fn reject_impersonation(headers: &HeaderMap, identity: &Identity) -> Result<(), 
     Err(Status::forbidden(Qualified { group: "", name: "users" }, user, why))
 }
 
-/// Authorizes a request.
-pub(super) fn check(request: &Request, route: &Route) -> Result<(), Status> {
-    reject_impersonation(&request.headers, &request.identity)?;
-    if is_administrator(&request.identity) {
-        return Ok(());
-    }
-    match route {
-        Route::Objects(target) if is_self_review(target) => Ok(()),
-        Route::Objects(target) => Err(forbidden(request, target)),
-        Route::Usage(about) => Err(forbidden_usage(request, about)),
-        Route::Document(parts) if is_open(parts) && request.method == Method::GET => Ok(()),
-        Route::Document(_) | Route::NotFound => {
-            let (user, verb) = (&request.identity.user, request.method.as_str().to_ascii_lowercase());
-            let why = format!("User {user:?} cannot {verb} path {:?}", request.path);
-            Err(Status::forbidden(Qualified { group: "", name: "" }, "", why))
+impl Api {
+    /// Authorizes a request.
+    ///
+    /// # Errors
+    /// 403 if it is not allowed.
+    pub(super) async fn check(&self, request: &Request) -> Result<(), Status> {
+        reject_impersonation(&request.headers, &request.identity)?;
+        if is_privileged(&request.identity) {
+            return Ok(());
+        }
+        let parsed = RequestAttributes::of(request);
+        let attributes = parsed.for_user(&request.identity);
+        match self.authorization.authorize(&attributes, &self.store.snapshot()).await {
+            Decision::Allowed(_) => Ok(()),
+            Decision::Denied(reason) | Decision::NoOpinion(reason) => Err(forbidden(&attributes, &reason)),
         }
     }
-}
-
-/// `true` for reviews of the user itself, which every authenticated user may create.
-fn is_self_review(target: &Target) -> bool {
-    matches!(
-        &*target.resource_type.info.kind,
-        "SelfSubjectReview" | "SelfSubjectAccessReview" | "SelfSubjectRulesReview"
-    )
-}
-
-/// `true` for discovery documents, which every authenticated user may read.
-fn is_open(parts: &[String]) -> bool {
-    let first = parts.first().map(String::as_str).unwrap_or_default();
-    matches!(
-        first,
-        "" | "api" | "apis" | "openapi" | "version" | "healthz" | "livez" | "readyz" | ".well-known"
-    ) || first == "openid"
-}
-
-fn forbidden(request: &Request, target: &Target) -> Status {
-    let info = &target.resource_type.info;
-    let resource = if target.subresource.is_empty() {
-        info.plural.to_string()
-    } else {
-        format!("{}/{}", info.plural, target.subresource)
-    };
-    let why =
-        forbidden_message(request, (&info.group, &resource), &target.namespace, &target.name, target.watch);
-    Status::forbidden(target.resource_type.qualified(), &target.name, why)
-}
-
-fn forbidden_usage(request: &Request, about: &MetricsTarget) -> Status {
-    let resource = Qualified { group: usage::GROUP, name: about.plural };
-    let why =
-        forbidden_message(request, (resource.group, resource.name), &about.namespace, &about.name, false);
-    Status::forbidden(resource, &about.name, why)
-}
-
-/// Message of a 403.
-fn forbidden_message(
-    request: &Request,
-    (group, resource): (&str, &str),
-    namespace: &str,
-    name: &str,
-    watch: bool,
-) -> String {
-    let query = QueryParams::parse(&request.query);
-    let watches = watch || query.flag("watch") == Some(true);
-    let verb = match (request.method.as_str(), name.is_empty()) {
-        ("GET" | "HEAD", _) if watches => "watch",
-        ("GET" | "HEAD", true) => "list",
-        ("GET" | "HEAD", false) => "get",
-        ("POST", _) => "create",
-        ("PUT", _) => "update",
-        ("PATCH", _) => "patch",
-        ("DELETE", true) => "deletecollection",
-        _ => "delete",
-    };
-    let place = if namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace {namespace:?}")
-    };
-    let user = &request.identity.user;
-    format!("User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}")
 }

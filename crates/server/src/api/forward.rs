@@ -7,7 +7,7 @@ use setpoint_pki::certs::Pki;
 use setpoint_runtime::queries::api_queries::ApiQueries;
 use tokio::runtime::Handle;
 
-use super::{Api, access, negotiated};
+use super::{Api, negotiated};
 use crate::aggregation::registry::RemoteApiService;
 use crate::aggregation::{AggregatedQueries, ForwardedBody, UpgradeRequest};
 use crate::exchange::{Request, Response};
@@ -50,7 +50,7 @@ impl Api {
         let begun = self.options.clock.uptime();
         let route = self.route(&request.path);
         let key = self.metrics.key(&route, &request);
-        let response = match access::check(&request, &route) {
+        let response = match self.check(&request).await {
             Ok(()) => {
                 self.aggregation.forward(&self.store.snapshot(), &service, request, body, upgrade).await
             }

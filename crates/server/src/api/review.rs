@@ -1,6 +1,6 @@
 //! Virtual kinds: token, access and subject reviews, which are answered but not stored.
 //!
-//! Access reviews follow the one rule of `access`: members of `system:masters` may do everything, others nothing.
+//! Access reviews are decided by the chain of [`crate::authorization`], as requests are.
 
 use http::Method;
 use setpoint_api::field_error::ErrorList;
@@ -10,9 +10,9 @@ use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::{Generic, Status};
 use setpoint_api::{Map, Time, Value, metadata, value};
 
-use super::access::{has_full_access, is_administrator};
 use super::write::writer;
 use super::{Api, accepted_form};
+use crate::authorization::ReviewedRequest;
 use crate::body::{self, DecodedBody, Expected, Strictness};
 use crate::catalog::Catalog;
 use crate::exchange::{Identity, Request, Response};
@@ -21,8 +21,6 @@ use crate::pipeline::{RequestContext, ownership};
 use crate::query::QueryParams;
 use crate::responses;
 use crate::route::Target;
-
-const DENIAL: &str = "only members of the group system:masters have access";
 
 impl Api {
     /// Creates a review and fills in its status.
@@ -45,10 +43,15 @@ impl Api {
         if target.resource_type.info.kind == "Binding" {
             return self.bind(request, target, query, "").await;
         }
-        self.review(request, target, query)
+        self.review(request, target, query).await
     }
 
-    fn review(&self, request: &Request, target: &Target, query: &QueryParams) -> Result<Response, Status> {
+    async fn review(
+        &self,
+        request: &Request,
+        target: &Target,
+        query: &QueryParams,
+    ) -> Result<Response, Status> {
         let form = accepted_form(request)?;
         let resource_type = &target.resource_type;
         let api_version = resource_type.api_version();
@@ -78,6 +81,7 @@ impl Api {
             catalog: Catalog::built_in(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         ownership::record_owners(resource_type, Subresource::None, &writer, &context, None, &mut review);
         let identity = &request.identity;
@@ -89,19 +93,23 @@ impl Api {
                 self.review_token(&mut review);
             }
             "SelfSubjectReview" => review = self_review(identity, &review, now),
-            "SelfSubjectAccessReview" => {
-                decide(&mut review, is_administrator(identity));
-            }
             "SelfSubjectRulesReview" => {
                 if let Some(fault) = rules_review_fault(&review) {
                     return Err(Status::bad_request(fault));
                 }
-                list_rules(&mut review, is_administrator(identity));
+                let namespace = review.str_at(&["spec", "namespace"]);
+                let status = self.authorization.rules(identity, namespace, &snapshot).to_status();
+                review.make_map().insert("status", status);
             }
-            _ => {
-                let groups = review.at(&["spec", "groups"]).and_then(Value::as_list).unwrap_or_default();
-                let allowed = has_full_access(groups.iter().filter_map(Value::as_str));
-                decide(&mut review, allowed);
+            kind => {
+                let spec = review.get("spec").unwrap_or(&Value::Null);
+                let reviewed = match kind {
+                    "SelfSubjectAccessReview" => ReviewedRequest::of_user(identity.clone(), spec),
+                    _ => ReviewedRequest::of_subject(spec),
+                };
+                let decision = self.authorization.authorize(&reviewed.attributes(), &snapshot).await;
+                let status = reviewed.status(&decision);
+                review.make_map().insert("status", status);
             }
         }
         let pretty = query.flag("pretty") == Some(true);
@@ -170,27 +178,5 @@ fn reject_token(review: &mut Value, why: &str) {
     let mut status = Map::with_capacity(2);
     status.insert("user", Value::map());
     status.insert("error", why);
-    review.make_map().insert("status", status);
-}
-
-fn decide(review: &mut Value, allowed: bool) {
-    let mut status = Map::with_capacity(2);
-    status.insert("allowed", allowed);
-    if !allowed {
-        status.insert("reason", DENIAL);
-    }
-    review.make_map().insert("status", status);
-}
-
-fn list_rules(review: &mut Value, allowed: bool) {
-    let everything = || Value::List(vec!["*".into()]);
-    let rule = |fields: &[&str]| {
-        let rule: Map = fields.iter().map(|field| (*field, everything())).collect();
-        Value::List(if allowed { vec![rule.into()] } else { Vec::new() })
-    };
-    let mut status = Map::with_capacity(3);
-    status.insert("resourceRules", rule(&["verbs", "apiGroups", "resources"]));
-    status.insert("nonResourceRules", rule(&["verbs", "nonResourceURLs"]));
-    status.insert("incomplete", false);
     review.make_map().insert("status", status);
 }

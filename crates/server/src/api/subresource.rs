@@ -56,6 +56,10 @@ pub(super) fn check_verb(request: &Request, target: &Target) -> Result<(), Statu
         // Virtual kinds check their methods themselves.
         return Ok(());
     }
+    // Requests below `/watch/` are authorized as watches, so they must not do anything else.
+    if target.watch && (request.method != Method::GET || !target.subresource.is_empty()) {
+        return Err(not_allowed(&request.method));
+    }
     if target.subresource.is_empty() {
         let verb = verb_of_objects(&request.method, target);
         let is_known = verb.is_some_and(|verb| target.resource_type.info.verbs.contains(verb));

@@ -19,6 +19,7 @@ use setpoint_store::{CommitError, Record, RejectReason, Snapshot};
 
 use super::patching::{self, ParsedPatch};
 use super::{Api, accepted_form_and_view};
+use crate::authorization::{AuthorizationContext, RequestAuthorizations};
 use crate::body::{self, BodyError, Expected, Strictness};
 use crate::catalog::DEFINITIONS;
 use crate::conversion::{ConversionContext, RequestConversions, webhook_kind};
@@ -409,10 +410,13 @@ impl Api {
         mut decide: impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<WriteResult, Status> {
         let (mut turn, mut attempts) = (None, 0);
-        let mut conversions = RequestConversions::default();
+        let (mut conversions, mut authorizations) =
+            (RequestConversions::default(), RequestAuthorizations::default());
         let mut seed = self.seed();
         for _ in 0..CHARGES_MAX {
-            let step = self.decide_or_call(seed, answers, &mut conversions, &mut decide).await?;
+            let step = self
+                .decide_or_call(seed, answers, &mut conversions, &mut authorizations, &mut decide)
+                .await?;
             let (proposal, removed) = match step {
                 None | Some(PipelineResult::Call(_)) => continue,
                 Some(PipelineResult::Commit(proposal)) => (proposal, None),
@@ -465,15 +469,19 @@ impl Api {
         Err(Status::failure(setpoint_api::status::Reason::Conflict, message))
     }
 
-    /// Decides once. `None` if webhooks were called: the write must be decided again, with their answers.
+    /// Decides once. `None` if webhooks or authorizers were called: the write must be decided again, with their answers.
     async fn decide_or_call(
         &self,
         seed: DecisionSeed,
         answers: &mut WebhookAnswers,
         conversions: &mut RequestConversions,
+        authorizations: &mut RequestAuthorizations,
         decide: &mut impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<Option<PipelineResult>, Status> {
-        let decided = self.decide(seed, answers, conversions, decide);
+        let decided = self.decide(seed, answers, conversions, authorizations, decide);
+        if authorizations.receive().await {
+            return Ok(None);
+        }
         let missing = conversions.take_missing();
         if !missing.is_empty() {
             let batch = self.conversions.start(missing, conversions)?;
@@ -500,6 +508,7 @@ impl Api {
         DecisionSeed { entropy, now }: DecisionSeed,
         answers: &WebhookAnswers,
         conversions: &RequestConversions,
+        authorizations: &RequestAuthorizations,
         decide: &mut impl FnMut(&RequestContext<'_>) -> Result<PipelineResult, Status>,
     ) -> Result<PipelineResult, Status> {
         let snapshot = self.store.snapshot();
@@ -513,6 +522,10 @@ impl Api {
             catalog: &catalog,
             webhooks,
             conversions: Some(ConversionContext { request: conversions, keeps_version: false }),
+            authorization: Some(AuthorizationContext {
+                authorization: &self.authorization,
+                answers: Some(authorizations),
+            }),
         })
     }
 }

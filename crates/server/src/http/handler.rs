@@ -45,7 +45,7 @@ pub(super) async fn handle(
     let id = audit_id(shared, &parts.headers);
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let (method, now) = (parts.method.clone(), date::unix_seconds());
-    let (response, resources) = match admit(&connection, parts, now) {
+    let (response, resources) = match admit(&connection, parts, now).await {
         Ok((request, admission)) if shared.service.is_forwarded(&request) => {
             forward(&connection, request, (body, on_upgrade), admission.permit, active).await
         }
@@ -56,7 +56,7 @@ pub(super) async fn handle(
 }
 
 /// Authenticates and authorizes a request by its head, and takes an in-flight permit. Its body is not read yet.
-fn admit(
+async fn admit(
     connection: &Connection,
     parts: http::request::Parts,
     now: u64,
@@ -79,7 +79,9 @@ fn admit(
         body: Bytes::new(),
         identity,
     };
-    let admission = connection.shared.service.admit(&request)?;
+    let service = &connection.shared.service;
+    service.authorize(&request).await?;
+    let admission = service.admit(&request)?;
     Ok((request, admission))
 }
 

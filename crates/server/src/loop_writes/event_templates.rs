@@ -270,6 +270,7 @@ impl EventTemplate {
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let desired = DesiredObject::new(decode_object(resource_type, event).ok()?);
         let mut event = create::prepare_object(resource_type, desired, &writer, &context).ok()?.object;

@@ -191,6 +191,7 @@ impl InFlightWrites {
                 catalog: &catalog,
                 webhooks,
                 conversions,
+                authorization: None,
             },
         )
     }

@@ -11,6 +11,7 @@ use setpoint_api::metadata::{
 use setpoint_api::status::Status;
 use setpoint_store::{Precondition, Record};
 
+use super::escalation::check_escalation;
 use super::update::Subresource;
 use super::{
     Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, check_definition,
@@ -104,6 +105,7 @@ pub(crate) fn prepare_object(
     if is_changed {
         ensure_namespace(&mut object, &namespace).map_err(|error| Status::bad_request(error.to_string()))?;
     }
+    check_escalation(resource_type, &object, None, writer, context)?;
     clear_system_fields(&mut object);
     let uid = uid(context.entropy);
     stamp(

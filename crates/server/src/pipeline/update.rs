@@ -10,6 +10,7 @@ use setpoint_api::status::Status;
 use setpoint_api::{Value, json};
 use setpoint_store::{Precondition, Record};
 
+use super::escalation::check_escalation;
 use super::{
     Decision, DesiredObject, PipelineResult, RequestContext, WriteOrigin, admission, check, encoding_error,
     metadata_rules, ownership, quota, service_network,
@@ -106,6 +107,7 @@ fn decide_update(
         has_omitted_empty = true;
         keep(&mut new, &old);
     }
+    check_escalation(resource_type, &new, Some(&old), writer, context)?;
     let mut claims = service_network::AddressClaims::default();
     if subresource == Subresource::None {
         claims = service_network::allocate(resource_type, &mut new, Some(&old), writer.dry_run, context)?;

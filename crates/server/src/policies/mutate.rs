@@ -201,7 +201,7 @@ impl<'r> MutationRun<'r> {
             request: &request_value(self.request, invocation.found),
             params: &invocation.params,
             namespace,
-            authorizer: Some(&UserAuthorizer(&self.request.writer.identity)),
+            authorizer: Some(&UserAuthorizer { user: &self.request.writer.identity, context: self.context }),
             resource: &resource_check(self.request),
         })
     }

@@ -66,6 +66,7 @@ impl Cluster {
             catalog: &self.catalogs.of(&snapshot),
             webhooks: Some(WebhookContext { registry: &self.registry, answers: &answers }),
             conversions: None,
+            authorization: None,
         };
         let step = decide(&context);
         self.warnings = answers.warnings();

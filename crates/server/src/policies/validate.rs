@@ -140,7 +140,7 @@ impl<'r> ValidationRun<'r> {
             request: &request_value(self.request, found),
             params,
             namespace: self.namespace.as_ref().unwrap_or(&Value::Null),
-            authorizer: Some(&UserAuthorizer(&self.request.writer.identity)),
+            authorizer: Some(&UserAuthorizer { user: &self.request.writer.identity, context: self.context }),
             resource: &resource_check(self.request),
         });
         for denial in outcome.denials {

@@ -29,7 +29,7 @@ pub fn matches(
         request: &request_value(request, invocation.resource_type),
         params: &Value::Null,
         namespace: &Value::Null,
-        authorizer: Some(&UserAuthorizer(&request.writer.identity)),
+        authorizer: Some(&UserAuthorizer { user: &request.writer.identity, context }),
         resource: &resource_check(request),
     };
     let failure_policy = if hook.ignores_failures { FailurePolicy::Ignore } else { FailurePolicy::Fail };

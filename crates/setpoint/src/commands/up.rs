@@ -353,7 +353,10 @@ fn reconcile(
     let engine = args.controllers.server_engine(&settings, nodes, args.scheduler_config.as_ref());
     let engine = first_pass::record_first_pass(engine, paths.data_dir.as_deref(), &args.controllers);
     let queries = QueryHandler::new(kubelets)
-        .with_access_review(api::review_access)
+        .with_access_review({
+            let (authorization, store) = (Arc::clone(api.authorization()), store.clone());
+            move |spec| authorization.review_now(spec, &store.snapshot())
+        })
         .with_api_queries(api.aggregated_queries(tokio::runtime::Handle::current()));
     let queries = Arc::new(queries);
     queries.sign_with(&pki.ca)?;

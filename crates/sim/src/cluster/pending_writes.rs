@@ -223,6 +223,7 @@ impl Cluster {
                     catalog: &catalog,
                     webhooks: self.webhook_context(&pending.answers),
                     conversions: None,
+                    authorization: None,
                 };
                 match loop_writes::prepare(request, &context) {
                     Prepared::Settled(outcome) => Decided::Settled(WriteResult::Loop(outcome)),
@@ -272,6 +273,7 @@ impl Cluster {
             catalog: &catalog,
             webhooks: self.webhook_context(answers),
             conversions: None,
+            authorization: None,
         };
         write.decide(origin, &context)
     }

@@ -47,6 +47,7 @@ fn render_and_create(new_event: &NewEvent, snapshot: &Snapshot) -> (Option<Strin
         catalog: crate::catalog::Catalog::built_in(),
         webhooks: None,
         conversions: None,
+        authorization: None,
     };
     let printed = create(events(), new_event, &writer(), &context).map(outcome_text);
     let created = decode_object(events(), new_event.to_value()).and_then(|event| {

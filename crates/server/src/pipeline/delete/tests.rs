@@ -54,6 +54,7 @@ fn marked_custom_object_is_not_stored_by_a_schema_that_changed_meanwhile() {
         catalog: &catalog,
         webhooks: None,
         conversions: None,
+        authorization: None,
     };
     let writer = WriteOrigin {
         identity: Identity::new("u", Vec::new()),

@@ -34,6 +34,7 @@ fn context(snapshot: &Snapshot) -> RequestContext<'_> {
         catalog: crate::catalog::Catalog::built_in(),
         webhooks: None,
         conversions: None,
+        authorization: None,
     }
 }
 

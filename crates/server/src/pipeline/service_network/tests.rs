@@ -70,6 +70,7 @@ impl Cluster {
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let object = json::parse(text.as_bytes()).unwrap();
         let step = create(
@@ -98,6 +99,7 @@ impl Cluster {
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let resource_type = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
@@ -124,6 +126,7 @@ impl Cluster {
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         let resource_type = resource_types::find("", "v1", "services").unwrap();
         let record = snapshot.get(&resource_type.key("a", name).unwrap()).unwrap();
@@ -252,6 +255,7 @@ fn of_two_concurrent_decisions_one_conflicts() {
         catalog: crate::catalog::Catalog::built_in(),
         webhooks: None,
         conversions: None,
+        authorization: None,
     };
     let decide = |name: &str, spec: &str, entropy: u64| {
         let text =

@@ -46,6 +46,7 @@ impl Cluster {
             catalog: crate::catalog::Catalog::built_in(),
             webhooks: None,
             conversions: None,
+            authorization: None,
         };
         match decide(&context).unwrap_or_else(|status| panic!("{}", status.message)).step {
             PipelineResult::Commit(proposal) => self.store.commit(*proposal).unwrap().records[0].clone(),
@@ -173,6 +174,7 @@ fn response_objects_are_fully_decoded() {
         catalog: crate::catalog::Catalog::built_in(),
         webhooks: None,
         conversions: None,
+        authorization: None,
     };
     let live = codec::partial(resource_type, &record);
     let mut desired = live.clone();

@@ -85,6 +85,7 @@ fn matched(hook: &str, case: &Case<'_>) -> Result<Option<String>, Status> {
         catalog: Catalog::built_in(),
         webhooks: None,
         conversions: None,
+        authorization: None,
     };
     let found = invocation(&compiled.validating[0], &request, new.as_ref(), old.as_ref(), &context)?;
     Ok(found.map(|found| found.resource_type.api_version()))
