@@ -38,7 +38,8 @@ use crate::aggregation::{Aggregation, ForwardedBody, UpgradeRequest};
 use crate::authorization::Authorization;
 use crate::catalog::Catalogs;
 use crate::conversion::{ConversionWebhooks, needs_webhook, webhook_kind};
-use crate::exchange::{Identity, Payload, Request, RequestPermit, Response, Service};
+use crate::exchange::{Admission, Identity, Payload, Request, RequestPermit, Response, Service};
+use crate::fairness::{Fairness, Refusal, SEATS_DEFAULT, Seating, Seats};
 use crate::health::{Check, Endpoint, Health};
 use crate::inflight::Inflight;
 use crate::list::{ListCache, Page};
@@ -93,6 +94,8 @@ pub struct Api {
     webhooks: Arc<AdmissionWebhooks>,
     conversions: Arc<ConversionWebhooks>,
     authorization: Arc<Authorization>,
+    /// `None` if priority and fairness is disabled.
+    fairness: Option<Arc<Fairness>>,
 }
 
 /// Attempts to route a write whose definition changes meanwhile.
@@ -113,6 +116,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         Arc::clone(&options.clock),
         Arc::clone(&options.entropy),
     );
+    let fairness = Fairness::new(SEATS_DEFAULT, Arc::clone(&options.clock), (options.entropy)());
     let api = Api {
         store,
         options,
@@ -131,6 +135,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         webhooks,
         conversions: Arc::new(conversions),
         authorization: Arc::default(),
+        fairness: Some(Arc::new(fairness)),
     };
     let webhook_metrics = Arc::clone(api.webhooks.metrics());
     api.metrics.register(move |text| webhook_metrics.write(text));
@@ -159,6 +164,14 @@ impl Api {
     #[must_use]
     pub fn with_bounds(mut self, inflight: Inflight) -> Api {
         self.inflight = inflight;
+        self
+    }
+
+    /// Sets the seats that priority levels share; `None` disables priority and fairness.
+    #[must_use]
+    pub fn with_fairness(mut self, seats: Option<u32>) -> Api {
+        let (clock, entropy) = (&self.options.clock, &self.options.entropy);
+        self.fairness = seats.map(|seats| Arc::new(Fairness::new(seats, Arc::clone(clock), entropy())));
         self
     }
 
@@ -232,6 +245,18 @@ impl Service for Api {
         self.verify(token, &[]).ok().map(|verified| verified.identity)
     }
 
+    fn take_seats<'a>(&'a self, head: &'a Request) -> Result<Admission<'a>, Box<Response>> {
+        let Some(fairness) = &self.fairness else { return Ok(Admission::Seated(Seats::default())) };
+        let snapshot = self.store.snapshot();
+        match fairness.take_seats(head, (&snapshot, &self.catalogs.of(&snapshot))) {
+            Seating::Taken(seats) => Ok(Admission::Seated(seats)),
+            Seating::Waiting(waiting) => Ok(Admission::Queued(Box::pin(async move {
+                waiting.await.map_err(|refusal| self.rejected(head, &refusal))
+            }))),
+            Seating::Refused(refusal) => Err(self.rejected(head, &refusal)),
+        }
+    }
+
     fn admit(&self, head: &Request) -> Result<RequestPermit, Box<Response>> {
         let route = self.route(&head.path);
         let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query);
@@ -257,6 +282,13 @@ impl Service for Api {
 }
 
 impl Api {
+    /// 429 for a request that gets no seats.
+    fn rejected(&self, head: &Request, refusal: &Refusal) -> Box<Response> {
+        let mut response = self.refused(head, &self.route(&head.path), &refusal.status());
+        refusal.add_headers(&mut response.headers);
+        response
+    }
+
     /// Counts a request that is refused by its head, and returns its response.
     fn refused(&self, head: &Request, route: &Route, status: &Status) -> Box<Response> {
         self.metrics.count_refused(self.metrics.key(route, head), status.http_code());

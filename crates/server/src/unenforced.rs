@@ -3,18 +3,13 @@
 use setpoint_api::ResourceType;
 
 /// Kinds without effect by group, and the behavior of the server without them.
-const UNENFORCED: [(&str, &[&str], &str); 3] = [
+const UNENFORCED: [(&str, &[&str], &str); 2] = [
     (
         "rbac.authorization.k8s.io",
         &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
         "the group system:masters has all rights and no one else has any",
     ),
     ("networking.k8s.io", &["NetworkPolicy"], "traffic is not filtered"),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        &["FlowSchema", "PriorityLevelConfiguration"],
-        "requests are not queued by priority",
-    ),
 ];
 
 /// Returns the warning for clients that write objects of a kind without effect.

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use self::model::SlowLevel;
 use super::*;
 use crate::dealer::Dealer;
+use crate::objects::priority_level::QueuingSpec;
 use crate::work::WorkEstimate;
 
 const MILLI: Duration = Duration::from_millis(1);

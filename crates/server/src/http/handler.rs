@@ -22,7 +22,8 @@ use super::body::{ActiveRequest, ResponseBody, ResponseResources};
 use super::connection::Connection;
 use super::{HEADER_BYTES_MAX, HEADERS_MAX, Phase, Shared, date, request_body};
 use crate::aggregation::{ForwardedBody, UpgradeRequest};
-use crate::exchange::{Cost, Identity, LARGE_BYTES, Payload, Request, RequestPermit, Response};
+use crate::exchange::{Admission, Cost, Identity, LARGE_BYTES, Payload, Request, RequestPermit, Response};
+use crate::fairness::Seats;
 use crate::inflight::InflightPermit;
 use crate::responses;
 use crate::tokens::bearer_token;
@@ -45,22 +46,29 @@ pub(super) async fn handle(
     let id = audit_id(shared, &parts.headers);
     let accepts_gzip = super::body::accepts_gzip(&parts.headers);
     let (method, now) = (parts.method.clone(), date::unix_seconds());
-    let (response, resources) = match admit(&connection, parts, now).await {
-        Ok((request, admission)) if shared.service.is_forwarded(&request) => {
-            forward(&connection, request, (body, on_upgrade), admission.permit, active).await
+    let (mut response, resources) = match admit(&connection, parts, now).await {
+        Ok((request, admission, seats)) => {
+            let mut resources = ResponseResources::new(active);
+            resources.seats = seats;
+            if shared.service.is_forwarded(&request) {
+                forward(&connection, request, (body, on_upgrade), admission.permit, resources).await
+            } else {
+                handle_admitted(&connection, request, body, admission, resources).await
+            }
         }
-        Ok((request, admission)) => handle_admitted(&connection, request, body, admission, active).await,
         Err(error) => (*error, ResponseResources::new(active)),
     };
+    resources.seats.add_headers(&mut response.headers);
     Ok(respond(response, &method, (id, now), accepts_gzip, resources))
 }
 
-/// Authenticates and authorizes a request by its head, and takes an in-flight permit. Its body is not read yet.
+/// Authenticates a request by its head, waits for its seats, authorizes it, and takes an in-flight permit. Its body is
+/// not read yet.
 async fn admit(
     connection: &Connection,
     parts: http::request::Parts,
     now: u64,
-) -> Result<(Request, RequestPermit), Box<Response>> {
+) -> Result<(Request, RequestPermit, Seats), Box<Response>> {
     let reject = |status: Status| Box::new(responses::status(&status));
     if parts.version == Version::HTTP_11 {
         check_host(&parts.headers).map_err(reject)?;
@@ -80,9 +88,21 @@ async fn admit(
         identity,
     };
     let service = &connection.shared.service;
-    service.authorize(&request).await?;
-    let admission = service.admit(&request)?;
-    Ok((request, admission))
+    let seats = match service.take_seats(&request)? {
+        Admission::Seated(seats) => seats,
+        Admission::Queued(waiting) => waiting.await?,
+    };
+    let admission = match service.authorize(&request).await {
+        Ok(()) => service.admit(&request),
+        Err(error) => Err(error),
+    };
+    match admission {
+        Ok(admission) => Ok((request, admission, seats)),
+        Err(mut error) => {
+            seats.add_headers(&mut error.headers);
+            Err(error)
+        }
+    }
 }
 
 /// Returns the identity that the connection's certificate proves now, else that of the request's token.
@@ -100,10 +120,9 @@ async fn handle_admitted(
     mut request: Request,
     body: Incoming,
     RequestPermit { permit, mut cost }: RequestPermit,
-    active: ActiveRequest,
+    mut resources: ResponseResources,
 ) -> (Response, ResponseResources) {
     let shared = &connection.shared;
-    let mut resources = ResponseResources::new(active);
     resources.permit = permit;
     let mut bodies = shared.bodies.reserve(&request.identity.user);
     match request_body::read(body, &shared.bounds, &mut bodies).await {
@@ -134,10 +153,13 @@ async fn forward(
     request: Request,
     (body, on_upgrade): (Incoming, Option<OnUpgrade>),
     permit: InflightPermit,
-    active: ActiveRequest,
+    mut resources: ResponseResources,
 ) -> (Response, ResponseResources) {
     let shared = &connection.shared;
-    let mut resources = ResponseResources::new(active);
+    if resources.seats.is_of_watch() || on_upgrade.is_some() && request.headers.contains_key(UPGRADE) {
+        // The extension API server has priority levels of its own for what lasts.
+        resources.seats.release();
+    }
     let (method, path) = (request.method.clone(), request.path.clone());
     let upgrade = match on_upgrade.filter(|_| request.headers.contains_key(UPGRADE)) {
         Some(upgrade) => {

@@ -43,6 +43,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::addresses::{advertised, names, parse_names, reachable};
 use self::paths::Paths;
 use super::flags::{ControllerArgs, TolerationArgs};
+use super::request_limits::RequestLimitArgs;
 use super::fleet::{FleetArgs, Kubelets};
 use super::logging::{self, ComponentLogs};
 use super::store::open;
@@ -97,6 +98,8 @@ pub struct UpArgs {
     controller_args: ControllerArgs,
     #[command(flatten)]
     tolerations: TolerationArgs,
+    #[command(flatten)]
+    requests: RequestLimitArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -151,6 +154,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
     if fleet.count > 0 {
         args.controller_args.validate(fleet.lease_renewal_interval())?;
     }
+    args.requests.validate()?;
     args.validate_networks(args.service_ranges())?;
     let paths = Paths::from_args(args)?;
     print_line(format_args!("setpoint {}: starting {}", env!("CARGO_PKG_VERSION"), paths.store_location()));
@@ -284,6 +288,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let tls = Arc::new(Tls::new(&pki)?);
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
     let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
+    let api = args.requests.apply_to(api);
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
     let api = Arc::new(api.with_check(Check::new("loop", false, shell.check())));
