@@ -6,7 +6,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use setpoint_api::{Identity, RequestInfo};
-use setpoint_fairness::{Arrival, Controller, PriorityLevel, RequestId, RequestWork, Start, FlowSchema, flow_hash};
+use setpoint_fairness::{
+    Arrival, Controller, FlowSchema, PriorityLevel, RequestId, RequestWork, Start, flow_hash,
+};
 
 const ROUNDS: u32 = 1_000_000;
 /// Budget of classification, start and end of a request.
@@ -14,9 +16,7 @@ const BUDGET: Duration = Duration::from_nanos(500);
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn main() {
-    let object = |name: &str, spec: Option<setpoint_api::Value>| {
-        setpoint_api::value!({"metadata": {"name": (name), "uid": (name)}, "spec": (spec.unwrap())})
-    };
+    let object = |name: &str, spec: Option<setpoint_api::Value>| setpoint_api::value!({"metadata": {"name": (name), "uid": (name)}, "spec": (spec.unwrap())});
     use setpoint_api::kinds::flowcontrol::builtin;
     let schemas = builtin::schema_names()
         .map(|name| FlowSchema::read(&object(name, builtin::schema_spec(name))).unwrap())

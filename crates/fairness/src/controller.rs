@@ -164,7 +164,9 @@ impl<W> Controller<W> {
             handles.iter().map(|(_, level)| level.lock()).collect();
         for (level, (name, _)) in levels.iter_mut().zip(&handles) {
             level.configure(now, *generation, specs.get(*name).map(|level| &level.spec));
-            level.retain_schemas(|schema| schemas.iter().any(|one| *one.name == *schema && *one.level == **name));
+            level.retain_schemas(|schema| {
+                schemas.iter().any(|one| *one.name == *schema && *one.level == **name)
+            });
         }
         let level_specs: Vec<LevelSpec> = levels.iter().map(|level| level.spec().clone()).collect();
         let mut limits = nominal_limits(self.server_limit, &level_specs.iter().collect::<Vec<_>>());
@@ -176,7 +178,9 @@ impl<W> Controller<W> {
         });
         let Adjustment { current, targets, fair_fraction } = adjust(&borrowing.collect::<Vec<_>>());
         let mut dispatched = Vec::new();
-        for (((level, mut limits), current), target) in levels.iter_mut().zip(limits).zip(current).zip(targets) {
+        for (((level, mut limits), current), target) in
+            levels.iter_mut().zip(limits).zip(current).zip(targets)
+        {
             limits.current = current;
             level.set_demand_target(target);
             level.set_limits(now, limits, self.denominator(limits));

@@ -67,7 +67,11 @@ impl DemandIntegrator {
             deviation = (self.integral_of_squares / self.seconds - average * average).max(0.0).sqrt();
         }
         let taken = IntegratedDemand { seconds: self.seconds, average, deviation, max: self.max };
-        *self = DemandIntegrator { value: self.value, max: self.value, ..DemandIntegrator::new(self.integrated_to) };
+        *self = DemandIntegrator {
+            value: self.value,
+            max: self.value,
+            ..DemandIntegrator::new(self.integrated_to)
+        };
         taken
     }
 }

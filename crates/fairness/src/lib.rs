@@ -39,9 +39,7 @@ pub use self::dump::{DumpTime, priority_levels, queues, requests};
 pub use self::histogram::{Histogram, RatioHistogram};
 pub use self::level::report::{LevelReport, ProgressReport};
 pub use self::level::statistics::{LevelCounts, SchemaStatistics};
-pub use self::level::{
-    Arrival, Departure, Level, Rejection, RequestId, RequestSubject, Start, WAITING_MAX,
-};
+pub use self::level::{Arrival, Departure, Level, Rejection, RequestId, RequestSubject, Start, WAITING_MAX};
 pub use self::limits::{LevelLimits, nominal_limits};
 pub use self::objects::flow_schema::{Distinguisher, FlowSchema};
 pub use self::objects::priority_level::{LevelSpec, LimitResponse, PriorityLevel, QueuingSpec};

@@ -75,7 +75,11 @@ impl BorrowingLevel {
     /// Seats that the level keeps, whatever others need: those that it used, within its nominal limit.
     fn floor(&self) -> u32 {
         let used = self.demand.high_watermark;
-        if self.is_exempt { self.limits.lower.max(used) } else { self.limits.lower.max(used.min(self.limits.nominal)) }
+        if self.is_exempt {
+            self.limits.lower.max(used)
+        } else {
+            self.limits.lower.max(used.min(self.limits.nominal))
+        }
     }
 }
 
@@ -179,7 +183,8 @@ mod tests {
     #[test]
     fn idle_level_lends_to_a_busy_one_and_gets_its_seats_back() {
         let limits = LevelLimits { nominal: 100, lower: 20, upper: 200, current: 100 };
-        let level = |high, smoothed| BorrowingLevel { is_exempt: false, limits, demand: demand(high, smoothed) };
+        let level =
+            |high, smoothed| BorrowingLevel { is_exempt: false, limits, demand: demand(high, smoothed) };
         let adjusted = adjust(&[level(0, 0.0), level(400, 400.0)]);
         assert_eq!(adjusted.current, [20, 180]);
         let adjusted = adjust(&[level(400, 400.0), level(400, 400.0)]);

@@ -160,7 +160,13 @@ mod tests {
             "namespaces": ["a"],
         }]);
         let schema = schema(value!({"kind": "User", "user": {"name": "*"}}), rule, value!([]));
-        let info = RequestInfo { is_resource: true, verb: "get", resource: "pods", namespace: "a", ..Default::default() };
+        let info = RequestInfo {
+            is_resource: true,
+            verb: "get",
+            resource: "pods",
+            namespace: "a",
+            ..Default::default()
+        };
         for (info, matches) in [
             (info, true),
             (RequestInfo { subresource: "log", ..info }, true),

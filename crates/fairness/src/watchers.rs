@@ -96,7 +96,14 @@ mod tests {
         let pods = RequestInfo { is_resource: true, verb: "watch", resource: "pods", ..Default::default() };
         let in_a = RequestInfo { namespace: "a", ..pods };
         let one = RequestInfo { name: "p", ..in_a };
-        let scopes = [pods, in_a, in_a, one, RequestInfo { namespace: "b", ..pods }, RequestInfo { group: "x", ..pods }];
+        let scopes = [
+            pods,
+            in_a,
+            in_a,
+            one,
+            RequestInfo { namespace: "b", ..pods },
+            RequestInfo { group: "x", ..pods },
+        ];
         scopes.iter().for_each(|info| tracker.add(WatchScope::of(info)));
         let interested = |info: &RequestInfo<'_>| tracker.interested(info, 0);
         assert_eq!(interested(&RequestInfo { verb: "update", ..one }), 4);

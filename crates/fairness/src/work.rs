@@ -92,9 +92,7 @@ impl RequestWork {
         let initial = |seats: u32| WorkEstimate { initial_seats: seats, ..WorkEstimate::default() };
         match self {
             RequestWork::Plain => initial(MINIMUM_SEATS),
-            RequestWork::List(seats) => {
-                initial(seats.clamp(MINIMUM_SEATS, bounded(MAXIMUM_LIST_SEATS)))
-            }
+            RequestWork::List(seats) => initial(seats.clamp(MINIMUM_SEATS, bounded(MAXIMUM_LIST_SEATS))),
             RequestWork::Mutating(watches) if watches < WATCHES_PER_SEAT => initial(MINIMUM_SEATS),
             RequestWork::Mutating(watches) => {
                 let wanted = u32::try_from(watches.div_ceil(WATCHES_PER_SEAT)).unwrap_or(u32::MAX);
@@ -143,7 +141,12 @@ mod tests {
 
     #[test]
     fn token_requests_and_reads_are_plain() {
-        let info = RequestInfo { is_resource: true, verb: "create", resource: "serviceaccounts", ..Default::default() };
+        let info = RequestInfo {
+            is_resource: true,
+            verb: "create",
+            resource: "serviceaccounts",
+            ..Default::default()
+        };
         assert_eq!(RequestWork::of_write(&info, || 30), RequestWork::Mutating(30));
         let token = RequestInfo { subresource: "token", ..info };
         assert_eq!(RequestWork::of_write(&token, || 30), RequestWork::Plain);

@@ -34,7 +34,11 @@ fn hot_loop_does_not_double_the_99th_percentile_of_another_client() {
             let [before, after] = [&alone, &together].map(|measured| percentile(&measured[0].responses, 99));
             assert!(after <= before * 2, "{before:?} becomes {after:?} with {connections} connections");
             assert_eq!(together[0].rejected, 0);
-            assert!(percentile(&together[0].waits, 99) < MILLI * 6, "{:?}", percentile(&together[0].waits, 99));
+            assert!(
+                percentile(&together[0].waits, 99) < MILLI * 6,
+                "{:?}",
+                percentile(&together[0].waits, 99)
+            );
             assert!(together[1].executed() > together[0].executed(), "the hot loop uses what is left");
         }
     }
@@ -73,8 +77,8 @@ fn shares(measured: &[Measured]) -> Vec<f64> {
 #[test]
 fn flows_share_a_level_equally_however_many_connections_they_have() {
     for seed in SEEDS {
-        let clients =
-            [("a", 40), ("b", 80), ("c", 160)].map(|(user, connections)| client(user, Pattern::HotLoop(connections)));
+        let clients = [("a", 40), ("b", 80), ("c", 160)]
+            .map(|(user, connections)| client(user, Pattern::HotLoop(connections)));
         let shares = shares(&Simulation::one_level(10, &clients, seed).run(RUN));
         assert!(shares.iter().all(|share| (0.8..1.2).contains(share)), "{shares:?}");
     }
@@ -132,7 +136,8 @@ fn requests_that_wait_for_too_long_are_rejected() {
 #[test]
 fn same_seed_gives_the_same_run() {
     let clients = [client("a", POLITE), client("b", Pattern::HotLoop(30))];
-    let run = |seed| Simulation::one_level(5, &clients, seed).run(Duration::from_secs(5))[0].responses.clone();
+    let run =
+        |seed| Simulation::one_level(5, &clients, seed).run(Duration::from_secs(5))[0].responses.clone();
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
 }

@@ -207,7 +207,8 @@ mod tests {
     #[test]
     fn limit_of_zero_is_none() {
         let inflight = Inflight::of_requests(0, 1);
-        let reads: Vec<_> = (0..5000).map(|_| inflight.enter("a", &Method::GET, "/api/v1/pods", "")).collect();
+        let reads: Vec<_> =
+            (0..5000).map(|_| inflight.enter("a", &Method::GET, "/api/v1/pods", "")).collect();
         assert!(reads.iter().all(Result::is_ok));
         let write = inflight.enter("a", &Method::POST, "/api/v1/pods", "");
         assert!(write.is_ok() && inflight.enter("b", &Method::POST, "/api/v1/pods", "").is_err());

@@ -42,7 +42,12 @@ fn schema(name: &str, level: &str, precedence: i64) -> FlowSchema {
     FlowSchema::read(&object).unwrap()
 }
 
-fn classified(configuration: &Configuration<u32>, user: &str, groups: &[&str], info: &RequestInfo<'_>) -> String {
+fn classified(
+    configuration: &Configuration<u32>,
+    user: &str,
+    groups: &[&str],
+    info: &RequestInfo<'_>,
+) -> String {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     let schema = &configuration.schemas()[configuration.classify(&Identity::new(user, groups), info)];
     format!("{} {}", schema.schema.name, schema.level_name)
@@ -51,7 +56,8 @@ fn classified(configuration: &Configuration<u32>, user: &str, groups: &[&str], i
 /// Starts a request of the first FlowSchema of a name.
 fn start(configuration: &Configuration<u32>, schema: &str, now: Duration, number: u32) -> Start {
     let schema = configuration.schemas().iter().find(|one| *one.schema.name == *schema).unwrap();
-    let subject = RequestSubject { user: "ann".into(), flow: "ann".into(), verb: "get".into(), ..Default::default() };
+    let subject =
+        RequestSubject { user: "ann".into(), flow: "ann".into(), verb: "get".into(), ..Default::default() };
     let arrival = Arrival {
         generation: configuration.generation(),
         schema: schema.position,
@@ -69,10 +75,17 @@ fn start(configuration: &Configuration<u32>, schema: &str, now: Duration, number
 fn built_in_flow_schemas_classify_as_upstreams() {
     let controller = Controller::new(600, NOW);
     let (configuration, _) = controller.reconfigure(NOW, 1, schemas(), levels());
-    let get = RequestInfo { is_resource: true, verb: "get", resource: "pods", namespace: "a", ..Default::default() };
+    let get = RequestInfo {
+        is_resource: true,
+        verb: "get",
+        resource: "pods",
+        namespace: "a",
+        ..Default::default()
+    };
     let lease = RequestInfo { group: "coordination.k8s.io", resource: "leases", ..get };
     let health = RequestInfo { verb: "get", path: "/readyz/ping", ..Default::default() };
-    let of = |user: &str, groups: &[&str], info: &RequestInfo<'_>| classified(&configuration, user, groups, info);
+    let of =
+        |user: &str, groups: &[&str], info: &RequestInfo<'_>| classified(&configuration, user, groups, info);
     let everyone = "system:authenticated";
     assert_eq!(of("admin", &["system:masters", everyone], &get), "exempt exempt");
     assert_eq!(of("ann", &[everyone], &health), "probes exempt");
@@ -116,7 +129,9 @@ fn removed_level_drains_and_its_seats_return_to_others() {
     let controller = Controller::new(100, NOW);
     let (old, _) =
         controller.reconfigure(NOW, 1, vec![schema("ann", "l", 5)], vec![limited("l", 0), limited("m", 95)]);
-    let Start::Waiting(first) = start(&old, "ann", NOW, 1) else { panic!("a level without shares has no seats") };
+    let Start::Waiting(first) = start(&old, "ann", NOW, 1) else {
+        panic!("a level without shares has no seats")
+    };
     let (new, _) = controller.reconfigure(NOW, 2, Vec::new(), vec![limited("m", 95)]);
     assert_eq!(start(&old, "ann", NOW, 2), Start::Stale);
     let report = controller.reports(NOW).into_iter().find(|report| *report.name == *"l").unwrap();
@@ -138,7 +153,8 @@ fn busy_level_borrows_and_waiting_requests_get_the_seats() {
         level
     };
     let schemas = vec![schema("ann", "busy", 5), schema("bob", "idle", 5)];
-    let (configuration, _) = controller.reconfigure(NOW, 1, schemas, vec![objects("busy", 50), objects("idle", 50)]);
+    let (configuration, _) =
+        controller.reconfigure(NOW, 1, schemas, vec![objects("busy", 50), objects("idle", 50)]);
     let mut executing = 0;
     let mut ids: Vec<RequestId> = Vec::new();
     for number in 0..200 {
@@ -163,7 +179,8 @@ fn busy_level_borrows_and_waiting_requests_get_the_seats() {
 #[test]
 fn dumps_show_levels_queues_and_requests() {
     let controller = Controller::new(10, NOW);
-    let (configuration, _) = controller.reconfigure(NOW, 1, vec![schema("ann", "l", 5)], vec![limited("l", 0)]);
+    let (configuration, _) =
+        controller.reconfigure(NOW, 1, vec![schema("ann", "l", 5)], vec![limited("l", 0)]);
     let Start::Waiting(_) = start(&configuration, "ann", NOW, 1) else { panic!("a level without seats") };
     let text = dump::priority_levels(&controller, NOW);
     let row = |text: &str, prefix: &str| -> Vec<String> {
@@ -178,8 +195,23 @@ fn dumps_show_levels_queues_and_requests() {
     let time = |uptime: Duration| format!("{}s", uptime.as_secs());
     let text = dump::requests(&controller, true, &time);
     let expected = [
-        "l", "ann", "0", "ann", "0s", "1", "0", "0s", "0001-01-01T00:00:00Z", "ann", "get", "/some/path", "",
-        "some", "", "", "",
+        "l",
+        "ann",
+        "0",
+        "ann",
+        "0s",
+        "1",
+        "0",
+        "0s",
+        "0001-01-01T00:00:00Z",
+        "ann",
+        "get",
+        "/some/path",
+        "",
+        "some",
+        "",
+        "",
+        "",
     ];
     let mut cells = row(&text, "l,");
     cells.remove(2);
@@ -190,7 +222,15 @@ fn dumps_show_levels_queues_and_requests() {
 #[test]
 fn strange_fields_are_read_without_a_panic() {
     let strange = ["null", "[]", "-5", "\"x\"", "{\"name\":3}", "1e300", "99999999999999", "[null,[],{}]"];
-    let fields = ["priorityLevelConfiguration", "matchingPrecedence", "distinguisherMethod", "rules", "type", "limited", "exempt"];
+    let fields = [
+        "priorityLevelConfiguration",
+        "matchingPrecedence",
+        "distinguisherMethod",
+        "rules",
+        "type",
+        "limited",
+        "exempt",
+    ];
     for (field, value) in fields.iter().flat_map(|field| strange.iter().map(move |value| (field, value))) {
         let text = format!(r#"{{"metadata":{{"name":"s"}},"spec":{{"{field}":{value}}}}}"#);
         let object: Value = setpoint_api::json::parse(text.as_bytes()).unwrap();

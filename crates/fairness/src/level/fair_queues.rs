@@ -179,7 +179,8 @@ impl FairQueues {
         let waiting = || self.order.iter().map(|(_, _, slot)| self.get(*slot));
         let discounted = || waiting().map(|queue| queue.next_dispatch - discount(queue));
         let starts = || waiting().map(|queue| queue.next_dispatch);
-        [starts().min(), starts().max(), discounted().min(), discounted().max()].map(Option::unwrap_or_default)
+        [starts().min(), starts().max(), discounted().min(), discounted().max()]
+            .map(Option::unwrap_or_default)
     }
 
     #[cfg(test)]

@@ -38,7 +38,11 @@ pub(super) struct RequestDetails {
 }
 
 impl RequestDetails {
-    pub fn new(subject: Option<&std::sync::Arc<super::RequestSubject>>, path: &str, name: &str) -> RequestDetails {
+    pub fn new(
+        subject: Option<&std::sync::Arc<super::RequestSubject>>,
+        path: &str,
+        name: &str,
+    ) -> RequestDetails {
         let mut text = String::with_capacity(path.len() + name.len());
         text.push_str(path);
         text.push_str(name);

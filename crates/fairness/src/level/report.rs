@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::statistics::{LevelCounts, SchemaStatistics};
 use super::RequestSubject;
+use super::statistics::{LevelCounts, SchemaStatistics};
 use crate::demand::DemandStatistics;
 use crate::histogram::RatioHistogram;
 use crate::limits::LevelLimits;

@@ -167,7 +167,8 @@ fn waiting_requests_survive_every_reconfiguration() {
         let mut dispatched = level.take_dispatched();
         assert_eq!(dispatched.len(), 2, "the new limit has two more seats");
         for step in 2..100 {
-            let Some(position) = ids.iter().position(|id| level.requests.get(id.0).started_at.is_some()) else {
+            let Some(position) = ids.iter().position(|id| level.requests.get(id.0).started_at.is_some())
+            else {
                 break;
             };
             level.leave(MILLI * step, ids.remove(position));

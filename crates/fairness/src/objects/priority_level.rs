@@ -102,7 +102,8 @@ impl PriorityLevel {
 impl LevelSpec {
     fn read(name: &str, spec: &Value) -> Result<LevelSpec, LevelError> {
         let part = |field: &str| spec.get(field).filter(|part| !part.is_null());
-        let (is_limited, is_exempt) = (spec.str_at(&["type"]) == "Limited", spec.str_at(&["type"]) == "Exempt");
+        let (is_limited, is_exempt) =
+            (spec.str_at(&["type"]) == "Limited", spec.str_at(&["type"]) == "Exempt");
         let (limited, exempt) = (part("limited"), part("exempt"));
         if is_limited != limited.is_some() || is_exempt != exempt.is_some() {
             return Err(LevelError::Union);
@@ -161,7 +162,8 @@ mod tests {
             let level = PriorityLevel::built_in(name).unwrap();
             assert_eq!(level.spec.response == LimitResponse::Exempt, name == EXEMPT, "{name}");
         }
-        let LimitResponse::Queue(queues) = PriorityLevel::built_in("workload-low").unwrap().spec.response else {
+        let LimitResponse::Queue(queues) = PriorityLevel::built_in("workload-low").unwrap().spec.response
+        else {
             panic!("workload-low has queues");
         };
         assert_eq!((queues.queues, queues.hand_size, queues.length_limit), (128, 6, 50));
@@ -178,9 +180,7 @@ mod tests {
         assert_eq!(read("a", value!({"type": "Other"})), Err(LevelError::Union));
         assert_eq!(read("a", value!([])), Err(LevelError::Union));
         assert_eq!(read("a", limited(value!({"type": "Queue"}))), Err(LevelError::Response));
-        let queues = |queues: i64, hand: i64| {
-            value!({"type": "Queue", "queuing": {"queues": (queues), "handSize": (hand), "queueLengthLimit": 5}})
-        };
+        let queues = |queues: i64, hand: i64| value!({"type": "Queue", "queuing": {"queues": (queues), "handSize": (hand), "queueLengthLimit": 5}});
         assert!(matches!(read("a", limited(queues(0, 1))), Err(LevelError::Queues(_))));
         assert!(matches!(read("a", limited(queues(4, 5))), Err(LevelError::Queues(_))));
         assert!(read("a", limited(queues(4, 3))).is_ok());

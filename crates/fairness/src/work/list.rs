@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn recent_list_costs_at_most_ten_seats_and_a_past_one_a_hundred() {
         assert_eq!(seats(ListRequest::default(), LARGE), 10);
-        let past = ListRequest { resource_version: "7", resource_version_match: "Exact", ..Default::default() };
+        let past =
+            ListRequest { resource_version: "7", resource_version_match: "Exact", ..Default::default() };
         assert_eq!(seats(past, LARGE), 100);
         let page = ListRequest { limit: Some(10), ..Default::default() };
         assert_eq!(seats(page, LARGE), 2);

@@ -152,7 +152,8 @@ impl Simulation {
             wait_limit: Duration::from_secs(15),
         };
         for (position, client) in clients.iter().enumerate() {
-            let connections = if let Pattern::HotLoop(connections) = client.pattern { connections } else { 1 };
+            let connections =
+                if let Pattern::HotLoop(connections) = client.pattern { connections } else { 1 };
             (0..connections).for_each(|_| simulation.schedule(Duration::ZERO, Event::Arrive(position)));
         }
         simulation.schedule(ADJUSTMENT_PERIOD, Event::Adjust);

@@ -80,7 +80,8 @@ fn write_key(key: &mut Vec<u8>, user: &Identity, info: &RequestInfo<'_>) {
     };
     let place = if info.is_resource { info.namespace } else { info.path };
     let kind = if info.is_resource { "r" } else { "p" };
-    let parts = [kind, &user.user, info.verb, info.group, info.version, info.resource, info.subresource, place];
+    let parts =
+        [kind, &user.user, info.verb, info.group, info.version, info.resource, info.subresource, place];
     parts.into_iter().for_each(&mut write);
     user.groups.iter().for_each(|group| write(group));
 }
@@ -151,7 +152,13 @@ mod tests {
 
     #[test]
     fn keys_differ_in_every_attribute() {
-        let info = RequestInfo { is_resource: true, verb: "get", resource: "pods", namespace: "a", ..Default::default() };
+        let info = RequestInfo {
+            is_resource: true,
+            verb: "get",
+            resource: "pods",
+            namespace: "a",
+            ..Default::default()
+        };
         let key = |user: &str, groups: &[&str], info: RequestInfo<'_>| {
             let mut key = Vec::new();
             let groups = groups.iter().map(|group| (*group).to_owned()).collect();

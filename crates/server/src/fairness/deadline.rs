@@ -53,7 +53,15 @@ mod tests {
         assert_eq!(millis("limit=5&timeout=1m2s"), 15_000, "60 s are the maximum");
         assert_eq!(millis("timeout=1.5s"), 375);
         assert_eq!(millis("timeout=300ms"), 75);
-        for invalid in ["timeout=", "timeout=x", "timeout=5", "timeout=-1s", "timeout=0s", "timeout=9e99s", "timeout=1.2.3s"] {
+        for invalid in [
+            "timeout=",
+            "timeout=x",
+            "timeout=5",
+            "timeout=-1s",
+            "timeout=0s",
+            "timeout=9e99s",
+            "timeout=1.2.3s",
+        ] {
             assert_eq!(millis(invalid), 15_000, "{invalid}");
         }
         assert_eq!(wait_limit("timeout=1s", true).as_secs(), 15);

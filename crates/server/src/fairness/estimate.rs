@@ -25,7 +25,12 @@ pub(super) fn work(
     RequestWork::of_write(info, || watches.interested(info, WATCHES_MIN))
 }
 
-fn list_work(info: &RequestInfo<'_>, query: &QueryParams, snapshot: &Snapshot, catalog: &Catalog) -> RequestWork {
+fn list_work(
+    info: &RequestInfo<'_>,
+    query: &QueryParams,
+    snapshot: &Snapshot,
+    catalog: &Catalog,
+) -> RequestWork {
     let request = ListRequest {
         is_watch: info.verb == "watch",
         names_one: !info.name.is_empty(),

@@ -132,9 +132,12 @@ impl Writer {
         self.by_schema("current_inqueue_requests", gauge, "Number of requests in queues.", |schema| {
             schema.waiting
         });
-        self.by_schema("current_inqueue_seats", gauge, "Number of seats that queued requests need.", |schema| {
-            schema.waiting_seats
-        });
+        self.by_schema(
+            "current_inqueue_seats",
+            gauge,
+            "Number of seats that queued requests need.",
+            |schema| schema.waiting_seats,
+        );
         self.by_schema(
             "current_executing_requests",
             gauge,
@@ -150,9 +153,12 @@ impl Writer {
             None,
             |schema| [&schema.queue_lengths],
         );
-        self.histograms::<1>("watch_count_samples", "Number of watches of written objects.", None, |schema| {
-            [&schema.watches]
-        });
+        self.histograms::<1>(
+            "watch_count_samples",
+            "Number of watches of written objects.",
+            None,
+            |schema| [&schema.watches],
+        );
         self.histograms::<1>("work_estimated_seats", "Estimated seats of requests.", None, |schema| {
             [&schema.seats]
         });
@@ -183,9 +189,11 @@ impl Writer {
         self.by_level("latest_s", "Virtual start of the request that was dispatched last.", |level| {
             level.progress.latest_start.as_f64()
         });
-        self.bounds("next_s_bounds", "Bounds of the virtual starts of the first requests of queues.", |level| {
-            level.progress.start_bounds.map(|bound| bound.as_f64())
-        });
+        self.bounds(
+            "next_s_bounds",
+            "Bounds of the virtual starts of the first requests of queues.",
+            |level| level.progress.start_bounds.map(|bound| bound.as_f64()),
+        );
         self.bounds(
             "next_discounted_s_bounds",
             "Bounds of the virtual starts of the first requests of queues, less the work in progress.",

@@ -13,8 +13,9 @@ use setpoint_store::{Record, Snapshot};
 use super::Waiter;
 use super::seats::ClassificationHeaders;
 
-static FLOW_SCHEMAS: LazyLock<Resource> =
-    LazyLock::new(|| Resource::new("flowschemas.flowcontrol.apiserver.k8s.io").expect("a valid resource name"));
+static FLOW_SCHEMAS: LazyLock<Resource> = LazyLock::new(|| {
+    Resource::new("flowschemas.flowcontrol.apiserver.k8s.io").expect("a valid resource name")
+});
 static PRIORITY_LEVELS: LazyLock<Resource> = LazyLock::new(|| {
     Resource::new("prioritylevelconfigurations.flowcontrol.apiserver.k8s.io").expect("a valid resource name")
 });

@@ -74,7 +74,8 @@ impl SlowLevel {
             let until = due.unwrap_or(now).max(self.now);
             let busy = self.queues.keys().filter(|queue| self.has_requests(**queue)).count();
             let waiting = self.requests.values().filter(|request| request.started_at.is_none());
-            let wanted = self.seats_in_use() + waiting.map(|request| request.estimate.max_seats()).sum::<u32>();
+            let wanted =
+                self.seats_in_use() + waiting.map(|request| request.estimate.max_seats()).sum::<u32>();
             if busy > 0 {
                 let work = SeatSeconds::new(wanted.min(self.limit).into(), until - self.now);
                 self.progress += work.share(busy as u64);
@@ -89,7 +90,11 @@ impl SlowLevel {
     }
 
     fn can_accommodate(&self, seats: u32) -> bool {
-        if seats > self.limit { self.executing().is_empty() } else { self.seats_in_use() + seats <= self.limit }
+        if seats > self.limit {
+            self.executing().is_empty()
+        } else {
+            self.seats_in_use() + seats <= self.limit
+        }
     }
 
     fn bound(&mut self, queue: u32) {
