@@ -248,7 +248,7 @@ impl Service for Api {
     fn take_seats<'a>(&'a self, head: &'a Request) -> Result<Admission<'a>, Box<Response>> {
         let Some(fairness) = &self.fairness else { return Ok(Admission::Seated(Seats::default())) };
         let snapshot = self.store.snapshot();
-        match fairness.take_seats(head, (&snapshot, &self.catalogs.of(&snapshot))) {
+        match fairness.take_seats(head, (&snapshot, &self.catalogs)) {
             Seating::Taken(seats) => Ok(Admission::Seated(seats)),
             Seating::Waiting(waiting) => Ok(Admission::Queued(Box::pin(async move {
                 waiting.await.map_err(|refusal| self.rejected(head, &refusal))

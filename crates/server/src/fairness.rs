@@ -37,7 +37,7 @@ pub use self::seats::{Refusal, Seats};
 use self::classifier::Classified;
 use self::objects::{CompiledConfiguration, StoredObjects};
 use self::seats::{OccupiedSeats, WatchRegistration};
-use crate::catalog::Catalog;
+use crate::catalog::Catalogs;
 use crate::exchange::Request;
 use crate::query::QueryParams;
 use crate::request_info::RequestAttributes;
@@ -116,7 +116,7 @@ impl Fairness {
     pub fn take_seats(
         self: &Arc<Fairness>,
         head: &Request,
-        (snapshot, catalog): (&Snapshot, &Catalog),
+        (snapshot, catalogs): (&Snapshot, &Catalogs),
     ) -> Seating<impl Future<Output = Result<Seats, Refusal>> + Send + use<>> {
         let attributes = RequestAttributes::of(head);
         let info = attributes.info();
@@ -128,7 +128,7 @@ impl Fairness {
         let now = self.clock.uptime();
         self.adjust_if_due(now);
         let selectors = attributes.for_user(&head.identity).field_selector;
-        let work = estimate::work(&info, &head.query, snapshot, catalog, &self.watches);
+        let work = estimate::work(&info, &head.query, (snapshot, catalogs), &self.watches);
         let started = loop {
             let attempt = |classified: &Classified, compiled: &Arc<CompiledConfiguration>| {
                 let mut waiting = None;

@@ -5,7 +5,7 @@ use setpoint_authorization::SelectorRequirement;
 use setpoint_fairness::{CollectionSize, ListRequest, RequestWork, WatchScope, WatchTracker};
 use setpoint_store::Snapshot;
 
-use crate::catalog::Catalog;
+use crate::catalog::Catalogs;
 use crate::query::QueryParams;
 
 /// Watches from which on a write costs more than its own execution.
@@ -15,12 +15,11 @@ const WATCHES_MIN: u64 = 10;
 pub(super) fn work(
     info: &RequestInfo<'_>,
     query: &str,
-    snapshot: &Snapshot,
-    catalog: &Catalog,
+    (snapshot, catalogs): (&Snapshot, &Catalogs),
     watches: &WatchTracker,
 ) -> RequestWork {
     if info.is_resource && matches!(info.verb, "list" | "watch") {
-        return list_work(info, &QueryParams::parse(query), snapshot, catalog);
+        return list_work(info, &QueryParams::parse(query), (snapshot, catalogs));
     }
     RequestWork::of_write(info, || watches.interested(info, WATCHES_MIN))
 }
@@ -28,8 +27,7 @@ pub(super) fn work(
 fn list_work(
     info: &RequestInfo<'_>,
     query: &QueryParams,
-    snapshot: &Snapshot,
-    catalog: &Catalog,
+    (snapshot, catalogs): (&Snapshot, &Catalogs),
 ) -> RequestWork {
     let request = ListRequest {
         is_watch: info.verb == "watch",
@@ -41,6 +39,7 @@ fn list_work(
         has_selector: !query.get("fieldSelector").is_empty() || !query.get("labelSelector").is_empty(),
         send_initial_events: query.flag("sendInitialEvents"),
     };
+    let catalog = catalogs.of(snapshot);
     let resource_type = catalog.find(info.group, info.version, info.resource);
     let collection = resource_type.filter(|resource_type| !resource_type.is_virtual).map(|resource_type| {
         let table = snapshot.table(&resource_type.resource);

@@ -38,8 +38,7 @@ pub(crate) fn check_escalation(
     writer: &WriteOrigin,
     context: &RequestContext<'_>,
 ) -> Result<(), Status> {
-    if resource_type.info.group != GROUP || context.authorization.is_none() || is_privileged(&writer.identity)
-    {
+    if resource_type.info.group != GROUP || context.authorization.is_none() || is_privileged(&writer.identity) {
         return Ok(());
     }
     let grant = Grant { resource_type, new, writer, context };
