@@ -41,7 +41,8 @@ use crate::authorization::webhook::WebhookParts;
 use crate::authorization::{Authorization, configured};
 use crate::catalog::Catalogs;
 use crate::conversion::{ConversionWebhooks, needs_webhook, webhook_kind};
-use crate::exchange::{Credentials, Payload, Request, RequestPermit, Response, Service};
+use crate::exchange::{Admission, Credentials, Payload, Request, RequestPermit, Response, Service};
+use crate::fairness::{Fairness, Refusal, SEATS_DEFAULT, Seating, Seats};
 use crate::health::{Check, Endpoint, Health};
 use crate::inflight::Inflight;
 use crate::list::{ListCache, Page};
@@ -101,6 +102,8 @@ pub struct Api {
     admission: AdmissionControl,
     authorization: Arc<Authorization>,
     authorizer_parts: WebhookParts,
+    /// `None` if priority and fairness is disabled.
+    fairness: Option<Arc<Fairness>>,
 }
 
 /// Attempts to route a write whose definition changes meanwhile.
@@ -127,6 +130,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
     let admission = AdmissionControl::new(options.admission.clone());
     let authorizer_parts =
         WebhookParts { client: Arc::default(), metrics: Arc::default(), clock: Arc::clone(&options.clock) };
+    let fairness = Fairness::new(SEATS_DEFAULT, Arc::clone(&options.clock), (options.entropy)());
     let api = Api {
         store,
         options,
@@ -147,6 +151,7 @@ pub fn service(store: Store, options: Options) -> Result<Api, Status> {
         conversions: Arc::new(conversions),
         authorization: Arc::default(),
         authorizer_parts,
+        fairness: Some(Arc::new(fairness)),
     };
     let authorizer_metrics = Arc::clone(&api.authorizer_parts.metrics);
     api.metrics.register(move |text| authorizer_metrics.write(text));
@@ -189,6 +194,14 @@ impl Api {
     #[must_use]
     pub fn with_bounds(mut self, inflight: Inflight) -> Api {
         self.inflight = inflight;
+        self
+    }
+
+    /// Sets the seats that priority levels share; `None` disables priority and fairness.
+    #[must_use]
+    pub fn with_fairness(mut self, seats: Option<u32>) -> Api {
+        let (clock, entropy) = (&self.options.clock, &self.options.entropy);
+        self.fairness = seats.map(|seats| Arc::new(Fairness::new(seats, Arc::clone(clock), entropy())));
         self
     }
 
@@ -293,6 +306,18 @@ impl Service for Api {
         })
     }
 
+    fn take_seats<'a>(&'a self, head: &'a Request) -> Result<Admission<'a>, Box<Response>> {
+        let Some(fairness) = &self.fairness else { return Ok(Admission::Seated(Seats::default())) };
+        let snapshot = self.store.snapshot();
+        match fairness.take_seats(head, (&snapshot, &self.catalogs)) {
+            Seating::Taken(seats) => Ok(Admission::Seated(seats)),
+            Seating::Waiting(waiting) => Ok(Admission::Queued(Box::pin(async move {
+                waiting.await.map_err(|refusal| self.rejected(head, &refusal))
+            }))),
+            Seating::Refused(refusal) => Err(self.rejected(head, &refusal)),
+        }
+    }
+
     fn admit(&self, head: &Request) -> Result<RequestPermit, Box<Response>> {
         let route = self.route(&head.path);
         let permit = self.inflight.enter(&head.identity.user, &head.method, &head.path, &head.query);
@@ -318,6 +343,13 @@ impl Service for Api {
 }
 
 impl Api {
+    /// 429 for a request that gets no seats.
+    fn rejected(&self, head: &Request, refusal: &Refusal) -> Box<Response> {
+        let mut response = self.refused(head, &self.route(&head.path), &refusal.status());
+        refusal.add_headers(&mut response.headers);
+        response
+    }
+
     /// Counts a request that is refused by its head, and returns its response.
     fn refused(&self, head: &Request, route: &Route, status: &Status) -> Box<Response> {
         self.metrics.count_refused(self.metrics.key(route, head), status.http_code());

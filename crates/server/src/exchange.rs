@@ -14,6 +14,7 @@ use http::{HeaderMap, Method, StatusCode};
 use crate::aggregation::{ForwardedBody, UpgradeRequest};
 use crate::authentication::{Authenticated, Authentication, Pending, Unauthenticated};
 use crate::encoded_chunk::EncodedChunk;
+use crate::fairness::Seats;
 use crate::inflight::InflightPermit;
 use crate::pipeline::admission::AuditAnnotations;
 
@@ -153,6 +154,12 @@ pub trait Frames: Send {
     fn has_failed(&self) -> bool {
         false
     }
+
+    /// `true` once the stream has taken what it began with: only events that happen from now on follow. A request
+    /// occupies its seats until then.
+    fn is_initialized(&self) -> bool {
+        true
+    }
 }
 
 /// Encoder of a large body. Each chunk costs a bounded amount of work, so that many encoders can share a thread.
@@ -173,6 +180,14 @@ pub struct RequestPermit {
     pub cost: Cost,
 }
 
+/// Seats of a request, or the wait for them.
+pub enum Admission<'a> {
+    /// The request may continue.
+    Seated(Seats),
+    /// The request must wait. It gives up when this is dropped.
+    Queued(Pin<Box<dyn Future<Output = Result<Seats, Box<Response>>> + Send + 'a>>),
+}
+
 /// Bytes of a body or a stored object from which on a request is large: about a millisecond of work.
 pub(crate) const LARGE_BYTES: usize = 32 * 1024;
 
@@ -188,6 +203,15 @@ pub enum Cost {
 
 /// A handler of requests.
 pub trait Service: Send + Sync + 'static {
+    /// Takes the seats of a request by its head, or queues it: its body is empty here, and is read only if this and
+    /// [`Service::authorize`] succeed.
+    ///
+    /// # Errors
+    /// The response, if the request is rejected at once.
+    fn take_seats<'a>(&'a self, _head: &'a Request) -> Result<Admission<'a>, Box<Response>> {
+        Ok(Admission::Seated(Seats::default()))
+    }
+
     /// Authorizes a request by its head: its body is empty here, and is read only if this succeeds. Runs before
     /// [`Service::admit`], and may wait for other processes.
     ///

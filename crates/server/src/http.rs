@@ -10,8 +10,8 @@
 //! The protocol is chosen by ALPN. No timer is armed per request: one tick per connection checks if there was
 //! activity since the last one, which closes idle connections, slow headers and stuck readers alike.
 //!
-//! A request is handled in this order: authenticate and authorize by its head, take an in-flight permit, read the
-//! body within the byte budget, respond on the reactor or on a worker by its cost ([`handler`]).
+//! A request is handled in this order: authenticate by its head, take seats or wait for them, authorize, take an
+//! in-flight permit, read the body within the byte budget, respond on the reactor or on a worker by its cost ([`handler`]).
 
 mod body;
 mod budget;

@@ -3,7 +3,8 @@
 //! A permit is taken after a request is authorized and before its body is read, and released when the last byte of
 //! the response is sent. Long-running requests, such as watches, have a limit of their own. A client, that is a user,
 //! never takes all permits: a quarter of each limit is left for others. Upstream exempts administrators; here the
-//! limits protect the server from everyone.
+//! limits protect the server from everyone. [`crate::fairness`] queues requests before they take a permit, so these
+//! limits are a safety net: few but exempt requests reach them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,6 +107,13 @@ impl Inflight {
         }
     }
 
+    /// Creates limits of reads and writes for a server without priority and fairness; 0 is no limit.
+    #[must_use]
+    pub fn of_requests(read_only: u32, mutating: u32) -> Inflight {
+        let bound = |limit: u32| if limit == 0 { usize::MAX } else { limit as usize };
+        Inflight::new(bound(read_only), bound(mutating), LONG_RUNNING_MAX)
+    }
+
     /// Takes a permit for a request of `client`.
     ///
     /// # Errors
@@ -194,6 +202,16 @@ mod tests {
         assert!(enter(Method::GET).is_ok() && enter(Method::PATCH).is_ok());
         let _ = inflight.take_peaks();
         assert_eq!(inflight.take_peaks(), [("readOnly", 0), ("mutating", 0)]);
+    }
+
+    #[test]
+    fn limit_of_zero_is_none() {
+        let inflight = Inflight::of_requests(0, 1);
+        let reads: Vec<_> =
+            (0..5000).map(|_| inflight.enter("a", &Method::GET, "/api/v1/pods", "")).collect();
+        assert!(reads.iter().all(Result::is_ok));
+        let write = inflight.enter("a", &Method::POST, "/api/v1/pods", "");
+        assert!(write.is_ok() && inflight.enter("b", &Method::POST, "/api/v1/pods", "").is_err());
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! [`pipeline`] decides writes, without sockets or a runtime; [`api`] executes them; [`list`], [`watch`],
 //! [`discovery`] and [`responses`] encode responses. [`request_info`] has the attributes of a request, by which
 //! [`authorization`] decides. [`health`] and [`metrics`] report the server's state;
-//! [`inflight`] bounds concurrent requests. [`loop_writes`] executes the writes of the reconciliation loop through
+//! [`fairness`] has requests wait for seats of their priority level, and [`inflight`] bounds concurrent requests in
+//! total. [`loop_writes`] executes the writes of the reconciliation loop through
 //! the same pipeline, and [`loop_report`] reports the loop's state. [`bootstrap`] creates the objects that every
 //! cluster has. [`aggregation`] forwards requests to extension API servers, which [`service_resolver`] finds. [`codec`] is the stored form of objects. [`nodes`] serves container logs.
 //! cluster has. [`codec`] is the stored form of objects. [`nodes`] serves container logs. [`webhooks`] calls admission
@@ -26,6 +27,7 @@ pub mod conversion;
 pub mod discovery;
 pub mod encoded_chunk;
 pub mod exchange;
+pub mod fairness;
 pub mod health;
 pub mod http;
 pub mod inflight;

@@ -151,6 +151,10 @@ impl CountedWatch {
 }
 
 impl Frames for CountedWatch {
+    fn is_initialized(&self) -> bool {
+        self.watch.is_initialized()
+    }
+
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let polled = self.watch.poll_frame(context);
         if polled.is_ready() {

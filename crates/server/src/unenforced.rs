@@ -3,14 +3,8 @@
 use setpoint_api::ResourceType;
 
 /// Kinds without effect by group, and the behavior of the server without them.
-const UNENFORCED: [(&str, &[&str], &str); 2] = [
-    ("networking.k8s.io", &["NetworkPolicy"], "traffic is not filtered"),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        &["FlowSchema", "PriorityLevelConfiguration"],
-        "requests are not queued by priority",
-    ),
-];
+const UNENFORCED: [(&str, &[&str], &str); 1] =
+    [("networking.k8s.io", &["NetworkPolicy"], "traffic is not filtered")];
 
 /// Returns the warning for clients that write objects of a kind without effect.
 #[must_use]

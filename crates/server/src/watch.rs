@@ -445,6 +445,10 @@ fn put_frame(out: &mut FrameBuffer, word: &str, api_version: &str, kind: &str, m
 }
 
 impl Frames for WatchStream {
+    fn is_initialized(&self) -> bool {
+        self.initial.len() == 0 && self.announce_end.is_none()
+    }
+
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(bytes) = self.queue.pop_front() {
             return Poll::Ready(Some(bytes));

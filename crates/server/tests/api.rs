@@ -20,6 +20,8 @@ mod custom_documents;
 mod custom_resources;
 #[path = "api/effects.rs"]
 mod effects;
+#[path = "api/fairness.rs"]
+mod fairness;
 #[path = "api/fuzz.rs"]
 mod fuzz;
 #[path = "api/hostile_definitions.rs"]

@@ -6,6 +6,7 @@ mod flags;
 mod fleet;
 mod logging;
 pub mod node;
+mod request_limits;
 pub mod run;
 pub mod store;
 pub mod up;

@@ -54,7 +54,7 @@ pub(super) fn estimate(request: &Request, route: &Route, state: &State<'_>) -> C
 
 /// `true` for documents that are generated when they are requested.
 fn is_generated(first: &str) -> bool {
-    matches!(first, "openapi" | "metrics" | "setpoint")
+    matches!(first, "openapi" | "metrics" | "setpoint" | "debug")
 }
 
 /// `true` if a write runs schemas or expressions of users that may take milliseconds.

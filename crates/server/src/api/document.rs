@@ -57,7 +57,10 @@ impl Api {
         let stat = health::stat(&self.store).await.ok();
         let snapshot = self.store.snapshot();
         let catalog = self.catalogs.of(&snapshot);
-        let text = self.metrics.render(&snapshot, &catalog, stat.as_ref(), &self.inflight);
+        let mut text = self.metrics.render(&snapshot, &catalog, stat.as_ref(), &self.inflight);
+        if let Some(fairness) = &self.fairness {
+            text.push_str(&fairness.metrics());
+        }
         let mut response = responses::text(200, text);
         let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         response.headers.insert(CONTENT_TYPE, kind);
@@ -89,6 +92,10 @@ impl Api {
             [".well-known", "openid-configuration"] => return self.openid(request),
             ["openid", "v1", "jwks"] => return Ok(self.keys()),
             ["setpoint", "loop", ref rest @ ..] => return Ok(self.reconciling(rest)),
+            ["debug", "api_priority_and_fairness", name] => {
+                let dump = self.fairness.as_ref().and_then(|fairness| fairness.dump(name, &request.query));
+                return Ok(dump.map_or_else(page_not_found, |dump| responses::text(200, dump)));
+            }
             _ => {}
         }
         let is_wanted = media::wants_aggregated(accept(request));

@@ -18,6 +18,7 @@ use super::connection::Connection;
 use super::handler::WorkerTask;
 use crate::encoded_chunk::Gzip;
 use crate::exchange::{BodyPart, Chunks, Frames, Payload};
+use crate::fairness::Seats;
 use crate::inflight::InflightPermit;
 
 /// Size from which on a response is compressed, as upstream's.
@@ -69,12 +70,13 @@ impl Drop for ActiveRequest {
 pub(super) struct ResponseResources {
     active: ActiveRequest,
     pub permit: InflightPermit,
+    pub seats: Seats,
     pub bytes: Option<Reservation>,
 }
 
 impl ResponseResources {
     pub fn new(active: ActiveRequest) -> ResponseResources {
-        ResponseResources { active, permit: InflightPermit::default(), bytes: None }
+        ResponseResources { active, permit: InflightPermit::default(), seats: Seats::default(), bytes: None }
     }
 }
 
@@ -147,10 +149,16 @@ impl http_body::Body for ResponseBody {
                 Poll::Ready(next) => next,
                 Poll::Pending => return Poll::Pending,
             },
-            ResponseKind::Stream(stream) => match stream.poll_next(context) {
-                Poll::Ready(next) => next,
-                Poll::Pending => return Poll::Pending,
-            },
+            ResponseKind::Stream(stream) => {
+                let polled = stream.poll_next(context);
+                if this.resources.seats.are_occupied() && stream.frames.is_initialized() {
+                    this.resources.seats.release();
+                }
+                match polled {
+                    Poll::Ready(next) => next,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
             ResponseKind::Ended => Ok(None),
         };
         this.resources.active.connection.activity.record_progress();

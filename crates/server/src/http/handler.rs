@@ -25,7 +25,8 @@ use super::connection::Connection;
 use super::{HEADER_BYTES_MAX, HEADERS_MAX, Phase, Shared, date, request_body};
 use crate::aggregation::{ForwardedBody, UpgradeRequest};
 use crate::authentication::{Authenticated, Unauthenticated};
-use crate::exchange::{Cost, Credentials, LARGE_BYTES, Payload, Request, RequestPermit, Response};
+use crate::exchange::{Admission, Cost, Credentials, LARGE_BYTES, Payload, Request, RequestPermit, Response};
+use crate::fairness::Seats;
 use crate::inflight::InflightPermit;
 use crate::responses;
 use crate::uuid;
@@ -49,12 +50,15 @@ pub(super) async fn handle(
     let (method, now) = (parts.method.clone(), date::unix_seconds());
     let mut warning = None;
     let (mut response, resources) = match admit(&connection, parts, now).await {
-        Ok((request, admission, about_token)) => {
-            warning = about_token;
+        Ok(admitted) => {
+            let AdmittedRequest { request, permit, seats, .. } = admitted;
+            warning = admitted.warning;
+            let mut resources = ResponseResources::new(active);
+            resources.seats = seats;
             if shared.service.is_forwarded(&request) {
-                forward(&connection, request, (body, on_upgrade), admission.permit, active).await
+                forward(&connection, request, (body, on_upgrade), permit.permit, resources).await
             } else {
-                handle_admitted(&connection, request, body, admission, active).await
+                handle_admitted(&connection, request, body, permit, resources).await
             }
         }
         Err(error) => (*error, ResponseResources::new(active)),
@@ -62,15 +66,26 @@ pub(super) async fn handle(
     if let Some(warning) = warning {
         responses::warn(&mut response, &[warning.to_owned()]);
     }
+    resources.seats.add_headers(&mut response.headers);
     Ok(respond(response, &method, (id, now), accepts_gzip, resources))
 }
 
-/// Authenticates and authorizes a request by its head, and takes an in-flight permit. Its body is not read yet.
+/// Request whose head was accepted, with what it holds until its response is sent.
+struct AdmittedRequest {
+    request: Request,
+    permit: RequestPermit,
+    seats: Seats,
+    /// Warning about the credentials.
+    warning: Option<&'static str>,
+}
+
+/// Authenticates a request by its head, waits for its seats, authorizes it, and takes an in-flight permit. Its body is
+/// not read yet.
 async fn admit(
     connection: &Connection,
     mut parts: http::request::Parts,
     now: u64,
-) -> Result<(Request, RequestPermit, Option<&'static str>), Box<Response>> {
+) -> Result<AdmittedRequest, Box<Response>> {
     let reject = |status: Status| Box::new(responses::status(&status));
     if parts.version == Version::HTTP_11 {
         check_host(&parts.headers).map_err(reject)?;
@@ -104,9 +119,21 @@ async fn admit(
     if has_impersonation_headers(&request.headers) {
         service.impersonate(&mut request).await?;
     }
-    service.authorize(&request).await?;
-    let admission = service.admit(&request)?;
-    Ok((request, admission, warning))
+    let seats = match service.take_seats(&request)? {
+        Admission::Seated(seats) => seats,
+        Admission::Queued(waiting) => waiting.await?,
+    };
+    let permit = match service.authorize(&request).await {
+        Ok(()) => service.admit(&request),
+        Err(error) => Err(error),
+    };
+    match permit {
+        Ok(permit) => Ok(AdmittedRequest { request, permit, seats, warning }),
+        Err(mut error) => {
+            seats.add_headers(&mut error.headers);
+            Err(error)
+        }
+    }
 }
 
 /// Reads the body of an admitted request, and runs the service.
@@ -115,10 +142,9 @@ async fn handle_admitted(
     mut request: Request,
     body: Incoming,
     RequestPermit { permit, mut cost }: RequestPermit,
-    active: ActiveRequest,
+    mut resources: ResponseResources,
 ) -> (Response, ResponseResources) {
     let shared = &connection.shared;
-    let mut resources = ResponseResources::new(active);
     resources.permit = permit;
     let mut bodies = shared.bodies.reserve(&request.identity.user);
     match request_body::read(body, &shared.bounds, &mut bodies).await {
@@ -149,10 +175,13 @@ async fn forward(
     request: Request,
     (body, on_upgrade): (Incoming, Option<OnUpgrade>),
     permit: InflightPermit,
-    active: ActiveRequest,
+    mut resources: ResponseResources,
 ) -> (Response, ResponseResources) {
     let shared = &connection.shared;
-    let mut resources = ResponseResources::new(active);
+    if resources.seats.is_of_watch() || on_upgrade.is_some() && request.headers.contains_key(UPGRADE) {
+        // The extension API server has priority levels of its own for what lasts.
+        resources.seats.release();
+    }
     let (method, path) = (request.method.clone(), request.path.clone());
     let upgrade = match on_upgrade.filter(|_| request.headers.contains_key(UPGRADE)) {
         Some(upgrade) => {

@@ -28,7 +28,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::exchange::{BodyPart, Chunks, Cost, Frames, Payload, Request, RequestPermit, Response};
+use crate::exchange::{Admission, BodyPart, Chunks, Cost, Frames, Payload, Request, RequestPermit, Response};
+use crate::fairness::Seats;
 use crate::responses;
 use setpoint_pki::certs::{CertifiedKey, Pki};
 
@@ -39,6 +40,8 @@ struct Sample {
     blocked: Mutex<std::sync::mpsc::Receiver<()>>,
     release: Arc<Notify>,
     entered: Arc<Notify>,
+    /// Notified when a request that waits for its seats gives up.
+    gave_up: Arc<Notify>,
     stream_gone: Arc<Notify>,
 }
 
@@ -50,6 +53,7 @@ impl Default for Sample {
             blocked: Mutex::new(blocked),
             release: Arc::default(),
             entered: Arc::default(),
+            gave_up: Arc::default(),
             stream_gone: Arc::default(),
         }
     }
@@ -96,7 +100,33 @@ impl Drop for Feed {
     }
 }
 
+/// Notifies when it is dropped.
+struct NotifyOnDrop(Arc<Notify>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
 impl Service for Sample {
+    fn take_seats<'a>(&'a self, head: &'a Request) -> Result<Admission<'a>, Box<Response>> {
+        assert!(head.body.is_empty(), "a request waits before its body is read");
+        match head.path.as_str() {
+            "/queued" => {
+                let waiting = NotifyOnDrop(Arc::clone(&self.gave_up));
+                Ok(Admission::Queued(Box::pin(async move {
+                    self.entered.notify_one();
+                    self.release.notified().await;
+                    drop(waiting);
+                    Ok(Seats::default())
+                })))
+            }
+            "/queue-full" => Err(Box::new(responses::status(&Status::too_many_requests("full", 7)))),
+            _ => Ok(Admission::Seated(Seats::default())),
+        }
+    }
+
     fn admit(&self, head: &Request) -> Result<RequestPermit, Box<Response>> {
         assert!(head.body.is_empty(), "a request is admitted before its body is read");
         match head.path.as_str() {
@@ -319,6 +349,32 @@ async fn certificate_of_an_additional_ca_authenticates() {
     for certified_key in [&foreign.admin, &running.pki.admin] {
         let stream = running.connect_as("h2", Some(certified_key)).await;
         assert_eq!(Client::over(stream, "h2").await.get("/").await.0, StatusCode::OK);
+    }
+    assert!(running.finish().await);
+}
+
+#[tokio::test]
+async fn request_waits_for_its_seats_and_gives_up_when_its_client_is_gone() {
+    let running = start(Bounds::default()).await;
+    for alpn in BOTH {
+        let mut client = running.client(alpn).await;
+        let (code, headers, _) = client.get("/queue-full").await;
+        assert_eq!((code, &headers["retry-after"]), (StatusCode::TOO_MANY_REQUESTS, &"7".parse().unwrap()));
+        let sent =
+            tokio::spawn(
+                async move { client.send(request(Method::POST, "/queued", "12345".to_owned())).await },
+            );
+        running.sample.entered.notified().await;
+        running.sample.release.notify_one();
+        let (code, _, body) = sent.await.unwrap();
+        assert_eq!(code, StatusCode::OK);
+        assert!(String::from_utf8(body).unwrap().ends_with("/queued? 5"), "the body is read after the wait");
+        running.sample.gave_up.notified().await;
+        let mut client = running.client(alpn).await;
+        let waiting = tokio::spawn(async move { client.get("/queued").await });
+        running.sample.entered.notified().await;
+        waiting.abort();
+        running.sample.gave_up.notified().await;
     }
     assert!(running.finish().await);
 }

@@ -51,6 +51,7 @@ use super::admission_flags::AdmissionArgs;
 use super::flags::{ControllerArgs, TolerationArgs};
 use super::fleet::{FleetArgs, Kubelets};
 use super::logging::{self, ComponentLogs};
+use super::request_limits::RequestLimitArgs;
 use super::store::open;
 use super::{counted, engine, human_bytes};
 use crate::clock::{SystemClock, entropy};
@@ -109,6 +110,8 @@ pub struct UpArgs {
     admission: AdmissionArgs,
     #[command(flatten)]
     authorization: AuthorizationArgs,
+    #[command(flatten)]
+    requests: RequestLimitArgs,
     /// Number of simulated nodes to run in this process (0 runs none)
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
@@ -163,6 +166,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<()> {
     if fleet.count > 0 {
         args.controller_args.validate(fleet.lease_renewal_interval())?;
     }
+    args.requests.validate()?;
     args.validate_networks(args.service_ranges())?;
     args.authentication.options(None)?;
     args.authentication.trust()?;
@@ -300,6 +304,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let api = api.with_authentication(args.authentication.options(key_dir)?)?;
     api.set_authorizers(args.authorization.configuration()?)?;
     let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
+    let api = args.requests.apply_to(api);
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
     let api = Arc::new(api.with_check(Check::new("loop", false, shell.check())));

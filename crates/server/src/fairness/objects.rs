@@ -1,0 +1,131 @@
+//! Stored FlowSchemas and PriorityLevelConfigurations, compiled object by object.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use http::HeaderValue;
+use setpoint_api::{Resource, Revision, Value, json};
+use setpoint_fairness::{Configuration, Controller, FlowSchema, PriorityLevel, Schema};
+use setpoint_store::{Record, Snapshot};
+
+use super::Waiter;
+use super::seats::ClassificationHeaders;
+
+static FLOW_SCHEMAS: LazyLock<Resource> = LazyLock::new(|| {
+    Resource::new("flowschemas.flowcontrol.apiserver.k8s.io").expect("a valid resource name")
+});
+static PRIORITY_LEVELS: LazyLock<Resource> = LazyLock::new(|| {
+    Resource::new("prioritylevelconfigurations.flowcontrol.apiserver.k8s.io").expect("a valid resource name")
+});
+
+/// Generation of the next configuration. Generations are unique in the process, so that one number identifies what a
+/// thread has cached, whichever server it was for.
+static NEXT_GENERATION: AtomicU64 = AtomicU64::new(1);
+
+/// Objects by name, each with the revision of its record; `None` if it cannot be compiled.
+type Compiled<T> = BTreeMap<Box<str>, (Revision, Option<T>)>;
+
+/// Objects as they were read last.
+#[derive(Default)]
+pub(super) struct StoredObjects {
+    changed: [Revision; 2],
+    schemas: Compiled<FlowSchema>,
+    levels: Compiled<PriorityLevel>,
+}
+
+impl StoredObjects {
+    /// Reads the objects of a snapshot that have changed. Returns `false` if the configuration is the same as before.
+    pub fn read(&mut self, snapshot: &Snapshot) -> bool {
+        let changed = [&*FLOW_SCHEMAS, &*PRIORITY_LEVELS]
+            .map(|resource| snapshot.table(resource).map_or(Revision::ZERO, |table| table.changed()));
+        if changed == self.changed {
+            return false;
+        }
+        self.changed = changed;
+        let schemas = read_table(snapshot, &FLOW_SCHEMAS, &mut self.schemas, FlowSchema::read);
+        let levels = read_table(snapshot, &PRIORITY_LEVELS, &mut self.levels, |object| {
+            let level = PriorityLevel::read(object);
+            if let Err(error) = &level {
+                let name = object.str_at(&["metadata", "name"]);
+                tracing::warn!(name, %error, "PriorityLevelConfiguration ignored");
+            }
+            level.ok()
+        });
+        schemas || levels
+    }
+
+    /// Applies the objects. Returns the configuration, and the waiters of requests that it dispatches.
+    pub fn compile(
+        &self,
+        controller: &Controller<Waiter>,
+        now: Duration,
+    ) -> (Arc<CompiledConfiguration>, Vec<Waiter>) {
+        let schemas = self.schemas.values().filter_map(|(_, schema)| schema.clone());
+        let levels = self.levels.values().filter_map(|(_, level)| level.clone());
+        let generation = NEXT_GENERATION.fetch_add(1, Ordering::Relaxed);
+        let (configuration, dispatched) =
+            controller.reconfigure(now, generation, schemas.collect(), levels.collect());
+        let headers = configuration.schemas().iter().map(headers).collect();
+        (Arc::new(CompiledConfiguration { configuration, headers }), dispatched)
+    }
+}
+
+/// Reads the changed records of a table. Returns `false` if all objects are the same as before.
+fn read_table<T: PartialEq>(
+    snapshot: &Snapshot,
+    resource: &Resource,
+    objects: &mut Compiled<T>,
+    compile: impl Fn(&Value) -> Option<T>,
+) -> bool {
+    let mut before = std::mem::take(objects);
+    let mut is_changed = false;
+    for record in snapshot.table(resource).into_iter().flat_map(|table| table.iter()) {
+        let (revision, known) = (record.revision(), before.remove(record.name()));
+        let object = match known {
+            Some((read_at, object)) if read_at == revision => object,
+            known => {
+                let object = parse(record).and_then(|object| compile(&object));
+                is_changed |= known.is_none_or(|(_, known)| known != object);
+                object
+            }
+        };
+        objects.insert(record.name().into(), (revision, object));
+    }
+    is_changed || !before.is_empty()
+}
+
+fn parse(record: &Record) -> Option<Value> {
+    json::parse(&record.value()).ok()
+}
+
+/// Configuration in force, with the headers of each FlowSchema.
+pub(super) struct CompiledConfiguration {
+    configuration: Arc<Configuration<Waiter>>,
+    headers: Vec<ClassificationHeaders>,
+}
+
+impl CompiledConfiguration {
+    pub fn generation(&self) -> u64 {
+        self.configuration.generation()
+    }
+
+    pub fn configuration(&self) -> &Configuration<Waiter> {
+        &self.configuration
+    }
+
+    pub fn schemas(&self) -> &[Schema<Waiter>] {
+        self.configuration.schemas()
+    }
+
+    pub fn headers(&self, schema: usize) -> ClassificationHeaders {
+        self.headers[schema].clone()
+    }
+}
+
+fn headers(schema: &Schema<Waiter>) -> ClassificationHeaders {
+    // UIDs are generated by servers, but may be imported from elsewhere.
+    let uid = |uid: &str| HeaderValue::from_str(uid).unwrap_or(HeaderValue::from_static(""));
+    ClassificationHeaders { flow_schema: uid(&schema.schema.uid), priority_level: uid(&schema.level_uid) }
+}
