@@ -1,5 +1,7 @@
 //! Cost of a decision with many bindings, as a ratio: machines differ.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

@@ -146,7 +146,7 @@ fn same_seed_gives_the_same_run() {
 fn hot_flows_rarely_have_all_queues_of_another_flow() {
     let dealer = Dealer::new(128, 6).unwrap();
     let mut random = Random(42);
-    let mut hand = |random: &mut Random| dealer.deal(random.next(), &mut Default::default()).to_vec();
+    let hand = |random: &mut Random| dealer.deal(random.next(), &mut Default::default()).to_vec();
     let hot: Vec<u32> = (0..4).flat_map(|_| hand(&mut random)).collect();
     let flows = 20_000;
     let squashed = (0..flows).filter(|_| hand(&mut random).iter().all(|queue| hot.contains(queue))).count();

@@ -184,7 +184,7 @@ impl Bench {
         object.make_map().insert("kind", &*resource_type.info.kind);
         object.make_map().insert("apiVersion", resource_type.api_version());
         let object = resource_type.stored_schema.decode(object, &[]).unwrap().value;
-        let identity = Identity { user: "user".to_owned(), groups: vec!["system:masters".to_owned()] };
+        let identity = Identity::new("user", vec!["system:masters".to_owned()]);
         let writer = WriteOrigin {
             identity,
             manager: "bench".to_owned(),

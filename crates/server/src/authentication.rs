@@ -282,7 +282,7 @@ impl<'a> TokenAttempt<'a> {
         if let Some(issuer) = issuer {
             match issuer.try_authenticate(token, now) {
                 Attempt::Verified(verified) => {
-                    let verified = self.accept_issued(verified, snapshot, now);
+                    let verified = self.accept_issued(*verified, snapshot, now);
                     return Pending::Ready(Ok(verified));
                 }
                 Attempt::Rejected(error) => self.errors.push(error),

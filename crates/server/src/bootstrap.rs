@@ -301,6 +301,7 @@ mod tests {
             advertised: Some(([192, 0, 2, 7], 6443).into()),
             service_ranges: Vec::new(),
             tolerations: Default::default(),
+            admission: Default::default(),
         };
         bootstrap(&store, &options).unwrap();
         let snapshot = store.snapshot();
@@ -349,6 +350,7 @@ mod tests {
             advertised: None,
             service_ranges: Vec::new(),
             tolerations: Default::default(),
+            admission: Default::default(),
         };
         let cidrs = |options: &Options, text: &str| {
             let service_ranges = ranges::parse_ranges(text).unwrap();

@@ -94,7 +94,7 @@ impl Fairness {
     pub fn new(server_seats: u32, clock: Arc<dyn Clock>, seed: u64) -> Fairness {
         let now = clock.uptime();
         let controller = Controller::new(server_seats, now);
-        let mut stored = StoredObjects::default();
+        let stored = StoredObjects::default();
         let compiled = stored.compile(&controller, now).0;
         let fairness = Fairness {
             clock,

@@ -1,5 +1,7 @@
 //! Access to the API by RBAC: the bootstrap policy, bindings, reviews and messages, over the whole request path.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 #[path = "harness/test_server.rs"]
 mod test_server;
 

@@ -20,7 +20,8 @@ use setpoint_reconcile::{Engine, Plan, Planner, Query, Seed, Seen, Watch, WorldR
 use setpoint_runtime::client::Client;
 use setpoint_runtime::remote::{REQUEST_TIMEOUT, Remote};
 use setpoint_server::api::{Api, service};
-use setpoint_server::exchange::{Identity, Request, Response, Service};
+use setpoint_server::authentication::Authentication;
+use setpoint_server::exchange::{Credentials, Request, Response, Service};
 use setpoint_server::http::{Bounds, Counters, ServeOptions, ThreadCounts, Threads, Tls, serve};
 use setpoint_server::kubeconfig;
 use setpoint_store::{Retention, Store};
@@ -33,8 +34,8 @@ struct HangingServer {
 }
 
 impl Service for HangingServer {
-    fn authenticate(&self, token: &str) -> Option<Identity> {
-        self.api.authenticate(token)
+    fn authenticate<'a>(&'a self, credentials: &Credentials<'_>) -> Authentication<'a> {
+        self.api.authenticate(credentials)
     }
 
     fn answer(&self, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send + '_>> {

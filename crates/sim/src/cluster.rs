@@ -126,6 +126,7 @@ impl Cluster {
     pub fn with_store(store: Store, controllers: Controllers, seed: u64) -> Cluster {
         let (list, indexes) = controllers();
         let mut cluster = Cluster {
+            permissions: Permissions::new(&store),
             store,
             engine: Engine::new(list, world_config(indexes)),
             now: Time::from_seconds(1_800_000_000),
@@ -146,7 +147,6 @@ impl Cluster {
             watches: Vec::new(),
             outbox: VecDeque::new(),
             catalogs: Catalogs::default(),
-            permissions: Permissions::default(),
         };
         cluster.start_watches();
         cluster.create("namespaces", "", value!({"metadata": {"name": "default"}}));
@@ -555,6 +555,7 @@ impl Cluster {
 impl Cluster {
     /// Continues on a store that was reopened. Writes that wait for webhooks are lost.
     pub fn reopen(&mut self, store: Store) {
+        self.permissions = Permissions::new(&store);
         self.store = store;
         self.catalogs = Catalogs::default();
         self.webhooks.forget_store();

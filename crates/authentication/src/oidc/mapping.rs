@@ -45,7 +45,7 @@ impl ClaimMapper {
             );
             return Err(OidcError::new(why));
         }
-        let visible = self.has_claim_expressions().then(|| visible_claims(claims)).unwrap_or_default();
+        let visible = if self.has_claim_expressions() { visible_claims(claims) } else { Default::default() };
         let mut identity = Identity::new(self.username(config, claims, &visible)?, Vec::new());
         identity.groups = self.groups(config, claims, &visible)?;
         identity.uid = self.uid(config, claims, &visible)?;

@@ -95,10 +95,10 @@ fn covers(rule: &PolicyRule, wanted: &Wanted<'_>) -> bool {
                     || name.is_some_and(|name| rule.names.iter().any(|item| &**item == name)))
         }
         Wanted::Path { verb, path } => {
-            let covers = |own: &Box<str>| {
-                **own == *path || (own.ends_with('*') && path.starts_with(own.trim_end_matches('*')))
+            let covers = |own: &str| {
+                *own == *path || (own.ends_with('*') && path.starts_with(own.trim_end_matches('*')))
             };
-            has(&rule.verbs, verb) && rule.paths.iter().any(covers)
+            has(&rule.verbs, verb) && rule.paths.iter().any(|own| covers(own))
         }
     }
 }
@@ -126,16 +126,17 @@ pub fn describe(user: &Identity, missing: &[PolicyRule], errors: &[String]) -> S
 /// Joins parts about the same resource and names into one rule with all their verbs.
 fn compact(parts: &[PolicyRule]) -> Vec<PolicyRule> {
     let mut compacted: Vec<PolicyRule> = Vec::new();
-    let mut by_resource: BTreeMap<(&[Box<str>], &[Box<str>], &[Box<str>]), usize> = BTreeMap::new();
+    let mut by_resource: BTreeMap<_, usize> = BTreeMap::new();
     for part in parts {
         if part.resources.is_empty() {
             compacted.push(part.clone());
             continue;
         }
-        match by_resource.get(&(&part.groups[..], &part.resources[..], &part.names[..])) {
-            Some(at) => compacted[*at].verbs.extend(part.verbs.iter().cloned()),
+        match by_resource.get(&(&part.groups, &part.resources, &part.names)) {
+            Some(&at) => compacted[at].verbs.extend(part.verbs.iter().cloned()),
             None => {
-                by_resource.insert((&part.groups, &part.resources, &part.names), compacted.len());
+                let at: usize = compacted.len();
+                by_resource.insert((&part.groups, &part.resources, &part.names), at);
                 compacted.push(part.clone());
             }
         }

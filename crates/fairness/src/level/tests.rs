@@ -129,7 +129,7 @@ fn seats_of_a_write_stay_occupied_for_its_additional_latency() {
     assert!(level.take_dispatched().is_empty());
     level.release_lingering(MILLI * 11);
     assert_eq!(level.take_dispatched(), [7]);
-    others.into_iter().chain([late]).for_each(|id| drop(level.leave(MILLI * 12, id)));
+    others.into_iter().chain([late]).for_each(|id| _ = level.leave(MILLI * 12, id));
     assert!(level.is_idle() && level.queues.is_empty());
 }
 

@@ -17,7 +17,7 @@ use setpoint_api::openapi;
 use setpoint_api::resources::ResourceInfo;
 use setpoint_api::rfc3339::Seconds;
 use setpoint_api::status::Status;
-use setpoint_api::{ResourceType, Time, Value, json, value};
+use setpoint_api::{ResourceType, Time, Value, json};
 
 use super::{Api, accepted_form, check_accept, not_allowed, unknown_path_error};
 use crate::aggregation::merge;

@@ -23,7 +23,7 @@ const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
 /// Verification with the keys that are known.
 pub(super) enum Attempt {
-    Verified(AuthenticatedToken),
+    Verified(Box<AuthenticatedToken>),
     Rejected(String),
     /// The keys have to be fetched first.
     NeedsKeys,
@@ -55,7 +55,7 @@ impl OidcIssuer {
     }
 
     /// Verifies a token with the keys that are known.
-    pub fn try_authenticate(&self, token: &str, now: Time) -> Attempt {
+    pub(super) fn try_authenticate(&self, token: &str, now: Time) -> Attempt {
         let jwt = match self.verifier.parse(token) {
             Ok(jwt) => jwt,
             Err(error) => return Attempt::Rejected(error.to_string()),
@@ -69,7 +69,7 @@ impl OidcIssuer {
             };
         }
         match self.verifier.authenticate(&jwt, now) {
-            Ok(verified) => Attempt::Verified(verified),
+            Ok(verified) => Attempt::Verified(Box::new(verified)),
             Err(error) => Attempt::Rejected(error.to_string()),
         }
     }
@@ -101,7 +101,7 @@ impl OidcIssuer {
         }
         drop(guard);
         match self.try_authenticate(token, clock.now()) {
-            Attempt::Verified(verified) => Ok(verified),
+            Attempt::Verified(verified) => Ok(*verified),
             Attempt::Rejected(error) => Err(error),
             Attempt::NeedsKeys => Err(self.key_error(&self.known())),
         }

@@ -7,6 +7,9 @@ use setpoint_fairness::{Controller, Histogram, LevelReport, RatioHistogram, Reje
 use super::Waiter;
 use crate::metrics::{MetricType, Text};
 
+/// A ratio in the report of a level.
+type RatioOfLevel = fn(&LevelReport) -> &RatioHistogram;
+
 const LEVEL: &str = "priority_level";
 const SCHEMA: &str = "flow_schema";
 
@@ -89,12 +92,7 @@ impl Writer {
     }
 
     /// Writes histograms of a ratio over time.
-    fn ratios(
-        &mut self,
-        name: &str,
-        help: &str,
-        ratios: &[(Option<&str>, fn(&LevelReport) -> &RatioHistogram)],
-    ) {
+    fn ratios(&mut self, name: &str, help: &str, ratios: &[(Option<&str>, RatioOfLevel)]) {
         let name = self.family(name, MetricType::Histogram, help);
         for (phase, ratio) in ratios {
             for level in &self.levels {

@@ -284,17 +284,8 @@ pub(crate) mod testing {
             Review { snapshot: snapshot_with(objects), ..self }
         }
 
-        pub(crate) fn on(self, snapshot: &Snapshot) -> Review<'a> {
-            Review { snapshot: snapshot.clone(), ..self }
-        }
-
         pub(crate) fn with_config(self, config: AdmissionConfig) -> Review<'a> {
             Review { config, ..self }
-        }
-
-        pub(crate) fn by(mut self, user: &str) -> Review<'a> {
-            self.writer.identity.user = user.to_owned();
-            self
         }
 
         /// Reviews with an authorizer that allows these requests.

@@ -125,12 +125,12 @@ fn events_beyond_the_rate_are_rejected() {
 
 #[test]
 fn limited_resource_needs_a_quota() {
-    let mut config = AdmissionConfig::default();
-    config.limited_resources = vec![LimitedResource {
+    let limited = LimitedResource {
         resource: "configmaps".to_owned(),
         match_contains: vec!["count/".to_owned()],
         match_scopes: Vec::new(),
-    }];
+    };
+    let config = AdmissionConfig { limited_resources: vec![limited], ..AdmissionConfig::default() };
     let server = TestServer::with_admission(config);
     let map = r#"{"metadata":{"name":"m"}}"#;
     let (code, error) = server.call("POST", MAPS, map);

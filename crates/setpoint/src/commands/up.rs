@@ -42,6 +42,7 @@ use setpoint_store::{MaintenanceThread, Retention, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use self::addresses::{advertised, names, parse_names, reachable};
 use self::authentication::{AuthenticationArgs, FileReloader};
@@ -300,11 +301,7 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let trust = args.authentication.trust()?;
     let tls = Arc::new(Tls::with_trust(&pki, trust.clone())?);
     let api = api.await?.map_err(|status| anyhow::anyhow!("{status}"))?;
-    let key_dir = paths.data_dir.as_ref().map(|dir| dir.join("pki"));
-    let api = api.with_authentication(args.authentication.options(key_dir)?)?;
-    api.set_authorizers(args.authorization.configuration()?)?;
-    let api = api.with_tokens_in(paths.data_dir.as_ref().map(|dir| dir.join("pki")));
-    let api = args.requests.apply_to(api);
+    let api = with_access_control(api, args, paths)?;
     let (shell, queries) = reconcile(args, paths, &pki, store, &api, start.clone())?;
     api.show(shell.engine());
     let api = Arc::new(api.with_check(Check::new("loop", false, shell.check())));
@@ -316,13 +313,9 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
     let bounds = start.descriptors.map_or_else(Bounds::default, Bounds::for_descriptors);
     let threads = Threads::start(ThreadCounts::per_core(setpoint_sys::lower_thread_priority))?;
     let options = http::ServeOptions { bounds, threads, entropy: entropy(), drain: DRAIN_TIMEOUT, counters };
-    let announcement = tokio::spawn(announce_ready(
-        Arc::clone(&service),
-        url.clone(),
-        start.started_at,
-        start.component_logs,
-    ));
     queries.set_client_ca(&trust.client_ca);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(announce_ready(Arc::clone(&service), url.clone(), start.started_at, start.component_logs));
     let reloader = FileReloader {
         authenticator: Arc::clone(api.authenticator()),
         tls: Arc::clone(&tls),
@@ -330,13 +323,14 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         args: args.authentication.clone(),
         in_use: trust,
     };
-    let (renewed_tls, renewed_api) = (Arc::clone(&tls), Arc::clone(&api));
+    tasks.spawn(reloader.run());
+    if let Some(file) = ConfigurationFile::of(&args.authorization)? {
+        tasks.spawn(file.follow(Arc::clone(&api)));
+    }
+    let (tls_in_use, api_in_use) = (Arc::clone(&tls), Arc::clone(&api));
     let renewer =
-        CertificateRenewer { paths: paths.clone(), names, url, tls: renewed_tls, api: renewed_api, queries };
-    let renewal = tokio::spawn(renewer.run(pki));
-    let reloading = tokio::spawn(reloader.run());
-    let configuration = ConfigurationFile::of(&args.authorization)?;
-    let reload = configuration.map(|file| tokio::spawn(file.follow(Arc::clone(&api))));
+        CertificateRenewer { paths: paths.clone(), names, url, tls: tls_in_use, api: api_in_use, queries };
+    tasks.spawn(renewer.run(pki));
     let stop = async move {
         std::future::poll_fn(|context| {
             let first = interrupt.poll_recv(context);
@@ -347,15 +341,20 @@ async fn serve(args: &UpArgs, paths: &Paths, store: Store, start: StartState) ->
         print_line(format_args!("stopping"));
     };
     let drained = http::serve(listener, tls, service, options, stop).await;
-    announcement.abort();
-    renewal.abort();
-    reloading.abort();
-    reload.inspect(tokio::task::JoinHandle::abort);
+    drop(tasks);
     let end = shell.stop();
     if !drained {
         tracing::warn!("responses aborted after the drain timeout");
     }
     Ok(end)
+}
+
+/// Sets authentication, authorization and the limits of requests.
+fn with_access_control(api: Api, args: &UpArgs, paths: &Paths) -> anyhow::Result<Api> {
+    let key_dir = paths.data_dir.as_ref().map(|dir| dir.join("pki"));
+    let api = api.with_authentication(args.authentication.options(key_dir)?)?;
+    api.set_authorizers(args.authorization.configuration()?)?;
+    Ok(args.requests.apply_to(api))
 }
 
 fn api_options(

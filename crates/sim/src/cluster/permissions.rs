@@ -9,12 +9,11 @@ use setpoint_api::Identity;
 use setpoint_authorization::rbac::SubjectCache;
 use setpoint_authorization::{Attributes, bootstrap};
 use setpoint_reconcile::WriteRequest;
-use setpoint_server::authorization::{
-    Answer, Authorization, AuthorizationContext, Authorizer, NodeRules, UserRules,
-};
+use setpoint_server::authorization::node::NodeAuthorizer;
+use setpoint_server::authorization::{Answer, Authorization, AuthorizationContext, Authorizer, UserRules};
 use setpoint_server::loop_writes;
 use setpoint_server::pipeline::RequestContext;
-use setpoint_store::Snapshot;
+use setpoint_store::{Snapshot, Store};
 
 /// Prefix of the users of nodes, whose permissions are not RBAC's.
 const NODE_PREFIX: &str = "system:node:";
@@ -40,16 +39,16 @@ pub(super) struct Permissions {
     policy: Arc<BootstrapPolicy>,
 }
 
-impl Default for Permissions {
-    fn default() -> Permissions {
+impl Permissions {
+    /// Permissions over the objects of a store.
+    pub(super) fn new(store: &Store) -> Permissions {
+        let nodes = NodeAuthorizer::new(store.clone());
         let policy = Arc::new(BootstrapPolicy(SubjectCache::new(bootstrap::policy())));
         let authorization = Authorization::default();
-        authorization.set_chain(vec![Arc::new(NodeRules), Arc::clone(&policy) as _]);
+        authorization.set_chain(vec![Arc::new(nodes), Arc::clone(&policy) as _]);
         Permissions { authorization, policy }
     }
-}
 
-impl Permissions {
     /// Authorization of a user's writes; `None` if the policy does not name the user.
     pub(super) fn context(&self, user: &str) -> Option<AuthorizationContext<'_>> {
         let is_checked = user.starts_with(NODE_PREFIX) || self.policy.0.policy().has_user(user);

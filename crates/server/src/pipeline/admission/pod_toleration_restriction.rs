@@ -106,13 +106,20 @@ mod tests {
         value!({"key": (key), "operator": "Exists"})
     }
 
+    /// Annotations with a toleration of `key` in the annotation `name`.
+    fn annotations(name: &str, key: &str) -> Value {
+        let mut annotations = Value::map();
+        annotations.make_map().insert(name, json::to_text(&Value::List(vec![toleration(key)])));
+        annotations
+    }
+
     #[test]
     fn new_pod_gets_the_tolerations_of_its_namespace_or_the_cluster() {
         let config = TolerationConfig { default: vec![toleration("cluster")], allowed: Vec::new() };
         let keys = |result: Result<Vec<Value>, Status>| -> Vec<String> {
             result.unwrap().iter().map(|toleration| toleration.str_at(&["key"]).to_owned()).collect()
         };
-        let annotated = value!({(DEFAULTS): (json::to_text(&Value::List(vec![toleration("namespace")])))});
+        let annotated = annotations(DEFAULTS, "namespace");
         assert_eq!(keys(admitted(annotated, config.clone(), r#"{"containers":[]}"#)), ["namespace"]);
         let guaranteed = r#"{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}"#;
         let both = ["cluster", "node.kubernetes.io/memory-pressure"];
@@ -127,7 +134,7 @@ mod tests {
         let error = admitted(value!({}), config("a"), spec).unwrap_err();
         let text = "pod tolerations (possibly merged with namespace default tolerations) conflict with its cluster whitelist";
         assert_eq!((error.code, &*error.message), (500, text));
-        let annotated = value!({(ALLOWED): (json::to_text(&Value::List(vec![toleration("b")])))});
+        let annotated = annotations(ALLOWED, "b");
         assert!(admitted(annotated, config("a"), spec).is_ok(), "the annotation replaces the configuration");
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn admit(object: &mut Value, input: &AdmissionInput<'_>) -> Result<()
 }
 
 /// Topology labels of the node of a binding or pod.
-fn labels<'a>(object: &Value, input: &AdmissionInput<'a>) -> Vec<(&'static str, &'a str)> {
+fn labels(object: &Value, input: &AdmissionInput<'_>) -> Vec<(&'static str, String)> {
     let node = if input.is("pods", "binding") && object.str_at(&["target", "kind"]) == "Node" {
         object.str_at(&["target", "name"])
     } else if input.is("pods", "") {
@@ -30,7 +30,8 @@ fn labels<'a>(object: &Value, input: &AdmissionInput<'a>) -> Vec<(&'static str, 
     }
     let key = Resource::new("nodes").ok().and_then(|nodes| Key::cluster(&nodes, node).ok());
     let Some(node) = key.and_then(|key| input.snapshot().get(&key)) else { return Vec::new() };
-    TOPOLOGY.into_iter().filter_map(|label| Some((label, node.attributes().label(label)?))).collect()
+    let attributes = node.attributes();
+    TOPOLOGY.into_iter().filter_map(|label| Some((label, attributes.label(label)?.to_owned()))).collect()
 }
 
 #[cfg(test)]

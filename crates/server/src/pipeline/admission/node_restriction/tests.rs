@@ -330,7 +330,7 @@ fn node_changes_neither_its_taints_nor_its_owners_nor_restricted_labels() {
             drop(node.ensure_map("metadata").ensure_map("labels").remove("node-role.kubernetes.io/x"))
         })
         .forbidden("is not allowed to modify labels: node-role.kubernetes.io/x");
-        update(&|node| drop(node.ensure_map("spec").ensure_map("configSource")))
+        update(&|node| _ = node.ensure_map("spec").ensure_map("configSource"))
             .forbidden("node \"n\" is not allowed to update configSource to a new non-nil configSource");
     }
     Case::new(Delete, "nodes", ("", "n"), Value::Null).with_old(old()).allowed();

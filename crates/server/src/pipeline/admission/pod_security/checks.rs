@@ -29,7 +29,7 @@ pub(super) fn violations(policy: LevelVersion, metadata: &Value, spec: &Value) -
     found.extend(pod.host_ports());
     found.extend(run(version.has(34), &|| pod.probed_hosts()));
     found.extend(pod.privileged());
-    found.extend(run(!(is_restricted && version.has(35)) && !is_relaxed, &|| pod.proc_mount()));
+    found.extend(run(!(is_relaxed || is_restricted && version.has(35)), &|| pod.proc_mount()));
     found.extend(pod.selinux(version));
     found.extend(run(!version.has(19), &|| pod.seccomp_annotations()));
     found.extend(run(version.has(19) && !is_restricted, &|| pod.seccomp(false)));

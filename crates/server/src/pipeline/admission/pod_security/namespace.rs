@@ -59,7 +59,8 @@ struct SimilarPods {
 /// Warnings about the pods of a namespace that violate a new policy.
 fn pod_warnings(namespace: &str, policy: LevelVersion, input: &AdmissionInput<'_>) -> Vec<String> {
     let pods = table(input.snapshot(), "pods");
-    let pods = pods.into_iter().flat_map(|table| table.range(&format!("{namespace}/"), None));
+    let prefix = format!("{namespace}/");
+    let pods = pods.into_iter().flat_map(|table| table.range(&prefix, None));
     let exempt = &input.config().pod_security.exempt_runtime_classes;
     // One pod of each controller is checked first: the others are probably equal.
     let (mut prioritized, mut others) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use setpoint_api::{Value, metadata};
 use setpoint_store::Snapshot;
 
-use super::{DEFAULT, find};
+use super::find;
 use crate::codec;
 use crate::pipeline::admission::contains_text;
 
@@ -170,6 +170,7 @@ fn parses_as_true(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::super::testing::{object, snapshot_with};
+    use super::super::DEFAULT;
     use super::*;
 
     fn snapshot() -> Snapshot {
